@@ -29,16 +29,16 @@ from pgdyno.results.records import (
     Block,
     BlockStatus,
     Counts,
-    Ending,
     Histogram,
     Interval,
     Measure,
     Moment,
-    Outcome,
-    Reading,
-    Series,
+    SampleSeries,
     Slice,
+    StoredReading,
+    StudyEnd,
     StudyRecord,
+    TrialOutcome,
     TrialStatus,
 )
 from pgdyno.results.writer import Writer
@@ -98,7 +98,7 @@ def synthesise(path: Path, directory: Path, trials: int, window_s: int) -> None:
                 writer.begin_trial(block, arm, CREATED_UNIX_S)
             writer.finish_block(block, BlockStatus.DONE, CREATED_UNIX_S + window_s)
         _write_trial(writer, directory, window_s, rng)
-        writer.finish_study(Ending.BLOCKS, CREATED_UNIX_S + 1)
+        writer.finish_study(StudyEnd.BLOCKS, CREATED_UNIX_S + 1)
     _copy_first(path, trials, rng)
 
 
@@ -139,11 +139,11 @@ def _write_trial(writer: Writer, directory: Path, window_s: int, rng: np.random.
     for series in _series(directory, window_s, rng):
         for begin in range(0, window_s, int(CHUNK_S)):
             points = series.points[begin : begin + int(CHUNK_S)]
-            writer.add_series(trial, Series(series.probe, series.columns, points))
+            writer.add_series(trial, SampleSeries(series.probe, series.columns, points))
     executed = sum(counts.executed for counts in kinds.values())
     writer.finish_trial(
         trial,
-        Outcome(
+        TrialOutcome(
             status=TrialStatus.OK,
             ended_unix_s=CREATED_UNIX_S + end_s,
             epoch_unix_s=CREATED_UNIX_S,
@@ -164,7 +164,7 @@ def _kinds(executed: float) -> dict[str, Counts]:
     return {kind: Counts(ok=int(executed * share / deck)) for kind, share in SHARES.items()}
 
 
-def _series(directory: Path, window_s: int, rng: np.random.Generator) -> Iterator[Series]:
+def _series(directory: Path, window_s: int, rng: np.random.Generator) -> Iterator[SampleSeries]:
     waits = ["samples", RUNNING, *(f"LWLock/Wait{i}" for i in range(WAITS))]
     names = {"server": SERIES, "host": list(HostCounters([directory]).read()), "waits": waits}
     at_s = np.arange(window_s, dtype=np.float64)
@@ -173,7 +173,9 @@ def _series(directory: Path, window_s: int, rng: np.random.Generator) -> Iterato
         grown[:, ::STILL] = 0.0
         values = np.rint(grown / GROWS) if probe == "waits" else np.cumsum(grown, axis=0)
         late_s = rng.exponential(0.001, window_s)
-        yield Series(probe, ["at_s", "late_s", *columns], np.column_stack([at_s + late_s, late_s, values]))
+        yield SampleSeries(
+            probe, ["at_s", "late_s", *columns], np.column_stack([at_s + late_s, late_s, values])
+        )
 
 
 def _histograms(rng: np.random.Generator) -> list[Histogram]:
@@ -186,7 +188,7 @@ def _histograms(rng: np.random.Generator) -> list[Histogram]:
     return found
 
 
-def _readings(executed: int, end_s: float) -> Iterator[Reading]:
+def _readings(executed: int, end_s: float) -> Iterator[StoredReading]:
     counters = ("calls", "rows", "total_exec_time", "shared_blks_hit", "shared_blks_read", "wal_bytes")
     tables = ("n_tup_ins", "n_tup_upd", "n_tup_hot_upd", "n_dead_tup", "seq_scan", "idx_scan", "bytes")
     found: dict[str, list[dict[str, float | int | str | None]]] = {
@@ -211,8 +213,8 @@ def _readings(executed: int, end_s: float) -> Iterator[Reading]:
         zeroed = [
             {name: value if isinstance(value, str) else 0 for name, value in row.items()} for row in rows
         ]
-        yield Reading(probe, Moment.BEGIN, 0.0, 0.001, zeroed)
-        yield Reading(probe, Moment.END, end_s, 0.001, rows)
+        yield StoredReading(probe, Moment.BEGIN, 0.0, 0.001, zeroed)
+        yield StoredReading(probe, Moment.END, end_s, 0.001, rows)
 
 
 COPIED = {

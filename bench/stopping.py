@@ -29,8 +29,8 @@ from bench.noise import (
     recorded_ratios,
 )
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.statistics.effect import Method, critical
-from pgdyno.estimate import grouped
+from pgdyno.analysis.statistics.effect import Method, critical_value
+from pgdyno.estimate import group_digits
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "stopping.md"
 TEMPLATE = Path(__file__).with_name("stopping.txt")
@@ -65,7 +65,7 @@ def judged(noise: Floats, effect: float, method: Method) -> Judged:
     squares = np.cumsum((d - truth) ** 2, axis=1) - n * (mean - truth) ** 2
     error = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1) / n)
     looks = slice(BLOCKS_MIN - 1, None)
-    reach = np.array([critical(int(k), CONFIDENCE, method) for k in n[looks]]) * error[:, looks]
+    reach = np.array([critical_value(int(k), CONFIDENCE, method) for k in n[looks]]) * error[:, looks]
     low, high = mean[:, looks] - reach, mean[:, looks] + reach
     same = (low >= -limit) & (high <= limit)
     verdict = np.where(same, 0.0, np.where(low > 0, 1.0, np.where(high < 0, -1.0, np.nan)))
@@ -109,7 +109,7 @@ def other_metric(share: float, paths: int = PATHS) -> float:
     missed = 0
     for n in np.unique(stop):
         of = d[stop == n, :n]
-        reach = critical(int(n), CONFIDENCE, Method.STUDENT) * of.std(axis=1, ddof=1) / math.sqrt(n)
+        reach = critical_value(int(n), CONFIDENCE, Method.STUDENT) * of.std(axis=1, ddof=1) / math.sqrt(n)
         missed += int((np.abs(of.mean(axis=1)) > reach).sum())
     return missed / paths
 
@@ -195,7 +195,7 @@ def covariates() -> str:
     median_pair = ratios.pop("median pair")
     for name, x in ratios.items():
         left = np.array([d[i] - _slope(np.delete(x, i), np.delete(d, i)) * x[i] for i in range(len(d))])
-        own, together = f"{100 * x.std(ddof=1):.2f}%", grouped(float(np.corrcoef(x, d)[0, 1]), 2)
+        own, together = f"{100 * x.std(ddof=1):.2f}%", group_digits(float(np.corrcoef(x, d)[0, 1]), 2)
         rows.append([name, own, together, f"{100 * left.std(ddof=1):.2f}%"])
     rows.append(["(the median pair of slices instead)", "–", "–", f"{100 * median_pair.std(ddof=1):.2f}%"])
     return table(("Covariate", "Own SD", "Correlation", "Residual SD of a block"), rows)
@@ -207,7 +207,7 @@ def _slope(x: Floats, y: Floats) -> float:
 
 
 def _width(n: int) -> list[str]:
-    ours, student = (critical(n, CONFIDENCE, method) for method in (Method.ANYTIME, Method.STUDENT))
+    ours, student = (critical_value(n, CONFIDENCE, method) for method in (Method.ANYTIME, Method.STUDENT))
     return [str(n), f"{ours:.2f}", f"{student:.2f}", f"{ours / student:.2f}"]
 
 

@@ -31,7 +31,7 @@ from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.statistics.effect import Method, percent_of, student
 from pgdyno.cli.duration_options import warm_up_from_option
-from pgdyno.cli.options import this_machine
+from pgdyno.cli.options import machine_size
 from pgdyno.estimate import Better
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
@@ -126,7 +126,7 @@ def run(wanted: Wanted, first: int = 0) -> Iterator[Ran]:
 
 def study_of(wanted: Wanted, effect: float, seed: int) -> Study:
     """As ``pgdyno compare --slice … --minutes … --schedule …`` would lay it out."""
-    machine, budget_s = this_machine(), 60 * wanted.minutes_max
+    machine, budget_s = machine_size(), 60 * wanted.minutes_max
     duet = wanted.schedule == "duet"
     clients = default_clients(replace(machine, cores=max(1, machine.cores // 2)) if duet else machine)
     rhythm = fit_block_layout(budget_s, 1 if duet else 2, wanted.slice_s, may_stop=True)

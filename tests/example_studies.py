@@ -6,13 +6,13 @@ from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_reader import examine
+from pgdyno.study.study_file_reader import examine_text
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 
 def read_study(text: str, name: str) -> StudyFile:
     """Return the study in the text of a file of that name. Raises UsageError with its first error."""
-    file, problems = examine(text, name)
+    file, problems = examine_text(text, name)
     if problems or file is None:
         raise UsageError(problems[0])
     return file

@@ -68,14 +68,14 @@ class Estimate:
     @property
     def value_text(self) -> str:
         """``12 345 NOPM``."""
-        return with_unit(grouped(self.value, self.decimals), self.unit)
+        return with_unit(group_digits(self.value, self.decimals), self.unit)
 
     @property
     def interval_text(self) -> str:
         """``[12 100, 12 600]`` without the unit except for percentages; ``–`` without an interval."""
         if self.low is None or self.high is None:
             return ABSENT
-        ends = (grouped(end, self.decimals) for end in (self.low, self.high))
+        ends = (group_digits(end, self.decimals) for end in (self.low, self.high))
         return bracketed(*(with_unit(end, self.unit) if self.unit == "%" else end for end in ends))
 
     @property
@@ -109,7 +109,7 @@ def bracketed(low: str, high: str) -> str:
     return f"[{low}, {high}]"
 
 
-def grouped(value: float, decimals: int) -> str:
+def group_digits(value: float, decimals: int) -> str:
     """Return ``12 345.6`` with no-break spaces, or 12 300 for −2 decimals; with a minus sign, never −0."""
     text = f"{abs(round(value, decimals)):,.{max(0, decimals)}f}".replace(",", NO_BREAK)
     negative = value < 0 and any(digit in text for digit in "123456789")
@@ -118,7 +118,7 @@ def grouped(value: float, decimals: int) -> str:
 
 def signed(value: float, decimals: int, unit: str) -> str:
     """Format like ``grouped``, with a plus sign for positive numbers."""
-    text = grouped(value, decimals)
+    text = group_digits(value, decimals)
     if not text.startswith("−") and any(digit in text for digit in "123456789"):
         text = f"+{text}"
     return with_unit(text, unit)
@@ -127,7 +127,7 @@ def signed(value: float, decimals: int, unit: str) -> str:
 def share_text(share: float) -> str:
     """Return ``4.2%`` for 0.042: two significant digits."""
     percent = share * 100
-    return with_unit(grouped(percent, decimals_of(percent, 2)), "%")
+    return with_unit(group_digits(percent, decimals_of(percent, 2)), "%")
 
 
 def given_percent(share: float) -> str:
@@ -149,4 +149,4 @@ def ci_text(confidence: float) -> str:
 
 def counted(n: int, noun: str) -> str:
     """Return ``1 block``, ``2 blocks``, ``12 000 blocks``."""
-    return f"{grouped(n, 0)} {noun}{'' if n == 1 else 's'}"
+    return f"{group_digits(n, 0)} {noun}{'' if n == 1 else 's'}"

@@ -22,7 +22,7 @@ import psutil
 import pytest
 from program import SMALLEST, Program
 
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.server.cluster import Cluster
 
 A = "{server}"
@@ -167,7 +167,7 @@ def closed_folder(session_dir: Path) -> Iterator[Path]:
 
 def refused(capfd: pytest.CaptureFixture[str], words: list[str], status: int, says: str) -> None:
     """One line of complaint; what came before it can only be the plan."""
-    assert run(words) == status
+    assert run_command(words) == status
     out, err = capfd.readouterr()
     *plan, complaint = err.splitlines()
     assert complaint.startswith("pgdyno: ")

@@ -18,7 +18,7 @@ import pytest
 from program import END_S, SCRIPT, Program, measuring
 
 from hostile_server import PORT, FreezingProxy, freezing_proxy
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.drive import drive_specification
 from pgdyno.results.reader import Evidence
 from pgdyno.server import limited_connection
@@ -36,7 +36,9 @@ FREEZES_AFTER_BYTES = 100_000
 def bench(running_server: Server) -> Server:
     """A server with pgbench's tables."""
     assert (
-        run(["load", running_server.conninfo("silence"), "--workload", "pgbench", "--scale", "1", "--quiet"])
+        run_command(
+            ["load", running_server.conninfo("silence"), "--workload", "pgbench", "--scale", "1", "--quiet"]
+        )
         == 0
     )
     return running_server
@@ -60,7 +62,7 @@ def test_transactions_without_an_answer_are_counted_and_the_run_counts_for_nothi
 ) -> None:
     monkeypatch.setattr(drive_specification, "DRAIN_TIMEOUT_S", 0.5)
     monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.2)
-    assert run(["drive", through, *DRIVE, *READS, "--window", "3s"]) == 1
+    assert run_command(["drive", through, *DRIVE, *READS, "--window", "3s"]) == 1
     said = capsys.readouterr()
     assert re.search(
         rf"^{CLIENTS} transactions canceled and counted as failed: no response within", said.out, re.M

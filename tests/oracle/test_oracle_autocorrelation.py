@@ -15,8 +15,8 @@ from pgdyno.analysis.statistics.autocorrelation import (
     BLOCKS_MIN,
     autocorrelation,
     is_autocorrelated,
-    p_value,
     rank_ratio,
+    von_neumann_p_value,
 )
 from pgdyno.analysis.statistics.effect import Method
 
@@ -32,12 +32,12 @@ def test_the_chance_of_a_ratio_is_that_among_all_orders_of_the_ranks() -> None:
     variance = 4 * (n - 2) * (5 * n**2 - 2 * n - 9) / (5 * n * (n + 1) * (n - 1) ** 2)
     assert every.mean() == pytest.approx(2) and every.var() == pytest.approx(variance)
     shape = scipy.stats.beta(*scipy.optimize.fsolve(lambda ab: _moments(ab, variance), (4.0, 4.0)))
-    assert p_value(1.0, n) == pytest.approx(shape.cdf(0.25), abs=1e-9)
+    assert von_neumann_p_value(1.0, n) == pytest.approx(shape.cdf(0.25), abs=1e-9)
     rng = np.random.default_rng(3)
     drawn = np.sort([rank_ratio(rng.permutation(BLOCKS_MIN)) for _ in range(20_000)])
     for quantile in (0.01, 0.05, 0.2, 0.5):
         exact = float(drawn[int(quantile * len(drawn))])
-        assert p_value(exact, BLOCKS_MIN) == pytest.approx(quantile, rel=0.12)
+        assert von_neumann_p_value(exact, BLOCKS_MIN) == pytest.approx(quantile, rel=0.12)
 
 
 def _moments(ab: tuple[float, float], variance: float) -> tuple[float, float]:

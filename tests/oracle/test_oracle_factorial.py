@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.findings.factor_effects import Cell, Design, Effects, Factor, effects_of, interactions_of
+from pgdyno.analysis.findings.factor_effects import (
+    Effects,
+    Factor,
+    FactorialCell,
+    FactorialDesign,
+    effects_of,
+    interactions_of,
+)
 from pgdyno.analysis.telemetry.metrics import TPS
 from pgdyno.study.schedule import Schedule
 
@@ -22,11 +29,13 @@ FACTORS = (
 LEVELS = list(itertools.product(*(factor.levels for factor in FACTORS)))
 
 
-def design(logs: Mapping[tuple[str, ...], Sequence[float]], factors: Sequence[Factor] = FACTORS) -> Design:
+def design(
+    logs: Mapping[tuple[str, ...], Sequence[float]], factors: Sequence[Factor] = FACTORS
+) -> FactorialDesign:
     """``logs``: levels → ln of the rate in each pass; NaN: it was not run there."""
     names = [factor.name for factor in factors]
     cells = [
-        Cell(
+        FactorialCell(
             dict(zip(names, levels, strict=True)),
             8,
             None,
@@ -35,7 +44,7 @@ def design(logs: Mapping[tuple[str, ...], Sequence[float]], factors: Sequence[Fa
         )
         for levels, of in logs.items()
     ]
-    return Design(factors, cells, TPS, Schedule.SLICES)
+    return FactorialDesign(factors, cells, TPS, Schedule.SLICES)
 
 
 def found(logs: Mapping[tuple[str, ...], Sequence[float]], factors: Sequence[Factor] = FACTORS) -> Effects:

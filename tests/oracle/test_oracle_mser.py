@@ -16,7 +16,7 @@ from pgdyno.analysis.steady_state.stationarity import (
     Observed,
     effect_trend,
     surely,
-    trend,
+    trend_of_trials,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -44,7 +44,7 @@ def alarms(rng: np.random.Generator, blocks: int, slices: int) -> bool:
     at_s = 2 * SLICE_S * np.arange(slices)
     pieces = [cut(rng, RECORDED[i], slices) for i in chosen]
     arms = [[Observed(at_s, piece[arm]) for piece in pieces] for arm in (0, 1)]
-    trends = [trend(arm, 0.95) for arm in arms]
+    trends = [trend_of_trials(arm, 0.95) for arm in arms]
     effect = effect_trend(arms[1], arms[0], 0.95)
     return any(surely([one and one.p_value for one in trends], ALARM_OF_TRENDS)) or any(
         surely([effect and effect.p_value], ALARM_OF_EFFECTS)

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 from scipy.optimize import curve_fit, least_squares
 
-from pgdyno.analysis.findings.factor_effects import Cell, Design, Factor
+from pgdyno.analysis.findings.factor_effects import Factor, FactorialCell, FactorialDesign
 from pgdyno.analysis.findings.scalability import Scalability, scalability_of
 from pgdyno.analysis.statistics import usl
 from pgdyno.analysis.telemetry.metrics import TPS
@@ -42,14 +42,14 @@ def test_the_law_is_the_one_of_the_published_fit() -> None:
 
 def test_the_fit_of_the_published_data_by_relative_errors_is_that_of_scipy() -> None:
     known, _ = curve_fit(lambda n, *of: np.log(throughput(n, *of)), LOADS, np.log(SDM91), p0=(60, 0.02, 1e-4))
-    found = usl.fit(LOADS, np.log(SDM91))
+    found = usl.fit_curves(LOADS, np.log(SDM91))
     assert (found.rate_of_one[0], found.sigma[0], found.kappa[0]) == pytest.approx(known, rel=1e-5)
 
 
 @pytest.mark.parametrize("sigma", [0, 0.02, 0.3, 0.95])
 @pytest.mark.parametrize("kappa", [0, 1e-5, 2e-3, 0.05])
 def test_what_has_no_noise_gives_its_parameters_back(sigma: float, kappa: float) -> None:
-    for fit in (usl.fit, usl.fit_without_bounds):
+    for fit in (usl.fit_curves, usl.fit_without_bounds):
         found = fit(CLIENTS, np.log(throughput(CLIENTS, 812.0, sigma, kappa)))
         assert found.rate_of_one[0] == pytest.approx(812)
         assert (found.sigma[0], found.kappa[0]) == pytest.approx((sigma, kappa), abs=1e-8)
@@ -59,7 +59,7 @@ def test_no_fit_within_the_bounds_is_better() -> None:
     rng = np.random.default_rng(0)
     truths = [(1000, rng.choice([0, 0.05, 0.5]), rng.choice([0, 1e-4, 1e-2])) for _ in range(60)]
     logs = np.array([np.log(throughput(CLIENTS, *of)) + rng.normal(0, 0.1, 6) for of in truths])
-    found = usl.fit(CLIENTS, logs)
+    found = usl.fit_curves(CLIENTS, logs)
     assert (found.sigma == 0).any() and (found.kappa == 0).any()
     for i, values in enumerate(logs):
         mine = values - np.log(throughput(CLIENTS, found.rate_of_one[i], found.sigma[i], found.kappa[i]))
@@ -118,7 +118,7 @@ def test_lack_of_fit_is_found_where_it_is_and_seldom_where_it_is_not() -> None:
     for _ in range(studies):
         for i, shape in enumerate((0.0, bent)):
             logs = measured(rng, (1000, 0.05, 1e-3), passes=6) + shape
-            fitting = usl.lack_of_fit(CLIENTS, logs, usl.fit(CLIENTS, logs.mean(axis=0)))
+            fitting = usl.lack_of_fit(CLIENTS, logs, usl.fit_curves(CLIENTS, logs.mean(axis=0)))
             assert fitting.p_value is not None
             found[i] += fitting.p_value < 0.05
     assert found[0] <= stats.binom.ppf(1 - 1e-4, studies, 0.05)
@@ -150,11 +150,13 @@ def scalability(faster: float, sigma: float = 0.05, kappa: float = 1e-3, seed: i
         for i, clients in enumerate(CLIENTS):
             logs = {number: float(own[number, i]) for number in range(passes)}
             cells.append(
-                Cell({"server": server, "clients": f"{clients:g}"}, int(clients), None, logs, stalled=False)
+                FactorialCell(
+                    {"server": server, "clients": f"{clients:g}"}, int(clients), None, logs, stalled=False
+                )
             )
     numbers = tuple(f"{clients:g}" for clients in CLIENTS)
     factors = (Factor("server", ("17", "18"), True), Factor("clients", numbers, False))
-    found = scalability_of(Design(factors, cells, TPS, Schedule.SLICES), 0.95)
+    found = scalability_of(FactorialDesign(factors, cells, TPS, Schedule.SLICES), 0.95)
     assert found is not None
     return found
 
@@ -190,4 +192,4 @@ def test_a_knee_is_told_where_it_shows_and_not_beyond_twice_what_was_measured() 
 
 def test_three_numbers_of_clients_or_a_fixed_load_give_no_curve() -> None:
     factors = (Factor("server", ("17", "18"), True), Factor("clients", ("1", "2", "3"), False))
-    assert scalability_of(Design(factors, (), TPS, Schedule.SLICES), 0.95) is None
+    assert scalability_of(FactorialDesign(factors, (), TPS, Schedule.SLICES), 0.95) is None

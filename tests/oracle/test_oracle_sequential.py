@@ -12,7 +12,13 @@ from scipy import integrate, stats
 
 from pgdyno.analysis.comparison.verdict import Verdict, decide
 from pgdyno.analysis.statistics.effect import Method, anytime, holm_confidences
-from pgdyno.analysis.statistics.sequential import FIRST_ANALYSIS, PRIOR, critical, log_bayes_factor, p_value
+from pgdyno.analysis.statistics.sequential import (
+    FIRST_ANALYSIS,
+    PRIOR,
+    log_bayes_factor,
+    sequential_critical_value,
+    sequential_p_value,
+)
 from pgdyno.estimate import Better
 
 
@@ -84,18 +90,18 @@ def test_the_p_value_is_the_chance_to_get_so_far_from_the_first_look_on(bound: f
     ratio = (bound * math.sqrt(r)) ** (2 / n)
     t = math.sqrt((n - 1) * (ratio - 1) / (1 - ratio / r))
     assert bayes_factor(t, n) == pytest.approx(bound)
-    assert p_value(t, n) == pytest.approx(expected, rel=1e-5)
+    assert sequential_p_value(t, n) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95, 0.975, 0.99, 0.999])
 @pytest.mark.parametrize("n", [5, 6, 9, 20, 60, 1000])
 def test_the_interval_leaves_zero_out_exactly_where_the_p_value_says_so(n: int, confidence: float) -> None:
-    reach = critical(n, confidence)
+    reach = sequential_critical_value(n, confidence)
     if math.isinf(reach):
-        sure = p_value(1e12, n)
+        sure = sequential_p_value(1e12, n)
         assert sure is not None and sure > 1 - confidence
         return
-    just_within, just_beyond = p_value(0.9999 * reach, n), p_value(1.0001 * reach, n)
+    just_within, just_beyond = sequential_p_value(0.9999 * reach, n), sequential_p_value(1.0001 * reach, n)
     assert just_within is not None and just_beyond is not None
     assert just_beyond < 1 - confidence < just_within
     assert reach > float(stats.t.ppf((1 + confidence) / 2, n - 1))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pgdyno.analysis.telemetry.counters import RESET, Growth, Missing, Window, window
 from pgdyno.analysis.telemetry.statements import Moments, statements
-from pgdyno.results.records import Moment, Reading
+from pgdyno.results.records import Moment, StoredReading
 from pgdyno.study.probe_names import Absence
 
 times_ms = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=50)
@@ -22,8 +22,8 @@ def reading(
     at_s: float = 0.0,
     reason: str = "",
     absence: Absence | None = None,
-) -> Reading:
-    return Reading(probe, Moment(moment), at_s, 0.001, rows, reason, absence)
+) -> StoredReading:
+    return StoredReading(probe, Moment(moment), at_s, 0.001, rows, reason, absence)
 
 
 def of_values(values: np.ndarray) -> dict[str, float]:
@@ -102,7 +102,7 @@ WAL = (
 )
 
 
-def two(probe: str, begin: dict, end: dict) -> list[Reading]:
+def two(probe: str, begin: dict, end: dict) -> list[StoredReading]:
     return [reading(probe, "begin", [begin], 10.0), reading(probe, "end", [end], 40.0)]
 
 

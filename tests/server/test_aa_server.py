@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.cli.calibrate import CalibrationOptions, calibrated_slice, run
+from pgdyno.cli.calibrate import CalibrationOptions, calibrated_slice, run_calibration
 from pgdyno.interruption import Interruption
-from pgdyno.lab.noise_history import History, history_path
+from pgdyno.lab.noise_history import NoiseHistory, history_path
 from pgdyno.lab.progress import BlockStarted, Progress, Watch
 from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.report import csv_format, html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Ending, TrialStatus
+from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.server.build import Build
 from pgdyno.study import calibration_study
 from pgdyno.study.aa_plan import aa_arm_after
@@ -68,7 +68,7 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
         start_study(path, Request("t", [only_case(study)], "pgdyno compare"), watching, interruption)
         assert began == ["", "", f"A/A of {study.arms[1].name}"]
         # Its time is up: what goes on does not repeat what was done.
-        assert resume_study(path, None, watching, interruption) is Ending.BLOCKS
+        assert resume_study(path, None, watching, interruption) is StudyEnd.BLOCKS
     with Evidence(path) as evidence:
         assert evidence.cases() == [0]
         numbers = [number for number in evidence.aa_cases() if evidence.blocks(number)]
@@ -114,7 +114,7 @@ def test_a_calibration_measures_tells_and_remembers(
     )
     kept = False
     for _ in range(12):  # the second call goes on with the evidence of the first; three blocks are kept
-        assert run(asked) == 0
+        assert run_calibration(asked) == 0
         told = json.loads(capsys.readouterr().out)
         if kept := told["kept"]:
             break
@@ -124,6 +124,6 @@ def test_a_calibration_measures_tells_and_remembers(
     assert row["units"] == 2 * row["blocks"]
     assert row["sd_root_min"] > 0
     assert told["best"] == {"slices": 0.2}
-    (remembered,) = History(history_path()).calibrations()
+    (remembered,) = NoiseHistory(history_path()).calibrations()
     assert remembered["results"] == told["results"]
     assert calibrated_slice("slices")[0] == 0.2

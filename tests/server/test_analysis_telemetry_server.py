@@ -14,9 +14,9 @@ from server_of_major import build_of
 
 from ok_trial import ok_trial
 from pgdyno.analysis.telemetry.counters import RESET
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, of_trial
-from pgdyno.probe.server_probes import PROBES, read
-from pgdyno.results.records import Moment, Reading, Slice, Trial
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, telemetry_of_trial
+from pgdyno.probe.server_probes import PROBES, read_probe
+from pgdyno.results.records import Moment, Slice, StoredReading, Trial
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Connection, Server
@@ -57,19 +57,19 @@ def server(request: pytest.FixtureRequest, server_dir: Path) -> Iterator[Server]
         yield running
 
 
-def read_all(server: Server, moment: Moment, at_s: float) -> list[Reading]:
+def read_all(server: Server, moment: Moment, at_s: float) -> list[StoredReading]:
     """From a connection of its own: sessions tell what they did when they end, at the latest."""
     with server.connect() as connection:
-        read_now = [read(connection, probe) for probe in PROBES]
-    return [Reading(one.probe, moment, at_s, one.took_s, one.rows, one.reason) for one in read_now]
+        read_now = [read_probe(connection, probe) for probe in PROBES]
+    return [StoredReading(one.probe, moment, at_s, one.took_s, one.rows, one.reason) for one in read_now]
 
 
 def told(
     server: Server,
     work: Callable[[Connection], None],
     transactions: int,
-    arrived: Callable[[Telemetry], bool],
-) -> Telemetry:
+    arrived: Callable[[TrialTelemetry], bool],
+) -> TrialTelemetry:
     """What the probes say of this work, once it has arrived.
 
     A backend hands over its statistics when it ends, at the latest. Before 15 the statistics collector
@@ -83,8 +83,8 @@ def told(
     os.close(backend)
     assert ended, "the backend did not end with its connection"
 
-    def now() -> Telemetry:
-        return of_trial(trial(transactions), [*begin, *read_all(server, Moment.END, 2.0)])
+    def now() -> TrialTelemetry:
+        return telemetry_of_trial(trial(transactions), [*begin, *read_all(server, Moment.END, 2.0)])
 
     deadline_s, pause = time.monotonic() + PATIENCE_S, threading.Event()
     while not arrived(found := now()):
@@ -177,7 +177,7 @@ def test_after_a_crash_under_the_probe_there_are_no_negative_numbers(
     with cluster.start(SETTINGS) as again:
         with again.connect() as connection:
             update(connection)
-        found = of_trial(trial(UPDATES), [*begin, *read_all(again, Moment.END, 2.0)])
+        found = telemetry_of_trial(trial(UPDATES), [*begin, *read_all(again, Moment.END, 2.0)])
     shrinkable = ("growth", "age")
     assert not [key for key, n in found.values.items() if n < 0 and not any(w in key for w in shrinkable)]
     assert found.reset

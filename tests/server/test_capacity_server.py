@@ -14,7 +14,7 @@ from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study_runner import Request, start_study
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Ending, TrialStatus
+from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.server.build import Build
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import only_case
@@ -54,7 +54,7 @@ def test_each_block_searches_and_measures_at_the_rate_that_it_found(build: Build
     path, study = tmp_path / "e.sqlite", Study.model_validate(fields)
     with Interruption() as interruption:
         request = Request("t", [only_case(study)], "pgdyno compare")
-        assert start_study(path, request, unwatched, interruption) is Ending.BLOCKS
+        assert start_study(path, request, unwatched, interruption) is StudyEnd.BLOCKS
     with Evidence(path) as evidence:
         trials = evidence.trials()
         found = find_study(evidence)

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from pgdyno.drive.drive_specification import Pinning, drive_specification
-from pgdyno.drive.engine_runs import Run, run_drive
+from pgdyno.drive.engine_runs import EngineRun, run_drive
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
 from pgdyno.server.running import Server
@@ -72,7 +72,7 @@ def threads_of_driver(pid: int) -> list[frozenset[int]]:
     return [frozenset(os.sched_getaffinity(named[name])) for name in drivers]
 
 
-def play(servers: list[Server], halves: Partition, slices: list[PlannedSlice]) -> tuple[Run, Seen]:
+def play(servers: list[Server], halves: Partition, slices: list[PlannedSlice]) -> tuple[EngineRun, Seen]:
     seen = Seen()
 
     def start(pid: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pgdyno.errors import StartError
 from pgdyno.lab.preflight import require_starts
-from pgdyno.lab.progress import Step
+from pgdyno.lab.progress import PreparationStep
 from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import server_account
@@ -51,7 +51,7 @@ def tried(build: Build, place: Path, *settings: Mapping[str, str]) -> list[str]:
         require_starts(
             [(study, cast(Any, wanted))] * 2,
             cache,
-            lambda event: told.append(event.text) if isinstance(event, Step) else None,
+            lambda event: told.append(event.text) if isinstance(event, PreparationStep) else None,
             cast(Any, SimpleNamespace(check=lambda: None)),
         )
     finally:

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from pgdyno.probe.host_counters import HostCounters
-from pgdyno.probe.sampled_server import Chunk, Ending, Target
+from pgdyno.probe.sampled_server import Chunk, SeriesEnd, Target
 from pgdyno.probe.sampler import Sampler
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.running import Connection, Server
@@ -150,8 +150,8 @@ def test_a_server_that_is_restarted_ends_its_series_with_a_reason_and_a_new_one_
     chunks = sampler.drain()
     counters = of(chunks, "server")
     assert len(counters[0].points) >= 4
-    assert counters[0].ending is Ending.SERVER_LOST and counters[0].reason
-    assert {chunk.ending for chunk in counters[1:-1]} <= {Ending.NOT_CONNECTED}
+    assert counters[0].ending is SeriesEnd.SERVER_LOST and counters[0].reason
+    assert {chunk.ending for chunk in counters[1:-1]} <= {SeriesEnd.NOT_CONNECTED}
     assert len(counters[-1].points) >= 4
     assert (counters[-1].ending, counters[-1].reason) == (None, "")
     assert [(chunk.ending, chunk.reason) for chunk in of(chunks, "waits")] == [
@@ -186,8 +186,8 @@ def test_a_server_that_dies_is_told_and_the_others_series_go_on(
     chunks = sampler.drain()
     lost = [chunk for chunk in of(chunks, "server") if chunk.target == 0]
     assert len(lost[0].points) >= 3
-    assert lost[0].ending is Ending.SERVER_LOST and lost[0].reason
-    assert lost[-1].ending is Ending.NOT_CONNECTED
+    assert lost[0].ending is SeriesEnd.SERVER_LOST and lost[0].reason
+    assert lost[-1].ending is SeriesEnd.NOT_CONNECTED
     assert "no connection to" in lost[-1].reason
     (kept,) = (chunk for chunk in of(chunks, "server") if chunk.target == 1)
     assert kept.ending is None and len(kept.points) >= 8
@@ -213,7 +213,7 @@ def test_stopping_cuts_a_query_that_does_not_end(
     chunks = of(sampler.drain(), "server")
     assert [chunk.target for chunk in chunks] == [0, 1]
     # The same thread turned to the other one only after the first was cut off.
-    assert {chunk.ending for chunk in chunks} <= {Ending.SERVER_LOST, Ending.NOT_CONNECTED}
+    assert {chunk.ending for chunk in chunks} <= {SeriesEnd.SERVER_LOST, SeriesEnd.NOT_CONNECTED}
     assert all(chunk.reason for chunk in chunks)
 
 
@@ -236,4 +236,4 @@ def test_stopping_does_not_wait_for_a_server_that_does_not_answer(monkeypatch: p
     # The connection is refused now: what was left to itself ends, and says why.
     sampler._thread.join(PATIENCE_S)
     assert not sampler._thread.is_alive()
-    assert of(sampler.drain(), "server")[0].ending is Ending.NOT_CONNECTED
+    assert of(sampler.drain(), "server")[0].ending is SeriesEnd.NOT_CONNECTED

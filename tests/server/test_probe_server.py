@@ -15,9 +15,9 @@ from server_of_major import build_of
 
 from pgdyno.probe import server_probes as probe_server
 from pgdyno.probe.cpu_time import scheduled
-from pgdyno.probe.probe_session import Reading
+from pgdyno.probe.probe_session import ProbeReading
 from pgdyno.probe.sampled_server import COUNTERS, GAUGES, SERIES, sample, sample_waits
-from pgdyno.probe.server_probes import PROBES, STATTUPLE_TIMEOUT_S, find_clients, read
+from pgdyno.probe.server_probes import PROBES, STATTUPLE_TIMEOUT_S, find_clients, read_probe
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Connection, Server
@@ -86,14 +86,14 @@ def connected_as(server: Server, user: str, dbname: str) -> Iterator[Connection]
         yield connection
 
 
-def rows_of(reading: Reading) -> list[dict[str, Any]]:
+def rows_of(reading: ProbeReading) -> list[dict[str, Any]]:
     assert reading.rows is not None, reading.reason
     assert reading.took_s > 0
     return [dict(row) for row in reading.rows]
 
 
 def row_of(connection: Connection, probe: str, /, **where: Any) -> dict[str, Any]:
-    found = [row for row in rows_of(read(connection, probe)) if where.items() <= row.items()]
+    found = [row for row in rows_of(read_probe(connection, probe)) if where.items() <= row.items()]
     assert len(found) == 1, found
     return found[0]
 
@@ -122,7 +122,7 @@ def test_a_probe_reads_numbers_and_texts_or_says_why_not(
 ) -> None:
     work.execute("create table t (a int primary key, b text)")
     said = server.log()
-    readings = {name: read(probe, name) for name in PROBES}
+    readings = {name: read_probe(probe, name) for name in PROBES}
     assert [reading.probe for reading in readings.values()] == list(PROBES)
     if major < 16:
         assert readings.pop("io").absence is Absence.VERSION
@@ -159,13 +159,13 @@ def test_seven_executions_raise_the_calls_by_seven(probe: Connection, work: Conn
 
 def test_the_statements_of_probes_are_not_counted(server: Server, database: str) -> None:
     def everything(connection: Connection) -> set[tuple[str, int]]:
-        return {(row["query"], row["calls"]) for row in rows_of(read(connection, "statements"))}
+        return {(row["query"], row["calls"]) for row in rows_of(read_probe(connection, "statements"))}
 
     with server.connect(database) as superuser, connected_as(server, "watcher", database) as watcher:
         before = everything(superuser)
         for connection in (superuser, watcher):
             for name in PROBES:
-                read(connection, name)
+                read_probe(connection, name)
             for _ in range(7):
                 sample(connection)
                 sample_waits(connection)
@@ -184,14 +184,14 @@ def test_a_statement_inside_of_a_function_is_told_apart_where_the_version_can(
     work.execute(f"create function f() returns bigint language plpgsql as $$ begin return ({inner}); end $$")
     for _ in range(3):
         work.execute("select f()")
-    rows = rows_of(read(probe, "statements"))
+    rows = rows_of(read_probe(probe, "statements"))
     nested = [row for row in rows if "generate_series" in row["query"] and "create" not in row["query"]]
     (outer,) = (row for row in rows if row["query"] == "select f()")
     assert nested
     told = [1, *[0 for _ in nested]] if major >= 14 else [None, *[None for _ in nested]]
     assert [row.get("toplevel") for row in (outer, *nested)] == told
     monkeypatch.setattr(probe_server, "ROWS_MAX", 0)
-    others = rows_of(read(probe, "statements"))
+    others = rows_of(read_probe(probe, "statements"))
     assert [row.get("toplevel") for row in others] == ([0, 1] if major >= 14 else [None])
     assert sum(row["calls"] for row in others) == sum(row["calls"] for row in rows)
 
@@ -216,7 +216,7 @@ def test_a_statement_that_names_a_password_is_not_quoted(probe: Connection, work
     work.execute("create role loved login password 'hunter2'")
     work.execute("select 'hunter3' as password")
     work.execute("drop role loved")
-    queries = [row.get("query", "") for row in rows_of(read(probe, "statements"))]
+    queries = [row.get("query", "") for row in rows_of(read_probe(probe, "statements"))]
     assert "<a statement that names a password>" in queries
     assert "select $1 as password" in queries
     assert not [query for query in queries if "hunter" in query]
@@ -228,10 +228,10 @@ def test_what_is_beyond_the_limit_is_summed(
     for number in range(5):
         work.execute(f"create table t{number} as select generate_series(1, {10**number}) as a")
         work.execute(f"analyze t{number}")
-    whole = {name: rows_of(read(probe, name)) for name in ("statements", "relations")}
+    whole = {name: rows_of(read_probe(probe, name)) for name in ("statements", "relations")}
     monkeypatch.setattr(probe_server, "ROWS_MAX", 2)
     for name, column in (("statements", "calls"), ("relations", "bytes"), ("relations", "reltuples")):
-        rows = rows_of(read(probe, name))
+        rows = rows_of(read_probe(probe, name))
         assert [row["kind"] == "others" for row in rows] == [False, False, True]
         assert sum(row[column] for row in rows) == sum(row[column] for row in whole[name])
         assert rows[0] == whole[name][0]
@@ -353,7 +353,9 @@ def test_io_is_counted_in_bytes(
 
     def extended() -> int:
         return sum(
-            row.get("extend_bytes", 0) for row in rows_of(read(probe, "io")) if row["object"] == "relation"
+            row.get("extend_bytes", 0)
+            for row in rows_of(read_probe(probe, "io"))
+            if row["object"] == "relation"
         )
 
     before = extended()
@@ -398,7 +400,7 @@ def test_who_waits_for_a_lock_is_seen(
         waiting.start()
         try:
             until(lambda: sample(probe)["waiting_backends"], 1)
-            (locked,) = [row for row in rows_of(read(probe, "locks")) if not row["granted"]]
+            (locked,) = [row for row in rows_of(read_probe(probe, "locks")) if not row["granted"]]
             assert (locked["locktype"], locked["mode"], locked["locks"]) == ("relation", "ShareLock", 1)
             assert locked.get("longest_wait_s", 0) >= 0
             held = row_of(probe, "locks", mode="AccessExclusiveLock", granted=1, locktype="relation")
@@ -408,7 +410,7 @@ def test_who_waits_for_a_lock_is_seen(
             waits = row_of(probe, "waits", wait_event_type="Lock")
             assert (waits["wait_event"], waits["processes"], waits["state"]) == ("relation", 1, "active")
             assert row_of(probe, "waits", state="idle in transaction")["processes"] == 1
-            assert "a relation was locked" in read(probe, "relations").reason
+            assert "a relation was locked" in read_probe(probe, "relations").reason
         finally:
             holder.execute("rollback")
             waiting.join()
@@ -421,7 +423,7 @@ def test_reading_uses_no_transaction_id(
     work.execute("create table t (a int)")
     before = row_of(probe, "wraparound")
     for name in PROBES:
-        read(probe, name)
+        read_probe(probe, name)
     assert row_of(probe, "wraparound") == before
     work.execute("insert into t values (1)")
     after = row_of(probe, "wraparound")
@@ -431,7 +433,7 @@ def test_reading_uses_no_transaction_id(
 
 
 def test_a_slot_keeps_wal(server: Server, database: str, probe: Connection, work: Connection) -> None:
-    assert rows_of(read(probe, "replication")) == []
+    assert rows_of(read_probe(probe, "replication")) == []
     work.execute("select pg_create_physical_replication_slot('kept', true)")
     before = row_of(probe, "replication", kind="slot", name="kept")
     work.execute("select pg_logical_emit_message(true, 'probe', repeat('x', 1000000))")
@@ -455,7 +457,7 @@ def test_dead_rows_are_found_in_the_pages(
     assert table["dead_tuple_count"] == 250
     assert table["tuple_count"] == 750
     assert table["bytes"] == scalar(work, "select pg_relation_size('t')")
-    indexes = [row for row in rows_of(read(probe, "pgstattuple")) if row["kind"] == "index"]
+    indexes = [row for row in rows_of(read_probe(probe, "pgstattuple")) if row["kind"] == "index"]
     assert [row["name"] for row in indexes] == (["i"] if exact else [])
     assert all(50 < row["avg_leaf_density"] <= 100 for row in indexes)
     assert scalar(probe, "show statement_timeout") == "5s"
@@ -498,17 +500,17 @@ def test_a_user_without_privileges_is_told_what_would_help(
         connected_as(server, "humble", database) as humble,
         connected_as(server, "watcher", database) as watcher,
     ):
-        reasons = {name: read(humble, name).reason for name in PROBES}
+        reasons = {name: read_probe(humble, name).reason for name in PROBES}
         assert "GRANT pg_read_all_stats TO humble, or pg_monitor" in reasons["statements"]
         assert "GRANT pg_stat_scan_tables TO humble, or pg_monitor" in reasons["pgstattuple"]
         for name in ("wal", "checkpoints", "database", "blocks", "relations", "wraparound", "locks"):
             assert reasons[name] == ""
         assert "GRANT pg_read_all_stats TO humble, or pg_monitor" in reasons["waits"]
         with connected_as(server, "humble", database):
-            waits = rows_of(read(humble, "waits"))
+            waits = rows_of(read_probe(humble, "waits"))
         assert [row["processes"] for row in waits if not row["hidden"]] == [1]
         assert sum(row["hidden"] for row in waits) > 1
-        assert read(watcher, "statements").reason == read(watcher, "pgstattuple").reason == ""
+        assert read_probe(watcher, "statements").reason == read_probe(watcher, "pgstattuple").reason == ""
         assert sample(watcher).keys() == sample(probe).keys()
         with server.connect(database):
             seen = sample(humble)
@@ -519,8 +521,8 @@ def test_a_user_without_privileges_is_told_what_would_help(
 def test_a_missing_extension_or_library_is_named(server: Server) -> None:
     said = server.log()
     with server.connect("postgres") as connection:
-        assert "CREATE EXTENSION pg_stat_statements" in read(connection, "statements").reason
-        assert read(connection, "pgstattuple").reason == (
+        assert "CREATE EXTENSION pg_stat_statements" in read_probe(connection, "statements").reason
+        assert read_probe(connection, "pgstattuple").reason == (
             "needs an extension in the database postgres: CREATE EXTENSION pgstattuple"
         )
     assert "ERROR" not in server.log()[len(said) :]
@@ -530,7 +532,7 @@ def test_a_library_that_was_not_loaded_is_named(running_server: Server) -> None:
     do_and_leave(running_server, "postgres", "create database unloaded")
     with running_server.connect("unloaded") as connection:
         connection.execute("create extension pg_stat_statements")
-        reason = read(connection, "statements").reason
+        reason = read_probe(connection, "statements").reason
     assert "put pg_stat_statements into shared_preload_libraries" in reason
     do_and_leave(running_server, "postgres", "drop database unloaded")
 
@@ -544,16 +546,16 @@ def test_what_takes_too_long_is_given_up(
         connection.execute(f"set statement_timeout = {1 if timeout_s == STATTUPLE_TIMEOUT_S else 5000}")
 
     monkeypatch.setattr(probe_server, "set_statement_timeout", set_ms)
-    assert f"it took longer than {STATTUPLE_TIMEOUT_S} s" in read(probe, "pgstattuple").reason
+    assert f"it took longer than {STATTUPLE_TIMEOUT_S} s" in read_probe(probe, "pgstattuple").reason
     assert scalar(probe, "show statement_timeout") == "5s"
 
 
 def test_a_lost_connection_is_an_error(server: Server, work: Connection) -> None:
     with server.connect() as lost:
-        read(lost, "wal")
+        read_probe(lost, "wal")
         work.execute("select pg_terminate_backend(%s)", (lost.info.backend_pid,))
         with pytest.raises(psycopg.OperationalError):
-            until(lambda: read(lost, "wal").reason, "z")
+            until(lambda: read_probe(lost, "wal").reason, "z")
         with pytest.raises(psycopg.OperationalError):
             sample(lost)
 
@@ -561,7 +563,7 @@ def test_a_lost_connection_is_an_error(server: Server, work: Connection) -> None
 def test_a_transaction_of_somebody_elses_is_not_touched(work: Connection) -> None:
     work.execute("begin")
     with pytest.raises(psycopg.ProgrammingError, match="autocommit"):
-        read(work, "wal")
+        read_probe(work, "wal")
     assert work.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
 
 
@@ -574,9 +576,9 @@ def test_a_database_without_an_encoding_is_read_as_far_as_its_texts_are_utf_8(
         work.execute('create table "Größe" (a int)'.encode())
         assert row_of(probe, "relations", name="Größe")["n_tup_ins"] == 0
         work.execute('create table "Größe" (a int)'.encode("latin1"))
-        assert 'for encoding "UTF8"' in read(probe, "relations").reason
+        assert 'for encoding "UTF8"' in read_probe(probe, "relations").reason
         assert row_of(probe, "database")["xact_commit"] >= 0
     with server.connect(database) as work, server.connect(database) as probe:
-        assert "pg_stat_statements_reset()" in read(probe, "statements").reason
+        assert "pg_stat_statements_reset()" in read_probe(probe, "statements").reason
         work.execute("select pg_stat_statements_reset()")
-        assert read(probe, "statements").reason == ""
+        assert read_probe(probe, "statements").reason == ""

@@ -18,7 +18,7 @@ from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.live_directories import Run
+from pgdyno.server.live_directories import LiveDirectory
 from pgdyno.server.page_cache import evict, prewarm, resident_share
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_account import Account
@@ -164,7 +164,7 @@ def arm_on(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
     """With pristine data of a cluster of one's own, started."""
     with cluster.start():
         pass
-    run = Run(server_dir / "run")
+    run = LiveDirectory(server_dir / "run")
     run.path.mkdir()
     run.path.chmod(0o711)
     arm = BuildArm(

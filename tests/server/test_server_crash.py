@@ -15,14 +15,14 @@ import pytest
 
 from pgdyno.cli import drive as drive_command
 from pgdyno.cli.load import load
-from pgdyno.drive.engine_runs import Run, run_drive
+from pgdyno.drive.engine_runs import EngineRun, run_drive
 from pgdyno.errors import ConnectError, PgdynoError
 from pgdyno.interruption import Interruption
 from pgdyno.lab import trial_driving
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.study_runner import Request, start_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Ending
+from pgdyno.results.records import StudyEnd
 from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import only_case
@@ -56,7 +56,7 @@ def crash(server: Server) -> None:
 def crashes_at_the_end(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     """The run is whole, the driver has gone, and only then it crashes."""
 
-    def driven(*arguments: Any, **options: Any) -> Run:
+    def driven(*arguments: Any, **options: Any) -> EngineRun:
         run = run_drive(*arguments, **options)
         assert run.complete
         crash(mortal)
@@ -92,7 +92,7 @@ def test_a_crash_after_the_last_slice_fails_the_trials_on_a_running_server(
     with Interruption() as interruption:
         assert (
             start_study(path, Request(study.title, [only_case(study)], ""), watch_for, interruption)
-            is Ending.BLOCKS
+            is StudyEnd.BLOCKS
         )
     with Evidence(path) as opened:
         trials = [(trial.status, trial.reason) for trial in opened.trials()]

@@ -15,7 +15,7 @@ from pgdyno.server.build_catalogue import catalogue, compiled_differences
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.restore import restore
-from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.machine_resources import MachineResources
 from pgdyno.server.settings.setting_safety import safety
 from pgdyno.server.settings.settings_profile import ProfileInput, request
 from pgdyno.server.snapshot import take
@@ -23,7 +23,7 @@ from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 
 pytestmark = pytest.mark.server
 
-SMALL = Machine(memory_bytes=2**29, cores=4, disk="ssd")
+SMALL = MachineResources(memory_bytes=2**29, cores=4, disk="ssd")
 
 
 @pytest.fixture(scope="module")

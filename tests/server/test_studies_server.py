@@ -16,16 +16,16 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study_runner import Request, start_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Ending
+from pgdyno.results.records import StudyEnd
 from pgdyno.server.build import Build
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.fitting.fit_study import Machine, fit
+from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 
 pytestmark = pytest.mark.server
 
 STUDIES = Path(__file__).parents[2] / "studies"
 FILES = sorted(STUDIES.rglob("*.toml"))
-SMALL = Machine(2, 4 * 2**30, 40 * 2**30)
+SMALL = FitMachine(2, 4 * 2**30, 40 * 2**30)
 
 
 def here(text: str, server: str) -> str:
@@ -70,13 +70,13 @@ def nobody_watches(_names: Sequence[str]) -> Iterator[Watch]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_study_runs_in_miniature(build: Build, tmp_path: Path, path: Path) -> None:
-    file = fit(read_study(here(path.read_text(), str(build.bin_dir)), path.name), SMALL, 10).file
+    file = fit_study(read_study(here(path.read_text(), str(build.bin_dir)), path.name), SMALL, 10).file
     by_workload = {case.study.workload.name.partition(",")[0]: case for case in cases_of(file)}
     cases = [smallest(case) for case in by_workload.values()]
     evidence = tmp_path / "e.sqlite"
     with Interruption() as interruption:
         request = Request(title=file.title, cases=cases, command="", published=file.published)
-        assert start_study(evidence, request, nobody_watches, interruption) is not Ending.FAILED
+        assert start_study(evidence, request, nobody_watches, interruption) is not StudyEnd.FAILED
     with Evidence(evidence) as opened:
         by_case = [opened.trials(number) for number in opened.cases()]
     for case, trials in zip(cases, by_case, strict=True):

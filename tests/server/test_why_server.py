@@ -24,8 +24,8 @@ from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler, monotonic_of
 from pgdyno.report.case_report import Report
 from pgdyno.results.engine_events import interval_from
-from pgdyno.results.reader import joined
-from pgdyno.results.records import Ending, Executed, Interval, Series
+from pgdyno.results.reader import concatenate_chunks
+from pgdyno.results.records import Executed, Interval, SampleSeries, StudyEnd
 from pgdyno.server.build import Build
 from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import parse_arm
@@ -77,7 +77,7 @@ def slept(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Report:
     path = tmp_path_factory.mktemp("why") / "e.sqlite"
     with Interruption() as interruption:
         request = Request(title=study.title, cases=[only_case(study)], command="")
-        assert start_study(path, request, nobody_watches, interruption) is Ending.BLOCKS
+        assert start_study(path, request, nobody_watches, interruption) is StudyEnd.BLOCKS
     report = read_report(path).only
     assert report is not None
     return report
@@ -162,7 +162,7 @@ def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
 TRIAL = ok_trial(trial=0)
 
 
-def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, Series]]:
+def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, SampleSeries]]:
     """What the driver streamed while the planted causes happened, and what was sampled."""
     seen: list[Interval] = []
     planted: list[threading.Thread] = []
@@ -200,4 +200,4 @@ def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, Ser
     for chunk in samplers[0].drain():
         assert not chunk.reason
         chunks.setdefault(chunk.probe, []).append((chunk.columns, chunk.points))
-    return seen, {probe: joined(probe, of) for probe, of in chunks.items()}  # type: ignore[arg-type]
+    return seen, {probe: concatenate_chunks(probe, of) for probe, of in chunks.items()}  # type: ignore[arg-type]

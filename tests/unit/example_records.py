@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from synthetic_study import Synthetic, arms_of, study_of
 
-from pgdyno.results.records import Block, Counts, Interval, Moment, Reading, Series, Slice
+from pgdyno.results.records import Block, Counts, Interval, Moment, SampleSeries, Slice, StoredReading
 from pgdyno.results.writer import Writer
 from pgdyno.study.schedule import Role
 
@@ -23,12 +23,12 @@ SLICE = Slice(4, Role.MEASURE, 1.0, 1.05, 1.99, 2.01, 0.02, 0.03, KINDS)
 INTERVAL = Interval(4, Role.MEASURE, 1.0, 2.0, KINDS, 1_000_000, 2_000_000, 3_000_000, 9_000_000)
 
 
-READ = Reading("wal", Moment.END, 9.0, 0.01, [{"lsn": 10, "fpi": None, "name": "a"}])
+READ = StoredReading("wal", Moment.END, 9.0, 0.01, [{"lsn": 10, "fpi": None, "name": "a"}])
 
 
 SERIES = [
-    Series("wal", ["at_s", "late_s", "lsn"], np.array([[0, 0.0, 10], [1, 0.2, 30]])),
-    Series("wal", ["at_s", "late_s", "fpi", "lsn"], np.array([[2, 0.0, 4, 60.0]])),
+    SampleSeries("wal", ["at_s", "late_s", "lsn"], np.array([[0, 0.0, 10], [1, 0.2, 30]])),
+    SampleSeries("wal", ["at_s", "late_s", "fpi", "lsn"], np.array([[2, 0.0, 4, 60.0]])),
 ]
 
 

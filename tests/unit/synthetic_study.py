@@ -14,21 +14,20 @@ from pgdyno.caveats import Caveat
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import (
     Arm,
-    Badge,
     Block,
     BlockStatus,
-    Check,
     Counts,
-    Ending,
     Failure,
+    Guarantee,
     Histogram,
     Interval,
     Kept,
     Measure,
-    Outcome,
-    Reading,
     Slice,
+    StoredReading,
+    StudyEnd,
     StudyRecord,
+    TrialOutcome,
     TrialStatus,
 )
 from pgdyno.results.writer import Writer
@@ -37,6 +36,7 @@ from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.plan import Rate, Study
 from pgdyno.study.schedule import Role, Schedule
 from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workload.interface import Check
 
 SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
 MEDIAN_MS = {"new_order": 4.0, "payment": 1.2, "order_status": 0.6, "delivery": 9.0, "stock_level": 1.5}
@@ -67,7 +67,7 @@ class Synthetic:
     unsafe_arms: Sequence[int] = ()
     fixed_rate_per_s: float | None = None
     stalled: Collection[tuple[int, int]] = ()  # (block, arm) that did nothing
-    ended: Ending | None = Ending.BLOCKS
+    ended: StudyEnd | None = StudyEnd.BLOCKS
     schedule: Schedule = Schedule.SLICES
     stops_on_verdict: bool = False
     failed_per_slice: int = 0
@@ -142,13 +142,13 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
             },
             settings_requested=wanted.settings,
             safety=[
-                Badge("survives a process crash", Kept.YES, "fsync = on"),
-                Badge(
+                Guarantee("survives a process crash", Kept.YES, "fsync = on"),
+                Guarantee(
                     "survives power loss",
                     Kept.NO if i in wanted.unsafe_arms else Kept.YES,
                     "fsync, synchronous_commit",
                 ),
-                Badge("torn pages repaired", Kept.YES, "full_page_writes = on"),
+                Guarantee("torn pages repaired", Kept.YES, "full_page_writes = on"),
             ],
             workload={"kind": "tpcc", "warehouses": 10},
             clients=int({**wanted.levels, **(wanted.arms[i] if wanted.arms else {})}.get("clients", 8)),
@@ -217,7 +217,7 @@ def write_trial(
     slower = wanted.latencies[arm] if wanted.latencies else 1.0
     writer.finish_trial(
         trial,
-        Outcome(
+        TrialOutcome(
             status=status,
             ended_unix_s=CREATED_UNIX_S + 40.0 * block + 35,
             reason="" if status is TrialStatus.OK else "test data says so",
@@ -243,7 +243,7 @@ def write_trial(
     )
 
 
-def _readings(wanted: Synthetic, place: tuple[int, int], executed: int, end_s: float) -> list[Reading]:
+def _readings(wanted: Synthetic, place: tuple[int, int], executed: int, end_s: float) -> list[StoredReading]:
     found = readings(place[1], executed, end_s) if wanted.probed else []
     if wanted.stolen is not None:
         found += machine_readings(end_s, wanted.stolen.get(place, 0.001))

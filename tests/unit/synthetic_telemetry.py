@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ok_trial import ok_trial
-from pgdyno.results.records import Arm, Moment, Reading, Series, Slice, Trial
+from pgdyno.results.records import Arm, Moment, SampleSeries, Slice, StoredReading, Trial
 from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
 
@@ -20,9 +20,9 @@ PROBE_CPU_S = 0.05
 MIB = 1 << 20
 
 
-def readings(arm: int, transactions: int, end_s: float) -> list[Reading]:
+def readings(arm: int, transactions: int, end_s: float) -> list[StoredReading]:
     found = [
-        Reading("io", moment, 0.0, 0.0, None, NOT_IN_15, Absence.VERSION)
+        StoredReading("io", moment, 0.0, 0.0, None, NOT_IN_15, Absence.VERSION)
         for moment in (Moment.BEGIN, Moment.END)
     ]
     counters = {
@@ -45,20 +45,20 @@ def readings(arm: int, transactions: int, end_s: float) -> list[Reading]:
         ],
     }
     for probe, rows in counters.items():
-        found.append(Reading(probe, Moment.BEGIN, 0.0, 0.001, [_zeroed(row) for row in rows]))
-        found.append(Reading(probe, Moment.END, end_s, 0.001, rows))
+        found.append(StoredReading(probe, Moment.BEGIN, 0.0, 0.001, [_zeroed(row) for row in rows]))
+        found.append(StoredReading(probe, Moment.END, end_s, 0.001, rows))
     return found
 
 
-def machine_readings(end_s: float, stolen: float) -> list[Reading]:
+def machine_readings(end_s: float, stolen: float) -> list[StoredReading]:
     """Of two cores, half of whose time is used; ``stolen`` is a share of all."""
     every_s = 2 * end_s
     names = ("cpu_busy_s", "cpu_idle_s", "cpu_iowait_s", "cpu_steal_s", "pressure_io_some_s")
     ends = dict(zip(names, (every_s / 2, every_s / 2, 0.0, stolen * every_s, 0.02 * end_s), strict=True))
     begins = dict.fromkeys(names, 0.0)
     return [
-        Reading("host", Moment.BEGIN, 0.0, 0.001, [begins]),
-        Reading("host", Moment.END, end_s, 0.001, [ends]),
+        StoredReading("host", Moment.BEGIN, 0.0, 0.001, [begins]),
+        StoredReading("host", Moment.END, end_s, 0.001, [ends]),
     ]
 
 
@@ -71,7 +71,7 @@ def _zeroed(row: dict[str, float | str]) -> dict[str, float | str]:
     return {key: value if isinstance(value, str) else 0 for key, value in row.items()}
 
 
-def series(arm: int, end_s: float) -> list[Series]:
+def series(arm: int, end_s: float) -> list[SampleSeries]:
     """A sample each second, with a checkpoint begun at second 5."""
     at = np.arange(0.0, end_s + 1)
     late = np.zeros_like(at)
@@ -81,9 +81,9 @@ def series(arm: int, end_s: float) -> list[Series]:
     cpu = ("cpu_busy_s", "cpu_idle_s", "cpu_iowait_s", "cpu_steal_s", "server_cpu_s", "driver_cpu_s")
     columns = ("at_s", "late_s")
     return [
-        Series("server", (*columns, "lsn_bytes", "num_timed", "num_requested"), np.array(server).T),
-        Series("host", (*columns, *cpu), np.array(host).T),
-        Series("waits", (*columns, "samples", "running", "LWLock/WALWrite"), np.array(waits).T),
+        SampleSeries("server", (*columns, "lsn_bytes", "num_timed", "num_requested"), np.array(server).T),
+        SampleSeries("host", (*columns, *cpu), np.array(host).T),
+        SampleSeries("waits", (*columns, "samples", "running", "LWLock/WALWrite"), np.array(waits).T),
     ]
 
 

@@ -17,7 +17,7 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 from example_studies import make_study, read_study
 from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
 from pgdyno.analysis.comparison.verdict import Verdict, detectable_percent
-from pgdyno.analysis.findings.gates import Condition, Outcome, gate, gate_comparisons
+from pgdyno.analysis.findings.gates import GateCondition, GateOutcome, gate, gate_comparisons
 from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE, average_over_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
@@ -28,12 +28,12 @@ from pgdyno.report import gate_section as wording
 from pgdyno.report import html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Ending
+from pgdyno.results.records import StudyEnd
 from pgdyno.results.writer import Writer
 from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, aa_study, share_of_time, why_no_aa
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import cases_of
-from pgdyno.study.fitting.fit_levels import Change
+from pgdyno.study.fitting.fit_levels import FitChange
 from pgdyno.study.plan import block_of
 
 seeds = st.integers(0, 2**53 - 1)
@@ -234,7 +234,7 @@ def with_aa(
         for block, d in enumerate(log_ratios):
             quiet = replace(twins, effects=(1.0, math.exp(d)))
             write_block(writer, quiet, block, np.random.default_rng(block))
-        writer.finish_study(Ending.BLOCKS, 1.8e9)
+        writer.finish_study(StudyEnd.BLOCKS, 1.8e9)
     with Evidence(path) as evidence:
         return find_study(evidence)
 
@@ -306,9 +306,9 @@ def test_of_days_alike_one_in_twenty_is_left_out() -> None:
 
 
 def build_study_noise(found: object) -> str:
-    from pgdyno.report.noise_section import sentence
+    from pgdyno.report.noise_section import noise_sentence
 
-    return sentence(found)  # type: ignore[arg-type]
+    return noise_sentence(found)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -362,14 +362,14 @@ def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: fl
             for block in range(6):
                 quiet = replace(twin, effects=(1.0, math.exp(size if block % 2 else -size)))
                 write_block(writer, quiet, block, np.random.default_rng(block))
-        writer.finish_study(Ending.BLOCKS, 1.8e9)
+        writer.finish_study(StudyEnd.BLOCKS, 1.8e9)
     with Evidence(tmp_path / "e") as evidence:
         found = find_study(evidence)
     (over,) = found.over_cases
     assert over.average is not None and over.floor is not None
     assert over.floor == pytest.approx(found.first.noise.floor(24))
     assert (over.average.spread.low or 0) > 0  # its own interval calls it faster
-    held = gate(found, [Condition(Outcome.FASTER, AVERAGE)])
+    held = gate(found, [GateCondition(GateOutcome.FASTER, AVERAGE)])
     assert held.passes == passes == bool(held.under_floor)
     (judged_so,) = gate_comparisons(found, AVERAGE)
     assert judged_so.verdict is (Verdict.UNDECIDED if passes else Verdict.FASTER)
@@ -398,7 +398,7 @@ def test_who_refused_the_aa_blocks_is_told() -> None:
     cases = cases_of(
         read_study((Path(__file__).parents[2] / "studies" / "templates" / "upgrade.toml").read_text(), "u")
     )
-    fitted = [Change("run.aa", "true", "false", "too little time")]
+    fitted = [FitChange("run.aa", "true", "false", "too little time")]
     for changes, no_aa, who in (([], False, ""), (fitted, False, "--fit"), ([], True, "--no-aa")):
         told = {case.study.aa_refused_by for case in _naming_who_refused_aa(cases, changes, no_aa=no_aa)}
         assert told == {who}
@@ -419,7 +419,7 @@ def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> 
     for metric in ("", AVERAGE):
         assert [of.verdict for of in gate_comparisons(found, metric)] == [Verdict.UNDECIDED]
         assert [of.verdict for of in gate_comparisons(loud, metric)] in ([Verdict.UNDECIDED], [])
-        assert not gate(found, [Condition(Outcome.SLOWER, metric)]).holds
+        assert not gate(found, [GateCondition(GateOutcome.SLOWER, metric)]).holds
     assert [of.verdict for of in gate_comparisons(quiet)] == [Verdict.SLOWER]
     by_host = {"e": {"x": found.first.comparisons}}
     (average,) = average_over_hosts(by_host, found.first.primary.key, 0.95)

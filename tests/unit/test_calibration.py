@@ -22,14 +22,14 @@ from pgdyno.analysis.comparison.calibration import (
     minutes_for,
 )
 from pgdyno.analysis.comparison.measurement_noise import Alarms
-from pgdyno.analysis.statistics.sequential import critical
+from pgdyno.analysis.statistics.sequential import sequential_critical_value
 from pgdyno.cli import calibrate
 from pgdyno.cli.calibrate import _minutes, _sentences, slice_from_option
-from pgdyno.cli.compare import command_of, describe
+from pgdyno.cli.compare import command_of, describe_sizes
 from pgdyno.errors import UsageError
-from pgdyno.lab.noise_history import History, history_path
+from pgdyno.lab.noise_history import NoiseHistory, history_path
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Ending
+from pgdyno.results.records import StudyEnd
 from pgdyno.results.writer import Writer
 from pgdyno.study.calibration_study import calibration_cases, schedules_here
 from pgdyno.study.pgbench_parameters import PgbenchParameters
@@ -92,7 +92,7 @@ def test_minutes_are_those_after_which_four_of_five_studies_have_found_the_effec
     blocks = round(minutes / 0.5 / (6 / 5))  # of half a minute; a sixth of the time is the A/A blocks'
     d = np.random.default_rng(RNG_SEED).normal(math.log1p(effect), sd, (studies, blocks))
     t = math.sqrt(blocks) * d.mean(axis=1) / d.std(axis=1, ddof=1)
-    found = float((t > critical(blocks, 0.95)).mean())
+    found = float((t > sequential_critical_value(blocks, 0.95)).mean())
     # The sum of two quantiles of t stands for the noncentral one: near 80 %, but not exactly there.
     assert 0.76 < found < 0.84
 
@@ -170,7 +170,7 @@ def test_it_is_read_from_the_evidence(tmp_path: Path) -> None:
     with Writer.create(path, study_of(wanted), arms_of(wanted)) as writer:
         for block in range(wanted.blocks):
             write_block(writer, wanted, block, np.random.default_rng(block))
-        writer.finish_study(Ending.BUDGET, 1.8e9)
+        writer.finish_study(StudyEnd.BUDGET, 1.8e9)
     with Evidence(path) as evidence:
         found = find_calibration(evidence)
     (one,) = found.measured
@@ -224,7 +224,7 @@ def test_the_calibrated_length_is_taken_when_it_is_asked_for_and_told(
     monkeypatch.setattr(calibrate, "describe_host", lambda _: host)
     with pytest.raises(UsageError, match="pgdyno doctor --calibrate"):
         slice_from_option("auto", "slices", 1.0)
-    history = History(history_path())
+    history = NoiseHistory(history_path())
     history.append(entry(1.0, {0.25: 0.05, 0.5: 0.02}, host))
     history.append(entry(2.0, {0.25: 0.02, 0.5: 0.03}, host))
     history.append(entry(3.0, {0.5: 0.01}, {**host, "cores": 64}))
@@ -234,7 +234,7 @@ def test_the_calibrated_length_is_taken_when_it_is_asked_for_and_told(
     assert slice_from_option(None, "slices", 1.0) == (1.0, "")
     assert slice_from_option("2s", "slices", 1.0) == (2.0, "")
     study = make_study(slice_s=0.25, discard_s=0.02, slice_from=source)
-    assert source in describe(study)
+    assert source in describe_sizes(study)
     repeated = command_of(study, ["compare", "17", "18", "--slice", "auto", "--seed", "1"])
     assert repeated == "pgdyno compare 17 18 --slice 0.25s --seed 1"
 

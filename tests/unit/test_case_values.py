@@ -8,7 +8,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, case_values
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, case_values
 from pgdyno.estimate import Better
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
@@ -21,7 +21,7 @@ def test_values_are_those_of_the_ok_trials(tmp_path: Path) -> None:
         findings = find_study(evidence).first
     trials = findings.trials
     telemetry = {
-        trial.trial: Telemetry({"wal.bytes": 8.0, "relation.growth:a": -1.0}, [], ["a"], {})
+        trial.trial: TrialTelemetry({"wal.bytes": 8.0, "relation.growth:a": -1.0}, [], ["a"], {})
         for trial in trials
         if trial.block == 0
     }

@@ -11,10 +11,15 @@ import pytest
 from synthetic_telemetry import trial
 
 from example_studies import make_study
-from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles, checkpoint_starts, cycle_caveats, of_arm
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
+from pgdyno.analysis.steady_state.checkpoint_cycles import (
+    Cycles,
+    checkpoint_starts,
+    cycle_caveats,
+    cycles_of_arm,
+)
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Code
-from pgdyno.results.records import Series, Trial
+from pgdyno.results.records import SampleSeries, Trial
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 
@@ -25,16 +30,16 @@ def plan(schedule: Schedule = Schedule.BLOCKS, checkpoints: int | None = None) -
     return make_study(schedule=schedule, checkpoints=checkpoints)
 
 
-def told(timed: float, requested: float = 0.0, wal_mib: float = 500.0) -> Telemetry:
+def told(timed: float, requested: float = 0.0, wal_mib: float = 500.0) -> TrialTelemetry:
     values = {"checkpoints.timed": timed, "checkpoints.requested": requested, "wal.bytes": wal_mib}
-    return Telemetry(values, [], [], {})
+    return TrialTelemetry(values, [], [], {})
 
 
 def found(
-    telemetry: Mapping[int, Telemetry], driver: Mapping[str, Any] | None = None, of: Study | None = None
+    telemetry: Mapping[int, TrialTelemetry], driver: Mapping[str, Any] | None = None, of: Study | None = None
 ) -> Cycles | None:
     trials: list[Trial] = [replace(trial(number), driver=driver or {}) for number in telemetry]
-    return of_arm(of or plan(), trials, {}, telemetry)
+    return cycles_of_arm(of or plan(), trials, {}, telemetry)
 
 
 def code(of: Study, cycles: Cycles | None) -> Code | None:
@@ -66,7 +71,7 @@ def test_a_window_that_begins_with_a_checkpoint_begins_with_a_cycle() -> None:
     ],
 )
 def test_too_few_are_a_caveat(
-    telemetry: Mapping[int, Telemetry], checkpoints: int | None, expected: Code | None
+    telemetry: Mapping[int, TrialTelemetry], checkpoints: int | None, expected: Code | None
 ) -> None:
     of = plan(checkpoints=checkpoints)
     assert code(of, found(telemetry, of=of)) is expected
@@ -79,9 +84,11 @@ def test_of_slices_a_checkpoint_is_told_block_by_block() -> None:
 
 def test_without_counters_the_samples_tell_and_without_these_nobody() -> None:
     columns = ("at_s", "late_s", "num_timed", "num_requested")
-    series = Series("server", columns, np.array([[0, 0, 5, 1], [1, 0, 6, 1], [2, 0, 6, 2], [3, 0, 6, 2.0]]))
+    series = SampleSeries(
+        "server", columns, np.array([[0, 0, 5, 1], [1, 0, 6, 1], [2, 0, 6, 2], [3, 0, 6, 2.0]])
+    )
     assert checkpoint_starts(series) == [1.0, 2.0]
-    bare = Telemetry({}, [], [], {})
-    cycles = of_arm(plan(), [trial(1)], {1: series}, {1: bare})
+    bare = TrialTelemetry({}, [], [], {})
+    cycles = cycles_of_arm(plan(), [trial(1)], {1: series}, {1: bare})
     assert cycles is not None and (cycles.checkpoints, cycles.whole, cycles.writes) == (2, 1, True)
-    assert of_arm(plan(), [trial(1)], {}, {1: bare}) is None
+    assert cycles_of_arm(plan(), [trial(1)], {}, {1: bare}) is None

@@ -7,7 +7,7 @@ import pytest
 from pgdyno.workload.server_log import (
     GRAVE_CHARACTERS_MAX,
     QUOTED_CHARACTERS_MAX,
-    Entry,
+    LogMessage,
     check_log,
     entries,
     first_unexpected_error,
@@ -114,7 +114,7 @@ def test_only_the_first_unexpected_entries_are_quoted_and_shortened() -> None:
 
 @pytest.mark.parametrize("prefix", ["", STAMP, "user=pgdyno,db=tpcc [1]: ", "%m 2026 <x@y> 40001 "])
 def test_any_prefix_that_ends_before_the_severity_is_read(prefix: str) -> None:
-    assert list(entries(f"{prefix}ERROR:  deadlock detected\n")) == [Entry("ERROR", "deadlock detected")]
+    assert list(entries(f"{prefix}ERROR:  deadlock detected\n")) == [LogMessage("ERROR", "deadlock detected")]
 
 
 FULL = 'could not extend file "base/5/16384": No space left on device'

@@ -8,7 +8,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli import study_execution
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 
 REFUSED = {
     "compare 17 18 --transactions 10 --window 10s": "--transactions and --window exclude",
@@ -42,7 +42,7 @@ def test_options_that_exclude_each_other_are_refused(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study_execution, "start_study", lambda *_: pytest.fail("it measured"))
     write_study(tmp_path / "e.sqlite", Synthetic(blocks=2, slices=2))
-    assert run(words.split()) == 2
+    assert run_command(words.split()) == 2
     told = capsys.readouterr()
     assert REFUSED[words] in told.err
     assert told.err.count("\n") == 1

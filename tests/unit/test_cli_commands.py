@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from pgdyno.cli.commands import SUMMARIES
-from pgdyno.cli.main import app, run
+from pgdyno.cli.main import app, run_command
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
@@ -22,8 +22,8 @@ def test_the_summary_of_a_command_is_what_its_own_help_begins_with(name: str) ->
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_and_version_load_no_command_and_nothing_heavy(option: str) -> None:
     program = (
-        "import sys\nfrom pgdyno.cli.main import run\n"
-        f"assert run(['{option}']) == 0\n"
+        "import sys\nfrom pgdyno.cli.main import run_command\n"
+        f"assert run_command(['{option}']) == 0\n"
         "heavy = {'numpy', 'psycopg', 'pydantic', 'pgdyno.cli.compare', 'pgdyno.analysis'}\n"
         "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()"
     )
@@ -31,5 +31,5 @@ def test_help_and_version_load_no_command_and_nothing_heavy(option: str) -> None
 
 
 def test_a_name_that_is_nearly_a_command_is_answered_with_that(capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["repport"]) == 2
+    assert run_command(["repport"]) == 2
     assert "Did you mean 'report'?" in capfd.readouterr().err

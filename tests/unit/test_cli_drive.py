@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pgdyno.cli.drive import Narrator, show, summarise, why_all_failed
-from pgdyno.cli.main import run
-from pgdyno.drive.engine_runs import Run
+from pgdyno.cli.drive import Narrator, show_results, summarise, why_all_failed
+from pgdyno.cli.main import run_command
+from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 PACE = TpccParameters.PACE
@@ -20,7 +20,7 @@ COUNTS = {"failed": 33, "ok": 1_234_567, "retried": 55, "rolled_back": 22, "skip
 NONE = dict.fromkeys(COUNTS, 0)
 
 
-def run_and_slice(counts: dict[str, int], ended: int) -> tuple[Run, dict[str, Any]]:
+def run_and_slice(counts: dict[str, int], ended: int) -> tuple[EngineRun, dict[str, Any]]:
     kinds = {"new_order": counts, "stock_level": NONE}
     measured = {
         "kinds": kinds,
@@ -35,18 +35,18 @@ def run_and_slice(counts: dict[str, int], ended: int) -> tuple[Run, dict[str, An
     targets = [{"kinds": kinds_found, "totals": {"new_order": all_ended}}]
     result = {"stopped": "done", "targets": targets, "driver": {"memory_peak_bytes": 1}}
     totals = {"measure": [{"transactions": 100}], "end": [{"transactions": 100 + ended}]}
-    return Run(totals=totals, result=result), measured
+    return EngineRun(totals=totals, result=result), measured
 
 
 def shown(found: dict[str, Any], width: int = 80) -> str:
     text = io.StringIO()
-    show(found, Console(file=text, width=width, highlight=False))
+    show_results(found, Console(file=text, width=width, highlight=False))
     return text.getvalue()
 
 
 @pytest.mark.parametrize("words", ["compare 17 18", "compare 17 18 --capacity p99<9ms"])
 def test_arrivals_without_a_rate_are_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run([*words.split(), "--arrivals", "constant"]) == 2
+    assert run_command([*words.split(), "--arrivals", "constant"]) == 2
     assert "--arrivals constant requires --rate" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli import demo, study_execution
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.cli.output_files import MARK, append_text, require_writable_page, write_text
 from pgdyno.errors import EvidenceError, EvidenceExistsError, PgdynoError, UsageError
 from pgdyno.results import writer
@@ -46,7 +46,7 @@ def test_evidence_that_is_there_is_not_written_over(
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for study in ("start_study", "resume_study"):
         monkeypatch.setattr(study_execution, study, lambda *_: pytest.fail("it measured"))
-    assert run(words.split()) == 2
+    assert run_command(words.split()) == 2
     assert "is an evidence file, which is never overwritten: name another file" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -64,7 +64,7 @@ def test_evidence_to_be_made_has_a_name_of_its_own(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study_execution, "start_study", lambda *_: pytest.fail("it measured"))
-    assert run(words.split()) == 2
+    assert run_command(words.split()) == 2
     assert "never overwritten" in capsys.readouterr().err
 
 
@@ -203,7 +203,7 @@ def test_what_is_no_regular_file_is_never_replaced(
     make(place / "there")
     before = state_of(place)
     for force in ([], ["--force"]):
-        assert run([*words.split(), *force]) == 2
+        assert run_command([*words.split(), *force]) == 2
         assert f"cannot write there: {NEVER[make]}" in capsys.readouterr().err
     assert state_of(place) == before
 
@@ -216,7 +216,7 @@ def test_nothing_is_appended_to_what_is_no_regular_file(
     make(place / "there")
     before = state_of(place)
     for words in ("report e.sqlite", "compare 17 18"):
-        assert run([*words.split(), "--summary", "there"]) == 2
+        assert run_command([*words.split(), "--summary", "there"]) == 2
         assert f"cannot write there: {NEVER[make]}" in capsys.readouterr().err
     assert state_of(place) == before
 
@@ -227,7 +227,7 @@ def test_a_file_that_pgdyno_did_not_write_is_not_replaced(
 ) -> None:
     write_study(place / "e.sqlite", MADE)
     is_a_file(place / "there")
-    assert run(words.split()) == 2
+    assert run_command(words.split()) == 2
     told = capsys.readouterr().err
     assert told == "pgdyno: there exists and was not written by pgdyno: name another file, or add --force\n"
     assert (place / "there").read_text() == SOMEBODYS
@@ -237,7 +237,7 @@ def test_the_page_beside_the_evidence_is_not_somebodys(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     is_a_file(place / "e.html")
-    assert run(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
+    assert run_command(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
     assert "e.html exists and was not written by pgdyno" in capsys.readouterr().err
 
 
@@ -249,8 +249,8 @@ def test_a_page_of_ours_is_replaced_and_another_with_force(
     page = place / "p.html"
     for content, force in (("", []), (PAGE, []), (SOMEBODYS, ["--force"])):
         page.write_text(content)
-        assert run([*words.split(), *force]) == 0
-        assert run(words.split()) == 0  # the page that it wrote is its own
+        assert run_command([*words.split(), *force]) == 0
+        assert run_command(words.split()) == 0  # the page that it wrote is its own
     assert page.read_text().startswith("<!doctype html>") and MARK in page.read_text()
     capsys.readouterr()
 
@@ -258,10 +258,10 @@ def test_a_page_of_ours_is_replaced_and_another_with_force(
 def test_a_summary_is_appended_to_what_stands_there(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_study(place / "e.sqlite", MADE)
     is_a_file(place / "there")
-    assert run(["report", "e.sqlite", "--summary", "there"]) == 0
+    assert run_command(["report", "e.sqlite", "--summary", "there"]) == 0
     assert (place / "there").read_text().startswith(SOMEBODYS)
     assert len((place / "there").read_text()) > len(SOMEBODYS)
-    assert run(["report", "e.sqlite", "--summary", "/dev/stdout"]) in (0, 2)  # pytest's own stream
+    assert run_command(["report", "e.sqlite", "--summary", "/dev/stdout"]) in (0, 2)  # pytest's own stream
     capsys.readouterr()
 
 
@@ -270,7 +270,7 @@ def test_new_evidence_is_not_made_where_a_log_of_another_lies(
     left: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / left).write_text(SOMEBODYS)
-    assert run(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
+    assert run_command(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
     assert f"{left} as part of it: remove" in capsys.readouterr().err
     assert (place / left).read_text() == SOMEBODYS
 
@@ -315,6 +315,6 @@ def test_a_demo_finds_out_before_it_fetches_servers(
 ) -> None:
     monkeypatch.setattr(demo, "choose_arms", lambda: pytest.fail("it fetched"))
     is_a_file(place / "there")
-    assert run(words.split()) == 2
+    assert run_command(words.split()) == 2
     assert "cannot create the directory there" in capsys.readouterr().err
     assert (place / "there").read_text() == SOMEBODYS

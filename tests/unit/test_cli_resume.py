@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pgdyno.cli import study_execution
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 
 
 @pytest.mark.parametrize(
@@ -31,5 +31,5 @@ def test_what_a_resume_does_not_read_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study_execution, "resume_study", lambda *_: pytest.fail("it went on"))
-    assert run(words.split()) == 2
+    assert run_command(words.split()) == 2
     assert f"{named} cannot be combined with --resume" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 
 STUDIES = Path(__file__).parents[2] / "studies"
 TEMPLATE = (STUDIES / "templates" / "upgrade.toml").read_text()
@@ -13,7 +13,7 @@ TEMPLATE = (STUDIES / "templates" / "upgrade.toml").read_text()
 
 def test_a_whole_file_is_told_its_size(capsys: pytest.CaptureFixture[str]) -> None:
     path = STUDIES / "edb-2020-tproc-c-12-vs-13.toml"
-    assert run(["study", "check", str(path)]) == 0
+    assert run_command(["study", "check", str(path)]) == 0
     assert capsys.readouterr().out == f"{path}: ok: 16 cases of 2 arms\n"
 
 
@@ -24,7 +24,7 @@ def test_everything_that_is_wrong_is_told_also_what_only_servers_know(
     wrong = TEMPLATE.replace('"18"]', '"9.6"]').replace('["starter"]', '["stater"]\nport = 5')
     path.write_text(wrong)
     lines = {word: n for n, line in enumerate(wrong.splitlines(), 1) for word in line.split()[:1]}
-    assert run(["study", "check", str(path)]) == 2
+    assert run_command(["study", "check", str(path)]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.splitlines() == [
@@ -46,20 +46,20 @@ def test_everything_that_is_wrong_is_told_also_what_only_servers_know(
     ],
 )
 def test_a_file_that_is_not_there_is_told(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "check", given]) == 2
+    assert run_command(["study", "check", given]) == 2
     assert capsys.readouterr().err == f"pgdyno: {said}\n"
 
 
 def test_studies_are_found_by_name_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "list", "--json"]) == 0
+    assert run_command(["study", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert {one["name"] for one in listed} == {path.stem for path in STUDIES.rglob("*.toml")}
     for one in listed:
-        assert run(["study", "check", one["name"]]) == 0
-    assert run(["study", "list"]) == 0
+        assert run_command(["study", "check", one["name"]]) == 0
+    assert run_command(["study", "list"]) == 0
     assert "moppel-2022-a-billion-transactions" in capsys.readouterr().out
 
 
 def test_the_schema_is_printed_as_it_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "schema"]) == 0
+    assert run_command(["study", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((STUDIES / "study.schema.json").read_text())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pgdyno.cli.compare import asked_probes, compare
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.cli.options import expanded
 from pgdyno.cli.workload_options import (
     PgbenchData,
@@ -17,8 +17,8 @@ from pgdyno.cli.workload_options import (
     TpccCalls,
     TpccData,
     Which,
+    chosen_parameters,
     definitions,
-    parameters_of,
     scripts_of,
 )
 from pgdyno.errors import UsageError
@@ -34,7 +34,7 @@ def asked(which: Which, **options: Any) -> Any:
             name: value for name, value in options.items() if name in inspect.signature(group).parameters
         }
         groups.append(group(**fields))
-    return parameters_of(which, *groups, default_size=lambda _: 9)
+    return chosen_parameters(which, *groups, default_size=lambda _: 9)
 
 
 def test_by_itself_each_workload_has_its_own_defaults_and_the_size_that_fits() -> None:
@@ -110,12 +110,12 @@ def test_the_fields_of_a_group_are_options_and_come_back_as_the_group() -> None:
 
 
 def test_a_wrong_element_of_a_list_is_charged_to_its_option(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["load", "host=h", "--workload", "pgbench", "--index", "pgbench_accounts(x)"]) == 2
+    assert run_command(["load", "host=h", "--workload", "pgbench", "--index", "pgbench_accounts(x)"]) == 2
     assert "--index: pgbench_accounts has no column 'x'" in capsys.readouterr().err
 
 
 def test_pgbenchs_tables_take_no_seed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["load", "host=h", "--workload", "pgbench", "--seed", "3"]) == 2
+    assert run_command(["load", "host=h", "--workload", "pgbench", "--seed", "3"]) == 2
     assert "--seed 3 requires --workload tpcc" in capsys.readouterr().err
 
 

@@ -17,7 +17,7 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.caveats import WORDINGS, Caveat, Code, Parameter
 from pgdyno.cli import doctor as command
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.lab.doctor import examination
 from pgdyno.lab.doctor.examination import (
     AFTER,
@@ -27,7 +27,7 @@ from pgdyno.lab.doctor.examination import (
     StudyExamination,
     caveats_after,
     caveats_of,
-    examine,
+    check_machine,
     passing,
     servers_of,
     watch_s_of,
@@ -37,8 +37,8 @@ from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Progress, Warned
 from pgdyno.probe.disks import Disk, FlushTimes
 from pgdyno.probe.machine_facts import Clock, Kernel, Limits, Memory, Processor
-from pgdyno.probe.machine_state import Counters, Load, State
-from pgdyno.report.background_tables import machine
+from pgdyno.probe.machine_state import Counters, MachineLoad, MachineState
+from pgdyno.report.background_tables import machine_check_table
 from pgdyno.results.reader import Evidence
 from pgdyno.results.writer import Writer
 from pgdyno.server.build_catalogue import Catalogue
@@ -48,7 +48,7 @@ from pgdyno.study.plan import Study
 
 GB = 2**30
 COUNTERS = Counters(100.0, 200.0, 20.0, 0.0, 5.0, {"io": 1.0}, 0, 0, 0, 0.0)
-QUIET = State(
+QUIET = MachineState(
     unix_s=1.0,
     processor=Processor(
         2, ("performance",), boost=False, smt=False, hypervisor="", nodes=1, on_battery=False
@@ -58,18 +58,20 @@ QUIET = State(
     limits=Limits(cpu_cores=None, memory_bytes=None, files=1024),
     clock=Clock("tsc", 45.0),
     disk=Disk("ext4", "sda", "ssd", "write back", 100 * GB, 50 * GB, FlushTimes(500, 3e-4, 9e-4, 2e-3)),
-    load=Load(2.0, 0.0, 0.01, (("idler", 0.01),), {"cpu": 0.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0.0, 0.0),
+    load=MachineLoad(
+        2.0, 0.0, 0.01, (("idler", 0.01),), {"cpu": 0.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0.0, 0.0
+    ),
     counters=COUNTERS,
 )
 """On which nothing disturbs."""
 
 
-def like(**changed: dict[str, Any]) -> State:
+def like(**changed: dict[str, Any]) -> MachineState:
     """The quiet machine, with these fields of these parts changed."""
     return replace(QUIET, **{part: replace(getattr(QUIET, part), **of) for part, of in changed.items()})
 
 
-DISTURBS: list[tuple[Code, Mapping[str, Parameter], State]] = [
+DISTURBS: list[tuple[Code, Mapping[str, Parameter], MachineState]] = [
     (
         Code.GOVERNOR,
         {"governor": "performance, powersave"},
@@ -125,7 +127,7 @@ DISTURBS: list[tuple[Code, Mapping[str, Parameter], State]] = [
 
 
 def test_a_quiet_machine_has_nothing_said_against_it() -> None:
-    checked = examine(QUIET)
+    checked = check_machine(QUIET)
     assert {one.found for one in checked} == {"fine"}
     assert len({one.about for one in checked}) == len(checked)
 
@@ -134,9 +136,9 @@ def test_a_quiet_machine_has_nothing_said_against_it() -> None:
     ("code", "parameters", "state"), DISTURBS, ids=[f"{i} {row[0]}" for i, row in enumerate(DISTURBS)]
 )
 def test_a_disturbance_raises_one_caveat_with_its_numbers(
-    code: Code, parameters: Mapping[str, Parameter], state: State
+    code: Code, parameters: Mapping[str, Parameter], state: MachineState
 ) -> None:
-    (found,) = caveats_of(examine(state))
+    (found,) = caveats_of(check_machine(state))
     given = {name: plain(str(value)) for name, value in found.parameters.items()}
     assert found.code is code
     assert {name: given[name] for name in parameters} == {k: str(v) for k, v in parameters.items()}
@@ -162,7 +164,7 @@ def reserved(total: int, free: int) -> dict[str, int]:
     return {"huge_page_bytes": 2 * 2**20, "huge_pages_total": total, "huge_pages_free": free}
 
 
-STUDIES: list[tuple[State, list[list[ServerMemory]], set[Code], str]] = [
+STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[Code], str]] = [
     # no pages at all; the remedy's number is that of the servers that are up at once
     (like(memory=reserved(0, 0)), [[MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4300)"),
     (like(memory=reserved(0, 0)), [[MANY, MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=8600)"),
@@ -209,15 +211,15 @@ STUDIES: list[tuple[State, list[list[ServerMemory]], set[Code], str]] = [
 
 @pytest.mark.parametrize(("state", "servers", "codes", "words"), STUDIES)
 def test_huge_pages_and_preemption_are_judged_by_the_servers_of_a_study(
-    state: State, servers: list[list[ServerMemory]], codes: set[Code], words: str
+    state: MachineState, servers: list[list[ServerMemory]], codes: set[Code], words: str
 ) -> None:
-    found = caveats_of(examine(state, servers=servers))
+    found = caveats_of(check_machine(state, servers=servers))
     assert {caveat.code for caveat in found} == codes
     assert words in " ".join(f"{caveat.text} {caveat.remedy}" for caveat in found)
 
 
 def test_a_running_server_that_does_not_tell_of_huge_pages_is_unknown() -> None:
-    found = {one.about: one.found for one in examine(QUIET, servers=[[replace(MANY, runs=True)]])}
+    found = {one.about: one.found for one in check_machine(QUIET, servers=[[replace(MANY, runs=True)]])}
     assert found["huge pages for shared buffers"] == "unknown"
 
 
@@ -258,8 +260,8 @@ BARELY_FINE = [
 
 
 @pytest.mark.parametrize("state", BARELY_FINE)
-def test_what_is_just_within_its_limit_is_fine(state: State) -> None:
-    assert not caveats_of(examine(state))
+def test_what_is_just_within_its_limit_is_fine(state: MachineState) -> None:
+    assert not caveats_of(check_machine(state))
 
 
 def test_what_is_not_told_is_unknown_and_neither_fine_nor_a_finding() -> None:
@@ -272,23 +274,25 @@ def test_what_is_not_told_is_unknown_and_neither_fine_nor_a_finding() -> None:
         load={"pressure": {}, "swapped_bytes": None, "oom_kills": None, "throttled": None, "limited_s": None},
         disk={"file_system": None, "syncs": None},
     )
-    by_kind = {kind: {c.about for c in examine(silent) if c.found == kind} for kind in ("fine", "unknown")}
+    by_kind = {
+        kind: {c.about for c in check_machine(silent) if c.found == kind} for kind in ("fine", "unknown")
+    }
     assert len(by_kind["unknown"]) == 19
     assert by_kind["fine"] == {
         *("limit of CPU time", "limit of memory", "open files of a process"),
         *("other load", "stolen CPU time", "free space for the data", "time of day"),
     }
-    assert not caveats_of(examine(silent))
+    assert not caveats_of(check_machine(silent))
 
 
 def test_a_virtual_disk_is_fine_with_a_word_on_its_host() -> None:
-    told = {one.about: one.text for one in examine(like(disk={"device": "vda"}))}
+    told = {one.about: one.text for one in check_machine(like(disk={"device": "vda"}))}
     assert "durable is unknown" in told["flush of a page (write and fdatasync)"]
 
 
 def test_without_data_of_ours_nothing_is_said_of_disks() -> None:
     assert not [
-        one for one in examine(replace(QUIET, disk=None)) if "data" in one.about or "flush" in one.about
+        one for one in check_machine(replace(QUIET, disk=None)) if "data" in one.about or "flush" in one.about
     ]
 
 
@@ -297,7 +301,7 @@ def test_after_a_study_only_what_changed_is_a_caveat() -> None:
     grown = replace(COUNTERS, at_s=200.0, throttled=4, oom_kills=1, swapped_bytes=2**30, limited_s=2.0)
     grown = replace(grown, wall_ahead_s=7.0)
     after = replace(noisy, counters=grown)
-    known = {caveat.code for caveat in caveats_of(examine(noisy, BEFORE))}
+    known = {caveat.code for caveat in caveats_of(check_machine(noisy, BEFORE))}
     assert known == {Code.VIRTUAL_MACHINE, Code.OTHER_LOAD}
     assert not caveats_after(noisy, noisy, known)
     counted = {Code.THERMAL_THROTTLING, Code.OUT_OF_MEMORY, Code.SWAPPING, Code.CPU_THROTTLED, Code.CLOCK_SET}
@@ -317,7 +321,7 @@ def test_the_doctor_writes_into_the_evidence_before_and_after(
     states = [like(load={"others": 0.3}), like(disk={"free_bytes": GB})]
     asked: list[tuple[float, Path | None, float]] = []
 
-    def given(watch_s: float, data_path: Path | None, sync_s: float) -> State:
+    def given(watch_s: float, data_path: Path | None, sync_s: float) -> MachineState:
         asked.append((watch_s, data_path, sync_s))
         return states[len(asked) - 1]
 
@@ -337,7 +341,7 @@ def test_the_doctor_writes_into_the_evidence_before_and_after(
         noted = evidence.study(0).host["states"]
     assert [state["when"] for state in noted] == [BEFORE, AFTER]
     assert noted[0]["load"]["others"] == 0.3
-    assert {check["about"] for check in noted[1]["checks"]} == {one.about for one in examine(QUIET)}
+    assert {check["about"] for check in noted[1]["checks"]} == {one.about for one in check_machine(QUIET)}
 
 
 def test_a_study_that_goes_on_is_told_only_what_is_new(
@@ -363,7 +367,7 @@ def test_a_machine_that_cannot_be_read_costs_nobody_a_study(
     path = tmp_path / "study.sqlite"
     write_study(path, Synthetic(blocks=2))
 
-    def fails(*_: object) -> State:
+    def fails(*_: object) -> MachineState:
         raise ValueError("a line of /proc that nobody knows")
 
     monkeypatch.setattr(examination, "examine_machine", fails)
@@ -384,7 +388,7 @@ def test_whoever_stops_a_study_does_not_wait_for_the_doctor(
     write_study(path, Synthetic(blocks=2))
     asked: list[float] = []
 
-    def given(watch_s: float, *_: object) -> State:
+    def given(watch_s: float, *_: object) -> MachineState:
         asked.append(watch_s)
         return QUIET
 
@@ -397,12 +401,12 @@ def test_whoever_stops_a_study_does_not_wait_for_the_doctor(
 def test_the_table_of_the_machine_says_a_sentence_once(tmp_path: Path) -> None:
     path = tmp_path / "study.sqlite"
     write_study(path, Synthetic(blocks=2))
-    checks = [{"about": one.about, "found": one.found, "text": one.text} for one in examine(DISTURBED)]
+    checks = [{"about": one.about, "found": one.found, "text": one.text} for one in check_machine(DISTURBED)]
     with Writer.resume(path) as writer:
         for when in (BEFORE, AFTER, RESUMED, AFTER):
             writer.add_machine_state({"when": when, "checks": checks})
     with Evidence(path) as evidence:
-        table = machine(find_study(evidence).first)
+        table = machine_check_table(find_study(evidence).first)
     assert table.columns == ("check", BEFORE, "after the study, 1", RESUMED, "after the study, 2")
     rows = {row[0]: row[1:] for row in table.rows}
     assert rows["CPU boost"][0].startswith("disturbs: CPU boost is enabled")
@@ -444,7 +448,7 @@ def swift(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found(monkeypatch, tmp_path, like(load={"others": 0.3}))
 
 
-def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: State) -> None:
+def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: MachineState) -> None:
     """By a command that looks at no machine, and has no cache."""
     place = SimpleNamespace(root=cache)
     monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: place))
@@ -454,7 +458,7 @@ def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: State) -> None:
 
 @pytest.mark.usefixtures("swift")
 def test_findings_come_first_and_what_is_fine_takes_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor"]) == 0
+    assert run_command(["doctor"]) == 0
     told = capsys.readouterr().out
     assert re.match(r"1 problem found in \d+ checks\n- other-load: Other programs used", told)
     assert "Stop these programs, or measure while they do not run." in told
@@ -464,7 +468,7 @@ def test_findings_come_first_and_what_is_fine_takes_a_line_each(capsys: pytest.C
 
 @pytest.mark.usefixtures("swift")
 def test_strict_makes_findings_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["doctor", "--strict", "--json"]) == 1
+    assert run_command(["doctor", "--strict", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     finding = next(check for check in told["checks"] if check["found"] == "disturbs")
     assert (finding["code"], finding["remedy"]) == (Code.OTHER_LOAD, WORDINGS[Code.OTHER_LOAD].remedy)
@@ -473,7 +477,7 @@ def test_strict_makes_findings_a_failure(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_strict_is_content_with_a_quiet_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found(monkeypatch, tmp_path, QUIET)
-    assert run(["doctor", "--strict"]) == 0
+    assert run_command(["doctor", "--strict"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -499,13 +503,13 @@ def test_a_server_says_itself_whether_it_was_built_for_debugging(
 def test_servers_are_told_together_but_for_those_that_disturb() -> None:
     good = Catalogue("", {"CFLAGS": "-O2"}, {}, {})
     bad = Catalogue("", {"CFLAGS": "-O0"}, {}, {})
-    found = examination.servers({"17": good, "18": good, "19": bad, "20": None})
+    found = examination.server_checks({"17": good, "18": good, "19": bad, "20": None})
     assert [(one.found, one.about) for one in found] == [
         ("disturbs", "server 19"),
         ("fine", "installed and cached servers"),
     ]
     assert found[1].text == "2 not built for debugging, 1 unknown"
-    assert [one.found for one in examination.servers({"20": None})] == ["unknown"]
+    assert [one.found for one in examination.server_checks({"20": None})] == ["unknown"]
     assert examination.engine("debug").caveat == Caveat(Code.DEBUG_ENGINE)
     assert examination.engine(None).found == "unknown"
 
@@ -522,5 +526,5 @@ def test_the_guide_has_every_finding_with_its_remedy() -> None:
 def test_options_of_a_calibration_are_refused_without_one(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["doctor", *words]) == 2
+    assert run_command(["doctor", *words]) == 2
     assert f"{words[0]} requires --calibrate" in capsys.readouterr().err

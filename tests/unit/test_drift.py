@@ -8,30 +8,34 @@ import numpy as np
 import pytest
 from synthetic_telemetry import arm, trial
 
-from pgdyno.analysis.steady_state.drift import Drift, drift_caveats, drifts
-from pgdyno.analysis.telemetry.throughput_series import Point
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
+from pgdyno.analysis.steady_state.drift import Drift, drift_caveats, drifts_of_arm
+from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Code
-from pgdyno.results.records import Series, TrialStatus
+from pgdyno.results.records import SampleSeries, TrialStatus
 from pgdyno.study.schedule import Role
 
 HOUR_S = 3600
 
 
-def points(start_per_s: float, per_hour: float, seconds: int = HOUR_S) -> list[Point]:
+def points(start_per_s: float, per_hour: float, seconds: int = HOUR_S) -> list[ThroughputPoint]:
     """A minute of warming up, slow, then a line."""
-    warm = [Point(float(s), 1.0, Role.WARM_UP) for s in range(60)]
-    return warm + [Point(60.0 + s, start_per_s + per_hour * s / HOUR_S, Role.MEASURE) for s in range(seconds)]
+    warm = [ThroughputPoint(float(s), 1.0, Role.WARM_UP) for s in range(60)]
+    return warm + [
+        ThroughputPoint(60.0 + s, start_per_s + per_hour * s / HOUR_S, Role.MEASURE) for s in range(seconds)
+    ]
 
 
-def server_series(lsn_bytes_per_s: float) -> dict[str, Series]:
+def server_series(lsn_bytes_per_s: float) -> dict[str, SampleSeries]:
     at = np.arange(float(HOUR_S))
     columns = ("at_s", "late_s", "lsn_bytes", "frozen_xid_age")
-    return {"server": Series("server", columns, np.array([at, 0 * at, lsn_bytes_per_s * at, 100 * at]).T)}
+    return {
+        "server": SampleSeries("server", columns, np.array([at, 0 * at, lsn_bytes_per_s * at, 100 * at]).T)
+    }
 
 
-def grew(mib: float, elapsed_s: float = HOUR_S) -> Telemetry:
-    return Telemetry({"database.growth": mib}, [], [], {}, elapsed_s=elapsed_s)
+def grew(mib: float, elapsed_s: float = HOUR_S) -> TrialTelemetry:
+    return TrialTelemetry({"database.growth": mib}, [], [], {}, elapsed_s=elapsed_s)
 
 
 def by_key(found: list[Drift]) -> dict[str, Drift]:
@@ -40,7 +44,7 @@ def by_key(found: list[Drift]) -> dict[str, Drift]:
 
 def test_one_long_trial_has_slopes_with_intervals_of_its_own() -> None:
     found = by_key(
-        drifts(
+        drifts_of_arm(
             arm(0, "15"),
             [trial(1)],
             {1: points(1000.0, -100.0)},
@@ -63,7 +67,7 @@ def test_several_trials_are_a_sample_and_others_do_not_count() -> None:
     trials = [trial(1, 0), trial(2, 1), trial(3, 2, arm=1), replace(trial(4, 3), status=TrialStatus.FAILED)]
     rates = {i: points(1000.0, slope) for i, slope in ((1, -100.0), (2, -50.0), (3, 9.0), (4, 900.0))}
     telemetry = {1: grew(100.0), 2: grew(140.0), 3: grew(9.0), 4: grew(9.0)}
-    found = by_key(drifts(arm(0, "15"), trials, rates, {}, telemetry, 0.95))
+    found = by_key(drifts_of_arm(arm(0, "15"), trials, rates, {}, telemetry, 0.95))
     assert found["tps"].estimate.value == pytest.approx(-75) and found["tps"].estimate.n == 2
     size = found["database.growth"].estimate
     assert size.value == pytest.approx(120) and size.n == 2 and size.low is not None
@@ -72,17 +76,17 @@ def test_several_trials_are_a_sample_and_others_do_not_count() -> None:
 
 def test_short_windows_have_no_slopes() -> None:
     short = {1: points(1000.0, -100.0, 300)}
-    assert drifts(arm(0, "15"), [trial(1)], short, {}, {1: grew(1.0, 300)}, 0.95) == []
+    assert drifts_of_arm(arm(0, "15"), [trial(1)], short, {}, {1: grew(1.0, 300)}, 0.95) == []
 
 
 def test_a_rate_that_surely_falls_by_more_than_the_margin_is_no_steady_state() -> None:
-    falling = drifts(arm(0, "15"), [trial(1)], {1: points(1000.0, -100.0)}, {}, {}, 0.95)
+    falling = drifts_of_arm(arm(0, "15"), [trial(1)], {1: points(1000.0, -100.0)}, {}, {}, 0.95)
     (caveat,) = drift_caveats(arm(0, "15"), falling, HOUR_S, 0.02)
     assert caveat.code is Code.NO_STEADY_STATE and "−10.5" in caveat.text
     assert drift_caveats(arm(0, "15"), falling, HOUR_S, 0.2) == []
-    hardly = drifts(arm(0, "15"), [trial(1)], {1: points(1000.0, -1.0)}, {}, {}, 0.95)
+    hardly = drifts_of_arm(arm(0, "15"), [trial(1)], {1: points(1000.0, -1.0)}, {}, {}, 0.95)
     assert drift_caveats(arm(0, "15"), hardly, HOUR_S, 0.02) == []
     noise = 50 * np.random.default_rng(5).normal(size=HOUR_S + 60)
     level = [replace(point, per_s=1000 + dev) for point, dev in zip(points(0, 0), noise, strict=True)]
-    steady = drifts(arm(0, "15"), [trial(1)], {1: level}, {}, {}, 0.95)
+    steady = drifts_of_arm(arm(0, "15"), [trial(1)], {1: level}, {}, {}, 0.95)
     assert steady and drift_caveats(arm(0, "15"), steady, HOUR_S, 0.0001) == []

@@ -9,22 +9,22 @@ import pytest
 from pydantic import ValidationError
 
 from example_studies import make_study
-from pgdyno.cli.compare import describe
+from pgdyno.cli.compare import describe_sizes
 from pgdyno.cli.duration_options import (
     require_time_for_block,
     shortage,
     warm_up_from_option,
-    warm_up_text,
     window_from_option,
     window_text,
 )
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
+from pgdyno.report.steady_state_section import warm_up_text
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for, with_window
-from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
-from pgdyno.study.sizing import BlockLayout, WarmUp
+from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
+from pgdyno.study.sizing import BlockLayout, WarmUpLimits
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import errors_of
 
@@ -34,20 +34,20 @@ ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=3
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (None, WarmUp(16.0, 2.0)),
-        ("auto", WarmUp(16.0, 2.0)),
-        ("10s", WarmUp(10.0)),
-        ("0s", WarmUp(0.0)),
-        ("5s..1min", WarmUp(60.0, 5.0)),
+        (None, WarmUpLimits(16.0, 2.0)),
+        ("auto", WarmUpLimits(16.0, 2.0)),
+        ("10s", WarmUpLimits(10.0)),
+        ("0s", WarmUpLimits(0.0)),
+        ("5s..1min", WarmUpLimits(60.0, 5.0)),
     ],
 )
-def test_a_warm_up_is_a_time_or_two_bounds(text: str | None, expected: WarmUp) -> None:
+def test_a_warm_up_is_a_time_or_two_bounds(text: str | None, expected: WarmUpLimits) -> None:
     assert warm_up_from_option(text, 8.0, 1.0) == expected
 
 
 def test_a_warm_up_too_short_to_tell_anything_takes_its_time() -> None:
-    assert warm_up_from_option(None, 2.0, 1.0) == WarmUp(2.0)
-    assert warm_up_from_option(None, 2.0, 0.5) == WarmUp(4.0, 2.0)
+    assert warm_up_from_option(None, 2.0, 1.0) == WarmUpLimits(2.0)
+    assert warm_up_from_option(None, 2.0, 0.5) == WarmUpLimits(4.0, 2.0)
 
 
 @pytest.mark.parametrize("text", ["soon", "5s..1min..2min"])
@@ -65,7 +65,7 @@ def test_a_warm_up_between_bounds_needs_both(text: str) -> None:
 def test_the_shortest_warm_up_is_not_longer_than_the_longest() -> None:
     with pytest.raises(ValidationError, match="longer than the longest"):
         make_study(warmup_s=1.0, warmup_min_s=2.0)
-    assert warm_up_text(make_study(warmup_s=8.0, warmup_min_s=2.0)) == "2 s to 8 s"
+    assert warm_up_text(make_study(warmup_s=8.0, warmup_min_s=2.0)) == "warm-up 2 s to 8 s"
 
 
 def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece() -> None:
@@ -95,7 +95,7 @@ def test_slices_asked_for_where_there_can_be_none_are_refused_and_not_replaced(
 ) -> None:
     """Without a refusal it goes on to the evidence's place, which is none."""
     place = ["--evidence", str(tmp_path / "no" / "e")]
-    assert run(["compare", "17", "18", *said.split(), *place]) == 2
+    assert run_command(["compare", "17", "18", *said.split(), *place]) == 2
     told = capsys.readouterr().err
     assert (refused or "cannot write") in told and ("remove" in told) == bool(refused)
 
@@ -127,10 +127,10 @@ def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() 
 
 
 def test_the_announcement_says_how_long_it_will_be() -> None:
-    assert "; at most 1 min in all\n" in describe(make_study(budget_s=60.0))
-    assert "; 1 min in all\n" in describe(make_study(budget_s=60.0, stop="budget"))
-    assert "; at most 12 s in all\n" in describe(make_study(budget_s=12.0))
-    assert "; one block, 12 s or more\n" in describe(make_study(budget_s=11.9))
+    assert "; at most 1 min in all\n" in describe_sizes(make_study(budget_s=60.0))
+    assert "; 1 min in all\n" in describe_sizes(make_study(budget_s=60.0, stop="budget"))
+    assert "; at most 12 s in all\n" in describe_sizes(make_study(budget_s=12.0))
+    assert "; one block, 12 s or more\n" in describe_sizes(make_study(budget_s=11.9))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_lengths_and_minutes_that_contradict_each_other_are_refused(
 ) -> None:
     """Without a refusal it goes on to a server that is none."""
     place = ["--evidence", str(tmp_path / "e"), "--minutes", "0.3", "--clients", "2"]
-    assert run(["compare", "/nowhere", "/nowhere", *lengths.split(), *place]) == 2
+    assert run_command(["compare", "/nowhere", "/nowhere", *lengths.split(), *place]) == 2
     told = capsys.readouterr().err
     assert ("pgdyno: --minutes 0.3 is too short for one block" in told) == is_refused
     assert ("/nowhere" in told) != is_refused
@@ -210,11 +210,11 @@ def test_a_study_file_can_ask_for_checkpoint_cycles() -> None:
 
 
 def test_where_cycles_do_not_fit_into_the_time_a_window_does_and_the_schedule_stays() -> None:
-    machine = Machine(2, 24 * 2**30, 50 * 2**30)
-    fitted = fit(file_of(checkpoints=2, schedule="blocks"), machine, 6)
+    machine = FitMachine(2, 24 * 2**30, 50 * 2**30)
+    fitted = fit_study(file_of(checkpoints=2, schedule="blocks"), machine, 6)
     run = fitted.file.run
     assert (run.checkpoints, run.schedule) == (None, "blocks") and run.window_s is not None
     assert {change.key for change in fitted.changes} >= {"run.checkpoints", "run.window"}
     assert list(errors_of(fitted.file)) == []
-    assert fit(fitted.file, machine, 6) == Fitted(fitted.file, ())
-    assert fit(file_of(checkpoints=2, schedule="blocks"), machine, 600).file.run.checkpoints == 2
+    assert fit_study(fitted.file, machine, 6) == Fitted(fitted.file, ())
+    assert fit_study(file_of(checkpoints=2, schedule="blocks"), machine, 600).file.run.checkpoints == 2

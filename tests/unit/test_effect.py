@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, blocks_needed, decide, judge
 from pgdyno.analysis.statistics.effect import own_level, percent_of, student
 from pgdyno.analysis.telemetry.percentiles import curve_ms, merge, quantile_ns, quantiles_ms
-from pgdyno.estimate import Better, Estimate, given_percent, grouped, share_text
+from pgdyno.estimate import Better, Estimate, given_percent, group_digits, share_text
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import Pairs
 
@@ -194,4 +194,4 @@ def test_shares_and_numbers_read_well() -> None:
     assert plain(share_text(0.0423)) == "4.2%"
     assert plain(given_percent(0.02)) == "2%"
     assert plain(given_percent(0.975)) == "97.5%"
-    assert plain(grouped(-1234567.891, 1)) == "−1 234 567.9"
+    assert plain(group_digits(-1234567.891, 1)) == "−1 234 567.9"

@@ -13,7 +13,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli import error_reporting, report
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.cli.streams import sane_size
 
 PROGRAM = [sys.executable, "-c", "from pgdyno.cli.main import main; main()"]
@@ -35,7 +35,7 @@ def test_an_unexpected_error_is_one_line_and_a_file_without_passwords(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PGPASSWORD", "pa55word")
-    assert run(["report", "password=secret"]) == error_reporting.EXIT_STATUS == 70
+    assert run_command(["report", "password=secret"]) == error_reporting.EXIT_STATUS == 70
     told = capsys.readouterr()
     (file,) = state.iterdir()
     assert told.out == ""
@@ -53,7 +53,7 @@ def test_without_a_state_directory_the_file_is_a_temporary_one(
     state.parent.write_text("a file where the directory would be")
     (tmp_path / "t").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "t"))
-    assert run(["report", "e"]) == 70
+    assert run_command(["report", "e"]) == 70
     (file,) = (tmp_path / "t").iterdir()
     assert str(file) in capsys.readouterr().err
 
@@ -63,7 +63,7 @@ def test_where_no_file_can_be_made_the_line_says_so(
 ) -> None:
     state.parent.write_text("")
     monkeypatch.setattr("tempfile.tempdir", str(state.parent / "none"))
-    assert run(["report", "e"]) == 70
+    assert run_command(["report", "e"]) == 70
     assert "could not be written" in capsys.readouterr().err
 
 
@@ -72,7 +72,7 @@ def test_only_the_newest_files_are_kept(state: Path) -> None:
     for n in range(error_reporting.KEPT_MAX + 5):
         (state / f"traceback-20000101-0000{n:02}-x.txt").touch()
     (state / "noise.jsonl").touch()
-    run(["report", "e"])
+    run_command(["report", "e"])
     names = sorted(path.name for path in state.iterdir())
     assert len(names) == error_reporting.KEPT_MAX + 1 and "noise.jsonl" in names
     assert "traceback-20000101-000005-x.txt" not in names
@@ -100,7 +100,7 @@ def test_each_kind_of_error_has_its_status(
 
     assert not state.exists()
     monkeypatch.setattr(report, "_read", fail)
-    assert run(["report", "e"]) == status
+    assert run_command(["report", "e"]) == status
     assert words in capsys.readouterr().err
 
 

@@ -24,19 +24,19 @@ from pgdyno.results.packing import pairs_from
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
     BlockStatus,
-    Check,
-    Ending,
     Failure,
     Histogram,
     Measure,
-    Outcome,
+    StudyEnd,
+    TrialOutcome,
     TrialStatus,
 )
 from pgdyno.results.results_file import SCHEMA_VERSION
 from pgdyno.results.writer import Writer
+from pgdyno.workload.interface import Check
 
 SMALL = Synthetic(blocks=2, slices=2)
-EVERY_PART = Outcome(
+EVERY_PART = TrialOutcome(
     TrialStatus.OK,
     9.0,
     server_cpu_s=-0.0,
@@ -63,7 +63,7 @@ def written_in_every_way(path: Path) -> None:
         writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}, trial))
         writer.finish_trial(trial, EVERY_PART)
         writer.finish_block(0, BlockStatus.DONE, 9.0)
-        writer.finish_study(Ending.BLOCKS, 10.0)
+        writer.finish_study(StudyEnd.BLOCKS, 10.0)
 
 
 def test_the_checksums_kept_row_by_row_are_those_of_the_rows(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_study_in_any_state_fits_its_checksums(tmp_path: Path, end: str) -> No
         path = tmp_path / "copy" / "e"
     if end == "resumed":
         with Writer.resume(path) as again:
-            again.finish_study(Ending.BUDGET, 99.0)
+            again.finish_study(StudyEnd.BUDGET, 99.0)
     with Evidence(path) as evidence:
         statuses = [one.status for one in evidence.trials(all_attempts=True)]
     unfinished = TrialStatus.INTERRUPTED if end == "resumed" else TrialStatus.RUNNING
@@ -182,12 +182,12 @@ def test_a_study_in_any_state_fits_its_checksums(tmp_path: Path, end: str) -> No
 
 def fail_within(writer: Writer, trial: int) -> None:
     with pytest.raises(ValueError, match="not running"):
-        writer.finish_trial(trial + 1, Outcome(TrialStatus.OK, 9.0))
+        writer.finish_trial(trial + 1, TrialOutcome(TrialStatus.OK, 9.0))
 
 
 def fill_the_disk(writer: Writer, trial: int) -> None:
     writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further: as a full disk does
-    large = Outcome(TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)})
+    large = TrialOutcome(TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)})
     with pytest.raises(DiskFullError):
         writer.finish_trial(trial, large)
     writer._connection.execute("PRAGMA max_page_count = 100000")
@@ -205,7 +205,7 @@ def test_what_was_rolled_back_is_in_no_checksum(tmp_path: Path, fail: Callable[[
     with writer:
         fail(writer, trial)
         Evidence(tmp_path / "e").close()
-        writer.finish_trial(trial, Outcome(TrialStatus.OK, 9.0))
+        writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
     with Evidence(tmp_path / "e") as evidence:
         assert [one.status for one in evidence.trials()] == [TrialStatus.OK]
 

@@ -29,14 +29,13 @@ from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
     Block,
     BlockStatus,
-    Check,
-    Ending,
     Failure,
     Histogram,
     Measure,
     Moment,
-    Outcome,
-    Reading,
+    StoredReading,
+    StudyEnd,
+    TrialOutcome,
     TrialStatus,
 )
 from pgdyno.results.results_file import SCHEMA_VERSION
@@ -44,8 +43,9 @@ from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Rate
+from pgdyno.workload.interface import Check
 
-UNREAD = Reading("statements", Moment.BEGIN, 1.0, 0.0, None, "not in shared_preload_libraries")
+UNREAD = StoredReading("statements", Moment.BEGIN, 1.0, 0.0, None, "not in shared_preload_libraries")
 HISTOGRAM = Histogram("new_order", Measure.LATENCY, pairs_from([(1_000_000, 60), (2_000_000, 30)]))
 
 
@@ -59,7 +59,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
     writer.add_slice(trial, SLICE)
     writer.add_interval(trial, INTERVAL)
-    outcome = Outcome(
+    outcome = TrialOutcome(
         TrialStatus.EXCLUDED,
         9.0,
         reason="condition 4",
@@ -88,7 +88,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     writer.finish_trial(trial, outcome)
     writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}))
     writer.finish_block(0, BlockStatus.DONE, 10.0)
-    writer.finish_study(Ending.BUDGET, 11.0)
+    writer.finish_study(StudyEnd.BUDGET, 11.0)
     writer.close()
 
     with Evidence(tmp_path / "e") as evidence:
@@ -98,7 +98,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
             study_of(SMALL).host,
             study_of(SMALL).engine,
         )
-        assert (study.ended_because, study.ended_unix_s) == (Ending.BUDGET, 11.0)
+        assert (study.ended_because, study.ended_unix_s) == (StudyEnd.BUDGET, 11.0)
         assert evidence.arms() == arms_of(SMALL)
         assert evidence.blocks() == [Block(0, 11, [1, 0], 5.0, BlockStatus.DONE, 10.0)]
         (read,) = evidence.trials()
@@ -163,7 +163,7 @@ def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
         for case in (0, 1):
             writer.begin_block(Block(0, 7 + case, (1, 0), 5.0, case=case))
             trial = writer.begin_trial(0, 1, 5.5, case=case)
-            writer.finish_trial(trial, Outcome(TrialStatus.OK, 6.0))
+            writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 6.0))
             writer.describe_arm(1, case=case, dataset={"of": case})
             writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": case}), case=case)
         writer.finish_block(0, BlockStatus.DONE, 9.0, case=1)
@@ -218,7 +218,7 @@ def test_another_process_reads_while_the_study_runs(tmp_path: Path) -> None:
         writer.add_interval(trial, INTERVAL)
         writer.add_slice(trial, SLICE)
         assert seen_by_another_process(tmp_path / "e") == "running 1 slices 1 intervals"
-        writer.finish_trial(trial, Outcome(TrialStatus.OK, 9.0))
+        writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
         assert seen_by_another_process(tmp_path / "e") == "ok 1 slices 1 intervals"
 
 
@@ -285,7 +285,7 @@ def test_a_killed_writer_leaves_a_whole_file_that_can_be_resumed(tmp_path: Path,
 
     with Writer.resume(path) as writer:
         again = writer.begin_trial(1, 1, 99.0)
-        writer.finish_trial(again, Outcome(TrialStatus.OK, 100.0))
+        writer.finish_trial(again, TrialOutcome(TrialStatus.OK, 100.0))
     with Evidence(path) as evidence:
         attempts = [(t.arm, t.attempt, t.status) for t in evidence.trials(all_attempts=True) if t.block == 1]
         interrupted = TrialStatus.INTERRUPTED
@@ -296,7 +296,7 @@ def test_a_killed_writer_leaves_a_whole_file_that_can_be_resumed(tmp_path: Path,
 def test_a_block_begun_again_keeps_its_trials(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
     with writer:
-        writer.finish_trial(trial, Outcome(TrialStatus.OK, 9.0))
+        writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
         writer.begin_block(Block(0, 11, (0, 1), 20.0))
     with Evidence(tmp_path / "e") as evidence:
         assert evidence.blocks() == [Block(0, 11, [0, 1], 20.0)]
@@ -475,7 +475,9 @@ def test_a_full_disk_is_reported_and_loses_nothing_that_was_written(tmp_path: Pa
     with writer:
         writer.add_slice(trial, SLICE)
         writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further: as a full disk does
-        large = Outcome(TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)})
+        large = TrialOutcome(
+            TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)}
+        )
         with pytest.raises(DiskFullError, match="cannot write"):
             writer.finish_trial(trial, large)
     with Evidence(tmp_path / "e") as evidence:
@@ -486,9 +488,9 @@ def test_a_full_disk_is_reported_and_loses_nothing_that_was_written(tmp_path: Pa
 def test_a_trial_is_finished_once(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
     with writer:
-        writer.finish_trial(trial, Outcome(TrialStatus.OK, 9.0))
+        writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
         with pytest.raises(ValueError, match="not running"):
-            writer.finish_trial(trial, Outcome(TrialStatus.FAILED, 10.0))
+            writer.finish_trial(trial, TrialOutcome(TrialStatus.FAILED, 10.0))
 
 
 def test_the_same_caveat_twice_is_stored_once(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pgdyno.errors import EvidenceError
 from pgdyno.results import packing
 from pgdyno.results.engine_events import failures_from, histograms_from, interval_from, slice_from
 from pgdyno.results.masking import mask_passwords, masked_json
-from pgdyno.results.records import Block, Counts, Failure, Measure, Outcome, TrialStatus
+from pgdyno.results.records import Block, Counts, Failure, Measure, TrialOutcome, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.study.schedule import Role
 
@@ -156,7 +156,7 @@ def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
         writer.begin_block(Block(0, 1, (0, 1), 0.0))
         trial = writer.begin_trial(0, 1, 0.0)
         writer.describe_arm(1, server={"dsn": dsn})
-        outcome = Outcome(
+        outcome = TrialOutcome(
             TrialStatus.FAILED,
             1.0,
             reason=f"no connection to {dsn}",

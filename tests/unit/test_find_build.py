@@ -13,7 +13,7 @@ from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.lab.trial import untested_version
 from pgdyno.server.build import Build
-from pgdyno.server.find_build import nearest_version, resolve, resolve_all, system_builds
+from pgdyno.server.find_build import nearest_version, resolve_all, resolve_build, system_builds
 from pgdyno.server.version import Version, VersionSpec, parse_version_spec, reported_version
 
 
@@ -95,7 +95,7 @@ def test_the_nearest_version_is_taken_on_request_and_told() -> None:
 
 def test_without_a_network_the_clients_words_reach_the_user() -> None:
     with pytest.raises(FetchError, match="cannot fetch 18"):
-        resolve("18", store=FakeStore(EMBEDDED, reachable=False))
+        resolve_build("18", store=FakeStore(EMBEDDED, reachable=False))
 
 
 def test_a_version_that_exists_but_cannot_be_fetched_is_not_replaced() -> None:
@@ -153,7 +153,7 @@ def test_a_running_server_newer_than_all_that_is_tested_has_a_caveat(
 @pytest.mark.parametrize("spec", ["19", "19.1", "19devel", "19beta1", "20"])
 def test_a_version_newer_than_all_that_is_tested_is_not_fetched_and_the_error_says_so(spec: str) -> None:
     with pytest.raises(UsageError, match=rf"PostgreSQL {spec} .*10 to 18.*directory of its binaries"):
-        resolve(spec, store=FakeStore(EMBEDDED))
+        resolve_build(spec, store=FakeStore(EMBEDDED))
 
 
 @pytest.mark.parametrize("spec", ["19", "19devel", "19.0"])
@@ -190,12 +190,12 @@ def test_installed_servers_are_found_newest_first_and_pre_releases_last_without_
 def test_a_directory_may_be_named_with_or_without_bin(tmp_path: Path) -> None:
     directory = make_installation(tmp_path, "pg/bin", "16.3")
     for spec in (directory, directory.parent):
-        assert resolve(str(spec), store=FakeStore([])).bin_dir == directory
+        assert resolve_build(str(spec), store=FakeStore([])).bin_dir == directory
 
 
 def test_the_identity_of_a_build_changes_with_its_binary(tmp_path: Path) -> None:
-    one = resolve(str(make_installation(tmp_path, "a", "16.3")), store=FakeStore([]))
-    same = resolve(str(make_installation(tmp_path, "b", "16.3")), store=FakeStore([]))
-    other = resolve(str(make_installation(tmp_path, "c", "16.4")), store=FakeStore([]))
+    one = resolve_build(str(make_installation(tmp_path, "a", "16.3")), store=FakeStore([]))
+    same = resolve_build(str(make_installation(tmp_path, "b", "16.3")), store=FakeStore([]))
+    other = resolve_build(str(make_installation(tmp_path, "c", "16.4")), store=FakeStore([]))
     assert one.build_id == same.build_id
     assert one.build_id != other.build_id

@@ -17,7 +17,7 @@ from synthetic_study import Synthetic, write_study
 
 from edited_evidence import edited
 from pgdyno.cli.error_reporting import EXIT_STATUS
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.results.reader import Evidence
 
 SEED = 20261123
@@ -33,7 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    status = run(["report", str(path), "--json"])
+    status = run_command(["report", str(path), "--json"])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
 
@@ -145,7 +145,7 @@ def test_a_value_of_a_wrong_type_that_somebody_edited_is_never_a_traceback(
 
 def require_no_traceback(path: Path, what: str, capsys: pytest.CaptureFixture[str], *also: int) -> None:
     for form in ("--json", "--md", "--csv"):
-        status = run(["report", str(path), form])
+        status = run_command(["report", str(path), form])
         err = capsys.readouterr().err
         assert status in (0, 1, *also), f"{what}: {form}: {err}"
         assert err.count("\n") == (status != 0), what
@@ -225,7 +225,7 @@ def test_a_mutated_study_file_is_never_a_traceback(
         for _ in range(chance.randrange(1, 4)):
             text = chance.choice(MUTATIONS)(text, chance) or "\n"
         path.write_bytes(text.encode("utf-8"))
-        status = run(["study", "check", str(path)])
+        status = run_command(["study", "check", str(path)])
         err = capsys.readouterr().err
         assert status in (0, 2), f"{err}\n{text}"
         assert all(line.startswith("pgdyno: ") for line in err.splitlines()), err
@@ -248,7 +248,7 @@ def test_a_study_file_that_is_nested_without_end_is_refused(
 ) -> None:
     path = tmp_path / "deep.toml"
     path.write_text(f"title = 'a.b.c [[[['\n{DEEP[what]}\n")
-    assert run(["study", "check", str(path)]) == 2
+    assert run_command(["study", "check", str(path)]) == 2
     assert f"{path}:2: is nested deeper than 32 levels" in capsys.readouterr().err
 
 
@@ -263,12 +263,12 @@ def test_a_study_file_without_measure_is_refused(
     tmp_path: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "s.toml").write_text(text)
-    assert run(["study", "check", str(tmp_path / "s.toml")]) == 2
+    assert run_command(["study", "check", str(tmp_path / "s.toml")]) == 2
     assert words in capsys.readouterr().err
 
 
 def test_a_device_without_end_is_no_study(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["study", "check", "/dev/zero"]) == 2
+    assert run_command(["study", "check", "/dev/zero"]) == 2
     assert "larger than 1 MiB" in capsys.readouterr().err
 
 

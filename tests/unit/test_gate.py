@@ -15,15 +15,22 @@ from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison.paired_comparison import effects_by_arm
 from pgdyno.analysis.comparison.verdict import judge
-from pgdyno.analysis.findings.gates import Condition, GateComparison, Outcome, gate, hold, parse_condition
+from pgdyno.analysis.findings.gates import (
+    GateComparison,
+    GateCondition,
+    GateOutcome,
+    gate,
+    hold,
+    parse_condition,
+)
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli import study_execution
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better
 from pgdyno.report.ci_summary import to_summary
-from pgdyno.results.records import Ending, TrialStatus
+from pgdyno.results.records import StudyEnd, TrialStatus
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
 FASTER = replace(SLOWER, effects=(1, 1.1))
@@ -35,7 +42,7 @@ NO_BLOCK = replace(SLOWER, blocks=3, stalled=[(block, 1) for block in range(3)])
 def status(path: Path, *cases: Synthetic, conditions: str, more: tuple[str, ...] = ()) -> int:
     write_study(path / "e.sqlite", *cases)
     asked = [part for text in conditions.split() for part in ("--fail-if", text)]
-    return run(["report", str(path / "e.sqlite"), *asked, *more])
+    return run_command(["report", str(path / "e.sqlite"), *asked, *more])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +78,9 @@ def test_a_condition_that_holds_ends_with_status_3(
 def test_what_is_no_condition_is_refused_before_anything_is_run(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["compare", "17", "18", "--fail-if", text, "--evidence", str(tmp_path / "e.sqlite")]) == 2
+    assert (
+        run_command(["compare", "17", "18", "--fail-if", text, "--evidence", str(tmp_path / "e.sqlite")]) == 2
+    )
     assert not list(tmp_path.iterdir())
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -109,7 +118,7 @@ def test_json_has_the_verdicts_and_the_gate(tmp_path: Path, capsys: pytest.Captu
     assert found["gate"]["holds"] and found["gate"]["conditions"] == ["slower", "undecided"]
     (tripped,) = found["gate"]["tripped"]
     assert tripped["condition"] == "slower" and tripped["p_value"] == verdict["p_value"]
-    assert run(["report", str(tmp_path / "e.sqlite"), "--json"]) == 0
+    assert run_command(["report", str(tmp_path / "e.sqlite"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["gate"] is None
 
 
@@ -151,7 +160,7 @@ def test_an_arm_that_stalled_in_some_blocks_passes_no_gate(
             f"could not be evaluated: {condition} of 18 vs. 17 in {place}: some blocks have no value" in text
         )
         assert "Gate passed" not in text
-    assert run(["report", str(tmp_path / "e.sqlite"), "--json", "--fail-if", condition]) == 1
+    assert run_command(["report", str(tmp_path / "e.sqlite"), "--json", "--fail-if", condition]) == 1
     (unjudged,) = json.loads(capsys.readouterr().out)["gate"]["unjudged"]
     assert unjudged["percent"]["n"] > 0 and unjudged["why"].startswith("some blocks")
 
@@ -202,7 +211,7 @@ def test_several_hosts_without_a_number_of_one_arm_pass_no_gate(tmp_path: Path) 
         host = {"machine": f"{n}", "processor": f"{n}", "cores": 2, "memory_bytes": 1e9}
         of_host = replace(SAME, effects=(1, 1, 1), names=("16", "17", "18"), statuses=lost, host=host, seed=n)
         write_study(path, of_host)
-    found = gate(read_hosts(paths).findings, [Condition(Outcome.SLOWER)])
+    found = gate(read_hosts(paths).findings, [GateCondition(GateOutcome.SLOWER)])
     assert not found.passes and not found.holds
     assert [one.of and one.of.arm for one in found.absent] == ["18"]
     assert (found.lost, found.trials) == (16, 48)
@@ -212,7 +221,7 @@ def test_a_comparison_that_two_conditions_look_at_is_in_the_family_once(tmp_path
     write_study(tmp_path / "e.sqlite", SLOWER)
     findings = read_report(tmp_path / "e.sqlite").findings
     families = [
-        gate(findings, [Condition(Outcome.SLOWER), parse_condition(text)]).family
+        gate(findings, [GateCondition(GateOutcome.SLOWER), parse_condition(text)]).family
         for text in ("slower:nopm", "slower:average", "slower:p99")
     ]
     assert families == [1, 1, 2]
@@ -254,9 +263,9 @@ def test_several_hosts_are_gated_by_the_pooled_verdict(tmp_path: Path) -> None:
     for n, (path, host) in enumerate(zip(paths, hosts, strict=True)):
         write_study(path, replace(SLOWER, host=host, seed=n, noise=0.002))
     built = read_hosts(paths)
-    found = gate(built.findings, [Condition(Outcome.SLOWER), Condition(Outcome.FASTER)])
-    assert [of.condition.outcome for of in found.tripped] == [Outcome.SLOWER]
-    assert run(["report", *map(str, paths), "--fail-if", "slower:server_cpu"]) == 3
+    found = gate(built.findings, [GateCondition(GateOutcome.SLOWER), GateCondition(GateOutcome.FASTER)])
+    assert [of.condition.outcome for of in found.tripped] == [GateOutcome.SLOWER]
+    assert run_command(["report", *map(str, paths), "--fail-if", "slower:server_cpu"]) == 3
     shown = plain(to_summary(built, found, []).partition("<details>")[0])
     assert "18 vs. 17 | slower" in shown
 
@@ -291,7 +300,7 @@ def test_a_gate_over_many_cases_and_arms_is_rarely_wrong_and_the_verdicts_alone_
     cases with 2 arms: more than the bound's number would happen in 1 of 1000 such tests.
     """
     rng, studies = np.random.default_rng(5), 200
-    conditions = [Condition(Outcome.SLOWER), Condition(Outcome.FASTER)]
+    conditions = [GateCondition(GateOutcome.SLOWER), GateCondition(GateOutcome.FASTER)]
     gates = [hold(conditions, {"": of_ratios(rng, np.zeros((5, 2)), 6, 0.03)}, 0.95) for _ in range(studies)]
     alarms = sum(of.holds for of in gates)
     assert alarms <= scipy.stats.binom.ppf(0.999, studies, 0.05)
@@ -306,7 +315,8 @@ def test_a_difference_in_one_case_of_many_is_found() -> None:
     effects = np.zeros((5, 2))
     effects[3, 1] = -0.2
     gates = [
-        hold([Condition(Outcome.SLOWER)], {"": of_ratios(rng, effects, 6, 0.03)}, 0.95) for _ in range(40)
+        hold([GateCondition(GateOutcome.SLOWER)], {"": of_ratios(rng, effects, 6, 0.03)}, 0.95)
+        for _ in range(40)
     ]
     assert sum(any(of.of.case == "3" for of in one.tripped) for one in gates) >= 38
 
@@ -355,17 +365,19 @@ def test_what_takes_the_verdict_back_is_the_most_severe_caveat(tmp_path: Path, c
 def test_the_summary_goes_where_the_pipeline_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_study(tmp_path / "e.sqlite", SAME)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
-    assert run(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 0
+    assert run_command(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 0
     assert "| 18 vs. 17 | same |" in (tmp_path / "step.md").read_text()
     monkeypatch.delenv("GITHUB_STEP_SUMMARY")
-    assert run(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 2
-    assert run(["report", str(tmp_path / "e.sqlite"), "--summary", str(tmp_path / "no" / "where")]) == 2
+    assert run_command(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 2
+    assert (
+        run_command(["report", str(tmp_path / "e.sqlite"), "--summary", str(tmp_path / "no" / "where")]) == 2
+    )
 
 
 def test_no_name_from_outside_becomes_markup_in_the_summary(tmp_path: Path) -> None:
     write_study(tmp_path / "e.sqlite", replace(SLOWER, names=("17", HOSTILE), title=HOSTILE))
     built = read_report(tmp_path / "e.sqlite")
-    text = to_summary(built, gate(built.findings, [Condition(Outcome.SLOWER)]), [HOSTILE])
+    text = to_summary(built, gate(built.findings, [GateCondition(GateOutcome.SLOWER)]), [HOSTILE])
     body = text[: text.index("<details><summary>How to repeat it")]
     assert "<script" not in body.replace("\\<script", "")
 
@@ -385,35 +397,35 @@ def test_the_page_about_gates_names_what_exists() -> None:
     assert not {name for name in re.findall(r"--[a-z-]+", ours) if name not in options}
     for text in re.findall(r"`((?:slower|faster|not-same|undecided)(?::[\w.]+)?)`", page):
         parse_condition(text)
-    assert all(f"| `{outcome}` |" in page for outcome in Outcome)
+    assert all(f"| `{outcome}` |" in page for outcome in GateOutcome)
 
 
 @pytest.mark.parametrize(
     ("wanted", "ending", "expected"),
     [
-        (SLOWER, Ending.BLOCKS, 3),
-        (FASTER, Ending.BUDGET, 0),
-        (SLOWER, Ending.INTERRUPTED, 130),  # it is not done
-        (SLOWER, Ending.FAILED, 1),
-        (NO_BLOCK, Ending.BLOCKS, 1),
+        (SLOWER, StudyEnd.BLOCKS, 3),
+        (FASTER, StudyEnd.BUDGET, 0),
+        (SLOWER, StudyEnd.INTERRUPTED, 130),  # it is not done
+        (SLOWER, StudyEnd.FAILED, 1),
+        (NO_BLOCK, StudyEnd.BLOCKS, 1),
     ],
 )
 def test_a_study_that_was_just_run_is_gated_after_everything_was_written(
     tmp_path: Path,
     wanted: Synthetic,
-    ending: Ending,
+    ending: StudyEnd,
     expected: int,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def run_it(path: Path, *_: object) -> Ending:
+    def run_it(path: Path, *_: object) -> StudyEnd:
         write_study(path, wanted)
         return ending
 
     monkeypatch.setattr(study_execution, "resume_study", run_it)
     path, summary = tmp_path / "e.sqlite", tmp_path / "summary.md"
     asked = ["--fail-if", "slower", "--summary", str(summary)]
-    assert run(["compare", "--resume", str(path), "--quiet", *asked]) == expected
+    assert run_command(["compare", "--resume", str(path), "--quiet", *asked]) == expected
     assert path.with_suffix(".html").exists() and "18 vs. 17" in summary.read_text()
     shown = capsys.readouterr()
     assert "Throughput" in shown.out and ("Gate failed" in shown.err) == (expected == 3)

@@ -14,15 +14,15 @@ from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study
 
 from pgdyno.analysis.findings.history_changes import (
     Group,
-    History,
+    HistoryPoint,
+    HistorySeries,
     Key,
-    Point,
     Recorded,
-    Series,
+    StudyHistory,
     find_history,
 )
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.estimate import Better, Estimate
 from pgdyno.report.history_report import overview, sparkline
 from pgdyno.results.reader import Evidence
@@ -64,7 +64,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def as_json(directory: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
-    run(["history", str(directory), "--json", *more])
+    run_command(["history", str(directory), "--json", *more])
     found = json.loads(capsys.readouterr().out)
     assert isinstance(found, dict)
     return found
@@ -90,7 +90,7 @@ def test_a_planted_change_is_found_with_its_size_and_what_else_changed(
 
 
 def test_what_is_not_used_is_said(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(["history", str(nights)])
+    run_command(["history", str(nights)])
     said = capsys.readouterr().err
     assert "running.sqlite: its study has not ended" in said
     assert "torn.sqlite: " in said and "damaged" in said
@@ -119,7 +119,7 @@ def test_machines_and_studies_are_never_mixed(nights: Path, capsys: pytest.Captu
     ],
 )
 def test_news_ends_with_status_3(nights: Path, more: tuple[str, ...], status: int) -> None:
-    assert run(["history", str(nights), *more]) == status
+    assert run_command(["history", str(nights), *more]) == status
 
 
 def test_other_metrics_have_series_of_their_own(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,11 +133,11 @@ def test_other_metrics_have_series_of_their_own(nights: Path, capsys: pytest.Cap
 def test_every_form_tells_the_change(
     nights: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(["history", str(nights)])
+    run_command(["history", str(nights)])
     shown = " ".join(plain(capsys.readouterr().out).split())
     sentence = "18 vs. 17 became slower with night-07.sqlite"
     assert sentence in shown and "the server of 18 (18.3 → 18.4)" in shown
-    assert run(["history", str(nights), "--html", str(tmp_path / "h.html")]) == 0
+    assert run_command(["history", str(nights), "--html", str(tmp_path / "h.html")]) == 0
     page = (tmp_path / "h.html").read_text()
     assert sentence in page and page.count("<svg") == 9 and "<script" not in page
     assert "torn.sqlite" in page and "night-07.sqlite" in page
@@ -147,31 +147,31 @@ def test_no_name_from_outside_becomes_markup(tmp_path: Path) -> None:
     for i in range(2):
         wanted = replace(NIGHT, names=("17", HOSTILE), title=HOSTILE, created_unix_s=1e9 + i, blocks=1)
         write_study(tmp_path / f"{i}.sqlite", wanted)
-    assert run(["history", str(tmp_path), "--html", str(tmp_path / "h.html")]) == 0
+    assert run_command(["history", str(tmp_path), "--html", str(tmp_path / "h.html")]) == 0
     assert "<script" not in (tmp_path / "h.html").read_text()
 
 
 def test_an_empty_directory_is_an_error_and_a_file_a_wrong_request(nights: Path, tmp_path: Path) -> None:
-    assert run(["history", str(tmp_path)]) == 1
-    assert run(["history", str(nights / "night-00.sqlite")]) == 2
+    assert run_command(["history", str(tmp_path)]) == 1
+    assert run_command(["history", str(nights / "night-00.sqlite")]) == 2
 
 
 def test_too_few_files_are_told_and_pass_no_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_nights(tmp_path / "few", 5, 5)
-    assert run(["history", str(tmp_path / "few")]) == 0
+    assert run_command(["history", str(tmp_path / "few")]) == 0
     said = "Too few files to detect changes: at least 6 are needed."
     shown = " ".join(plain(capsys.readouterr().out).split())
     assert said in shown and "None of the" not in shown
-    assert run(["history", str(tmp_path / "few"), "--fail-if", "slower"]) == 1
+    assert run_command(["history", str(tmp_path / "few"), "--fail-if", "slower"]) == 1
     assert "5 files: too few files to detect changes of new orders per minute" in plain(
         capsys.readouterr().err
     )
     write_nights(tmp_path / "enough", 6, 6)
-    assert run(["history", str(tmp_path / "enough"), "--fail-if", "slower"]) == 0
+    assert run_command(["history", str(tmp_path / "enough"), "--fail-if", "slower"]) == 0
 
 
 def test_a_metric_that_no_file_has_is_an_error(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["history", str(nights), "--metric", "wal.bytes_per_tx"]) == 1
+    assert run_command(["history", str(nights), "--metric", "wal.bytes_per_tx"]) == 1
     assert "--metric wal.bytes_per_tx: no evidence file has a value" in plain(capsys.readouterr().err)
 
 
@@ -203,7 +203,7 @@ def test_another_fit_of_the_same_study_file_begins_a_series_and_says_why(
     histories = as_json(tmp_path, capsys)["histories"]
     assert [one["files"] for one in histories] == [["0.sqlite", "1.sqlite"], ["2.sqlite"]]  # type: ignore[attr-defined]
     assert histories[0]["apart"] is None  # type: ignore[index]
-    run(["history", str(tmp_path)])
+    run_command(["history", str(tmp_path)])
     shown = " ".join(plain(capsys.readouterr().out).split())
     assert "2.sqlite starts a new series and does not continue that of 0.sqlite: " in shown
     told = histories[1]["apart"]["difference"]["what"]  # type: ignore[index]
@@ -211,13 +211,15 @@ def test_another_fit_of_the_same_study_file_begins_a_series_and_says_why(
 
 
 def test_a_level_in_percent_is_no_change_in_percent() -> None:
-    halved = [Point("f", 0.0, Estimate(value, "%", 8, Better.MORE), is_change=False) for value in (96, 48)]
+    halved = [
+        HistoryPoint("f", 0.0, Estimate(value, "%", 8, Better.MORE), is_change=False) for value in (96, 48)
+    ]
     assert np.exp(halved[1].log - halved[0].log) == pytest.approx(0.5)
-    change = Point("f", 0.0, Estimate(-50, "%", 8, Better.MORE), is_change=True)
+    change = HistoryPoint("f", 0.0, Estimate(-50, "%", 8, Better.MORE), is_change=True)
     assert np.exp(change.log) == pytest.approx(0.5)
     for arm, expected in (("", "48"), ("A", "+48")):
-        series = Series(Key("", "B", arm, "k", "hits"), Better.MORE, halved[1:], 0.05, ())
-        newest = overview(History("t", "1", ["f"], [series], 0.95)).rows[0][2]
+        series = HistorySeries(Key("", "B", arm, "k", "hits"), Better.MORE, halved[1:], 0.05, ())
+        newest = overview(StudyHistory("t", "1", ["f"], [series], 0.95)).rows[0][2]
         assert newest.startswith(expected)
 
 
@@ -227,7 +229,7 @@ def first_of(path: Path) -> StudyFindings:
         return find_study(opened)
 
 
-def history_of(first: StudyFindings, values: np.ndarray) -> History:
+def history_of(first: StudyFindings, values: np.ndarray) -> StudyHistory:
     """``values``: series × files, as logs."""
     group = Group(first)
     for i, of_file in enumerate(values.T):

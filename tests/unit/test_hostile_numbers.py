@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pgdyno.cli.duration_options import parse_slice_s, window_from_option
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.fitting.fit_settings import quantity
@@ -34,7 +34,7 @@ def test_a_number_that_nobody_means_is_answered_in_one_line(
 ) -> None:
     """What is taken goes on to the evidence's place, which is none."""
     words = [word.format(number) for word in place.split()]
-    assert run(["compare", "17", "18", *words, "--evidence", str(tmp_path / "no" / "e")]) == 2
+    assert run_command(["compare", "17", "18", *words, "--evidence", str(tmp_path / "no" / "e")]) == 2
     told = capsys.readouterr().err
     assert told.count("pgdyno: ") == 1
     assert "Traceback" not in told
@@ -46,7 +46,7 @@ def test_a_version_of_thousands_of_digits_is_no_server(
 ) -> None:
     monkeypatch.setenv("PGDYNO_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert run(["compare", server, server, "-q"]) == 2
+    assert run_command(["compare", server, server, "-q"]) == 2
     assert "Traceback" not in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from hostile_server import Mode, hostile_server
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.drive import drive_specification
 from pgdyno.server import limited_connection
 from pgdyno.server.limited_connection import NoAnswer, connect
@@ -74,7 +74,7 @@ def test_every_command_ends_with_one_line_about_the_server(
 ) -> None:
     dsn = started(mode)
     arguments = [word.format(dsn=dsn, folder=tmp_path) for word in COMMANDS[command]]
-    assert run(arguments) == 1
+    assert run_command(arguments) == 1
     complaints = [line for line in capsys.readouterr().err.splitlines() if line.startswith("pgdyno: ")]
     assert len(complaints) == 1
     assert SAYS[mode] in complaints[0]

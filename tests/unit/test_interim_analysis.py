@@ -21,9 +21,9 @@ from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Ending
+from pgdyno.results.records import StudyEnd
 
-STOPPING = Synthetic(stops_on_verdict=True, ended=Ending.VERDICT)
+STOPPING = Synthetic(stops_on_verdict=True, ended=StudyEnd.VERDICT)
 
 
 def found_in(path: Path, *cases: Synthetic) -> StudyFindings:
@@ -91,7 +91,7 @@ def document(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("stops", [True, False])
 def test_a_report_says_which_interval_it_is(tmp_path: Path, stops: bool) -> None:
     path = tmp_path / "e.sqlite"
-    findings = found_in(path, Synthetic(stops_on_verdict=stops, ended=Ending.VERDICT if stops else None))
+    findings = found_in(path, Synthetic(stops_on_verdict=stops, ended=StudyEnd.VERDICT if stops else None))
     text = " ".join(to_markdown(build_study(findings)).split())
     assert ("valid at any stopping time" in text) == stops
     assert ("An interim analysis followed each block from the 5th on (12 blocks in total)" in text) == stops

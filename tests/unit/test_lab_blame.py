@@ -13,13 +13,13 @@ from example_studies import make_study
 from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
 from pgdyno.caveats import Code
 from pgdyno.cli.study_execution import why_no_valid_block
-from pgdyno.drive.engine_runs import Run
+from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.errors import StartError
 from pgdyno.lab import block as lab_block
 from pgdyno.lab.block import run_block
 from pgdyno.lab.progress import Warned
-from pgdyno.lab.trial import Lab, Trial
-from pgdyno.lab.trial_outcome import outcome_of
+from pgdyno.lab.trial import Lab, RunningTrial
+from pgdyno.lab.trial_outcome import trial_outcome
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import STOPPED_BY, BlockStatus
 from pgdyno.results.writer import Writer
@@ -50,7 +50,7 @@ class Arm:
 def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
     order: tuple[int, int], schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bring_up(_lab: Lab, trial: Trial) -> None:
+    def bring_up(_lab: Lab, trial: RunningTrial) -> None:
         if trial.arm.name == "18":
             raise StartError(WHY)
         if schedule == "blocks":
@@ -88,8 +88,8 @@ def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
 
 
 def test_a_driver_that_one_arm_has_ended_is_no_fault_of_the_other() -> None:
-    run = Run(failure={"stage": "connect", "message": "refused", "target": "18"})
-    own, other = (outcome_of(run, target, name, None, None) for target, name in ((1, "18"), (0, "17")))
+    run = EngineRun(failure={"stage": "connect", "message": "refused", "target": "18"})
+    own, other = (trial_outcome(run, target, name, None, None) for target, name in ((1, "18"), (0, "17")))
     assert (own.reason, own.driver) == ("connect: refused", {})
     assert (other.reason, other.driver) == (
         "the driver stopped because of 18: connect: refused",

@@ -9,13 +9,12 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from pgdyno.drive.engine_runs import Run
+from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError
 from pgdyno.lab import block
-from pgdyno.lab.block import Trial
-from pgdyno.lab.trial_outcome import judge_trial, outcome_of
-from pgdyno.results import records
-from pgdyno.results.records import Outcome, TrialStatus
+from pgdyno.lab.trial import RunningTrial
+from pgdyno.lab.trial_outcome import judge_trial, trial_outcome
+from pgdyno.results.records import TrialOutcome, TrialStatus
 from pgdyno.workload.interface import Check
 
 WITNESS = cast(Any, SimpleNamespace(execute=lambda _: None))
@@ -23,12 +22,14 @@ ARM = cast(Any, SimpleNamespace(name="a", log=lambda: "its last words"))
 CHECKS = cast(Any, SimpleNamespace())
 
 
-def judged(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Outcome:
-    def judge(*_: object, **__: object) -> Outcome:
+def judged(monkeypatch: pytest.MonkeyPatch, error: Exception) -> TrialOutcome:
+    def judge(*_: object, **__: object) -> TrialOutcome:
         raise error
 
     monkeypatch.setattr(block, "judge_trial", judge)
-    return block._judged(Trial(ARM, 1, CHECKS, witness=WITNESS), Outcome(TrialStatus.OK, 1.0), Run(), 0)
+    return block._judged(
+        RunningTrial(ARM, 1, CHECKS, witness=WITNESS), TrialOutcome(TrialStatus.OK, 1.0), EngineRun(), 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ STOPPED = {"stopped": "stop", "lost": None}
 def test_a_lost_server_is_charged_to_its_own_arm(
     ended: dict[str, Any], connections_lost: int, status: str, reasons: list[str]
 ) -> None:
-    outcomes = [outcome_of(run_of(ended, connections_lost), i, "ab"[i], None, None) for i in (0, 1)]
+    outcomes = [trial_outcome(run_of(ended, connections_lost), i, "ab"[i], None, None) for i in (0, 1)]
     assert [(outcome.status, outcome.reason) for outcome in outcomes] == [
         (status, reason) for reason in reasons
     ]
@@ -82,7 +83,7 @@ def test_a_lost_server_is_charged_to_its_own_arm(
 
 def test_what_a_search_that_was_cut_short_has_counted_is_not_the_trials() -> None:
     run = replace(run_of(STOPPED, 0), before="while searching for the capacity: ", epoch_unix_s=1e9)
-    outcome = outcome_of(run, 0, "a", 0.5, 0.25)
+    outcome = trial_outcome(run, 0, "a", 0.5, 0.25)
     assert outcome.status is TrialStatus.INTERRUPTED
     assert outcome.reason == "while searching for the capacity: stopped before its last slice"
     assert (outcome.restore_s, outcome.start_s) == (0.5, 0.25)
@@ -95,24 +96,24 @@ def test_the_log_of_a_search_is_not_held_against_the_trial_after_it() -> None:
 
     arm = cast(Any, SimpleNamespace(connect=None, log=lambda: "sought found", effective=dict))
     checks = cast(Any, SimpleNamespace(end=end))
-    outcome = judge_trial(Outcome(TrialStatus.OK, 1.0), arm, run_of(DONE, 0), 0, checks, len("sought "))
+    outcome = judge_trial(TrialOutcome(TrialStatus.OK, 1.0), arm, run_of(DONE, 0), 0, checks, len("sought "))
     assert [check.detail for check in outcome.checks] == ["found"]
 
 
 def test_a_server_that_lost_connections_and_let_them_in_again_was_not_undisturbed() -> None:
     run = run_of(DONE, 2)
-    a, b = (outcome_of(run, i, "ab"[i], None, None) for i in (0, 1))
+    a, b = (trial_outcome(run, i, "ab"[i], None, None) for i in (0, 1))
     assert (a.status, a.reason) == ("failed", "connections to the server were lost: 2")
     assert b.status == "ok"
 
 
-def run_of(ended: dict[str, Any], connections_lost: int) -> Run:
+def run_of(ended: dict[str, Any], connections_lost: int) -> EngineRun:
     """Of the arms a and b, the first of which lost connections."""
     targets = [
         {"kinds": {}, "counters": {"new_orders": 1}, "tally": {}, "connections_lost": n}
         for n in (connections_lost, 0)
     ]
-    return Run(result={**ended, "targets": targets, "driver": {"memory_peak_bytes": 1}})
+    return EngineRun(result={**ended, "targets": targets, "driver": {"memory_peak_bytes": 1}})
 
 
 def test_a_full_disk_ends_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,9 +136,9 @@ FULL = "2026-11-22 13:00:00.000 UTC [7] PANIC:  could not write to file: No spac
 def test_a_trial_that_does_not_count_because_of_its_server_has_the_words_of_the_servers_log(
     status: TrialStatus, check: str | None, is_told: bool
 ) -> None:
-    checks = [] if check is None else [records.Check(check, False)]
+    checks = [] if check is None else [Check(check, False)]
     outcome = block.with_log_error_of_server(
-        Outcome(status, 1.0, reason="it", checks=checks, server_log=FULL)
+        TrialOutcome(status, 1.0, reason="it", checks=checks, server_log=FULL)
     )
     words = "PANIC: could not write to file: No space left on device (run pgdyno cache prune"
     assert outcome.log_error.startswith(words) == is_told

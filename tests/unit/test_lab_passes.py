@@ -15,7 +15,7 @@ from pgdyno.lab import study_blocks
 from pgdyno.lab.progress import BlockEnded
 from pgdyno.lab.study_blocks import run_study
 from pgdyno.lab.trial import Lab
-from pgdyno.results.records import BlockStatus, Ending
+from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.study.plan import PlannedBlock, blocks_of
 
 
@@ -67,7 +67,7 @@ class Deciding:
 
 def test_a_pass_has_a_block_of_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
-    assert run_study(labs([3, 3, 3]), undecided) is Ending.BLOCKS
+    assert run_study(labs([3, 3, 3]), undecided) is StudyEnd.BLOCKS
     passes = [played.ran[i : i + 3] for i in (0, 3, 6)]
     assert [sorted(one) for one in passes] == [[(case, n) for case in range(3)] for n in range(3)]
 
@@ -86,7 +86,7 @@ def test_the_order_within_a_pass_changes_and_is_a_function_of_the_seed(
 
 def test_a_resumed_study_first_brings_its_cases_level(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
-    assert run_study(labs([2, 2, 2]), undecided, first_blocks=[1, 0, 1]) is Ending.BLOCKS
+    assert run_study(labs([2, 2, 2]), undecided, first_blocks=[1, 0, 1]) is StudyEnd.BLOCKS
     assert played.ran[0] == (1, 0)
     assert sorted(played.ran[1:]) == [(0, 1), (1, 1), (2, 1)]
 
@@ -95,14 +95,14 @@ def test_a_case_that_fails_in_every_block_is_given_up_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = Played(monkeypatch, failing=[1])
-    assert run_study(labs([5, 5]), undecided) is Ending.FAILED
+    assert run_study(labs([5, 5]), undecided) is StudyEnd.FAILED
     assert [block for case, block in played.ran if case == 1] == [0, 1, 2]
     assert [block for case, block in played.ran if case == 0] == [0, 1, 2, 3, 4]
 
 
 def test_a_study_that_is_to_stop_at_a_failure_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch, failing=[0, 1])
-    assert run_study(labs([5, 5], on_failure="stop"), undecided) is Ending.FAILED
+    assert run_study(labs([5, 5], on_failure="stop"), undecided) is StudyEnd.FAILED
     assert len(played.ran) == 1
 
 
@@ -110,7 +110,7 @@ def test_time_that_is_spent_ends_all_cases(monkeypatch: pytest.MonkeyPatch) -> N
     played = Played(monkeypatch)
     monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
     # A block takes 50 s, and both cases together have 120 s: of a third one not even half would fit.
-    assert run_study(labs([9, 9]), undecided) is Ending.BUDGET
+    assert run_study(labs([9, 9]), undecided) is StudyEnd.BUDGET
     assert len(played.ran) == 2
 
 
@@ -143,12 +143,12 @@ def test_trials_that_a_resumed_sequence_keeps_are_shown_with_their_rates(
 
 def test_a_study_stops_after_the_pass_in_which_every_case_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
-    assert run_study(labs([9, 9, 9]), Deciding(played, after=[6, 7, 5])) is Ending.VERDICT
+    assert run_study(labs([9, 9, 9]), Deciding(played, after=[6, 7, 5])) is StudyEnd.VERDICT
     assert sorted(played.ran) == [(case, block) for case in range(3) for block in range(7)]
 
 
 def test_a_verdict_that_comes_with_the_last_block_is_what_ended_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert run_study(labs([6]), Deciding(Played(monkeypatch), after=[6])) is Ending.VERDICT
+    assert run_study(labs([6]), Deciding(Played(monkeypatch), after=[6])) is StudyEnd.VERDICT
 
 
 @pytest.mark.parametrize(
@@ -161,19 +161,19 @@ def test_where_there_is_one_look_only_nobody_looks(
     monkeypatch.setattr(study_blocks, "run_in_sequence", lambda *_: BlockStatus.DONE)
     deciding = Deciding(played, after=[1])
     blocks = int(str(changes.pop("blocks_max", 8)))
-    assert run_study(labs([blocks], **changes), deciding) is Ending.BLOCKS
+    assert run_study(labs([blocks], **changes), deciding) is StudyEnd.BLOCKS
     assert deciding.looks == 0
 
 
 def test_what_is_decided_when_it_is_resumed_goes_on_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
     deciding = Deciding(played, after=[5], resumed=6)
-    assert run_study(labs([9]), deciding, first_blocks=[6]) is Ending.BLOCKS
+    assert run_study(labs([9]), deciding, first_blocks=[6]) is StudyEnd.BLOCKS
     assert [block for _, block in played.ran] == [6, 7, 8]
 
 
 def test_what_is_not_decided_when_it_is_resumed_stops_on_its_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
     deciding = Deciding(played, after=[8], resumed=6)
-    assert run_study(labs([20]), deciding, first_blocks=[6]) is Ending.VERDICT
+    assert run_study(labs([20]), deciding, first_blocks=[6]) is StudyEnd.VERDICT
     assert [block for _, block in played.ran] == [6, 7]

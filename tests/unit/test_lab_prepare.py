@@ -15,7 +15,7 @@ from pgdyno.caveats import Code
 from pgdyno.cli.study_execution import why_no_valid_block
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.lab import preflight
-from pgdyno.lab.preflight import fit_schedule, request_of, require_connections
+from pgdyno.lab.preflight import fit_schedule, require_connections, settings_request
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.study_runner import require_comparable
 from pgdyno.probe.host_facts import describe_host
@@ -24,14 +24,14 @@ from pgdyno.results.writer import Writer
 from pgdyno.server.build import Build
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.server.find_build import Resolved
-from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.machine_resources import MachineResources
 from pgdyno.server.settings.setting_definition import Definition
 from pgdyno.server.version import Version
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters
 
-MACHINE = Machine(8 << 30, 2, "ssd")
+MACHINE = MachineResources(8 << 30, 2, "ssd")
 MAX_CONNECTIONS = Definition(
     "max_connections", "integer", None, "1", "262143", (), "postmaster", None, "group", "what it is", None
 )
@@ -67,7 +67,7 @@ def test_an_arm_has_room_for_its_clients_unless_it_says_otherwise(
         SimpleNamespace(version=Version(18, 4)),
         SimpleNamespace(definitions={"max_connections": MAX_CONNECTIONS}),
     )
-    found = request_of(wanted, 0, cast(Any, build), cast(Any, known), MACHINE)
+    found = settings_request(wanted, 0, cast(Any, build), cast(Any, known), MACHINE)
     assert found.settings.get("max_connections") == connections
 
 
@@ -164,7 +164,7 @@ def test_two_builds_of_one_version_are_each_asked_and_compared(monkeypatch: pyte
     )
     cache, caveats = cast(Any, SimpleNamespace(store=lambda **_: None)), []
     asked = study(["/old/bin", "/new/bin"], 2)
-    found = preflight.resolve(asked, cache, MACHINE, lambda _: None, caveats)
+    found = preflight.resolve_arms(asked, cache, MACHINE, lambda _: None, caveats)
     assert [found[index].catalogue.initial["of"] for index in (0, 1)] == ["-O2", "-O3"]
     (caveat,) = caveats
     assert caveat.code is Code.BUILDS_DIFFER

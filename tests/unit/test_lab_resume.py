@@ -20,7 +20,7 @@ from pgdyno.lab.trial import Lab
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Ending
+from pgdyno.results.records import StudyEnd
 
 
 @contextmanager
@@ -39,9 +39,9 @@ def resumed(path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, 
     stored = make_study(**{"stop": "budget", **changes}).model_dump_json()
     with edited(path) as connection:
         connection.execute("UPDATE study_case SET plan = ?", (stored,))
-    monkeypatch.setattr(lab_study, "prepare", made_ready)
+    monkeypatch.setattr(lab_study, "prepare_arms", made_ready)
     monkeypatch.setattr(lab_study, "require_comparable", lambda *_: None)
-    monkeypatch.setattr(lab_study, "_measure", lambda *_: Ending.BUDGET)
+    monkeypatch.setattr(lab_study, "_measure", lambda *_: StudyEnd.BUDGET)
     monkeypatch.setattr(lab_study.aa_blocks, "with_aa", lambda labs, *_: labs)
     monkeypatch.setattr(lab_study.aa_blocks, "store_noise", lambda *_: None)
     with Interruption() as interruption:
@@ -81,9 +81,9 @@ def test_a_study_that_was_given_more_time_is_judged_at_any_stopping_time(
 def test_what_warm_ups_have_shown_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Lab] = []
 
-    def measure(_path: object, _writer: object, labs: Sequence[Lab], *_: object) -> Ending:
+    def measure(_path: object, _writer: object, labs: Sequence[Lab], *_: object) -> StudyEnd:
         taken.extend(labs)
-        return Ending.BUDGET
+        return StudyEnd.BUDGET
 
     resumed(tmp_path / "e", 5.0, monkeypatch, warmup_s=4.0, warmup_min_s=2.0)
     with edited(tmp_path / "e") as connection:

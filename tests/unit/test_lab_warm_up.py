@@ -13,7 +13,7 @@ from pgdyno.engine import Event
 from pgdyno.lab.warm_up import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
 from pgdyno.results.engine_events import interval_from
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Block, BlockStatus, Outcome, TrialStatus
+from pgdyno.results.records import Block, BlockStatus, TrialOutcome, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
@@ -167,7 +167,7 @@ def test_a_study_that_goes_on_knows_what_its_warm_ups_have_shown(
                     if event["event"] == "interval":
                         writer.add_interval(trial, interval_from(event))
                 status = TrialStatus.FAILED if (block, arm) == (4, 1) else TrialStatus.OK
-                writer.finish_trial(trial, Outcome(status, 40.0 * block + 35))
+                writer.finish_trial(trial, TrialOutcome(status, 40.0 * block + 35))
                 if status is TrialStatus.OK and block >= 2:
                     shown.setdefault(arm, []).append(warm_up.rates(0))
             writer.finish_block(block, BlockStatus.DONE, 40.0 * block + 38)

@@ -11,7 +11,15 @@ from pgdyno.cli import live_view
 from pgdyno.cli.live_view import LiveView, standing_text
 from pgdyno.estimate import Better, Estimate
 from pgdyno.interruption import Interruption
-from pgdyno.lab.progress import ArmVerdict, BlockEnded, BlockStarted, InterimVerdicts, Load, Running, Step
+from pgdyno.lab.progress import (
+    ArmVerdict,
+    BlockEnded,
+    BlockStarted,
+    InterimVerdicts,
+    LoadProgress,
+    PreparationStep,
+    Running,
+)
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:
@@ -24,8 +32,8 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:
 def play(view: LiveView) -> None:
     with view:
         for progress in (
-            Step("restore 17"),
-            Load("tpcc of 4 warehouses for 17", "copy", 0.5),
+            PreparationStep("restore 17"),
+            LoadProgress("tpcc of 4 warehouses for 17", "copy", 0.5),
             BlockStarted(0, None, 0.0, 240.0, "NOPM"),
             Running(0, "warm-up", 900.0, None),
             Running(1, "measure", 1234.0, 0.0125, 0.25),
@@ -84,7 +92,7 @@ def test_once_a_stop_is_asked_for_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
     written = on_a_terminal(monkeypatch, 100)
     interruption = Interruption()
     with LiveView(["10", "15"], interruption=interruption) as view:
-        view(Step("check 15"))
+        view(PreparationStep("check 15"))
         interruption.requested = True
     assert "stopping; press Ctrl-C again" in written.getvalue()
 

@@ -12,7 +12,7 @@ import pytest
 from example_calibration import HOST, calibration
 
 from pgdyno.lab import noise_history
-from pgdyno.lab.noise_history import History, drift_of, history_path, machine_of
+from pgdyno.lab.noise_history import NoiseHistory, drift_of, history_path, machine_of
 
 LOAD = {"workload": {"kind": "pgbench", "scale": 1}, "clients": 2, "slice_s": 1.0}
 
@@ -25,7 +25,7 @@ def aa(
 
 
 def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
-    history = History(tmp_path / "state" / "noise.jsonl")
+    history = NoiseHistory(tmp_path / "state" / "noise.jsonl")
     assert history.entries() == []
     entries = [aa([0.01, -0.02], 1.0), calibration(2.0, {1.0: 0.03})]
     for entry in entries:
@@ -35,14 +35,14 @@ def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
 
 
 def test_of_a_study_that_goes_on_the_last_word_counts(tmp_path: Path) -> None:
-    history = History(tmp_path / "noise.jsonl")
+    history = NoiseHistory(tmp_path / "noise.jsonl")
     history.append(aa([0.01]))
     history.append(aa([0.01, 0.02]))
     assert history.aa_before(HOST, LOAD) == [0.01, 0.02]
 
 
 def test_a_line_that_was_cut_short_costs_only_itself(tmp_path: Path) -> None:
-    history = History(tmp_path / "noise.jsonl")
+    history = NoiseHistory(tmp_path / "noise.jsonl")
     history.append(aa([0.01], 1.0))
     with history.path.open("a") as file:
         file.write(json.dumps(aa([0.5], 2.0))[:40])
@@ -54,10 +54,10 @@ def test_a_line_that_was_cut_short_costs_only_itself(tmp_path: Path) -> None:
 WRITES = """
 import sys
 from pathlib import Path
-from pgdyno.lab.noise_history import History
+from pgdyno.lab.noise_history import NoiseHistory
 for number in range(25):
     entry = {"kind": "aa", "id": f"{sys.argv[2]} {number}", "at_unix_s": number, "pad": "x" * 9000}
-    History(Path(sys.argv[1])).append(entry)
+    NoiseHistory(Path(sys.argv[1])).append(entry)
 """
 
 
@@ -65,14 +65,14 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "noise.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", WRITES, path, name]) for name in ("a", "b")]
     assert [writer.wait(120) for writer in writers] == [0, 0]
-    ids = {entry["id"] for entry in History(path).entries()}
+    ids = {entry["id"] for entry in NoiseHistory(path).entries()}
     assert ids == {f"{name} {number}" for name in ("a", "b") for number in range(25)}
     assert len(path.read_text().splitlines()) == 50
 
 
 def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(noise_history, "ENTRIES_MAX", 10)
-    history = History(tmp_path / "noise.jsonl")
+    history = NoiseHistory(tmp_path / "noise.jsonl")
     for number in range(25):
         history.append(aa([0.0], float(number)))
     kept = [entry["at_unix_s"] for entry in history.entries()]
@@ -83,7 +83,7 @@ def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("changed", [{"kernel": "Linux 6.8.0"}, {"cores": 4}, {"machine": "c3d4"}])
 def test_a_machine_that_has_changed_starts_anew(tmp_path: Path, changed: dict[str, Any]) -> None:
-    history = History(tmp_path / "noise.jsonl")
+    history = NoiseHistory(tmp_path / "noise.jsonl")
     history.append(aa([0.01]))
     history.append(calibration(2.0, {1.0: 0.03}))
     now = {**HOST, **changed}
@@ -94,13 +94,13 @@ def test_a_machine_that_has_changed_starts_anew(tmp_path: Path, changed: dict[st
 
 
 def test_what_is_only_of_the_moment_is_no_other_machine(tmp_path: Path) -> None:
-    history = History(tmp_path / "noise.jsonl")
+    history = NoiseHistory(tmp_path / "noise.jsonl")
     history.append(aa([0.01]))
     assert history.aa_before({**HOST, "load_average": [9.0, 9.0, 9.0]}, LOAD) == [0.01]
 
 
 def test_another_load_is_not_pooled_and_only_the_latest_blocks_are(tmp_path: Path) -> None:
-    history = History(tmp_path / "noise.jsonl")
+    history = NoiseHistory(tmp_path / "noise.jsonl")
     history.append(aa([0.9], 0.5, load={**LOAD, "slice_s": 0.5}))
     for number in range(1, 31):
         history.append(aa([number / 1000, -number / 1000], float(number)))

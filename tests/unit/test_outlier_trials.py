@@ -18,7 +18,7 @@ from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.analysis.statistics.distributions import robust_sd
 from pgdyno.analysis.statistics.outliers import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
 from pgdyno.estimate import Better
-from pgdyno.report.case_report import build
+from pgdyno.report.case_report import case_report
 from pgdyno.report.json_format import as_object
 from pgdyno.results.reader import Evidence
 
@@ -187,7 +187,7 @@ def test_five_blocks_are_too_few_to_do_without_one(tmp_path: Path) -> None:
 
 
 def test_reports_say_which_trial_and_why(tmp_path: Path) -> None:
-    report = build(found(tmp_path, STEAL))
+    report = case_report(found(tmp_path, STEAL))
     table = next(table for table in report.results if table.title == "Outlier trials")
     assert table.rows[0][:2] == ["8", "18"]
     assert "CPU time stolen by the hypervisor 12% (otherwise 0.10%)" in table.rows[0][-1].replace(
@@ -200,7 +200,7 @@ def test_reports_say_which_trial_and_why(tmp_path: Path) -> None:
 
 
 def test_nothing_named_is_a_folded_table(tmp_path: Path) -> None:
-    report = build(found(tmp_path, replace(STEAL, slowed={}, stolen={})))
+    report = case_report(found(tmp_path, replace(STEAL, slowed={}, stolen={})))
     table = next(table for table in report.results if table.title == "Outlier trials: none")
     assert table.long
     assert {row[-1] for row in table.rows} == {""}

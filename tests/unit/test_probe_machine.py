@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pgdyno.probe import machine_facts, machine_state
-from pgdyno.probe.disks import measure_flushes, summary
+from pgdyno.probe.disks import measure_flushes, percentile_summary
 from pgdyno.probe.machine_facts import places, read_limits, read_memory, read_processor, throttled_s
-from pgdyno.probe.machine_state import TICK_S, between, examine_machine, read_counters
+from pgdyno.probe.machine_state import TICK_S, examine_machine, load_between, read_counters
 from pgdyno.probe.proc_files import Tree
 
 CPU = "sys/devices/system/cpu"
@@ -40,7 +40,7 @@ def tree(root: Path, files: dict[str, str]) -> Tree:
 def test_whether_boost_is_on_comes_from_the_driver_that_there_is(
     generic: str | None, no_turbo: str | None, boost: bool | None
 ) -> None:
-    assert machine_facts.boost(generic, no_turbo) is boost
+    assert machine_facts.boost_state(generic, no_turbo) is boost
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_the_preemption_model_is_told_by_the_running_kernel_then_its_boot_then_i
     told: dict[str, str], model: str | None
 ) -> None:
     parts = dict.fromkeys(("debug", "version", "command_line", "config", "release"))
-    assert machine_facts.preemption(**{**parts, **told}) == model
+    assert machine_facts.preemption_model(**{**parts, **told}) == model
 
 
 def test_a_kernels_configuration_is_read_compressed_or_beside_it(tmp_path: Path) -> None:
@@ -248,7 +248,7 @@ def test_shares_are_of_what_passed_between_two_moments(tmp_path: Path) -> None:
         machine("before", user=100, idle=900, steal=0, other=50, ours=10, stalled_us=10**6)
     )
     after = read_counters(machine("after", user=150, idle=940, steal=10, other=85, ours=20, stalled_us=10**6))
-    found = between(before, after, own=9)
+    found = load_between(before, after, own=9)
     assert found.others == pytest.approx(0.4)  # 50 + 10 busy, 10 of them stolen and 10 ours, of 100
     assert found.steal == pytest.approx(10 / 60)
     assert found.busiest == (("a) b (c", pytest.approx(0.35)),)
@@ -263,7 +263,7 @@ def test_a_process_that_began_in_between_is_nobodys(tmp_path: Path) -> None:
         "proc/stat": STAT.format(user=50, idle=50, steal=0),
         "proc/7/stat": PROCESS.format(pid=7, name="new", user=50, system=0),
     }
-    found = between(empty, read_counters(tree(tmp_path / "b", files)), own=1)
+    found = load_between(empty, read_counters(tree(tmp_path / "b", files)), own=1)
     assert (found.others, found.busiest) == (pytest.approx(0.5), ())
 
 
@@ -277,9 +277,9 @@ def test_this_machine_counts_this_process() -> None:
 
 
 def test_percentiles_of_flushes_are_by_rank() -> None:
-    found = summary([float(n) for n in range(200, 0, -1)])
+    found = percentile_summary([float(n) for n in range(200, 0, -1)])
     assert (found.n, found.median_s, found.p99_s, found.worst_s) == (200, 101.0, 199.0, 200.0)
-    assert summary([3.0]).p99_s == 3.0
+    assert percentile_summary([3.0]).p99_s == 3.0
 
 
 def test_flushes_leave_nothing_behind_and_fail_quietly(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
 from pgdyno.probe import sampler as module
-from pgdyno.probe.sampled_server import Chunk, Ending, Gathering, Target
+from pgdyno.probe.sampled_server import Chunk, Gathering, SeriesEnd, Target
 from pgdyno.probe.sampler import CHUNK_S, POINTS_MAX, WAITS_PER_TICK, Cost, Sampler, monotonic_of, step_for
 from pgdyno.server.running import Connection
 
@@ -205,8 +205,8 @@ def test_a_lost_server_ends_its_series_with_a_reason_and_is_connected_to_each_ti
     chunks = run(time, Target(0, connecting, dying, counting()), Target(1, connect, counting()))
     server = of(chunks, "server")
     assert [(column(chunk, "at_s"), chunk.ending, chunk.reason) for chunk in server] == [
-        ([0, 1, 2], Ending.SERVER_LOST, "server closed the connection / unexpectedly"),
-        ([], Ending.NOT_CONNECTED, "no connection to PostgreSQL 15: / it ended"),
+        ([0, 1, 2], SeriesEnd.SERVER_LOST, "server closed the connection / unexpectedly"),
+        ([], SeriesEnd.NOT_CONNECTED, "no connection to PostgreSQL 15: / it ended"),
         ([6, 7, 8], None, ""),
     ]
     assert attempts == [0, 4, 5, 6]
@@ -250,7 +250,7 @@ def test_a_lost_server_is_the_same_whether_its_farewell_was_read_or_not(
 
     chunks = run(time, Target(0, connect, dying, counting()))
     for probe in ("server", "waits"):
-        assert [chunk.ending for chunk in of(chunks, probe)] == [Ending.SERVER_LOST, None]
+        assert [chunk.ending for chunk in of(chunks, probe)] == [SeriesEnd.SERVER_LOST, None]
         assert of(chunks, probe)[0].reason == str(error)
 
 
@@ -268,7 +268,7 @@ def test_a_query_that_fails_on_a_living_connection_ends_only_its_own_series() ->
     (server,), (waits,) = of(chunks, "server"), of(chunks, "waits")
     assert (len(server.points), server.ending, server.reason) == (
         0,
-        Ending.QUERY_FAILED,
+        SeriesEnd.QUERY_FAILED,
         "permission denied",
     )
     assert (len(waits.points), waits.ending, waits.reason) == (4, None, "")
@@ -281,7 +281,7 @@ def test_a_fault_of_a_probe_ends_its_series_and_nothing_else() -> None:
 
     chunks = run(Time(2.5), Target(0, connect, wrong, counting()), Target(1, connect, counting()))
     (server,) = of(chunks, "server")
-    assert (server.ending, server.reason) == (Ending.PROBE_FAILED, "KeyError: 'blks_hit'")
+    assert (server.ending, server.reason) == (SeriesEnd.PROBE_FAILED, "KeyError: 'blks_hit'")
     for probe, target in (("waits", 0), ("host", 0), ("server", 1)):
         assert [chunk.ending for chunk in of(chunks, probe, target)] == [None]
 
@@ -295,7 +295,7 @@ def test_a_fault_of_the_sampler_ends_all_series_with_it_and_says_so() -> None:
     sampler.run()
     chunks = sampler.drain()
     assert {(chunk.ending, chunk.reason) for chunk in chunks} == {
-        (Ending.SAMPLER_FAILED, "the sampler failed: KeyError: 'ctxt'")
+        (SeriesEnd.SAMPLER_FAILED, "the sampler failed: KeyError: 'ctxt'")
     }
     assert {chunk.probe for chunk in chunks} == {"server", "host"}
 
@@ -339,7 +339,7 @@ def test_a_coarser_step_is_kept_and_waits_are_looked_at_as_often_in_it() -> None
 def test_a_gathering_says_a_reason_once_until_there_is_a_sample_again() -> None:
     gathering = Gathering(0, "server")
     gathering.add(0, 0, {"a": 1})
-    lost = Ending.SERVER_LOST
+    lost = SeriesEnd.SERVER_LOST
     said: list[Any] = [gathering.fail(lost, reason) for reason in ("gone", "gone", "refused")]
     assert [chunk and (len(chunk.points), chunk.reason) for chunk in said] == [
         (1, "gone"),

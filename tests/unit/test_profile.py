@@ -17,7 +17,7 @@ from synthetic_study import Synthetic, arms_of, write_study
 from pgdyno.analysis.causes.cpu_profiles import FUNCTIONS_MAX, ProfileComparison, compare_profiles, frames_of
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.analysis.telemetry.trial_telemetry import Profile, profile_of
+from pgdyno.analysis.telemetry.trial_telemetry import CpuProfile, profile_of
 from pgdyno.probe.perf_profiler import (
     DEPTH_MAX,
     HZ_MAX,
@@ -141,15 +141,15 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
         return find_study(evidence).first
 
 
-def profiles(trials: list[Trial], changed: float) -> dict[int, Profile | None]:
+def profiles(trials: list[Trial], changed: float) -> dict[int, CpuProfile | None]:
     """crc takes the arm ``changed`` µs more; parse is alike but for noise; only the baseline has gone."""
     rng = np.random.default_rng(2)
-    found: dict[int, Profile | None] = {}
+    found: dict[int, CpuProfile | None] = {}
     for trial in trials:
         crc = 50.0 + (changed if trial.arm else 0.0) + rng.normal(0, 1)
         stacks = {("main", "crc"): crc, ("main", "parse"): 20 + rng.normal(0, 3)}
         stacks |= {} if trial.arm else {("main", "gone"): 5.0}
-        found[trial.trial] = Profile(stacks, 1000, 99)
+        found[trial.trial] = CpuProfile(stacks, 1000, 99)
     return found
 
 
@@ -212,7 +212,7 @@ def test_only_blocks_with_both_profiles_count(findings: Findings) -> None:
 
 def test_functions_are_told_by_their_size(findings: Findings) -> None:
     stacks = {("main", f"f{i:03}"): float(i) for i in range(100)}
-    given: dict[int, Profile | None] = {t.trial: Profile(stacks, 1, 99) for t in findings.trials}
+    given: dict[int, CpuProfile | None] = {t.trial: CpuProfile(stacks, 1, 99) for t in findings.trials}
     (found,) = compare_profiles(arms_of(Synthetic()), list(findings.trials), given, 0.95)
     assert [change.name for change in found.functions] == [f"f{99 - i:03}" for i in range(FUNCTIONS_MAX)]
 
@@ -236,14 +236,14 @@ def test_frames_of_arms_that_are_alike_rarely_differ(findings: Findings) -> None
     assert alarms <= scipy.stats.binom.ppf(0.999, studies, 0.05)
 
 
-def _noisy(rng: np.random.Generator) -> Profile:
-    return Profile({(f"f{i}",): 10 + rng.normal(0, 1) for i in range(20)}, 1, 99)
+def _noisy(rng: np.random.Generator) -> CpuProfile:
+    return CpuProfile({(f"f{i}",): 10 + rng.normal(0, 1) for i in range(20)}, 1, 99)
 
 
 def test_a_few_blocks_colour_no_frame_and_small_frames_go() -> None:
     pair = (
-        Profile({("a",): 100.0, ("b", "c"): 0.01}, 1, 99),
-        Profile({("a",): 200.0, ("b", "c"): 0.02}, 1, 99),
+        CpuProfile({("a",): 100.0, ("b", "c"): 0.01}, 1, 99),
+        CpuProfile({("a",): 200.0, ("b", "c"): 0.02}, 1, 99),
     )
     root = frames_of([pair] * 4, 0.95)
     assert [frame.name for frame in root.within] == ["a"]
@@ -274,8 +274,8 @@ def test_a_flame_graph_says_its_numbers_and_shows_what_grew_and_shrank(findings:
 
 
 def test_names_from_a_program_cannot_become_markup(findings: Findings) -> None:
-    given: dict[int, Profile | None] = {
-        t.trial: Profile({("operator<<", "<b>&"): 5.0}, 1, 99) for t in findings.trials
+    given: dict[int, CpuProfile | None] = {
+        t.trial: CpuProfile({("operator<<", "<b>&"): 5.0}, 1, 99) for t in findings.trials
     }
     found = compare_profiles(arms_of(Synthetic()), list(findings.trials), given, 0.95)
     (panel,) = flames(replace(findings, profiles=found))

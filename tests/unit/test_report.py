@@ -28,7 +28,7 @@ from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _broken, print_terminal
-from pgdyno.results.records import Ending, TrialStatus
+from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
 
 THREE = Synthetic(
@@ -118,8 +118,8 @@ def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
-@pytest.mark.parametrize("ended", [None, Ending.BUDGET])
-def test_a_report_of_a_running_study_says_so(tmp_path: Path, form: str, ended: Ending | None) -> None:
+@pytest.mark.parametrize("ended", [None, StudyEnd.BUDGET])
+def test_a_report_of_a_running_study_says_so(tmp_path: Path, form: str, ended: StudyEnd | None) -> None:
     built = report_of(tmp_path, Synthetic(blocks=5, ended=ended))
     assert ("still running" in FORMS[form](built)) == (ended is None)
 

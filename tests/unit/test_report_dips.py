@@ -17,7 +17,7 @@ from pgdyno.analysis.causes.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.analysis.telemetry.events import Event
 from pgdyno.cli.report import read_report
 from pgdyno.report import dips_section
-from pgdyno.report.case_report import build
+from pgdyno.report.case_report import case_report
 from pgdyno.report.csv_format import to_csv
 from pgdyno.report.study_report import StudyReport
 
@@ -41,7 +41,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
     trials = [one.trial for one in findings.trials if one.arm == 1]
     of_arm = ArmDips(found, [CHECKPOINTS, CHANCE], 1, 60, 60.0, 180_000.0, trials)
     with_dips = replace(findings, dips={1: of_arm})
-    return replace(study, findings=replace(study.findings, cases=[with_dips]), cases={"": build(with_dips)})
+    return replace(
+        study, findings=replace(study.findings, cases=[with_dips]), cases={"": case_report(with_dips)}
+    )
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])

@@ -26,17 +26,17 @@ from pgdyno.analysis.findings.study_identity import is_same_machine
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.pooling import combine
 from pgdyno.caveats import Code
-from pgdyno.cli.main import app, run
+from pgdyno.cli.main import app, run_command
 from pgdyno.cli.report import names_of_files, read_hosts
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.estimate import Better
 from pgdyno.report.csv_format import COLUMNS_OF_HOSTS, to_csv
-from pgdyno.report.hosts_report import HostsReport, between, build_hosts
+from pgdyno.report.hosts_report import HostsReport, build_hosts, variation_sentence
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.terminal_format import print_terminal
-from pgdyno.results.records import Ending
+from pgdyno.results.records import StudyEnd
 from pgdyno.study.schedule import Schedule
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -110,7 +110,7 @@ def test_hosts_that_say_the_same_pooled_change_nothing_but_what_the_interval_res
     assert over.percent.value == pytest.approx(alone.percent.value)
     assert (over.percent.n, over.pooled.blocks) == (2, 2 * alone.percent.n)
     assert over.pooled.tau == 0 and over.pooled.i2 == 0
-    assert "do not differ beyond the noise within each host" in between(over.pooled)
+    assert "do not differ beyond the noise within each host" in variation_sentence(over.pooled)
     assert [of.spread.percent(Better.MORE) for of in over.pooled.hosts] == [alone.percent] * 2
     assert Code.HOSTS_DISAGREE not in {caveat.code for caveat in found.caveats}
 
@@ -147,7 +147,7 @@ def test_words_of_tau_and_i2(tmp_path: Path) -> None:
     assert over.pooled.tau == pytest.approx(math.log(1.6 / 1.1) / math.sqrt(2), rel=0.1)
     assert re.search(
         r"varies between hosts by about 3\d% \(τ, a standard deviation\); (9\d|100)% of the var",
-        plain(between(over.pooled)),
+        plain(variation_sentence(over.pooled)),
     )
 
 
@@ -371,12 +371,14 @@ def test_json_says_what_the_documentation_says(tmp_path: Path) -> None:
 
 
 def test_the_command_pools_the_files_it_is_given(tmp_path: Path) -> None:
-    paths = [str(path) for path in written(tmp_path, small=SMALL, large=replace(LARGER, ended=Ending.BUDGET))]
+    paths = [
+        str(path) for path in written(tmp_path, small=SMALL, large=replace(LARGER, ended=StudyEnd.BUDGET))
+    ]
     done = CliRunner().invoke(app, ["report", *paths, "--csv"])
     rows = list(csv.DictReader(io.StringIO(done.output)))
     assert tuple(rows[0]) == COLUMNS_OF_HOSTS and {row["host"] for row in rows} == {"small", "large"}
     page = tmp_path / "hosts.html"
-    assert run(["report", *paths, "--html", str(page)]) == 0
+    assert run_command(["report", *paths, "--html", str(page)]) == 0
     assert page.read_text().count('<details class="case">') == 2
 
 

@@ -14,7 +14,7 @@ from synthetic_study import Synthetic
 
 from pgdyno.analysis.findings.host_findings import HostsFindings
 from pgdyno.analysis.findings.pooled_hosts import OverHosts
-from pgdyno.cli.main import run
+from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
 from pgdyno.estimate import ABSENT
 from pgdyno.report.hosts_report import build_hosts
@@ -109,10 +109,10 @@ def test_the_command_shows_them_and_says_where_there_are_none(
     given = {name: measured(WITH_CHANGE, study) for name, study in studies.items()}
     paths = [str(path) for path in written(tmp_path, **given)]
     for form in ([], ["--md"]):
-        assert run(["report", *paths, "--as", "published", *form]) == 0
+        assert run_command(["report", *paths, "--as", "published", *form]) == 0
         said = plain(capfdbinary.readouterr().out.decode())
         assert said.index("change, pooled") < said.index("small") < said.index("change, here")
         assert said.count("change, here") == 2
     plainly = [str(path) for path in written(tmp_path, c=SMALL, d=LARGER)]
-    assert run(["report", *plainly, "--as", "published"]) == UsageError.exit_status
+    assert run_command(["report", *plainly, "--as", "published"]) == UsageError.exit_status
     assert "has no published tables" in capfdbinary.readouterr().err.decode()

@@ -17,7 +17,7 @@ from pgdyno.analysis.findings.published_tables import OwnCell, OwnTable
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
-from pgdyno.report.published_section import AS_ABOVE, with_measured_values
+from pgdyno.report.published_section import AS_ABOVE, with_measured_columns
 from pgdyno.report.result_tables import level_text
 from pgdyno.report.study_report import StudyReport
 
@@ -155,8 +155,8 @@ def test_a_published_table_says_what_ours_averages_and_why_it_has_no_intervals()
         return [text, replace(OwnCell("3", 3.0, None, "%", "", True, ours), **of)]
 
     average = row("Total average", 3, cases=["a", "b"], parts=["x", "y", "z"], part="statement")
-    note = with_measured_values(OwnTable("t", ["users", "change"], [row("8", 3), average], []), 0.95).note
+    note = with_measured_columns(OwnTable("t", ["users", "change"], [row("8", 3), average], []), 0.95).note
     assert "Total average: here over 2 cases and 3 statements." in note and "8: here" not in note
     assert "Fewer than 5 blocks: no CIs." in note
-    note = with_measured_values(OwnTable("t", ["users", "change"], [row("8", 5)], []), 0.95).note
+    note = with_measured_columns(OwnTable("t", ["users", "change"], [row("8", 5)], []), 0.95).note
     assert "over" not in note and "Fewer" not in note

@@ -11,13 +11,13 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.steady_state.checkpoint_cycles import checkpoint_starts
-from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, Point, throughput
+from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, ThroughputPoint, throughput_points
 from pgdyno.cli.report import read_report
 from pgdyno.report.html_format import to_html
 from pgdyno.report.svg import Scale
 from pgdyno.report.timelines import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Executed, Series
+from pgdyno.results.records import Executed, SampleSeries
 from pgdyno.study.schedule import Role
 
 MIB = 1 << 20
@@ -26,7 +26,7 @@ MIB = 1 << 20
 def test_a_long_window_keeps_its_mean_rate_in_few_points() -> None:
     second = np.arange(5410.0)
     n = np.where(second < 10, 7, second % 5)
-    points = throughput(Executed(second >= 10, second, second + 1, n))
+    points = throughput_points(Executed(second >= 10, second, second + 1, n))
     assert len(points) <= POINTS_MAX + 2
     assert {point.per_s for point in points if point.role is Role.WARM_UP} == {7.0}
     rates = [point.per_s for point in points if point.role is Role.MEASURE]
@@ -36,8 +36,8 @@ def test_a_long_window_keeps_its_mean_rate_in_few_points() -> None:
 
 def test_a_short_window_keeps_every_interval() -> None:
     measured, from_s, to_s, n = [True] * 2, [0.0, 0.5], [0.5, 0.5], [10, 9]
-    points = throughput(Executed(*map(np.array, (measured, from_s, to_s, n))))
-    assert points == [Point(0.25, 20.0, Role.MEASURE)]
+    points = throughput_points(Executed(*map(np.array, (measured, from_s, to_s, n))))
+    assert points == [ThroughputPoint(0.25, 20.0, Role.MEASURE)]
 
 
 def test_a_point_is_of_one_role_and_has_the_rate_of_its_intervals_together() -> None:
@@ -57,7 +57,7 @@ def test_a_point_is_of_one_role_and_has_the_rate_of_its_intervals_together() -> 
         )
         for part in parts
     ]
-    points = throughput(Executed(measured, to_s - took_s, to_s, n))
+    points = throughput_points(Executed(measured, to_s - took_s, to_s, n))
     assert together > 1 and {len(part) for part in parts} > {together}
     assert [point.role for point in points] == [role for *_, role in expected]
     assert np.array([(p.at_s, p.per_s) for p in points]) == pytest.approx(
@@ -67,7 +67,7 @@ def test_a_point_is_of_one_role_and_has_the_rate_of_its_intervals_together() -> 
 
 def test_nothing_streamed_is_no_point() -> None:
     none = np.array([])
-    assert throughput(Executed(none > 0, none, none, none)) == []
+    assert throughput_points(Executed(none > 0, none, none, none)) == []
 
 
 def test_intervals_are_counted_over_all_kinds(tmp_path: Path) -> None:
@@ -88,11 +88,11 @@ def test_intervals_are_counted_over_all_kinds(tmp_path: Path) -> None:
     assert all(n > 0 for *_, n in expected)
 
 
-def series(seconds: int) -> Series:
+def series(seconds: int) -> SampleSeries:
     at = np.arange(seconds + 1.0)
     begun = 3 + (at >= 20) + (at >= 25)
     points = np.array([at, 0 * at, 2 * MIB * at, begun, at >= 20]).T
-    return Series("server", ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested"), points)
+    return SampleSeries("server", ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested"), points)
 
 
 def test_wal_is_drawn_of_windows_that_are_long_enough() -> None:

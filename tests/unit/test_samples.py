@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from pgdyno.analysis.telemetry.samples import cpu, growth_per_s, lateness, own_spans, rates, waits
-from pgdyno.results.records import Series, Slice
+from pgdyno.results.records import SampleSeries, Slice
 from pgdyno.study.schedule import Role
 
 
-def series(probe: str = "server", late_s: list[float] | None = None, **columns: list[float]) -> Series:
+def series(probe: str = "server", late_s: list[float] | None = None, **columns: list[float]) -> SampleSeries:
     at = columns.pop("at_s")
     late = late_s or [0.0] * len(at)
-    return Series(probe, ("at_s", "late_s", *columns), np.array([at, late, *columns.values()], float).T)
+    return SampleSeries(probe, ("at_s", "late_s", *columns), np.array([at, late, *columns.values()], float).T)
 
 
 def test_counters_become_rates_and_gauges_stay() -> None:

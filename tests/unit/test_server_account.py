@@ -20,7 +20,7 @@ from pgdyno.server.ownership_marker import database_name
 from pgdyno.server.restore import copy_bytes
 from pgdyno.server.server_account import Account, server_account
 from pgdyno.server.settings.machine_resources import disk_kind
-from pgdyno.server.snapshot import State, require_clean, state_of
+from pgdyno.server.snapshot import ClusterState, require_clean, state_of
 
 STRANGER = Account("stranger", 12345, 12345, switch=False)
 OURSELVES = Account("me", os.geteuid(), os.getegid(), switch=False)
@@ -153,7 +153,7 @@ def test_the_state_of_a_data_directory_is_read(tmp_path: Path) -> None:
     write_control(tmp_path, 1)
     require_clean(tmp_path)
     write_control(tmp_path, 6)
-    assert state_of(tmp_path) is State.IN_PRODUCTION
+    assert state_of(tmp_path) is ClusterState.IN_PRODUCTION
     with pytest.raises(DatasetError, match="not shut down cleanly"):
         require_clean(tmp_path)
     write_control(tmp_path, 99)

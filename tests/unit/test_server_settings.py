@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
-from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.machine_resources import MachineResources
 from pgdyno.server.settings.reserved_settings import config_text, refuse_reserved
 from pgdyno.server.settings.setting_definition import Definition, parse_bool, validate
 from pgdyno.server.settings.settings_profile import ProfileInput, request
@@ -187,7 +187,7 @@ GIB = 2**30
 def fit(
     memory_bytes: int, cores: int, servers_at_once: int = 1, version: Version = V18, **kinds: str
 ) -> ProfileInput:
-    machine = Machine(memory_bytes, cores, kinds.get("disk", "ssd"))  # type: ignore[arg-type]
+    machine = MachineResources(memory_bytes, cores, kinds.get("disk", "ssd"))  # type: ignore[arg-type]
     return ProfileInput(machine, version, CATALOGUE_OF_STARTER, servers_at_once)
 
 
@@ -276,7 +276,7 @@ def test_starter_compresses_no_wal_where_only_the_costly_way_is_built_in() -> No
     without = CATALOGUE_OF_STARTER | {
         "wal_compression": define("wal_compression", "enum", values=("pglz", "on"))
     }
-    machine = Machine(16 * GIB, 4, "ssd")
+    machine = MachineResources(16 * GIB, 4, "ssd")
     assert "wal_compression" not in request(["starter"], {}, ProfileInput(machine, V18, without, 1)).settings
 
 

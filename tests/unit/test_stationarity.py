@@ -18,14 +18,14 @@ from pgdyno.analysis.steady_state.stationarity import (
     Observed,
     change,
     effect_trend,
-    p_value,
     self_normalised,
+    stationarity_p_value,
     step,
     surely,
-    trend,
+    trend_of_trials,
 )
 from pgdyno.analysis.steady_state.steady_state_findings import find_steady_state, steady_state_caveats
-from pgdyno.analysis.telemetry.throughput_series import Point
+from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
 from pgdyno.caveats import Code
 from pgdyno.results.records import Counts, Slice, Trial
 from pgdyno.study.plan import Study
@@ -82,7 +82,7 @@ def in_slices(
 
 def whole(
     rng: np.random.Generator, blocks: int, n: int, noise: float, memory: float, shapes: Sequence[Shape]
-) -> tuple[list[Trial], dict[int, list[Point]]]:
+) -> tuple[list[Trial], dict[int, list[ThroughputPoint]]]:
     """Trials of arms alone, a second a point."""
     found, points = [], {}
     for block in range(blocks):
@@ -93,13 +93,13 @@ def whole(
             of = replace(trial(1 + len(found), arm=number), block=block, slices=[piece])
             found.append(of)
             points[of.trial] = [
-                Point(s, r, Role.MEASURE) for s, r in zip(at.tolist(), rates.tolist(), strict=True)
+                ThroughputPoint(s, r, Role.MEASURE) for s, r in zip(at.tolist(), rates.tolist(), strict=True)
             ]
     return found, points
 
 
 def codes(
-    schedule: Schedule, trials: Sequence[Trial], points: dict[int, list[Point]], cases: int = 1
+    schedule: Schedule, trials: Sequence[Trial], points: dict[int, list[ThroughputPoint]], cases: int = 1
 ) -> set[Code]:
     arms = [arm(0, "15"), arm(1, "18")]
     found = find_steady_state(plan(schedule), arms, trials, points, {}, {}, cases)
@@ -194,12 +194,12 @@ def test_the_change_is_that_of_the_line_and_the_same_on_a_faster_machine() -> No
 def test_a_trend_is_students_over_the_trials() -> None:
     rng = np.random.default_rng(7)
     trials = [Observed(np.arange(8.0), 100 + rng.normal(0, 5, 8)) for _ in range(6)]
-    found = trend(trials, 0.95)
+    found = trend_of_trials(trials, 0.95)
     changes = [change(one.at_s, one.per_s, one.span_s) for one in trials]
     expected = scipy.stats.ttest_1samp(changes, 0.0)
     assert found is not None and found.p_value == pytest.approx(expected.pvalue)
     assert found.percent.low == pytest.approx(100 * expected.confidence_interval(0.95).low)
-    assert trend([], 0.95) is None
+    assert trend_of_trials([], 0.95) is None
 
 
 def test_swapping_the_arms_mirrors_the_change_of_the_effect() -> None:
@@ -241,8 +241,8 @@ def test_the_critical_values_are_exceeded_as_often_as_they_say() -> None:
     for p, limit in CRITICAL[:5]:
         low, high = scipy.stats.binom.ppf([0.0005, 0.9995], runs, p)
         assert low <= np.sum(statistics > limit) <= high
-    assert p_value(CRITICAL[2][1]) == pytest.approx(CRITICAL[2][0])
-    assert p_value(1.0) == 1 and p_value(1e9) == pytest.approx(CRITICAL[-1][0])
+    assert stationarity_p_value(CRITICAL[2][1]) == pytest.approx(CRITICAL[2][0])
+    assert stationarity_p_value(1.0) == 1 and stationarity_p_value(1e9) == pytest.approx(CRITICAL[-1][0])
 
 
 def test_a_short_window_has_no_steps() -> None:

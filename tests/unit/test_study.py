@@ -18,7 +18,7 @@ from pgdyno.study.arm_spec import NAME_MAX, parse_arm, parse_arms
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import LIMIT_S, Study, block_of, blocks_of
 from pgdyno.study.sizing import (
-    Machine,
+    MachineSize,
     default_clients,
     default_slice_s,
     default_warehouses,
@@ -219,8 +219,8 @@ def test_a_study_out_of_range_is_refused(wrong: dict[str, object]) -> None:
 
 
 def test_sizes_follow_cores_and_memory() -> None:
-    small = Machine(cores=2, memory_bytes=2 * 2**30)
-    large = Machine(cores=96, memory_bytes=384 * 2**30)
+    small = MachineSize(cores=2, memory_bytes=2 * 2**30)
+    large = MachineSize(cores=96, memory_bytes=384 * 2**30)
     assert (default_clients(small), default_clients(large)) == (8, 384)
     assert default_warehouses(small, clients=8, arms=2) == 2
     assert default_warehouses(large, clients=384, arms=2) == 384
@@ -256,7 +256,7 @@ def test_the_warm_up_takes_the_time_asked_for_in_pairs_of_rounds(slice_s: float,
 
 
 def test_slices_grow_with_the_clients_that_wait_for_each_other() -> None:
-    two = Machine(cores=2, memory_bytes=2**33)
+    two = MachineSize(cores=2, memory_bytes=2**33)
     assert [default_slice_s(two, clients) for clients in (1, 100, 101, 200, 2000)] == [1, 1, 2, 2, 20]
     assert fit_block_layout(300, 2, 20.0).rounds == 2
 

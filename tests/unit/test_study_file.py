@@ -9,7 +9,7 @@ from example_studies import read_study
 from pgdyno.errors import UsageError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_reader import examine
+from pgdyno.study.study_file_reader import examine_text
 
 WHOLE = """\
 title = "a study"
@@ -307,7 +307,7 @@ WRONG = {
 def test_what_is_wrong_is_told_with_its_line(name: str) -> None:
     old, new, expected = WRONG[name]
     assert old in WHOLE
-    _, problems = examine(WHOLE.replace(old, new, 1), "x.toml")
+    _, problems = examine_text(WHOLE.replace(old, new, 1), "x.toml")
     if name.startswith("toml"):  # the words are the parser's
         assert len(problems) == 1
         assert problems[0].startswith(expected[0].rsplit(" ", 1)[0].rsplit(" ", 1)[0])
@@ -319,21 +319,25 @@ def test_what_is_wrong_is_told_with_its_line(name: str) -> None:
 
 def test_a_password_has_no_place_in_a_file() -> None:
     text = 'title = "t"\ncompare = ["clients"]\nserver = "host=x password=y"\nfactors.clients = [1, 2]\n'
-    _, problems = examine(text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x")
+    _, problems = examine_text(
+        text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
+    )
     assert problems == ["x:3: server: a password has no place in a study file: libpq finds it in ~/.pgpass"]
     # Nor in a level that is excluded, or written so that nobody sees it.
     text = (
         'title = "t"\ncompare = ["clients"]\nfactors.clients = [1, 2]\n'
         'factors.server = {a = "18", b = "host=x pass\\u0077ord=y"}\nexclude = [{server = "b"}]\n'
     )
-    _, problems = examine(text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x")
+    _, problems = examine_text(
+        text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
+    )
     assert problems == [
         "x:4: factors.server.b: a password has no place in a study file: libpq finds it in ~/.pgpass"
     ]
 
 
 def test_a_whole_file_has_nothing_wrong_and_says_what_it_means() -> None:
-    file, problems = examine(WHOLE, "x.toml")
+    file, problems = examine_text(WHOLE, "x.toml")
     assert file is not None and problems == []
     assert file.run.warmup_s == 300 and file.run.window_s == 3600
     case = cases_of(file)[0]
@@ -378,5 +382,5 @@ def test_whatever_stands_for_a_value_is_told_in_lines_and_never_breaks_the_reade
         key, equals, _ = line.partition(" = ")
         if equals:
             text = "\n".join([*lines[:n], f"{key} = {literal}", *lines[n + 1 :]])
-            _, problems = examine(text, "x.toml")
+            _, problems = examine_text(text, "x.toml")
             assert all(re.fullmatch(r"x\.toml:\d+: .+", problem) for problem in problems), problems

@@ -9,7 +9,7 @@ import pytest
 from example_studies import read_study
 from pgdyno.errors import UsageError
 from pgdyno.study.cases import cases_of
-from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
+from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
 from pgdyno.study.forecast_cost import costs_of, load_s, pass_s
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import errors_of
@@ -22,7 +22,7 @@ EDB, MOPPEL_2019, MOPPEL_2022, PERCONA = (
     "percona-2018-crash-safety",
 )
 GB, TB = 2**30, 2**40
-SMALL = Machine(2, 24 * GB, 50 * GB)
+SMALL = FitMachine(2, 24 * GB, 50 * GB)
 MINUTES = 10
 
 
@@ -35,7 +35,7 @@ def small(name: str, *, aa: bool = False) -> Fitted:
     """Without A/A blocks the sums are of the arms alone."""
     file = study(name)
     file = file.model_copy(update={"run": file.run.model_copy(update={"aa": aa})})
-    return fit(file, SMALL, MINUTES)
+    return fit_study(file, SMALL, MINUTES)
 
 
 def levels(file: StudyFile, factor: str) -> list[object]:
@@ -54,26 +54,26 @@ def test_a_published_study_fitted_to_a_small_machine_can_be_run_there(name: str,
     assert list(errors_of(fitted.file)) == []
     assert 5 * pass_s(cases, SMALL) <= 60 * MINUTES
     assert load_s(costs_of(cases)) <= 60 * MINUTES
-    assert fit(fitted.file, SMALL, MINUTES) == Fitted(fitted.file, ())
+    assert fit_study(fitted.file, SMALL, MINUTES) == Fitted(fitted.file, ())
 
 
 @pytest.mark.parametrize(
     ("name", "machine", "hours"),
     [
         # 2 settings x 8 numbers of users x 2 versions x 5 blocks of 65 minutes are 173 hours, and restores.
-        (EDB, Machine(96, 384 * GB, 8 * TB), 400),
+        (EDB, FitMachine(96, 384 * GB, 8 * TB), 400),
         # 29 cases of two hours x 2 versions x 5 blocks are 580 hours.
-        (MOPPEL_2019, Machine(4, 16 * GB, 4 * TB), 800),
+        (MOPPEL_2019, FitMachine(4, 16 * GB, 4 * TB), 800),
         # A billion transactions, 1200 a second, twice two times, are 38 days, and A/A blocks a fifth of that.
-        (MOPPEL_2022, Machine(4, 16 * GB, 4 * TB), 1200),
+        (MOPPEL_2022, FitMachine(4, 16 * GB, 4 * TB), 1200),
         # 4 settings x 5 blocks of ten hours, and an A/A block of two trials.
-        (PERCONA, Machine(56, 256 * GB, 8 * TB), 240),
+        (PERCONA, FitMachine(56, 256 * GB, 8 * TB), 240),
     ],
 )
 def test_a_published_study_stays_as_it_is_on_the_machine_of_its_source(
-    name: str, machine: Machine, hours: float
+    name: str, machine: FitMachine, hours: float
 ) -> None:
-    assert fit(study(name), machine, 60 * hours) == Fitted(study(name), ())
+    assert fit_study(study(name), machine, 60 * hours) == Fitted(study(name), ())
 
 
 def test_edb_on_a_small_machine() -> None:
@@ -155,7 +155,7 @@ def test_percona_on_a_small_machine() -> None:
 
 
 def test_more_time_gives_larger_data_longer_windows_and_more_levels() -> None:
-    hour, day = (fit(study(EDB), SMALL, minutes).file for minutes in (60, 24 * 60))
+    hour, day = (fit_study(study(EDB), SMALL, minutes).file for minutes in (60, 24 * 60))
     assert levels(hour, "clients") == [1, 2, 5, 10]
     assert hour.workload["warehouses"] < day.workload["warehouses"]
     assert day.run.window_s is not None
@@ -165,7 +165,7 @@ def test_more_time_gives_larger_data_longer_windows_and_more_levels() -> None:
 
 def test_a_disk_that_is_too_small_for_the_smallest_data_is_told() -> None:
     with pytest.raises(UsageError, match="disk is too small"):
-        fit(study(EDB), Machine(2, 24 * GB, GB), MINUTES)
+        fit_study(study(EDB), FitMachine(2, 24 * GB, GB), MINUTES)
 
 
 def test_published_figures_follow_the_levels_they_belong_to() -> None:
@@ -194,11 +194,11 @@ def test_searches_for_the_capacity_are_fitted_into_the_time() -> None:
     sought = read_study(text.replace("[run]", '[run]\ncapacity = "p99 < 20ms"\naa = false'), "upgrade")
     plain = read_study(text.replace("[run]", "[run]\naa = false"), "upgrade")
     minutes = 15
-    found, without = (fit(file, SMALL, minutes).file for file in (sought, plain))
+    found, without = (fit_study(file, SMALL, minutes).file for file in (sought, plain))
     search_s = 2 + 9 * (1300 / 420 + 0.05)  # with what is not counted of a slice
     passes = [pass_s(cases_of(file), SMALL) for file in (found, without)]
     windows = [cases_of(file)[0].study for file in (found, without)]
     driven = [study.rounds * study.slice_s + study.warmup_s for study in windows]
     assert passes[0] - passes[1] == pytest.approx(3 * (search_s + driven[0] - driven[1]))
     assert 5 * passes[0] <= 60 * minutes and driven[0] < driven[1]
-    assert fit(found, SMALL, minutes) == Fitted(found, ())
+    assert fit_study(found, SMALL, minutes) == Fitted(found, ())

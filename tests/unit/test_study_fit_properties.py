@@ -13,13 +13,13 @@ from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_data import DISK_SHARE
 from pgdyno.study.fitting.fit_schedule import BLOCKS_MIN
 from pgdyno.study.fitting.fit_settings import contrasted_of, quantity, wal_bytes
-from pgdyno.study.fitting.fit_study import Fitted, Machine, fit
+from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
 from pgdyno.study.forecast_cost import costs_of, disk_bytes, pass_s, window_s
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import errors_of
 
 GB = 2**30
-SOURCE = Machine(16, 64 * GB, 10_000 * GB)
+SOURCE = FitMachine(16, 64 * GB, 10_000 * GB)
 FEW = settings(max_examples=25, deadline=None)
 
 TUNED = st.fixed_dictionaries(
@@ -99,7 +99,7 @@ def fits(draw: st.DrawFn, factors: dict[str, Any]) -> dict[str, Any]:
 
 
 machines = st.builds(
-    Machine,
+    FitMachine,
     st.integers(1, 64),
     st.integers(1, 512).map(lambda n: n * GB),
     st.integers(1, 9000).map(lambda n: n * GB),
@@ -107,9 +107,9 @@ machines = st.builds(
 minutes = st.sampled_from([1, 10, 60, 600, 20_000])
 
 
-def fitted(file: StudyFile, machine: Machine, time: float) -> Fitted:
+def fitted(file: StudyFile, machine: FitMachine, time: float) -> Fitted:
     try:
-        return fit(file, machine, time)
+        return fit_study(file, machine, time)
     except UsageError as error:
         assert "disk" in str(error)
         assume(False)
@@ -118,16 +118,16 @@ def fitted(file: StudyFile, machine: Machine, time: float) -> Fitted:
 
 @FEW
 @given(studies(), machines, minutes)
-def test_a_fitted_study_stays_what_it_is(file: StudyFile, machine: Machine, time: float) -> None:
+def test_a_fitted_study_stays_what_it_is(file: StudyFile, machine: FitMachine, time: float) -> None:
     once = fitted(file, machine, time)
-    again = fit(once.file, machine, time)
+    again = fit_study(once.file, machine, time)
     assert again.changes == ()
     assert again.file == once.file
 
 
 @FEW
 @given(studies(), machines, minutes)
-def test_the_fit_is_pure(file: StudyFile, machine: Machine, time: float) -> None:
+def test_the_fit_is_pure(file: StudyFile, machine: FitMachine, time: float) -> None:
     before = file.model_dump()
     assert fitted(file, machine, time) == fitted(file, machine, time)
     assert file.model_dump() == before
@@ -135,7 +135,7 @@ def test_the_fit_is_pure(file: StudyFile, machine: Machine, time: float) -> None
 
 @FEW
 @given(studies(), machines, minutes)
-def test_a_fitted_study_is_a_sound_study_file(file: StudyFile, machine: Machine, time: float) -> None:
+def test_a_fitted_study_is_a_sound_study_file(file: StudyFile, machine: FitMachine, time: float) -> None:
     found = fitted(file, machine, time).file
     assert list(errors_of(found)) == []
     cases = cases_of(found)
@@ -147,7 +147,7 @@ def test_a_fitted_study_is_a_sound_study_file(file: StudyFile, machine: Machine,
 @FEW
 @given(studies(), machines, minutes)
 def test_a_fitted_study_never_needs_more_than_its_share_of_the_disk(
-    file: StudyFile, machine: Machine, time: float
+    file: StudyFile, machine: FitMachine, time: float
 ) -> None:
     costs = costs_of(cases := cases_of(fitted(file, machine, time).file))
     growing_s = max(window_s(case.study, machine) for case in cases)
@@ -161,7 +161,7 @@ def test_a_fitted_study_never_needs_more_than_its_share_of_the_disk(
 @FEW
 @given(studies(), machines, minutes)
 def test_two_blocks_of_a_fitted_study_keep_the_time_or_it_is_told(
-    file: StudyFile, machine: Machine, time: float
+    file: StudyFile, machine: FitMachine, time: float
 ) -> None:
     found = fitted(file, machine, time)
     run = found.file.run
@@ -178,13 +178,13 @@ def test_on_the_machine_of_the_source_with_time_enough_nothing_changes(file: Stu
     runs_s = (file.run.repeats or 5) * pass_s(cases, SOURCE)
     time = max(runs_s, file.run.budget_s or 0) / 60 + 1_000_000
     assume(file.run.budget_s is None or 2 * pass_s(cases, SOURCE) <= file.run.budget_s)
-    huge = Machine(SOURCE.cores, SOURCE.memory_bytes, 10**18)
-    assert fit(file, huge, time) == Fitted(file, ())
+    huge = FitMachine(SOURCE.cores, SOURCE.memory_bytes, 10**18)
+    assert fit_study(file, huge, time) == Fitted(file, ())
 
 
 @FEW
 @given(studies(), machines, minutes)
-def test_clients_for_each_core_are_kept(file: StudyFile, machine: Machine, time: float) -> None:
+def test_clients_for_each_core_are_kept(file: StudyFile, machine: FitMachine, time: float) -> None:
     found = fitted(file, machine, time).file
     theirs = [level.value for level in file.factors.get("clients", ())] or [file.drive.clients]
     ours = [level.value for level in found.factors.get("clients", ())] or [found.drive.clients]
@@ -197,7 +197,7 @@ def test_clients_for_each_core_are_kept(file: StudyFile, machine: Machine, time:
 @FEW
 @given(studies(), machines, minutes)
 def test_data_and_shared_buffers_keep_their_ratio_or_it_is_told(
-    file: StudyFile, machine: Machine, time: float
+    file: StudyFile, machine: FitMachine, time: float
 ) -> None:
     found = fitted(file, machine, time)
     before, after = (costs_of(cases_of(one)) for one in (file, found.file))

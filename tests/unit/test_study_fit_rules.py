@@ -8,10 +8,10 @@ import pytest
 
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_data import DISK_SHARE, floor_of
-from pgdyno.study.fitting.fit_levels import changed_values, with_levels, without
+from pgdyno.study.fitting.fit_levels import changed_values, with_levels, without_level
 from pgdyno.study.fitting.fit_schedule import Layout, RequestedLengths, lay_out, shortest
 from pgdyno.study.fitting.fit_settings import contrasted_of, quantity, scaled, wal_bytes, written
-from pgdyno.study.fitting.fit_study import Machine, fit
+from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 from pgdyno.study.forecast_cost import Data, costs_of, data_of, disk_bytes, load_s, units_at, window_s
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.study_file import StudyFile
@@ -212,8 +212,8 @@ def test_a_level_that_others_met_is_excluded_where_all_of_them_were() -> None:
 
 def test_an_exclusion_that_excludes_nothing_any_more_is_gone() -> None:
     file = with_clients(exclude=[{"variant": "analytical", "clients": 4}])
-    assert with_levels(file, "clients", without(file.factors["clients"], "4")).exclude == ()
-    assert with_levels(file, "variant", without(file.factors["variant"], "analytical")).exclude == ()
+    assert with_levels(file, "clients", without_level(file.factors["clients"], "4")).exclude == ()
+    assert with_levels(file, "variant", without_level(file.factors["variant"], "analytical")).exclude == ()
 
 
 def test_what_may_go_follows_its_levels_and_never_leaves_none() -> None:
@@ -221,7 +221,7 @@ def test_what_may_go_follows_its_levels_and_never_leaves_none() -> None:
     halves = changed_values(file.factors["clients"], lambda n: (n + 1) // 2)
     (drop,) = with_levels(file, "clients", halves).fit.drop
     assert drop.levels == ("2",)  # made of 3 and 4; 1 is made of 1, too
-    last = with_levels(file, "clients", without(file.factors["clients"], "1"))
+    last = with_levels(file, "clients", without_level(file.factors["clients"], "1"))
     assert last.fit.drop[0].levels == ("4", "3")
     assert list(errors_of(last)) == []
 
@@ -230,7 +230,7 @@ def test_a_study_without_a_source_keeps_its_numbers_and_gets_shorter() -> None:
     file = a_study(
         settings={"shared_buffers": "1GB"}, run={"window": "10min", "repeats": 6, "schedule": "blocks"}
     )
-    fitted = fit(file, Machine(2, 24 * GB, 100 * GB), 10)
+    fitted = fit_study(file, FitMachine(2, 24 * GB, 100 * GB), 10)
     assert fitted.file.workload == file.workload
     assert fitted.file.settings == file.settings
     assert fitted.file.drive == file.drive
@@ -240,31 +240,33 @@ def test_a_study_without_a_source_keeps_its_numbers_and_gets_shorter() -> None:
 
 def test_a_duet_stays_one_but_on_a_single_core() -> None:
     file = a_study(run={"window": "10min", "repeats": 6, "schedule": "duet"})
-    fitted = fit(file, Machine(2, 24 * GB, 100 * GB), 10)
+    fitted = fit_study(file, FitMachine(2, 24 * GB, 100 * GB), 10)
     assert fitted.file.run.schedule == "duet"
     assert "run.schedule" not in {change.key for change in fitted.changes}
-    alone = fit(file, Machine(1, 24 * GB, 100 * GB), 10)
+    alone = fit_study(file, FitMachine(1, 24 * GB, 100 * GB), 10)
     assert alone.file.run.schedule == "slices"
     assert [change.after for change in alone.changes if change.key == "run.schedule"] == ["slices"]
 
 
 def test_a_study_that_says_so_keeps_its_schedule() -> None:
     run = {"window": "10min", "repeats": 6, "schedule": "blocks"}
-    fitted = fit(a_study(run=run, fit={"keep_schedule": True}), Machine(2, 24 * GB, 100 * GB), 10)
+    fitted = fit_study(a_study(run=run, fit={"keep_schedule": True}), FitMachine(2, 24 * GB, 100 * GB), 10)
     assert fitted.file.run.schedule == "blocks"
 
 
 def test_servers_that_would_take_each_others_memory_do_not_take_turns() -> None:
     run = {"window": "10min", "repeats": 6, "schedule": "blocks"}
-    fitted = fit(a_study(run=run, settings={"shared_buffers": "8GB"}), Machine(2, 24 * GB, 100 * GB), 10)
+    fitted = fit_study(
+        a_study(run=run, settings={"shared_buffers": "8GB"}), FitMachine(2, 24 * GB, 100 * GB), 10
+    )
     assert fitted.file.run.schedule == "blocks"  # 16 of 24 GB for buffers are more than 0.6
 
 
 def test_aa_blocks_go_where_the_time_gives_no_five_blocks_beside_them() -> None:
     factors = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
     file = a_study(drive={}, factors=factors)
-    machine = Machine(2, 24 * GB, 100 * GB)
-    long, short = (fit(file, machine, minutes) for minutes in (20, 1))
+    machine = FitMachine(2, 24 * GB, 100 * GB)
+    long, short = (fit_study(file, machine, minutes) for minutes in (20, 1))
     assert long.file.run.aa
     assert not short.file.run.aa
     assert [change.before for change in short.changes if change.key == "run.aa"] == ["true"]
@@ -274,9 +276,9 @@ def test_aa_blocks_go_where_the_time_gives_no_five_blocks_beside_them() -> None:
 def test_factors_lose_their_middle_levels_last_of_all() -> None:
     factors = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
     file = a_study(drive={}, factors=factors)
-    machine = Machine(2, 24 * GB, 100 * GB)
+    machine = FitMachine(2, 24 * GB, 100 * GB)
     levels = {
-        minutes: [level.value for level in fit(file, machine, minutes).file.factors["clients"]]
+        minutes: [level.value for level in fit_study(file, machine, minutes).file.factors["clients"]]
         for minutes in (20, 3, 1)
     }
     assert levels[20] == [1, 2, 4, 8, 16]
@@ -285,7 +287,9 @@ def test_factors_lose_their_middle_levels_last_of_all() -> None:
 
 
 def test_what_does_not_fit_at_all_is_told() -> None:
-    fitted = fit(a_study(workload={"kind": "tpcc", "warehouses": 100}), Machine(2, 24 * GB, 100 * GB), 1)
+    fitted = fit_study(
+        a_study(workload={"kind": "tpcc", "warehouses": 100}), FitMachine(2, 24 * GB, 100 * GB), 1
+    )
     (change,) = [change for change in fitted.changes if change.key == "run.repeats"]
     assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
     assert fitted.file.run.budget_s is not None
@@ -295,13 +299,13 @@ def test_what_does_not_fit_at_all_is_told() -> None:
 def test_a_sequential_study_that_does_not_fit_ends_by_its_repeats_and_is_told() -> None:
     run = {"schedule": "sequential", "repeats": 5, "warmup": 0, "window": "1min"}
     file = a_study(workload={"kind": "tpcc", "warehouses": 100}, run=run, fit={"keep_schedule": True})
-    machine = Machine(2, 24 * GB, 100 * GB)
-    fitted = fit(file, machine, 1)
+    machine = FitMachine(2, 24 * GB, 100 * GB)
+    fitted = fit_study(file, machine, 1)
     (change,) = [change for change in fitted.changes if change.key == "run.repeats"]
     assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
     assert (fitted.file.run.repeats, fitted.file.run.budget_s) == (2, None)
     assert list(errors_of(fitted.file)) == []
-    assert fit(fitted.file, machine, 1).changes == ()
+    assert fit_study(fitted.file, machine, 1).changes == ()
 
 
 def test_a_window_by_transactions_that_is_longer_than_its_share_of_the_time_has_its_room_on_the_disk() -> (
@@ -319,8 +323,8 @@ def test_a_window_by_transactions_that_is_longer_than_its_share_of_the_time_has_
         run={"schedule": "blocks", "warmup": 0, "transactions": 891, "repeats": 1},
         fit={"drop": [{"factor": "warehouses", "levels": [1, 2]}], "window_min": "30s"},
     )
-    machine = Machine(4, GB, 9 * GB)
-    cases = cases_of(fit(file, machine, 1).file)
+    machine = FitMachine(4, GB, 9 * GB)
+    cases = cases_of(fit_study(file, machine, 1).file)
     contrasted = contrasted_of(costs_of(cases_of(file)))
     growing_s = max(window_s(case.study, machine) for case in cases)
     needed = disk_bytes(

@@ -15,13 +15,13 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import Account
 from pgdyno.server.version import Version, parse_version_spec
 from pgdyno.study.aa_plan import aa_arm_after
-from pgdyno.study.fitting.fit_study import Change
+from pgdyno.study.fitting.fit_levels import FitChange
 from pgdyno.study.forecast_cost import aa_share, pass_s
-from pgdyno.study.sizing import Machine
+from pgdyno.study.sizing import MachineSize
 
 STUDIES = Path(__file__).parents[2] / "studies"
 GIB = 2**30
-MACHINE = Machine(4, 16 * GIB)
+MACHINE = MachineSize(4, 16 * GIB)
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
     assert found.total_s == 5 * pass_s(found.cases, MACHINE) > 160 * 3900
     # 2000 warehouses on each of two servers, and a live copy of one case's two arms.
     assert found.disk_bytes > 4 * 2000 * 100e6
-    told = "\n".join(plan_lines(file, found, [Change("run.window", "1 h", "4 s", "a reason")]))
+    told = "\n".join(plan_lines(file, found, [FitChange("run.window", "1 h", "4 s", "a reason")]))
     for words in (
         "server: 12.4, 13.0",
         "5 of 16 cases of 2 arms: 160 trials",

@@ -17,20 +17,20 @@ from pgdyno.analysis.causes.throughput_dips import (
     POINTS_MIN,
     ArmDips,
     Dip,
-    Rates,
+    TrialRates,
     at_least,
     find_dips,
     overlapping_events,
     rates_of,
 )
-from pgdyno.analysis.telemetry.events import Event, Events, events_of, joined, overlapped
-from pgdyno.results.records import Executed, Series
+from pgdyno.analysis.telemetry.events import Event, Events, events_of, merge_adjacent, overlapped
+from pgdyno.results.records import Executed, SampleSeries
 
 
-def rates(per_s: Sequence[float], gap_s: float = 0.0) -> Rates:
+def rates(per_s: Sequence[float], gap_s: float = 0.0) -> TrialRates:
     """Of intervals of a second each, with the other arm's slices in between."""
     from_s = np.arange(len(per_s)) * (1.0 + gap_s)
-    return Rates(from_s, from_s + 1.0, np.array(per_s, dtype=float))
+    return TrialRates(from_s, from_s + 1.0, np.array(per_s, dtype=float))
 
 
 def dips_of(per_s: Sequence[float], events: Events | None = None, gap_s: float = 0.0) -> ArmDips:
@@ -135,7 +135,7 @@ def test_an_event_that_meets_the_dips_is_their_cause_and_the_others_stay_unexpla
 
 
 def test_what_was_over_within_the_second_before_a_dip_meets_it_unless_time_does_not_go_on() -> None:
-    of = Rates(np.array([0.0, 1.0, 2.0, 9.0]), np.array([1.0, 2.0, 3.0, 10.0]), np.full(4, 100.0))
+    of = TrialRates(np.array([0.0, 1.0, 2.0, 9.0]), np.array([1.0, 2.0, 3.0, 10.0]), np.full(4, 100.0))
     events = {Event.CHECKPOINT: spans((0.3, 0.5), (2.3, 2.5))}
     dips = [Dip(0, first, 1, of.from_s[first], of.to_s[first], 0.9, 90.0) for first in range(4)]
     assert [overlapping_events(dip, of, events) != [] for dip in dips] == [True, True, True, False]
@@ -147,7 +147,7 @@ def test_events_at_random_are_called_causes_in_no_more_than_five_of_a_hundred_st
     for _ in range(300):
         per_s = with_dips(sorted(rng.choice(118, 4, replace=False)))
         begins = sorted(rng.choice(118, 6, replace=False).astype(float))
-        events = {Event.WAL_SEGMENT: joined(spans(*((b, b + 1.0) for b in begins)))}
+        events = {Event.WAL_SEGMENT: merge_adjacent(spans(*((b, b + 1.0) for b in begins)))}
         called += any(one.is_cause for one in dips_of(per_s, events).coincidences)
     assert called <= scipy.stats.binom.ppf(0.995, 300, 0.05)
 
@@ -190,10 +190,10 @@ def test_warm_up_and_intervals_cut_short_are_no_points() -> None:
     assert found.per_s.tolist() == [1000.0, 1100.0]
 
 
-def series(probe: str, **columns: Sequence[float]) -> Series:
+def series(probe: str, **columns: Sequence[float]) -> SampleSeries:
     n = len(next(iter(columns.values())))
     points = [np.arange(n, dtype=float), np.zeros(n), *columns.values()]
-    return Series(probe, ("at_s", "late_s", *columns), np.array(points, dtype=float).T)
+    return SampleSeries(probe, ("at_s", "late_s", *columns), np.array(points, dtype=float).T)
 
 
 def test_events_of_a_server_lie_between_the_samples_that_show_them() -> None:
@@ -218,7 +218,7 @@ def test_events_of_a_server_lie_between_the_samples_that_show_them() -> None:
 def test_half_of_the_clients_in_locks_is_an_event() -> None:
     columns = {"samples": [1.0] * 5, "Lock/relation": [0.0, 3.0, 4.0, 8.0, 0.0]}
     points = np.array([np.arange(5.0), np.zeros(5), *columns.values()]).T
-    waits = Series("waits", ("at_s", "late_s", *columns), points)
+    waits = SampleSeries("waits", ("at_s", "late_s", *columns), points)
     assert events_of({"waits": waits}, {}, 8)[Event.LOCKS].tolist() == [[1.0, 3.0]]
 
 
@@ -244,7 +244,7 @@ def test_of_a_machines_shares_only_what_is_unusual_is_an_event() -> None:
     }
 
 
-def machine(own: Sequence[float], other: Sequence[float], foreign: Sequence[float]) -> list[Series]:
+def machine(own: Sequence[float], other: Sequence[float], foreign: Sequence[float]) -> list[SampleSeries]:
     """The machine's series of two trials that take turns: each knows the CPU time of its own server."""
     n = len(own)
     busy = np.cumsum(np.add(np.add(own, other), foreign))
@@ -287,7 +287,9 @@ def test_what_overlaps_is_what_has_time_in_common(
 ) -> None:
     every = sorted((float(begin), float(begin + length)) for begin, length in of)
     ends = np.maximum.accumulate([end for _, end in every]) if every else np.array([])
-    merged = joined(spans(*((begin, float(end)) for (begin, _), end in zip(every, ends, strict=True))))
+    merged = merge_adjacent(
+        spans(*((begin, float(end)) for (begin, _), end in zip(every, ends, strict=True)))
+    )
     found = overlapped(
         merged, np.array([float(b) for b, _ in places]), np.array([float(b + length) for b, length in places])
     )

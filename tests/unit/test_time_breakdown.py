@@ -22,15 +22,21 @@ from pgdyno.analysis.causes.time_breakdown import (
     UNEXPLAINED,
     TimeBreakdown,
     Waterfall,
-    explain,
+    break_down_time,
 )
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.statistics.effect import Method, student
-from pgdyno.analysis.telemetry.client_time import ClientTime, WaitSamples, kind_of, of_trial, wait_samples
+from pgdyno.analysis.telemetry.client_time import (
+    ClientTime,
+    WaitSamples,
+    client_time_of_trial,
+    kind_of,
+    wait_samples,
+)
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.statements import statements
-from pgdyno.report.why_section import sentences
-from pgdyno.results.records import Series, Slice
+from pgdyno.report.why_section import why_sentences
+from pgdyno.results.records import SampleSeries, Slice
 from pgdyno.study.schedule import Role
 
 CLIENTS, CONFIDENCE = 8, 0.95
@@ -48,7 +54,7 @@ def explained(
     """Of blocks with these rates and times of both arms."""
     trials = [trial(block, arm, per_s) for block, of in enumerate(rates) for arm, per_s in enumerate(of)]
     by_trial = {10 * block + arm: time for block, of in enumerate(times) for arm, time in enumerate(of)}
-    return explain(ARMS, trials, by_trial, None, CONFIDENCES)[1]
+    return break_down_time(ARMS, trials, by_trial, None, CONFIDENCES)[1]
 
 
 def us(waterfall: Waterfall | None) -> dict[str, tuple[float, float]]:
@@ -193,7 +199,9 @@ def test_of_a_fixed_load_the_whole_is_the_latency_and_the_lag_is_a_part() -> Non
         on_cpu_us=300.0, ready_us=100.0, driver_us=10.0, looks=WaitSamples({"running": 0.5, "wal": 1.0}, 9)
     )
     trials = [trial(0, 0, 1000.0), trial(0, 1, 1000.0)]
-    found = explain(ARMS, trials, {0: a, 1: a}, {0: (4000.0, 500.0), 1: (5000.0, 1500.0)}, CONFIDENCES)[1]
+    found = break_down_time(
+        ARMS, trials, {0: a, 1: a}, {0: (4000.0, 500.0), 1: (5000.0, 1500.0)}, CONFIDENCES
+    )[1]
     assert found.latency
     assert us(found.by_resource) == {
         "lag": (500.0, 1500.0),
@@ -217,7 +225,7 @@ def noisy(rng: np.random.Generator, update_us: float, n: int = 12) -> TimeBreakd
 
 def test_the_sentence_names_the_part_that_differs_and_no_other() -> None:
     found = noisy(np.random.default_rng(5), -400.0)
-    said = " ".join(sentences(found, Verdict.FASTER)).replace("\u00a0", " ")
+    said = " ".join(why_sentences(found, Verdict.FASTER)).replace("\u00a0", " ")
     assert "18 needs" in said
     assert "less per transaction than 17" in said
     assert "By statement:" in said
@@ -241,13 +249,13 @@ def test_a_part_that_surely_differs_but_hardly_counts_is_left_to_the_table() -> 
     found = explained(rates, [(a, b) for a, b in times])
     assert found.by_statement is not None
     assert {part.key for part in found.by_statement.parts if part.significant} >= {"statement:SELECT"}
-    said = " ".join(sentences(found, Verdict.FASTER))
+    said = " ".join(why_sentences(found, Verdict.FASTER))
     assert "UPDATE" in said
     assert "SELECT" not in said
 
 
 def test_with_nothing_beyond_the_noise_the_sentence_says_so() -> None:
-    said = " ".join(sentences(noisy(np.random.default_rng(6), 0.0), Verdict.SAME))
+    said = " ".join(why_sentences(noisy(np.random.default_rng(6), 0.0), Verdict.SAME))
     assert "No significant difference in the time per transaction between 18 and 17" in said
     assert "No part differs significantly." in said
 
@@ -257,7 +265,7 @@ def test_where_the_verdict_is_undecided_no_arm_is_said_to_need_more_or_less() ->
     found = noisy(np.random.default_rng(6), -400.0)
     assert found.by_statement is not None
     assert found.by_statement.whole.significant
-    said = " ".join(sentences(found, Verdict.UNDECIDED))
+    said = " ".join(why_sentences(found, Verdict.UNDECIDED))
     assert "The time breakdown is inconclusive" in said
     assert "needs" not in said
     assert "less" not in said
@@ -272,15 +280,15 @@ def test_the_intervals_have_the_confidence_of_the_verdict_and_the_sentence_says_
         for arm in (0, 1):
             trials.append(trial(block, arm, float(rng.normal(2000 + 500 * arm, 20))))
             times[10 * block + arm] = ClientTime(statements={"UPDATE": float(rng.normal(1500, 20))})
-    found = explain(ARMS, trials, times, None, {1: 0.975})[1]
+    found = break_down_time(ARMS, trials, times, None, {1: 0.975})[1]
     assert found.by_statement is not None
     assert found.by_statement.whole.difference.confidence == 0.975
     assert all(part.difference.confidence >= 0.975 for part in found.by_statement.parts)
-    assert "97.5% CI" in sentences(found, Verdict.FASTER)[0]
+    assert "97.5% CI" in why_sentences(found, Verdict.FASTER)[0]
 
 
 def test_fewer_blocks_than_an_interval_needs_explain_nothing() -> None:
-    assert sentences(noisy(np.random.default_rng(7), -400.0, n=4), Verdict.UNDECIDED) == []
+    assert why_sentences(noisy(np.random.default_rng(7), -400.0, n=4), Verdict.UNDECIDED) == []
 
 
 def test_among_parts_that_do_not_differ_one_is_named_by_chance_in_five_of_a_hundred_studies_at_most() -> None:
@@ -337,7 +345,7 @@ def test_a_study_that_looks_after_every_block_has_intervals_for_that() -> None:
             trials.append(trial(block, arm, float(rng.normal(2000, 20))))
             by_trial[10 * block + arm] = ClientTime(statements={"UPDATE": float(rng.normal(1500, 20))})
     by_method = [
-        explain(ARMS, trials, by_trial, None, CONFIDENCES, method)[1].by_statement
+        break_down_time(ARMS, trials, by_trial, None, CONFIDENCES, method)[1].by_statement
         for method in (Method.STUDENT, Method.ANYTIME)
     ]
     student_s, anytime_s = (of.whole.difference for of in by_method if of is not None)
@@ -357,7 +365,7 @@ def test_what_runs_inside_of_a_function_is_not_counted_twice() -> None:
     ]
     w = Window(100, 1.0, 1.0, {"statements": rows})
     assert w.delta("statements", "total_exec_time") == 98.0
-    found = of_trial(trial(0, 0, 50.0), w, statements(rows), None)
+    found = client_time_of_trial(trial(0, 0, 50.0), w, statements(rows), None)
     assert found.statements == {"SELECT f()": 900.0, "UPDATE t": 50.0}
     assert found.others_us == pytest.approx(30.0)
 
@@ -367,9 +375,9 @@ def test_a_version_that_does_not_tell_them_apart_counts_all() -> None:
     assert Window(100, 1.0, 1.0, {"statements": rows}).delta("statements", "total_exec_time") == 160.0
 
 
-def waits(at: Sequence[float], samples: float, lock: Sequence[float]) -> Series:
+def waits(at: Sequence[float], samples: float, lock: Sequence[float]) -> SampleSeries:
     n = len(at)
-    return Series(
+    return SampleSeries(
         "waits", ("at_s", "late_s", "samples", "Lock/tuple"), np.array([at, [0.0] * n, [samples] * n, lock]).T
     )
 
@@ -415,13 +423,13 @@ def test_arms_of_old_servers_say_that_nested_statements_are_counted_twice() -> N
     time = ClientTime(statements={"SELECT f()": 10.0})
     tracked = {"pg_stat_statements.track": "all", "server_version_num": "130023"}
     trials = [replace(trial(0, 0, 100.0), settings=tracked), trial(0, 1, 100.0)]
-    assert explain(ARMS, trials, {0: time, 1: time}, None, CONFIDENCES)[1].twice == ["17"]
+    assert break_down_time(ARMS, trials, {0: time, 1: time}, None, CONFIDENCES)[1].twice == ["17"]
 
 
 def test_blocks_of_which_an_arm_has_no_trial_do_not_count() -> None:
     time = ClientTime(statements={"a": 1.0})
     trials = [trial(0, 0, 100.0), trial(0, 1, 100.0), trial(1, 0, 100.0)]
-    found = explain(ARMS, trials, dict.fromkeys((0, 1, 10), time), None, CONFIDENCES)[1]
+    found = break_down_time(ARMS, trials, dict.fromkeys((0, 1, 10), time), None, CONFIDENCES)[1]
     assert found.by_statement is not None
     assert found.by_statement.whole.difference.n == 1
-    assert time_breakdown.explain(ARMS, trials[2:], {10: time}, None, CONFIDENCES) == {}
+    assert time_breakdown.break_down_time(ARMS, trials[2:], {10: time}, None, CONFIDENCES) == {}

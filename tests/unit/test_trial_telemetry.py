@@ -18,19 +18,19 @@ from pgdyno.analysis.telemetry.formulas import How
 from pgdyno.analysis.telemetry.object_quantities import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
 from pgdyno.analysis.telemetry.quantities import OF_TRIALS
 from pgdyno.analysis.telemetry.trial_telemetry import (
-    Telemetry,
+    TrialTelemetry,
     compared_metrics,
     filled,
     keyed,
     level,
-    levels,
-    of_trial,
     split_key,
     telemetry_caveats,
+    telemetry_levels,
+    telemetry_of_trial,
 )
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
-from pgdyno.results.records import Moment, Reading, Series, Slice
+from pgdyno.results.records import Moment, SampleSeries, Slice, StoredReading
 from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
 
@@ -38,12 +38,14 @@ SQL = Path(pgdyno.__file__).parent / "probe" / "sql"
 MIB = 1 << 20
 
 
-def both(probe: str, begin: list[dict], end: list[dict], after: list[dict] | None = None) -> list[Reading]:
+def both(
+    probe: str, begin: list[dict], end: list[dict], after: list[dict] | None = None
+) -> list[StoredReading]:
     found = [
-        Reading(probe, Moment.BEGIN, 10.0, 0.001, begin),
-        Reading(probe, Moment.END, 70.0, 0.001, end),
+        StoredReading(probe, Moment.BEGIN, 10.0, 0.001, begin),
+        StoredReading(probe, Moment.END, 70.0, 0.001, end),
     ]
-    return found if after is None else [*found, Reading(probe, Moment.AFTER, 80.0, 0.001, after)]
+    return found if after is None else [*found, StoredReading(probe, Moment.AFTER, 80.0, 0.001, after)]
 
 
 def table(name: str, **columns: float) -> dict:
@@ -128,7 +130,7 @@ EXPECTED = {
 
 
 def test_values_are_those_of_a_hand_computed_table() -> None:
-    found = of_trial(trial(1), READINGS)
+    found = telemetry_of_trial(trial(1), READINGS)
     assert {key: found.values.get(key) for key in EXPECTED} == pytest.approx(EXPECTED)
     assert found.relations == ["accounts"] and found.statements == []
     assert not found.missing
@@ -145,26 +147,26 @@ def test_values_are_those_of_a_hand_computed_table() -> None:
 )
 def test_what_is_not_known_has_no_value(key: str) -> None:
     assert key in BY_KEY
-    assert key not in of_trial(trial(1), READINGS).values
+    assert key not in telemetry_of_trial(trial(1), READINGS).values
 
 
 @pytest.mark.parametrize(("plans", "expected"), [(0, None), (1000, 0.05)])
 def test_planning_that_is_not_tracked_takes_no_time_that_we_know(plans: int, expected: float | None) -> None:
     row = {**statement(1000, 1.0), "plans": plans, "total_plan_time": 50.0 if plans else 0.0}
-    found = of_trial(trial(1), both("statements", [], [row])).values
+    found = telemetry_of_trial(trial(1), both("statements", [], [row])).values
     assert found.get("statements.plan_ms_per_tx") == expected
     assert found.get("statement.plan_mean_ms:SELECT ':'") == expected
 
 
 def test_without_transactions_there_is_nothing_per_transaction() -> None:
-    found = of_trial(trial(1, transactions=None), READINGS).values
+    found = telemetry_of_trial(trial(1, transactions=None), READINGS).values
     assert not [key for key in found if "_per_tx" in key]
     assert found["wal.bytes"] == 9.0
 
 
 def test_tables_of_one_name_are_told_with_their_schemas() -> None:
     rows = [{**table("t", bytes=MIB), "schema": schema} for schema in ("a", "b")]
-    found = of_trial(trial(1), both("relations", rows, rows))
+    found = telemetry_of_trial(trial(1), both("relations", rows, rows))
     assert found.relations == ["a.t", "b.t"]
     assert found.values["relation.bytes:b.t"] == 1.0
 
@@ -182,7 +184,7 @@ def test_what_is_there_at_a_moment_alone_may_be_gone_at_the_end() -> None:
         *both("replication", [{"kind": "standby", "name": "s", "replay_lag_bytes": 5}], []),
         *both("relations", [table("accounts", bytes=MIB)], [table("accounts", bytes=MIB)]),
     ]
-    found = of_trial(trial(1), readings)
+    found = telemetry_of_trial(trial(1), readings)
     assert not found.missing
     assert found.values["relation.tuple_percent:accounts"] == 80.0
     assert "replication.replay_lag" not in found.values
@@ -190,7 +192,9 @@ def test_what_is_there_at_a_moment_alone_may_be_gone_at_the_end() -> None:
 
 @pytest.mark.parametrize("probe", ["wal", "statements", "io"])
 def test_counters_that_are_gone_at_the_end_were_reset(probe: str) -> None:
-    assert of_trial(trial(1), both(probe, [{"calls": 5, "lsn_bytes": 5}], [])).missing == {probe: RESET}
+    assert telemetry_of_trial(trial(1), both(probe, [{"calls": 5, "lsn_bytes": 5}], [])).missing == {
+        probe: RESET
+    }
 
 
 def statement(calls: int, mean_ms: float) -> dict:
@@ -214,7 +218,7 @@ def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
             mean_ms = (1.0 + 0.1 * block) * (1.25 if of else 1.0)
             trials.append(trial(number, block, of))
             readings = both("statements", [], [statement(100 + block, mean_ms)])
-            telemetry[number] = of_trial(trials[-1], [*readings, *READINGS])
+            telemetry[number] = telemetry_of_trial(trials[-1], [*readings, *READINGS])
     arms = [arm(0, "12"), arm(1, "13")]
     effects = effects_on(arms, trials, compared_metrics(telemetry), telemetry, 0.95)[1]
     effect = effects[keyed("statement.mean_ms", "SELECT ':'")]
@@ -242,25 +246,27 @@ def test_what_was_zero_in_some_block_is_told_as_a_level_and_never_as_a_ratio() -
     # A ratio over the one block with checkpoints in both arms would be one of a chosen block.
     counts = {1: 2.0, 2: 3.0, 3: 0.0, 4: 1.0}
     telemetry = {
-        number: Telemetry({"checkpoints.timed": n, "wal.bytes": 8.0}, [], [], {})
+        number: TrialTelemetry({"checkpoints.timed": n, "wal.bytes": 8.0}, [], [], {})
         for number, n in counts.items()
     }
     trials = [trial(1, 0, 0), trial(2, 0, 1), trial(3, 1, 0), trial(4, 1, 1)]
     arms = [arm(0, "12"), arm(1, "13")]
     assert list(effects_on(arms, trials, compared_metrics(telemetry), telemetry, 0.95)[1]) == ["wal.bytes"]
-    found = levels(trials[::2], telemetry, 0.95)
+    found = telemetry_levels(trials[::2], telemetry, 0.95)
     assert found["checkpoints.timed"].value == 1.0 and found["checkpoints.timed"].n == 2
     assert found["wal.bytes"].value == pytest.approx(8)
 
 
 def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None:
     telemetry = {
-        1: Telemetry({"wait.share:running": 60.0, "wait.share:Lock": 40.0}, [], [], {}, ["running", "Lock"]),
-        2: Telemetry({"wait.share:running": 100.0}, [], [], {}, ["running"]),
-        3: Telemetry({"wal.bytes": 1.0}, [], [], {}),  # its waits could not be seen at all
+        1: TrialTelemetry(
+            {"wait.share:running": 60.0, "wait.share:Lock": 40.0}, [], [], {}, ["running", "Lock"]
+        ),
+        2: TrialTelemetry({"wait.share:running": 100.0}, [], [], {}, ["running"]),
+        3: TrialTelemetry({"wal.bytes": 1.0}, [], [], {}),  # its waits could not be seen at all
     }
     trials = [trial(number, number) for number in telemetry]
-    found = levels(trials, telemetry, 0.95)
+    found = telemetry_levels(trials, telemetry, 0.95)
     assert found["wait.share:Lock"].value == 20 and found["wait.share:Lock"].n == 2
     both = [trial(1, 0, 0), trial(2, 0, 1)]
     whole = {number: replace(telemetry[number], values=of) for number, of in filled(telemetry).items()}
@@ -272,9 +278,9 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
 def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
     old, reset = Missing(Absence.OTHER, "the extension is not there"), RESET
     telemetry = {
-        1: Telemetry({}, [], [], {"io": old, "wal": reset}),
-        2: Telemetry({}, [], [], {"io": old, "locks": old}),
-        3: Telemetry({}, [], [], {}),
+        1: TrialTelemetry({}, [], [], {"io": old, "wal": reset}),
+        2: TrialTelemetry({}, [], [], {"io": old, "locks": old}),
+        3: TrialTelemetry({}, [], [], {}),
     }
     trials = [trial(1, 0, 0), trial(2, 1, 0), trial(3, 0, 1), trial(4, 1, 1)]
     found = telemetry_caveats([arm(0, "12"), arm(1, "16")], trials, telemetry)
@@ -284,13 +290,13 @@ def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
     ]
 
 
-def sampled(probe: str, **of: float) -> Series:
+def sampled(probe: str, **of: float) -> SampleSeries:
     """Samples of 20 seconds, of counters that grow by so much each, and the look at 13 half a second late."""
     at = np.arange(21.0)
     counts = (
         [grows * at for grows in of.values()] if probe == "host" else [np.full(21, n) for n in of.values()]
     )
-    return Series(probe, ("at_s", "late_s", *of), np.array([at, 0.5 * (at == 13), *counts]).T)
+    return SampleSeries(probe, ("at_s", "late_s", *of), np.array([at, 0.5 * (at == 13), *counts]).T)
 
 
 def test_series_are_told_over_the_trials_own_slices() -> None:
@@ -307,7 +313,7 @@ def test_series_are_told_over_the_trials_own_slices() -> None:
         ),
         "waits": sampled("waits", samples=10, running=15, **{"LWLock/WALWrite": 5}),
     }
-    found = of_trial(trial(1), [], series)
+    found = telemetry_of_trial(trial(1), [], series)
     expected = {
         "host.server_share": 30,
         "host.steal_share": 5,
@@ -337,11 +343,11 @@ def test_in_a_duet_nothing_of_the_machine_is_an_arms_own_but_its_servers_process
         ),
         "waits": sampled("waits", samples=10, running=15),
     }
-    found = of_trial(playing, [], series, is_duet=True).values
+    found = telemetry_of_trial(playing, [], series, is_duet=True).values
     assert {key for key in found if key.startswith("host.")} == {"host.server_share"}
     assert found["host.server_share"] == pytest.approx(30)
     assert found["waits.backends"] == pytest.approx(1.5)
-    assert not any(key.startswith("host.") for key in of_trial(playing, [], series).values)
+    assert not any(key.startswith("host.") for key in telemetry_of_trial(playing, [], series).values)
 
 
 def test_what_is_so_much_at_a_moment_is_told_by_the_sample_that_matters() -> None:
@@ -357,12 +363,12 @@ def test_what_is_so_much_at_a_moment_is_told_by_the_sample_that_matters() -> Non
     }
     host = [at, 0 * at, at, at, 0 * at, 0 * at, 3.0 * MIB * at, *gauges.values()]
     server = [at, 0 * at, np.where(at % 2 == 0, 4.0, 0.0)]
-    found = of_trial(
+    found = telemetry_of_trial(
         trial(1),
         [],
         {
-            "host": Series("host", ("at_s", "late_s", *columns, *gauges), np.array(host).T),
-            "server": Series("server", ("at_s", "late_s", "waiting_backends"), np.array(server).T),
+            "host": SampleSeries("host", ("at_s", "late_s", *columns, *gauges), np.array(host).T),
+            "server": SampleSeries("server", ("at_s", "late_s", "waiting_backends"), np.array(server).T),
         },
     ).values
     assert found["host.memory_available"] == 100
@@ -388,7 +394,7 @@ def test_every_definition_is_sound() -> None:
     assert len(BY_KEY) == len(every)
     assert not [of.key for of in every if ":" in of.key or not of.unit or not of.name]
     assert not [of.key for of in (*OF_TRIALS, *OF_RELATIONS) if not of.formula.text]
-    assert all(math.isfinite(value) for value in of_trial(trial(1), READINGS).values.values())
+    assert all(math.isfinite(value) for value in telemetry_of_trial(trial(1), READINGS).values.values())
 
 
 @pytest.mark.parametrize("probe", sorted(COUNTERS))

@@ -22,13 +22,13 @@ from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.duration_options import parse_slice_s
 from pgdyno.cli.live_view import LiveView
-from pgdyno.cli.options import this_machine
+from pgdyno.cli.options import machine_size
 from pgdyno.cli.output_files import require_writable
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted, given_percent
 from pgdyno.interruption import Interruption
 from pgdyno.lab import calibration_run, noise_history
-from pgdyno.lab.noise_history import Entry, History, drift_of, is_of, merit_of
+from pgdyno.lab.noise_history import Entry, NoiseHistory, drift_of, is_of, merit_of
 from pgdyno.lab.study_runner import Request
 from pgdyno.probe.host_facts import describe_host
 from pgdyno.server.cache_directory import Cache
@@ -40,9 +40,9 @@ from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.units import format_duration, parse_duration_s
 
 
-def show(as_json: bool) -> int:
+def show_calibrations(as_json: bool) -> int:
     """Print the stored calibrations of all machines."""
-    history = History(noise_history.history_path())
+    history = NoiseHistory(noise_history.history_path())
     entries = history.calibrations()
     host = describe_host(Cache.open().root)
     if as_json:
@@ -74,7 +74,7 @@ def _row(entry: Entry, entries: Sequence[Entry], host: dict[str, Any]) -> list[s
         "this one" if is_of(entry, host) else f"{machine['cores']} cores, {machine['kernel']}",
         f"{entry['server']}, {entry['workload']}, {counted(entry['clients'], 'client')}",
         f"{best[0]} of {format_duration(best[1])}" if best else "–",
-        number(percent_of(best[2])) if best else "–",
+        number_text(percent_of(best[2])) if best else "–",
         f"{drift[0]:.2g}" if drift else "–",
     ]
 
@@ -95,7 +95,7 @@ def calibrated_slice(schedule: str) -> tuple[float, str]:
 
     Raises UsageError without such a calibration.
     """
-    history = History(noise_history.history_path())
+    history = NoiseHistory(noise_history.history_path())
     for entry in reversed(history.calibrations(describe_host(Cache.open().root))):
         if (best := best_of(entry, schedule)) is not None:
             when = datetime.fromtimestamp(entry["at_unix_s"], UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -133,7 +133,7 @@ class CalibrationOptions:
     quiet: bool = False
 
 
-def run(asked: CalibrationOptions) -> int:
+def run_calibration(asked: CalibrationOptions) -> int:
     """Measure, print and store a calibration. Return the exit status."""
     minutes = _minutes(asked.duration)
     request = _request(asked, minutes)
@@ -145,11 +145,11 @@ def run(asked: CalibrationOptions) -> int:
             return LiveView(names, asked.quiet, interruption=stop)
 
         calibration_run.measure(path, request, minutes, watch_for, stop)
-        found, status = calibration_run.outcome_of(path), stop.exit_status if stop.requested else 0
+        found, status = calibration_run.calibration_outcome(path), stop.exit_status if stop.requested else 0
     if found is None:
         say("pgdyno: no result, because no block was completed: allow more time")
         return status or 1
-    history = History(noise_history.history_path())
+    history = NoiseHistory(noise_history.history_path())
     before = history.calibrations()
     kept = not found.calibration.is_short
     if kept:
@@ -179,7 +179,7 @@ def _minutes(text: str) -> float:
 
 
 def _request(asked: CalibrationOptions, minutes: float) -> Request:
-    machine = this_machine()
+    machine = machine_size()
     here = schedules_here(machine.cores)
     for schedule in asked.schedules:
         if schedule not in here:
@@ -232,9 +232,9 @@ def _print(calibration: Calibration, entry: Entry) -> None:
             format_duration(one.slice_s),
             str(one.blocks),
             _merit(calibration, one),
-            number(within and percent_of(within)),
-            *(number(calibration.minutes(one, effect)) for effect in EFFECTS),
-            number(100 * one.lost_share if one.units else None),
+            number_text(within and percent_of(within)),
+            *(number_text(calibration.minutes(one, effect)) for effect in EFFECTS),
+            number_text(100 * one.lost_share if one.units else None),
         ]
         table.add_row(*map(Text, cells), style="bold" if one is best else "")
     out.print(table)
@@ -245,11 +245,11 @@ def _print(calibration: Calibration, entry: Entry) -> None:
 def _merit(calibration: Calibration, one: CalibrationResult) -> str:
     """Format the figure of merit with its interval."""
     merit, interval = calibration.merit(one), calibration.merit_interval(one)
-    value = number(merit and percent_of(merit))
-    return value + (f" ({' … '.join(number(percent_of(end)) for end in interval)})" if interval else "")
+    value = number_text(merit and percent_of(merit))
+    return value + (f" ({' … '.join(number_text(percent_of(end)) for end in interval)})" if interval else "")
 
 
-def number(value: float | None) -> str:
+def number_text(value: float | None) -> str:
     """Format with three significant digits or as an integer; a dash if unknown."""
     return "–" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
 
@@ -280,7 +280,7 @@ def _best(calibration: Calibration) -> Iterator[str]:
     if best is None:
         return
     took = [
-        f"{given_percent(effect)} in about {number(minutes)} min"
+        f"{given_percent(effect)} in about {number_text(minutes)} min"
         for effect in EFFECTS
         if (minutes := calibration.minutes(best, effect)) is not None
     ]
@@ -296,7 +296,7 @@ def _name(one: CalibrationResult) -> str:
 def _restarts(calibration: Calibration) -> str:
     if not calibration.restarts_show:
         return "The effect of restores and restarts is below the noise between slices."
-    sd = number(percent_of(calibration.sd_restart))
+    sd = number_text(percent_of(calibration.sd_restart))
     return f"Restores and restarts alone cause a between-block SD of {sd}%."
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json
 from pgdyno.cli.options import expanded
-from pgdyno.cli.workload_options import PgbenchScripts, Which, parameters_of
+from pgdyno.cli.workload_options import PgbenchScripts, Which, chosen_parameters
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.server.dsn import Dsn
@@ -42,7 +42,7 @@ def check(
       pgdyno check postgresql://localhost/tpcc
       pgdyno check postgresql://localhost/bench --workload pgbench -b simple-update
     """
-    parameters = parameters_of(which, scripts)
+    parameters = chosen_parameters(which, scripts)
     # No grace period: a read-only command has nothing to shut down in order.
     with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
         if isinstance(parameters, PgbenchParameters):

@@ -22,18 +22,18 @@ from pgdyno.cli.duration_options import (
     shortage,
     time_text,
     warm_up_from_option,
-    warm_up_text,
     window_from_option,
     window_text,
 )
 from pgdyno.cli.gate_options import GateOptions
-from pgdyno.cli.options import Load, Output, expanded
+from pgdyno.cli.options import LoadOptions, Output, expanded
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study_runner import Request
+from pgdyno.report.steady_state_section import warm_up_text
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import only_case
 from pgdyno.study.plan import MARGIN, Study
@@ -56,7 +56,7 @@ DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
 
 
 @dataclass(frozen=True)
-class Design:
+class DesignOptions:
     """Options of the experiment: what is measured, how long, and what follows from it."""
 
     margin: Annotated[
@@ -181,8 +181,8 @@ def compare(
             "runs. Fetching servers and loading data are not included. [default: 5]",
         ),
     ] = None,
-    design: Design,
-    load: Load,
+    design: DesignOptions,
+    load: LoadOptions,
     workload: WorkloadOptions,
     evidence: Annotated[
         Path | None,
@@ -240,15 +240,17 @@ def compare(
         require_time_for_block(study)
     if short := shortage(study):
         say(short)
-    return run_and_report(path, request_of(study), heading=describe(study), output=output, gating=gating)
+    return run_and_report(
+        path, study_request(study), heading=describe_sizes(study), output=output, gating=gating
+    )
 
 
 def study_of(
     arms: tuple[ArmSpec, ...],
     clients: int | None,
     minutes: float | None,
-    design: Design,
-    load: Load,
+    design: DesignOptions,
+    load: LoadOptions,
     workload: WorkloadOptions,
 ) -> Study:
     """Return the study, with sizes that suit this machine where they are not given.
@@ -260,7 +262,7 @@ def study_of(
     if design.capacity is not None and load.rate is not None:
         raise UsageError("--capacity and --rate exclude each other: remove one of them")
     schedule = design.schedule
-    machine = options.this_machine()
+    machine = options.machine_size()
     if schedule == "duet":
         machine = replace(machine, cores=max(1, machine.cores // 2))
     n_clients = default_clients(machine) if clients is None else clients
@@ -326,7 +328,7 @@ def asked_probes(names: Sequence[str] | None, *, profile: bool = False) -> Seque
     return tuple(dict.fromkeys(probe for of in each for probe in of))
 
 
-def request_of(study: Study) -> Request:
+def study_request(study: Study) -> Request:
     """Return the request of a study of one case, with the command that repeats it."""
     return Request(study.title, [only_case(study)], command_of(study, sys.argv[1:]))
 
@@ -336,14 +338,14 @@ def title_of(names: Sequence[str]) -> str:
     return f"{' and '.join(names[1:])} against {names[0]}"
 
 
-def describe(study: Study) -> str:
+def describe_sizes(study: Study) -> str:
     """Return the chosen sizes in two terminal lines."""
     found_by = f"\nslice length: from {study.slice_from}" if study.slice_from else ""
     return (
         f"{study.title}: {study.workload.name}, "
         f"{counted(study.clients, 'client')}; "
         f"{time_text(study)}\n"
-        f"per arm and block: warm-up {warm_up_text(study)}, measurement {window_text(study)}"
+        f"per arm and block: {warm_up_text(study)}, measurement {window_text(study)}"
         f"{found_by}"
     )
 

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.compare import describe, request_of, title_of
+from pgdyno.cli.compare import describe_sizes, study_request, title_of
 from pgdyno.cli.console import say
 from pgdyno.cli.output_files import require_writable
 from pgdyno.cli.study_execution import run_and_report
@@ -44,7 +44,7 @@ def demo(
     stem = directory / time.strftime("demo-%Y%m%d-%H%M%S")
     _make(directory)
     require_writable(stem.with_suffix(".sqlite"))
-    machine = options.this_machine()
+    machine = options.machine_size()
     arms = choose_arms()
     study = Study(
         title=title_of(arms),
@@ -56,7 +56,7 @@ def demo(
         budget_s=DEMO_BUDGET_S,
         seed=secrets.randbelow(2**48) if seed is None else seed,
     )
-    return run_and_report(stem.with_suffix(".sqlite"), request_of(study), heading=describe(study))
+    return run_and_report(stem.with_suffix(".sqlite"), study_request(study), heading=describe_sizes(study))
 
 
 def _make(directory: Path) -> None:

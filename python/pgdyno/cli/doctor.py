@@ -9,18 +9,17 @@ from typing import Annotated, Literal
 import typer
 
 from pgdyno.caveats import Caveat
-from pgdyno.cli.calibrate import CalibrationOptions, show
-from pgdyno.cli.calibrate import run as run_calibration
+from pgdyno.cli.calibrate import CalibrationOptions, run_calibration, show_calibrations
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, Quiet
 from pgdyno.engine import build_info
 from pgdyno.errors import EngineError, UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.doctor import examination
-from pgdyno.lab.doctor.examination import examine
+from pgdyno.lab.doctor.examination import check_machine
 from pgdyno.lab.doctor.machine_check import Checked
 from pgdyno.lab.preflight import labels_of
-from pgdyno.probe.machine_state import State, examine_machine
+from pgdyno.probe.machine_state import MachineState, examine_machine
 from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import system_builds
@@ -110,7 +109,7 @@ def doctor(
     if calibrations and calibrate is not None:
         raise UsageError("--calibrations cannot be combined with --calibrate: remove one of them")
     if calibrations:
-        return show(as_json)
+        return show_calibrations(as_json)
     if calibrate is not None:
         return run_calibration(
             CalibrationOptions(
@@ -141,7 +140,7 @@ def doctor(
         say(f"observing this machine for {WATCH_S + SYNC_S:.0f} s …")
     cache = Cache.open()
     state = examine_machine(WATCH_S, cache.root, SYNC_S)
-    found = [*examine(state), *_programs(cache)]
+    found = [*check_machine(state), *_programs(cache)]
     if as_json:
         print_json(_as_json(state, found))
     else:
@@ -176,10 +175,10 @@ def _programs(cache: Cache) -> list[Checked]:
         profile = None
     builds = [*system_builds(), *cache.store().cached()]
     known = {label: known_catalogue(build, cache) for build, label in labels_of(builds).items()}
-    return [examination.engine(profile), *examination.servers(known)]
+    return [examination.engine(profile), *examination.server_checks(known)]
 
 
-def _as_json(state: State, found: Sequence[Checked]) -> dict[str, object]:
+def _as_json(state: MachineState, found: Sequence[Checked]) -> dict[str, object]:
     return {
         "checks": [
             {

@@ -15,10 +15,10 @@ from rich.table import Table
 from pgdyno.analysis.telemetry.percentiles import quantiles_ms
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import Load, expanded
-from pgdyno.cli.workload_options import PgbenchScripts, TpccCalls, Which, parameters_of
+from pgdyno.cli.options import LoadOptions, expanded
+from pgdyno.cli.workload_options import PgbenchScripts, TpccCalls, Which, chosen_parameters
 from pgdyno.drive.drive_specification import DRAIN_TIMEOUT_S, drive_specification
-from pgdyno.drive.engine_runs import Run, examine, run_drive
+from pgdyno.drive.engine_runs import EngineRun, examine_scripts, run_drive
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError, in_one_line
 from pgdyno.estimate import ABSENT, counted
@@ -63,7 +63,7 @@ def drive(
     which: Which,
     tpcc_calls: TpccCalls,
     pgbench_scripts: PgbenchScripts,
-    load: Load,
+    load: LoadOptions,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -93,7 +93,7 @@ def drive(
     with Interruption() as interruption:
         remote = Remote(Dsn(dsn))
         with remote.connect() as connection:
-            workload = parameters_of(
+            workload = chosen_parameters(
                 which, tpcc_calls, pgbench_scripts, default_size=lambda kind: SIZES[kind](connection)
             )
             name, version = connection.info.dbname, version_of(connection)
@@ -101,9 +101,9 @@ def drive(
             raise DatasetError(
                 f"the database {name} was not created by pgdyno: add --into-existing to change its data"
             )
-        for caveat in (*untested_version(name, version), *examine(workload)):
+        for caveat in (*untested_version(name, version), *examine_scripts(workload)):
             say(f"! {caveat.text}")
-        n_clients = default_clients(options.this_machine()) if clients is None else clients
+        n_clients = default_clients(options.machine_size()) if clients is None else clients
         driving = load.driving(workload, n_clients)
         slices = [PlannedSlice(0, Role.WARM_UP, warmup_s, 0)] if warmup_s > 0 else []
         slices.append(PlannedSlice(0, Role.MEASURE, window_s, 0))
@@ -120,7 +120,7 @@ def drive(
 class Driven:
     """A finished run: its measured slice, its status, and the reason ``why`` it is not valid."""
 
-    run: Run
+    run: EngineRun
     measured: Event | None
     status: TrialStatus
     why: str
@@ -138,7 +138,7 @@ def _conclude(driven: Driven, pace: Pace, interruption: Interruption, *, json: b
     if json:
         print_json(found)
     else:
-        show(found)
+        show_results(found)
     if interruption.requested:
         raise interruption.interrupted("interrupted; the results are incomplete")
     if status is TrialStatus.FAILED:
@@ -148,7 +148,7 @@ def _conclude(driven: Driven, pace: Pace, interruption: Interruption, *, json: b
     return 0 if status is TrialStatus.OK else 1
 
 
-def _status(run: Run, name: str, idle_connection: Connection) -> tuple[TrialStatus, str]:
+def _status(run: EngineRun, name: str, idle_connection: Connection) -> tuple[TrialStatus, str]:
     """Return the status of the run, and the reason if it is not valid."""
     status, why = status_of(run, 0, name)
     try:
@@ -159,7 +159,7 @@ def _status(run: Run, name: str, idle_connection: Connection) -> tuple[TrialStat
     return status, why
 
 
-def why_all_failed(run: Run, measured: Event) -> str:
+def why_all_failed(run: EngineRun, measured: Event) -> str:
     """Return the first error of the server if all transactions failed; else an empty string."""
     counts = measured["kinds"].values()
     failed = sum(kind["failed"] for kind in counts)
@@ -214,7 +214,7 @@ class Narrator:
 
 def _run(
     specification: Mapping[str, Any], interruption: Interruption, quiet: bool
-) -> tuple[Run, Event | None]:
+) -> tuple[EngineRun, Event | None]:
     measured: list[Event] = []
     narrator = Narrator()
 
@@ -233,7 +233,7 @@ def _counted_s(measured: Event) -> float:
     return float(measured["closed_ns"] - measured["counted_from_ns"]) / 1e9
 
 
-def _executed(run: Run) -> int | None:
+def _executed(run: EngineRun) -> int | None:
     """Return the transactions from the start of the measured slice to its drain, also of a stopped run."""
     assert run.result is not None
     if (found := run.transactions(0)) is not None or "measure" not in run.totals:
@@ -243,7 +243,7 @@ def _executed(run: Run) -> int | None:
     return int(executed - run.totals["measure"][0]["transactions"])
 
 
-def summarise(run: Run, measured: Event, pace: Pace) -> dict[str, Any]:
+def summarise(run: EngineRun, measured: Event, pace: Pace) -> dict[str, Any]:
     """Return rates over the counted part of the window, latencies in ms by kind, and the driver's cost."""
     assert run.result is not None
     window_s = _counted_s(measured)
@@ -282,7 +282,7 @@ COUNTS = {
 """Counters of the engine with their headings."""
 
 
-def show(found: Mapping[str, Any], console: Console = out) -> None:
+def show_results(found: Mapping[str, Any], console: Console = out) -> None:
     """Print two tables: a single one would be wider than a terminal."""
     cpu_us = found["driver_cpu_us_per_transaction"]
     cost = (

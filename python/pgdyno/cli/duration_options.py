@@ -19,30 +19,23 @@ from pgdyno.study.sizing import (
     SLICE_S_MAX,
     SLICE_S_MIN,
     BlockLayout,
-    WarmUp,
+    WarmUpLimits,
     adaptive_warm_up,
     whole_rounds,
 )
 from pgdyno.units import format_duration, parse_duration_s
 
 
-def warm_up_from_option(text: str | None, likely_s: float, slice_s: float) -> WarmUp:
+def warm_up_from_option(text: str | None, likely_s: float, slice_s: float) -> WarmUpLimits:
     """Parse ``10s``, ``5s..60s`` or ``auto``; ``likely_s`` is the share of a block. Raises UsageError."""
     if text is None or text == "auto":
         return adaptive_warm_up(likely_s, 2 * likely_s, slice_s)
     least, dots, most = text.partition("..")
     if not dots:
-        return WarmUp(parse_duration_s(text))
+        return WarmUpLimits(parse_duration_s(text))
     if not least or not most:
         raise UsageError(f"--warmup {text!r} lacks a bound: give both, for example: 5s..60s")
-    return WarmUp(parse_duration_s(most), parse_duration_s(least))
-
-
-def warm_up_text(study: Study) -> str:
-    """Return the warm-up as text: ``10 s``, or ``2 s to 8 s``."""
-    longest = format_duration(study.warmup_s)
-    least_s = study.warmup_min_s
-    return longest if least_s is None else f"{format_duration(least_s)} to {longest}"
+    return WarmUpLimits(parse_duration_s(most), parse_duration_s(least))
 
 
 CHECKPOINTS = "checkpoints:"

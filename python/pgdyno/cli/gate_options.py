@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.analysis.findings.gates import Condition, Gate, gate, parse_condition
+from pgdyno.analysis.findings.gates import Gate, GateCondition, gate, parse_condition
 from pgdyno.cli.console import say
 from pgdyno.cli.output_files import append_text, require_summary
 from pgdyno.errors import PgdynoError, UsageError
@@ -59,7 +59,7 @@ class GateOptions:
             require_summary(self.summary_file, evidence)
 
     @property
-    def conditions(self) -> list[Condition]:
+    def conditions(self) -> list[GateCondition]:
         """The conditions of --fail-if. Raises UsageError for an invalid one."""
         return [parse_condition(text) for text in self.fail_if or ()]
 

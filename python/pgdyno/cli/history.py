@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from pgdyno.analysis.findings.gates import parse_condition
-from pgdyno.analysis.findings.history_changes import grouped, histories
+from pgdyno.analysis.findings.history_changes import group_files, histories
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.cli import options
@@ -23,9 +23,9 @@ from pgdyno.report.history_report import (
     HistoryCondition,
     HistoryReport,
     as_object,
+    history_html,
     recent_changes,
     series_too_short,
-    to_html,
 )
 from pgdyno.report.terminal_format import print_history
 
@@ -86,7 +86,7 @@ def history(
     if html is not None:
         require_writable_page(html, force=force)
     skipped: dict[str, str] = {}
-    groups = grouped(_studies(directory, skipped), keys, skipped)
+    groups = group_files(_studies(directory, skipped), keys, skipped)
     report = HistoryReport(histories(groups), skipped)
     for file, why in skipped.items():
         say(f"skipped {file}: {why}")
@@ -96,7 +96,7 @@ def history(
     found = recent_changes(report, asked, newest) if asked else None
     unjudged = series_too_short(report, newest) if asked else []
     if html is not None:
-        write_text(html, to_html(report), force=force)
+        write_text(html, history_html(report), force=force)
         say(f"history {html}")
     if json:
         print_json(as_object(report, found, unjudged))

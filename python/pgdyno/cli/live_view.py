@@ -24,10 +24,10 @@ from pgdyno.lab.progress import (
     BlockEnded,
     BlockStarted,
     InterimVerdicts,
-    Load,
+    LoadProgress,
+    PreparationStep,
     Progress,
     Running,
-    Step,
     Warned,
 )
 from pgdyno.report.result_tables import change_text
@@ -59,7 +59,7 @@ class LiveView:
         self._quiet = quiet
         self._heading = heading  # printed at the start of the first load or block
         self._step = "prepare"
-        self._load: Load | None = None
+        self._load: LoadProgress | None = None
         self._block: BlockStarted | None = None
         self._block_begun_s = time.monotonic()
         self._rates: list[list[float]] = [[] for _ in arm_names]
@@ -95,13 +95,13 @@ class LiveView:
 
     def __call__(self, progress: Progress) -> None:
         """Record the progress, and redraw the view or print a line."""
-        if self._heading and not self._quiet and isinstance(progress, Load | BlockStarted):
+        if self._heading and not self._quiet and isinstance(progress, LoadProgress | BlockStarted):
             say(self._heading)
             self._heading = ""
         match progress:
-            case Step(text):
+            case PreparationStep(text):
                 self._step, self._load, self._running = text, None, None
-            case Load():
+            case LoadProgress():
                 self._load = progress
             case BlockStarted():
                 self._switch_case(progress)
@@ -144,7 +144,7 @@ class LiveView:
 
     def _write_line(self, progress: Progress) -> None:
         match progress:
-            case Load(dataset, phase) if (dataset, phase) not in self._loaded:
+            case LoadProgress(dataset, phase) if (dataset, phase) not in self._loaded:
                 self._loaded.add((dataset, phase))
                 say(f"loading {dataset}: {phase}")
             case BlockStarted():

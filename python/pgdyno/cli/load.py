@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from pgdyno.cli import options
 from pgdyno.cli.console import err, print_json, say
 from pgdyno.cli.options import expanded
-from pgdyno.cli.workload_options import PgbenchData, TpccData, Which, parameters_of
+from pgdyno.cli.workload_options import PgbenchData, TpccData, Which, chosen_parameters
 from pgdyno.engine import Event
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
@@ -74,7 +74,7 @@ def load(
             "--replace requires --into-existing and --workload pgbench; "
             "tpcc tables are replaced only if pgdyno loaded them"
         )
-    parameters = parameters_of(which, tpcc_data, pgbench_data)
+    parameters = chosen_parameters(which, tpcc_data, pgbench_data)
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
@@ -102,7 +102,7 @@ def load(
     if json:
         print_json({key: value for key, value in result.items() if key != "event"})
     else:
-        typer.echo(summary(result))
+        typer.echo(load_summary(result))
     return 0
 
 
@@ -145,7 +145,7 @@ def database(target: Dsn, into_existing: bool) -> Iterator[None]:
             yield
 
 
-def summary(result: Event) -> str:
+def load_summary(result: Event) -> str:
     """Return one line with rows, size and time of each phase, longest first."""
     phases = sorted(result["phases_s"].items(), key=lambda phase: -phase[1])
     parts = ", ".join(f"{phase} {format_duration(s)}" for phase, s in phases)

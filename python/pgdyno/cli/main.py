@@ -57,10 +57,10 @@ def main() -> None:
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     ready_streams(errors=PLAIN)
     survive_hangup()
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_command(sys.argv[1:]))
 
 
-def run(arguments: Sequence[str]) -> int:
+def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return the exit status. An error becomes one line on standard error."""
     try:
         return _status(arguments)

@@ -24,7 +24,7 @@ import typer
 
 from pgdyno.errors import UsageError
 from pgdyno.study.plan import Driving, Rate
-from pgdyno.study.sizing import Machine
+from pgdyno.study.sizing import MachineSize
 from pgdyno.study.workload_parameters import WorkloadParameters
 
 
@@ -122,9 +122,9 @@ SEED_MAX = 2**53 - 1
 """Largest integer that JSON numbers hold exactly."""
 
 
-def this_machine() -> Machine:
+def machine_size() -> MachineSize:
     """Return the cores available to this process, and the memory."""
-    return Machine(len(psutil.Process().cpu_affinity()), psutil.virtual_memory().total)
+    return MachineSize(len(psutil.Process().cpu_affinity()), psutil.virtual_memory().total)
 
 
 def parse_percent(text: str) -> float:
@@ -139,7 +139,7 @@ def parse_percent(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadOptions:
     """Options of the load: how clients start transactions."""
 
     pacing: Annotated[

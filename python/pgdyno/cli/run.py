@@ -16,16 +16,16 @@ from pgdyno.cli import options
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Output, expanded
 from pgdyno.cli.output_files import require_writable, require_writable_page
-from pgdyno.cli.study import read, size_of, study_path, text_of
+from pgdyno.cli.study import read_study, size_of, study_path, text_of
 from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.errors import UsageError
 from pgdyno.lab.study_runner import Request
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.file_system import free_bytes
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.fitting.fit_levels import Change
-from pgdyno.study.fitting.fit_study import Machine as FitMachine
-from pgdyno.study.fitting.fit_study import fit as fit_to
+from pgdyno.study.fitting.fit_levels import FitChange
+from pgdyno.study.fitting.fit_study import FitMachine
+from pgdyno.study.fitting.fit_study import fit_study as fit_to
 from pgdyno.study.study_file import StudyFile
 from pgdyno.units import format_duration
 
@@ -103,7 +103,7 @@ def run(
     if study is None:
         raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
     path = study_path(study)
-    file, changes = _as_asked(read(study), fit=fit, minutes=minutes, nearest=nearest, no_aa=no_aa)
+    file, changes = _as_asked(read_study(study), fit=fit, minutes=minutes, nearest=nearest, no_aa=no_aa)
     cases = _naming_who_refused_aa(cases_of(file), changes, no_aa=no_aa)
     request = Request(
         title=file.title,
@@ -122,7 +122,7 @@ def run(
     )
     target = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
     require_writable(target)
-    heading = "\n".join([describe(file, cases), *(f"  {change.sentence}" for change in changes)])
+    heading = "\n".join([describe_study(file, cases), *(f"  {change.sentence}" for change in changes)])
     return run_and_report(
         target,
         request,
@@ -137,7 +137,7 @@ RESUMED_BY = "pgdyno run --resume"
 
 
 def _naming_who_refused_aa(
-    cases: tuple[Case, ...], changes: Sequence[Change], *, no_aa: bool
+    cases: tuple[Case, ...], changes: Sequence[FitChange], *, no_aa: bool
 ) -> tuple[Case, ...]:
     """Record which option disabled A/A blocks, if it was not the study file."""
     who = "--no-aa" if no_aa else "--fit" if any(change.key == "run.aa" for change in changes) else ""
@@ -148,7 +148,7 @@ def _naming_who_refused_aa(
 
 def _as_asked(
     file: StudyFile, *, fit: bool, minutes: float | None, nearest: bool, no_aa: bool
-) -> tuple[StudyFile, tuple[Change, ...]]:
+) -> tuple[StudyFile, tuple[FitChange, ...]]:
     """Raises UsageError: --fit without --minutes, a disk that is too small."""
     if nearest:
         file = file.model_copy(update={"run": file.run.model_copy(update={"nearest": True})})
@@ -157,7 +157,7 @@ def _as_asked(
     if fit:
         if minutes is None:
             raise UsageError("--fit requires --minutes; for example: --fit --minutes 10")
-        machine = options.this_machine()
+        machine = options.machine_size()
         free = free_bytes(Cache.open().root)
         fitted = fit_to(file, FitMachine(machine.cores, machine.memory_bytes, free), minutes)
         return fitted.file, fitted.changes
@@ -172,7 +172,7 @@ def _as_asked(
     return file, ()
 
 
-def describe(file: StudyFile, cases: tuple[Case, ...]) -> str:
+def describe_study(file: StudyFile, cases: tuple[Case, ...]) -> str:
     """Return a summary of the study in one or two terminal lines."""
     budget_s, repeats = file.run.budget_s, file.run.repeats
     parts, most = [size_of(cases)], "at most " if cases[0].study.stops_on_verdict else ""

@@ -12,11 +12,11 @@ from pgdyno.errors import UsageError
 from pgdyno.server.build import Build
 from pgdyno.server.build_catalogue import Catalogue, catalogue
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.find_build import resolve, system_builds
-from pgdyno.server.settings.machine_resources import this_machine
+from pgdyno.server.find_build import resolve_build, system_builds
+from pgdyno.server.settings.machine_resources import machine_resources
 from pgdyno.server.settings.reserved_settings import RESERVED
 from pgdyno.server.settings.setting_definition import Definition, validate
-from pgdyno.server.settings.setting_safety import Badge, safety
+from pgdyno.server.settings.setting_safety import SafetyProperty, safety
 from pgdyno.server.settings.settings_profile import PROFILES, ProfileInput, profile_named, request
 
 app = typer.Typer(help="Show settings profiles and explain settings.", no_args_is_help=True)
@@ -66,7 +66,7 @@ def show_profile(
     found = profile_named(profile.removeprefix("@"))
     cache = Cache.open()
     build, known = _known(cache, server)
-    fit = ProfileInput(this_machine(cache.root), build.version, known.definitions, servers_at_once)
+    fit = ProfileInput(machine_resources(cache.root), build.version, known.definitions, servers_at_once)
     settings = request([found.name], {}, fit).settings
     judged = safety({**known.initial, **settings})
     if as_json:
@@ -108,9 +108,9 @@ def _known(cache: Cache, server: str | None) -> tuple[Build, Catalogue]:
     store = cache.store(say)
     if server is None:
         here = [*system_builds(), *store.cached()]
-        build = max(here, key=lambda one: one.version) if here else resolve("18", store=store)
+        build = max(here, key=lambda one: one.version) if here else resolve_build("18", store=store)
     else:
-        build = resolve(server, store=store)
+        build = resolve_build(server, store=store)
     return build, catalogue(build, cache)
 
 
@@ -175,7 +175,7 @@ def _kind(definition: Definition) -> str:
     return f"{definition.vartype} from {low} to {high}{unit}"
 
 
-def _prices(definition: Definition, known: Catalogue) -> list[tuple[str, tuple[Badge, ...]]]:
+def _prices(definition: Definition, known: Catalogue) -> list[tuple[str, tuple[SafetyProperty, ...]]]:
     """Return the guarantees lost by each value of a boolean or enum, compared with a new cluster."""
     values = definition.enumvals or (("on", "off") if definition.vartype == "bool" else ())
     before = set(safety(known.initial).given_up)
@@ -187,7 +187,7 @@ def _prices(definition: Definition, known: Catalogue) -> list[tuple[str, tuple[B
     return prices
 
 
-def _badges(badges: tuple[Badge, ...]) -> Table:
+def _badges(badges: tuple[SafetyProperty, ...]) -> Table:
     table = Table("safety", "kept", "", box=None)
     for badge in badges:
         table.add_row(badge.name, badge.kept, badge.reason)

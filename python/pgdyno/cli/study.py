@@ -25,10 +25,10 @@ from pgdyno.server.settings.reserved_settings import refuse_reserved
 from pgdyno.server.settings.settings_profile import profile_named
 from pgdyno.server.version import is_version, parse_version_spec
 from pgdyno.study.cases import Case, cases_of, own_settings_of
-from pgdyno.study.fitting.fit_study import Change, fit
-from pgdyno.study.fitting.fit_study import Machine as FitMachine
+from pgdyno.study.fitting.fit_levels import FitChange
+from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_reader import FILE_BYTES_MAX, examine
+from pgdyno.study.study_file_reader import FILE_BYTES_MAX, examine_text
 from pgdyno.study.study_file_schema import schema
 from pgdyno.study.toml_lines import Path as Keys
 from pgdyno.study.toml_lines import line_of, lines_of
@@ -51,7 +51,7 @@ def size_of(cases: tuple[Case, ...]) -> str:
     return f"{counted(len(cases), 'case')} of {many} arms"
 
 
-def plan_lines(file: StudyFile, found: StudyForecast, changes: Sequence[Change]) -> Iterator[str]:
+def plan_lines(file: StudyFile, found: StudyForecast, changes: Sequence[FitChange]) -> Iterator[str]:
     """Yield the lines of the plan, from title to cases."""
     yield file.title
     if file.source:
@@ -80,7 +80,7 @@ def plan_lines(file: StudyFile, found: StudyForecast, changes: Sequence[Change])
     yield from _part("each case", [*names, *([f"and {more} more"] if names and more > 0 else [])])
 
 
-def plan_as_json(file: StudyFile, found: StudyForecast, changes: Sequence[Change]) -> dict[str, Any]:
+def plan_as_json(file: StudyFile, found: StudyForecast, changes: Sequence[FitChange]) -> dict[str, Any]:
     """Return the plan as JSON; sizes in bytes, times in seconds."""
     return {
         "title": file.title,
@@ -220,7 +220,7 @@ def text_of(path: Path) -> str:
         raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
 
 
-def read(given: str) -> StudyFile:
+def read_study(given: str) -> StudyFile:
     """Return the study of a path or name. Raises UsageError with the first error found."""
     path = study_path(given)
     file, problems = examined(path)
@@ -232,7 +232,7 @@ def read(given: str) -> StudyFile:
 def examined(path: Path) -> tuple[StudyFile | None, list[str]]:
     """Return the study and one line per error, including versions, profiles and reserved settings."""
     text = text_of(path)
-    file, problems = examine(text, str(path))
+    file, problems = examine_text(text, str(path))
     if file is not None and not problems:
         lines = lines_of(text)
         found = sorted((line_of(lines, one.path), str(one)) for one in _refused(file))
@@ -320,12 +320,14 @@ def plan(
     """
     if minutes is not None and not fit_it:
         raise UsageError(f"--minutes {minutes:g} requires --fit: add --fit, or remove --minutes")
-    study, cache = read(file), Cache.open()
-    machine = options.this_machine()
-    changes: tuple[Change, ...] = ()
+    study, cache = read_study(file), Cache.open()
+    machine = options.machine_size()
+    changes: tuple[FitChange, ...] = ()
     if fit_it:
         free = free_bytes(cache.root)
-        fitted = fit(study, FitMachine(machine.cores, machine.memory_bytes, free), minutes or DEFAULT_MINUTES)
+        fitted = fit_study(
+            study, FitMachine(machine.cores, machine.memory_bytes, free), minutes or DEFAULT_MINUTES
+        )
         study, changes = fitted.file, fitted.changes
     found = study_forecast(study, cache, machine)
     if as_json:

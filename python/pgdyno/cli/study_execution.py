@@ -18,7 +18,7 @@ from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import STOPPED_BY, Ending, TrialStatus
+from pgdyno.results.records import STOPPED_BY, StudyEnd, TrialStatus
 
 OUTPUT = Output()
 """The HTML report beside the results file, and the verdict on the terminal."""
@@ -76,13 +76,13 @@ def run_and_report(
     if not quiet:
         say(f"evidence {path}   report {html}")
     gating.summarise(built, found, [path, html])
-    if ending is Ending.INTERRUPTED:
+    if ending is StudyEnd.INTERRUPTED:
         say(f"interrupted; to continue: {resumed_by} {path}")
         return interruption.exit_status
     if why := why_no_valid_block(path):
         say(f"pgdyno: no result, because no block is valid: {why}")
         return 1
-    return 1 if ending is Ending.FAILED else gating.status(found, quiet=quiet)
+    return 1 if ending is StudyEnd.FAILED else gating.status(found, quiet=quiet)
 
 
 def why_no_valid_block(path: Path) -> str:

@@ -251,10 +251,10 @@ class WorkloadOptions:
     def parameters(self, default_size: Callable[[Kind], int]) -> WorkloadParameters:
         """Return the parameters as ``parameters_of`` does."""
         groups = (self.tpcc_data, self.tpcc_calls, self.pgbench_data, self.pgbench_scripts)
-        return parameters_of(self.which, *groups, default_size=default_size)
+        return chosen_parameters(self.which, *groups, default_size=default_size)
 
 
-def parameters_of(
+def chosen_parameters(
     which: Which, *groups: Any, default_size: Callable[[Kind], int] = lambda _: 1
 ) -> WorkloadParameters:
     """Return the workload parameters given by the options.

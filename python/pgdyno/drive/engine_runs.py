@@ -18,7 +18,7 @@ Reading = Sequence[float | None]
 
 
 @dataclass
-class Run:
+class EngineRun:
     """Events of a run. ``result`` is None if nothing was measured.
 
     ``readings`` and ``totals`` were read at the barriers ``measure`` and ``end`` while no transaction was in
@@ -63,7 +63,7 @@ def run_drive(
     read: Callable[[], Reading],
     on_start: Callable[[int], None] = lambda _: None,
     ends_warm_up: Callable[[Event], bool] = lambda _: False,
-) -> Run:
+) -> EngineRun:
     """Run a specification (docs/reference/engine-protocol.md).
 
     ``read`` is called at each barrier, ``on_start`` with the driver's process ID. The remaining warm-up is
@@ -72,7 +72,7 @@ def run_drive(
     Raises EngineError if the engine ends without a result or rejects the specification. A server failure
     raises nothing and sets ``Run.failure``.
     """
-    run = Run()
+    run = EngineRun()
     with Engine("drive", specification) as engine, interruption.tell(engine.stop):
         on_start(engine.pid)
         for event in engine.events():
@@ -88,7 +88,7 @@ def run_drive(
     return run
 
 
-def _note(run: Run, event: Event) -> None:
+def _note(run: EngineRun, event: Event) -> None:
     match event["event"]:
         case "started":
             run.epoch_unix_s = event["epoch_unix_ns"] / 1e9
@@ -145,7 +145,7 @@ def _interruption_message(message: str) -> str:
     return f"the load was interrupted; {left or 'no incomplete data are left'}"
 
 
-def examine(parameters: WorkloadParameters) -> list[Caveat]:
+def examine_scripts(parameters: WorkloadParameters) -> list[Caveat]:
     """Check pgbench scripts and return their caveats.
 
     Raises UsageError with the line and the caret of pgbench's own message.

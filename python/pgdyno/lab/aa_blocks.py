@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pgdyno.analysis.comparison.measurement_noise import aa_log_ratios
-from pgdyno.lab.noise_history import History, machine_of
+from pgdyno.lab.noise_history import NoiseHistory, machine_of
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Warned, Watch
 from pgdyno.lab.trial import Lab
@@ -87,7 +87,7 @@ def load_of(study: Study) -> dict[str, Any]:
 def with_earlier_noise(
     described: Sequence[tuple[records.StudyRecord, Sequence[records.Arm]]],
     ready: Sequence[Prepared],
-    history: History,
+    history: NoiseHistory,
 ) -> list[tuple[records.StudyRecord, Sequence[records.Arm]]]:
     """Add A/A results of earlier studies to each case, because reports use the results file alone.
 
@@ -104,7 +104,7 @@ def with_earlier_noise(
     return found
 
 
-def store_noise(path: Path, history: History, watch: Watch) -> None:
+def store_noise(path: Path, history: NoiseHistory, watch: Watch) -> None:
     """Store the results of this study's A/A blocks for later studies. A resumed study replaces its entry."""
     with Evidence(path, verify=False) as evidence:  # this process has written it
         entries = [_entry(evidence, number) for number in evidence.aa_cases() if evidence.blocks(number)]

@@ -19,7 +19,7 @@ from pgdyno.errors import ServerError
 from pgdyno.server import page_cache
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import READY_TIMEOUT_S, Cluster
-from pgdyno.server.live_directories import Run
+from pgdyno.server.live_directories import LiveDirectory
 from pgdyno.server.restore import restore
 from pgdyno.server.running import Server
 from pgdyno.server.server_account import Account
@@ -119,7 +119,7 @@ class BuildArm:
     settings: Mapping[str, str]
     optional: Collection[str]
     snapshot: Snapshot
-    run: Run
+    run: LiveDirectory
     account: Account
     shares_server: bool = False
     _server: Server | None = None

@@ -14,15 +14,15 @@ from dataclasses import replace
 
 import psycopg
 
-from pgdyno.drive.engine_runs import Run
+from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.errors import DatasetError, EngineError, ServerError, in_one_line
-from pgdyno.lab.progress import BlockEnded, Step, Warned
-from pgdyno.lab.trial import Lab, Trial, begin_trial, bring_up, failed, interrupted, trial_caveats
+from pgdyno.lab.progress import BlockEnded, PreparationStep, Warned
+from pgdyno.lab.trial import Lab, RunningTrial, begin_trial, bring_up, failed, interrupted, trial_caveats
 from pgdyno.lab.trial_driving import Seen, drive_trials
-from pgdyno.lab.trial_outcome import because_of, judge_trial, outcome_of
-from pgdyno.lab.trial_telemetry_collection import Telemetry
+from pgdyno.lab.trial_outcome import because_of, judge_trial, trial_outcome
+from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
 from pgdyno.results import records
-from pgdyno.results.records import STOPPED_BY, BlockStatus, Outcome, TrialStatus, with_log_error
+from pgdyno.results.records import STOPPED_BY, BlockStatus, TrialOutcome, TrialStatus, with_log_error
 from pgdyno.server.crash_detector import require_no_crash
 from pgdyno.study.plan import PlannedBlock
 from pgdyno.workload.server_log import LOG_CHECK, first_unexpected_error
@@ -123,7 +123,7 @@ def run_group(
     return BlockStatus.FAILED if TrialStatus.FAILED in found else BlockStatus.DONE
 
 
-def with_log_error_of_server(outcome: Outcome) -> Outcome:
+def with_log_error_of_server(outcome: TrialOutcome) -> TrialOutcome:
     """Add the error in the server log, if it is the reason why the trial does not count."""
     by_log = any(check.name == LOG_CHECK and not check.passed for check in outcome.checks)
     if outcome.status is TrialStatus.FAILED or (outcome.status is TrialStatus.EXCLUDED and by_log):
@@ -133,19 +133,19 @@ def with_log_error_of_server(outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _carry_out(lab: Lab, block: PlannedBlock, trials: Mapping[int, Trial]) -> dict[int, Outcome]:
+def _carry_out(lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial]) -> dict[int, TrialOutcome]:
     for trial in trials.values():
         with _attributed_to(trial.arm.name):
             bring_up(lab, trial)
         if lab.interruption.requested:
             return {index: interrupted() for index in trials}
     seen: Seen = {}
-    with Telemetry.open(lab, list(trials.values())) as telemetry:
+    with TelemetryCollection.open(lab, list(trials.values())) as telemetry:
         run = drive_trials(lab, block, trials, seen, telemetry)
         outcomes = {}
         for target, (index, trial) in enumerate(trials.items()):
-            lab.watch(Step(f"checking {trial.arm.name}"))
-            outcome = outcome_of(run, target, trial.arm.name, trial.restore_s, trial.start_s)
+            lab.watch(PreparationStep(f"checking {trial.arm.name}"))
+            outcome = trial_outcome(run, target, trial.arm.name, trial.restore_s, trial.start_s)
             if trial.search is not None:
                 outcome = replace(outcome, driver={**outcome.driver, "capacity": trial.search})
             if outcome.status is TrialStatus.OK:
@@ -177,13 +177,13 @@ def _attributed_to(arm: str) -> Iterator[None]:
         raise FaultOf(arm, error) from error
 
 
-def _ended_by(fault: FaultOf, trial: Trial) -> Outcome:
+def _ended_by(fault: FaultOf, trial: RunningTrial) -> TrialOutcome:
     """Return the outcome of a trial after a fault of its arm or of another arm in the group."""
     outcome = failed(trial, because_of("block", fault.arm, trial.arm.name) + str(fault))
     return outcome if fault.arm == trial.arm.name else replace(outcome, driver={STOPPED_BY: fault.arm})
 
 
-def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
+def _judged(trial: RunningTrial, outcome: TrialOutcome, run: EngineRun, target: int) -> TrialOutcome:
     """Check a trial. A server that is lost after the last slice or during the checks fails only its own
     trial.
     """
@@ -196,15 +196,17 @@ def _judged(trial: Trial, outcome: Outcome, run: Run, target: int) -> Outcome:
         return replace(outcome, status=TrialStatus.FAILED, reason=in_one_line(error), server_log=log)
 
 
-def _with_later_steps(lab: Lab, trial: Trial, outcome: Outcome, telemetry: Telemetry) -> Outcome:
+def _with_later_steps(
+    lab: Lab, trial: RunningTrial, outcome: TrialOutcome, telemetry: TelemetryCollection
+) -> TrialOutcome:
     """Add readings of the probes, and the steps after the measured part: VACUUM, a crash, a restart."""
     if outcome.status is TrialStatus.OK:
         try:
             if lab.study.vacuum_after:
-                lab.watch(Step(f"vacuuming {trial.arm.name}"))
+                lab.watch(PreparationStep(f"vacuuming {trial.arm.name}"))
                 telemetry.vacuum_and_read(trial)
             if lab.study.recovery:
-                lab.watch(Step(f"crashing and restarting {trial.arm.name}"))
+                lab.watch(PreparationStep(f"crashing and restarting {trial.arm.name}"))
                 outcome = replace(outcome, recovery_s=trial.arm.recover(), restart_s=trial.arm.restart())
         except FAULTS as error:
             outcome = replace(outcome, status=TrialStatus.FAILED, reason=in_one_line(error))

@@ -42,14 +42,14 @@ def measure(path: Path, request: Request, minutes: float, watch_for: WatchFor, s
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CalibrationOutcome:
     """Result; ``entry`` is its line in the history, unless the calibration ``is_short``."""
 
     calibration: Calibration
     entry: Entry
 
 
-def outcome_of(path: Path) -> Outcome | None:
+def calibration_outcome(path: Path) -> CalibrationOutcome | None:
     """Return the result; None without a finished block."""
     with Evidence(path) as evidence, evidence.snapshot():
         calibration = find_calibration(evidence)
@@ -75,4 +75,4 @@ def outcome_of(path: Path) -> Outcome | None:
             if (best := calibration.best(schedule)) is not None
         },
     }
-    return Outcome(calibration, entry)
+    return CalibrationOutcome(calibration, entry)

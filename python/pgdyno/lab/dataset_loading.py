@@ -17,7 +17,7 @@ from pgdyno.drive.engine_runs import OnLoad, run_load
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError, DiskFullError
 from pgdyno.interruption import Interruption
-from pgdyno.lab.progress import Load, Watch
+from pgdyno.lab.progress import LoadProgress, Watch
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.datasets import DatasetKey
@@ -130,7 +130,7 @@ class Maker:
         name, database = f"{parameters.data_name}, PostgreSQL {build.version}", parameters.kind
 
         def progress(phase: str, share: float) -> None:
-            self.watch(Load(name, phase, share))
+            self.watch(LoadProgress(name, phase, share))
 
         def create(data_dir: Path) -> None:
             progress("initdb", 0.0)

@@ -16,7 +16,7 @@ from pgdyno.errors import DatasetError, DiskFullError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import Connection
 from pgdyno.lab.dataset_loading import Place, dataset_database_name, load_data
-from pgdyno.lab.progress import Load, Step, Warned, Watch
+from pgdyno.lab.progress import LoadProgress, PreparationStep, Warned, Watch
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.ownership_marker import INCOMPLETE, lock_of, take_lock
 from pgdyno.server.remote import Description, Remote, TrialCopy, free_for_data, local_postmaster
@@ -127,7 +127,7 @@ def require_usable(study: Study, watch: Watch) -> None:
         if study.cache_state == "cold" or study.recovery:
             what = "a cold cache" if study.cache_state == "cold" else "the recovery time"
             raise UsageError(_NOT_RESTARTED.format(what=what, arm=spec.name))
-        watch(Step(f"connecting to {spec.name}"))
+        watch(PreparationStep(f"connecting to {spec.name}"))
         remote = Remote(Dsn(spec.server))
         if not study.into_existing:
             study.driving(index).workload.require_major(remote.check().version.major, spec.name)
@@ -185,7 +185,7 @@ def _load_once(
     """Load the database unless it exists and is complete. Only one pgdyno loads it at a time."""
 
     def while_waiting() -> None:
-        watch(Load(name, "waiting for another pgdyno", 0.0))
+        watch(LoadProgress(name, "waiting for another pgdyno", 0.0))
         interruption.check()
 
     def on_forecast(size_bytes: int) -> None:
@@ -207,7 +207,7 @@ def _load_once(
                 Place(remote.dsn.with_database(name).conninfo, lambda: remote.connect(name)),
                 workload,
                 interruption,
-                lambda phase, share: watch(Load(name, phase, share)),
+                lambda phase, share: watch(LoadProgress(name, phase, share)),
                 on_forecast,
             )
 

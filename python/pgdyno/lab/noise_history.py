@@ -39,7 +39,7 @@ def history_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 @dataclass(frozen=True)
-class History:
+class NoiseHistory:
     """The file at ``path``."""
 
     path: Path

@@ -15,7 +15,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, StartError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset_loading import init_options
-from pgdyno.lab.progress import Step, Warned, Watch
+from pgdyno.lab.progress import PreparationStep, Warned, Watch
 from pgdyno.probe.server_probes import EXTENSIONS, NEEDS_PRELOAD
 from pgdyno.server.build import Build
 from pgdyno.server.build_catalogue import Catalogue, catalogue, compiled_differences, empty_cluster
@@ -24,7 +24,7 @@ from pgdyno.server.cluster import Cluster
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.find_build import resolve_all
 from pgdyno.server.remote import Remote, connections_max
-from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.machine_resources import MachineResources
 from pgdyno.server.settings.settings_profile import ProfileInput, Requested, request
 from pgdyno.server.version import parse_version_spec
 from pgdyno.study.arm_spec import ArmSpec
@@ -101,13 +101,13 @@ class ArmRequest:
     requested: Requested
 
 
-def resolve(
-    study: Study, cache: Cache, machine: Machine, watch: Watch, caveats: list[Caveat]
+def resolve_arms(
+    study: Study, cache: Cache, machine: MachineResources, watch: Watch, caveats: list[Caveat]
 ) -> dict[int, ArmRequest]:
     """Return the builds and their validated settings by arm. Adds caveats for substituted builds."""
     ours = [(index, arm) for index, arm in enumerate(study.arms) if not arm.is_dsn]
-    store = cache.store(progress=lambda text: watch(Step(text)))
-    watch(Step("finding the servers"))
+    store = cache.store(progress=lambda text: watch(PreparationStep(text)))
+    watch(PreparationStep("finding the servers"))
     resolved = resolve_all([arm.server for _, arm in ours], store=store, nearest=study.nearest)
     for text in resolved.substitutions:
         watch(Warned(text))
@@ -119,9 +119,9 @@ def resolve(
     found = {}
     for (index, arm), build in zip(ours, resolved.builds, strict=True):
         study.driving(index).workload.require_major(build.version.major, arm.name)
-        watch(Step(f"checking the settings of {arm.name}"))
+        watch(PreparationStep(f"checking the settings of {arm.name}"))
         known = catalogues[labels[build]]
-        requested = request_of(study, index, build, known, machine)
+        requested = settings_request(study, index, build, known, machine)
         found[index] = ArmRequest(arm, build, known, requested)
         if resolved.substitutions and not _is_what_was_asked(arm.server, build):
             names = {"requested": arm.server, "resolved": str(build.version)}
@@ -145,7 +145,9 @@ def _is_what_was_asked(server: str, build: Build) -> bool:
         return True  # a directory or `system`: whatever is there
 
 
-def request_of(study: Study, index: int, build: Build, known: Catalogue, machine: Machine) -> Requested:
+def settings_request(
+    study: Study, index: int, build: Build, known: Catalogue, machine: MachineResources
+) -> Requested:
     """Return the validated settings of one arm, including those that its clients and probes need."""
     arm = study.arms[index]
     at_once = len(study.arms) if study.is_together else 1
@@ -167,7 +169,11 @@ def request_of(study: Study, index: int, build: Build, known: Catalogue, machine
 
 
 def fit_schedule(
-    study: Study, wanted: Mapping[int, ArmRequest], machine: Machine, watch: Watch, caveats: list[Caveat]
+    study: Study,
+    wanted: Mapping[int, ArmRequest],
+    machine: MachineResources,
+    watch: Watch,
+    caveats: list[Caveat],
 ) -> Study:
     """Return the study, with the schedule ``blocks`` if the shared buffers of all servers do not fit
     together.
@@ -219,7 +225,7 @@ def require_starts(
                     continue
                 if what not in tried:
                     interruption.check()
-                    watch(Step(f"testing the settings of {arm.spec.name}"))
+                    watch(PreparationStep(f"testing the settings of {arm.spec.name}"))
                     if where not in empty:
                         empty[where] = stack.enter_context(empty_cluster(arm.build, cache, "try", init))
                     tried[what] = _try(empty[where], arm)

@@ -8,21 +8,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.drive.engine_runs import examine
+from pgdyno.drive.engine_runs import examine_scripts
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import BuildArm, LabArm
 from pgdyno.lab.dataset_loading import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
-from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, require_starts, resolve
+from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, require_starts, resolve_arms
 from pgdyno.lab.progress import Warned, Watch
 from pgdyno.lab.trial import untested_version
 from pgdyno.results import records
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.datasets import Dataset
 from pgdyno.server.file_system import free_bytes
-from pgdyno.server.live_directories import Run
-from pgdyno.server.settings.machine_resources import this_machine, usable_cores
+from pgdyno.server.live_directories import LiveDirectory
+from pgdyno.server.settings.machine_resources import machine_resources, usable_cores
 from pgdyno.study.aa_plan import aa_arms, aa_study, why_no_aa
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import CHECKPOINT_TIMEOUT, timeout_s, with_window
@@ -49,7 +49,7 @@ class Prepared:
 
 
 @contextlib.contextmanager
-def prepare(
+def prepare_arms(
     studies: Sequence[Study], watch: Watch, interruption: Interruption
 ) -> Iterator[Sequence[Prepared]]:
     """Prepare the arms of each case. At the end of the block, servers are stopped and live directories
@@ -60,12 +60,12 @@ def prepare(
     """
     cache = Cache.open()
     cache.sweep()
-    machine = this_machine(cache.root)
+    machine = machine_resources(cache.root)
     checked = []
     for study in map(with_cpu_partition, studies):
         interruption.check()
         caveats = _script_caveats(study, watch)
-        wanted = resolve(study, cache, machine, watch, caveats)
+        wanted = resolve_arms(study, cache, machine, watch, caveats)
         fitting = fit_schedule(study, wanted, machine, watch, caveats)
         require_usable(fitting, watch)
         require_connections(fitting, wanted)
@@ -108,7 +108,7 @@ def _script_caveats(study: Study, watch: Watch) -> list[Caveat]:
     workloads = {
         study.driving(i).workload.model_dump_json(): study.driving(i).workload for i in range(len(study.arms))
     }
-    found = [caveat for workload in workloads.values() for caveat in examine(workload)]
+    found = [caveat for workload in workloads.values() for caveat in examine_scripts(workload)]
     for caveat in found:
         watch(Warned(caveat.text))
     return found
@@ -123,7 +123,7 @@ class _DataPlaces:
     interruption: Interruption
     stack: contextlib.ExitStack
     datasets: dict[str, Dataset] = field(default_factory=dict)
-    runs: dict[tuple[str, int], Run] = field(default_factory=dict)
+    runs: dict[tuple[str, int], LiveDirectory] = field(default_factory=dict)
     dsn_arms: dict[tuple[str, str, int], DsnArm] = field(default_factory=dict)
 
     def dataset(self, study: Study, index: int, wanted: ArmRequest) -> Dataset:
@@ -147,7 +147,7 @@ class _DataPlaces:
             )
         return self.datasets[key.name]
 
-    def run(self, dataset: Dataset, index: int) -> Run:
+    def run(self, dataset: Dataset, index: int) -> LiveDirectory:
         """Return the live directory for a dataset and an arm index; cases share it."""
         place = (dataset.name, index)
         if place not in self.runs:

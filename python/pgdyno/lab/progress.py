@@ -11,14 +11,14 @@ from pgdyno.study.schedule import Role
 
 
 @dataclass(frozen=True)
-class Step:
+class PreparationStep:
     """A step of the preparation begins; text for output, for example ``restoring 18``."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Load:
+class LoadProgress:
     """A dataset is being loaded; ``share`` is 0..1 of the phase."""
 
     dataset: str
@@ -98,5 +98,5 @@ class Warned:
     text: str
 
 
-Progress = Step | Load | BlockStarted | Running | BlockEnded | InterimVerdicts | Warned
+Progress = PreparationStep | LoadProgress | BlockStarted | Running | BlockEnded | InterimVerdicts | Warned
 Watch = Callable[[Progress], None]

@@ -18,7 +18,7 @@ from pgdyno.lab.block import run_block, run_in_sequence
 from pgdyno.lab.progress import ArmVerdict, BlockStarted, InterimVerdicts
 from pgdyno.lab.trial import Lab
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import BlockStatus, Ending
+from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.study.aa_plan import aa_arm_after, share_of_time
 from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import block_of, blocks_of
@@ -133,7 +133,7 @@ def run_study(
     analyze: InterimAnalysis,
     first_blocks: Sequence[int] | None = None,
     spent_s: float = 0.0,
-) -> Ending:
+) -> StudyEnd:
     """Run blocks until all comparisons are decided, or until the budget, the number of blocks or the user
     ends the study. Return the reason.
 
@@ -153,9 +153,9 @@ def run_study(
         random.Random(f"{labs[0].study.seed}:{number}").shuffle(turn)
         for case in turn:
             if case.lab.interruption.requested:
-                return Ending.INTERRUPTED
+                return StudyEnd.INTERRUPTED
             if not budget.allows_another(case.lab.case):
-                return Ending.BUDGET
+                return StudyEnd.BUDGET
             block = case.next_block
             status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
@@ -163,13 +163,13 @@ def run_study(
             if status is BlockStatus.DONE and not (may_stop and case.decided):
                 status = _run_aa(case, block, budget)
             if status is BlockStatus.INTERRUPTED:
-                return Ending.INTERRUPTED
+                return StudyEnd.INTERRUPTED
             if status is BlockStatus.FAILED and case.lab.study.on_failure == "stop":
-                return Ending.FAILED
+                return StudyEnd.FAILED
         if may_stop and all(case.decided and not case.given_up for case in cases):
-            return Ending.VERDICT
+            return StudyEnd.VERDICT
         number += 1
-    return Ending.FAILED if any(case.given_up for case in cases) else Ending.BLOCKS
+    return StudyEnd.FAILED if any(case.given_up for case in cases) else StudyEnd.BLOCKS
 
 
 def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: bool) -> BlockStatus:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.errors import FetchError, ServerError, UsageError
-from pgdyno.lab.preflight import request_of
+from pgdyno.lab.preflight import settings_request
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.find_build import nearest_version, system_builds
-from pgdyno.server.settings.machine_resources import this_machine
+from pgdyno.server.settings.machine_resources import machine_resources
 from pgdyno.server.version import Version, VersionSpec, is_version, parse_version_spec
 from pgdyno.study.aa_plan import aa_arm_after, why_no_aa
 from pgdyno.study.arm_spec import ArmSpec
@@ -29,7 +29,7 @@ from pgdyno.study.forecast_cost import (
     search_s,
     window_s,
 )
-from pgdyno.study.sizing import Machine
+from pgdyno.study.sizing import MachineSize
 from pgdyno.study.study_file import StudyFile
 
 AT_RUN_TIME = "determined at run time"
@@ -68,7 +68,7 @@ class StudyForecast:
         return self.disk_bytes <= self.disk_free_bytes
 
 
-def study_forecast(file: StudyFile, cache: Cache, machine: Machine) -> StudyForecast:
+def study_forecast(file: StudyFile, cache: Cache, machine: MachineSize) -> StudyForecast:
     """Return the forecast, without starting a server. Raises StudyFileError."""
     cases = cases_of(file)
     costs = costs_of(cases)
@@ -173,7 +173,7 @@ def _directory(server: str) -> tuple[Build | None, str]:
 
 def _lacking(cases: Sequence[Case], builds: Mapping[str, Build | None], cache: Cache) -> list[str]:
     """Return sentences on settings that the builds lack, for all builds with a cached catalogue."""
-    machine = this_machine(cache.root)
+    machine = machine_resources(cache.root)
     sentences = []
     for case in cases:
         for index, arm in enumerate(case.study.arms):
@@ -182,7 +182,7 @@ def _lacking(cases: Sequence[Case], builds: Mapping[str, Build | None], cache: C
             if build is None or known is None:
                 continue
             try:
-                asked = request_of(case.study, index, build, known, machine)
+                asked = settings_request(case.study, index, build, known, machine)
             except UsageError as error:
                 sentences.append(f"{arm.server}: {error}")
                 continue

@@ -16,8 +16,8 @@ from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.interruption import Interruption
 from pgdyno.lab import aa_blocks
 from pgdyno.lab.doctor.examination import StudyExamination, servers_of
-from pgdyno.lab.noise_history import History, history_path
-from pgdyno.lab.prepare import Prepared, prepare
+from pgdyno.lab.noise_history import NoiseHistory, history_path
+from pgdyno.lab.prepare import Prepared, prepare_arms
 from pgdyno.lab.progress import Watch
 from pgdyno.lab.study_blocks import interim_analysis_of, run_study
 from pgdyno.lab.trial import Lab
@@ -25,7 +25,7 @@ from pgdyno.lab.warm_up import Rates, rates_so_far
 from pgdyno.probe.host_facts import describe_host
 from pgdyno.results import records
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import BlockStatus, Ending, TrialStatus
+from pgdyno.results.records import BlockStatus, StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
@@ -55,18 +55,18 @@ class Request:
         return case.name if len(self.cases) > 1 else ""
 
 
-def start_study(path: Path, request: Request, watch_for: WatchFor, interruption: Interruption) -> Ending:
+def start_study(path: Path, request: Request, watch_for: WatchFor, interruption: Interruption) -> StudyEnd:
     """Run a new study with a new results file. Errors in the request are raised before it is created."""
     if path.exists():
         raise EvidenceExistsError(path)
     studies = [case.study for case in request.cases]
     names = [arm.name for arm in studies[0].arms]
-    with watch_for(names) as watch, prepare(studies, watch, interruption) as ready:
+    with watch_for(names) as watch, prepare_arms(studies, watch, interruption) as ready:
         described = [
             (study_record(request, case, prepared), prepared.records)
             for case, prepared in zip(request.cases, ready, strict=True)
         ]
-        described = aa_blocks.with_earlier_noise(described, ready, History(history_path()))
+        described = aa_blocks.with_earlier_noise(described, ready, NoiseHistory(history_path()))
         described += aa_blocks.aa_records([study for study, _ in described], ready)
         with Writer.create(path, *described[0], *described[1:]) as writer:
             for case, prepared in enumerate(ready):
@@ -78,13 +78,13 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
             ]
             labs = aa_blocks.with_aa(labs, ready, aa_blocks.new_numbers(ready))
             ending = _measure(path, writer, labs, ready)
-        aa_blocks.store_noise(path, History(history_path()), watch)
+        aa_blocks.store_noise(path, NoiseHistory(history_path()), watch)
         return ending
 
 
 def resume_study(
     path: Path, more_minutes: float | None, watch_for: WatchFor, interruption: Interruption
-) -> Ending:
+) -> StudyEnd:
     """Continue with the first unfinished blocks. ``more_minutes`` are added to the time spent."""
     done = _read_progress(path)
     studies = [case.study for case in done]
@@ -96,7 +96,7 @@ def resume_study(
         budget_s = (spent_s + 60 * more_minutes) / len(studies)
         studies = [study.model_copy(update={"budget_s": budget_s}) for study in studies]
     names = [arm.name for arm in studies[0].arms]
-    with watch_for(names) as watch, prepare(studies, watch, interruption) as ready:
+    with watch_for(names) as watch, prepare_arms(studies, watch, interruption) as ready:
         require_comparable(path, ready)
         with Writer.resume(path) as writer:
             if more_minutes is not None and any(case.may_go_on for case in done):
@@ -118,7 +118,7 @@ def resume_study(
             labs = aa_blocks.with_aa(labs, ready, numbers, of_twins)
             firsts = [case.next_block for case in done]
             ending = _measure(path, writer, labs, ready, firsts, spent_s)
-        aa_blocks.store_noise(path, History(history_path()), watch)
+        aa_blocks.store_noise(path, NoiseHistory(history_path()), watch)
         return ending
 
 
@@ -209,17 +209,17 @@ def _measure(
     ready: Sequence[Prepared],
     first_blocks: Sequence[int] | None = None,
     spent_s: float = 0.0,
-) -> Ending:
-    ending = Ending.FAILED
+) -> StudyEnd:
+    ending = StudyEnd.FAILED
     try:
         studies = [lab.study for lab in labs]
         known = None if first_blocks is None else _codes(path)
         servers = [together for prepared in ready for together in servers_of(prepared)]
         doctor = StudyExamination.begin(writer, studies, ready[0].data_path, labs[0].watch, known, servers)
         ending = run_study(labs, interim_analysis_of(path), first_blocks, spent_s)
-        doctor.end(promptly=ending is Ending.INTERRUPTED)
+        doctor.end(promptly=ending is StudyEnd.INTERRUPTED)
     except KeyboardInterrupt:
-        ending = Ending.INTERRUPTED
+        ending = StudyEnd.INTERRUPTED
         raise
     finally:
         writer.finish_study(ending, time.time())

@@ -15,15 +15,15 @@ from typing import Any
 import psycopg
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.drive.engine_runs import Run
+from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.errors import ServerError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import Connection, LabArm
-from pgdyno.lab.progress import Step, Watch
+from pgdyno.lab.progress import PreparationStep, Watch
 from pgdyno.probe.cpu_time import MachineCpu, machine_cpu
 from pgdyno.probe.server_probes import autovacuum_runs
 from pgdyno.results import records
-from pgdyno.results.records import Outcome, Slice, TrialStatus
+from pgdyno.results.records import Slice, TrialOutcome, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.server.crash_detector import keep_idle
 from pgdyno.server.page_cache import prewarm
@@ -80,7 +80,7 @@ def trial_caveats(
     study: Study,
     trial: int,
     arm: LabArm,
-    run: Run,
+    run: EngineRun,
     target: int,
     seen: Mapping[str, BarrierReadings],
     slices: Sequence[Slice],
@@ -167,7 +167,7 @@ class Lab:
 
 
 @dataclass
-class Trial:
+class RunningTrial:
     """A trial while it runs."""
 
     arm: LabArm
@@ -188,27 +188,27 @@ class Trial:
     rate_per_s: float | None = None  # result of the search
 
 
-def begin_trial(lab: Lab, block: int, arm: LabArm) -> Trial:
+def begin_trial(lab: Lab, block: int, arm: LabArm) -> RunningTrial:
     """Record the start of a trial, before its first step."""
     driving = lab.study.driving(arm.index)
     checks = workload_of(driving.workload).checks(driving.clients, restored=arm.is_restored())
-    return Trial(arm, lab.writer.begin_trial(block, arm.index, time.time(), lab.case), checks)
+    return RunningTrial(arm, lab.writer.begin_trial(block, arm.index, time.time(), lab.case), checks)
 
 
-def bring_up(lab: Lab, trial: Trial) -> None:
+def bring_up(lab: Lab, trial: RunningTrial) -> None:
     """Restore the data and start the server. Raises the errors of ``LabArm``."""
     arm = trial.arm
-    lab.watch(Step(f"restoring {arm.name}"))
+    lab.watch(PreparationStep(f"restoring {arm.name}"))
     begun_s = time.monotonic()
     arm.restore()
     trial.restore_s = time.monotonic() - begun_s
     if lab.study.cache_state == "cold":
-        lab.watch(Step(f"emptying the cache of {arm.name}"))
+        lab.watch(PreparationStep(f"emptying the cache of {arm.name}"))
         kept = arm.drop_cache()
         if kept > KEPT_SHARE_MAX:
             names = {"arm": arm.name, "share": f"{kept:.0%}"}
             lab.writer.add_caveat(Caveat(Code.CACHE_NOT_COLD, names, trial.id), lab.case)
-    lab.watch(Step(f"starting {arm.name}"))
+    lab.watch(PreparationStep(f"starting {arm.name}"))
     begun_s = time.monotonic()
     arm.start()
     trial.start_s = time.monotonic() - begun_s
@@ -217,21 +217,21 @@ def bring_up(lab: Lab, trial: Trial) -> None:
         names = {"arm": arm.name, "settings": ", ".join(sorted(dropped))}
         lab.writer.add_caveat(Caveat(Code.SETTINGS_DROPPED, names), lab.case)
     if lab.study.cache_state == "prewarmed":
-        lab.watch(Step(f"prewarming the cache of {arm.name}"))
+        lab.watch(PreparationStep(f"prewarming the cache of {arm.name}"))
         with arm.connect() as connection:
             prewarm(connection, arm.data_path())
     trial.witness = keep_idle(arm.connect())
     trial.checks.begin(trial.witness)
 
 
-def _badges(arm: LabArm) -> list[records.Badge]:
+def _badges(arm: LabArm) -> list[records.Guarantee]:
     found = safety(arm.effective())
-    return [records.Badge(badge.name, records.Kept(badge.kept), badge.reason) for badge in found.badges]
+    return [records.Guarantee(badge.name, records.Kept(badge.kept), badge.reason) for badge in found.badges]
 
 
-def failed(trial: Trial, reason: str) -> Outcome:
+def failed(trial: RunningTrial, reason: str) -> TrialOutcome:
     """Return the outcome of a failed trial."""
-    return Outcome(
+    return TrialOutcome(
         TrialStatus.FAILED,
         time.time(),
         reason=reason,
@@ -241,6 +241,6 @@ def failed(trial: Trial, reason: str) -> Outcome:
     )
 
 
-def interrupted() -> Outcome:
+def interrupted() -> TrialOutcome:
     """Return the outcome of a trial that the user stopped."""
-    return Outcome(TrialStatus.INTERRUPTED, time.time(), reason="stopped by the user")
+    return TrialOutcome(TrialStatus.INTERRUPTED, time.time(), reason="stopped by the user")

@@ -19,13 +19,13 @@ import psycopg
 from pgdyno.analysis.telemetry.percentiles import limited_ms, merge
 from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.drive_specification import Pinning, drive_specification
-from pgdyno.drive.engine_runs import Run, run_drive
+from pgdyno.drive.engine_runs import EngineRun, run_drive
 from pgdyno.engine import Event
 from pgdyno.errors import EngineError, ServerError, in_one_line
 from pgdyno.lab.arms import LabArm
-from pgdyno.lab.progress import Running, Step, Warned
-from pgdyno.lab.trial import BarrierReadings, Lab, Trial, read_surroundings
-from pgdyno.lab.trial_telemetry_collection import Telemetry
+from pgdyno.lab.progress import PreparationStep, Running, Warned
+from pgdyno.lab.trial import BarrierReadings, Lab, RunningTrial, read_surroundings
+from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
 from pgdyno.lab.warm_up import WarmUp
 from pgdyno.probe.cpu_time import server_cpu_s
 from pgdyno.probe.sampler import step_for
@@ -46,13 +46,13 @@ from pgdyno.study.schedule import Role
 from pgdyno.workload.workloads import workload_of
 
 
-def force_checkpoints(lab: Lab, trials: Sequence[Trial]) -> None:
+def force_checkpoints(lab: Lab, trials: Sequence[RunningTrial]) -> None:
     """Force a checkpoint on each server at the barrier before the measured part, when no transaction runs.
 
     Adds a caveat if it fails, for example without permission. The driver detects a lost server.
     """
     for trial in trials:
-        lab.watch(Step(f"forced checkpoint of {trial.arm.name}"))
+        lab.watch(PreparationStep(f"forced checkpoint of {trial.arm.name}"))
         begun_s = time.monotonic()
         try:
             with contextlib.closing(trial.arm.connect()) as connection:
@@ -70,13 +70,13 @@ Targets = Sequence[tuple[str, str]]
 
 
 def search_capacities(
-    lab: Lab, block: PlannedBlock, trials: Mapping[int, Trial], targets: Targets
-) -> Run | None:
+    lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial], targets: Targets
+) -> EngineRun | None:
     """Search the capacity of each arm and store it in its trial. Returns a run that ended early, if any."""
     assert lab.study.capacity is not None
     limit = parse_limit(lab.study.capacity)
     rng = random.Random(f"search:{block.seed}")
-    lab.watch(Step("measuring the arms in a closed loop"))
+    lab.watch(PreparationStep("measuring the arms in a closed loop"))
     order = rng.sample(range(len(targets)), len(targets))
     closed, run = _closed_loop(lab, block, trials, targets, [*order, *reversed(order)])
     if not run.complete:
@@ -87,7 +87,7 @@ def search_capacities(
         rates = {target: rate for target, rate in wanted.items() if rate is not None}
         if not rates:
             break
-        lab.watch(Step(f"searching the capacity, step {number}"))
+        lab.watch(PreparationStep(f"searching the capacity, step {number}"))
         run = _step(lab, block.seed + number, trials, targets, rates, limit, rng)
         if not run.complete:
             return _cut_short(run)
@@ -105,7 +105,7 @@ def search_capacities(
     return None
 
 
-def _cut_short(run: Run) -> Run:
+def _cut_short(run: EngineRun) -> EngineRun:
     """Mark the run as part of the search: its counts do not belong to the trial."""
     return replace(run, before="while searching for the capacity: ")
 
@@ -123,8 +123,8 @@ def _noted(limit: str, closed_per_s: float, tried: Sequence[SearchStep]) -> dict
 
 
 def _closed_loop(
-    lab: Lab, block: PlannedBlock, trials: Mapping[int, Trial], targets: Targets, order: Sequence[int]
-) -> tuple[list[float], Run]:
+    lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial], targets: Targets, order: Sequence[int]
+) -> tuple[list[float], EngineRun]:
     """Return the transactions per second of each target, and the run."""
     slices = [
         PlannedSlice(target, Role.MEASURE, CLOSED_LOOP_S, i // len(targets)) for i, target in enumerate(order)
@@ -149,12 +149,12 @@ def _closed_loop(
 def _step(
     lab: Lab,
     seed: int,
-    trials: Mapping[int, Trial],
+    trials: Mapping[int, RunningTrial],
     targets: Targets,
     rates: Mapping[int, float],
     limit: LatencyLimit,
     rng: random.Random,
-) -> Run:
+) -> EngineRun:
     """Run one slice of each target whose search continues."""
     study = lab.study
     order = rng.sample(sorted(rates), len(rates))
@@ -177,7 +177,7 @@ def driving_at(driving: Driving, rate_per_s: float | None) -> Driving:
     return driving.model_copy(update={"rate": rate})
 
 
-def _latency_ms(run: Run, target: int, limit: LatencyLimit) -> float:
+def _latency_ms(run: EngineRun, target: int, limit: LatencyLimit) -> float:
     """Return the latency percentile of the limit; infinite if too few transactions were completed."""
     assert run.result is not None
     found = run.result["targets"][target]
@@ -193,8 +193,12 @@ Seen = dict[str, BarrierReadings]
 
 
 def drive_trials(
-    lab: Lab, block: PlannedBlock, trials: Mapping[int, Trial], seen: Seen, telemetry: Telemetry
-) -> Run:
+    lab: Lab,
+    block: PlannedBlock,
+    trials: Mapping[int, RunningTrial],
+    seen: Seen,
+    telemetry: TelemetryCollection,
+) -> EngineRun:
     """Drive the trials of the block. ``seen`` and ``telemetry`` receive the readings at the barriers."""
     arms = list(trials)
     targets = [(trials[index].arm.name, trials[index].arm.conninfo()) for index in arms]
@@ -244,7 +248,7 @@ def drive_trials(
         seen["end"] = read_surroundings(ours)
         return used
 
-    lab.watch(Step("connecting"))
+    lab.watch(PreparationStep("connecting"))
     run = run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver, warm_up.ends_with)
     for target, index in enumerate(arms):
         trials[index].warmed = warm_up.found(target)
@@ -263,7 +267,7 @@ def _pinning(study: Study, arms: Sequence[LabArm]) -> Pinning | None:
     return Pinning(study.halves.cores, [arm.postmaster_pid() or 0 for arm in arms])
 
 
-def _driving(lab: Lab, trial: Trial) -> Driving:
+def _driving(lab: Lab, trial: RunningTrial) -> Driving:
     """Return the clients of a trial, at the rate of its capacity search if there was one."""
     driving = lab.study.driving(trial.arm.index)
     return driving if trial.rate_per_s is None else driving_at(driving, trial.rate_per_s)
@@ -279,7 +283,7 @@ def _warm_up(
 ) -> None:
     """Warm up with another workload in a separate run. Its results are not stored."""
     assert lab.study.warmup_workload is not None
-    lab.watch(Step("warming up"))
+    lab.watch(PreparationStep("warming up"))
     workload, threads = lab.study.warmup_workload, lab.study.threads
     drivings = [Driving(workload=workload, clients=n, threads=threads) for n in clients]
     warm = [s for s in slices if s.role == "warm-up"]
@@ -289,7 +293,7 @@ def _warm_up(
         raise EngineError(f"warm-up failed: {run.failure['message']}")
 
 
-def _note_slice(lab: Lab, trial: Trial, event: Event) -> None:
+def _note_slice(lab: Lab, trial: RunningTrial, event: Event) -> None:
     piece = slice_from(event)
     lab.writer.add_slice(trial.id, piece)
     trial.slices.append(piece)
@@ -298,7 +302,7 @@ def _note_slice(lab: Lab, trial: Trial, event: Event) -> None:
         trial.ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
 
 
-def _note_interval(lab: Lab, trial: Trial, event: Event) -> None:
+def _note_interval(lab: Lab, trial: RunningTrial, event: Event) -> None:
     interval = interval_from(event)
     lab.writer.add_interval(trial.id, interval)
     n = sum(counts.executed for counts in interval.kinds.values())
@@ -319,7 +323,7 @@ def _note_interval(lab: Lab, trial: Trial, event: Event) -> None:
     )
 
 
-def _share(study: Study, trial: Trial) -> float:
+def _share(study: Study, trial: RunningTrial) -> float:
     """Return the finished share of a trial's window."""
     if study.transactions is not None:
         return trial.measured_n / (study.transactions * study.driving(trial.arm.index).clients)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 
-from pgdyno.drive.engine_runs import Run
+from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.lab.arms import LabArm
-from pgdyno.results import records
 from pgdyno.results.engine_events import failures_from, histograms_from
-from pgdyno.results.records import STOPPED_BY, Outcome, TrialStatus
-from pgdyno.workload.interface import Check, TrialChecks
+from pgdyno.results.records import STOPPED_BY, TrialOutcome, TrialStatus
+from pgdyno.workload.interface import TrialChecks
 
 
-def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s: float | None) -> Outcome:
+def trial_outcome(
+    run: EngineRun, target: int, arm: str, restore_s: float | None, start_s: float | None
+) -> TrialOutcome:
     """Return the outcome of one target before the checks. For a run that belongs to the capacity search, it
     has only status and reason.
     """
     status, reason = status_of(run, target, arm)
-    outcome = Outcome(
+    outcome = TrialOutcome(
         status, time.time(), reason=f"{run.before}{reason}", restore_s=restore_s, start_s=start_s
     )
     if (culprit := _culprit(run)) not in (None, arm):
@@ -46,7 +46,7 @@ def outcome_of(run: Run, target: int, arm: str, restore_s: float | None, start_s
     )
 
 
-def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
+def status_of(run: EngineRun, target: int, arm: str) -> tuple[TrialStatus, str]:
     """Return the status of a run for one target according to the engine, and the reason of a failure."""
     because = because_of("driver", _culprit(run), arm)
     if run.failure is not None:
@@ -62,7 +62,7 @@ def status_of(run: Run, target: int, arm: str) -> tuple[TrialStatus, str]:
     return TrialStatus.OK, ""
 
 
-def _culprit(run: Run) -> str | None:
+def _culprit(run: EngineRun) -> str | None:
     """Return the arm that caused an early end of the run, if one did."""
     found: str | None = None
     if run.failure is not None:
@@ -77,13 +77,18 @@ def because_of(what: str, culprit: str | None, arm: str) -> str:
     return "" if culprit in (None, arm) else f"the {what} stopped because of {culprit}: "
 
 
-def _round_trip(run: Run, target: int) -> object:
+def _round_trip(run: EngineRun, target: int) -> object:
     return next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
 
 
 def judge_trial(
-    outcome: Outcome, arm: LabArm, run: Run, target: int, trial_checks: TrialChecks, log_from: int = 0
-) -> Outcome:
+    outcome: TrialOutcome,
+    arm: LabArm,
+    run: EngineRun,
+    target: int,
+    trial_checks: TrialChecks,
+    log_from: int = 0,
+) -> TrialOutcome:
     """Check the database, the driver's random numbers and the server log from ``log_from`` on. Earlier
     entries belong to other runs. A failed check excludes the trial.
     """
@@ -97,11 +102,7 @@ def judge_trial(
         status=TrialStatus.EXCLUDED if failed else outcome.status,
         reason=f"failed checks: {', '.join(failed)}" if failed else outcome.reason,
         ended_unix_s=time.time(),
-        checks=_as_records(checks),
+        checks=checks,
         settings=dict(arm.effective()),
         server_log=arm.log() or "",
     )
-
-
-def _as_records(checks: Sequence[Check]) -> list[records.Check]:
-    return [records.Check(c.name, c.passed, c.statistic, c.p_value, c.detail) for c in checks]

@@ -18,14 +18,14 @@ from psycopg import sql
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, in_one_line
 from pgdyno.lab.arms import Connection, LabArm
-from pgdyno.lab.trial import Lab, Trial
+from pgdyno.lab.trial import Lab, RunningTrial
 from pgdyno.probe.cpu_time import scheduled
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.perf_profiler import ProfileError, Profiler, hz_for
-from pgdyno.probe.sampled_server import Chunk, Ending, Target, sample, sample_waits
+from pgdyno.probe.sampled_server import Chunk, SeriesEnd, Target, sample, sample_waits
 from pgdyno.probe.sampler import Cost, Sampler, monotonic_of, step_for
-from pgdyno.probe.server_probes import EXTENSIONS, PROBES, find_clients, read
-from pgdyno.results.records import Moment, Reading, Series
+from pgdyno.probe.server_probes import EXTENSIONS, PROBES, find_clients, read_probe
+from pgdyno.results.records import Moment, SampleSeries, StoredReading
 from pgdyno.study.probe_names import Absence
 
 OF_SEVERAL_ARMS = "its server counts what other arms do, too"
@@ -49,24 +49,24 @@ PROFILE = "profile"
 
 
 @dataclass
-class Telemetry:
+class TelemetryCollection:
     """Telemetry of trials that run at the same time. ``epoch_unix_s`` and ``driver_pid`` are set at the start
     of the run."""
 
     lab: Lab
-    trials: Sequence[Trial]
+    trials: Sequence[RunningTrial]
     epoch_unix_s: float = 0.0
     driver_pid: int | None = None
     _sampler: Sampler | None = None
     _host: HostCounters | None = None
     _cost: Cost | None = None
-    _readings: dict[int, list[Reading]] = field(default_factory=dict)
+    _readings: dict[int, list[StoredReading]] = field(default_factory=dict)
     _profilers: dict[int, Profiler] = field(default_factory=dict)
     _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, lab: Lab, trials: Sequence[Trial]) -> Iterator[Telemetry]:
+    def open(cls, lab: Lab, trials: Sequence[RunningTrial]) -> Iterator[TelemetryCollection]:
         """Create extensions for the probes in restored databases, and stop sampling at the end."""
         for trial in trials:
             if trial.arm.is_restored():
@@ -128,7 +128,7 @@ class Telemetry:
             for chunk in self._sampler.drain():
                 self._store(chunk)
 
-    def vacuum_and_read(self, trial: Trial) -> None:
+    def vacuum_and_read(self, trial: RunningTrial) -> None:
         """Run VACUUM and read sizes and free space after it. Raises psycopg.Error, ServerError."""
         with trial.arm.connect() as connection:
             connection.execute("VACUUM")
@@ -136,11 +136,11 @@ class Telemetry:
             trial, Moment.AFTER, [probe for probe in self.lab.study.probes if probe in AFTER_VACUUM]
         )
 
-    def readings_of(self, trial: Trial) -> Sequence[Reading]:
+    def readings_of(self, trial: RunningTrial) -> Sequence[StoredReading]:
         """Return all readings of a trial."""
         return self._readings.get(trial.id, [])
 
-    def cpu_s(self, trial: Trial) -> float | None:
+    def cpu_s(self, trial: RunningTrial) -> float | None:
         """Return the CPU time of sampling this trial's server: its backend and its share of the thread."""
         return None if self._cost is None else self._cost.of(list(self.trials).index(trial))
 
@@ -154,7 +154,7 @@ class Telemetry:
     def _store(self, chunk: Chunk) -> None:
         trial = self.trials[chunk.target]
         if len(chunk.points):
-            self.lab.writer.add_series(trial.id, Series(chunk.probe, chunk.columns, chunk.points))
+            self.lab.writer.add_series(trial.id, SampleSeries(chunk.probe, chunk.columns, chunk.points))
         if chunk.ending is not None:
             self._add_unavailable(trial, chunk.probe, _reason_text(chunk.ending, chunk.reason))
 
@@ -162,7 +162,7 @@ class Telemetry:
         for trial in self.trials:
             self._read_trial(trial, moment, [probe for probe in self.lab.study.probes if probe != PROFILE])
 
-    def _read_trial(self, trial: Trial, moment: Moment, probes: Sequence[str]) -> None:
+    def _read_trial(self, trial: RunningTrial, moment: Moment, probes: Sequence[str]) -> None:
         """Read probes over a new connection, so that only the sampler's connection exists during the
         window."""
         readings = self._readings.setdefault(trial.id, [])
@@ -172,26 +172,28 @@ class Telemetry:
                     self._clients[trial.id] = find_clients(connection)
                 readings += [self._reading(trial, connection, moment, probe) for probe in probes]
         except (psycopg.Error, ServerError) as error:
-            at_s, lost = self._now_s(), _reason_text(Ending.SERVER_LOST, in_one_line(error))
-            readings += [Reading(probe, moment, at_s, 0.0, None, lost) for probe in probes]
+            at_s, lost = self._now_s(), _reason_text(SeriesEnd.SERVER_LOST, in_one_line(error))
+            readings += [StoredReading(probe, moment, at_s, 0.0, None, lost) for probe in probes]
 
-    def _reading(self, trial: Trial, connection: Connection, moment: Moment, probe: str) -> Reading:
+    def _reading(
+        self, trial: RunningTrial, connection: Connection, moment: Moment, probe: str
+    ) -> StoredReading:
         at_s, begun_s = self._now_s(), time.monotonic()
         if probe == "host":
             rows = [{**self._host.read(), **self._scheduled(trial)}] if self._host else None
-            return Reading(probe, moment, at_s, time.monotonic() - begun_s, rows)
+            return StoredReading(probe, moment, at_s, time.monotonic() - begun_s, rows)
         if trial.arm.shares_server and PROBES[probe].of_server:
-            return Reading(probe, moment, at_s, 0.0, None, OF_SEVERAL_ARMS, Absence.SHARED_SERVER)
-        found = read(connection, probe)
-        return Reading(probe, moment, at_s, found.took_s, found.rows, found.reason, found.absence)
+            return StoredReading(probe, moment, at_s, 0.0, None, OF_SEVERAL_ARMS, Absence.SHARED_SERVER)
+        found = read_probe(connection, probe)
+        return StoredReading(probe, moment, at_s, found.took_s, found.rows, found.reason, found.absence)
 
-    def _scheduled(self, trial: Trial) -> Mapping[str, float]:
+    def _scheduled(self, trial: RunningTrial) -> Mapping[str, float]:
         """Return the CPU and runnable time of the backends of the clients."""
         clients = self._clients.get(trial.id)
         of = scheduled(clients) if clients else None
         return {} if of is None else {ON_CPU: of.on_cpu_s, READY: of.ready_s}
 
-    def _start_profile(self, trial: Trial) -> None:
+    def _start_profile(self, trial: RunningTrial) -> None:
         pid, window_s = trial.arm.postmaster_pid(), self.lab.study.window_likely_s()
         reason = ""
         try:
@@ -200,10 +202,10 @@ class Telemetry:
             self._profilers[trial.id] = Profiler.start(pid, hz_for(window_s, len(os.sched_getaffinity(0))))
         except ProfileError as error:
             reason = str(error)
-        begun = Reading(PROFILE, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
+        begun = StoredReading(PROFILE, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
         self._readings.setdefault(trial.id, []).append(begun)
 
-    def _end_profile(self, trial: Trial) -> None:
+    def _end_profile(self, trial: RunningTrial) -> None:
         profiler = self._profilers.pop(trial.id, None)
         if profiler is None:
             return
@@ -214,19 +216,19 @@ class Telemetry:
         except ProfileError as error:
             reason = str(error)
         took_s = time.monotonic() - begun_s
-        self._readings[trial.id].append(Reading(PROFILE, Moment.END, at_s, took_s, rows, reason))
+        self._readings[trial.id].append(StoredReading(PROFILE, Moment.END, at_s, took_s, rows, reason))
 
     def _now_s(self) -> float:
         return time.time() - self.epoch_unix_s
 
-    def _add_unavailable(self, trial: Trial, probe: str, reason: str) -> None:
+    def _add_unavailable(self, trial: RunningTrial, probe: str, reason: str) -> None:
         names = {"arm": trial.arm.name, "probes": f"the series of {probe}", "reason": reason}
         self.lab.writer.add_caveat(Caveat(Code.PROBE_UNAVAILABLE, names, trial.id), self.lab.case)
 
 
-def _reason_text(ending: Ending, reason: str) -> str:
+def _reason_text(ending: SeriesEnd, reason: str) -> str:
     """Return the reason; for a lost server with a uniform prefix, as the error message varies."""
-    return f"the server was lost: {reason}" if ending is Ending.SERVER_LOST else reason
+    return f"the server was lost: {reason}" if ending is SeriesEnd.SERVER_LOST else reason
 
 
 def _create_extensions(lab: Lab, arm: LabArm) -> None:

@@ -122,10 +122,10 @@ def measure_flushes(path: Path, duration_s: float) -> FlushTimes | None:
                 took_s.append(time.monotonic() - begun_s)
     except OSError:
         return None
-    return summary(took_s)
+    return percentile_summary(took_s)
 
 
-def summary(took_s: list[float]) -> FlushTimes:
+def percentile_summary(took_s: list[float]) -> FlushTimes:
     """Return the percentiles by rank."""
     ordered = sorted(took_s)
     n = len(ordered)

@@ -71,7 +71,7 @@ def read_kernel(tree: Tree) -> Kernel:
     config = tree.gzipped("/proc/config.gz") or tree.text(f"/boot/config-{release}")
     return Kernel(
         release=release,
-        preemption=preemption(
+        preemption=preemption_model(
             debug=tree.text("/sys/kernel/debug/sched/preempt"),
             version=tree.text("/proc/sys/kernel/version"),
             command_line=tree.text("/proc/cmdline"),
@@ -81,7 +81,7 @@ def read_kernel(tree: Tree) -> Kernel:
     )
 
 
-def preemption(
+def preemption_model(
     *,
     debug: str | None,
     version: str | None,
@@ -280,7 +280,7 @@ def read_processor(tree: Tree) -> Processor:
     return Processor(
         cores=len(os.sched_getaffinity(0)),
         governors=tuple(sorted(set(tree.texts(f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor")))),
-        boost=boost(tree.text(f"{CPU}/cpufreq/boost"), tree.text(f"{CPU}/intel_pstate/no_turbo")),
+        boost=boost_state(tree.text(f"{CPU}/cpufreq/boost"), tree.text(f"{CPU}/intel_pstate/no_turbo")),
         smt=None if smt is None else smt == 1,
         hypervisor=hypervisor(
             tree.text("/proc/cpuinfo"),
@@ -292,7 +292,7 @@ def read_processor(tree: Tree) -> Processor:
     )
 
 
-def boost(generic: str | None, no_turbo: str | None) -> bool | None:
+def boost_state(generic: str | None, no_turbo: str | None) -> bool | None:
     """Return whether boost is enabled, from acpi-cpufreq and amd-pstate, or from intel_pstate."""
     if no_turbo in ("0", "1"):
         return no_turbo == "0"

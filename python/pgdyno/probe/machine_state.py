@@ -60,7 +60,7 @@ class Counters:
 
 
 @dataclass(frozen=True)
-class Load:
+class MachineLoad:
     """Load between two times.
 
     Shares are of the time of all cores, except ``steal``, a share of the busy time, and ``pressure``, a share
@@ -102,7 +102,7 @@ def read_counters(tree: Tree) -> Counters:
     )
 
 
-def between(before: Counters, after: Counters, own: int | None = None) -> Load:
+def load_between(before: Counters, after: Counters, own: int | None = None) -> MachineLoad:
     """Return the load between two readings. ``own``: process that does not count as others, by default this
     one."""
     elapsed_s = after.at_s - before.at_s
@@ -113,7 +113,7 @@ def between(before: Counters, after: Counters, own: int | None = None) -> Load:
     used = used_by_others(before, after, own)
     own_s = _used_by(own, before, after)
     busiest = sorted(used.items(), key=lambda item: -item[1])[:BUSIEST_MAX]
-    return Load(
+    return MachineLoad(
         elapsed_s=elapsed_s,
         steal=stolen_s / busy_s if busy_s > 0 else 0.0,
         others=max(0.0, busy_s - stolen_s - own_s) / total_s,
@@ -192,7 +192,7 @@ def _grown(before: int | None, after: int | None) -> int | None:
 
 
 @dataclass(frozen=True)
-class State:
+class MachineState:
     """State of the machine. ``disk``: None without data on this machine. ``counters``: at the end of the
     observation of ``load``.
     """
@@ -204,7 +204,7 @@ class State:
     limits: Limits
     clock: Clock
     disk: Disk | None
-    load: Load
+    load: MachineLoad
     counters: Counters
 
     def as_json(self) -> dict[str, Any]:
@@ -220,13 +220,13 @@ def examine_machine(
     sync_s: float,
     tree: Tree | None = None,
     wait: Callable[[float], None] = time.sleep,
-) -> State:
+) -> MachineState:
     """Observe the load for ``watch_s``, then measure flushes for ``sync_s``, which would add to the load."""
     tree = tree or Tree()
     before = read_counters(tree)
     wait(watch_s)
     after = read_counters(tree)
-    return State(
+    return MachineState(
         unix_s=time.time(),
         processor=read_processor(tree),
         memory=read_memory(tree),
@@ -234,6 +234,6 @@ def examine_machine(
         limits=read_limits(tree),
         clock=read_clock(tree),
         disk=None if data_path is None else read_disk(tree, data_path, sync_s),
-        load=between(before, after),
+        load=load_between(before, after),
         counters=after,
     )

@@ -31,7 +31,7 @@ Row = Mapping[str, float | int | str | None]
 
 
 @dataclass(frozen=True)
-class Reading:
+class ProbeReading:
     """Result of one probe at one time. Without data ``rows`` is None, and ``reason`` is set."""
 
     probe: str
@@ -68,7 +68,7 @@ SESSION = {
 }
 
 
-def prepare(connection: Connection) -> None:
+def prepare_probe_session(connection: Connection) -> None:
     """Prepare the connection for probes; a second call has no cost. Raises psycopg.Error."""
     if connection.info.parameter_status("application_name") == APPLICATION_NAME:
         return

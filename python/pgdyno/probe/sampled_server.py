@@ -22,13 +22,13 @@ from psycopg import sql
 
 from pgdyno.errors import PgdynoError, in_one_line
 from pgdyno.probe.cpu_time import process_cpu_s, server_cpu_s
-from pgdyno.probe.probe_session import fetch, prepare, statement
+from pgdyno.probe.probe_session import fetch, prepare_probe_session, statement
 from pgdyno.server.running import Connection
 
 AT, LATE = "at_s", "late_s"
 
 
-class Ending(StrEnum):
+class SeriesEnd(StrEnum):
     """Reason for the end of a series."""
 
     SERVER_LOST = "server-lost"
@@ -54,7 +54,7 @@ class Chunk:
     probe: str
     columns: tuple[str, ...]
     points: npt.NDArray[np.float64]
-    ending: Ending | None = None
+    ending: SeriesEnd | None = None
     reason: str = ""
 
 
@@ -69,7 +69,7 @@ class Gathering:
     probe: str
     absent: float = math.nan
     _rows: list[tuple[float, float, Mapping[str, float]]] = field(default_factory=list)
-    _last_failure: tuple[Ending, str] | None = None
+    _last_failure: tuple[SeriesEnd, str] | None = None
 
     def add(self, at_s: float, late_s: float, values: Mapping[str, float]) -> None:
         """Add a sample."""
@@ -80,14 +80,14 @@ class Gathering:
         """Return the samples since the last call, if any."""
         return self._chunk() if self._rows else None
 
-    def fail(self, ending: Ending, reason: str) -> Chunk | None:
+    def fail(self, ending: SeriesEnd, reason: str) -> Chunk | None:
         """Return the samples, with the reason why the series ends; None if the reason is unchanged."""
         if (ending, reason) == self._last_failure:
             return None
         self._last_failure = ending, reason
         return self._chunk(ending, reason)
 
-    def _chunk(self, ending: Ending | None = None, reason: str = "") -> Chunk:
+    def _chunk(self, ending: SeriesEnd | None = None, reason: str = "") -> Chunk:
         names = tuple(dict.fromkeys(name for _, _, values in self._rows for name in values))
         points = np.empty((len(self._rows), 2 + len(names)), dtype=np.float64)
         for row, (at_s, late_s, values) in zip(points, self._rows, strict=True):
@@ -121,7 +121,7 @@ def sample(connection: Connection) -> Mapping[str, float]:
 
     Prepares the connection for probes. Raises psycopg.Error.
     """
-    prepare(connection)
+    prepare_probe_session(connection)
     (row,) = fetch(connection, sql.SQL(statement("sample", connection.info.server_version // 10000)))
     return {name: float(value) for name, value in row.items() if value is not None}
 
@@ -131,7 +131,7 @@ def sample_waits(connection: Connection) -> Mapping[str, float]:
 
     Backends of other users need pg_read_all_stats. Raises psycopg.Error.
     """
-    prepare(connection)
+    prepare_probe_session(connection)
     rows = fetch(connection, sql.SQL(statement("sample_waits", connection.info.server_version // 10000)))
     return {str(row["wait"]): float(row["backends"] or 0) for row in rows}
 
@@ -215,7 +215,7 @@ class SampledServer:
         """Yield the remaining samples, with the failure of the sampler if any, and close the connection."""
         self._store_wait_samples(self._now_s())
         for gathering in (*self._asked, self._host):
-            if chunk := gathering.fail(Ending.SAMPLER_FAILED, failure) if failure else gathering.take():
+            if chunk := gathering.fail(SeriesEnd.SAMPLER_FAILED, failure) if failure else gathering.take():
                 yield chunk
         self._disconnect()
 
@@ -246,8 +246,8 @@ class SampledServer:
             # A fault in one sample must not end the other series, but is reported.
             if self._connection.closed or _is_fatal(error):
                 self._disconnect()
-                return None, self._fail(Ending.SERVER_LOST, error)
-            ending = Ending.QUERY_FAILED if isinstance(error, psycopg.Error) else Ending.PROBE_FAILED
+                return None, self._fail(SeriesEnd.SERVER_LOST, error)
+            ending = SeriesEnd.QUERY_FAILED if isinstance(error, psycopg.Error) else SeriesEnd.PROBE_FAILED
             chunk = (of or self._counters).fail(ending, _error_text(error))
             return None, [chunk] if chunk else []
 
@@ -255,12 +255,12 @@ class SampledServer:
         try:
             self._connection = self.target.connect()
             # Timeouts protect the other servers: a query that waits for a lock must not stop their series.
-            prepare(self._connection)
+            prepare_probe_session(self._connection)
         except (PgdynoError, psycopg.Error, OSError) as error:
             self._disconnect()
-            yield from self._fail(Ending.NOT_CONNECTED, error)
+            yield from self._fail(SeriesEnd.NOT_CONNECTED, error)
 
-    def _fail(self, ending: Ending, error: Exception) -> list[Chunk]:
+    def _fail(self, ending: SeriesEnd, error: Exception) -> list[Chunk]:
         self._store_wait_samples(self._now_s())
         return [chunk for one in self._asked if (chunk := one.fail(ending, _error_text(error)))]
 

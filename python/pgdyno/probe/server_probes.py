@@ -22,10 +22,10 @@ from psycopg import sql
 
 from pgdyno.probe.probe_session import (
     STATEMENT_TIMEOUT_S,
-    Reading,
+    ProbeReading,
     Row,
     fetch,
-    prepare,
+    prepare_probe_session,
     set_statement_timeout,
     statement,
 )
@@ -39,7 +39,7 @@ def find_clients(connection: Connection) -> tuple[int, ...]:
 
     Prepares the connection for probes. Raises psycopg.Error.
     """
-    prepare(connection)
+    prepare_probe_session(connection)
     rows = fetch(connection, sql.SQL(statement("clients", connection.info.server_version // 10000)))
     return tuple(int(row["pid"]) for row in rows if row["pid"] is not None)
 
@@ -166,7 +166,7 @@ class _Missing(Exception):
         self.absence = absence
 
 
-def read(connection: Connection, probe: str) -> Reading:
+def read_probe(connection: Connection, probe: str) -> ProbeReading:
     """Read one probe. Prepares the connection for probes: autocommit mode, read-only.
 
     If the server lacks something or denies access, the reading has the ``reason``. Raises psycopg.Error if
@@ -176,7 +176,7 @@ def read(connection: Connection, probe: str) -> Reading:
     begun_s = time.monotonic()
     rows, reason, absence = None, "", None
     try:
-        prepare(connection)
+        prepare_probe_session(connection)
         rows = _rows(connection, wanted)
         reason = _all_hidden(connection, wanted, rows)
     except _Missing as missing:
@@ -185,7 +185,7 @@ def read(connection: Connection, probe: str) -> Reading:
         if connection.closed or error.sqlstate is None or error.sqlstate.startswith(_SERVER_ENDS):
             raise
         reason = _why_not(connection, wanted, error)
-    return Reading(probe, time.monotonic() - begun_s, None if reason else rows, reason, absence)
+    return ProbeReading(probe, time.monotonic() - begun_s, None if reason else rows, reason, absence)
 
 
 def _rows(connection: Connection, probe: Probe) -> list[Row]:

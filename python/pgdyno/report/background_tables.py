@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import ABSENT, decimals_of, grouped, share_text
+from pgdyno.estimate import ABSENT, decimals_of, group_digits, share_text
 from pgdyno.report.result_tables import Table, kind_text
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.pgbench_parameters import PgbenchParameters
@@ -30,7 +30,7 @@ def transactions(findings: Findings) -> Table:
                 [
                     kind_text(kind) if i == 0 else "",
                     of.arm.name,
-                    *(grouped(cell, 0) for cell in cells),
+                    *(group_digits(cell, 0) for cell in cells),
                     share_text(counts.all / total) if total else ABSENT,
                 ]
             )
@@ -67,7 +67,7 @@ def scripts(findings: Findings) -> Table:
     rows = [
         [
             script.name,
-            grouped(script.weight, 0),
+            group_digits(script.weight, 0),
             share_text(script.weight / total),
             "built-in" if script.text is None else "custom",
             EFFECTS[script.effect],
@@ -88,7 +88,7 @@ def failures(findings: Findings) -> Table:
             n, sample = found.get(key, (0, ""))
             found[key] = (n + failure.n, sample or failure.sample)
     rows = [
-        [arm, kind_text(kind), sqlstate, grouped(n, 0), sample]
+        [arm, kind_text(kind), sqlstate, group_digits(n, 0), sample]
         for (arm, kind, sqlstate), (n, sample) in found.items()
     ]
     return Table(
@@ -141,7 +141,7 @@ def _unequal_settings(findings: Findings) -> list[list[str]]:
     ]
 
 
-def servers(findings: Findings) -> Table:
+def server_table(findings: Findings) -> Table:
     """Return the properties of the servers, their data and their clients."""
     facts: list[dict[str, str]] = []
     for of in findings.arms:
@@ -170,7 +170,7 @@ def trials(findings: Findings) -> Table:
                 str(trial.block + 1),
                 names[trial.arm],
                 str(trial.status),
-                grouped(value, decimals_of(value, 4)) if value else ABSENT,
+                group_digits(value, decimals_of(value, 4)) if value else ABSENT,
                 str(len(trial.measured)),
                 "" if ok else trial.full_reason,
             ]
@@ -193,7 +193,7 @@ def host(findings: Findings) -> Table:
 CELL_REPEATED_MAX = 40
 
 
-def machine(findings: Findings) -> Table:
+def machine_check_table(findings: Findings) -> Table:
     """Return the checks of the doctor before and after the study."""
     states = findings.study.host.get("states", ())
     found = [{one["about"]: one for one in state["checks"]} for state in states]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
-from pgdyno.analysis.findings.capacity import UNIT, ArmCapacity, Capacity, Change
+from pgdyno.analysis.findings.capacity import UNIT, ArmCapacity, Capacity, CapacityChange
 from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,
@@ -16,7 +16,7 @@ from pgdyno.estimate import (
     ci_text,
     decimals_of,
     given_percent,
-    grouped,
+    group_digits,
 )
 from pgdyno.report import result_tables
 from pgdyno.report.charts import Panel, arm_class
@@ -57,10 +57,10 @@ def _picture(
 ) -> Markup:
     x = Scale(rates[0] / 1.05, rates[-1] * 1.05, LEFT, WIDTH - RIGHT, log=True)
     y = Scale(*span_ms, BOTTOM, TOP, log=True)
-    parts = [text(x(rate), BOTTOM + 15, grouped(rate, 0), class_="middle small") for rate in rates]
+    parts = [text(x(rate), BOTTOM + 15, group_digits(rate, 0), class_="middle small") for rate in rates]
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, UNIT, class_="middle small"))
     for tick in log_ticks(*span_ms):
-        label = grouped(tick, decimals_of(tick, 1))
+        label = group_digits(tick, decimals_of(tick, 1))
         parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
         parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
     parts.append(line(LEFT, y(limit_ms), WIDTH - RIGHT, y(limit_ms), class_="zero"))
@@ -70,7 +70,7 @@ def _picture(
         color, points = arm_class(number), _points(kept)
         parts.append(polyline([(x(rate), y(ms)) for rate, ms in points], class_=f"curve {color}"))
         for rate, ms in points:
-            title = f"{kept.name}, {grouped(rate, 0)} {UNIT}: {grouped(ms, decimals_of(ms, 3))} ms"
+            title = f"{kept.name}, {group_digits(rate, 0)} {UNIT}: {group_digits(ms, decimals_of(ms, 3))} ms"
             parts.append(circle(x(rate), y(ms), 3.2, title, class_=f"dot {color}"))
     names = {kept.name: number for number, kept in enumerate(arms)}
     return drawing(WIDTH, height(len(names)), "Latency by rate", [*parts, *legend(names)], "curves")
@@ -86,12 +86,12 @@ LARGER = {
 
 def capacity_section(found: Capacity, plan: Study) -> Section:
     """Return the section: sentences, tables and chart."""
-    made = [capacities(found, plan), latencies(found)]
+    made = [capacities(found, plan), limit_latency_table(found)]
     return Section(
         title=f"Capacity: highest rate with {limit_text(found)}",
         sentences=[
             *(capacity_sentence(kept, found) for kept in found.arms),
-            *(change_sentence(change) for change in found.changes),
+            *(capacity_change_sentence(change) for change in found.changes),
         ],
         tables=[table for table in made if table.rows],
         panels=latency_chart(found),
@@ -112,13 +112,13 @@ def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
         return f"{kept.name}: capacity unknown, because no pass has enough transactions at every rate."
     parts = []
     if kept.above:
-        highest = f"{grouped(kept.rates[-1], 0)}{NO_BREAK}{UNIT}"
+        highest = f"{group_digits(kept.rates[-1], 0)}{NO_BREAK}{UNIT}"
         parts.append(
             f"{kept.above} of {counted_passes(passes)} meet {limit_text(found)} at {highest}, "
             "the highest rate of the study (add higher rates)"
         )
     if kept.below:
-        lowest = f"{grouped(kept.rates[0], 0)}{NO_BREAK}{UNIT}"
+        lowest = f"{group_digits(kept.rates[0], 0)}{NO_BREAK}{UNIT}"
         parts.append(
             f"{kept.below} of {counted_passes(passes)} exceed {limit_text(found)} at {lowest}, "
             "the lowest rate of the study (add lower rates)"
@@ -132,7 +132,7 @@ def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
 
 def _rate(capacity: Estimate) -> str:
     decimals = decimals_of(capacity.value, 3) if capacity.n < BLOCKS_MIN else capacity.decimals
-    return grouped(capacity.value, decimals)
+    return group_digits(capacity.value, decimals)
 
 
 def _interval(estimate: Estimate, text: str | None = None) -> str:
@@ -142,7 +142,7 @@ def _interval(estimate: Estimate, text: str | None = None) -> str:
     return f"{interval}, {counted_passes(estimate.n)}"
 
 
-def change_sentence(change: Change) -> str:
+def capacity_change_sentence(change: CapacityChange) -> str:
     """Return the change and its verdict, for example ``18 vs. 17: capacity +4.2% (…): higher.``"""
     verdict = {
         Verdict.SAME: f"equivalent (margin {given_percent(change.decision.margin)})",
@@ -187,10 +187,10 @@ def capacities(found: Capacity, plan: Study) -> Table:
     )
 
 
-def latencies(found: Capacity) -> Table:
+def limit_latency_table(found: Capacity) -> Table:
     """Return the percentile of the limit at each rate, one row per arm."""
     rates = sorted({rate for kept in found.arms for rate in kept.rates})
-    columns = [f"{grouped(rate, 0)}{NO_BREAK}{UNIT}" for rate in rates]
+    columns = [f"{group_digits(rate, 0)}{NO_BREAK}{UNIT}" for rate in rates]
     rows = [[kept.name, *(_latency(kept.latency_ms.get(rate)) for rate in rates)] for kept in found.arms]
     percentile = limit_text(found).split(" ")[0]
     return Table(
@@ -208,4 +208,4 @@ def latencies(found: Capacity) -> Table:
 def _latency(level: Estimate | None) -> str:
     if level is None:
         return ABSENT
-    return "∞" if math.isinf(level.value) else grouped(level.value, decimals_of(level.value, 3))
+    return "∞" if math.isinf(level.value) else group_digits(level.value, decimals_of(level.value, 3))

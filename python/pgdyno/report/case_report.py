@@ -18,7 +18,7 @@ from pgdyno.estimate import (
     counted,
     decimals_of,
     given_percent,
-    grouped,
+    group_digits,
     share_text,
     with_unit,
 )
@@ -124,28 +124,28 @@ class Report:
         return [*self.results, *self.background]
 
 
-def build(findings: Findings) -> Report:
+def case_report(findings: Findings) -> Report:
     """Return the report of one case."""
     baseline = findings.arms[0].arm
     tpcc = findings.study.plan.workload.kind == "tpcc"
-    reasons = why_section.build(findings)
+    reasons = why_section.why_reports(findings)
     results = [
-        result_tables.levels(findings),
-        result_tables.latencies(findings),
+        result_tables.level_table(findings),
+        result_tables.latency_table(findings),
         result_tables.latency_changes(findings),
         outlier_section.outlier_trials(findings),
         *(table for one in reasons for table in one.tables),
-        dips_section.table(findings),
-        telemetry_tables.drifts(findings),
+        dips_section.dip_table(findings),
+        telemetry_tables.drift_table(findings),
         telemetry_tables.brief(findings),
-        telemetry_tables.statements(findings),
+        telemetry_tables.statement_table(findings),
         cpu_by_function(findings),
-        result_tables.safety(findings),
+        result_tables.safety_table(findings),
         result_tables.checks(findings),
-        noise_section.table(findings),
+        noise_section.noise_table(findings),
     ]
     behind = [
-        steady_state_section.table(findings),
+        steady_state_section.steady_state_table(findings),
         telemetry_tables.relations(findings),
         *telemetry_tables.groups(findings),
         background_tables.scripts(findings),
@@ -154,17 +154,17 @@ def build(findings: Findings) -> Report:
         background_tables.failures(findings),
         background_tables.settings(findings),
         background_tables.version_specific_settings(findings),
-        background_tables.servers(findings),
+        background_tables.server_table(findings),
         background_tables.trials(findings),
         background_tables.host(findings),
-        background_tables.machine(findings),
+        background_tables.machine_check_table(findings),
     ]
     return Report(
         title=findings.study.title,
         findings=findings,
         headlines=[_headline(comparison, findings) for comparison in findings.comparisons],
         why=reasons,
-        dips=dips_section.sentences(findings),
+        dips=dips_section.dip_sentences(findings),
         unfinished=UNFINISHED if findings.study.ended_because is None else "",
         percent_of=f"Percentages are (B − A) / A, where A is the baseline {baseline.name}."
         f"{_full_names(findings)}",
@@ -173,7 +173,7 @@ def build(findings: Findings) -> Report:
         safety=result_tables.lost_guarantees(findings),
         background=[table for table in behind if table.rows],
         method=method_paragraphs(findings),
-        noise=noise_section.sentence(findings),
+        noise=noise_section.noise_sentence(findings),
         probes=telemetry_tables.probe_overhead(findings),
         derived=DERIVED_FROM_TPC_C if tpcc else "",
         command=findings.study.command,
@@ -237,12 +237,12 @@ def _interval(verdict: Verdict, estimate: Estimate) -> str:
     interval = estimate.signed_interval_text
     if verdict in {Verdict.FASTER, Verdict.SLOWER}:
         near, far = sorted(abs(end) for end in (estimate.low, estimate.high))
-        interval = bracketed(*(with_unit(grouped(end, estimate.decimals), "%") for end in (near, far)))
+        interval = bracketed(*(with_unit(group_digits(end, estimate.decimals), "%") for end in (near, far)))
     return f"{ci_text(estimate.confidence)} {interval}"
 
 
 def _size(estimate: Estimate) -> str:
-    return with_unit(grouped(abs(estimate.value), estimate.decimals), "%")
+    return with_unit(group_digits(abs(estimate.value), estimate.decimals), "%")
 
 
 def _more(comparison: Comparison, block_s: float | None) -> str:
@@ -273,7 +273,7 @@ def _roughly(duration_s: float) -> str:
     minutes = duration_s / 60
     if minutes < 100:
         return with_unit(f"{round(minutes)}", "min")
-    return with_unit(grouped(minutes / 60, decimals_of(minutes / 60, 2)), "h")
+    return with_unit(group_digits(minutes / 60, decimals_of(minutes / 60, 2)), "h")
 
 
 def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
@@ -319,6 +319,6 @@ def _shown_caveat(alike: Sequence[Caveat], names: Sequence[str], blocks: Mapping
     if len(alike) == 1:
         return ShownCaveat.of(first, place)
     seen = {str(caveat.parameters["arm"]) for caveat in alike}
-    listed = result_tables.listed([name for name in names if name in seen] or sorted(seen))
+    listed = result_tables.enumeration([name for name in names if name in seen] or sorted(seen))
     whole = Caveat(first.code, {**first.parameters, "arm": listed})
     return ShownCaveat.of(whole, place)

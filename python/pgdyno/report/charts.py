@@ -16,7 +16,7 @@ from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.telemetry.percentiles import curve_ms
-from pgdyno.estimate import Better, Estimate, decimals_of, given_percent, grouped, signed
+from pgdyno.estimate import Better, Estimate, decimals_of, given_percent, group_digits, signed
 from pgdyno.report.result_tables import kind_text
 from pgdyno.report.svg import (
     Scale,
@@ -132,7 +132,7 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
     return drawing(width, bottom + 26, label, parts, "effect")
 
 
-def latencies(findings: Findings) -> list[Panel]:
+def latency_charts(findings: Findings) -> list[Panel]:
     """Return one chart per kind of transaction: latency by percentile, both axes logarithmic."""
     panels = []
     for kind in findings.kinds:
@@ -151,7 +151,7 @@ def _curves(curves: dict[int, list[tuple[float, float]]]) -> Markup:
     y = Scale(min(values) * 0.9, max(values) * 1.1, bottom, top, log=True)
     parts = []
     for tick in log_ticks(min(values) * 0.9, max(values) * 1.1):
-        label = grouped(tick, decimals_of(tick, 1))
+        label = group_digits(tick, decimals_of(tick, 1))
         parts += [
             line(left, y(tick), width - right, y(tick), class_="grid"),
             text(left - 5, y(tick) + 3.5, label, class_="end small"),

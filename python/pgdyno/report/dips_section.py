@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from pgdyno.analysis.causes.throughput_dips import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import ABSENT, counted, decimals_of, given_percent, grouped, share_text
-from pgdyno.report.result_tables import Table, listed
+from pgdyno.estimate import ABSENT, counted, decimals_of, given_percent, group_digits, share_text
+from pgdyno.report.result_tables import Table, enumeration
 
 UNEXPLAINED = "no coincident event"
 
 TITLE = "Throughput dips and coincident events"
 
 
-def sentences(findings: Findings) -> list[str]:
+def dip_sentences(findings: Findings) -> list[str]:
     """Return a sentence for each arm with dips."""
     names = {of.arm.arm: of.arm.name for of in findings.arms}
     return [_sentence(names[arm], of) for arm, of in findings.dips.items() if of.dips]
@@ -33,11 +33,11 @@ def _sentence(name: str, of: ArmDips) -> str:
         )
     return (
         f"{name} had {counted(len(of.dips), 'throughput dip')} with a loss of {lost} of its transactions: "
-        f"{listed(parts)}."
+        f"{enumeration(parts)}."
     )
 
 
-def table(findings: Findings) -> Table:
+def dip_table(findings: Findings) -> Table:
     """Return a row for each coincident event, and one for dips without any."""
     rows: list[list[str]] = []
     for findings_of in findings.arms:
@@ -53,7 +53,7 @@ def table(findings: Findings) -> Table:
         f"A dip is more than {SDS:g} robust standard deviations and {given_percent(DEPTH_MIN)} below the "
         f"median rate, or {given_percent(DEPTH_ALWAYS)} below it. Events that coincide with more dips than "
         "expected by chance are listed; a dip may have several. "
-        f"Equally far above the median: {listed(peaks)}."
+        f"Equally far above the median: {enumeration(peaks)}."
     )
     return Table(
         TITLE,
@@ -69,7 +69,7 @@ def _rows(name: str, of: ArmDips) -> list[list[str]]:
     rows = [[name, "all", *_cells(of, of.dips, ABSENT)]]
     for one in of.coincidences:
         if one.is_cause:
-            chance = grouped(one.by_chance, decimals_of(one.by_chance, 2))
+            chance = group_digits(one.by_chance, decimals_of(one.by_chance, 2))
             rows.append(["", one.event, *_cells(of, of.of(one.event), chance)])
     if of.unexplained:
         rows.append(["", UNEXPLAINED, *_cells(of, of.unexplained, ABSENT)])
@@ -78,7 +78,7 @@ def _rows(name: str, of: ArmDips) -> list[list[str]]:
 
 def _cells(of: ArmDips, dips: Sequence[Dip], chance: str) -> list[str]:
     shares = (100 * of.share_of_time(dips), 100 * of.share_of_transactions(dips))
-    return [str(len(dips)), chance, *(grouped(share, decimals_of(share, 2)) for share in shares)]
+    return [str(len(dips)), chance, *(group_digits(share, decimals_of(share, 2)) for share in shares)]
 
 
 def label(dip: Dip) -> str:

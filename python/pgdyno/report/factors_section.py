@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
-from pgdyno.analysis.findings.factor_effects import Change, Contrast, Effects
-from pgdyno.estimate import ABSENT, Better, Estimate, ci_text, given_percent, grouped, signed
+from pgdyno.analysis.findings.factor_effects import Contrast, Effects, LevelChange
+from pgdyno.estimate import ABSENT, Better, Estimate, ci_text, given_percent, group_digits, signed
 from pgdyno.report import result_tables
 from pgdyno.report.charts import Panel, arm_class
-from pgdyno.report.result_tables import Table, listed
+from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.section import Section
 from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, polyline, text
 from pgdyno.study.plan import Study
@@ -135,13 +135,13 @@ def factors_section(effects: Effects, plan: Study) -> Section:
     made = [main_effects(effects, plan), interactions(effects, plan), effects_by_level(effects, plan)]
     return Section(
         title="Factors",
-        sentences=[sentence(effects, factor.name, plan) for factor in effects.design.factors],
+        sentences=[factor_sentence(effects, factor.name, plan) for factor in effects.design.factors],
         tables=[table for table in made if table.rows],
         panels=effects_over(effects),
     )
 
 
-def sentence(effects: Effects, factor: str, plan: Study) -> str:
+def factor_sentence(effects: Effects, factor: str, plan: Study) -> str:
     """Return the average change by a factor and the factors on which it depends."""
     contrasts = effects.of(factor)
     known = [contrast for contrast in contrasts if contrast.combined is not None]
@@ -155,22 +155,22 @@ def sentence(effects: Effects, factor: str, plan: Study) -> str:
         for i, contrast in enumerate(known)
     ]
     passes = max(contrast.combined.spread.n for contrast in known if contrast.combined)
-    average = f"averaged over {listed(others)}, {counted_passes(passes)}"
-    return f"{factor}: {listed(parts)}, {average}. {_interactions_text(effects, factor, others, plan)}"
+    average = f"averaged over {enumeration(others)}, {counted_passes(passes)}"
+    return f"{factor}: {enumeration(parts)}, {average}. {_interactions_text(effects, factor, others, plan)}"
 
 
 def counted_passes(n: int) -> str:
     """Return a number of passes: ``1 pass``, ``8 passes``."""
-    return f"{grouped(n, 0)} {'pass' if n == 1 else 'passes'}"
+    return f"{group_digits(n, 0)} {'pass' if n == 1 else 'passes'}"
 
 
-def percent(contrast: Contrast, better: Better) -> Estimate | None:
+def contrast_text(contrast: Contrast, better: Better) -> Estimate | None:
     """Return the change in percent; for an interaction, the change of the ratio."""
     return None if contrast.combined is None else contrast.combined.percent(better)
 
 
 def _with_verdict(contrast: Contrast, plan: Study) -> str:
-    change = percent(contrast, Better.NEITHER)
+    change = contrast_text(contrast, Better.NEITHER)
     assert change is not None
     text = result_tables.change_text(change, "%")
     if change.low is None or change.n < BLOCKS_MIN:
@@ -223,7 +223,7 @@ def _largest_interaction(contrasts: Sequence[Contrast], plan: Study) -> str:
     """Return a sentence with the largest significant interaction."""
     sure = [c for c in contrasts if INTERACTION_WORDS[c.verdict(plan.margin)] == "depends"]
     largest = max(sure, key=lambda c: abs(c.combined.spread.mean) if c.combined else 0.0)
-    by, change = largest.by, percent(largest, Better.NEITHER)
+    by, change = largest.by, contrast_text(largest, Better.NEITHER)
     assert by is not None and change is not None
     return (
         f"The average is misleading, because the effect depends on {by.factor}: with {by.factor} {by.level}, "
@@ -234,11 +234,11 @@ def _largest_interaction(contrasts: Sequence[Contrast], plan: Study) -> str:
 
 def _higher(change: Estimate) -> str:
     """Return the size and direction of a change, for example ``7.8% higher``."""
-    size = f"{grouped(abs(change.value), change.decimals)}%"
+    size = f"{group_digits(abs(change.value), change.decimals)}%"
     return f"{size} {'higher' if change.value > 0 else 'lower'}"
 
 
-def change_name(change: Change) -> str:
+def change_name(change: LevelChange) -> str:
     """Return the name of a change, for example ``clients 1 → 64``."""
     return f"{change.factor} {change.first} → {change.level}"
 
@@ -311,7 +311,7 @@ NUMERIC = frozenset({"change, %", "combinations", "passes"})
 
 
 def _cells(contrast: Contrast, words: dict[Verdict, str], effects: Effects, plan: Study) -> list[str]:
-    change = percent(contrast, effects.design.metric.better)
+    change = contrast_text(contrast, effects.design.metric.better)
     if contrast.combined is None or change is None:
         return [ABSENT, NOT_RUN, f"0 of {contrast.among}", "0"]
     over = f"{len(contrast.combined.names)} of {contrast.among}"
@@ -336,11 +336,11 @@ def _over_time(effects: Effects) -> str:
         return ""
     if effects.design.schedule is Schedule.SEQUENTIAL:
         return (
-            f" Effects of {listed(cases)} include drift of the machine, because the cases ran one after "
+            f" Effects of {enumeration(cases)} include drift of the machine, because the cases ran one after "
             "another."
         )
     within = _WITHIN.get(effects.design.schedule, "one after another")
     return (
-        f" Levels of {listed(cases)} are compared between the blocks of a pass. Levels of the other factors "
-        f"are compared within a block, {within}."
+        f" Levels of {enumeration(cases)} are compared between the blocks of a pass. Levels of the other "
+        f"factors are compared within a block, {within}."
     )

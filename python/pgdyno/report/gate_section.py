@@ -10,7 +10,7 @@ from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.gates import Gate, GateComparison, NotEvaluated, Tripped, gate_comparisons
 from pgdyno.analysis.findings.host_findings import HostsFindings
 from pgdyno.analysis.findings.study_findings import StudyFindings
-from pgdyno.estimate import ci_text, counted, grouped
+from pgdyno.estimate import ci_text, counted, group_digits
 from pgdyno.report.result_tables import change_text
 
 VERDICT_TEXT = {
@@ -21,7 +21,7 @@ VERDICT_TEXT = {
 }
 
 
-def sentence(of: GateComparison) -> str:
+def gate_sentence(of: GateComparison) -> str:
     """Return a verdict: ``clients 8: 18 is slower than 17 (new orders per minute −10.6%, 95% CI …)``."""
     place = f"{of.case}: " if of.case else ""
     return f"{place}{of.arm} {VERDICT_TEXT[of.verdict]} {of.baseline} ({size(of)})"
@@ -65,7 +65,7 @@ def _unjudged(absent: Sequence[NotEvaluated]) -> str:
         by_reason.setdefault(_why(one), []).append(named)
     text = "; ".join(f"{', '.join(named)}: {why}" for why, named in by_reason.items())
     rest = len(absent) - REASONS_MAX
-    return f"{text}; and {grouped(rest, 0)} more" if rest > 0 else text
+    return f"{text}; and {group_digits(rest, 0)} more" if rest > 0 else text
 
 
 def _why(of: NotEvaluated) -> str:
@@ -79,19 +79,20 @@ def _place(of: GateComparison) -> str:
 
 def reasons(of: Gate) -> list[str]:
     """Return a sentence for each comparison that failed the gate or was not counted, and for lost trials."""
-    found = [f"{one.condition.text}: {sentence(one.of)}." for one in of.tripped] + [
-        f"Not counted: {sentence(one.of)}; not significant among {counted(of.family, 'comparison')} (Holm)."
+    found = [f"{one.condition.text}: {gate_sentence(one.of)}." for one in of.tripped] + [
+        f"Not counted: {gate_sentence(one.of)}; not significant among "
+        f"{counted(of.family, 'comparison')} (Holm)."
         for one in of.held_back
     ]
     found += [
-        f"Not counted: {sentence(one.of)}; the effect is below the noise floor of identical arms (A/A)."
+        f"Not counted: {gate_sentence(one.of)}; the effect is below the noise floor of identical arms (A/A)."
         for one in of.under_floor
     ]
     rest = len(found) - REASONS_MAX
-    sentences = [*found[:REASONS_MAX], f"And {grouped(rest, 0)} more."] if rest > 0 else found
+    sentences = [*found[:REASONS_MAX], f"And {group_digits(rest, 0)} more."] if rest > 0 else found
     if of.lost:
         sentences.append(
-            f"{grouped(of.lost, 0)} of {counted(of.trials, 'trial')} failed or were excluded; "
+            f"{group_digits(of.lost, 0)} of {counted(of.trials, 'trial')} failed or were excluded; "
             "the gate uses only the others."
         )
     return sentences
@@ -126,7 +127,8 @@ def as_object(of: Gate | None) -> dict[str, Any] | None:
 
 def _tripped(found: Sequence[Tripped]) -> list[dict[str, Any]]:
     return [
-        {"condition": one.condition.text, "sentence": sentence(one.of), **_judged(one.of)} for one in found
+        {"condition": one.condition.text, "sentence": gate_sentence(one.of), **_judged(one.of)}
+        for one in found
     ]
 
 

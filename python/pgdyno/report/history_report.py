@@ -15,9 +15,16 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.history_changes import Change, Difference, History, Point, Separation, Series
+from pgdyno.analysis.findings.history_changes import (
+    FileDifference,
+    HistoryChange,
+    HistoryPoint,
+    HistorySeries,
+    Separation,
+    StudyHistory,
+)
 from pgdyno.analysis.statistics.change_points import POINTS_MIN
-from pgdyno.estimate import ci_text, counted, decimals_of, given_percent, grouped, signed, with_unit
+from pgdyno.estimate import ci_text, counted, decimals_of, given_percent, group_digits, signed, with_unit
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.result_tables import Table, level_text
@@ -53,23 +60,23 @@ class HistoryCondition(StrEnum):
 class HistoryReport:
     """All histories of a directory. ``skipped`` maps an unused file to the reason."""
 
-    histories: Sequence[History]
+    histories: Sequence[StudyHistory]
     skipped: Mapping[str, str]
 
 
-def heading(history: History) -> str:
+def heading(history: StudyHistory) -> str:
     """Return title, machine and number of files of a history."""
     return f"{history.title}, on machine {history.machine}, {counted(len(history.files), 'file')}"
 
 
-def subject(series: Series) -> str:
+def subject(series: HistorySeries) -> str:
     """Return the name of a series: ``clients 8: 18 vs. 17``, or ``clients 8: 18`` for the level of an arm."""
     key = series.key
     of = f"{key.arm} vs. {key.baseline}" if key.baseline else key.arm
     return f"{key.case}: {of}" if key.case else of
 
 
-def change_sentence(series: Series, change: Change) -> str:
+def history_change_sentence(series: HistorySeries, change: HistoryChange) -> str:
     """Return a sentence with the first file, the size and the basis of a change."""
     point, percent = series.points[change.at], change.percent
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
@@ -80,7 +87,7 @@ def change_sentence(series: Series, change: Change) -> str:
     )
 
 
-def other_differences(change: Change) -> str:
+def other_differences(change: HistoryChange) -> str:
     """Return the other differences between the file and the previous one."""
     if not change.differences:
         return "The files record no other difference."
@@ -90,7 +97,7 @@ def other_differences(change: Change) -> str:
     return f"Other differences from the previous file: {'; '.join(named)}{more}."
 
 
-def _difference(of: Difference) -> str:
+def _difference(of: FileDifference) -> str:
     return f"{of.what} ({_short(of.before)} → {_short(of.after)})"
 
 
@@ -100,7 +107,7 @@ def _short(fact: str) -> str:
     return fact if len(fact) <= TEXT_MAX else f"{fact[: TEXT_MAX - 1]}…"
 
 
-def sentences(history: History) -> list[str]:
+def history_sentences(history: StudyHistory) -> list[str]:
     """Return a sentence for each change, newest first, or one that nothing changed.
 
     The last sentence explains why these files do not continue another history of the same title.
@@ -108,7 +115,7 @@ def sentences(history: History) -> list[str]:
     found = [
         (
             series.points[change.at].created_unix_s,
-            f"{change_sentence(series, change)} {other_differences(change)}",
+            f"{history_change_sentence(series, change)} {other_differences(change)}",
         )
         for series in history.series
         for change in series.changes
@@ -118,7 +125,7 @@ def sentences(history: History) -> list[str]:
     return [*changes, new_series_sentence(history.apart)] if history.apart else changes
 
 
-def _unchanged(history: History) -> str:
+def _unchanged(history: StudyHistory) -> str:
     short = sum(series.is_too_short for series in history.series)
     if short == len(history.series):
         return f"Too few files to detect changes: at least {POINTS_MIN} are needed."
@@ -158,7 +165,7 @@ def new_series_sentence(apart: Separation) -> str:
     )
 
 
-def overview(history: History) -> Table:
+def overview(history: StudyHistory) -> Table:
     """Return the table of a history, one row per series."""
     rows = []
     several = len({series.key.metric for series in history.series}) > 1
@@ -215,11 +222,11 @@ def recent_changes(report: HistoryReport, asked: Sequence[HistoryCondition], new
         for series in history.series:
             last = series.changes[-1] if series.changes else None
             if last is not None and last.at >= len(series.points) - newest and _is_asked(last, asked):
-                found.append(f"{change_sentence(series, last)} {other_differences(last)}")
+                found.append(f"{history_change_sentence(series, last)} {other_differences(last)}")
     return found
 
 
-def _is_asked(change: Change, asked: Sequence[HistoryCondition]) -> bool:
+def _is_asked(change: HistoryChange, asked: Sequence[HistoryCondition]) -> bool:
     word = HistoryCondition.FASTER if change.verdict is Verdict.FASTER else HistoryCondition.SLOWER
     return HistoryCondition.CHANGE in asked or word in asked
 
@@ -248,7 +255,7 @@ def as_object(
     }
 
 
-def _series(series: Series) -> dict[str, Any]:
+def _series(series: HistorySeries) -> dict[str, Any]:
     return {
         **asdict(series.key),
         "better": series.better,
@@ -267,7 +274,7 @@ def _series(series: Series) -> dict[str, Any]:
                 "files_before": len(change.before),
                 "files_since": len(change.after),
                 "differences": [asdict(of) for of in change.differences],
-                "sentence": change_sentence(series, change),
+                "sentence": history_change_sentence(series, change),
             }
             for change in series.changes
         ],
@@ -280,7 +287,7 @@ PANELS_MAX = 200
 LEVEL_COLOR, EFFECT_COLOR = arm_class(0), arm_class(1)
 
 
-def to_html(report: HistoryReport) -> str:
+def history_html(report: HistoryReport) -> str:
     """Return a self-contained document. Text from files is escaped."""
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -292,7 +299,7 @@ def to_html(report: HistoryReport) -> str:
         histories=[
             {
                 "heading": heading(history),
-                "sentences": sentences(history),
+                "sentences": history_sentences(history),
                 "changed": any(series.changes for series in history.series),
                 "table": overview(history),
                 "panels": panels(history),
@@ -304,7 +311,7 @@ def to_html(report: HistoryReport) -> str:
     return visible(document)
 
 
-def panels(history: History) -> list[Panel]:
+def panels(history: StudyHistory) -> list[Panel]:
     """Return the charts; series with a change come first."""
     ordered = sorted(history.series, key=lambda series: not series.changes)
     return [
@@ -312,7 +319,7 @@ def panels(history: History) -> list[Panel]:
     ]
 
 
-def _picture(series: Series) -> Markup:
+def _picture(series: HistorySeries) -> Markup:
     width, height, left, right, top, bottom = 640.0, 226.0, 64.0, 14.0, 26.0, 180.0
     points, relative = series.points, series.key.is_change
     low, high = _range(points)
@@ -320,7 +327,9 @@ def _picture(series: Series) -> Markup:
     x, y = Scale(begin, end, left + 8, width - right - 8), Scale(low, high, bottom, top)
     parts: list[Markup] = []
     for tick in nice_ticks(low, high, 5):
-        label = signed(tick, decimals_of(tick, 2), "%") if relative else grouped(tick, decimals_of(tick, 4))
+        label = (
+            signed(tick, decimals_of(tick, 2), "%") if relative else group_digits(tick, decimals_of(tick, 4))
+        )
         zero = "zero" if relative and abs(tick) < 1e-9 else "grid"
         parts.append(line(left, y(tick), width - right, y(tick), class_=zero))
         parts.append(text(left - 6, y(tick) + 4, label, class_="end"))
@@ -340,7 +349,7 @@ def _picture(series: Series) -> Markup:
     return drawing(width, height, label, parts, "effect")
 
 
-def _range(points: Sequence[Point]) -> tuple[float, float]:
+def _range(points: Sequence[HistoryPoint]) -> tuple[float, float]:
     """Return the range of the values, with the ends of intervals that lie near them."""
     values = [point.estimate.value for point in points]
     extent = max(values) - min(values)
@@ -355,7 +364,7 @@ def _range(points: Sequence[Point]) -> tuple[float, float]:
     return min(values) - room, max(values) + room
 
 
-def _point(point: Point, x: Scale, y: Scale, color: str) -> list[Markup]:
+def _point(point: HistoryPoint, x: Scale, y: Scale, color: str) -> list[Markup]:
     of, at = point.estimate, x(point.created_unix_s)
     value = of.signed_text if point.is_change else of.value_text
     title = f"{point.file}, {day(point.created_unix_s)}: {value}, CI {of.interval_text}"
@@ -366,7 +375,7 @@ def _point(point: Point, x: Scale, y: Scale, color: str) -> list[Markup]:
     return [*parts, circle(at, y(of.value), 3.4, title, class_=f"dot {color}")]
 
 
-def _means(series: Series, x: Scale, y: Scale, color: str) -> list[Markup]:
+def _means(series: HistorySeries, x: Scale, y: Scale, color: str) -> list[Markup]:
     """Return a line for each segment, at the mean of its dots."""
     edges = [0, *(change.at for change in series.changes), len(series.points)]
     parts = []

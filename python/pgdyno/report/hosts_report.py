@@ -18,13 +18,13 @@ from pgdyno.estimate import (
     counted,
     decimals_of,
     given_percent,
-    grouped,
+    group_digits,
     share_text,
 )
 from pgdyno.report import hosts_tables
 from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, Headline, ShownCaveat, by_severity
 from pgdyno.report.hosts_tables import with_pooled_changes
-from pgdyno.report.result_tables import Table, listed
+from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.study_report import WORDS, StudyReport, build_study
 
 
@@ -53,10 +53,10 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
     results = [
         hosts_tables.estimates(findings),
         hosts_tables.further_metrics(findings),
-        hosts_tables.statements(findings),
-        hosts_tables.machines(findings),
+        hosts_tables.host_statement_table(findings),
+        hosts_tables.hardware_table(findings),
     ]
-    background = [hosts_tables.fitted(findings), hosts_tables.telemetry(findings)]
+    background = [hosts_tables.host_fit_change_table(findings), hosts_tables.telemetry(findings)]
     unfinished = [f"{name}: {study.unfinished}" for name, study in studies.items() if study.unfinished]
     return HostsReport(
         title=first.title,
@@ -97,7 +97,7 @@ def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
     place = f"Over {len(hosts)} hosts" if len(hosts) > 1 else f"On {hosts[0].host} alone"
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
-            size = f"{grouped(abs(percent.value), max(0, percent.decimals))}%"
+            size = f"{group_digits(abs(percent.value), max(0, percent.decimals))}%"
             claim = f"{over.arm} is {size} {verdict} than {over.baseline}"
             if over.better is Better.LESS:
                 direction = "lower" if percent.value < 0 else "higher"
@@ -108,23 +108,23 @@ def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
             claim = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
     place = f"{place}, {over.case}" if over.case else place
     basis = f"{over.name}, {_basis(over)}; equivalence margin {given_percent(margin)}"
-    return Headline(verdict, f"{place}: {claim}", basis, between(over.pooled))
+    return Headline(verdict, f"{place}: {claim}", basis, variation_sentence(over.pooled))
 
 
 def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Headline:
     margin = findings.first.first.study.plan.margin
     same = [of for of in findings.primary if (of.baseline, of.arm) == (over.baseline, over.arm)]
     verdicts = [of.verdict(margin) for of in same]
-    counts = listed([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
+    counts = enumeration([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
     hosts, cases = counted(len(over.pooled.hosts), "host"), counted(len(same), "case")
     claim = f"{over.arm} vs. {over.baseline}, {hosts}, {cases}: {counts}"
     percent = over.percent
     basis = f"average over the cases common to all hosts {_change(percent)}: {over.name}, {_basis(over)}"
-    return Headline(over.verdict(margin), claim, basis, between(over.pooled))
+    return Headline(over.verdict(margin), claim, basis, variation_sentence(over.pooled))
 
 
 def _change(percent: Estimate) -> str:
-    return hosts_tables.value_text(percent, percent.unit)
+    return hosts_tables.pooled_change_text(percent, percent.unit)
 
 
 def _basis(over: OverHosts) -> str:
@@ -135,7 +135,7 @@ def _basis(over: OverHosts) -> str:
     return f"{interval}, {counted(hosts, 'host')}, {counted(blocks, 'block')}"
 
 
-def between(pooled: Pooled) -> str:
+def variation_sentence(pooled: Pooled) -> str:
     """Return a sentence on the variation between hosts (τ and I²)."""
     if len(pooled.hosts) < 2:
         return "There is only one host: variation between machines is unknown."
@@ -148,9 +148,9 @@ def between(pooled: Pooled) -> str:
         return "The hosts do not differ beyond the noise within each host (τ = 0, I² = 0)."
     varies = percent_of(pooled.tau)
     return (
-        f"The effect varies between hosts by about {grouped(varies, decimals_of(varies, 2))}% (τ, a standard "
-        f"deviation); {share_text(pooled.i2)} of the variance between hosts is not explained by the noise "
-        "within hosts (I²)."
+        f"The effect varies between hosts by about {group_digits(varies, decimals_of(varies, 2))}% (τ, a "
+        f"standard deviation); {share_text(pooled.i2)} of the variance between hosts is not explained by the "
+        "noise within hosts (I²)."
     )
 
 
@@ -173,5 +173,7 @@ def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) 
             raised.setdefault(shown, []).append(name)
     for shown, where in raised.items():
         everywhere = len(where) == len(studies)
-        found.append(shown if everywhere else replace(shown, sentence=f"{listed(where)}: {shown.sentence}"))
+        found.append(
+            shown if everywhere else replace(shown, sentence=f"{enumeration(where)}: {shown.sentence}")
+        )
     return by_severity(found)

@@ -79,13 +79,13 @@ def pooled_text(over: OverHosts, usual: float) -> str:
     if len(over.pooled.hosts) < 2:
         return ABSENT
     if percent.low is None or percent.high is None:
-        return value_text(percent, "")
+        return pooled_change_text(percent, "")
     low, high = (signed(end, percent.decimals, "") for end in (percent.low, percent.high))
     interval = result_tables.in_cell(low, high, percent.confidence, usual)
-    return f"{value_text(percent, '')} {interval}"
+    return f"{pooled_change_text(percent, '')} {interval}"
 
 
-def value_text(percent: Estimate, unit: str) -> str:
+def pooled_change_text(percent: Estimate, unit: str) -> str:
     """Return a pooled change with at least two digits.
 
     The wide interval of few hosts would otherwise round it away from the values of the hosts.
@@ -121,7 +121,7 @@ def telemetry(findings: HostsFindings) -> Table:
     return replace(table, long=True)
 
 
-def statements(findings: HostsFindings) -> Table:
+def host_statement_table(findings: HostsFindings) -> Table:
     """Return the changes of the mean time of each statement, and their average."""
     chosen = [
         (over.key.partition(":")[2], over)
@@ -170,7 +170,7 @@ def _name(over: OverHosts) -> str:
     return f"{over.key.rpartition('.')[2]} latency" if is_latency else over.name
 
 
-def machines(findings: HostsFindings) -> Table:
+def hardware_table(findings: HostsFindings) -> Table:
     """Return the hardware of each host and, with a single case, the level of its baseline."""
     metric, alone = findings.first.first.primary, len(findings.cases) < 2
     numeric = ("cores", "memory", *((f"baseline, {metric.unit}",) if alone else ()))
@@ -202,11 +202,11 @@ def _baseline(host: Host, key: str) -> str:
     return " and ".join(result_tables.level_text(level) for level in levels if level) or ABSENT
 
 
-def fitted(findings: HostsFindings) -> Table:
+def host_fit_change_table(findings: HostsFindings) -> Table:
     """Return the changes that fit the study file to each machine."""
     found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
     for file, one in findings.studies.items():
-        for key, was, now, why in study_report.fitted(one).rows:
+        for key, was, now, why in study_report.fit_change_table(one).rows:
             found.setdefault((key, was), {})[file] = (now, why)
     rows = [
         [

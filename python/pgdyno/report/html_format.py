@@ -52,9 +52,9 @@ def _pictures(report: Report) -> dict[str, Any]:
         "arms": [(of.arm, charts.arm_class(of.arm.arm)) for of in findings.arms],
         "effects": charts.effects(findings),
         "why": why_chart.waterfalls(report.why),
-        "throughput": timelines.throughput(findings),
+        "throughput": timelines.throughput_timelines(findings),
         "checkpoints": timelines.has_checkpoints(findings),
         "wal": timelines.wal_rates(findings),
-        "latencies": charts.latencies(findings),
+        "latencies": charts.latency_charts(findings),
         "flames": profile_section.flames(findings),
     }

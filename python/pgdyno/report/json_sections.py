@@ -31,7 +31,7 @@ from pgdyno.analysis.findings.scalability import Curve, Scalability
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.estimate import Estimate
 from pgdyno.report import capacity_section, scalability_section
-from pgdyno.report.factors_section import sentence
+from pgdyno.report.factors_section import factor_sentence
 
 
 def over_all(findings: StudyFindings) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _effects(effects: Effects, findings: StudyFindings) -> dict[str, Any]:
             for (_, other), found in effects.at.items()
             for level, contrast in found
         ],
-        "sentences": [sentence(effects, factor.name, plan) for factor in factors],
+        "sentences": [factor_sentence(effects, factor.name, plan) for factor in factors],
     }
 
 
@@ -95,7 +95,7 @@ def _capacity(found: Capacity) -> dict[str, Any]:
                 "baseline": change.baseline,
                 "effect": _estimate(change.percent),
                 "verdict": change.decision.verdict,
-                "sentence": capacity_section.change_sentence(change),
+                "sentence": capacity_section.capacity_change_sentence(change),
             }
             for change in found.changes
         ],
@@ -119,7 +119,7 @@ def _scalability(found: Scalability, findings: StudyFindings) -> dict[str, Any]:
             for of in found.differences
         ],
         "untold": list(found.untold),
-        "sentences": scalability_section.sentences(found, findings.first.study.plan),
+        "sentences": scalability_section.scalability_sentences(found, findings.first.study.plan),
     }
 
 

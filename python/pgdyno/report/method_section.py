@@ -6,7 +6,7 @@ from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import counted, given_percent
 from pgdyno.report import steady_state_section
-from pgdyno.results.records import BlockStatus, Ending
+from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.study.capacity_search import RESOLUTION
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
@@ -97,7 +97,9 @@ def _interval(findings: Findings) -> str:
         return f"Its CI {level} is Student's t on log ratios, checked by a BCa bootstrap."
     blocks = counted(sum(block.status is BlockStatus.DONE for block in findings.blocks), "block")
     ended = (
-        "and stopped when all verdicts were decided" if findings.study.ended_because is Ending.VERDICT else ""
+        "and stopped when all verdicts were decided"
+        if findings.study.ended_because is StudyEnd.VERDICT
+        else ""
     )
     analyses = (
         f"An interim analysis followed each block from the {BLOCKS_MIN}th on ({blocks} in total) {ended}"

@@ -14,7 +14,7 @@ from pgdyno.report.result_tables import Table
 TITLE = "Measurement noise"
 
 
-def sentence(findings: Findings) -> str:
+def noise_sentence(findings: Findings) -> str:
     """Return the noise and the noise floor in one sentence."""
     noise = findings.noise
     if noise.sd is None:
@@ -26,7 +26,7 @@ def sentence(findings: Findings) -> str:
     return f"Measurement noise: {sd}; {_floor(findings)}; {_judged(noise)}."
 
 
-def table(findings: Findings) -> Table:
+def noise_table(findings: Findings) -> Table:
     """Return the table of the noise. None of its values is a result of an arm."""
     noise = findings.noise
     columns = ("quantity", "value", f"{given_percent(noise.confidence)} CI", "A/A blocks")
@@ -71,7 +71,7 @@ def as_value(findings: Findings) -> dict[str, Any]:
     spread = noise.spread
     return {
         "why_none": noise.why_none or None,
-        "sentence": sentence(findings),
+        "sentence": noise_sentence(findings),
         "sd_percent": _percent(noise.sd),
         "sd_interval_percent": [_percent(end) for end in noise.sd_interval] if noise.sd_interval else None,
         "aa_blocks": len(noise.log_ratios),

@@ -9,7 +9,16 @@ from pgdyno.analysis.causes.outlier_trials import Deviation, OutlierTrial, Outli
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.outliers import FALSE_ALARM, VALUES_MIN
-from pgdyno.estimate import ABSENT, Estimate, ci_text, decimals_of, given_percent, grouped, signed, with_unit
+from pgdyno.estimate import (
+    ABSENT,
+    Estimate,
+    ci_text,
+    decimals_of,
+    given_percent,
+    group_digits,
+    signed,
+    with_unit,
+)
 from pgdyno.report.result_tables import Table, change_text
 
 RANKED_MAX = 5
@@ -48,7 +57,7 @@ def _row(one: OutlierTrial) -> list[str]:
     return [
         str(one.block + 1),
         one.arm.name,
-        grouped(one.value, decimals_of(one.value, 3)),
+        group_digits(one.value, decimals_of(one.value, 3)),
         _off(one.own),
         _off(one.ratio) if one.ratio else ABSENT,
         f"{one.rank:.1f}",
@@ -70,7 +79,7 @@ def _cause(cause: Cause) -> str:
 
 
 def _amount(value: float, unit: str) -> str:
-    return with_unit(grouped(value, decimals_of(value, 2)), unit)
+    return with_unit(group_digits(value, decimals_of(value, 2)), unit)
 
 
 def _note(findings: Findings) -> str:
@@ -80,10 +89,10 @@ def _note(findings: Findings) -> str:
         "An outlier also deviates by more than the equivalence margin. All these trials "
         "are included in the estimates. A differing covariate is not proof of a cause."
     )
-    return " ".join([method, *without(findings)])
+    return " ".join([method, *without_extreme_sentences(findings)])
 
 
-def without(findings: Findings) -> list[str]:
+def without_extreme_sentences(findings: Findings) -> list[str]:
     """Return a sentence for each arm: the estimate without the block of the most extreme ratio."""
     return [
         f"Without block {left.block + 1}, which has the most extreme ratio, the change of {left.arm.name} "

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from pgdyno.analysis.causes.cpu_profiles import Frame, FunctionChange, ProfileComparison
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import bracketed, counted, decimals_of, grouped, signed
+from pgdyno.estimate import bracketed, counted, decimals_of, group_digits, signed
 from pgdyno.report.charts import Panel
 from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table
 from pgdyno.report.svg import drawing, element, text
@@ -40,8 +40,8 @@ def cpu_by_function(findings: Findings) -> Table:
         for profile in profiles
         for change in profile.functions
     ]
-    baseline = short_name(findings.arms[0].arm.name, "baseline")
-    arm = "arm" if several or not profiles else short_name(profiles[0].arm.name, "arm")
+    baseline = column_name(findings.arms[0].arm.name, "baseline")
+    arm = "arm" if several or not profiles else column_name(profiles[0].arm.name, "arm")
     numeric = (f"{baseline}, µs/tx", f"{arm}, µs/tx", "change, µs/tx")
     return Table(
         title=f"Server CPU time by function{findings.at_own_rates} (lower is better)",
@@ -54,7 +54,7 @@ def cpu_by_function(findings: Findings) -> Table:
     )
 
 
-def short_name(name: str, instead: str) -> str:
+def column_name(name: str, instead: str) -> str:
     """Return a name short enough for the head of a narrow column."""
     return name if len(name) <= NAME_IN_HEAD_MAX else instead
 
@@ -69,9 +69,9 @@ NOTE = (
 def _note(profile: ProfileComparison) -> str:
     a, b = profile.samples
     return (
-        f"{profile.arm.name}: {counted(len(profile.blocks), 'block')}, {grouped(a, 0)} samples of "
-        f"{profile.baseline.name} and {grouped(b, 0)} of {profile.arm.name}, {profile.hz} per second of CPU "
-        f"time{_covered(profile)}."
+        f"{profile.arm.name}: {counted(len(profile.blocks), 'block')}, {group_digits(a, 0)} samples of "
+        f"{profile.baseline.name} and {group_digits(b, 0)} of {profile.arm.name}, {profile.hz} per second of "
+        f"CPU time{_covered(profile)}."
     )
 
 
@@ -84,7 +84,7 @@ def _covered(profile: ProfileComparison) -> str:
 
 
 def _us(us: float) -> str:
-    return grouped(us, decimals_of(us, 3)) if us else "0"
+    return group_digits(us, decimals_of(us, 3)) if us else "0"
 
 
 def _change(change: FunctionChange) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.published_tables import OwnCell, OwnTable
-from pgdyno.estimate import ABSENT, NO_BREAK, counted, decimals_of, grouped, signed
+from pgdyno.estimate import ABSENT, NO_BREAK, counted, decimals_of, group_digits, signed
 from pgdyno.report import result_tables
 from pgdyno.report.result_tables import Table
 
@@ -15,7 +15,7 @@ AS_ABOVE = "as above"
 """Shown instead of a repeated number, which would look like a second measurement."""
 
 
-def with_measured_values(table: OwnTable, confidence: float) -> Table:
+def with_measured_columns(table: OwnTable, confidence: float) -> Table:
     """Return the published table with a column of measured values after each column that has any."""
     ours = [any(row[n].is_asked_for for row in table.rows) for n in range(len(table.columns))]
     columns: list[str] = []
@@ -67,7 +67,7 @@ def _ours(cell: OwnCell, confidence: float) -> str:
         return result_tables.with_interval(cell.ours, confidence)
     unit = "" if cell.ours.unit in ("", cell.unit) else f"{NO_BREAK}{cell.ours.unit}"
     if cell.ours.value <= 0:
-        return f"{grouped(cell.ours.value, 0)}{unit}"
+        return f"{group_digits(cell.ours.value, 0)}{unit}"
     return f"{result_tables.level_text(cell.ours)}{unit}"
 
 

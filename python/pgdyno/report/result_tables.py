@@ -25,7 +25,7 @@ from pgdyno.estimate import (
     confidence_percent,
     decimals_of,
     given_percent,
-    grouped,
+    group_digits,
     signed,
 )
 from pgdyno.results.records import Kept
@@ -55,7 +55,7 @@ class Table:
     rows_on_terminal: int = 0  # rows of a long table shown on the terminal
 
 
-def levels(findings: Findings) -> Table:
+def level_table(findings: Findings) -> Table:
     """Return throughput and CPU time of every arm with the change from the baseline."""
     baseline = findings.arms[0].arm.name
     confidence = given_percent(findings.study.plan.confidence)
@@ -103,8 +103,8 @@ def level_text(level: Estimate) -> str:
     """Return a level with at least three digits: its interval includes drift, which cancels in the change."""
     three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(level.value))
     if level.n < BLOCKS_MIN:
-        return grouped(level.value, min(6, three))
-    return grouped(level.value, min(6, max(three, level.decimals)))
+        return group_digits(level.value, min(6, three))
+    return group_digits(level.value, min(6, max(three, level.decimals)))
 
 
 def _change(findings: Findings, arm: int, key: str) -> Estimate | None:
@@ -142,7 +142,7 @@ def _of_several_arms(findings: Findings) -> str:
     return f" CIs are corrected for several arms (Holm); the confidence is {usual} unless shown."
 
 
-def latencies(findings: Findings) -> Table:
+def latency_table(findings: Findings) -> Table:
     """Return latency percentiles for each transaction type and arm."""
     numeric = ("transactions", *QUANTILES)
     rows = []
@@ -153,7 +153,12 @@ def latencies(findings: Findings) -> Table:
                 continue
             values = [_ms(value) for value in of.quantiles_ms(kind).values()]
             rows.append(
-                [kind_text(kind) if i == 0 else "", of.arm.name, grouped(int(pairs[:, 1].sum()), 0), *values]
+                [
+                    kind_text(kind) if i == 0 else "",
+                    of.arm.name,
+                    group_digits(int(pairs[:, 1].sum()), 0),
+                    *values,
+                ]
             )
     return Table(
         title=f"Latency, ms{findings.at_own_rates} (lower is better)",
@@ -219,7 +224,7 @@ def with_no_break_spaces(interval: str) -> str:
     return interval.replace(" ", NO_BREAK)
 
 
-def safety(findings: Findings) -> Table:
+def safety_table(findings: Findings) -> Table:
     """Return the durability and safety guarantees that each arm keeps or gives up."""
     words = {Kept.YES: "kept", Kept.PARTLY: "partly kept", Kept.NO: "GIVEN UP", Kept.UNKNOWN: "unknown"}
     badges = [{badge.name: badge for badge in of.arm.safety} for of in findings.arms]
@@ -241,13 +246,13 @@ def lost_guarantees(findings: Findings) -> list[str]:
             if badge.kept in words:
                 by_promise.setdefault((badge.kept, badge.name, badge.text), []).append(of.arm.name)
     return [
-        f"{words[kept]} by {listed(names) if len(names) < len(findings.arms) else 'all arms'}: "
+        f"{words[kept]} by {enumeration(names) if len(names) < len(findings.arms) else 'all arms'}: "
         f"{promise}{f' ({reason})' if reason else ''}."
         for (kept, promise, reason), names in by_promise.items()
     ]
 
 
-def listed(names: Sequence[str]) -> str:
+def enumeration(names: Sequence[str]) -> str:
     """Return an enumeration, for example ``17, 18 and 18,fsync=off``."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
@@ -274,7 +279,7 @@ def checks(findings: Findings) -> Table:
                     name if i == 0 else "",
                     of.arm.name,
                     f"{len(mine) - len(bad)} of {len(mine)}",
-                    grouped(least, decimals_of(least, 2)) if least is not None else ABSENT,
+                    group_digits(least, decimals_of(least, 2)) if least is not None else ABSENT,
                     bad[0] if bad else "",
                 ]
             )
@@ -294,4 +299,4 @@ def kind_text(kind: str) -> str:
 
 
 def _ms(value: float | None) -> str:
-    return ABSENT if value is None else grouped(value, decimals_of(value, 3))
+    return ABSENT if value is None else group_digits(value, decimals_of(value, 3))

@@ -10,11 +10,20 @@ import numpy as np
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.findings.scalability import REACH, Curve, Difference, Scalability
-from pgdyno.estimate import ABSENT, NO_BREAK, Estimate, bracketed, decimals_of, given_percent, grouped, signed
+from pgdyno.analysis.findings.scalability import REACH, Curve, CurveDifference, Scalability
+from pgdyno.estimate import (
+    ABSENT,
+    NO_BREAK,
+    Estimate,
+    bracketed,
+    decimals_of,
+    given_percent,
+    group_digits,
+    signed,
+)
 from pgdyno.report import result_tables
 from pgdyno.report.charts import Panel, arm_class
-from pgdyno.report.result_tables import Table, listed
+from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.section import Section
 from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, nice_ticks, polyline, text
 from pgdyno.study.plan import Study
@@ -72,7 +81,7 @@ def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
     values = [end for curve in shown for level in curve.measured.values() for end in _ends(level)]
     y = Scale(min(values) / 1.1, max(values) * 1.1, BOTTOM, TOP, log=True)
     for tick in log_ticks(min(values) / 1.1, max(values) * 1.1):
-        label = grouped(tick, decimals_of(tick, 1))
+        label = group_digits(tick, decimals_of(tick, 1))
         parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
         parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
     parts.append(text(LEFT - 5, TOP - 10, unit, class_="end small"))
@@ -92,7 +101,7 @@ def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
     )
 
 
-def _ratios(differences: Sequence[Difference], numbers: Mapping[str, int]) -> Markup:
+def _ratios(differences: Sequence[CurveDifference], numbers: Mapping[str, int]) -> Markup:
     x, parts = _clients_axis(_numbers([list(of.ratios) for of in differences]))
     values = [0.0, *(end for of in differences for ratio in of.ratios.values() for end in _ends(ratio))]
     room = 0.06 * (max(values) - min(values)) or 1.0
@@ -136,21 +145,21 @@ ROWS_MAX = 14
 
 def scalability_section(found: Scalability, plan: Study) -> Section:
     """Return the section: sentences, tables and charts."""
-    made = [parameters(found, plan), differences(found, plan), ratios(found, plan), points(found)]
+    made = [parameters(found, plan), curve_difference_table(found, plan), ratios(found, plan), points(found)]
     return Section(
         title="Scalability",
-        sentences=sentences(found, plan),
+        sentences=scalability_sentences(found, plan),
         tables=[table for table in made if table.rows],
         panels=curves(found) if found.curves else [],
     )
 
 
-def sentences(found: Scalability, plan: Study) -> list[str]:
+def scalability_sentences(found: Scalability, plan: Study) -> list[str]:
     """Return a sentence for each curve, then one on arms without a curve."""
     lines = [curve_sentence(curve, plan) for curve in found.curves]
     if found.untold:
         lines.append(
-            f"{listed(found.untold)}: no curve, because too few numbers of clients have valid blocks."
+            f"{enumeration(found.untold)}: no curve, because too few numbers of clients have valid blocks."
         )
     return lines
 
@@ -168,7 +177,7 @@ def curve_sentence(curve: Curve, plan: Study) -> str:
     elif curve.fitting.p_value is None:
         parts.append("The fit cannot be tested with a single pass.")
     if curve.left_out:
-        parts.append(f"Excluded: {listed(curve.left_out)} clients, without enough valid blocks.")
+        parts.append(f"Excluded: {enumeration(curve.left_out)} clients, without enough valid blocks.")
     return " ".join(parts)
 
 
@@ -181,13 +190,13 @@ def _end(curve: Curve, plan: Study) -> str:
     largest = curve.clients_max
     if curve.knee is None or curve.peak is None:
         return (
-            f"throughput has no maximum within {grouped(REACH * largest, 0)} clients, twice the largest "
+            f"throughput has no maximum within {group_digits(REACH * largest, 0)} clients, twice the largest "
             f"measured number.{_losses(curve)}"
         )
     knee, peak = curve.knee, curve.peak
     ci = f"{given_percent(plan.confidence)} CI "
     claim = (
-        f"throughput is highest with about {grouped(knee.value, _places(knee.value))} clients"
+        f"throughput is highest with about {group_digits(knee.value, _places(knee.value))} clients"
         f"{f' ({ci}{_knee_interval(curve)})' if knee.low is not None else ' (no CI yet)'}: "
         f"{peak.value_text}{f' ({ci}{_peak_interval(peak)})' if peak.low is not None else ''}."
     )
@@ -213,10 +222,10 @@ def _knee_interval(curve: Curve) -> str:
     """Return the interval of the knee; an infinite end is shown as "more than" the range of the fit."""
     knee, reach = curve.knee, REACH * curve.clients_max
     assert knee is not None and knee.low is not None and knee.high is not None
-    low = grouped(knee.low, _places(knee.low))
+    low = group_digits(knee.low, _places(knee.low))
     if not math.isfinite(knee.high):
-        return bracketed(low, f"more than {grouped(reach, 0)}")
-    return bracketed(low, grouped(knee.high, _places(knee.high)))
+        return bracketed(low, f"more than {group_digits(reach, 0)}")
+    return bracketed(low, group_digits(knee.high, _places(knee.high)))
 
 
 def _places(clients: float) -> int:
@@ -226,7 +235,7 @@ def _places(clients: float) -> int:
 def _p(p_value: float | None) -> str:
     if p_value is None:
         return ABSENT
-    return "p < 0.0001" if p_value < 1e-4 else f"p = {grouped(p_value, decimals_of(p_value, 2))}"
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {group_digits(p_value, decimals_of(p_value, 2))}"
 
 
 def parameters(found: Scalability, plan: Study) -> Table:
@@ -277,17 +286,17 @@ def _as_if_fixed(plan: Study) -> str:
 def _knee(curve: Curve) -> str:
     if curve.knee is None:
         return ABSENT
-    value = grouped(curve.knee.value, _places(curve.knee.value))
+    value = group_digits(curve.knee.value, _places(curve.knee.value))
     return value if curve.knee.low is None else f"{value} {_tight(_knee_interval(curve))}"
 
 
 def _peak_cell(peak: Estimate) -> str:
-    value = grouped(peak.value, peak.decimals)
+    value = group_digits(peak.value, peak.decimals)
     return value if peak.low is None else f"{value} {_tight(_peak_interval(peak))}"
 
 
 def _with_interval(estimate: Estimate) -> str:
-    value = grouped(estimate.value, estimate.decimals)
+    value = group_digits(estimate.value, estimate.decimals)
     return value if estimate.low is None else f"{value} {_tight(_without_unit(estimate).interval_text)}"
 
 
@@ -299,7 +308,7 @@ def _without_unit(estimate: Estimate) -> Estimate:
 def _peak_interval(peak: Estimate) -> str:
     if peak.low is None or peak.high is None or math.isfinite(peak.high):
         return peak.interval_text
-    return bracketed(grouped(peak.low, peak.decimals), "∞")
+    return bracketed(group_digits(peak.low, peak.decimals), "∞")
 
 
 def _tight(interval: str) -> str:
@@ -307,7 +316,7 @@ def _tight(interval: str) -> str:
     return interval.replace(" ", NO_BREAK)
 
 
-def differences(found: Scalability, plan: Study) -> Table:
+def curve_difference_table(found: Scalability, plan: Study) -> Table:
     """Return the differences of the parameters, one row per curve compared with its baseline."""
     numeric = ("λ, %", "σ, points", "κ, per million", "peak, %", "passes")
     rows = []
@@ -349,7 +358,7 @@ def ratios(found: Scalability, plan: Study) -> Table:
         for of in found.differences
         for first, clients, ratio in _numbered(of)
     ]
-    baselines = listed(list(dict.fromkeys(of.baseline for of in found.differences)))
+    baselines = enumeration(list(dict.fromkeys(of.baseline for of in found.differences)))
     return Table(
         title=f"Change of throughput vs. {baselines} at each number of clients, %",
         columns=("arm", "clients", "change, %", "passes"),
@@ -365,7 +374,7 @@ def ratios(found: Scalability, plan: Study) -> Table:
     )
 
 
-def _numbered(of: Difference) -> list[tuple[bool, int, Estimate]]:
+def _numbered(of: CurveDifference) -> list[tuple[bool, int, Estimate]]:
     return [(i == 0, clients, ratio) for i, (clients, ratio) in enumerate(of.ratios.items())]
 
 
@@ -380,7 +389,7 @@ def points(found: Scalability) -> Table:
                     curve.name if i == 0 else "",
                     str(clients),
                     result_tables.level_text(level),
-                    grouped(fitted, decimals_of(fitted, 4)),
+                    group_digits(fitted, decimals_of(fitted, 4)),
                     signed(100 * math.expm1(float(curve.fitting.left[i])), 1, ""),
                 ]
             )

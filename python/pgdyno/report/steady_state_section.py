@@ -18,7 +18,7 @@ CHANGE, OF_EFFECT = "trend over the window, %", "trend of the effect, %"
 STEPS, CHECKPOINTS, CYCLES = "trials with a step", "checkpoints", "whole cycles"
 
 
-def table(findings: Findings) -> Table:
+def steady_state_table(findings: Findings) -> Table:
     """Return a row for each arm; columns without values are left out."""
     usual = findings.study.plan.confidence
     rows = [_row(of, usual) for of in findings.steadiness]

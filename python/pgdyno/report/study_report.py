@@ -10,10 +10,10 @@ from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
 from pgdyno.estimate import ABSENT, Better, ci_text, counted
 from pgdyno.report import result_tables
 from pgdyno.report.capacity_section import capacity_section
-from pgdyno.report.case_report import Report, ShownCaveat, build, by_severity
+from pgdyno.report.case_report import Report, ShownCaveat, by_severity, case_report
 from pgdyno.report.factors_section import factors_section
-from pgdyno.report.published_section import with_measured_values
-from pgdyno.report.result_tables import Table, listed
+from pgdyno.report.published_section import with_measured_columns
+from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.scalability_section import scalability_section
 from pgdyno.report.section import Section
 
@@ -65,17 +65,17 @@ class StudyReport:
 
 def build_study(findings: StudyFindings) -> StudyReport:
     """Return the report of a study."""
-    cases = {of.study.case: build(of) for of in findings.cases}
+    cases = {of.study.case: case_report(of) for of in findings.cases}
     first = findings.first
     results = [changes_by_case(findings)]
-    background = [fitted(findings)]
+    background = [fit_change_table(findings)]
     return StudyReport(
         title=first.study.title,
         findings=findings,
         headlines=[_headline(over, findings) for over in findings.over_cases],
         unfinished=next(iter(cases.values())).unfinished,
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
-        published=[with_measured_values(table, first.study.plan.confidence) for table in findings.published],
+        published=[with_measured_columns(table, first.study.plan.confidence) for table in findings.published],
         results=[table for table in results if table.rows],
         sections=list(_sections(findings)),
         caveats=_shown_caveats(cases),
@@ -104,7 +104,7 @@ def _sections(findings: StudyFindings) -> Iterator[Section]:
 def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:
     """Return a headline: ``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``"""
     found = over.verdicts
-    counts = listed([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
+    counts = enumeration([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
     claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {counts}"
     metric = findings.first.primary
     if over.average is None:
@@ -168,7 +168,7 @@ def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
     return ["average", over.arm, "", "", text, "", str(change.n) if change else "0"]
 
 
-def fitted(findings: StudyFindings) -> Table:
+def fit_change_table(findings: StudyFindings) -> Table:
     """Return the changes that fit the study file to this machine."""
     rows = [
         [str(change["key"]), str(change["before"]), str(change["after"]), str(change["why"])]

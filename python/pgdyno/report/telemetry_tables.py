@@ -11,8 +11,8 @@ from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.steady_state.drift import Drift
 from pgdyno.analysis.telemetry.samples import keyed
 from pgdyno.analysis.telemetry.trial_telemetry import split_key
-from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, bracketed, grouped, share_text, signed
-from pgdyno.report.result_tables import DIGITS_OF_LEVEL, Table, listed, with_interval
+from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, bracketed, group_digits, share_text, signed
+from pgdyno.report.result_tables import DIGITS_OF_LEVEL, Table, enumeration, with_interval
 
 BRIEF = {
     "wal.bytes_per_tx": "WAL, B/tx",
@@ -100,11 +100,11 @@ def probe_overhead(findings: Findings) -> str:
         return ""
     names = {of.arm.arm: of.arm.name for of in findings.arms}
     each = [
-        f"{grouped(us, 0 if us >= 10 else 1)}{NO_BREAK}µs per transaction of {names[arm]}"
+        f"{group_digits(us, 0 if us >= 10 else 1)}{NO_BREAK}µs per transaction of {names[arm]}"
         for arm, us in cost.us_per_tx.items()
     ]
     whole = f"{share_text(cost.share)} of the machine's CPU time" if cost.share is not None else "CPU time"
-    return f"Overhead of the probes during measurement: {whole} ({listed(each)})."
+    return f"Overhead of the probes during measurement: {whole} ({enumeration(each)})."
 
 
 _COLUMNS = ("metric", "better", "arm", "level", "interval")
@@ -150,16 +150,16 @@ def _is_zero(findings: Findings, key: str) -> bool:
 def level_cell(findings: Findings, of: ArmFindings, key: str) -> str:
     """Return the level of an arm."""
     level = _level(findings, of, key)
-    return ABSENT if level is None else value_text(level)
+    return ABSENT if level is None else telemetry_level_text(level)
 
 
-def value_text(level: Estimate) -> str:
+def telemetry_level_text(level: Estimate) -> str:
     """Return a level of any sign with at least three digits."""
     if level.value == 0:
         return "0"
     three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(abs(level.value)))
     decimals = three if level.n < BLOCKS_MIN else max(three, level.decimals)
-    return grouped(level.value, min(6, max(0, decimals)))
+    return group_digits(level.value, min(6, max(0, decimals)))
 
 
 def _interval_cell(findings: Findings, of: ArmFindings, key: str) -> str:
@@ -192,7 +192,9 @@ def _loads(findings: Findings) -> list[list[str]]:
             "data load, s" if i == 0 else "",
             "less" if i == 0 else "",
             of.arm.name,
-            value_text(Estimate(load_s, "s", 1, Better.LESS)) if isinstance(load_s, int | float) else ABSENT,
+            telemetry_level_text(Estimate(load_s, "s", 1, Better.LESS))
+            if isinstance(load_s, int | float)
+            else ABSENT,
             ABSENT,
             "",
             "",
@@ -207,7 +209,7 @@ def _not_in_version(findings: Findings) -> Iterable[str]:
         for probe, reason in findings.telemetry.missing.get(of.arm.arm, {}).items():
             by_reason.setdefault((probe, reason), []).append(of.arm.name)
     return [
-        f"{listed(names)}: no {probe} statistics (it {reason})."
+        f"{enumeration(names)}: no {probe} statistics (it {reason})."
         for (probe, reason), names in by_reason.items()
     ]
 
@@ -282,7 +284,7 @@ _OF_RELATIONS = (
 )
 
 
-def statements(findings: Findings) -> Table:
+def statement_table(findings: Findings) -> Table:
     """Return the statements with the most time, and the average change of their mean times."""
     names = findings.telemetry.parts("statement.calls")
     table = pivot(findings, "Statements", "statement", names, _OF_STATEMENTS, "mean, ms")
@@ -330,7 +332,7 @@ def relations(findings: Findings) -> Table:
     return replace(table, note=note if names else "")
 
 
-def drifts(findings: Findings) -> Table:
+def drift_table(findings: Findings) -> Table:
     """Return the rates of change within long windows."""
     rows = []
     names = dict.fromkeys(drift.key for of in findings.drifts.values() for drift in of)

@@ -62,7 +62,9 @@ def print_history(report: HistoryReport, console: Console) -> None:
     """Print the table of each history, then its changes."""
     prose = min(console.width, WIDTH_MAX)
     for history in report.histories:
-        items = [_wrapped(sentence, prose, begin="- ") for sentence in history_words.sentences(history)]
+        items = [
+            _wrapped(sentence, prose, begin="- ") for sentence in history_words.history_sentences(history)
+        ]
         console.print(Group(*_table(history_words.overview(history), console.width), Text(), *items, Text()))
 
 

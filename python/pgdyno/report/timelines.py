@@ -11,12 +11,12 @@ from pgdyno.analysis.causes.throughput_dips import Dip
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.steady_state.checkpoint_cycles import checkpoint_starts
 from pgdyno.analysis.telemetry.samples import rates
-from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, Point
-from pgdyno.estimate import decimals_of, grouped
+from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, ThroughputPoint
+from pgdyno.estimate import decimals_of, group_digits
 from pgdyno.report.charts import DOTS_MAX, Panel, arm_class
 from pgdyno.report.dips_section import label
 from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, polyline, text
-from pgdyno.results.records import Series, Trial
+from pgdyno.results.records import SampleSeries, Trial
 from pgdyno.study.schedule import Role
 from pgdyno.units import PER_MIB
 
@@ -31,7 +31,7 @@ per second made a page of 84 MB."""
 LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
 
 
-def throughput(findings: Findings) -> list[Panel]:
+def throughput_timelines(findings: Findings) -> list[Panel]:
     """Return the rate of each arm over time, with checkpoints and dips; all blocks have the same scale."""
     ticks = {trial: checkpoint_starts(series) for trial, series in findings.telemetry.series.items()}
     dips: dict[int, list[Dip]] = {}
@@ -57,15 +57,15 @@ def has_checkpoints(findings: Findings) -> bool:
     return any(checkpoint_starts(series) for series in findings.telemetry.series.values())
 
 
-def wal_rate(series: Series) -> list[Point]:
+def wal_rate(series: SampleSeries) -> list[ThroughputPoint]:
     """Return the WAL rate, averaged over samples so that there are at most POINTS_MAX points."""
     if not len(series.points) or series.points[-1, 0] - series.points[0, 0] < WINDOW_S_MIN:
         return []
     step = -(-len(series.points) // POINTS_MAX)
-    found = rates(Series(series.probe, series.columns, series.points[::step]))
+    found = rates(SampleSeries(series.probe, series.columns, series.points[::step]))
     per_s = found.per_s.get("lsn_bytes", np.array([])) * PER_MIB
     return [
-        Point(float(at_s), float(rate), Role.MEASURE)
+        ThroughputPoint(float(at_s), float(rate), Role.MEASURE)
         for at_s, rate in zip(found.at_s, per_s, strict=False)
         if np.isfinite(rate)
     ]
@@ -73,7 +73,7 @@ def wal_rate(series: Series) -> list[Point]:
 
 def _panels(
     findings: Findings,
-    points: Mapping[int, Sequence[Point]],
+    points: Mapping[int, Sequence[ThroughputPoint]],
     unit: str,
     ticks: Mapping[int, Sequence[float]],
     dips: Mapping[int, Sequence[Dip]],
@@ -93,7 +93,7 @@ def _panels(
 
 def _picture(
     trials: Sequence[Trial],
-    points: Mapping[int, Sequence[Point]],
+    points: Mapping[int, Sequence[ThroughputPoint]],
     top_rate: float,
     unit: str,
     ticks: Mapping[int, Sequence[float]],
@@ -103,7 +103,7 @@ def _picture(
     x, y = Scale(0, end, LEFT, WIDTH - RIGHT), Scale(0, top_rate, BOTTOM, TOP)
     parts = [text(LEFT - 4, TOP - 6, unit, class_="end small")]
     for tick in nice_ticks(0, top_rate, 4):
-        label = grouped(tick, decimals_of(tick, 1))
+        label = group_digits(tick, decimals_of(tick, 1))
         parts += [
             line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"),
             text(LEFT - 4, y(tick) + 3, label, class_="end small"),
@@ -147,12 +147,12 @@ def _dip(dip: Dip, x: Scale, color: str) -> Markup:
     return element("polygon", title, points=corners, class_=f"dot {color}")
 
 
-def _one_line(points: Sequence[Point], x: Scale, y: Scale, unit: str, class_: str) -> list[Markup]:
+def _one_line(points: Sequence[ThroughputPoint], x: Scale, y: Scale, unit: str, class_: str) -> list[Markup]:
     if not points:
         return []
     drawn = [polyline([(x(p.at_s), y(p.per_s)) for p in points], class_=f"rate {class_}")]
     if len(points) <= DOTS_MAX:
         for p in points:
-            title = f"{grouped(p.per_s, decimals_of(p.per_s, 3))} {unit} at {p.at_s:.1f} s"
+            title = f"{group_digits(p.per_s, decimals_of(p.per_s, 3))} {unit} at {p.at_s:.1f} s"
             drawn.append(circle(x(p.at_s), y(p.per_s), 1.7, title, class_=f"dot {class_}"))
     return drawn

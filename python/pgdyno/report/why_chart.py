@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pgdyno.analysis.causes.time_breakdown import Part, Waterfall
-from pgdyno.estimate import decimals_of, grouped, signed
+from pgdyno.analysis.causes.time_breakdown import TimePart, Waterfall
+from pgdyno.estimate import decimals_of, group_digits, signed
 from pgdyno.report.charts import Panel
 from pgdyno.report.svg import Scale, drawing, element, line, nice_ticks, text
-from pgdyno.report.why_section import WhyReport, in_order, name_of
+from pgdyno.report.why_section import WhyReport, in_order, part_name
 
 WIDTH, LEFT, RIGHT, TOP = 470.0, 14.0, 14.0, 34.0
 STEP, BAR = 34.0, 11.0
@@ -47,7 +47,7 @@ def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
     for tick in nice_ticks(low - room, high + room, 6):
         parts += [
             line(x(tick), TOP - 8, x(tick), bottom, class_="grid"),
-            text(x(tick), bottom + 15, grouped(tick, decimals_of(tick, 2)), class_="middle small"),
+            text(x(tick), bottom + 15, group_digits(tick, decimals_of(tick, 2)), class_="middle small"),
         ]
     y = TOP
     parts += _level(a, whole.a_us, y, x)
@@ -63,11 +63,11 @@ def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
     return drawing(WIDTH, bottom + 22, f"Time per transaction from {a} to {b}, by part", parts, "steps")
 
 
-def _added_us(shown: Sequence[Part]) -> list[float]:
+def _added_us(shown: Sequence[TimePart]) -> list[float]:
     return [part.b_us - part.a_us for part in shown]
 
 
-def _shown(waterfall: Waterfall) -> tuple[list[Part], float]:
+def _shown(waterfall: Waterfall) -> tuple[list[TimePart], float]:
     """Return the parts with a bar, and the sum of the changes of all others."""
     least = SHARE_MIN * max(waterfall.whole.a_us, waterfall.whole.b_us)
     shown = [part for part in in_order(waterfall) if part.significant or abs(part.b_us - part.a_us) >= least]
@@ -85,16 +85,16 @@ def _ends(first_us: float, steps_us: Sequence[float]) -> list[float]:
 def _level(name: str, us: float, y: float, x: Scale) -> list[Markup]:
     """Return the label and mark of the first or last level."""
     return [
-        text(LEFT, y, f"{name}: {grouped(us, decimals_of(us, 3))} µs", class_="strong"),
+        text(LEFT, y, f"{name}: {group_digits(us, decimals_of(us, 3))} µs", class_="strong"),
         line(x(us), y + 5, x(us), y + 5 + BAR, class_="end"),
     ]
 
 
-def _step(part: Part, at_us: float, y: float, x: Scale) -> list[Markup]:
+def _step(part: TimePart, at_us: float, y: float, x: Scale) -> list[Markup]:
     change = part.difference
     kind = "" if not part.significant else "less" if change.value < 0 else "more"
     value = signed(change.value, min(2, change.decimals), "µs")
-    drawn = _bar(f"{name_of(part.key, TEXT_MAX)}  {value}", change.value, at_us, y, x, kind)
+    drawn = _bar(f"{part_name(part.key, TEXT_MAX)}  {value}", change.value, at_us, y, x, kind)
     if change.low is not None and change.high is not None and part.significant:
         # The interval of this part, relative to the start of its bar.
         low, high = (x.inside(at_us + end) for end in (change.low, change.high))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.causes import time_breakdown as of
-from pgdyno.analysis.causes.time_breakdown import Part, TimeBreakdown, Waterfall
+from pgdyno.analysis.causes.time_breakdown import TimeBreakdown, TimePart, Waterfall
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.telemetry.client_time import CLIENT
@@ -17,11 +17,11 @@ from pgdyno.estimate import (
     ci_text,
     counted,
     decimals_of,
-    grouped,
+    group_digits,
     share_text,
     with_unit,
 )
-from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table, listed, with_interval
+from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table, enumeration, with_interval
 
 TEXT_MAX = 64
 TEXT_IN_SENTENCE_MAX = 40
@@ -75,7 +75,7 @@ IN_SENTENCES: Mapping[str, str] = {
 }
 
 
-def sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
+def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
     """Return sentences on the significant parts; an undecided verdict gets one sentence."""
     either = why.by_resource or why.by_statement
     assert either is not None
@@ -94,7 +94,7 @@ def sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
     return [sentence for sentence in found if sentence]
 
 
-def _of_undecided(why: TimeBreakdown, whole: Part) -> str:
+def _of_undecided(why: TimeBreakdown, whole: TimePart) -> str:
     """Return the sentence of an undecided verdict; its CI may exclude 0 while below the noise floor."""
     either = [part for of in (why.by_statement, why.by_resource) if of for part in of.parts]
     marked = any(part.significant for part in either)
@@ -112,7 +112,7 @@ def _what(why: TimeBreakdown) -> str:
     return "the mean latency" if why.latency else "the time per transaction"
 
 
-def _basis(whole: Part, *, signed: bool = False) -> str:
+def _basis(whole: TimePart, *, signed: bool = False) -> str:
     change = whole.difference
     within = change.signed_interval_text
     if not signed and whole.significant and change.low is not None and change.high is not None:
@@ -126,7 +126,7 @@ def _negated(change: Estimate) -> Estimate:
     return replace(change, value=-change.value, low=-change.high, high=-change.low)
 
 
-def _of_whole(why: TimeBreakdown, whole: Part) -> str:
+def _of_whole(why: TimeBreakdown, whole: TimePart) -> str:
     a, b, change = why.baseline.name, why.arm.name, whole.difference
     basis, what = _basis(whole), _what(why)
     if not whole.significant:
@@ -151,7 +151,7 @@ def _of_resources(waterfall: Waterfall) -> str:
     return text
 
 
-def _named(waterfall: Waterfall) -> list[Part]:
+def _named(waterfall: Waterfall) -> list[TimePart]:
     """Return the significant parts, largest change first."""
     found = [part for part in waterfall.parts if part.significant]
     largest = max((abs(part.difference.value) for part in found), default=0.0)
@@ -159,8 +159,8 @@ def _named(waterfall: Waterfall) -> list[Part]:
     return sorted(shown, key=lambda part: -abs(part.difference.value))[:NAMED_MAX]
 
 
-def _listed(parts: Sequence[Part]) -> str:
-    return listed([f"{_size(part)} {_more_or_less(part)} {_in_sentence(part.key)}" for part in parts])
+def _listed(parts: Sequence[TimePart]) -> str:
+    return enumeration([f"{_size(part)} {_more_or_less(part)} {_in_sentence(part.key)}" for part in parts])
 
 
 def _in_sentence(key: str) -> str:
@@ -171,15 +171,15 @@ def _in_sentence(key: str) -> str:
     return NAMES[key] if key == of.OUTSIDE else f"in {NAMES[key]}"
 
 
-def _size(part: Part) -> str:
-    return f"{grouped(abs(part.difference.value), _decimals(part))}{NO_BREAK}µs"
+def _size(part: TimePart) -> str:
+    return f"{group_digits(abs(part.difference.value), _decimals(part))}{NO_BREAK}µs"
 
 
-def _decimals(part: Part) -> int:
+def _decimals(part: TimePart) -> int:
     return min(2, part.difference.decimals)
 
 
-def _more_or_less(part: Part) -> str:
+def _more_or_less(part: TimePart) -> str:
     return "less" if part.difference.value < 0 else "more"
 
 
@@ -188,7 +188,7 @@ def short(text: str, length: int = TEXT_MAX) -> str:
     return text if len(text) <= length else f"{text[: length - 1].rstrip()}…"
 
 
-def name_of(key: str, length: int = TEXT_MAX) -> str:
+def part_name(key: str, length: int = TEXT_MAX) -> str:
     """Return the name of a part in tables and charts."""
     kind, _, text = key.partition(":")
     return short(text, length) if kind == of.STATEMENT else NAMES[key]
@@ -203,7 +203,7 @@ class WhyReport:
     tables: Sequence[Table]
 
 
-def build(findings: Findings) -> list[WhyReport]:
+def why_reports(findings: Findings) -> list[WhyReport]:
     """Return a report for each arm with data from the probes.
 
     Arms driven at different rates get tables only: comparing their times would mislead.
@@ -212,7 +212,7 @@ def build(findings: Findings) -> list[WhyReport]:
     return [
         WhyReport(
             one,
-            [] if findings.has_own_rates else sentences(one, verdicts[arm]),
+            [] if findings.has_own_rates else why_sentences(one, verdicts[arm]),
             tables(one, findings),
         )
         for arm, one in findings.why.items()
@@ -241,7 +241,7 @@ def _table(title: str, why: TimeBreakdown, waterfall: Waterfall, note: str) -> T
     full_names = [f"{of} is {name}." for of, name in names if len(name) > NAME_IN_HEAD_MAX]
     columns = ("part", *heads, "B − A")
     rows = [_row(whole, waterfall.whole)]
-    rows += [_row(name_of(part.key), part) for part in in_order(waterfall)]
+    rows += [_row(part_name(part.key), part) for part in in_order(waterfall)]
     return Table(
         f"{title} (lower is better)",
         columns,
@@ -253,13 +253,13 @@ def _table(title: str, why: TimeBreakdown, waterfall: Waterfall, note: str) -> T
     )
 
 
-def in_order(waterfall: Waterfall) -> list[Part]:
+def in_order(waterfall: Waterfall) -> list[TimePart]:
     """Return resources in the order of NAMES, after the statements in descending order of time."""
     place = {key: i for i, key in enumerate(NAMES)}
     return sorted(waterfall.parts, key=lambda part: (place.get(part.key, -1), -max(part.a_us, part.b_us)))
 
 
-def _row(name: str, part: Part) -> list[str]:
+def _row(name: str, part: TimePart) -> list[str]:
     if not any(part.by_block.values()) and part.a_us == part.b_us == 0:
         return [name, "0", "0", "0"]
     mark = " *" if part.significant else ""
@@ -272,7 +272,7 @@ def _row(name: str, part: Part) -> list[str]:
 
 
 def _level(us: float) -> str:
-    return ABSENT if us == 0 else grouped(us, min(2, decimals_of(us, 3)))
+    return ABSENT if us == 0 else group_digits(us, min(2, decimals_of(us, 3)))
 
 
 def _note_on_resources(why: TimeBreakdown) -> str:
@@ -286,8 +286,8 @@ def _note_on_resources(why: TimeBreakdown) -> str:
         else:
             said.append(
                 f"Wait shares come from {samples} of pg_stat_activity and are scaled by "
-                f"{grouped(why.scaled, 2)} to match the kernel's measured wait time (a woken backend still "
-                "shows its wait event until it gets a CPU)."
+                f"{group_digits(why.scaled, 2)} to match the kernel's measured wait time (a woken backend "
+                "still shows its wait event until it gets a CPU)."
             )
     if any(_negative(part) for part in why.by_resource.parts) if why.by_resource else False:
         said.append(_TOO_MUCH)
@@ -303,7 +303,7 @@ def _note_on_statements(why: TimeBreakdown) -> str:
         said.append(_TOO_MUCH)
     if why.twice:
         said.append(
-            f"{listed(list(why.twice))}: statements inside functions are counted twice, because "
+            f"{enumeration(list(why.twice))}: statements inside functions are counted twice, because "
             "pg_stat_statements before 14 does not distinguish them."
         )
     return " ".join(said)
@@ -313,7 +313,7 @@ _SIGNIFICANT = "*: significant; the CIs are corrected for all parts (Holm). The 
 _TOO_MUCH = "A negative residual means that the measured parts exceed the whole by that amount."
 
 
-def _negative(part: Part) -> bool:
+def _negative(part: TimePart) -> bool:
     return part.a_us < 0 or part.b_us < 0
 
 
@@ -340,7 +340,7 @@ def _waterfall_object(waterfall: Waterfall | None) -> dict[str, object] | None:
     }
 
 
-def _part_object(part: Part) -> dict[str, object]:
+def _part_object(part: TimePart) -> dict[str, object]:
     change = part.difference
     return {
         "a": part.a_us,

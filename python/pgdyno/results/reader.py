@@ -19,23 +19,22 @@ from pgdyno.results import results_file
 from pgdyno.results.packing import unpack_json, unpack_pairs, unpack_points, unpack_text
 from pgdyno.results.records import (
     Arm,
-    Badge,
     Block,
     BlockStatus,
-    Check,
     Counts,
-    Ending,
     Executed,
     Failure,
+    Guarantee,
     Histogram,
     Interval,
     Kept,
     Measure,
     Moment,
     Points,
-    Reading,
-    Series,
+    SampleSeries,
     Slice,
+    StoredReading,
+    StudyEnd,
     StudyRecord,
     Trial,
     TrialStatus,
@@ -43,6 +42,7 @@ from pgdyno.results.records import (
 from pgdyno.study.plan import Study
 from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
+from pgdyno.workload.interface import Check
 
 OF_CASE = "WHERE trial IN (SELECT trial FROM trial WHERE case_id = ?)"
 
@@ -109,7 +109,7 @@ class Evidence:
                 plan=Study.model_validate_json(row["plan"]),
                 host=self._json(row["host"]),
                 ended_unix_s=row["ended_unix_s"],
-                ended_because=None if row["ended_because"] is None else Ending(row["ended_because"]),
+                ended_because=None if row["ended_because"] is None else StudyEnd(row["ended_because"]),
                 case=row["name"],
                 levels=self._json(row["levels"]),
                 file=row["file"],
@@ -246,12 +246,12 @@ class Evidence:
             unpack_text(row["text"]) for row in self._rows("SELECT text FROM log WHERE trial = ?", trial)
         )
 
-    def readings(self, trial: int) -> list[Reading]:
+    def readings(self, trial: int) -> list[StoredReading]:
         """Return the readings of the probes, sorted by probe and time."""
         query = "SELECT * FROM reading WHERE trial = ? ORDER BY probe, at_s"
         with self._validated():
             return [
-                Reading(
+                StoredReading(
                     probe=row["probe"],
                     moment=Moment(row["moment"]),
                     at_s=row["at_s"],
@@ -263,7 +263,7 @@ class Evidence:
                 for row in self._rows(query, trial)
             ]
 
-    def series(self, trial: int) -> dict[str, Series]:
+    def series(self, trial: int) -> dict[str, SampleSeries]:
         """Return the sampled series by probe."""
         query = "SELECT probe, columns, points FROM series WHERE trial = ? ORDER BY probe, from_s"
         with self._tuples(query, trial) as found:
@@ -275,7 +275,7 @@ class Evidence:
                 for (probe, text), group in groupby(rows, key=lambda row: (str(row[0]), row[1]))
             ]
             return {
-                probe: joined(probe, [(names, points) for _, names, points in group])
+                probe: concatenate_chunks(probe, [(names, points) for _, names, points in group])
                 for probe, group in groupby(chunks, key=lambda chunk: chunk[0])
             }
 
@@ -361,18 +361,18 @@ class Evidence:
             ) from error
 
 
-def joined(probe: str, chunks: Sequence[tuple[Sequence[str], Points]]) -> Series:
+def concatenate_chunks(probe: str, chunks: Sequence[tuple[Sequence[str], Points]]) -> SampleSeries:
     """Concatenate chunks. A column that a chunk does not have is NaN there."""
     columns = list(dict.fromkeys(name for names, _ in chunks for name in names))
     if len(chunks) == 1:
-        return Series(probe, columns, chunks[0][1])
+        return SampleSeries(probe, columns, chunks[0][1])
     whole = np.full((sum(len(points) for _, points in chunks), len(columns)), np.nan)
     begin = 0
     for names, points in chunks:
         whole[begin : begin + len(points), [columns.index(name) for name in names]] = points
         begin += len(points)
-    return Series(probe, columns, whole)
+    return SampleSeries(probe, columns, whole)
 
 
-def _badge(name: str, kept: str, text: str) -> Badge:
-    return Badge(name, Kept(kept), text)
+def _badge(name: str, kept: str, text: str) -> Guarantee:
+    return Guarantee(name, Kept(kept), text)

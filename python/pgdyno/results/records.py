@@ -17,6 +17,7 @@ import numpy.typing as npt
 from pgdyno.study.plan import Study
 from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
+from pgdyno.workload.interface import Check
 
 Json = Mapping[str, Any]
 Pairs = npt.NDArray[np.uint64]
@@ -48,7 +49,7 @@ STOPPED_BY = "stopped_by"
 """Key in a trial's ``driver``: the other arm whose failure ended the trial."""
 
 
-class Ending(StrEnum):
+class StudyEnd(StrEnum):
     """Reason why a study ended."""
 
     VERDICT = "verdict"
@@ -89,7 +90,7 @@ class StudyRecord:
     plan: Study
     host: Json
     ended_unix_s: float | None = None
-    ended_because: Ending | None = None
+    ended_because: StudyEnd | None = None
     case: str = ""
     levels: Json = field(default_factory=dict)
     file: str = ""
@@ -112,7 +113,7 @@ class Kept(StrEnum):
 
 
 @dataclass(frozen=True)
-class Badge:
+class Guarantee:
     """One guarantee of an arm's settings, with the reason if it is not fully kept."""
 
     name: str
@@ -129,7 +130,7 @@ class Arm:
     spec: str
     server: Json
     settings_requested: Mapping[str, str]
-    safety: Sequence[Badge]
+    safety: Sequence[Guarantee]
     workload: Json
     clients: int
     dataset: Json
@@ -255,24 +256,13 @@ class Histogram:
         return int(self.pairs[:, 1].sum())
 
 
-@dataclass(frozen=True)
-class Check:
-    """Result of one check of a trial. Statistical tests have ``statistic`` and ``p_value``."""
-
-    name: str
-    passed: bool
-    statistic: float | None = None
-    p_value: float | None = None
-    detail: str = ""
-
-
 def with_log_error(reason: str, log_error: str) -> str:
     """Return the reason of a trial that is not ok, with the error in the log of its server."""
     return f"{reason}; server log: {log_error}" if log_error else reason
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """Results of a trial apart from its slices, written in one transaction.
 
     ``log_error`` is the first severe message of the server's log, if it explains the ``reason``.
@@ -301,7 +291,7 @@ class Outcome:
     recovery_s: float | None = None
     restart_s: float | None = None
     probe_cpu_s: float | None = None
-    readings: Sequence[Reading] = ()
+    readings: Sequence[StoredReading] = ()
 
 
 class Moment(StrEnum):
@@ -313,7 +303,7 @@ class Moment(StrEnum):
 
 
 @dataclass(frozen=True)
-class Reading:
+class StoredReading:
     """Raw counters that one probe read at one moment, or the reason why they are missing."""
 
     probe: str
@@ -326,7 +316,7 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Series:
+class SampleSeries:
     """Samples of one probe: ``points`` has shape (n, len(columns)), ascending in ``at_s``.
 
     The first two columns are ``at_s`` (seconds since the trial's epoch) and ``late_s``. NaN marks missing

@@ -10,18 +10,18 @@ from pgdyno.results.masking import mask_passwords, masked_json
 from pgdyno.results.packing import pack_json, pack_pairs, pack_points
 from pgdyno.results.records import (
     Arm,
-    Badge,
-    Check,
     Counts,
     Failure,
+    Guarantee,
     Histogram,
     Interval,
-    Outcome,
-    Reading,
-    Series,
+    SampleSeries,
     Slice,
+    StoredReading,
     StudyRecord,
+    TrialOutcome,
 )
+from pgdyno.workload.interface import Check
 
 Row = tuple[object, ...]
 
@@ -58,7 +58,7 @@ def of_case(case: int, study: StudyRecord) -> Row:
     )
 
 
-def of_arm(case: int, arm: Arm) -> Row:
+def arm_row(case: int, arm: Arm) -> Row:
     """Return the row of ``arm``."""
     return (
         case,
@@ -74,7 +74,7 @@ def of_arm(case: int, arm: Arm) -> Row:
     )
 
 
-def of_safety(safety: Sequence[Badge]) -> str:
+def of_safety(safety: Sequence[Guarantee]) -> str:
     """Return the column ``safety`` of ``arm``."""
     return masked_json([asdict(badge) for badge in safety])
 
@@ -133,7 +133,7 @@ def of_check(check: Check) -> Row:
     return (check.name, int(check.passed), check.statistic, check.p_value, mask_passwords(check.detail))
 
 
-def of_outcome(outcome: Outcome) -> Row:
+def of_outcome(outcome: TrialOutcome) -> Row:
     """Return the columns of ``trial`` that are known at its end, in the order of ``Writer._update_trial``."""
     return (
         outcome.status,
@@ -156,7 +156,7 @@ def of_outcome(outcome: Outcome) -> Row:
     )
 
 
-def of_reading(reading: Reading) -> Row:
+def of_reading(reading: StoredReading) -> Row:
     """Return the row of ``reading``, without the trial."""
     found = None if reading.rows is None else pack_json(json.loads(masked_json(reading.rows)))
     return (
@@ -170,7 +170,7 @@ def of_reading(reading: Reading) -> Row:
     )
 
 
-def of_series(series: Series) -> Row:
+def of_series(series: SampleSeries) -> Row:
     """Return the row of ``series``, without the trial. Requires at least one sample."""
     return (
         series.probe,

@@ -36,16 +36,16 @@ from pgdyno.results.masking import masked_json
 from pgdyno.results.packing import pack_text
 from pgdyno.results.records import (
     Arm,
-    Badge,
     Block,
     BlockStatus,
-    Ending,
+    Guarantee,
     Interval,
     Json,
-    Outcome,
-    Series,
+    SampleSeries,
     Slice,
+    StudyEnd,
     StudyRecord,
+    TrialOutcome,
     TrialStatus,
 )
 from pgdyno.results.results_file import WriterLock
@@ -121,7 +121,7 @@ class Writer:
         *,
         case: int = 0,
         server: Json | None = None,
-        safety: Sequence[Badge] | None = None,
+        safety: Sequence[Guarantee] | None = None,
         dataset: Json | None = None,
     ) -> None:
         """Replace values of an arm that were unknown at creation, for example before its first start."""
@@ -205,12 +205,12 @@ class Writer:
             counts = rows.of_counts(trial, interval.from_s, interval.kinds)
             connection.executemany("INSERT INTO interval_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
 
-    def add_series(self, trial: int, series: Series) -> None:
+    def add_series(self, trial: int, series: SampleSeries) -> None:
         """Store samples of a probe, about ten minutes of them."""
         with self._transaction() as connection:
             connection.execute("INSERT INTO series VALUES (?, ?, ?, ?, ?)", (trial, *rows.of_series(series)))
 
-    def finish_trial(self, trial: int, outcome: Outcome) -> None:
+    def finish_trial(self, trial: int, outcome: TrialOutcome) -> None:
         """Store the results of a trial in one transaction, then flush them to disk.
 
         Raises ValueError if the trial is not running.
@@ -239,7 +239,7 @@ class Writer:
                 connection.execute("INSERT INTO log VALUES (?, ?)", (trial, pack_text(outcome.server_log)))
         self._checkpoint()
 
-    def _update_trial(self, connection: sqlite3.Connection, trial: int, outcome: Outcome) -> None:
+    def _update_trial(self, connection: sqlite3.Connection, trial: int, outcome: TrialOutcome) -> None:
         done = connection.execute(
             "UPDATE trial SET status = ?, reason = ?, log_error = ?, ended_unix_s = ?, epoch_unix_s = ?, "
             "restore_s = ?, start_s = ?, server_cpu_s = ?, transactions = ?, counters = ?, "
@@ -262,7 +262,7 @@ class Writer:
                 row,
             )
 
-    def finish_study(self, ending: Ending, ended_unix_s: float) -> None:
+    def finish_study(self, ending: StudyEnd, ended_unix_s: float) -> None:
         """Store the end of the study and its reason."""
         with self._transaction() as connection:
             connection.execute("UPDATE study SET ended_unix_s = ?, ended_because = ?", (ended_unix_s, ending))
@@ -296,7 +296,7 @@ class Writer:
                 )
                 connection.executemany(
                     "INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [rows.of_arm(case, arm) for arm in arms],
+                    [rows.arm_row(case, arm) for arm in arms],
                 )
 
     @contextmanager

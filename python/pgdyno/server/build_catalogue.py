@@ -75,7 +75,7 @@ def _place(build: Build, cache: Cache) -> Path:
     return cache.catalogues / f"{build.build_id}-{LAYOUT}.json"
 
 
-def describe(connection: Connection) -> Catalogue:
+def read_catalogue(connection: Connection) -> Catalogue:
     """Return the catalogue of a running server; ``compiled`` is empty without permission to read the view."""
     rows = connection.execute(f"select current_setting(name, true), {COLUMNS} from pg_settings").fetchall()
     may = connection.execute("select has_function_privilege('pg_config()', 'execute')").fetchone() == (True,)
@@ -124,7 +124,7 @@ def _ask(build: Build, cache: Cache) -> Catalogue:
         cluster.start() as server,
         server.connect() as connection,
     ):
-        return describe(connection)
+        return read_catalogue(connection)
 
 
 def _as_json(known: Catalogue) -> dict[str, Any]:

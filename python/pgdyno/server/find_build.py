@@ -83,7 +83,7 @@ def system_builds(root: Path = Path("/"), path: str | None = None) -> list[Build
     return sorted(builds.values(), key=lambda build: (not build.version.stage, build.version), reverse=True)
 
 
-def resolve(spec: str, *, store: EmbeddedStore, nearest: bool = False) -> Build:
+def resolve_build(spec: str, *, store: EmbeddedStore, nearest: bool = False) -> Build:
     """Return the build of one specification; see ``resolve_all``."""
     return resolve_all([spec], store=store, nearest=nearest).builds[0]
 
@@ -105,7 +105,7 @@ def resolve_all(
     wanted = {spec: parse_version_spec(spec) for spec in specs if spec not in fixed}
     chosen, substitutions = _choose(wanted, system, store, nearest)
     builds = tuple({**fixed, **chosen}[spec] for spec in specs)
-    return Resolved(builds, tuple(differences(builds)), tuple(substitutions))
+    return Resolved(builds, tuple(provider_differences(builds)), tuple(substitutions))
 
 
 def _is_fixed(spec: str) -> bool:
@@ -202,7 +202,7 @@ def nearest_version(wanted: VersionSpec, versions: Sequence[Version]) -> Version
     return min(versions, key=distance, default=None)
 
 
-def differences(builds: Sequence[Build]) -> list[str]:
+def provider_differences(builds: Sequence[Build]) -> list[str]:
     """Return sentences about different origins of the builds; empty if they have the same provider."""
     origins = {build.provider for build in builds}
     if len(origins) < 2:

@@ -122,7 +122,7 @@ END_TIMEOUT_MS = 20_000
 
 
 @dataclass(frozen=True)
-class Run:
+class LiveDirectory:
     """One live directory: a data directory, and the server log next to it."""
 
     path: Path
@@ -146,7 +146,7 @@ class Runs:
     account: Account
 
     @contextlib.contextmanager
-    def open(self, label: str) -> Iterator[Run]:
+    def open(self, label: str) -> Iterator[LiveDirectory]:
         """Create a directory and remove it at the end. Its servers must be stopped before that."""
         with locked(self.room / ".sweep.lock", shared=True):  # no cleanup between creation and lock
             path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{label}-", dir=self.room))
@@ -156,7 +156,7 @@ class Runs:
             path.chmod(0o711)  # the user of the servers needs access to its data directory
         try:
             with owning:
-                yield Run(path)
+                yield LiveDirectory(path)
         finally:
             clear_after_kill(path / "data", self.account)
             shutil.rmtree(path, ignore_errors=True)

@@ -25,7 +25,7 @@ UNPACKED_BYTES_MAX = 2**30  # a build has 20 to 120 MB
 MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-class Source(Protocol):
+class PackageSource(Protocol):
     """A package registry with embedded builds, accessed through one client.
 
     ``unlisted`` has the major versions whose minor versions it does not list.
@@ -56,7 +56,7 @@ class Download:
     checksum: str
 
 
-def machine() -> str:
+def package_architecture() -> str:
     """Return ``amd64`` or ``arm64``. Raises FetchError on other machines, for which no builds exist."""
     try:
         return MACHINES[platform.machine()]

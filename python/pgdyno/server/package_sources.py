@@ -21,7 +21,7 @@ from pgdyno.server.package_client import (
     DOWNLOAD_TIMEOUT_S,
     LIST_TIMEOUT_S,
     Download,
-    machine,
+    package_architecture,
     run_client,
     unpack,
 )
@@ -54,7 +54,7 @@ class Maven:
     @property
     def artifact(self) -> str:
         """Name of the artifact for this type of machine."""
-        return f"embedded-postgres-binaries-{MAVEN_PLATFORMS[machine()]}"
+        return f"embedded-postgres-binaries-{MAVEN_PLATFORMS[package_architecture()]}"
 
     @property
     def package(self) -> str:
@@ -145,7 +145,7 @@ class Npm:
     @property
     def package(self) -> str:
         """Name of the package for this type of machine."""
-        return f"@embedded-postgres/{NPM_PLATFORMS[machine()]}"
+        return f"@embedded-postgres/{NPM_PLATFORMS[package_architecture()]}"
 
     def versions(self, work_dir: Path) -> dict[Version, str]:
         """See ``package_client.Source``."""

@@ -33,7 +33,7 @@ def evict(data_dir: Path) -> float:
 
     Returns the share of pages that remain in memory: 0 on a disk, 1 on a file system in memory.
     """
-    for path in files(data_dir):
+    for path in regular_files(data_dir):
         with _opened(path) as descriptor:
             os.fdatasync(descriptor)  # dirty pages are not evicted
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -43,7 +43,7 @@ def evict(data_dir: Path) -> float:
 def resident_share(data_dir: Path) -> float:
     """Return the share of pages under a directory that are in memory, 0 to 1; 1 without any pages."""
     resident = total = 0
-    for path in files(data_dir):
+    for path in regular_files(data_dir):
         with _opened(path) as descriptor:
             if size := os.fstat(descriptor).st_size:
                 pages = _resident_pages(descriptor, size)
@@ -52,7 +52,7 @@ def resident_share(data_dir: Path) -> float:
     return resident / total if total else 1.0
 
 
-def files(data_dir: Path) -> Iterator[Path]:
+def regular_files(data_dir: Path) -> Iterator[Path]:
     """Yield all regular files under a directory; follows links to directories."""
     for directory, _, names in os.walk(data_dir, followlinks=True):
         for name in names:

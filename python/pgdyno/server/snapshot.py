@@ -18,7 +18,7 @@ from pgdyno.errors import DatasetError
 _HEAD = struct.Struct("=QIIi")
 
 
-class State(IntEnum):
+class ClusterState(IntEnum):
     """``DBState`` of pg_control.h."""
 
     STARTUP = 0
@@ -30,12 +30,12 @@ class State(IntEnum):
     IN_PRODUCTION = 6
 
 
-def state_of(data_dir: Path) -> State:
+def state_of(data_dir: Path) -> ClusterState:
     """Return the state in pg_control. Raises DatasetError if the file is missing or invalid."""
     path = data_dir / "global" / "pg_control"
     try:
         with path.open("rb") as control:
-            return State(_HEAD.unpack(control.read(_HEAD.size))[3])
+            return ClusterState(_HEAD.unpack(control.read(_HEAD.size))[3])
     except (OSError, struct.error, ValueError) as error:
         raise DatasetError(f"{path} is not a valid control file: {error}") from error
 
@@ -43,7 +43,7 @@ def state_of(data_dir: Path) -> State:
 def require_clean(data_dir: Path) -> None:
     """Raise DatasetError unless the last server on that directory was shut down cleanly."""
     state = state_of(data_dir)
-    if state is not State.SHUT_DOWN:
+    if state is not ClusterState.SHUT_DOWN:
         raise DatasetError(f"{data_dir} was not shut down cleanly (state: {state.name.lower()})")
     if (data_dir / "postmaster.pid").exists():
         raise DatasetError(f"{data_dir} contains a postmaster.pid: a server may be running on it")
@@ -54,7 +54,7 @@ TRANSIENT = frozenset({"postmaster.pid", "postmaster.opts", "pgdyno.conf"})
 
 
 @dataclass(frozen=True)
-class Entry:
+class SnapshotEntry:
     """A file or directory of a snapshot. ``mode`` has the permission bits. A directory has size 0."""
 
     is_directory: bool
@@ -68,7 +68,7 @@ class Snapshot:
     """A data directory and its entries by relative path, directories before their content."""
 
     data_dir: Path
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, SnapshotEntry]
 
     @property
     def size_bytes(self) -> int:
@@ -82,7 +82,7 @@ class Snapshot:
 
 def from_manifest(data_dir: Path, manifest: Mapping[str, list[Any]]) -> Snapshot:
     """Return the snapshot that ``manifest`` describes. Raises DatasetError if the directory differs."""
-    snapshot = Snapshot(data_dir, {path: Entry(*values) for path, values in manifest.items()})
+    snapshot = Snapshot(data_dir, {path: SnapshotEntry(*values) for path, values in manifest.items()})
     found = take(data_dir)
     unlike = different_paths(snapshot.entries, found.entries)
     if unlike:
@@ -103,11 +103,11 @@ def take(data_dir: Path) -> Snapshot:
             )
         size_bytes = 0 if directory else found.st_size
         mtime_ns = 0 if directory else found.st_mtime_ns
-        entries[path] = Entry(directory, size_bytes, mtime_ns, stat.S_IMODE(found.st_mode))
+        entries[path] = SnapshotEntry(directory, size_bytes, mtime_ns, stat.S_IMODE(found.st_mode))
     return Snapshot(data_dir, entries)
 
 
-def different_paths(expected: Mapping[str, Entry], found: Mapping[str, Entry]) -> list[str]:
+def different_paths(expected: Mapping[str, SnapshotEntry], found: Mapping[str, SnapshotEntry]) -> list[str]:
     """Return the paths at which two sets of entries differ, sorted."""
     return sorted(path for path in expected.keys() | found.keys() if expected.get(path) != found.get(path))
 

@@ -232,7 +232,7 @@ def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
     if "clients" not in drive:
         raise StudyFileError(("drive",), "clients is missing: set it here or as a factor")
     given = {**file.workload, **{name: value for name, value in values.items() if is_parameter(name)}}
-    fields = {**drive, "discard_s": discard_s, "workload": parameters_of(levels, given)}
+    fields = {**drive, "discard_s": discard_s, "workload": case_parameters(levels, given)}
     try:
         return Driving.model_validate(frozen(fields), strict=True)
     except ValidationError as error:
@@ -244,7 +244,7 @@ def is_parameter(factor: str) -> bool:
     return factor not in ("server", "settings", *Drive.model_fields)
 
 
-def parameters_of(levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:
+def case_parameters(levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:
     """The workload's parameters as JSON: a variant's, and over them those given. Raises StudyFileError."""
     own = dict(given)
     variant = own.pop("variant", None)
@@ -275,7 +275,7 @@ def _script(given: Any) -> Any:
 def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
     """That of the case with what is different; the data are the same. Raises StudyFileError."""
     assert file.warmup_workload is not None
-    different = parameters_of(case, file.warmup_workload)
+    different = case_parameters(case, file.warmup_workload)
     fields = {**driving.model_dump(), "workload": {**driving.workload.model_dump(), **different}}
     try:
         made = Driving.model_validate(frozen(fields), strict=True).workload

@@ -16,7 +16,7 @@ from pgdyno.study.cases import Case
 from pgdyno.study.pgbench_parameters import COPY, PgbenchParameters, index_parts
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
-from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, Machine, discard_s
+from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, MachineSize, discard_s
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6}
@@ -184,14 +184,14 @@ def trials_s(costs: Costs, study: Study) -> float:
     return sum(map(len, costs)) * (TRIAL_S + (RECOVERY_S if study.recovery else 0.0))
 
 
-def window_s(study: Study, machine: Machine) -> float:
+def window_s(study: Study, machine: MachineSize) -> float:
     """Return the measured time of a trial; a number of transactions takes a pessimistic time."""
     if study.transactions is None:
         return study.rounds * study.slice_s
     return study.transactions * study.clients / transactions_per_s(study, machine)
 
 
-def search_s(study: Study, machine: Machine, slice_s: float | None = None) -> float:
+def search_s(study: Study, machine: MachineSize, slice_s: float | None = None) -> float:
     """Return the time of the capacity search before a trial, with slices of ``slice_s`` if given."""
     if study.capacity is None or not study.searches_capacity:
         return 0.0
@@ -200,17 +200,17 @@ def search_s(study: Study, machine: Machine, slice_s: float | None = None) -> fl
     return expected_search_s(limit, slice_s or study.slice_s, discarded_s, closed_per_s)
 
 
-def searches_s(cases: Sequence[Case], machine: Machine, slice_s: float | None = None) -> float:
+def searches_s(cases: Sequence[Case], machine: MachineSize, slice_s: float | None = None) -> float:
     """Return the time of the searches of one block of every case, one arm at a time."""
     return sum(len(case.study.arms) * search_s(case.study, machine, slice_s) for case in cases)
 
 
-def driven_s(study: Study, machine: Machine) -> float:
+def driven_s(study: Study, machine: MachineSize) -> float:
     """Return the time in which the clients of a trial change its data, without the warm-up."""
     return search_s(study, machine) + window_s(study, machine)
 
 
-def transactions_per_s(study: Study, machine: Machine) -> float:
+def transactions_per_s(study: Study, machine: MachineSize) -> float:
     """Return a pessimistic throughput of all clients together."""
     data = data_of(study.workload)
     in_memory = data.bytes_at(1) < machine.memory_bytes
@@ -223,7 +223,7 @@ def sequential_trials(study: Study) -> int:
     return 1 if study.schedule == "duet" else len(study.arms)
 
 
-def pass_s(cases: Sequence[Case], machine: Machine) -> float:
+def pass_s(cases: Sequence[Case], machine: MachineSize) -> float:
     """Return the time of one block of every case, including its share of A/A blocks."""
     costs = costs_of(cases)
     measured_s = sum(

@@ -11,10 +11,10 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from pgdyno.study.values import Part, Scalar, frozen, level_name
+from pgdyno.study.values import Scalar, StudyTable, frozen, level_name
 
 
-class Reference(Part):
+class Reference(StudyTable):
     """The measured value that corresponds to a published one."""
 
     metric: str | None = Field(
@@ -93,7 +93,7 @@ class PublishedTable(Reference):
         )
 
 
-class Published(Part):
+class Published(StudyTable):
     """The published results."""
 
     notes: tuple[str, ...] = Field(

@@ -16,19 +16,19 @@ BRANCH_BYTES = 16e6
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineSize:
     """Resources of the machine: cores available to this process, and memory."""
 
     cores: int
     memory_bytes: int
 
 
-def default_clients(machine: Machine) -> int:
+def default_clients(machine: MachineSize) -> int:
     """Return four clients per core: enough to keep all cores busy during WAL syncs, without long queues."""
     return min(MAX_CLIENTS, 4 * machine.cores)
 
 
-def default_warehouses(machine: Machine, clients: int, arms: int) -> int:
+def default_warehouses(machine: MachineSize, clients: int, arms: int) -> int:
     """Return one warehouse per client, limited so that the data of all arms fit in a quarter of the memory.
 
     With fewer warehouses than clients, lock waits dominate the result; with data larger than memory, the disk
@@ -38,7 +38,7 @@ def default_warehouses(machine: Machine, clients: int, arms: int) -> int:
     return max(1, min(clients, that_fit))
 
 
-def default_scale(machine: Machine, clients: int, arms: int) -> int:
+def default_scale(machine: MachineSize, clients: int, arms: int) -> int:
     """Return one branch per client, with the same limit and for the same reasons."""
     that_fit = math.floor(machine.memory_bytes / 4 / arms / BRANCH_BYTES)
     return max(1, min(clients, that_fit))
@@ -55,7 +55,7 @@ CLIENTS_PER_CORE_OF_A_SLICE = 50
 clients per core each transaction takes about 50 ms, a twentieth of SLICE_S."""
 
 
-def default_slice_s(machine: Machine, clients: int) -> float:
+def default_slice_s(machine: MachineSize, clients: int) -> float:
     """Return SLICE_S, or more with many clients per core.
 
     At the start of a slice, all clients start together. A slice must be long compared with a transaction, or
@@ -96,7 +96,7 @@ WARMUP_MIN_S = 2.0
 
 
 @dataclass(frozen=True)
-class WarmUp:
+class WarmUpLimits:
     """Warm-up of an arm: ``most_s``, or until steady state between ``least_s`` and ``most_s``."""
 
     most_s: float
@@ -108,14 +108,14 @@ WARMUP_VALUES_MIN = 6
 warm-up has a fixed time."""
 
 
-def adaptive_warm_up(likely_s: float, most_s: float, slice_s: float) -> WarmUp:
+def adaptive_warm_up(likely_s: float, most_s: float, slice_s: float) -> WarmUpLimits:
     """Return an adaptive warm-up of at least a quarter of ``likely_s`` and WARMUP_MIN_S.
 
     Returns a fixed warm-up if ``most_s`` has too few values.
     """
     if most_s / min(1.0, slice_s) < WARMUP_VALUES_MIN:
-        return WarmUp(likely_s)
-    return WarmUp(most_s, min(most_s, max(WARMUP_MIN_S, likely_s / 4)))
+        return WarmUpLimits(likely_s)
+    return WarmUpLimits(most_s, min(most_s, max(WARMUP_MIN_S, likely_s / 4)))
 
 
 ROUNDS_MIN = 4

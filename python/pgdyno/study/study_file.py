@@ -20,10 +20,10 @@ from pgdyno.study.values import (
     Duration,
     Level,
     Limit,
-    Part,
     Scalar,
     Settings,
     Size,
+    StudyTable,
     frozen,
     level_name,
     levels_as_written,
@@ -34,7 +34,7 @@ from pgdyno.study.workload_parameters import WorkloadParameters
 PARAMETERS: Mapping[str, type[WorkloadParameters]] = {"tpcc": TpccParameters, "pgbench": PgbenchParameters}
 
 
-class SourceMachine(Part):
+class SourceMachine(StudyTable):
     """The machine that the published figures come from; what is run is fitted from it to another one."""
 
     cores: int = Field(ge=1, description="Processors as the operating system counts them.")
@@ -43,7 +43,7 @@ class SourceMachine(Part):
     description: str = Field(default="", description="Anything else: processor, system, file system.")
 
 
-class Source(Part):
+class Source(StudyTable):
     """Where the experiment was published."""
 
     author: str = Field(description="Who measured.")
@@ -53,7 +53,7 @@ class Source(Part):
     machine: SourceMachine | None = Field(default=None, description="The machine of the source.")
 
 
-class Drive(Part):
+class Drive(StudyTable):
     """How clients drive each arm. Each key may be a factor instead."""
 
     clients: int | None = Field(default=None, description="Connections per arm.")
@@ -73,7 +73,7 @@ class Drive(Part):
     threads: int | None = Field(default=None, description="Of the driver. [default: one for every two cores]")
 
 
-class Run(Part):
+class Run(StudyTable):
     """How it is measured."""
 
     schedule: Literal["slices", "duet", "blocks", "sequential"] = Field(
@@ -155,7 +155,7 @@ class Run(Part):
     )
 
 
-class Initdb(Part):
+class Initdb(StudyTable):
     """How clusters are made: alike for all arms, as the defaults differ between versions."""
 
     checksums: bool = Field(default=True, description="Of data pages.")
@@ -164,7 +164,7 @@ class Initdb(Part):
     )
 
 
-class Drop(Part):
+class Drop(StudyTable):
     """Levels of one factor that a smaller machine or a shorter time may leave out."""
 
     factor: str = Field(description="The factor.")
@@ -173,14 +173,14 @@ class Drop(Part):
     )
 
 
-class FittedTo(Part):
+class FittedTo(StudyTable):
     """A machine, as far as the fit looks at it."""
 
     cores: int = Field(ge=1, description="Processors as the operating system counts them.")
     memory_bytes: Size = Field(alias="memory", description='Such as "16GB".')
 
 
-class Fit(Part):
+class Fit(StudyTable):
     """What may change when the study is fitted to a smaller machine or a shorter time."""
 
     drop: tuple[Drop, ...] = Field(default=(), description="What goes first is named first.")
@@ -209,7 +209,7 @@ Factors = Annotated[
 ]
 
 
-class StudyFile(Part):
+class StudyFile(StudyTable):
     """The whole file."""
 
     title: str = Field(min_length=1, description="What the study is called in reports.")

@@ -19,7 +19,7 @@ from pgdyno.study.values import Level, Scalar
 Errors = Iterator[StudyFileError]
 
 
-def unknown(what: str, name: str, known: Iterable[str]) -> str:
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
     """Return the message for an unknown name, with the nearest one or all known names."""
     names = list(known)
     close = [] if name[:1].isdecimal() else difflib.get_close_matches(name, names, n=1)
@@ -40,7 +40,7 @@ def errors_of(file: StudyFile) -> Errors:
         yield StudyFileError(("workload",), f"kind is missing: {' or '.join(PARAMETERS)}")
         return
     if not isinstance(kind, str) or kind not in PARAMETERS:
-        yield StudyFileError(("workload", "kind"), unknown("workload", str(kind), PARAMETERS))
+        yield StudyFileError(("workload", "kind"), unknown_name("workload", str(kind), PARAMETERS))
         return
     yield from _workload(file, kind)
     wrong_factors = list(_factors(file))
@@ -64,18 +64,18 @@ def _workload(file: StudyFile, kind: str) -> Errors:
     for table, given in (("workload", file.workload), ("warmup_workload", file.warmup_workload or {})):
         for key in given:
             if key not in known and not (key == "kind" and table == "workload"):
-                yield StudyFileError((table, key), unknown(f"parameter of {kind}", key, known))
+                yield StudyFileError((table, key), unknown_name(f"parameter of {kind}", key, known))
 
 
 def _factors(file: StudyFile) -> Errors:
     known = factors_known(file)
     for name, levels in file.factors.items():
         if name not in known:
-            yield StudyFileError(("factors", name), unknown("factor", name, known))
+            yield StudyFileError(("factors", name), unknown_name("factor", name, known))
         yield from _levels_of_factor(name, levels)
     for n, name in enumerate(file.compare):
         if name not in file.factors:
-            yield StudyFileError(("compare", n), unknown("factor", name, file.factors))
+            yield StudyFileError(("compare", n), unknown_name("factor", name, file.factors))
         elif name in file.compare[:n]:
             yield StudyFileError(("compare", n), f"names {name} twice")
     if "server" not in file.factors and file.server is None:
@@ -236,13 +236,13 @@ def _has_effect(file: StudyFile, n: int) -> bool:
 def _levels(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple[Scalar, ...]]) -> Errors:
     for factor, levels in given.items():
         if factor not in file.factors:
-            yield StudyFileError((*path, factor), unknown("factor", factor, file.factors))
+            yield StudyFileError((*path, factor), unknown_name("factor", factor, file.factors))
             continue
         known = [level.name for level in file.factors[factor]]
         for n, name in enumerate(level_names(levels)):
             if name not in known:
                 place = (*path, factor, n) if isinstance(levels, tuple) else (*path, factor)
-                yield StudyFileError(place, f"{name}: {unknown(f'level of {factor}', name, known)}")
+                yield StudyFileError(place, f"{name}: {unknown_name(f'level of {factor}', name, known)}")
 
 
 def _published(file: StudyFile) -> Errors:

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from pgdyno.errors import StudyFileError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import errors_of, unknown
+from pgdyno.study.study_file_checks import errors_of, unknown_name
 from pgdyno.study.toml_lines import Path, line_of, lines_of, too_deep
 from pgdyno.study.values import plain_message
 
@@ -27,7 +27,7 @@ DEPTH_MAX = 32
 names."""
 
 
-def examine(text: str, name: str) -> tuple[StudyFile | None, list[str]]:
+def examine_text(text: str, name: str) -> tuple[StudyFile | None, list[str]]:
     """Return the study, or None if it cannot be read, and one line per error."""
     if len(text) > FILE_BYTES_MAX:
         return None, [f"{name}: is larger than 1 MiB, the maximum size of a study file"]
@@ -72,7 +72,9 @@ def _of_parser(name: str, text: str, message: str) -> str:
 def _complaint(data: Any, error: Mapping[str, Any]) -> StudyFileError:
     path = _path(data, error["loc"], is_missing=error["type"] == "missing")
     if error["type"] == "extra_forbidden":
-        return StudyFileError((*path[:-1], str(path[-1])), unknown("key", str(path[-1]), _known_beside(path)))
+        return StudyFileError(
+            (*path[:-1], str(path[-1])), unknown_name("key", str(path[-1]), _known_beside(path))
+        )
     return StudyFileError(path, plain_message(error["msg"]))
 
 

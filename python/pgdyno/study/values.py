@@ -45,7 +45,7 @@ NAME_LENGTH_MAX = 60
 """Maximum length of the name of a level, which is part of the names of arms and cases."""
 
 
-class Part(BaseModel):
+class StudyTable(BaseModel):
     """Base class of the tables of a study file: unknown keys and other types are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -161,7 +161,7 @@ def levels_as_written(levels: tuple[Level, ...]) -> list[Any] | dict[str, Any]:
     return {level.name: level.value for level in levels}
 
 
-class Settings(Part):
+class Settings(StudyTable):
     """Settings of an arm: profiles, and single settings that override them, as further keys of the table.
 
     Settings of an extension have a dot: ``pg_stat_statements.track = "all"``, with or without quotes.

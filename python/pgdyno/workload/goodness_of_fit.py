@@ -29,7 +29,7 @@ chi-square distribution are several times too thin; with 50 they are accurate wi
 
 
 @dataclass(frozen=True)
-class Fit:
+class GoodnessOfFit:
     """Result of a test. ``p_value``: probability of counts at least as extreme if the shares are correct.
     ``detail``: text for output."""
 
@@ -38,7 +38,7 @@ class Fit:
     detail: str
 
 
-def tests_of(fits: Mapping[str, Fit]) -> list[Check]:
+def tests_of(fits: Mapping[str, GoodnessOfFit]) -> list[Check]:
     """Return the tests of one trial as checks, with FALSE_ALARMS_PER_TRIAL divided among them
     (Bonferroni)."""
     threshold = FALSE_ALARMS_PER_TRIAL / max(1, len(fits))
@@ -48,24 +48,26 @@ def tests_of(fits: Mapping[str, Fit]) -> list[Check]:
     ]
 
 
-def fit_weights(drawn: Mapping[str, int], weights: Mapping[str, float]) -> Fit:
+def fit_weights(drawn: Mapping[str, int], weights: Mapping[str, float]) -> GoodnessOfFit:
     """Return the chi-square test of the numbers of drawn transactions per kind against the weights."""
     total = sum(weights.values())
     kinds = list(weights)
     if any(n for kind, n in drawn.items() if kind not in weights):
-        return Fit(None, 0.0, f"drawn kinds without a weight: {sorted(set(drawn) - set(kinds))}")
+        return GoodnessOfFit(None, 0.0, f"drawn kinds without a weight: {sorted(set(drawn) - set(kinds))}")
     return fit_distribution([drawn.get(kind, 0) for kind in kinds], [weights[kind] / total for kind in kinds])
 
 
-def fit_share(successes: int, n: int, share: float) -> Fit:
+def fit_share(successes: int, n: int, share: float) -> GoodnessOfFit:
     """Return the exact two-sided binomial test of ``successes`` in ``n`` against ``share``."""
     if n == 0:
-        return Fit(None, 1.0, f"none drawn; {share:.1%} expected")
+        return GoodnessOfFit(None, 1.0, f"none drawn; {share:.1%} expected")
     p_value = float(scipy.stats.binomtest(successes, n, share).pvalue)
-    return Fit(successes / n, p_value, f"{successes} of {n} ({successes / n:.3%}), {share:.1%} expected")
+    return GoodnessOfFit(
+        successes / n, p_value, f"{successes} of {n} ({successes / n:.3%}), {share:.1%} expected"
+    )
 
 
-def fit_distribution(observed: Sequence[int], probability: npt.ArrayLike) -> Fit:
+def fit_distribution(observed: Sequence[int], probability: npt.ArrayLike) -> GoodnessOfFit:
     """Return Pearson's chi-square test of ``observed`` counts against ``probability``, both of equal length.
 
     The least likely bins are pooled until each pool has a sufficient expected count. Pooling depends on the
@@ -79,16 +81,18 @@ def fit_distribution(observed: Sequence[int], probability: npt.ArrayLike) -> Fit
         raise ValueError(f"{counts.size} bins counted, {p.size} expected")
     n = counts.sum()
     if counts[p == 0].any():
-        return Fit(None, 0.0, f"{int(counts[p == 0].sum())} of {int(n)} draws are impossible values")
+        return GoodnessOfFit(
+            None, 0.0, f"{int(counts[p == 0].sum())} of {int(n)} draws are impossible values"
+        )
     pool = _pools(p, n)
     pools = pool.max() + 1
     if pools < 2:
-        return Fit(None, 1.0, f"{int(n)} draws are too few for a test")
+        return GoodnessOfFit(None, 1.0, f"{int(n)} draws are too few for a test")
     expected = np.bincount(pool, weights=p * n, minlength=pools)
     found = np.bincount(pool, weights=counts, minlength=pools)
     statistic = float(((found - expected) ** 2 / expected).sum())
     p_value = float(scipy.stats.chi2.sf(statistic, pools - 1))
-    return Fit(
+    return GoodnessOfFit(
         statistic, p_value, f"chi-square {statistic:.1f} on {pools - 1} degrees of freedom, {int(n)} draws"
     )
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-import psycopg
+if TYPE_CHECKING:  # results have checks, too, and are read without a connection
+    import psycopg
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Check:
     detail: str = ""
 
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"
 Connect = Callable[[], Connection]
 """Opens a new connection to the workload's database, in autocommit mode. Raises ConnectError."""
 

@@ -69,7 +69,7 @@ EXPECTED_OF_ANY_SCRIPT = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogMessage:
     """One message of the log, without its DETAIL, HINT, CONTEXT and STATEMENT."""
 
     severity: str
@@ -79,15 +79,15 @@ class Entry:
         return f"{self.severity}: {self.message}"[:QUOTED_CHARACTERS_MAX]
 
 
-def entries(log: str) -> Iterator[Entry]:
+def entries(log: str) -> Iterator[LogMessage]:
     """Yield the messages of a log. A line of unknown format, for example an error of a library, has the
     severity UNKNOWN."""
     for line in log.splitlines():
         found = ENTRY.match(line)
         if found:
-            yield Entry(found["severity"], found["message"])
+            yield LogMessage(found["severity"], found["message"])
         elif line.strip() and not line.startswith("\t"):
-            yield Entry("UNKNOWN", line)
+            yield LogMessage("UNKNOWN", line)
 
 
 def check_log(log: str, counted: Mapping[str, int], expected: Sequence[Expected] = EXPECTED) -> Check:
@@ -97,7 +97,7 @@ def check_log(log: str, counted: Mapping[str, int], expected: Sequence[Expected]
     serialization failure or a deadlock), ``failed`` transactions. Missing ones are 0.
     """
     left = Counter(counted)
-    unexpected: list[Entry] = []
+    unexpected: list[LogMessage] = []
     seen, stopping = 0, False
     for entry in entries(log):
         seen += 1
@@ -111,7 +111,7 @@ def check_log(log: str, counted: Mapping[str, int], expected: Sequence[Expected]
     return Check(LOG_CHECK, False, statistic=float(len(unexpected)), detail=detail)
 
 
-def _is_expected(entry: Entry, left: Counter[str], stopping: bool, every: Sequence[Expected]) -> bool:
+def _is_expected(entry: LogMessage, left: Counter[str], stopping: bool, every: Sequence[Expected]) -> bool:
     """Return whether the entry is expected; subtracts it from the remaining counts (``left``)."""
     if entry.severity == "UNKNOWN":
         return False

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.statistics.outliers import OutlierScore, outlier_scores
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.results.records import Counts, Trial
 from pgdyno.units import PERCENT
 
@@ -61,7 +61,9 @@ COVARIATES = (
 """Covariates in the order of reports: the most direct causes first."""
 
 
-def covariates(trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]) -> dict[int, Mapping[str, float]]:
+def covariates(
+    trials: Sequence[Trial], telemetry: Mapping[int, TrialTelemetry]
+) -> dict[int, Mapping[str, float]]:
     """Return the covariates of a case's trials, by trial and key. Unknown values are missing."""
     together: dict[object, list[Trial]] = {}
     for trial in trials:
@@ -98,7 +100,7 @@ def _server_cpu_us(trial: Trial) -> float | None:
     return 1e6 * trial.server_cpu_s / trial.transactions
 
 
-def _telemetry_values(probed: Telemetry) -> dict[str, float | None]:
+def _telemetry_values(probed: TrialTelemetry) -> dict[str, float | None]:
     def total(*keys: str) -> float | None:
         known = [probed.values[key] for key in keys if key in probed.values]
         return sum(known) if known else None
@@ -110,7 +112,7 @@ def _telemetry_values(probed: Telemetry) -> dict[str, float | None]:
     }
 
 
-def _machine(probed: Telemetry, beside: Sequence[Trial]) -> dict[str, float | None]:
+def _machine(probed: TrialTelemetry, beside: Sequence[Trial]) -> dict[str, float | None]:
     """Return the machine's covariates. ``beside`` are the trials measured at the time, including this one."""
     grew, elapsed_s = probed.machine, probed.elapsed_s
 

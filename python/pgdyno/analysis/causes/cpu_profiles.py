@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pgdyno.analysis.comparison.paired_comparison import ok_by_block
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import holm_confidences, student
-from pgdyno.analysis.telemetry.trial_telemetry import Profile
+from pgdyno.analysis.telemetry.trial_telemetry import CpuProfile
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Trial
 
@@ -58,13 +58,13 @@ class ProfileComparison:
 def compare_profiles(
     arms: Sequence[Arm],
     trials: Sequence[Trial],
-    profiles: Mapping[int, Profile | None],
+    profiles: Mapping[int, CpuProfile | None],
     confidence: float,
 ) -> list[ProfileComparison]:
     """Compare each arm after the first with the baseline, over the trials that count."""
     found = []
     for arm in arms[1:]:
-        pairs: dict[int, tuple[Profile, Profile]] = {}
+        pairs: dict[int, tuple[CpuProfile, CpuProfile]] = {}
         for block, of_arm in ok_by_block(trials).items():
             pair = [profiles.get(of_arm[one].trial) for one in (0, arm.arm) if one in of_arm]
             if len(pair) == 2 and pair[0] is not None and pair[1] is not None:
@@ -76,7 +76,7 @@ def compare_profiles(
 
 
 def _covered(
-    trials: Sequence[Trial], profiles: Mapping[int, Profile | None], arm: int, blocks: Collection[int]
+    trials: Sequence[Trial], profiles: Mapping[int, CpuProfile | None], arm: int, blocks: Collection[int]
 ) -> float | None:
     """Return the covered share over trials with a profile and a CPU time."""
     sampled_s = counted_s = 0.0
@@ -93,7 +93,7 @@ def _covered(
 def _comparison(
     baseline: Arm,
     arm: Arm,
-    pairs: Mapping[int, tuple[Profile, Profile]],
+    pairs: Mapping[int, tuple[CpuProfile, CpuProfile]],
     covered: tuple[float | None, float | None],
     confidence: float,
 ) -> ProfileComparison:
@@ -110,7 +110,7 @@ def _comparison(
     )
 
 
-def _functions(pairs: Sequence[tuple[Profile, Profile]], confidence: float) -> list[FunctionChange]:
+def _functions(pairs: Sequence[tuple[CpuProfile, CpuProfile]], confidence: float) -> list[FunctionChange]:
     own = [(a.own, b.own) for a, b in pairs]
     total: dict[str, float] = {}
     for of_block in own:
@@ -137,7 +137,7 @@ def _change(name: str, values: Sequence[tuple[float, float]], confidence: float)
     )
 
 
-Pair = tuple[Profile, Profile]
+Pair = tuple[CpuProfile, CpuProfile]
 """Profiles of the baseline and the arm in one block."""
 
 SHARE_MIN = 0.001

@@ -20,7 +20,7 @@ from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import percent_of, student
 from pgdyno.analysis.statistics.outliers import OutlierScore, limit, outlier_scores
 from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Trial, TrialStatus
 from pgdyno.units import PERCENT
@@ -98,7 +98,7 @@ def find_outlier_trials(
     trials: Sequence[Trial],
     comparisons: Sequence[Comparison],
     metric: Metric,
-    telemetry: Mapping[int, Telemetry],
+    telemetry: Mapping[int, TrialTelemetry],
     margin: float,
     cases: int = 1,
 ) -> OutlierTrials:

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pgdyno.analysis.statistics.distributions import robust_sd
 from pgdyno.analysis.statistics.effect import holm_confidences
-from pgdyno.analysis.telemetry.events import BACKGROUND, Event, Events, joined, overlapped
+from pgdyno.analysis.telemetry.events import BACKGROUND, Event, Events, merge_adjacent, overlapped
 from pgdyno.results.records import Executed, Trial
 
 Floats = npt.NDArray[np.float64]
@@ -34,7 +34,7 @@ SHORT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Rates:
+class TrialRates:
     """Measured points of one trial."""
 
     from_s: Floats
@@ -61,13 +61,13 @@ class Dip:
     causes: Sequence[Event] = ()
 
 
-def rates_of(executed: Executed) -> Rates:
+def rates_of(executed: Executed) -> TrialRates:
     """Return the measured points, without truncated intervals."""
     took_s = executed.to_s - executed.from_s
     kept = executed.measured & (took_s > 0)
     if kept.any():
         kept &= took_s >= SHORT_SHARE * np.median(took_s[kept])
-    return Rates(executed.from_s[kept], executed.to_s[kept], executed.n[kept])
+    return TrialRates(executed.from_s[kept], executed.to_s[kept], executed.n[kept])
 
 
 def baseline(per_s: Floats) -> Floats:
@@ -86,7 +86,7 @@ def relative(per_s: Floats, usual: Floats) -> Floats:
         return np.where(usual > 0, per_s / usual - 1, 0.0)
 
 
-def follows(rates: Rates) -> npt.NDArray[np.bool_]:
+def follows(rates: TrialRates) -> npt.NDArray[np.bool_]:
     """Return whether each point follows the previous one directly, without another arm's slice in between."""
     took_s = rates.to_s - rates.from_s
     return np.concatenate([[False], rates.from_s[1:] - rates.to_s[:-1] < SHORT_SHARE * took_s[1:]])
@@ -103,7 +103,7 @@ def runs(low: npt.NDArray[np.bool_], follows: npt.NDArray[np.bool_]) -> list[tup
     ]
 
 
-def dips_in(trial: int, rates: Rates, usual: Floats, low: npt.NDArray[np.bool_]) -> list[Dip]:
+def dips_in(trial: int, rates: TrialRates, usual: Floats, low: npt.NDArray[np.bool_]) -> list[Dip]:
     """Return the runs of low points as dips."""
     found = []
     for first, behind in runs(low, follows(rates)):
@@ -153,7 +153,7 @@ def with_other_arms(trials: Sequence[Trial], events: Mapping[int, Events]) -> di
             happened = dict(events.get(own, {}))
             if others:
                 spans = np.concatenate(others)
-                happened[Event.OTHER_ARM] = joined(_merged(spans[np.argsort(spans[:, 0])]))
+                happened[Event.OTHER_ARM] = merge_adjacent(_merged(spans[np.argsort(spans[:, 0])]))
             found[own] = happened
     return found
 
@@ -163,7 +163,7 @@ def _merged(spans: Floats) -> Floats:
     return np.column_stack([spans[:, 0], np.maximum.accumulate(spans[:, 1])])
 
 
-def cause_time_range(rates: Rates, first: Ints, last: Ints) -> tuple[Floats, Floats]:
+def cause_time_range(rates: TrialRates, first: Ints, last: Ints) -> tuple[Floats, Floats]:
     """Return the time range, in seconds, in which the cause of points ``first`` .. ``last`` may be.
 
     It begins at the previous point if time is continuous: an event that begins within a point slows that
@@ -173,14 +173,14 @@ def cause_time_range(rates: Rates, first: Ints, last: Ints) -> tuple[Floats, Flo
     return np.where(follows(rates)[first], before, rates.from_s[first]), rates.to_s[last]
 
 
-def overlapping_events(dip: Dip, rates: Rates, events: Events) -> list[Event]:
+def overlapping_events(dip: Dip, rates: TrialRates, events: Events) -> list[Event]:
     """Return the kinds of events that overlap the dip's time."""
     place = cause_time_range(rates, np.array([dip.first]), np.array([dip.first + dip.points - 1]))
     return [event for event in Event if event in events and overlapped(events[event], *place)[0]]
 
 
 def coincidences_of(
-    dips: Sequence[Dip], rates: Mapping[int, Rates], events: Mapping[int, Events]
+    dips: Sequence[Dip], rates: Mapping[int, TrialRates], events: Mapping[int, Events]
 ) -> list[Coincidence]:
     """Return a result for each kind of event that overlaps a dip. The mappings are by trial of the arm."""
     met = [overlapping_events(dip, rates[dip.trial], events[dip.trial]) for dip in dips]
@@ -201,7 +201,7 @@ def coincidences_of(
 
 
 def _coincidence_probability(
-    event: Event, points: int, rates: Mapping[int, Rates], events: Mapping[int, Events]
+    event: Event, points: int, rates: Mapping[int, TrialRates], events: Mapping[int, Events]
 ) -> float:
     """Return the share of the arm's runs of ``points`` points that such an event overlaps."""
     met = every = 0
@@ -270,7 +270,7 @@ class ArmDips:
 
 
 def find_dips(
-    trials: Sequence[Trial], rates: Mapping[int, Rates], events: Mapping[int, Events]
+    trials: Sequence[Trial], rates: Mapping[int, TrialRates], events: Mapping[int, Events]
 ) -> dict[int, ArmDips]:
     """Return the dips by arm, over trials that count. Arms with too few points are omitted."""
     happened = with_other_arms(trials, events)
@@ -282,7 +282,7 @@ def find_dips(
     return found
 
 
-def _of_arm(rates: Mapping[int, Rates], events: Mapping[int, Events]) -> ArmDips:
+def _of_arm(rates: Mapping[int, TrialRates], events: Mapping[int, Events]) -> ArmDips:
     baselines = {trial: baseline(of.per_s) for trial, of in rates.items()}
     apart = {trial: relative(rates[trial].per_s, baselines[trial]) for trial in rates}
     every = np.concatenate(list(apart.values()))

@@ -186,7 +186,7 @@ ALWAYS_REPORTED = {UNEXPLAINED}
 
 
 @dataclass(frozen=True)
-class Part:
+class TimePart:
     """One part. ``key`` is its name (for a statement, followed by a colon and its text).
 
     ``a_us`` and ``b_us`` are means over blocks. ``difference`` is B − A, with an interval at the confidence
@@ -211,8 +211,8 @@ class Part:
 class Waterfall:
     """A decomposition. ``parts`` add up to ``whole`` in A, in B, and in the difference."""
 
-    whole: Part
-    parts: Sequence[Part]
+    whole: TimePart
+    parts: Sequence[TimePart]
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ Latency = Mapping[int, tuple[float, float]]
 """trial → (mean latency, mean lag) in µs, for a fixed load."""
 
 
-def explain(
+def break_down_time(
     arms: Sequence[Arm],
     trials: Sequence[Trial],
     times: Mapping[int, ClientTime],
@@ -341,10 +341,10 @@ def _differences(values: Mapping[int, tuple[float, float]]) -> list[float]:
     return [b - a for a, b in values.values()]
 
 
-def _part(key: str, values: Mapping[int, tuple[float, float]], confidence: float, method: Method) -> Part:
+def _part(key: str, values: Mapping[int, tuple[float, float]], confidence: float, method: Method) -> TimePart:
     spread = summarize(_differences(values), confidence, method)
     n = len(values)
-    return Part(
+    return TimePart(
         key=key,
         a_us=sum(a for a, _ in values.values()) / n,
         b_us=sum(b for _, b in values.values()) / n,

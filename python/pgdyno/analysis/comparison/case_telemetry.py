@@ -17,10 +17,10 @@ from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.events import SERVER_CPU, Events, events_of
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.samples import HOST, SERVER, keyed
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry, compared_metrics, of_trial
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, compared_metrics, telemetry_of_trial
 from pgdyno.estimate import Estimate
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Arm, Json, Series, StudyRecord, Trial, TrialStatus
+from pgdyno.results.records import Arm, Json, SampleSeries, StudyRecord, Trial, TrialStatus
 from pgdyno.study.schedule import Schedule
 from pgdyno.units import US_PER_S
 
@@ -88,8 +88,8 @@ class CaseTelemetry:
     mean times of the statements.
     """
 
-    by_trial: Mapping[int, Telemetry]
-    series: Mapping[int, Series]
+    by_trial: Mapping[int, TrialTelemetry]
+    series: Mapping[int, SampleSeries]
     events: Mapping[int, Events]
     metrics: Mapping[str, Metric]
     levels: Mapping[int, Mapping[str, Estimate]]
@@ -121,7 +121,7 @@ def read_case(
             if trial.status is not TrialStatus.OK:
                 continue
             own = sampled[trial.trial]
-            found = of_trial(trial, evidence.readings(trial.trial), own, is_duet=is_duet)
+            found = telemetry_of_trial(trial, evidence.readings(trial.trial), own, is_duet=is_duet)
             by_trial[trial.trial] = _shared(found)
             beside = [of for other, of in servers.items() if other != trial.trial]
             events[trial.trial] = events_of(own, trial.settings, clients[trial.arm], beside)
@@ -140,7 +140,7 @@ def read_case(
         events=events,
         metrics=metrics,
         levels={
-            arm.arm: trial_telemetry.levels(
+            arm.arm: trial_telemetry.telemetry_levels(
                 [t for t in ok if t.arm == arm.arm], by_trial, confidence, metrics
             )
             for arm in arms
@@ -165,7 +165,7 @@ def effects_on(
     arms: Sequence[Arm],
     trials: Sequence[Trial],
     metrics: Iterable[Metric],
-    by_trial: Mapping[int, Telemetry],
+    by_trial: Mapping[int, TrialTelemetry],
     confidence: float,
 ) -> dict[int, dict[str, Effect]]:
     """Return each arm's effects by key, with Holm's correction over the arms for each metric."""
@@ -188,7 +188,7 @@ def effects_on(
     return {arm.arm: found[i] for i, arm in enumerate(arms[1:])}
 
 
-def _value(by_trial: Mapping[int, Telemetry], trial: Trial | None, key: str) -> float | None:
+def _value(by_trial: Mapping[int, TrialTelemetry], trial: Trial | None, key: str) -> float | None:
     return None if trial is None else by_trial[trial.trial].values.get(key)
 
 
@@ -204,7 +204,7 @@ def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | Non
     return combine(ratios, confidence) if len(ratios) > 1 else None
 
 
-def _shared(of: Telemetry) -> Telemetry:
+def _shared(of: TrialTelemetry) -> TrialTelemetry:
     """Return the telemetry with interned keys, which contain the texts of statements."""
     return replace(
         of,
@@ -221,10 +221,12 @@ def _interned(of: ClientTime) -> ClientTime:
     return replace(of, statements={intern(text): us for text, us in of.statements.items()})
 
 
-def _kept(series: Series) -> Series:
+def _kept(series: SampleSeries) -> SampleSeries:
     return _only(series, SERVER_COLUMNS)
 
 
-def _only(series: Series, names: Sequence[str]) -> Series:
+def _only(series: SampleSeries, names: Sequence[str]) -> SampleSeries:
     columns = [name for name in names if name in series.columns]
-    return Series(series.probe, columns, series.points[:, [series.columns.index(name) for name in columns]])
+    return SampleSeries(
+        series.probe, columns, series.points[:, [series.columns.index(name) for name in columns]]
+    )

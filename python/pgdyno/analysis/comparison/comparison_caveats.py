@@ -14,8 +14,8 @@ from pgdyno.estimate import share_text, signed
 from pgdyno.results.records import (
     STOPPED_BY,
     Arm,
-    Badge,
     Counts,
+    Guarantee,
     Kept,
     StudyRecord,
     Trial,
@@ -57,10 +57,10 @@ def difference_caveats(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedul
     found = []
     given_up = _safety(baseline, arm)
     if given_up:
-        found.append(Caveat(Code.UNSAFE_SETTINGS, {**names, "difference": listed(given_up)}))
+        found.append(Caveat(Code.UNSAFE_SETTINGS, {**names, "difference": first_names(given_up)}))
     waits = _unequal(WAITS_FOR_DISK, before, after)
     if waits and schedule.is_together:
-        found.append(Caveat(Code.WRITE_BACK_IN_SLICES, {**names, "settings": listed(waits)}))
+        found.append(Caveat(Code.WRITE_BACK_IN_SLICES, {**names, "settings": first_names(waits)}))
     clusters = [
         f"{name} is {before[name]} in {baseline.name}, {after[name]} in {arm.name}"
         for name in _unequal(CLUSTER_SETTINGS, before, after)
@@ -100,7 +100,7 @@ def unsafe_settings_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> lis
         for arm in arms
     }
     return [
-        Caveat(Code.UNSAFE_ARM, {"arm": arm, "settings": listed(settings)})
+        Caveat(Code.UNSAFE_ARM, {"arm": arm, "settings": first_names(settings)})
         for arm, settings in reported.items()
         if settings
     ]
@@ -112,7 +112,7 @@ def effective(arm: Arm, trials: Sequence[Trial]) -> Mapping[str, str]:
     return known[-1] if known else {}
 
 
-def listed(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
     """Return the first NAMES_MAX names and the number of the others."""
     rest = len(names) - NAMES_MAX
     return ", ".join(names[:NAMES_MAX]) + (f" and {rest} more" if rest > 0 else "")
@@ -134,7 +134,7 @@ def _things(baseline: Arm, arm: Arm) -> list[str]:
     before, after = baseline.settings_requested, arm.settings_requested
     settings = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
     if settings:
-        things.append(f"settings {listed(settings)}")
+        things.append(f"settings {first_names(settings)}")
     if baseline.workload != arm.workload or baseline.clients != arm.clients:
         things.append("workload")
     return things
@@ -149,7 +149,7 @@ def _safety(baseline: Arm, arm: Arm) -> list[str]:
     ]
 
 
-def _kept(badge: Badge) -> str:
+def _kept(badge: Guarantee) -> str:
     words = {Kept.YES: "kept", Kept.PARTLY: "partly kept", Kept.NO: "given up", Kept.UNKNOWN: "unknown"}
     return words[badge.kept]
 
@@ -228,7 +228,7 @@ def _trial_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]
                     {
                         "arm": arm.name,
                         "trials": len(excluded),
-                        "checks": (listed(sorted(names)) or "not named") + (of_log and f": {of_log}"),
+                        "checks": (first_names(sorted(names)) or "not named") + (of_log and f": {of_log}"),
                     },
                 )
             )

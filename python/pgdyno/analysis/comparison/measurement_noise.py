@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.comparison.paired_comparison import Comparison, compare, method_of
+from pgdyno.analysis.comparison.paired_comparison import Comparison, compare_arms, method_of
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict, detectable_log_ratio, judge
 from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.distributions import binomial_interval, chi2_quantile, f_below
@@ -290,7 +290,7 @@ def aa_log_ratios(evidence: Evidence, case: int) -> list[float]:
                 pairs = [h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)]
                 median_ms[trial.trial] = percentiles.quantiles_ms(percentiles.merge(pairs))["p50"]
     primary = metrics.of_plan(plan, median_ms)[:1]
-    (comparison,) = compare(evidence.arms(case), trials, plan, primary, {})
+    (comparison,) = compare_arms(evidence.arms(case), trials, plan, primary, {})
     return list(comparison.primary.log_ratios.values()) if comparison.primary else []
 
 

@@ -95,7 +95,7 @@ def ok_by_block(trials: Sequence[Trial]) -> dict[int, dict[int, Trial]]:
     return found
 
 
-def compare(
+def compare_arms(
     arms: Sequence[Arm],
     trials: Sequence[Trial],
     plan: Study,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from pgdyno.analysis.statistics import distributions
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, critical, percent_of
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, critical_value, percent_of
 from pgdyno.analysis.statistics.sequential import FIRST_ANALYSIS
 from pgdyno.estimate import Better
 
@@ -111,6 +111,6 @@ def detectable_log_ratio(sd: float, n: int, confidence: float, method: Method) -
     """
     if n < 2:
         return math.inf
-    t_alpha = critical(n, confidence, method)
+    t_alpha = critical_value(n, confidence, method)
     t_beta = distributions.t_quantile(POWER, n - 1)
     return (t_alpha + t_beta) * sd * math.sqrt(1 / n)

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.comparison.verdict import Decision, decide
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.findings.factor_effects import Design, Levels, design_of
-from pgdyno.analysis.findings.scalability import baseline_of, name_of
+from pgdyno.analysis.findings.factor_effects import FactorialDesign, Levels, design_of
+from pgdyno.analysis.findings.scalability import baseline_of, curve_name
 from pgdyno.analysis.statistics.effect import Method, holm_confidences, own_level, summarize
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.capacity_search import LatencyLimit, crossing, parse_limit
@@ -51,7 +51,7 @@ class ArmCapacity:
 
 
 @dataclass(frozen=True)
-class Change:
+class CapacityChange:
     """Change of an arm's capacity from its baseline."""
 
     name: str
@@ -67,7 +67,7 @@ class Capacity:
     limit: LatencyLimit
     text: str
     arms: Sequence[ArmCapacity]
-    changes: Sequence[Change]
+    changes: Sequence[CapacityChange]
 
 
 def capacity_of(cases: Sequence[Findings]) -> Capacity | None:
@@ -81,8 +81,8 @@ def capacity_of(cases: Sequence[Findings]) -> Capacity | None:
         return None
     limit = parse_limit(text)
     contexts = design.contexts(FACTOR)
-    arms = {name_of(context): _kept(design, context, limit, plan.confidence) for context in contexts}
-    pairs = [(name_of(of), name_of(baseline_of(design, of, FACTOR))) for of in contexts]
+    arms = {curve_name(context): _kept(design, context, limit, plan.confidence) for context in contexts}
+    pairs = [(curve_name(of), curve_name(baseline_of(design, of, FACTOR))) for of in contexts]
     known = [pair for pair in pairs if pair[0] != pair[1] and all(arms[name].capacity for name in pair)]
     return Capacity(
         limit=limit,
@@ -92,7 +92,7 @@ def capacity_of(cases: Sequence[Findings]) -> Capacity | None:
     )
 
 
-def _kept(design: Design, context: Levels, limit: LatencyLimit, confidence: float) -> ArmCapacity:
+def _kept(design: FactorialDesign, context: Levels, limit: LatencyLimit, confidence: float) -> ArmCapacity:
     levels = next(factor.levels for factor in design.factors if factor.name == FACTOR)
     cells = [cell for level in levels if (cell := design.at({**context, FACTOR: level})) is not None]
     cells.sort(key=lambda cell: cell.rate_per_s or 0.0)
@@ -104,7 +104,7 @@ def _kept(design: Design, context: Levels, limit: LatencyLimit, confidence: floa
     below = sum(rate == 0 for rate in found.values())
     known = {number: rate for number, rate in found.items() if 0 < rate < math.inf}
     return ArmCapacity(
-        name=name_of(context),
+        name=curve_name(context),
         by_pass=known,
         above=above,
         below=below,
@@ -130,7 +130,7 @@ def _changes(
     confidence: float,
     margin: float,
     method: Method,
-) -> list[Change]:
+) -> list[CapacityChange]:
     logs = []
     for name, baseline in pairs:
         one, other = arms[name].by_pass, arms[baseline].by_pass
@@ -139,6 +139,6 @@ def _changes(
     levels = holm_confidences([summarize(d, confidence, method).p_value for _, d in there], confidence)
     spreads = [(pair, summarize(d, level, method)) for (pair, d), level in zip(there, levels, strict=True)]
     return [
-        Change(name, baseline, spread.percent(Better.MORE), decide(spread, Better.MORE, margin))
+        CapacityChange(name, baseline, spread.percent(Better.MORE), decide(spread, Better.MORE, margin))
         for (name, baseline), spread in spreads
     ]

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pgdyno.analysis.causes import time_breakdown
 from pgdyno.analysis.causes.cpu_profiles import ProfileComparison, compare_profiles
 from pgdyno.analysis.causes.outlier_trials import OutlierTrials, find_outlier_trials
-from pgdyno.analysis.causes.throughput_dips import ArmDips, Rates, find_dips, rates_of
+from pgdyno.analysis.causes.throughput_dips import ArmDips, TrialRates, find_dips, rates_of
 from pgdyno.analysis.causes.time_breakdown import TimeBreakdown
 from pgdyno.analysis.comparison.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison.comparison_caveats import autocorrelation_caveats, comparison_caveats
 from pgdyno.analysis.comparison.measurement_noise import Noise, noise_caveats, with_noise
-from pgdyno.analysis.comparison.paired_comparison import Comparison, compare, method_of
+from pgdyno.analysis.comparison.paired_comparison import Comparison, compare_arms, method_of
 from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.steady_state import drift
-from pgdyno.analysis.steady_state.drift import Drift, drifts
+from pgdyno.analysis.steady_state.drift import Drift, drifts_of_arm
 from pgdyno.analysis.steady_state.steady_state_findings import (
     SteadyState,
     find_steady_state,
@@ -26,7 +26,7 @@ from pgdyno.analysis.telemetry import metrics, percentiles, trial_telemetry
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.percentiles import QUANTILES, limited_by_trial, missed_limit_caveats
 from pgdyno.analysis.telemetry.samples import SERVER
-from pgdyno.analysis.telemetry.throughput_series import Point, throughput
+from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint, throughput_points
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Estimate
 from pgdyno.results.reader import Evidence
@@ -81,7 +81,7 @@ class Findings:
     comparisons: Sequence[Comparison]
     blocks: Sequence[Block]
     trials: Sequence[Trial]
-    series: Mapping[int, Sequence[Point]]
+    series: Mapping[int, Sequence[ThroughputPoint]]
     latency_ms: Mapping[tuple[int, str], float | None]  # (trial ID, latency_key) → value of that ok trial
     limited_ms: Mapping[int, float | None]  # trial ID → the quantile that the study limits; may be infinite
     caveats: Sequence[Caveat]
@@ -128,7 +128,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     chosen = metrics.of_plan(study.plan, median_ms)
     keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
     getters = {key: _Getter(latency_ms, key) for key in keys}
-    comparisons = compare(arms, trials, study.plan, chosen, getters)
+    comparisons = compare_arms(arms, trials, study.plan, chosen, getters)
     noise = noise.of_today(comparisons)
     of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan) for arm in arms]
     p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
@@ -205,22 +205,22 @@ def _quantiles_by_trial(
 def _drifts(
     arm: Arm,
     trials: Sequence[Trial],
-    points: Mapping[int, Sequence[Point]],
+    points: Mapping[int, Sequence[ThroughputPoint]],
     telemetry: CaseTelemetry,
     plan: Study,
 ) -> list[Drift]:
     series = {trial: {SERVER: of} for trial, of in telemetry.series.items()}
-    return drifts(arm, trials, points, series, telemetry.by_trial, plan.confidence)
+    return drifts_of_arm(arm, trials, points, series, telemetry.by_trial, plan.confidence)
 
 
 def _throughput_series(
     evidence: Evidence, trials: Sequence[Trial]
-) -> tuple[dict[int, list[Point]], dict[int, Rates]]:
+) -> tuple[dict[int, list[ThroughputPoint]], dict[int, TrialRates]]:
     """Return the throughput for charts, and with every point for the detection of dips."""
     series, rates = {}, {}
     for trial in trials:
         executed = evidence.executed(trial.trial)
-        series[trial.trial], rates[trial.trial] = throughput(executed), rates_of(executed)
+        series[trial.trial], rates[trial.trial] = throughput_points(executed), rates_of(executed)
     return series, rates
 
 
@@ -237,7 +237,7 @@ def _why(
     }
     times = {trial: of.time for trial, of in telemetry.by_trial.items()}
     mean_us = _mean_latencies_us(evidence, times) if plan.load_is_fixed else None
-    return time_breakdown.explain(arms, trials, times, mean_us, confidences, method_of(plan))
+    return time_breakdown.break_down_time(arms, trials, times, mean_us, confidences, method_of(plan))
 
 
 def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, tuple[float, float]]:

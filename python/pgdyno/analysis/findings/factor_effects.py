@@ -60,7 +60,7 @@ class Factor:
 
 
 @dataclass(frozen=True)
-class Cell:
+class FactorialCell:
     """Values of a cell. ``logs`` is pass → ln of the metric.
 
     ``stalled``: in some pass the arm completed nothing, so the other passes would bias the result in its
@@ -75,11 +75,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Design:
+class FactorialDesign:
     """Factors of a study with the values of its cells. ``metric`` is also that of the verdicts."""
 
     factors: Sequence[Factor]
-    cells: Sequence[Cell]
+    cells: Sequence[FactorialCell]
     metric: Metric
     schedule: Schedule
     method: Method = Method.STUDENT  # of intervals in a study that may stop on a verdict
@@ -89,10 +89,10 @@ class Design:
         return next(factor for factor in self.factors if factor.name == name)
 
     @cached_property
-    def _by_levels(self) -> Mapping[frozenset[tuple[str, str]], Cell]:
+    def _by_levels(self) -> Mapping[frozenset[tuple[str, str]], FactorialCell]:
         return {frozenset(cell.levels.items()): cell for cell in self.cells}
 
-    def at(self, levels: Levels) -> Cell | None:
+    def at(self, levels: Levels) -> FactorialCell | None:
         """Return the cell with these levels of all factors, or None if it was not run."""
         return self._by_levels.get(frozenset(levels.items()))
 
@@ -109,7 +109,7 @@ class Design:
 Value = Callable[[Findings, Trial], float | None]
 
 
-def design_of(cases: Sequence[Findings], value: Value | None = None) -> Design | None:
+def design_of(cases: Sequence[Findings], value: Value | None = None) -> FactorialDesign | None:
     """Return the design; None if no factor varies, or if verdicts are about different metrics.
 
     ``value`` computes a trial's value that replaces the metric.
@@ -123,7 +123,7 @@ def design_of(cases: Sequence[Findings], value: Value | None = None) -> Design |
     compared = {name for of in cases for levels in _arms(of) for name in levels}
     factors = [Factor(name, _ordered(name, every), name in compared) for name in names]
     first = cases[0]
-    return Design(
+    return FactorialDesign(
         factors=[factor for factor in factors if len(factor.levels) > 1],
         cells=list(_cells(placed, {factor.name for factor in factors if len(factor.levels) > 1}, value)),
         metric=first.primary,
@@ -134,7 +134,7 @@ def design_of(cases: Sequence[Findings], value: Value | None = None) -> Design |
 
 def _cells(
     placed: Iterable[tuple[Levels, Findings, int]], varying: set[str], value: Value | None
-) -> Iterator[Cell]:
+) -> Iterator[FactorialCell]:
     seen: list[Levels] = []
     for levels, of, arm in placed:
         own = {name: level for name, level in levels.items() if name in varying}
@@ -144,7 +144,7 @@ def _cells(
             known = {block: math.log(measured) for block, measured in values.items() if measured}
             rate_per_s = of.study.plan.rate_per_s
             stalled = len(known) < len(values)
-            yield Cell(own, of.arms[arm].arm.clients, rate_per_s, known, stalled=stalled)
+            yield FactorialCell(own, of.arms[arm].arm.clients, rate_per_s, known, stalled=stalled)
 
 
 def _arms(of: Findings) -> Sequence[Levels]:
@@ -194,7 +194,7 @@ LogRatios = Mapping[int, float]
 
 
 @dataclass(frozen=True)
-class Change:
+class LevelChange:
     """Change from the first level of a factor to another one."""
 
     factor: str
@@ -210,8 +210,8 @@ class Contrast:
     value. ``combined`` is None if it cannot be estimated.
     """
 
-    change: Change
-    by: Change | None
+    change: LevelChange
+    by: LevelChange | None
     among: int
     combined: Combined | None
 
@@ -230,7 +230,7 @@ class Effects:
     ``at`` is the change of one factor at each level of another, corrected over these.
     """
 
-    design: Design
+    design: FactorialDesign
     main: Sequence[Contrast]
     interactions: Sequence[Contrast]
     at: Mapping[tuple[str, str], Sequence[tuple[str, Contrast]]]  # (factor, other) → (other's level, change)
@@ -251,13 +251,17 @@ class Effects:
         return found
 
 
-def effects_of(design: Design, confidence: float) -> Effects | None:
+def effects_of(design: FactorialDesign, confidence: float) -> Effects | None:
     """Return the effects; None for a single factor, which the comparisons cover."""
     if len(design.factors) < 2:
         return None
     return Effects(
         design=design,
-        main=_family(design, [(change, None) for of in design.factors for change in changes(of)], confidence),
+        main=_family(
+            design,
+            [(change, None) for of in design.factors for change in factor_level_changes(of)],
+            confidence,
+        ),
         interactions=interactions_of(design, confidence),
         at={
             (one.name, other.name): _at_each(design, one, other, confidence)
@@ -266,26 +270,33 @@ def effects_of(design: Design, confidence: float) -> Effects | None:
     )
 
 
-def interactions_of(design: Design, confidence: float) -> list[Contrast]:
+def interactions_of(design: FactorialDesign, confidence: float) -> list[Contrast]:
     """Return the interactions of all pairs of factors, all levels against the first ones, as one family."""
     pairs = itertools.combinations(design.factors, 2)
-    wanted = [(change, by) for one, other in pairs for change in changes(one) for by in changes(other)]
+    wanted = [
+        (change, by)
+        for one, other in pairs
+        for change in factor_level_changes(one)
+        for by in factor_level_changes(other)
+    ]
     return _family(design, wanted, confidence)
 
 
-def changes(factor: Factor) -> list[Change]:
+def factor_level_changes(factor: Factor) -> list[LevelChange]:
     """Return the changes from the first level to each of the others."""
-    return [Change(factor.name, factor.levels[0], level) for level in factor.levels[1:]]
+    return [LevelChange(factor.name, factor.levels[0], level) for level in factor.levels[1:]]
 
 
 def _family(
-    design: Design, wanted: Sequence[tuple[Change, Change | None]], confidence: float
+    design: FactorialDesign, wanted: Sequence[tuple[LevelChange, LevelChange | None]], confidence: float
 ) -> list[Contrast]:
     return _holm([_Ratios.of(design, change, by) for change, by in wanted], confidence, design.method)
 
 
-def _at_each(design: Design, one: Factor, other: Factor, confidence: float) -> list[tuple[str, Contrast]]:
-    places = [(change, level) for change in changes(one) for level in other.levels]
+def _at_each(
+    design: FactorialDesign, one: Factor, other: Factor, confidence: float
+) -> list[tuple[str, Contrast]]:
+    places = [(change, level) for change in factor_level_changes(one) for level in other.levels]
     found = [_Ratios.of(design, change, None, {other.name: level}) for change, level in places]
     return [
         (level, contrast)
@@ -297,13 +308,15 @@ def _at_each(design: Design, one: Factor, other: Factor, confidence: float) -> l
 class _Ratios:
     """Data of a contrast: combination of the remaining factors → pass → d."""
 
-    change: Change
-    by: Change | None
+    change: LevelChange
+    by: LevelChange | None
     among: int
     ratios: Mapping[str, LogRatios]
 
     @classmethod
-    def of(cls, design: Design, change: Change, by: Change | None, fixed: Levels | None = None) -> _Ratios:
+    def of(
+        cls, design: FactorialDesign, change: LevelChange, by: LevelChange | None, fixed: Levels | None = None
+    ) -> _Ratios:
         """Collect the data of a contrast. ``fixed``: only at these levels of other factors."""
         fixed = fixed or {}
         named = [change.factor, *fixed, *([by.factor] if by else [])]
@@ -317,11 +330,13 @@ class _Ratios:
         return cls(change, by, len(contexts), {label: d for label, d in ratios.items() if d})
 
 
-Corners = Sequence[tuple[int, Cell]]
+Corners = Sequence[tuple[int, FactorialCell]]
 """Cells with their signs in the contrast."""
 
 
-def _corners(design: Design, context: Levels, change: Change, by: Change | None) -> Corners | None:
+def _corners(
+    design: FactorialDesign, context: Levels, change: LevelChange, by: LevelChange | None
+) -> Corners | None:
     """Return the cells of a contrast; None if one was not run or stalled."""
     sides: list[tuple[int, Levels]] = [
         (1, {change.factor: change.level}),

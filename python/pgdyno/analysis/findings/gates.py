@@ -37,7 +37,7 @@ PRIMARY = ""
 """Placeholder for the metric of the verdicts."""
 
 
-class Outcome(StrEnum):
+class GateOutcome(StrEnum):
     """Verdict that a condition matches."""
 
     SLOWER = "slower"
@@ -47,22 +47,22 @@ class Outcome(StrEnum):
 
     def is_met_by(self, verdict: Verdict) -> bool:
         """Return whether the verdict alone matches."""
-        return verdict is not Verdict.SAME if self is Outcome.NOT_SAME else verdict.value == self.value
+        return verdict is not Verdict.SAME if self is GateOutcome.NOT_SAME else verdict.value == self.value
 
 
-CLAIMS = (Outcome.SLOWER, Outcome.FASTER)
+CLAIMS = (GateOutcome.SLOWER, GateOutcome.FASTER)
 
 LOST = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
 
 
 @dataclass(frozen=True)
-class Condition:
+class GateCondition:
     """A condition such as ``slower``, or ``slower:latency.all.p99`` for another metric than the primary one.
 
     ``asked`` is the user's text, for example ``slower:p99``.
     """
 
-    outcome: Outcome
+    outcome: GateOutcome
     metric: str = PRIMARY
     asked: str = ""
 
@@ -108,7 +108,7 @@ class GateComparison:
 class Tripped:
     """A condition that holds, with its comparison."""
 
-    condition: Condition
+    condition: GateCondition
     of: GateComparison
 
 
@@ -116,7 +116,7 @@ class Tripped:
 class NotEvaluated:
     """A condition that cannot be evaluated, with its comparison; None if nothing is compared."""
 
-    condition: Condition
+    condition: GateCondition
     of: GateComparison | None
 
 
@@ -130,7 +130,7 @@ class Gate:
     excluded.
     """
 
-    conditions: Sequence[Condition]
+    conditions: Sequence[GateCondition]
     confidence: float
     family: int
     tripped: Sequence[Tripped]
@@ -151,12 +151,12 @@ class Gate:
         return not self.tripped and not self.absent
 
 
-def parse_condition(text: str) -> Condition:
+def parse_condition(text: str) -> GateCondition:
     """Parse ``slower``, ``slower:nopm``, ``slower:p99`` (of all transactions). Raises UsageError."""
     word, _, metric = text.strip().partition(":")
-    if word not in set(Outcome) or text.strip().endswith(":"):
+    if word not in set(GateOutcome) or text.strip().endswith(":"):
         raise UsageError(
-            f"{text!r} is not a gate condition: use one of {', '.join(Outcome)}, "
+            f"{text!r} is not a gate condition: use one of {', '.join(GateOutcome)}, "
             "or add a metric, for example slower:p99"
         )
     key = latency_key(ALL_KINDS, metric) if metric in QUANTILES_COMPARED else metric
@@ -168,7 +168,7 @@ def parse_condition(text: str) -> Condition:
             )
         if better is Better.NEITHER:
             raise UsageError(f"{text}: the metric {metric} has no better direction: use another metric")
-    return Condition(Outcome(word), key, text.strip())
+    return GateCondition(GateOutcome(word), key, text.strip())
 
 
 def _is_latency(key: str) -> bool:
@@ -183,7 +183,7 @@ _BETTER: Mapping[str, Better] = {
 }
 
 
-def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[Condition]) -> Gate:
+def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[GateCondition]) -> Gate:
     """Evaluate the conditions on a study."""
     found = {
         metric: gate_comparisons(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)
@@ -194,7 +194,9 @@ def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[Condition
     return replace(held, lost=sum(status in LOST for status in trials), trials=len(trials))
 
 
-def hold(conditions: Sequence[Condition], found: dict[str, list[GateComparison]], confidence: float) -> Gate:
+def hold(
+    conditions: Sequence[GateCondition], found: dict[str, list[GateComparison]], confidence: float
+) -> Gate:
     """Evaluate conditions. ``found``: metric of the conditions → its comparisons."""
     claimed = dict.fromkeys(of.metric for of in conditions if of.outcome in CLAIMS)
     family = {one.place: one.p_value for metric in claimed for one in found[metric]}
@@ -222,13 +224,13 @@ def hold(conditions: Sequence[Condition], found: dict[str, list[GateComparison]]
     return Gate(conditions, confidence, len(family), tripped, held_back, absent, under_floor)
 
 
-def _unjudged(condition: Condition, found: Sequence[GateComparison]) -> list[NotEvaluated]:
+def _unjudged(condition: GateCondition, found: Sequence[GateComparison]) -> list[NotEvaluated]:
     if not found:
         return [NotEvaluated(condition, None)]
     return [NotEvaluated(condition, one) for one in found if not _is_judged(condition, one)]
 
 
-def _is_judged(condition: Condition, one: GateComparison) -> bool:
+def _is_judged(condition: GateCondition, one: GateComparison) -> bool:
     """Return whether a condition can be evaluated. A partial comparison is known to be undecided."""
     return one.percent is not None and (not one.partial or condition.outcome.is_met_by(one.verdict))
 

@@ -75,7 +75,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Point:
+class HistoryPoint:
     """Value of one file: a level, or a change in percent of the baseline if ``is_change``.
 
     A level may be in percent, too.
@@ -94,7 +94,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Difference:
+class FileDifference:
     """Difference between the file in which a change appeared and the previous one."""
 
     what: str
@@ -103,7 +103,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Change:
+class HistoryChange:
     """A change. ``at``: index of the first file with it; ``percent``: mean after vs. mean before.
 
     The interval assumes that the place of the change is known and that files are independent.
@@ -115,18 +115,18 @@ class Change:
     p_value: float
     before: range
     after: range
-    differences: Sequence[Difference]
+    differences: Sequence[FileDifference]
 
 
 @dataclass(frozen=True)
-class Series:
+class HistorySeries:
     """Points in order of time. ``level`` is the level of the tests for its changes."""
 
     key: Key
     better: Better
-    points: Sequence[Point]
+    points: Sequence[HistoryPoint]
     level: float
-    changes: Sequence[Change]
+    changes: Sequence[HistoryChange]
 
     @property
     def is_too_short(self) -> bool:
@@ -150,11 +150,11 @@ class Separation:
 
     file: str
     before: str
-    difference: Difference
+    difference: FileDifference
 
 
 @dataclass(frozen=True)
-class History:
+class StudyHistory:
     """History of one study on one machine. ``machine`` is its number, from 1, and its processor.
 
     ``apart`` is the reason why it is not part of another history.
@@ -163,7 +163,7 @@ class History:
     title: str
     machine: str
     files: Sequence[str]
-    series: Sequence[Series]
+    series: Sequence[HistorySeries]
     confidence: float
     apart: Separation | None = None
 
@@ -236,13 +236,13 @@ def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
                 yield f"{name} of {of.arm.name}{place}", str(value)
 
 
-def find_history(group: Group, machine: str) -> History:
+def find_history(group: Group, machine: str) -> StudyHistory:
     """Return the series of a group with their changes."""
     ordered = sorted(group.recorded, key=lambda one: one.created_unix_s)[-POINTS_MAX:]
     keys = list(dict.fromkeys(key for one in ordered for key in one.values))
     rows = {key: [one for one in ordered if key in one.values] for key in keys}
     points = {
-        key: [Point(one.file, one.created_unix_s, one.values[key], key.is_change) for one in of]
+        key: [HistoryPoint(one.file, one.created_unix_s, one.values[key], key.is_change) for one in of]
         for key, of in rows.items()
     }
     study = group.first.first.study
@@ -257,9 +257,9 @@ def find_history(group: Group, machine: str) -> History:
         cut = cuts(values, level, shuffles) if found[key] else []
         better = points[key][-1].estimate.better
         changes = _changes(values, cut, better, rows[key], study.plan.confidence)
-        series.append(Series(key, better, points[key], level, changes))
+        series.append(HistorySeries(key, better, points[key], level, changes))
     files = [one.file for one in ordered]
-    return History(study.title, machine, files, series, study.plan.confidence, group.apart)
+    return StudyHistory(study.title, machine, files, series, study.plan.confidence, group.apart)
 
 
 def _changes(
@@ -268,7 +268,7 @@ def _changes(
     better: Better,
     recorded: Sequence[Recorded],
     confidence: float,
-) -> list[Change]:
+) -> list[HistoryChange]:
     edges = [0, *(cut.at for cut in found), len(values)]
     changes = []
     for i, cut in enumerate(found):
@@ -279,7 +279,7 @@ def _changes(
         good = percent.value > 0 if better is Better.MORE else percent.value < 0
         verdict = Verdict.FASTER if good else Verdict.SLOWER
         differences = _differences(recorded[cut.at - 1], recorded[cut.at])
-        changes.append(Change(cut.at, verdict, percent, cut.p_value, before, after, differences))
+        changes.append(HistoryChange(cut.at, verdict, percent, cut.p_value, before, after, differences))
     return changes
 
 
@@ -300,13 +300,13 @@ def _percent(before: Sequence[float], after: Sequence[float], better: Better, co
     return Estimate(percent_of(mean), "%", n, better, low, high, confidence)
 
 
-def _differences(one: Recorded, other: Recorded) -> list[Difference]:
+def _differences(one: Recorded, other: Recorded) -> list[FileDifference]:
     names = dict.fromkeys([*one.facts, *other.facts])
     facts = [(name, one.facts.get(name, ""), other.facts.get(name, "")) for name in names]
-    return [Difference(name, before, after) for name, before, after in facts if before != after]
+    return [FileDifference(name, before, after) for name, before, after in facts if before != after]
 
 
-def grouped(
+def group_files(
     found: Iterable[tuple[str, StudyFindings]], metrics: Sequence[str], skipped: dict[str, str]
 ) -> list[Group]:
     """Group the files by study and machine.
@@ -341,12 +341,12 @@ def _group_of(groups: list[Group], study: StudyFindings, file: str) -> Group:
         if found is None:
             return group
         if group.first.first.study.title == title:
-            apart = Separation(file, group.recorded[0].file, Difference(*found))
+            apart = Separation(file, group.recorded[0].file, FileDifference(*found))
     groups.append(Group(study, apart=apart))
     return groups[-1]
 
 
-def histories(groups: Sequence[Group]) -> list[History]:
+def histories(groups: Sequence[Group]) -> list[StudyHistory]:
     """Return the histories in the order in which studies and machines first occur."""
     machines: list[StudyFindings] = []
     found = []

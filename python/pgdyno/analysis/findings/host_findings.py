@@ -20,7 +20,7 @@ from pgdyno.analysis.findings.pooled_hosts import (
     pooled_tables,
 )
 from pgdyno.analysis.findings.study_findings import StudyFindings
-from pgdyno.analysis.findings.study_identity import fitted_differences, machines, require_same
+from pgdyno.analysis.findings.study_identity import files_by_machine, fitted_differences, require_same
 from pgdyno.analysis.statistics.effect import Method, summarize
 from pgdyno.caveats import Caveat, Code
 from pgdyno.results.records import Json
@@ -92,7 +92,7 @@ def find_hosts(studies: Mapping[str, StudyFindings]) -> HostsFindings:
     require_same(studies)
     named = _with_common_names(studies)
     hosts, by_host = [], {}
-    for files in machines(studies):
+    for files in files_by_machine(studies):
         host = Host(" and ".join(files), {file: studies[file] for file in files})
         hosts.append(host)
         by_host[host.name] = _consecutive([named[file] for file in files])

@@ -167,7 +167,7 @@ class Changed:
     better: Better
 
 
-def changes(published: Published, cases: Sequence[CaseValues]) -> list[list[list[Changed | None]]]:
+def published_changes(published: Published, cases: Sequence[CaseValues]) -> list[list[list[Changed | None]]]:
     """Return the changes of all figures by table and row, for published values and changes.
 
     None without a published figure, for a baseline, and without a ratio.

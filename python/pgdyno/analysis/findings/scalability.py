@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.findings.factor_effects import Cell, Design, Levels
+from pgdyno.analysis.findings.factor_effects import FactorialCell, FactorialDesign, Levels
 from pgdyno.analysis.statistics.bootstrap import BOOTSTRAP_SEED
 from pgdyno.analysis.statistics.effect import Method, holm_confidences, own_level, summarize
 from pgdyno.analysis.statistics.usl import (
     Floats,
     LackOfFit,
     Law,
-    fit,
+    fit_curves,
     fit_without_bounds,
     lack_of_fit,
     resampled,
@@ -39,12 +39,12 @@ NUMBERS_MIN = 4
 DRAWS = 1999
 
 
-def name_of(context: Levels) -> str:
+def curve_name(context: Levels) -> str:
     """Return ``18, scale 100``; "all arms" if only the number of clients varies."""
     return label_of(context) or "all arms"
 
 
-def baseline_of(design: Design, levels: Levels, swept: str = FACTOR) -> Levels:
+def baseline_of(design: FactorialDesign, levels: Levels, swept: str = FACTOR) -> Levels:
     """Return the same combination with the first levels of the compared factors.
 
     If only ``swept`` is compared, with the first levels of the factors that create cases.
@@ -67,7 +67,7 @@ class Sweep:
     @property
     def name(self) -> str:
         """Name of the combination."""
-        return name_of(self.levels)
+        return curve_name(self.levels)
 
     def only(self, passes: Sequence[int]) -> Sweep:
         """Return the sweep with only these passes."""
@@ -75,13 +75,13 @@ class Sweep:
         return Sweep(self.levels, self.clients, passes, self.logs[rows], self.left_out)
 
 
-def sweep_of(design: Design, context: Levels, levels: Sequence[str]) -> Sweep | None:
+def sweep_of(design: FactorialDesign, context: Levels, levels: Sequence[str]) -> Sweep | None:
     """Return the sweep of a combination; None if it has too few numbers of clients.
 
     A number of clients with at most half as many blocks as another is omitted, so that the others keep their
     passes.
     """
-    cells: list[Cell] = []
+    cells: list[FactorialCell] = []
     left_out = []
     found = {level: design.at({**context, FACTOR: level}) for level in levels}
     most = max((len(cell.logs) for cell in found.values() if cell is not None), default=0)
@@ -113,12 +113,12 @@ class Laws:
     @classmethod
     def of(cls, sweep: Sweep) -> Laws:
         """Fit the laws. With fewer than BLOCKS_MIN passes there are no draws, so no intervals."""
-        law = fit(sweep.clients, sweep.logs.mean(axis=0))
+        law = fit_curves(sweep.clients, sweep.logs.mean(axis=0))
         passes = len(sweep.passes)
         if passes < BLOCKS_MIN:
             return cls(law, None, None)
         means = resampled(sweep.logs, weights(passes, DRAWS, BOOTSTRAP_SEED))
-        return cls(law, fit_without_bounds(sweep.clients, means), fit(sweep.clients, means))
+        return cls(law, fit_without_bounds(sweep.clients, means), fit_curves(sweep.clients, means))
 
 
 REACH = 2.0
@@ -165,7 +165,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Difference:
+class CurveDifference:
     """Difference of a curve from its baseline: λ and peak in percent, σ in points, κ per million.
 
     ``ratios`` are percent by number of clients. ``peak`` is None if unknown.
@@ -186,7 +186,7 @@ class Scalability:
 
     metric: Metric
     curves: Sequence[Curve]
-    differences: Sequence[Difference]
+    differences: Sequence[CurveDifference]
     untold: Sequence[str]
 
     def curve(self, name: str) -> Curve:
@@ -194,7 +194,7 @@ class Scalability:
         return next(curve for curve in self.curves if curve.name == name)
 
 
-def scalability_of(design: Design, confidence: float) -> Scalability | None:
+def scalability_of(design: FactorialDesign, confidence: float) -> Scalability | None:
     """Return the scalability; None if the clients do not vary enough, or the load is fixed."""
     levels = next((factor.levels for factor in design.factors if factor.name == FACTOR), ())
     if len(levels) < NUMBERS_MIN or design.metric.key not in SCALED:
@@ -203,13 +203,13 @@ def scalability_of(design: Design, confidence: float) -> Scalability | None:
     for context in design.contexts(FACTOR):
         sweep = sweep_of(design, context, levels)
         if sweep is None:
-            untold.append(name_of(context))
+            untold.append(curve_name(context))
         else:
-            made[name_of(context)] = sweep
+            made[curve_name(context)] = sweep
     pairs = [
         (name, of)
         for name, sweep in made.items()
-        if (of := name_of(baseline_of(design, sweep.levels))) in made and of != name
+        if (of := curve_name(baseline_of(design, sweep.levels))) in made and of != name
     ]
     return Scalability(
         metric=design.metric,
@@ -298,7 +298,9 @@ def _ends(values: Floats, value: float, confidence: float) -> tuple[float, float
     return min(float(low), value), max(float(high), value)
 
 
-def _differences(pairs: Sequence[tuple[Sweep, Sweep]], confidence: float, method: Method) -> list[Difference]:
+def _differences(
+    pairs: Sequence[tuple[Sweep, Sweep]], confidence: float, method: Method
+) -> list[CurveDifference]:
     """Return the difference of each curve from its baseline, on common passes.
 
     Holm's family of the ratios is all numbers of clients of all curves.
@@ -327,7 +329,9 @@ def _ratios(one: Sweep, baseline: Sweep) -> dict[int, list[float]]:
     }
 
 
-def _difference(one: Sweep, baseline: Sweep, ratios: Mapping[int, Estimate], confidence: float) -> Difference:
+def _difference(
+    one: Sweep, baseline: Sweep, ratios: Mapping[int, Estimate], confidence: float
+) -> CurveDifference:
     x, y, n = Laws.of(one), Laws.of(baseline), len(one.passes)
     reach = REACH * min(one.clients[-1], baseline.clients[-1])
 
@@ -345,7 +349,7 @@ def _difference(one: Sweep, baseline: Sweep, ratios: Mapping[int, Estimate], con
     if peaks.low is not None and y.bounded is not None and x.bounded is not None:
         _, high = _ends(_peaks_most(x.bounded, y.bounded, reach), peaks.value, confidence)
         peaks = replace(peaks, high=high)
-    return Difference(
+    return CurveDifference(
         name=one.name,
         baseline=baseline.name,
         rate_of_one=estimate(

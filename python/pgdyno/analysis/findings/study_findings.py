@@ -13,7 +13,12 @@ from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.capacity import Capacity, capacity_of
 from pgdyno.analysis.findings.case_findings import Findings, find_case
 from pgdyno.analysis.findings.factor_effects import Effects, design_of, effects_of
-from pgdyno.analysis.findings.published_tables import Changed, OwnTable, changes, with_measured_values
+from pgdyno.analysis.findings.published_tables import (
+    Changed,
+    OwnTable,
+    published_changes,
+    with_measured_values,
+)
 from pgdyno.analysis.findings.scalability import Scalability, scalability_of
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, case_values
@@ -101,7 +106,7 @@ def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list
     if given is None:
         return []
     values = [replace(of, name=name) for name, of in zip(names, _values(cases), strict=True)]
-    return changes(Published.model_validate_json(json.dumps(given)), values)
+    return published_changes(Published.model_validate_json(json.dumps(given)), values)
 
 
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:

@@ -194,7 +194,7 @@ def is_same_machine(a: Json, b: Json) -> bool:
     return is_equal and sizes[0] >= sizes[1] * (1 - MEMORY_TOLERANCE)
 
 
-def machines(studies: Mapping[str, StudyFindings]) -> list[Sequence[str]]:
+def files_by_machine(studies: Mapping[str, StudyFindings]) -> list[Sequence[str]]:
     """Return the files of each machine, in the given order."""
     found: list[list[str]] = []
     for name, study in studies.items():

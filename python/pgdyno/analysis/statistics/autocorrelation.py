@@ -35,7 +35,7 @@ def rank_ratio(d: Sequence[float]) -> float | None:
     return float(np.sum(np.diff(ranks) ** 2)) / squares if squares else None
 
 
-def p_value(ratio: float, n: int) -> float:
+def von_neumann_p_value(ratio: float, n: int) -> float:
     """Return the probability that n independent blocks have this ratio or a smaller one."""
     shape = 5 * n * (n + 1) * (n - 1) ** 2 / (2 * (n - 2) * (5 * n**2 - 2 * n - 9)) - 0.5
     return beta_below(ratio / 4, shape, shape)
@@ -50,7 +50,7 @@ def _ranks(d: Sequence[float]) -> npt.NDArray[np.float64]:
 def is_autocorrelated(d: Sequence[float], alarm: float) -> bool:
     """Return whether ``d``, in block order, is autocorrelated, with false alarm probability ``alarm``."""
     ratio = rank_ratio(d)
-    return ratio is not None and p_value(ratio, len(d)) <= alarm
+    return ratio is not None and von_neumann_p_value(ratio, len(d)) <= alarm
 
 
 def autocorrelation(d: Sequence[float]) -> float:

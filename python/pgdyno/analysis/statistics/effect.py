@@ -96,23 +96,23 @@ def with_error(mean: float, sd: float | None, n: int, confidence: float, method:
     error = sd / math.sqrt(n)
     # Blocks that are all equal (only synthetic ones are) leave no uncertainty.
     t = mean / error if error > 0 else math.copysign(math.inf, mean) if mean else 0.0
-    p_value, reach = _p_value(t, n, method), critical(n, confidence, method)
+    p_value, reach = _p_value(t, n, method), critical_value(n, confidence, method)
     if math.isinf(reach):
         return LogRatioSummary(mean, n, sd, None, None, confidence, p_value, method)
     low, high = mean - reach * error, mean + reach * error
     return LogRatioSummary(mean, n, sd, low, high, confidence, p_value, method)
 
 
-def critical(n: int, confidence: float, method: Method) -> float:
+def critical_value(n: int, confidence: float, method: Method) -> float:
     """Return half the width of an interval in standard errors; infinite if ``n`` blocks are too few."""
     if method is Method.ANYTIME:
-        return sequential.critical(n, confidence)
+        return sequential.sequential_critical_value(n, confidence)
     return distributions.t_quantile((1 + confidence) / 2, n - 1) if n > 1 else math.inf
 
 
 def _p_value(t: float, n: int, method: Method) -> float | None:
     if method is Method.ANYTIME:
-        return sequential.p_value(t, n)
+        return sequential.sequential_p_value(t, n)
     return 2 * distributions.t_beyond(abs(t), n - 1)
 
 

@@ -44,7 +44,7 @@ simulation (ADR 9): with 2 the first interim analyses detect less; with 8 or mor
 take longer. Every value gives a valid interval."""
 
 
-def p_value(t: float, n: int, prior: float = PRIOR) -> float | None:
+def sequential_p_value(t: float, n: int, prior: float = PRIOR) -> float | None:
     """Return the two-sided p-value of n blocks, valid at any stopping time; None before FIRST_LOOK."""
     if n < FIRST_ANALYSIS:
         return None
@@ -52,7 +52,7 @@ def p_value(t: float, n: int, prior: float = PRIOR) -> float | None:
 
 
 @lru_cache(maxsize=65536)
-def critical(n: int, confidence: float, prior: float = PRIOR) -> float:
+def sequential_critical_value(n: int, confidence: float, prior: float = PRIOR) -> float:
     """Return half the interval's width in standard errors, which replaces Student's quantile.
 
     Infinite before FIRST_LOOK, and if the confidence is too high for so few blocks.

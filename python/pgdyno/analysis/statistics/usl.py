@@ -67,7 +67,7 @@ class Law:
         return 1 + int(np.ravel(self.sigma)[0] > 0) + int(np.ravel(self.kappa)[0] > 0)
 
 
-def fit(clients: Floats, logs: Floats) -> Law:
+def fit_curves(clients: Floats, logs: Floats) -> Law:
     """Fit curves to ln X. ``logs``: (curves, numbers of clients), at least three numbers of clients."""
     terms, times = _line(clients, logs)
     best = np.zeros((len(times), 3))
@@ -92,7 +92,7 @@ def fit_without_bounds(clients: Floats, logs: Floats) -> Law:
         best[better], least[better] = solution[better], error[better]
     lost = ~np.isfinite(least)
     if lost.any():
-        kept = fit(clients, np.atleast_2d(logs)[lost])
+        kept = fit_curves(clients, np.atleast_2d(logs)[lost])
         best[lost] = np.stack([np.ones(lost.sum()), kept.sigma, kept.kappa], axis=1)
         best[lost] /= kept.rate_of_one[:, None]
     return _law(best)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.results.records import Series, Trial, TrialStatus
+from pgdyno.results.records import SampleSeries, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 
@@ -43,15 +43,18 @@ class Cycles:
     writes: bool
 
 
-def checkpoint_starts(series: Series) -> list[float]:
+def checkpoint_starts(series: SampleSeries) -> list[float]:
     """Return the times at which a checkpoint was first seen, in seconds since the trial's epoch."""
     grew = np.logical_or.reduce([np.diff(series.column(name)) > 0 for name in START_COUNTERS])
     at_s: list[float] = series.points[1:, 0][grew].tolist()
     return at_s
 
 
-def of_arm(
-    plan: Study, trials: Sequence[Trial], series: Mapping[int, Series], telemetry: Mapping[int, Telemetry]
+def cycles_of_arm(
+    plan: Study,
+    trials: Sequence[Trial],
+    series: Mapping[int, SampleSeries],
+    telemetry: Mapping[int, TrialTelemetry],
 ) -> Cycles | None:
     """Return the cycles of an arm; None if the checkpoints of no trial are known."""
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
@@ -98,7 +101,7 @@ def _whole(trial: Trial, checkpoints: int) -> int:
     return checkpoints if begins_with_one else max(0, checkpoints - 1)
 
 
-def _checkpoints(telemetry: Telemetry | None, series: Series | None) -> int | None:
+def _checkpoints(telemetry: TrialTelemetry | None, series: SampleSeries | None) -> int | None:
     """Return the number of checkpoints, by the counters at both ends of the window, else by its samples."""
     counters = (
         []

@@ -9,11 +9,11 @@ from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.slopes import SPAN_S_MIN, Slope, growth, mean_slope, trend
 from pgdyno.analysis.steady_state.stationarity import ALARM_OF_TRENDS
 from pgdyno.analysis.telemetry.samples import SERVER
-from pgdyno.analysis.telemetry.throughput_series import Point
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
+from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.estimate import Better, Estimate, grouped
-from pgdyno.results.records import Arm, Series, Trial, TrialStatus
+from pgdyno.estimate import Better, Estimate, group_digits
+from pgdyno.results.records import Arm, SampleSeries, Trial, TrialStatus
 from pgdyno.study.schedule import Role
 from pgdyno.units import PER_MIB, S_PER_HOUR
 
@@ -42,12 +42,12 @@ class Drift:
     slope: Slope | None = None
 
 
-def drifts(
+def drifts_of_arm(
     arm: Arm,
     trials: Sequence[Trial],
-    points: Mapping[int, Sequence[Point]],
-    series: Mapping[int, Mapping[str, Series]],
-    telemetry: Mapping[int, Telemetry],
+    points: Mapping[int, Sequence[ThroughputPoint]],
+    series: Mapping[int, Mapping[str, SampleSeries]],
+    telemetry: Mapping[int, TrialTelemetry],
     confidence: float,
 ) -> list[Drift]:
     """Return the drifts of an arm's ok trials with long windows. The mappings are by trial ID."""
@@ -80,18 +80,18 @@ def drift_caveats(
         if slope.p_value > ALARM_OF_TRENDS / asked:
             continue
         if abs(drift.percent.value) / 100 * window_s / S_PER_HOUR > margin:
-            percent = grouped(drift.percent.value, drift.percent.decimals)
+            percent = group_digits(drift.percent.value, drift.percent.decimals)
             names: dict[str, Parameter] = {"arm": arm.name, "slope_percent_per_hour": percent}
             return [Caveat(Code.NO_STEADY_STATE, names)]
     return []
 
 
-def _rate(points: Sequence[Point], confidence: float) -> Slope | None:
+def _rate(points: Sequence[ThroughputPoint], confidence: float) -> Slope | None:
     measured = [point for point in points if point.role is Role.MEASURE]
     return trend([point.at_s for point in measured], [point.per_s for point in measured], confidence)
 
 
-def _growth(series: Series | None, column: str, scale: float, confidence: float) -> Slope | None:
+def _growth(series: SampleSeries | None, column: str, scale: float, confidence: float) -> Slope | None:
     if series is None:
         return None
     return growth(series.points[:, 0], scale * series.column(column), confidence)
@@ -114,7 +114,7 @@ def _drift(
     return [Drift(key, name, slope.estimate(unit, better), percent, slope)]
 
 
-def _sizes(key: str, trials: Sequence[Telemetry], confidence: float) -> list[Drift]:
+def _sizes(key: str, trials: Sequence[TrialTelemetry], confidence: float) -> list[Drift]:
     per_hour = [
         S_PER_HOUR * of.values[key] / of.elapsed_s
         for of in trials

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.mser import mser_of_mean
-from pgdyno.analysis.telemetry.throughput_series import Point
+from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Trial, TrialStatus
 from pgdyno.study.schedule import Role
@@ -84,7 +84,7 @@ class Trend:
 
 
 @dataclass(frozen=True)
-class Step:
+class LargestStep:
     """The largest step in a trial, at ``at_s`` since the window began."""
 
     trial: int
@@ -94,7 +94,7 @@ class Step:
     p_value: float
 
 
-def observed(trial: Trial, points: Sequence[Point]) -> Observed | None:
+def observed(trial: Trial, points: Sequence[ThroughputPoint]) -> Observed | None:
     """Return the rates by slice, or by interval if the trial has one slice. None with too few values."""
     pieces = [piece for piece in trial.measured if piece.counted_s > 0]
     if len(pieces) >= VALUES_MIN:
@@ -109,14 +109,16 @@ def observed(trial: Trial, points: Sequence[Point]) -> Observed | None:
     return Observed(np.array(at), np.array(rates)) if len(at) >= VALUES_MIN else None
 
 
-def of_arm(trials: Sequence[Trial], points: Mapping[int, Sequence[Point]]) -> dict[int, Observed]:
+def counted_rates(
+    trials: Sequence[Trial], points: Mapping[int, Sequence[ThroughputPoint]]
+) -> dict[int, Observed]:
     """Return the rates of the trials that count, by trial."""
     ok = (trial for trial in trials if trial.status is TrialStatus.OK)
     found = ((trial.trial, observed(trial, points.get(trial.trial, ()))) for trial in ok)
     return {trial: one for trial, one in found if one is not None and float(one.per_s.mean()) > 0}
 
 
-def trend(trials: Sequence[Observed], confidence: float) -> Trend | None:
+def trend_of_trials(trials: Sequence[Observed], confidence: float) -> Trend | None:
     """Return the trend of an arm's trials; None without trials."""
     if not trials:
         return None
@@ -157,7 +159,7 @@ def _cut_s(trials: Sequence[Observed]) -> float | None:
     return None if cut is None else trials[0].span_s * cut / len(trials[0].per_s)
 
 
-def step(trial: Trial, one: Observed) -> Step | None:
+def step(trial: Trial, one: Observed) -> LargestStep | None:
     """Return the largest step; None if the window is too short."""
     if one.span_s < PARTS * PART_S_MIN or len(one.per_s) < PARTS * PART_VALUES_MIN:
         return None
@@ -167,7 +169,7 @@ def step(trial: Trial, one: Observed) -> Step | None:
     before, after = float(one.per_s[: edges[at]].mean()), float(one.per_s[edges[at] :].mean())
     percent = 100 * (after - before) / float(one.per_s.mean())
     at_s = float(one.at_s[edges[at] - 1] + one.at_s[edges[at]]) / 2
-    return Step(trial.trial, trial.block, at_s, percent, p_value(statistic))
+    return LargestStep(trial.trial, trial.block, at_s, percent, stationarity_p_value(statistic))
 
 
 def self_normalised(values: Floats) -> tuple[float, int]:
@@ -187,7 +189,7 @@ def self_normalised(values: Floats) -> tuple[float, int]:
     return best, at
 
 
-def p_value(statistic: float) -> float:
+def stationarity_p_value(statistic: float) -> float:
     """Return the p-value for values that are independent of time.
 
     Interpolated in the logarithm of p, and limited to the range of the table.

@@ -10,12 +10,12 @@ from typing import Any
 from pgdyno.analysis.statistics.slopes import SPAN_S_MIN
 from pgdyno.analysis.steady_state import checkpoint_cycles, stationarity
 from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles
-from pgdyno.analysis.steady_state.stationarity import Observed, Step, Trend, surely
-from pgdyno.analysis.telemetry.throughput_series import Point
-from pgdyno.analysis.telemetry.trial_telemetry import Telemetry
+from pgdyno.analysis.steady_state.stationarity import LargestStep, Observed, Trend, surely
+from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import signed
-from pgdyno.results.records import Arm, Series, Trial, TrialStatus
+from pgdyno.results.records import Arm, SampleSeries, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role, Schedule
 from pgdyno.units import format_duration
@@ -120,7 +120,7 @@ class SteadyState:
     warm_ups: WarmUps | None
     trend: Trend | None
     of_effect: Trend | None
-    steps: Sequence[Step] = field(default_factory=list)
+    steps: Sequence[LargestStep] = field(default_factory=list)
     looked: int = 0
     cycles: Cycles | None = None
 
@@ -129,14 +129,14 @@ def find_steady_state(
     plan: Study,
     arms: Sequence[Arm],
     trials: Sequence[Trial],
-    points: Mapping[int, Sequence[Point]],
-    series: Mapping[int, Series],
-    telemetry: Mapping[int, Telemetry],
+    points: Mapping[int, Sequence[ThroughputPoint]],
+    series: Mapping[int, SampleSeries],
+    telemetry: Mapping[int, TrialTelemetry],
     cases: int = 1,
 ) -> list[SteadyState]:
     """Return the steady state of each arm. The mappings are by trial ID; ``series`` is of the server."""
     seen = {
-        arm.arm: stationarity.of_arm([trial for trial in trials if trial.arm == arm.arm], points)
+        arm.arm: stationarity.counted_rates([trial for trial in trials if trial.arm == arm.arm], points)
         for arm in arms
     }
     steps = _steps(trials, seen)
@@ -149,7 +149,7 @@ def find_steady_state(
         SteadyState(
             arm=arm,
             warm_ups=warm_ups(arm, trials),
-            trend=stationarity.trend(list(seen[arm.arm].values()), plan.confidence),
+            trend=stationarity.trend_of_trials(list(seen[arm.arm].values()), plan.confidence),
             of_effect=_of_effect(plan, arm, arms[0], trials, seen),
             steps=[
                 one
@@ -159,7 +159,7 @@ def find_steady_state(
                 and abs(one.percent) > 100 * plan.margin
             ],
             looked=sum(one.trial in seen[arm.arm] for one in steps),
-            cycles=checkpoint_cycles.of_arm(
+            cycles=checkpoint_cycles.cycles_of_arm(
                 plan, [trial for trial in trials if trial.arm == arm.arm], series, telemetry
             ),
         )
@@ -227,7 +227,7 @@ def _step_caveat(of: SteadyState) -> Caveat:
     )
 
 
-def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) -> list[Step]:
+def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) -> list[LargestStep]:
     """Return the largest step of each trial that is long enough."""
     found = (
         stationarity.step(trial, seen[trial.arm][trial.trial])
@@ -237,7 +237,7 @@ def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) 
     return [one for one in found if one is not None]
 
 
-def _significant(steps: Sequence[Step], cases: int) -> list[bool]:
+def _significant(steps: Sequence[LargestStep], cases: int) -> list[bool]:
     return surely([one.p_value for one in steps], stationarity.ALARM_OF_STEPS / cases)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from pgdyno.analysis.telemetry.counters import Window
 from pgdyno.analysis.telemetry.samples import RUNNING, SAMPLES, STEPS_RESOLVED, overlap
 from pgdyno.analysis.telemetry.statements import Statement
-from pgdyno.results.records import Series, Slice, Trial
+from pgdyno.results.records import SampleSeries, Slice, Trial
 from pgdyno.units import US_PER_MS, US_PER_S
 
 STATEMENTS_KEPT = 40
@@ -66,7 +66,9 @@ class ClientTime:
     looks: WaitSamples | None = None
 
 
-def of_trial(trial: Trial, w: Window, found: Sequence[Statement], waits: Series | None) -> ClientTime:
+def client_time_of_trial(
+    trial: Trial, w: Window, found: Sequence[Statement], waits: SampleSeries | None
+) -> ClientTime:
     """Return the times of a trial. ``found`` are the statements of this window."""
     n = trial.transactions
     if not n:
@@ -110,7 +112,7 @@ def _grown_us(w: Window, column: str, n: int) -> float | None:
     return US_PER_S * (last - first) / n
 
 
-def wait_samples(series: Series, slices: Sequence[Slice]) -> WaitSamples | None:
+def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples | None:
     """Return the wait-event samples within the counted parts of these slices.
 
     None without samples, or if a sample sums over more time than a slice.

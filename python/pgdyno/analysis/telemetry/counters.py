@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pgdyno.results.records import Moment, Reading
+from pgdyno.results.records import Moment, StoredReading
 from pgdyno.study.probe_names import Absence
 
 Row = Mapping[str, float | int | str | None]
@@ -94,11 +94,11 @@ class Growth:
 
     def delta(self, column: str) -> float | None:
         """Return the increase of a counter; None if the server does not have it."""
-        end = number(self.end, column)
-        return None if end is None else end - (number(self.begin, column) or 0.0)
+        end = numeric(self.end, column)
+        return None if end is None else end - (numeric(self.begin, column) or 0.0)
 
 
-def number(row: Row, column: str) -> float | None:
+def numeric(row: Row, column: str) -> float | None:
     """Return a numeric column; None if it is missing."""
     value = row.get(column)
     return float(value) if isinstance(value, (int, float)) else None
@@ -153,7 +153,7 @@ def _require_no_reset(probe: str, growth: Growth) -> None:
     if any(growth.begin.get(column) != growth.end.get(column) for column in RESETS):
         raise StatisticsReset
     for column in COUNTERS.get(probe, frozenset()) & growth.end.keys():
-        first, last = number(growth.begin, column), number(growth.end, column)
+        first, last = numeric(growth.begin, column), numeric(growth.end, column)
         if first is not None and last is not None and last < first:
             raise StatisticsReset
 
@@ -209,7 +209,7 @@ class Window:
 
 def values(gauges: Gauges, probe: str, column: str) -> list[float]:
     """Return the values of all rows that have this column."""
-    return [value for row in gauges.get(probe, ()) if (value := number(row, column)) is not None]
+    return [value for row in gauges.get(probe, ()) if (value := numeric(row, column)) is not None]
 
 
 def total(gauges: Gauges, probe: str, column: str) -> float | None:
@@ -218,9 +218,9 @@ def total(gauges: Gauges, probe: str, column: str) -> float | None:
     return sum(found) if found else None
 
 
-def window(readings: Sequence[Reading], transactions: float | None, driven_s: float) -> Window:
+def window(readings: Sequence[StoredReading], transactions: float | None, driven_s: float) -> Window:
     """Combine the readings of one trial."""
-    by_probe: dict[str, dict[Moment, Reading]] = {}
+    by_probe: dict[str, dict[Moment, StoredReading]] = {}
     for reading in readings:
         by_probe.setdefault(reading.probe, {})[Moment(reading.moment)] = reading
     gauges: dict[Moment, dict[str, Sequence[Row]]] = {moment: {} for moment in Moment}
@@ -243,7 +243,7 @@ def window(readings: Sequence[Reading], transactions: float | None, driven_s: fl
     return Window(transactions, driven_s, _elapsed_s(readings), growths, first, last, final, missing)
 
 
-def _missing(moments: Mapping[Moment, Reading]) -> Missing:
+def _missing(moments: Mapping[Moment, StoredReading]) -> Missing:
     """Return the first reason of the readings; without one, the probe was not read."""
     for reading in moments.values():
         if reading.rows is None and reading.reason:
@@ -251,7 +251,7 @@ def _missing(moments: Mapping[Moment, Reading]) -> Missing:
     return Missing(Absence.OTHER, "it was not read at both ends of the measured part")
 
 
-def _elapsed_s(readings: Sequence[Reading]) -> float | None:
+def _elapsed_s(readings: Sequence[StoredReading]) -> float | None:
     ends = {
         moment: [reading.at_s for reading in readings if reading.moment == moment]
         for moment in (Moment.BEGIN, Moment.END)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pgdyno.analysis.statistics.distributions import robust_sd
 from pgdyno.analysis.telemetry.samples import HOST, SAMPLES, SERVER, WAITS
-from pgdyno.results.records import Series
+from pgdyno.results.records import SampleSeries
 from pgdyno.units import parse_size_bytes
 
 SEGMENT_BYTES = 16 << 20
@@ -60,10 +60,10 @@ NOTHING: Spans = np.empty((0, 2))
 
 
 def events_of(
-    series: Mapping[str, Series],
+    series: Mapping[str, SampleSeries],
     settings: Mapping[str, str],
     clients: int,
-    beside: Sequence[Series] = (),
+    beside: Sequence[SampleSeries] = (),
 ) -> dict[Event, Spans]:
     """Return the events of one trial, for kinds that occurred.
 
@@ -80,7 +80,7 @@ def events_of(
     return {event: spans for event, spans in found.items() if len(spans)}
 
 
-def _of_server(series: Series, settings: Mapping[str, str]) -> dict[Event, Spans]:
+def _of_server(series: SampleSeries, settings: Mapping[str, str]) -> dict[Event, Spans]:
     counted = [np.diff(series.column(name)) > 0 for name in _CHECKPOINTS]
     segments = np.floor(series.column("lsn_bytes") / _segment_bytes(settings))
     return {
@@ -99,7 +99,7 @@ def _segment_bytes(settings: Mapping[str, str]) -> int:
     return parse_size_bytes(size) if size else SEGMENT_BYTES
 
 
-def _locked(series: Series, clients: int) -> Spans:
+def _locked(series: SampleSeries, clients: int) -> Spans:
     locks = [series.column(name) for name in series.columns if name.startswith("Lock/")]
     if not locks:
         return NOTHING
@@ -108,7 +108,7 @@ def _locked(series: Series, clients: int) -> Spans:
     return _spans(series, waiting[1:] >= LOCKED_SHARE_MIN * clients)
 
 
-def _of_host(series: Series, beside: Sequence[Series]) -> dict[Event, Spans]:
+def _of_host(series: SampleSeries, beside: Sequence[SampleSeries]) -> dict[Event, Spans]:
     took_s = np.diff(series.points[:, 0])
     rate = {name: np.diff(series.column(name)) / took_s for name in _HOST}
     cores = rate["cpu_busy_s"] + rate["cpu_idle_s"] + rate["cpu_iowait_s"]
@@ -125,7 +125,7 @@ def _of_host(series: Series, beside: Sequence[Series]) -> dict[Event, Spans]:
     }
 
 
-def _server_cpu_at(of: Series, at: Spans) -> npt.NDArray[np.float64]:
+def _server_cpu_at(of: SampleSeries, at: Spans) -> npt.NDArray[np.float64]:
     """Return the CPU time of another trial's server between these times, interpolated between its samples."""
     used = of.column(SERVER_CPU)
     known = np.isfinite(used)
@@ -150,13 +150,13 @@ def unusual(share: npt.NDArray[np.float64], least: float) -> npt.NDArray[np.bool
         return (share >= least) & (share > middle + UNUSUAL_SDS * sd)
 
 
-def _spans(series: Series, happened: npt.NDArray[np.bool_]) -> Spans:
+def _spans(series: SampleSeries, happened: npt.NDArray[np.bool_]) -> Spans:
     """Return spans for ``happened``, one value per sampling interval. Adjacent intervals become one span."""
     at = series.points[:, 0]
-    return joined(np.column_stack([at[:-1][happened], at[1:][happened]]))
+    return merge_adjacent(np.column_stack([at[:-1][happened], at[1:][happened]]))
 
 
-def joined(spans: Spans) -> Spans:
+def merge_adjacent(spans: Spans) -> Spans:
     """Merge adjacent spans. They must ascend."""
     if len(spans) < 2:
         return spans

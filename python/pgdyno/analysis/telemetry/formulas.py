@@ -55,7 +55,7 @@ def _grown(end: Gauges, w: Window, probe: str, column: str, scale: float) -> flo
 
 
 @dataclass(frozen=True)
-class Source:
+class FormulaSource:
     """Source of formulas for one probe; with ``where``, for rows with this value in this column."""
 
     probe: str

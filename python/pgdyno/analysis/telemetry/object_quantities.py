@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis.telemetry.formulas import Source
+from pgdyno.analysis.telemetry.formulas import FormulaSource
 from pgdyno.analysis.telemetry.quantities import LESS, MORE, NEITHER, OF_TRIALS, Quantity
 from pgdyno.estimate import Better
 from pgdyno.units import PER_MIB, S_PER_MS
 
-RELATIONS = Source("relations")
-PGSTATTUPLE = Source("pgstattuple")
+RELATIONS = FormulaSource("relations")
+PGSTATTUPLE = FormulaSource("pgstattuple")
 
 OF_RELATIONS: Sequence[Quantity] = (
     Quantity("relation.bytes", "size", "MiB", NEITHER, RELATIONS.finally_("bytes", PER_MIB)),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis.telemetry.formulas import Formula, How, Source
+from pgdyno.analysis.telemetry.formulas import Formula, FormulaSource, How
 from pgdyno.estimate import Better
 from pgdyno.units import PER_MIB, S_PER_MS
 
@@ -36,15 +36,15 @@ class Quantity:
         return self.formula.how
 
 
-WAL = Source("wal")
-CHECKPOINTS = Source("checkpoints")
-DATABASE = Source("database")
-BLOCKS = Source("blocks")
-IO = Source("io", ("object", "relation"))  # from PostgreSQL 18 on, pg_stat_io includes WAL
-RELATIONS = Source("relations")
-WRAPAROUND = Source("wraparound")
-REPLICATION = Source("replication")
-STATEMENTS = Source("statements")
+WAL = FormulaSource("wal")
+CHECKPOINTS = FormulaSource("checkpoints")
+DATABASE = FormulaSource("database")
+BLOCKS = FormulaSource("blocks")
+IO = FormulaSource("io", ("object", "relation"))  # from PostgreSQL 18 on, pg_stat_io includes WAL
+RELATIONS = FormulaSource("relations")
+WRAPAROUND = FormulaSource("wraparound")
+REPLICATION = FormulaSource("replication")
+STATEMENTS = FormulaSource("statements")
 
 OF_TRIALS: Sequence[Quantity] = (
     # WAL: from the LSN, which every version has and which includes padding

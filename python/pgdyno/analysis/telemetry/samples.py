@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.results.records import Series, Slice, Trial
+from pgdyno.results.records import SampleSeries, Slice, Trial
 from pgdyno.units import PER_MIB, PERCENT
 
 Floats = npt.NDArray[np.float64]
@@ -54,7 +54,7 @@ GAUGES = frozenset(
 
 
 @dataclass(frozen=True)
-class Rates:
+class SampleRates:
     """Values between samples: ``per_s`` of the counters, ``gauges`` at the later sample."""
 
     from_s: Floats
@@ -114,7 +114,7 @@ def own_spans(slices: Iterable[Slice]) -> list[Span]:
     return [(piece.opened_s, piece.drained_s) for piece in slices]
 
 
-def rates(series: Series) -> Rates:
+def rates(series: SampleSeries) -> SampleRates:
     """Return each counter's increase per second from sample to sample; empty with fewer than two samples."""
     at = series.points[:, 0]
     took_s = np.diff(at)
@@ -127,10 +127,10 @@ def rates(series: Series) -> Rates:
         grown = np.diff(values)
         with np.errstate(divide="ignore", invalid="ignore"):
             per_s[name] = np.where((grown >= 0) & (took_s > 0), grown / took_s, np.nan)
-    return Rates(at[:-1], at[1:], per_s, gauges)
+    return SampleRates(at[:-1], at[1:], per_s, gauges)
 
 
-def lateness(series: Series) -> Lateness | None:
+def lateness(series: SampleSeries) -> Lateness | None:
     """Return the delays of a series; None if it is empty."""
     if not len(series.points):
         return None
@@ -146,7 +146,7 @@ def lateness(series: Series) -> Lateness | None:
     )
 
 
-def waits(series: Series, spans: Sequence[Span]) -> Waits | None:
+def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
     """Return the waits; None without samples in the spans, or without active backends.
 
     A sample covers the time since the previous one. If it lies partly in a span, it is weighted by that part.
@@ -165,7 +165,7 @@ def waits(series: Series, spans: Sequence[Span]) -> Waits | None:
     return Waits(share, active / samples if resolved else None, samples)
 
 
-def cpu(series: Series, spans: Sequence[Span]) -> Cpu | None:
+def cpu(series: SampleSeries, spans: Sequence[Span]) -> Cpu | None:
     """Return the CPU shares from the host's series; None without CPU times or if the spans are not resolved.
 
     Otherwise the CPU time of other arms in between would be attributed to this arm.
@@ -191,7 +191,7 @@ def cpu(series: Series, spans: Sequence[Span]) -> Cpu | None:
     )
 
 
-def growth_per_s(series: Series, column: str, spans: Sequence[Span]) -> float | None:
+def growth_per_s(series: SampleSeries, column: str, spans: Sequence[Span]) -> float | None:
     """Return the increase of a counter per second of the spans, interpolated between samples.
 
     Time before the first sample and after the last one is excluded. None if the counter is missing, or was
@@ -212,7 +212,7 @@ def growth_per_s(series: Series, column: str, spans: Sequence[Span]) -> float | 
     return float(np.sum(edges[:, 1] - edges[:, 0])) / took_s if took_s > 0 else None
 
 
-def gauge(series: Series, column: str, spans: Sequence[Span]) -> Floats | None:
+def gauge(series: SampleSeries, column: str, spans: Sequence[Span]) -> Floats | None:
     """Return the samples of a gauge; None without samples, or if they do not resolve the spans."""
     if not spans or not resolvable(series, spans)[1]:
         return None
@@ -224,7 +224,7 @@ def gauge(series: Series, column: str, spans: Sequence[Span]) -> Floats | None:
     return found if len(found) else None
 
 
-def resolvable(series: Series, spans: Sequence[Span]) -> tuple[list[Span], bool]:
+def resolvable(series: SampleSeries, spans: Sequence[Span]) -> tuple[list[Span], bool]:
     """Return the spans if the samples resolve them, else one span from the first to the last."""
     if min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * series.step_s:
         return list(spans), True
@@ -274,7 +274,7 @@ def keyed(key: str, part: str) -> str:
 
 
 def of_samples(
-    trial: Trial, series: Mapping[str, Series], *, is_duet: bool = False
+    trial: Trial, series: Mapping[str, SampleSeries], *, is_duet: bool = False
 ) -> tuple[dict[str, float], list[str]]:
     """Return values by key over the trial's measured slices, and the names of the waits, the largest first.
 
@@ -300,7 +300,7 @@ def of_samples(
     return values, [] if seen is None else list(seen.share)
 
 
-def _host(series: Series, spans: Sequence[Span]) -> dict[str, float]:
+def _host(series: SampleSeries, spans: Sequence[Span]) -> dict[str, float]:
     shares = cpu(series, spans)
     if shares is None:
         return {}

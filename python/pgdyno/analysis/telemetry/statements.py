@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from pgdyno.analysis.telemetry.counters import COUNTERS, Growth, is_nested, number
+from pgdyno.analysis.telemetry.counters import COUNTERS, Growth, is_nested, numeric
 
 BLOCK_COLUMNS = ("hit", "read", "dirtied", "written")
 
@@ -132,5 +132,5 @@ def statements(rows: Iterable[Growth]) -> list[Statement]:
 
 def _moments(row: Mapping[str, float | int | str | None]) -> Moments:
     """Return the moments from calls, mean and standard deviation of a reading; empty for a missing row."""
-    calls = number(row, "calls") or 0.0
-    return Moments.of(calls, number(row, "mean_exec_time") or 0.0, number(row, "stddev_exec_time") or 0.0)
+    calls = numeric(row, "calls") or 0.0
+    return Moments.of(calls, numeric(row, "mean_exec_time") or 0.0, numeric(row, "stddev_exec_time") or 0.0)

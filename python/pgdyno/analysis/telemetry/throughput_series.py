@@ -17,7 +17,7 @@ POINTS_MAX = 360
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class ThroughputPoint:
     """Rate of one interval, or of several in long windows, at its middle since the trial's epoch."""
 
     at_s: float
@@ -25,7 +25,7 @@ class Point:
     role: Role
 
 
-def throughput(executed: Executed) -> list[Point]:
+def throughput_points(executed: Executed) -> list[ThroughputPoint]:
     """Return the transactions per second that ended as designed (ok or intentional rollback)."""
     lasting = executed.from_s < executed.to_s
     measured = executed.measured[lasting]
@@ -38,7 +38,7 @@ def throughput(executed: Executed) -> list[Point]:
     at_s = (from_s[firsts] + to_s[lasts]) / 2
     per_s = np.bincount(point, n) / np.bincount(point, to_s - from_s)
     roles = [Role.MEASURE if one else Role.WARM_UP for one in measured[firsts].tolist()]
-    return list(map(Point, at_s.tolist(), per_s.tolist(), roles))
+    return list(map(ThroughputPoint, at_s.tolist(), per_s.tolist(), roles))
 
 
 def _firsts(measured: npt.NDArray[np.bool_], together: int) -> npt.NDArray[np.int64]:

@@ -27,7 +27,7 @@ from pgdyno.analysis.telemetry.counters import (
     Row,
     Window,
     identity,
-    number,
+    numeric,
     window,
 )
 from pgdyno.analysis.telemetry.metrics import CAPACITY, DRIVER_CPU, NOPM, SERVER_CPU, TPM, TPS, Metric
@@ -45,9 +45,9 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import (
     Arm,
-    Reading,
-    Series,
+    SampleSeries,
     Slice,
+    StoredReading,
     StudyRecord,
     Trial,
     TrialStatus,
@@ -64,7 +64,7 @@ Stack = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Profile:
+class CpuProfile:
     """CPU profile. ``us_per_tx``: the server's CPU time in µs per transaction, by stack."""
 
     us_per_tx: Mapping[Stack, float]
@@ -87,7 +87,7 @@ class Profile:
 
 def profile_of(
     rows: Sequence[Mapping[str, float | int | str | None]], transactions: float | None
-) -> Profile | None:
+) -> CpuProfile | None:
     """Return the profile from the rows of ``probe.perf_profiler``; None without rows or transactions."""
     if not rows or not transactions:
         return None
@@ -96,7 +96,7 @@ def profile_of(
         return None
     us = US_PER_S / hz / transactions
     stacks = {tuple(str(row["stack"]).split(";")): us * float(row.get("n") or 0) for row in rows[1:]}
-    return Profile(stacks, int(rows[0].get("samples") or 0), hz)
+    return CpuProfile(stacks, int(rows[0].get("samples") or 0), hz)
 
 
 NAME_LENGTH_MAX = 60
@@ -113,7 +113,7 @@ WAITS_MAX = 20
 
 
 @dataclass(frozen=True)
-class Telemetry:
+class TrialTelemetry:
     """Telemetry of one trial. ``values`` are by key; objects have their name after a colon.
 
     ``statements``, ``relations`` and ``waits`` are names, the one with the most time or bytes first.
@@ -128,7 +128,7 @@ class Telemetry:
     waits: Sequence[str] = ()
     elapsed_s: float | None = None
     machine: Mapping[str, float] = field(default_factory=dict)
-    profile: Profile | None = None
+    profile: CpuProfile | None = None
     time: ClientTime = field(default_factory=ClientTime)
 
     @property
@@ -143,13 +143,13 @@ def split_key(key: str) -> tuple[str, str]:
     return of, part
 
 
-def of_trial(
+def telemetry_of_trial(
     trial: Trial,
-    readings: Sequence[Reading],
-    series: Mapping[str, Series] | None = None,
+    readings: Sequence[StoredReading],
+    series: Mapping[str, SampleSeries] | None = None,
     *,
     is_duet: bool = False,
-) -> Telemetry:
+) -> TrialTelemetry:
     """Return the telemetry of a trial. ``series`` is by probe."""
     driven_s = sum(piece.drained_s - piece.opened_s for piece in trial.measured)
     w = window(readings, trial.transactions, driven_s)
@@ -167,8 +167,8 @@ def of_trial(
     values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
     if trial.probe_cpu_s is not None and trial.transactions:
         values["probes.us_per_tx"] = US_PER_S * trial.probe_cpu_s / trial.transactions
-    time = client_time.of_trial(trial, w, found, (series or {}).get(WAITS))
-    return Telemetry(
+    time = client_time.client_time_of_trial(trial, w, found, (series or {}).get(WAITS))
+    return TrialTelemetry(
         values,
         [statement.text for statement in found],
         list(relations),
@@ -186,7 +186,7 @@ def _machine(w: Window) -> dict[str, float]:
     rows = [row for gauges in (w.first, w.last) for row in gauges.get("host", ())[:1]]
     if len(rows) < 2:
         return {}
-    found = {name: (number(rows[0], name), number(rows[1], name)) for name in rows[1]}
+    found = {name: (numeric(rows[0], name), numeric(rows[1], name)) for name in rows[1]}
     return {name: b - a for name, (a, b) in found.items() if a is not None and b is not None}
 
 
@@ -237,7 +237,7 @@ def _grouped(rows: Iterable[tuple[Relation, T]]) -> dict[Relation, list[T]]:
     return found
 
 
-def compared_metrics(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
+def compared_metrics(telemetry: Mapping[int, TrialTelemetry]) -> list[Metric]:
     """Return metrics with a value in any trial, in the order of definition, for the first objects."""
     known = {key for of in filled(telemetry).values() for key in of}
     found = [_metric(q, q.key, q.name, telemetry) for q in OF_TRIALS if q.key in known]
@@ -255,9 +255,9 @@ def compared_metrics(telemetry: Mapping[int, Telemetry]) -> list[Metric]:
     return found
 
 
-def levels(
+def telemetry_levels(
     trials: Iterable[Trial],
-    telemetry: Mapping[int, Telemetry],
+    telemetry: Mapping[int, TrialTelemetry],
     confidence: float,
     keys: Collection[str] | None = None,
 ) -> dict[str, Estimate]:
@@ -275,13 +275,15 @@ def levels(
     return {key: estimate for key, estimate in found.items() if estimate is not None}
 
 
-def filled(telemetry: Mapping[int, Telemetry]) -> dict[int, Mapping[str, float]]:
+def filled(telemetry: Mapping[int, TrialTelemetry]) -> dict[int, Mapping[str, float]]:
     """Return the values by trial. Waits of other trials that a trial does not have get a share of 0."""
     seen = {keyed("wait.share", name): 0.0 for of in telemetry.values() for name in of.waits}
     return {trial: {**(seen if of.waits else {}), **of.values} for trial, of in telemetry.items()}
 
 
-def _first(telemetry: Mapping[int, Telemetry], of: Callable[[Telemetry], Sequence[str]], n: int) -> list[str]:
+def _first(
+    telemetry: Mapping[int, TrialTelemetry], of: Callable[[TrialTelemetry], Sequence[str]], n: int
+) -> list[str]:
     """Return the names with the best position in any trial."""
     places: dict[str, int] = {}
     for trial in telemetry.values():
@@ -295,7 +297,7 @@ def _short(text: str) -> str:
 
 
 def _metric(
-    quantity: Quantity | SampledQuantity, key: str, name: str, telemetry: Mapping[int, Telemetry]
+    quantity: Quantity | SampledQuantity, key: str, name: str, telemetry: Mapping[int, TrialTelemetry]
 ) -> Metric:
     def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
         of = telemetry.get(trial.trial)
@@ -312,7 +314,7 @@ def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimat
 
 
 def not_in_version(
-    arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]
+    arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, TrialTelemetry]
 ) -> dict[int, dict[str, str]]:
     """Return arm → probe → reason, for probes that the arm's version lacks: a fact, not a caveat."""
     found: dict[int, dict[str, str]] = {arm.arm: {} for arm in arms}
@@ -326,7 +328,7 @@ def not_in_version(
 
 
 def telemetry_caveats(
-    arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, Telemetry]
+    arms: Sequence[Arm], trials: Sequence[Trial], telemetry: Mapping[int, TrialTelemetry]
 ) -> list[Caveat]:
     """Return caveats for missing values, each reason once per arm, and for reset statistics.
 
@@ -382,7 +384,7 @@ def case_values(
     study: StudyRecord,
     trials: Sequence[Trial],
     metrics: Sequence[Metric] = (),
-    telemetry: Mapping[int, Telemetry] | None = None,
+    telemetry: Mapping[int, TrialTelemetry] | None = None,
 ) -> CaseValues:
     """Return the values of a case's ok trials. ``telemetry`` is by trial ID; ``metrics`` are additional."""
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]

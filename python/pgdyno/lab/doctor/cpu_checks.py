@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pgdyno.caveats import Code
-from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, percent, unknown
+from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, not_reported, percent_text
 from pgdyno.probe.machine_facts import Clock, Limits, Memory, Processor
-from pgdyno.probe.machine_state import Load
+from pgdyno.probe.machine_state import MachineLoad
 from pgdyno.units import format_duration, format_size
 
 READ_NS_MAX = 250
@@ -26,11 +26,11 @@ def reading(clock: Clock) -> Checked:
             about, Code.SLOW_CLOCK, read_ns=round(clock.read_ns), source=source, limit_ns=READ_NS_MAX
         )
     if clock.source is None:
-        return unknown(about, f"unknown source; a reading takes {clock.read_ns:.0f} ns")
+        return not_reported(about, f"unknown source; a reading takes {clock.read_ns:.0f} ns")
     return fine(about, f"{clock.source}, a reading takes {clock.read_ns:.0f} ns")
 
 
-def steps(load: Load, when: str) -> Checked:
+def steps(load: MachineLoad, when: str) -> Checked:
     """Check that the time of day was not set. Slewing during a long study is not a step."""
     about = "time of day"
     slewed_s = STEP_S_MAX + 0.0005 * load.elapsed_s
@@ -54,11 +54,11 @@ def cpu_limit(limits: Limits, cores: int) -> Checked:
     return fine(about, "none below the cores")
 
 
-def withheld(load: Load, when: str) -> Checked:
+def withheld(load: MachineLoad, when: str) -> Checked:
     """Check that no quota was exhausted."""
     about = "CPU withheld by a limit"
     if load.limited_s is None:
-        return unknown(about)
+        return not_reported(about)
     if load.limited_s > WITHHELD_SHARE_MAX * load.elapsed_s:
         return disturbs(about, Code.CPU_THROTTLED, withheld=format_duration(load.limited_s), when=when)
     return fine(about, f"none {when}")
@@ -94,43 +94,44 @@ PRESSURE_MAX = {"cpu": 0.10, "io": 0.05, "memory": 0.01}
 not."""
 
 
-def cpu_steal(load: Load, when: str) -> Checked:
+def cpu_steal(load: MachineLoad, when: str) -> Checked:
     """Check steal. On an idle machine there is no steal: it occurs under load."""
     about = "stolen CPU time"
     if load.steal > STEAL_MAX:
         return disturbs(
-            about, Code.MACHINE_STEAL, share=percent(load.steal), limit=f"{STEAL_MAX:.0%}", when=when
+            about, Code.MACHINE_STEAL, share=percent_text(load.steal), limit=f"{STEAL_MAX:.0%}", when=when
         )
-    return fine(about, f"{percent(load.steal)} {when}")
+    return fine(about, f"{percent_text(load.steal)} {when}")
 
 
-def other_processes(load: Load, when: str) -> Checked:
+def other_processes(load: MachineLoad, when: str) -> Checked:
     """Check the load of other processes."""
     about = "other load"
     if load.others > OTHERS_MAX:
         names = (
-            ", ".join(f"{name} {percent(share)}" for name, share in load.busiest) or "short-lived processes"
+            ", ".join(f"{name} {percent_text(share)}" for name, share in load.busiest)
+            or "short-lived processes"
         )
         parameters = {
-            "share": percent(load.others),
+            "share": percent_text(load.others),
             "limit": f"{OTHERS_MAX:.0%}",
             "names": names,
             "when": when,
         }
         return disturbs(about, Code.OTHER_LOAD, **parameters)
-    return fine(about, f"{percent(load.others)} of the CPU {when}")
+    return fine(about, f"{percent_text(load.others)} of the CPU {when}")
 
 
-def pressure(load: Load, of: str, when: str) -> Checked:
+def pressure(load: MachineLoad, of: str, when: str) -> Checked:
     """Check the pressure on a resource. ``of``: cpu, io or memory."""
     about = f"waiting for {WANTED[of]}"
     share, limit = load.pressure.get(of), PRESSURE_MAX[of]
     if share is None:
-        return unknown(about)
+        return not_reported(about)
     if share > limit:
-        parameters = {"what": WANTED[of], "share": percent(share), "limit": f"{limit:.0%}", "when": when}
+        parameters = {"what": WANTED[of], "share": percent_text(share), "limit": f"{limit:.0%}", "when": when}
         return disturbs(about, Code.PRESSURE, **parameters)
-    return fine(about, f"{percent(share)} of the time {when}")
+    return fine(about, f"{percent_text(share)} of the time {when}")
 
 
 WANTED = {"cpu": "CPU", "io": "the disk", "memory": "memory"}
@@ -145,7 +146,7 @@ def governor(processor: Processor) -> Checked:
     """Check the governors of all cores: a core that saves power slows down the processes on it."""
     about = "CPU frequency governor"
     if not processor.governors:
-        return unknown(about)
+        return not_reported(about)
     if processor.governors != (STEADY_GOVERNOR,):
         return disturbs(about, Code.GOVERNOR, governor=", ".join(processor.governors))
     return fine(about, STEADY_GOVERNOR)
@@ -155,15 +156,15 @@ def boost(processor: Processor) -> Checked:
     """Check that the frequency is constant under load."""
     about = "CPU boost"
     if processor.boost is None:
-        return unknown(about)
+        return not_reported(about)
     return disturbs(about, Code.BOOST) if processor.boost else fine(about, "off")
 
 
-def heat(load: Load, when: str) -> Checked:
+def heat(load: MachineLoad, when: str) -> Checked:
     """Check that there was no throttling: it halves the speed of a core."""
     about = "thermal throttling"
     if load.throttled is None:
-        return unknown(about)
+        return not_reported(about)
     if load.throttled > 0:
         return disturbs(about, Code.THERMAL_THROTTLING, times=load.throttled, when=when)
     return fine(about, f"none {when}")
@@ -173,7 +174,7 @@ def smt(processor: Processor) -> Checked:
     """Check that each CPU is a separate core."""
     about = "threads per core (SMT)"
     if processor.smt is None:
-        return unknown(about)
+        return not_reported(about)
     return disturbs(about, Code.SMT) if processor.smt else fine(about, "one per core")
 
 
@@ -181,7 +182,7 @@ def virtual(processor: Processor) -> Checked:
     """Check whether the machine is virtual, with other virtual machines on the same host."""
     about = "virtual machine"
     if processor.hypervisor is None:
-        return unknown(about)
+        return not_reported(about)
     if processor.hypervisor:
         return disturbs(about, Code.VIRTUAL_MACHINE, hypervisor=processor.hypervisor)
     return fine(about, "no")
@@ -191,7 +192,7 @@ def nodes(processor: Processor, memory: Memory) -> Checked:
     """Check for several NUMA nodes; the finding includes the settings of the kernel."""
     about = "NUMA nodes"
     if processor.nodes is None:
-        return unknown(about)
+        return not_reported(about)
     if processor.nodes == 1:
         return fine(about, "one")
     known = {"numa_balancing": memory.numa_balancing, "zone_reclaim_mode": memory.zone_reclaim}
@@ -203,5 +204,5 @@ def battery(processor: Processor) -> Checked:
     """Check that the machine does not run on battery."""
     about = "power"
     if processor.on_battery is None:
-        return unknown(about)
+        return not_reported(about)
     return disturbs(about, Code.ON_BATTERY) if processor.on_battery else fine(about, "not from a battery")

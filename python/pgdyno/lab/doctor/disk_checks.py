@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgdyno.caveats import Code
-from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, percent, unknown
+from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, not_reported, percent_text
 from pgdyno.probe.disks import Disk, FlushTimes
 from pgdyno.units import format_duration, format_size
 
@@ -41,7 +41,7 @@ def file_system(disk: Disk) -> Checked:
     """Check that it behaves like a local file system on a disk."""
     about = "file system of the data"
     if disk.file_system is None:
-        return unknown(about)
+        return not_reported(about)
     consequence = CONSEQUENCES.get(disk.file_system)
     if disk.file_system.startswith("fuse"):
         consequence = "every call passes through another program"
@@ -59,11 +59,11 @@ def space(disk: Disk) -> Checked:
             about,
             Code.SPACE_SHORT,
             free=format_size(disk.free_bytes),
-            share=percent(share),
+            share=percent_text(share),
             limit_size=format_size(FREE_BYTES_MIN),
             limit=f"{FREE_SHARE_MIN:.0%}",
         )
-    return fine(about, f"{format_size(disk.free_bytes)}, {percent(share)}")
+    return fine(about, f"{format_size(disk.free_bytes)}, {percent_text(share)}")
 
 
 def flush(disk: Disk) -> Checked:
@@ -71,7 +71,7 @@ def flush(disk: Disk) -> Checked:
     about = "flush of a page (write and fdatasync)"
     syncs = disk.syncs
     if syncs is None:
-        return unknown(about, "could not be measured")
+        return not_reported(about, "could not be measured")
     least_s = FLUSH_S_MIN.get(disk.kind, FLUSH_S_MIN["ssd"])
     median = format_duration(syncs.median_s)
     if syncs.median_s < least_s:

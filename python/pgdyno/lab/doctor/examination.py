@@ -13,11 +13,11 @@ from pathlib import Path
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import UsageError
 from pgdyno.lab.doctor import cpu_checks, disk_checks, memory_checks
-from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, unknown
+from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, not_reported
 from pgdyno.lab.doctor.memory_checks import ServerMemory, Together
 from pgdyno.lab.prepare import Prepared
-from pgdyno.lab.progress import Step, Warned, Watch
-from pgdyno.probe.machine_state import PRESSURES, Load, State, between, examine_machine
+from pgdyno.lab.progress import PreparationStep, Warned, Watch
+from pgdyno.probe.machine_state import PRESSURES, MachineLoad, MachineState, examine_machine, load_between
 from pgdyno.results.writer import Writer
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.study.plan import Study
@@ -28,7 +28,7 @@ def engine(profile: str | None) -> Checked:
     """Check the build profile of the engine."""
     about = "engine of pgdyno"
     if profile is None:
-        return unknown(about, "unknown build profile")
+        return not_reported(about, "unknown build profile")
     return disturbs(about, Code.DEBUG_ENGINE) if profile == "debug" else fine(about, f"a {profile} build")
 
 
@@ -36,7 +36,7 @@ def server(label: str, catalogue: Catalogue | None) -> Checked:
     """Check that a server is not a debug build. Its catalogue is cached after its first use."""
     about = f"server {label}"
     if catalogue is None:
-        return unknown(about, "compile options unknown before its first use")
+        return not_reported(about, "compile options unknown before its first use")
     words = catalogue.compiled.get("CFLAGS", "").split()
     flags = [word for word in words if word in ("-O0", "-Og")]
     if catalogue.initial.get("debug_assertions") == "on":
@@ -46,7 +46,7 @@ def server(label: str, catalogue: Catalogue | None) -> Checked:
     return fine(about, "not built for debugging")
 
 
-def servers(known: Mapping[str, Catalogue | None]) -> list[Checked]:
+def server_checks(known: Mapping[str, Catalogue | None]) -> list[Checked]:
     """Check all servers: one result per debug build, and one for the others."""
     every = [server(label, catalogue) for label, catalogue in known.items()]
     found = [one for one in every if one.caveat is not None]
@@ -55,7 +55,7 @@ def servers(known: Mapping[str, Catalogue | None]) -> list[Checked]:
     about = "installed and cached servers"
     text = f"{good} not built for debugging" + (f", {unasked} unknown" if unasked else "")
     if not good and not found:
-        return [unknown(about, f"{unasked} with unknown compile options" if unasked else "none")]
+        return [not_reported(about, f"{unasked} with unknown compile options" if unasked else "none")]
     return [*found, *([fine(about, text)] if good else [])]
 
 
@@ -66,12 +66,12 @@ DURING = "during the study"
 AFTER = "after the study"
 
 
-def examine(state: State, when: str = NOW, servers: Sequence[Together] = ()) -> list[Checked]:
+def check_machine(state: MachineState, when: str = NOW, servers: Sequence[Together] = ()) -> list[Checked]:
     """Return all checks of a machine, for the servers of a study if they are known."""
     return [*_standing(state, servers), *passing(state, when), *_counted(state.load, when)]
 
 
-def _standing(state: State, servers: Sequence[Together]) -> Iterator[Checked]:
+def _standing(state: MachineState, servers: Sequence[Together]) -> Iterator[Checked]:
     """Yield checks of properties that do not change by themselves."""
     yield cpu_checks.governor(state.processor)
     yield cpu_checks.boost(state.processor)
@@ -90,7 +90,7 @@ def _standing(state: State, servers: Sequence[Together]) -> Iterator[Checked]:
         yield disk_checks.file_system(state.disk)
 
 
-def passing(state: State, when: str) -> Iterator[Checked]:
+def passing(state: MachineState, when: str) -> Iterator[Checked]:
     """Yield checks of properties that can change within a minute."""
     yield cpu_checks.battery(state.processor)
     yield cpu_checks.other_processes(state.load, when)
@@ -103,7 +103,7 @@ def passing(state: State, when: str) -> Iterator[Checked]:
         yield disk_checks.flush(state.disk)
 
 
-def _counted(grown: Load, when: str) -> Iterator[Checked]:
+def _counted(grown: MachineLoad, when: str) -> Iterator[Checked]:
     """Yield checks of counters between two times."""
     yield cpu_checks.heat(grown, when)
     yield memory_checks.swapping(grown, when)
@@ -113,12 +113,12 @@ def _counted(grown: Load, when: str) -> Iterator[Checked]:
 
 
 def caveats_after(
-    before: State, after: State, known: Collection[Code], servers: Sequence[Together] = ()
+    before: MachineState, after: MachineState, known: Collection[Code], servers: Sequence[Together] = ()
 ) -> list[Caveat]:
     """Return the caveats on changes during the study: new findings, not in ``known``, and changes of
     counters.
     """
-    meanwhile = _counted(between(before.counters, after.counters), DURING)
+    meanwhile = _counted(load_between(before.counters, after.counters), DURING)
     found = caveats_of([*meanwhile, *_standing(after, servers), *passing(after, AFTER)])
     return [caveat for caveat in found if caveat.code not in known]
 
@@ -145,7 +145,7 @@ class StudyExamination:
     watch_s: float
     data_path: Path | None
     watch: Watch
-    state: State | None
+    state: MachineState | None
     known: frozenset[Code]
     servers: Sequence[Together] = ()
 
@@ -164,7 +164,7 @@ class StudyExamination:
         ``known``: codes of the caveats of a resumed study, which are not repeated; None for a new study.
         ``servers``: the servers of its arms on this machine.
         """
-        watch(Step("checking the machine"))
+        watch(PreparationStep("checking the machine"))
         watch_s = watch_s_of(studies)
         ours = any(not arm.is_dsn for study in studies for arm in study.arms)
         place = data_path if ours else None
@@ -172,7 +172,7 @@ class StudyExamination:
         if state is None:
             return cls(writer, len(studies), watch_s, place, watch, None, frozenset())
         when = BEFORE if known is None else RESUMED
-        checked = examine(state, when, servers)
+        checked = check_machine(state, when, servers)
         found = [caveat for caveat in caveats_of(checked) if caveat.code not in (known or ())]
         codes = frozenset(caveat.code for caveat in found) | (known or frozenset())
         examination = cls(writer, len(studies), watch_s, place, watch, state, codes, servers)
@@ -187,9 +187,11 @@ class StudyExamination:
         state = None if self.state is None else _examined(watch_s, self.data_path, self.watch)
         if self.state is not None and state is not None:
             caveats = caveats_after(self.state, state, self.known, self.servers)
-            self.note(AFTER, state, examine(state, AFTER, self.servers), caveats)
+            self.note(AFTER, state, check_machine(state, AFTER, self.servers), caveats)
 
-    def note(self, when: str, state: State, checked: Sequence[Checked], caveats: Sequence[Caveat]) -> None:
+    def note(
+        self, when: str, state: MachineState, checked: Sequence[Checked], caveats: Sequence[Caveat]
+    ) -> None:
         """Write the state and the caveats to the results file."""
         checks = [{"about": one.about, "found": one.found, "text": one.text} for one in checked]
         self.writer.add_machine_state({"when": when, **state.as_json(), "checks": checks})
@@ -222,7 +224,7 @@ def servers_of(prepared: Prepared) -> list[list[ServerMemory]]:
     return [found] if prepared.study.is_together else [[server] for server in found]
 
 
-def _examined(watch_s: float, place: Path | None, watch: Watch) -> State | None:
+def _examined(watch_s: float, place: Path | None, watch: Watch) -> MachineState | None:
     """Return the state of the machine; None with a warning if it fails, because this must not fail the
     study."""
     try:

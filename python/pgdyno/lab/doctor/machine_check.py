@@ -25,7 +25,7 @@ def fine(about: str, text: str) -> Checked:
     return Checked(about, "fine", text)
 
 
-def unknown(about: str, text: str = "not reported by this machine") -> Checked:
+def not_reported(about: str, text: str = "not reported by this machine") -> Checked:
     """Return the result for an unknown property, which is neither fine nor a finding."""
     return Checked(about, "unknown", text)
 
@@ -36,6 +36,6 @@ def disturbs(about: str, code: Code, **parameters: Parameter) -> Checked:
     return Checked(about, "disturbs", caveat.text, caveat)
 
 
-def percent(share: float) -> str:
+def percent_text(share: float) -> str:
     """Return a share as text: ``4.2%``."""
     return f"{share:.1%}"

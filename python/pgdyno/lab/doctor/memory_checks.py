@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgdyno.caveats import Code
-from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, unknown
+from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, not_reported
 from pgdyno.probe.machine_facts import Kernel, Memory
-from pgdyno.probe.machine_state import Load
+from pgdyno.probe.machine_state import MachineLoad
 from pgdyno.units import format_size
 
 SWAP_USED_SHARE_MAX = 0.01
@@ -24,7 +24,7 @@ def transparent_huge_pages(memory: Memory) -> Checked:
     not."""
     about = "transparent huge pages"
     if memory.huge_pages is None:
-        return unknown(about)
+        return not_reported(about)
     return (
         disturbs(about, Code.HUGE_PAGES) if memory.huge_pages == "always" else fine(about, memory.huge_pages)
     )
@@ -35,27 +35,27 @@ def swap_used(memory: Memory) -> Checked:
     about = "swap"
     used, total = memory.swap_used_bytes, memory.total_bytes
     if used is None or total is None:
-        return unknown(about)
+        return not_reported(about)
     if used > SWAP_USED_SHARE_MAX * total:
         return disturbs(about, Code.SWAP_USED, used=format_size(used))
     return fine(about, f"{format_size(used)} used" if memory.swap_bytes else "no swap")
 
 
-def swapping(load: Load, when: str) -> Checked:
+def swapping(load: MachineLoad, when: str) -> Checked:
     """Check that no pages are swapped in or out."""
     about = "swapping"
     if load.swapped_bytes is None:
-        return unknown(about)
+        return not_reported(about)
     if load.swapped_bytes > SWAPPED_BYTES_MAX:
         return disturbs(about, Code.SWAPPING, moved=format_size(load.swapped_bytes), when=when)
     return fine(about, f"none {when}")
 
 
-def out_of_memory(load: Load, when: str) -> Checked:
+def out_of_memory(load: MachineLoad, when: str) -> Checked:
     """Check that the kernel killed no processes for lack of memory."""
     about = "OOM-killed processes"
     if load.oom_kills is None:
-        return unknown(about)
+        return not_reported(about)
     if load.oom_kills > 0:
         return disturbs(about, Code.OUT_OF_MEMORY, times=load.oom_kills, when=when)
     return fine(about, f"none {when}")
@@ -125,7 +125,7 @@ def huge_pages(memory: Memory, asked: Sequence[Together]) -> Checked:
             pages=pages_to_reserve(memory, asked),
         )
     if any(reasons[server] is None for server in needing):
-        return unknown(about)
+        return not_reported(about)
     return fine(about, "enough are free")
 
 
@@ -136,7 +136,7 @@ def preemption(kernel: Kernel, memory: Memory, asked: Sequence[Together], cores:
     """
     about = "preemption by the kernel"
     if kernel.preemption is None:
-        return unknown(about)
+        return not_reported(about)
     if kernel.preemption not in FULLY_PREEMPTIBLE:
         return fine(about, kernel.preemption)
     exposed = [

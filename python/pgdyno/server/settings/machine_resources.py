@@ -40,7 +40,7 @@ Disk = Literal["nvme", "ssd", "rotational"]
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineResources:
     """Memory and cores available to this process, and the type of the data disk."""
 
     memory_bytes: int
@@ -48,9 +48,9 @@ class Machine:
     disk: Disk
 
 
-def this_machine(data_path: Path) -> Machine:
+def machine_resources(data_path: Path) -> MachineResources:
     """Return the resources: memory up to the limit of the control group, and cores in the affinity mask."""
-    return Machine(_memory_bytes(), len(os.sched_getaffinity(0)), disk_kind(data_path))
+    return MachineResources(_memory_bytes(), len(os.sched_getaffinity(0)), disk_kind(data_path))
 
 
 def _memory_bytes() -> int:

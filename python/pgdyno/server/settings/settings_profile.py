@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
-from pgdyno.server.settings.machine_resources import Machine
+from pgdyno.server.settings.machine_resources import MachineResources
 from pgdyno.server.settings.reserved_settings import refuse_reserved
 from pgdyno.server.settings.setting_definition import Definition, validate
 from pgdyno.server.version import Version
@@ -26,7 +26,7 @@ class ProfileInput:
     is the CPU partition of one server.
     """
 
-    machine: Machine
+    machine: MachineResources
     version: Version
     definitions: Mapping[str, Definition]
     servers_at_once: int = 1
@@ -39,7 +39,7 @@ class ProfileInput:
 
 
 @dataclass(frozen=True)
-class Profile:
+class SettingsProfile:
     """A named set of settings. ``optional`` has those that a version may lack without invalidating the
     arm."""
 
@@ -113,11 +113,11 @@ def _whole_kb(size_bytes: int) -> int:
     return max(size_bytes // 1024, 1) * 1024
 
 
-PROFILES: Mapping[str, Profile] = {
+PROFILES: Mapping[str, SettingsProfile] = {
     profile.name: profile
     for profile in (
-        Profile("default", "the defaults of initdb", "PostgreSQL", _default),
-        Profile(
+        SettingsProfile("default", "the defaults of initdb", "PostgreSQL", _default),
+        SettingsProfile(
             "starter",
             "a starting point for OLTP, for the memory, cores and disk of this machine",
             "rules of PGTune, type OLTP, November 2026",
@@ -128,7 +128,7 @@ PROFILES: Mapping[str, Profile] = {
 }
 
 
-def profile_named(name: str) -> Profile:
+def profile_named(name: str) -> SettingsProfile:
     """Return the profile of that name. Raises UsageError if it is unknown."""
     if name not in PROFILES:
         close = difflib.get_close_matches(name, PROFILES, n=1)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
-from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, Change, changed_values, ratio, with_levels
+from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, FitChange, changed_values, ratio, with_levels
 from pgdyno.study.fitting.fit_settings import (
     SHARED_BUFFERS_MIN_BYTES,
     shared_buffers_bytes,
@@ -84,7 +84,7 @@ class Room:
 
 
 @dataclass(frozen=True)
-class Factor:
+class DataFactor:
     """Factor of the data. ``limit``: reason why it is below the ratio of the memories, or empty."""
 
     value: float
@@ -99,7 +99,7 @@ WHY = {
 }
 
 
-def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[str]) -> Factor:
+def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[str]) -> DataFactor:
     """Return the largest factor within all limits; ``memory`` is the ratio of the memories.
 
     Time limits reduce the data at most to ``floor_of``. Raises UsageError if the disk is too small for the
@@ -125,7 +125,7 @@ def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[st
             )
     whole = _whole(costs, found)
     # Equal levels may become different again at the rounded factor, and then need more space.
-    return Factor(whole if limits["disk"](whole) else found, why)
+    return DataFactor(whole if limits["disk"](whole) else found, why)
 
 
 def _whole(costs: Costs, factor: float) -> float:
@@ -157,7 +157,7 @@ def floor_of(costs: Costs, scales_buffers: bool) -> float:
     return min(1.0, max(factors))
 
 
-def fit_data(file: StudyFile, factor: Factor) -> tuple[StudyFile, list[Change]]:
+def fit_data(file: StudyFile, factor: DataFactor) -> tuple[StudyFile, list[FitChange]]:
     """Return the file with its scale multiplied, as a parameter or as a factor."""
     name = "warehouses" if file.workload.get("kind") == "tpcc" else "scale"
     why = factor.limit or "same share of memory as at the source"
@@ -170,13 +170,13 @@ def fit_data(file: StudyFile, factor: Factor) -> tuple[StudyFile, list[Change]]:
         mapped = changed_values(before, fitted)
         if [level.value for level in mapped.levels] == [level.value for level in before]:
             return file, []
-        change = Change(f"factors.{name}", _listed(before), _listed(mapped.levels), why)
+        change = FitChange(f"factors.{name}", _listed(before), _listed(mapped.levels), why)
         return with_levels(file, name, mapped), [change]
     units = file.workload[name]
     if fitted(units) == units:
         return file, []
     workload = {**file.workload, name: fitted(units)}
-    change = Change(f"workload.{name}", str(units), str(fitted(units)), why)
+    change = FitChange(f"workload.{name}", str(units), str(fitted(units)), why)
     return file.model_copy(update={"workload": workload}), [change]
 
 
@@ -218,7 +218,7 @@ AS_NEAR = "nearest ratio with whole warehouses or branches and the minimum of sh
 
 def ratio_changes(
     before: Costs, after: Costs, memories: Memories | None, contrasted: Collection[str]
-) -> Iterator[Change]:
+) -> Iterator[FitChange]:
     """Yield the changes of data : memory and of data : shared buffers."""
     largest = (_largest_data(before), _largest_data(after))
     sizes = [data.units * data.unit_bytes for data in largest]
@@ -227,13 +227,13 @@ def ratio_changes(
         if abs(now / was - 1) > RATIO_TOLERANCE:
             fits = "; the largest data now fit in memory, unlike at the source" if was > 1 > now else ""
             why = f"the memory of the machine is fixed{fits}"
-            yield Change("data : memory", ratio(was), ratio(now), why)
+            yield FitChange("data : memory", ratio(was), ratio(now), why)
     buffers = (_buffers(costs, contrasted) for costs in (before, after))
     for (is_given, buffers_before), (_, buffers_after) in zip(*buffers, strict=False):
         was, now = sizes[0] / buffers_before, sizes[1] / buffers_after
         if abs(now / was - 1) > RATIO_TOLERANCE:
             key = f"data : shared_buffers{'' if is_given else ' (default)'}"
-            yield Change(key, ratio(was), ratio(now), AS_NEAR if is_given else DEFAULT_KEPT)
+            yield FitChange(key, ratio(was), ratio(now), AS_NEAR if is_given else DEFAULT_KEPT)
 
 
 def _buffers(costs: Costs, contrasted: Collection[str]) -> list[tuple[bool, int]]:

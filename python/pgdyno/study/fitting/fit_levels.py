@@ -19,7 +19,7 @@ RATIO_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True)
-class Change:
+class FitChange:
     """A change by the fit. ``key``: path in the study file, or a derived ratio (``data : memory``)."""
 
     key: str
@@ -72,7 +72,7 @@ def changed_values(levels: Sequence[Level], change: Callable[[Any], Any]) -> Map
     return Mapped(tuple(kept.values()), names)
 
 
-def without(levels: Sequence[Level], name: str) -> Mapped:
+def without_level(levels: Sequence[Level], name: str) -> Mapped:
     """Return the levels without the named one."""
     left = [level for level in levels if level.name != name]
     placed = [
@@ -208,7 +208,7 @@ def with_dropped_levels(file: StudyFile) -> Iterator[StudyFile]:
     yield file
     for drop in file.fit.drop:
         for name in level_names(drop.levels):
-            left = _if_possible(file, drop.factor, without(file.factors[drop.factor], name))
+            left = _if_possible(file, drop.factor, without_level(file.factors[drop.factor], name))
             if left is not None:
                 file = left
                 yield file
@@ -222,7 +222,7 @@ def with_fewer_levels(file: StudyFile) -> Iterator[StudyFile]:
         last = len(levels) - 1
         kept = {0, last // 2, last} if last > 2 else {0, last} if last == 2 else {0}
         for name in [level.name for n, level in enumerate(levels) if n not in kept]:
-            left = _if_possible(file, longest, without(file.factors[longest], name))
+            left = _if_possible(file, longest, without_level(file.factors[longest], name))
             if left is None:
                 return
             file = left
@@ -239,11 +239,11 @@ def _if_possible(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile | No
     return left
 
 
-def level_changes(before: StudyFile, after: StudyFile, minutes: float) -> list[Change]:
+def level_changes(before: StudyFile, after: StudyFile, minutes: float) -> list[FitChange]:
     """Return the changes of factors with dropped levels."""
     why = f"all of them do not fit into {format_duration(60 * minutes)}"
     return [
-        Change(f"factors.{name}", _listed(before, name), _listed(after, name), why)
+        FitChange(f"factors.{name}", _listed(before, name), _listed(after, name), why)
         for name in before.factors
         if len(before.factors[name]) != len(after.factors[name])
     ]

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgdyno.study.cases import cases_of
-from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, Change, changed_values, ratio, with_levels
+from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, FitChange, changed_values, ratio, with_levels
 from pgdyno.study.fitting.fit_settings import RULES, quantity
 from pgdyno.study.forecast_cost import costs_of, pass_s, transactions_per_s
-from pgdyno.study.sizing import BLOCKS_TARGET, MAX_CLIENTS, Machine
+from pgdyno.study.sizing import BLOCKS_TARGET, MAX_CLIENTS, MachineSize
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.units import format_duration
 
 MOST = {"clients": MAX_CLIENTS, "threads": 256}
 
 
-def fit_clients(file: StudyFile, cores: float) -> tuple[StudyFile, list[Change]]:
+def fit_clients(file: StudyFile, cores: float) -> tuple[StudyFile, list[FitChange]]:
     """Scale clients, threads and rates by ``cores``, the ratio to the source. Equal levels merge."""
-    changes: list[Change] = []
+    changes: list[FitChange] = []
     if cores == 1:
         return file, changes
     for name in ("clients", "threads", "rate"):
@@ -38,11 +38,11 @@ def _scaled_by(name: str, cores: float) -> Callable[[Any], Any]:
     return rate if name == "rate" else whole
 
 
-def _fit_one(file: StudyFile, name: str, scaled: Callable[[Any], Any], changes: list[Change]) -> StudyFile:
+def _fit_one(file: StudyFile, name: str, scaled: Callable[[Any], Any], changes: list[FitChange]) -> StudyFile:
     why = "same number per core as at the source"
     fixed = getattr(file.drive, name)
     if fixed is not None and scaled(fixed) != fixed:
-        changes.append(Change(f"drive.{name}", f"{fixed:g}", f"{scaled(fixed):g}", why))
+        changes.append(FitChange(f"drive.{name}", f"{fixed:g}", f"{scaled(fixed):g}", why))
         file = file.model_copy(update={"drive": file.drive.model_copy(update={name: scaled(fixed)})})
     if name in file.factors:
         before = file.factors[name]
@@ -51,7 +51,7 @@ def _fit_one(file: StudyFile, name: str, scaled: Callable[[Any], Any], changes: 
             return file
         if len(mapped.levels) < len(before):
             why += "; equal levels merged"
-        changes.append(Change(f"factors.{name}", _listed(before), _listed(mapped.levels), why))
+        changes.append(FitChange(f"factors.{name}", _listed(before), _listed(mapped.levels), why))
         file = with_levels(file, name, mapped)
     return file
 
@@ -170,17 +170,17 @@ def _window_s(wanted: RequestedLengths, pass_s: float) -> float | None:
     return wanted.window_min_s + low * step
 
 
-def fit_duet(file: StudyFile, cores: int) -> tuple[StudyFile, list[Change]]:
+def fit_duet(file: StudyFile, cores: int) -> tuple[StudyFile, list[FitChange]]:
     """Replace the schedule duet on a machine with one core, because a duet requires two."""
     if file.run.schedule != "duet" or cores > 1:
         return file, []
     run = file.run.model_copy(update={"schedule": "slices"})
     why = "duet requires at least 2 cores"
-    return file.model_copy(update={"run": run}), [Change("run.schedule", "duet", "slices", why)]
+    return file.model_copy(update={"run": run}), [FitChange("run.schedule", "duet", "slices", why)]
 
 
 def fit_run(
-    file: StudyFile, layout: Layout, wanted: RequestedLengths, slice_s: float | None, machine: Machine
+    file: StudyFile, layout: Layout, wanted: RequestedLengths, slice_s: float | None, machine: MachineSize
 ) -> StudyFile:
     """Return the file with blocks, windows, warm-ups and schedule of the layout."""
     run = file.run
@@ -202,7 +202,7 @@ def fit_run(
     return file.model_copy(update={"run": run.model_copy(update=update)})
 
 
-def _window(file: StudyFile, layout: Layout, machine: Machine) -> dict[str, object]:
+def _window(file: StudyFile, layout: Layout, machine: MachineSize) -> dict[str, object]:
     shortest_s = cases_of(file)[0].study.warmup_min_s
     warmup: dict[str, object] = {"warmup_s": layout.warmup_s}
     if shortest_s is not None:
@@ -221,15 +221,15 @@ def _two_digits(number: float) -> int:
 
 
 def run_changes(
-    before: StudyFile, after: StudyFile, layout: Layout | None, time_s: float, machine: Machine
-) -> Iterator[Change]:
+    before: StudyFile, after: StudyFile, layout: Layout | None, time_s: float, machine: MachineSize
+) -> Iterator[FitChange]:
     """Yield the changes in ``[run]`` and in the number of checkpoints per window."""
     was, now = before.run, after.run
     if was.schedule != now.schedule:
         why = "all servers fit into memory together, and short windows should be close in time"
-        yield Change("run.schedule", was.schedule, now.schedule, why)
+        yield FitChange("run.schedule", was.schedule, now.schedule, why)
     if was.slice_s != now.slice_s:
-        yield Change(
+        yield FitChange(
             "run.slice",
             format_duration(was.slice_s or 1.0),
             format_duration(now.slice_s or 1.0),
@@ -241,25 +241,25 @@ def run_changes(
     is_other = (was.repeats, was.budget_s) != (now.repeats, now.budget_s)
     if is_other or (is_too_long and was != now):
         why = _why_blocks(layout, time_s, is_too_long=is_too_long)
-        yield Change("run.repeats", _ends(was), _ends(now, layout), why)
+        yield FitChange("run.repeats", _ends(was), _ends(now, layout), why)
     yield from _checkpoints(before, after)
 
 
-def _lengths(before: StudyFile, after: StudyFile, time: str) -> Iterator[Change]:
+def _lengths(before: StudyFile, after: StudyFile, time: str) -> Iterator[FitChange]:
     was, now = before.run, after.run
     if was.checkpoints != now.checkpoints:
         why = f"with whole checkpoint cycles, too few blocks fit into {time}"
-        yield Change("run.checkpoints", f"{was.checkpoints}", "a window in seconds", why)
+        yield FitChange("run.checkpoints", f"{was.checkpoints}", "a window in seconds", why)
     if was.transactions != now.transactions:
         why = f"number that fits into {time} at a low rate"
-        yield Change("run.transactions", f"{was.transactions}", f"{now.transactions}", why)
+        yield FitChange("run.transactions", f"{was.transactions}", f"{now.transactions}", why)
     elif (was.window_s, was.rounds) != (now.window_s, now.rounds):
         then, here = (format_duration(_run_window_s(file)) for file in (before, after))
-        yield Change("run.window", then, here, f"fits into {time}")
+        yield FitChange("run.window", then, here, f"fits into {time}")
     warmups = [cases_of(file)[0].study.warmup_s for file in (before, after)]
     if warmups[0] != warmups[1]:
         why = "same share of the window, at least 2 s"
-        yield Change("run.warmup", format_duration(warmups[0]), format_duration(warmups[1]), why)
+        yield FitChange("run.warmup", format_duration(warmups[0]), format_duration(warmups[1]), why)
 
 
 def _run_window_s(file: StudyFile) -> float:
@@ -282,7 +282,7 @@ def _why_blocks(layout: Layout | None, time_s: float, *, is_too_long: bool) -> s
     return f"the time budget allows no more; a verdict needs {BLOCKS_BETTER}"
 
 
-def _checkpoints(before: StudyFile, after: StudyFile) -> Iterator[Change]:
+def _checkpoints(before: StudyFile, after: StudyFile) -> Iterator[FitChange]:
     """Yield the changes of the ratio of window and checkpoint_timeout."""
     if before.run.transactions is not None:
         return
@@ -293,7 +293,7 @@ def _checkpoints(before: StudyFile, after: StudyFile) -> Iterator[Change]:
             short = "; the window has no timed checkpoint" if now < 1 <= was else ""
             then, here = map(format_duration, timeouts)
             why = f"a timed checkpoint every {here}, instead of every {then}{short}"
-            yield Change("window : checkpoint_timeout", ratio(was), ratio(now), why)
+            yield FitChange("window : checkpoint_timeout", ratio(was), ratio(now), why)
 
 
 def _timeouts_s(file: StudyFile) -> list[float]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.fitting.fit_levels import Change, Mapped, with_levels
+from pgdyno.study.fitting.fit_levels import FitChange, Mapped, with_levels
 from pgdyno.study.forecast_cost import MAX_WAL_SIZE_BYTES, ArmCost, Costs
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.values import Level, Settings, level_name
@@ -151,9 +151,9 @@ def smallest(costs: Costs, name: str) -> float | None:
 
 def fit_settings(
     file: StudyFile, scales: Scales, contrasted: Collection[str]
-) -> tuple[StudyFile, list[Change]]:
+) -> tuple[StudyFile, list[FitChange]]:
     """Return the file with scaled settings: those of all arms, and those of each level."""
-    changes: list[Change] = []
+    changes: list[FitChange] = []
     values = _scaled_values(file.settings.values, scales, contrasted, "settings", changes)
     if values != file.settings.values:
         settings = Settings.model_construct(**{**dict(file.settings), "values": values})
@@ -167,7 +167,9 @@ def fit_settings(
     return file, changes
 
 
-def _scaled_level(level: Level, scales: Scales, contrasted: Collection[str], changes: list[Change]) -> Level:
+def _scaled_level(
+    level: Level, scales: Scales, contrasted: Collection[str], changes: list[FitChange]
+) -> Level:
     """Return a level with scaled settings: a table, or text as on the command line, which is also its
     name."""
     path = f"factors.settings.{level.name}"
@@ -202,7 +204,7 @@ def _scaled_values(
     scales: Scales,
     contrasted: Collection[str],
     path: str,
-    changes: list[Change],
+    changes: list[FitChange],
 ) -> dict[str, str]:
     fitted = dict(values)
     for name, value in _quantities(values):
@@ -212,7 +214,7 @@ def _scaled_values(
         if found != value:
             fitted[name] = written(name, found)
             why = _why(rule, value, factor, found, contrasted=name in contrasted)
-            changes.append(Change(f"{path}.{name}", values[name], fitted[name], why))
+            changes.append(FitChange(f"{path}.{name}", values[name], fitted[name], why))
     return fitted
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_data import (
-    Factor,
+    DataFactor,
     Memories,
     Room,
     factor_of,
@@ -22,7 +22,7 @@ from pgdyno.study.fitting.fit_data import (
     fit_in_memory_together,
     ratio_changes,
 )
-from pgdyno.study.fitting.fit_levels import Change, level_changes, with_dropped_levels, with_fewer_levels
+from pgdyno.study.fitting.fit_levels import FitChange, level_changes, with_dropped_levels, with_fewer_levels
 from pgdyno.study.fitting.fit_schedule import (
     BLOCKS_BETTER,
     BLOCKS_MIN,
@@ -51,20 +51,16 @@ from pgdyno.study.forecast_cost import (
     window_s,
 )
 from pgdyno.study.schedule import TOGETHER
-from pgdyno.study.sizing import SLICE_S, default_slice_s
-from pgdyno.study.sizing import Machine as Sizes
+from pgdyno.study.sizing import SLICE_S, MachineSize, default_slice_s
 from pgdyno.study.study_file import FittedTo, StudyFile
 from pgdyno.units import format_size
-
-__all__ = ["Change", "Fitted", "Machine", "fit"]
-
 
 LONG_WINDOW_S = 600.0
 """Trials of this length include checkpoints, and need not be close in time."""
 
 
 @dataclass(frozen=True)
-class Machine(Sizes):
+class FitMachine(MachineSize):
     """Machine to which a study is fitted: available cores, memory, and free space on the disk of the data."""
 
     disk_free_bytes: int
@@ -75,14 +71,14 @@ class Fitted:
     """The fitted study, and all changes."""
 
     file: StudyFile
-    changes: tuple[Change, ...]
+    changes: tuple[FitChange, ...]
 
 
 @dataclass(frozen=True)
 class _Fit:
     """Task of a fit. ``cores`` and ``memory`` are ratios of this machine to the source."""
 
-    machine: Machine
+    machine: FitMachine
     minutes: float
     cores: float
     memory: float
@@ -100,13 +96,13 @@ class _Draft:
     """A file with the remaining levels, and its layout; None keeps the lengths of the file."""
 
     file: StudyFile
-    factor: Factor
+    factor: DataFactor
     layout: Layout | None
     wanted: RequestedLengths
     slice_s: float | None
 
 
-def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
+def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
     """Return the study fitted to the machine and to ``minutes`` of measurement, without loading.
 
     ``file`` must be valid (``study/study_file_reader.py``). Raises UsageError if the disk is too small.
@@ -129,7 +125,7 @@ def fit(file: StudyFile, machine: Machine, minutes: float) -> Fitted:
     changes += found
     draft = _full_length_draft(task, with_clients) or _shortened_draft(task, with_clients)
     if draft.wanted.aa_share and draft.layout is not None and draft.layout.blocks < BLOCKS_BETTER:
-        return _without_aa(fit(_with_aa_disabled(file), machine, minutes))
+        return _without_aa(fit_study(_with_aa_disabled(file), machine, minutes))
     changes += level_changes(with_clients, draft.file, minutes)
     fitted, found = _applied(task, draft)
     changes += found
@@ -151,10 +147,10 @@ def _with_aa_disabled(file: StudyFile) -> StudyFile:
 def _without_aa(fitted: Fitted) -> Fitted:
     """Disable A/A blocks, because a verdict has priority over the measurement of noise."""
     why = f"with A/A blocks, fewer than {BLOCKS_BETTER} blocks of the arms would fit"
-    return Fitted(fitted.file, (*fitted.changes, Change("run.aa", "true", "false", why)))
+    return Fitted(fitted.file, (*fitted.changes, FitChange("run.aa", "true", "false", why)))
 
 
-def _as_made_for(machine: Machine) -> FittedTo:
+def _as_made_for(machine: FitMachine) -> FittedTo:
     return FittedTo(cores=machine.cores, memory=machine.memory_bytes)
 
 
@@ -166,12 +162,12 @@ def _made_for(file: StudyFile) -> FittedTo | None:
     return None if source is None else FittedTo(cores=source.cores, memory=source.memory_bytes)
 
 
-def _machine_changes(made_for: FittedTo | None, task: _Fit) -> list[Change]:
+def _machine_changes(made_for: FittedTo | None, task: _Fit) -> list[FitChange]:
     if made_for is None or (task.cores == 1 and task.memory == 1):
         return []
     ours = task.machine
     return [
-        Change(
+        FitChange(
             "fit.machine",
             f"{made_for.cores} cores, {format_size(made_for.memory_bytes)}",
             f"{ours.cores} cores, {format_size(ours.memory_bytes)}",
@@ -231,7 +227,7 @@ def _draft(task: _Fit, file: StudyFile, *, in_turns: bool) -> _Draft:
     return _Draft(file, factor, None, _wanted(task, file, cases, factor, slice_s), slice_s)
 
 
-def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | None) -> Factor:
+def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | None) -> DataFactor:
     room = Room(
         study=cases[0].study,
         disk_bytes=task.machine.disk_free_bytes,
@@ -271,7 +267,7 @@ def _longest_window_s(task: _Fit, cases: tuple[Case, ...]) -> float:
     return max(window_s(case.study, task.machine) for case in cases)
 
 
-def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Factor) -> float | None:
+def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: DataFactor) -> float | None:
     """Return the slice length, or None if the arms cannot take turns in slices."""
     costs, run = costs_of(cases), file.run
     if run.schedule in TOGETHER:
@@ -289,7 +285,7 @@ def _most_clients(costs: Costs) -> int:
 
 
 def _wanted(
-    task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: Factor, slice_s: float | None
+    task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: DataFactor, slice_s: float | None
 ) -> RequestedLengths:
     costs, study = costs_of(cases), cases[0].study
     sized = cases_of(fit_data(file, factor)[0])
@@ -308,7 +304,7 @@ def _wanted(
     )
 
 
-def _applied(task: _Fit, draft: _Draft) -> tuple[StudyFile, list[Change]]:
+def _applied(task: _Fit, draft: _Draft) -> tuple[StudyFile, list[FitChange]]:
     """Return the file with data, settings and run of the draft, and the changes."""
     sized, changes = fit_data(draft.file, draft.factor)
     windows = 1.0 if draft.layout is None else draft.layout.window_s / draft.wanted.window_s

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # its parts load when first used: stats alone takes a second
 
-from pgdyno.workload.goodness_of_fit import Fit, fit_distribution, fit_share, fit_weights, tests_of
+from pgdyno.workload.goodness_of_fit import GoodnessOfFit, fit_distribution, fit_share, fit_weights, tests_of
 from pgdyno.workload.interface import Check
 
 DECK: Mapping[str, int] = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
@@ -42,7 +42,7 @@ DECK_CARDS = sum(DECK.values())
 _SLOPES = np.geomspace(1e-4, 40.0, 400)
 
 
-def fit_deck(drawn: Mapping[str, int], clients: int) -> Fit:
+def fit_deck(drawn: Mapping[str, int], clients: int) -> GoodnessOfFit:
     """Return the test of the number ``drawn`` of each kind by ``clients`` decks. The p-value is an upper
     bound (Bonferroni)."""
     n = sum(drawn.get(kind, 0) for kind in DECK)
@@ -52,7 +52,7 @@ def fit_deck(drawn: Mapping[str, int], clients: int) -> Fit:
     p_value = min(1.0, len(DECK) * bounds[worst])
     count = drawn.get(worst, 0)
     detail = f"{worst} drawn {count} times of {n}, {strays[worst]:.1f} off its share, {clients} decks"
-    return Fit(strays[worst], p_value, detail)
+    return GoodnessOfFit(strays[worst], p_value, detail)
 
 
 def deviation_probability_max(stray: float, cards: int, clients: int) -> float:
@@ -142,7 +142,7 @@ def check_conformance(tally: Tally, *, warehouses: int, clients: int, mix: Mix =
     return [check_accounts(tally), *tests_of(dict(_fits(tally, warehouses, clients, mix)))]
 
 
-def _fits(tally: Tally, warehouses: int, clients: int, mix: Mix) -> Iterator[tuple[str, Fit]]:
+def _fits(tally: Tally, warehouses: int, clients: int, mix: Mix) -> Iterator[tuple[str, GoodnessOfFit]]:
     drawn = tally["drawn"]
     others = warehouses > 1  # a single warehouse has no remote ones
     yield "mix", fit_deck(drawn, clients) if isinstance(mix, str) else fit_weights(drawn, mix)

@@ -41,7 +41,7 @@ CONNECTIONS_MAX = 5
 
 
 @dataclass(frozen=True)
-class Condition:
+class ConsistencyCondition:
     """A consistency condition: its number (1 to 12), its text, and the statement that finds violations."""
 
     number: int
@@ -54,7 +54,7 @@ class Condition:
         return f"condition {self.number}"
 
 
-def conditions() -> list[Condition]:
+def conditions() -> list[ConsistencyCondition]:
     """Return all twelve, in the order of the specification."""
     files = [
         file
@@ -67,9 +67,9 @@ def conditions() -> list[Condition]:
     ]
 
 
-def _read(name: str, statement: str) -> Condition:
+def _read(name: str, statement: str) -> ConsistencyCondition:
     first_line = statement.partition("\n")[0]
-    return Condition(int(name[:2]), first_line.partition("): ")[2].rstrip("."), statement)
+    return ConsistencyCondition(int(name[:2]), first_line.partition("): ")[2].rstrip("."), statement)
 
 
 def check_conditions(connect: Connect, connections: int | None = None) -> list[Check]:
@@ -81,7 +81,7 @@ def check_conditions(connect: Connect, connections: int | None = None) -> list[C
     todo = conditions()
     connections = connections or min(CONNECTIONS_MAX, len(os.sched_getaffinity(0)))
     # The longest first, so that a short one ends last.
-    queue: SimpleQueue[Condition] = SimpleQueue()
+    queue: SimpleQueue[ConsistencyCondition] = SimpleQueue()
     for condition in sorted(todo, key=lambda condition: -condition.statement.count(" order_line\n")):
         queue.put(condition)
     with ThreadPoolExecutor(connections) as pool:
@@ -90,7 +90,7 @@ def check_conditions(connect: Connect, connections: int | None = None) -> list[C
     return [found[condition.number] for condition in todo]
 
 
-def _work(connect: Connect, queue: SimpleQueue[Condition]) -> dict[int, Check]:
+def _work(connect: Connect, queue: SimpleQueue[ConsistencyCondition]) -> dict[int, Check]:
     found: dict[int, Check] = {}
     with closing(connect()) as conn, checking(conn, "tpcc"):
         while not queue.empty():
@@ -99,7 +99,7 @@ def _work(connect: Connect, queue: SimpleQueue[Condition]) -> dict[int, Check]:
     return found
 
 
-def check_condition(conn: Connection, condition: Condition) -> Check:
+def check_condition(conn: Connection, condition: ConsistencyCondition) -> Check:
     """Run one condition."""
     cursor = conn.execute(sql.SQL(condition.statement))
     rows = cursor.fetchall()
