@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pgdyno.probe.perf_profiler import ProfileError, Profiler
+from pgdyno.server.live_directories import Runs
 from pgdyno.server.running import Server
+from pgdyno.server.server_account import Account
+
+
+@pytest.fixture
+def runs(tmp_path: Path, account: Account) -> Runs:
+    return Runs(tmp_path, account)
+
 
 BUSY = "SELECT count(*) FROM generate_series(1, 2000000) AS i WHERE i % 7 = 3"
 
 
-def test_backends_that_begin_later_are_sampled_too(running_server: Server) -> None:
+def test_backends_that_begin_later_are_sampled_too(running_server: Server, runs: Runs) -> None:
     try:
-        profiler = Profiler.start(running_server.postmaster_pid, 99)
+        profiler = Profiler.start(running_server.postmaster_pid, 99, runs)
     except ProfileError as error:
         pytest.skip(str(error))
     with running_server.connect() as connection:
@@ -25,9 +35,9 @@ def test_backends_that_begin_later_are_sampled_too(running_server: Server) -> No
     assert profiler.process.poll() is not None
 
 
-def test_a_profile_that_is_given_up_leaves_nothing(running_server: Server) -> None:
+def test_a_profile_that_is_given_up_leaves_nothing(running_server: Server, runs: Runs) -> None:
     try:
-        profiler = Profiler.start(running_server.postmaster_pid, 99)
+        profiler = Profiler.start(running_server.postmaster_pid, 99, runs)
     except ProfileError as error:
         pytest.skip(str(error))
     profiler.give_up()

@@ -31,6 +31,7 @@ from pgdyno.lab.noise_history import NoiseHistory, history_path
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 from pgdyno.results.writer import Writer
+from pgdyno.server.cache_directory import Cache
 from pgdyno.study.calibration_study import calibration_cases, schedules_here
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 
@@ -241,3 +242,16 @@ def test_the_calibrated_length_is_taken_when_it_is_asked_for_and_told(
 
 def test_nothing_measured_has_no_best() -> None:
     assert Calibration([], 0.0, None).best() is None
+
+
+def test_a_killed_calibration_leaves_its_file_where_the_next_pgdyno_removes_it(
+    monkeypatch: pytest.MonkeyPatch, server_dir: Path
+) -> None:
+    monkeypatch.setenv("PGDYNO_CACHE", str(server_dir))
+    runs = Cache.open().run_room()
+    with calibrate._evidence(None) as path:
+        path.touch()
+        assert not runs.sweep()
+        (path.parent / "owner.lock").unlink()  # as unlocked as after a kill
+        assert runs.sweep() == [path.parent]
+    assert not path.exists()

@@ -34,6 +34,8 @@ from pgdyno.report import profile_section as words
 from pgdyno.report.profile_section import NARROWEST, WIDTH, flames
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Trial
+from pgdyno.server.live_directories import Runs
+from pgdyno.server.server_account import server_account
 
 SCRIPT = """postgres
 \t          55a1c3 pg_comp_crc32c
@@ -105,7 +107,7 @@ def test_where_perf_fails_the_reason_says_what_would_help(errors: str, words: st
 def test_without_perf_there_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ProfileError, match="perf is not installed"):
-        Profiler.start(os.getpid(), 99)
+        Profiler.start(os.getpid(), 99, Runs(tmp_path, server_account()))
 
 
 def test_a_perf_that_refuses_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -113,10 +115,11 @@ def test_a_perf_that_refuses_leaves_nothing_behind(monkeypatch: pytest.MonkeyPat
     perf.write_text("#!/bin/sh\necho 'see perf_event_paranoid' >&2\nexit 255\n")
     perf.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    room = tmp_path / "runs"
+    room.mkdir()
     with pytest.raises(ProfileError, match="not permitted"):
-        Profiler.start(os.getpid(), 99)
-    assert list(tmp_path.iterdir()) == [perf]
+        Profiler.start(os.getpid(), 99, Runs(room, server_account()))
+    assert not list(room.glob("run-*"))
 
 
 ROWS = rows_of(Counter({("main", "a"): 30, ("main", "b"): 10, ("b",): 10}), 100)

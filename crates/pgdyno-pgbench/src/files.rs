@@ -1,6 +1,7 @@
 //! Files that a run needs: enough of them open, and those of its results. It is found out before the first connection.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
 
 use super::libpq::system_text;
 use super::log::{Log, Reported};
@@ -34,25 +35,42 @@ pub fn reserve(options: &Options, log: &Log) -> Result<(), Reported> {
     })
 }
 
-/// Tries whether the files of the results can be written. What is in them stays; one that is not there yet is not made.
-/// An error has been reported.
+/// First bytes of the two results; a file that begins otherwise is somebody else's.
+const PERCENTILES: &str = "       Value";
+const HISTOGRAM_LOG: &str = "#[";
+
+/// Checks that the files of the results can be written, and that none replaces a file of another kind. Leaves their
+/// contents as they are, and creates none. An error has been reported.
 pub fn try_results(options: &Options, log: &Log) -> Result<(), Reported> {
-    let paths = [&options.detail.hdr_file, &options.detail.hdr_log];
-    for path in paths.into_iter().flatten() {
+    let detail = &options.detail;
+    let files = [(&detail.hdr_file, PERCENTILES), (&detail.hdr_log, HISTOGRAM_LOG)];
+    for (path, start) in files.into_iter().filter_map(|(path, start)| Some((path.as_ref()?, start))) {
         // Nothing is tried with pipes and devices: to open them may wait for their reader.
         if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
             continue;
         }
         let is_new = fs::symlink_metadata(path).is_err();
         let tried = OpenOptions::new().append(true).create(true).open(path);
-        tried.map_err(|error| {
+        let ours = tried.and_then(|_| begins_with(path, start)).map_err(|error| {
             log.error(&format!("could not write file \"{path}\": {}", system_text(&error)));
             Reported
         })?;
+        if !ours {
+            log.error(&format!("file \"{path}\" exists and has other content"));
+            log.hint("Name another file, or remove this one.");
+            return Err(Reported);
+        }
         if is_new {
             // Until there are results there is no file; if it stays, it is empty.
             let _ = fs::remove_file(path);
         }
     }
     Ok(())
+}
+
+/// Returns whether the file is empty or begins with that text.
+fn begins_with(path: &str, start: &str) -> io::Result<bool> {
+    let mut found = Vec::new();
+    File::open(path)?.take(start.len() as u64).read_to_end(&mut found)?;
+    Ok(found.is_empty() || found == start.as_bytes())
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import secrets
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -207,13 +206,13 @@ def _request(asked: CalibrationOptions, minutes: float) -> Request:
 
 @contextlib.contextmanager
 def _evidence(asked: Path | None) -> Iterator[Path]:
-    """Yield the path of the evidence; a temporary file by default."""
+    """Yield the path of the evidence. The default is a file that the next pgdyno removes after a kill."""
     if asked is not None:
         require_writable(asked)
         yield asked
         return
-    with tempfile.TemporaryDirectory(prefix="pgdyno-calibration-") as folder:
-        yield Path(folder) / "calibration.sqlite"
+    with Cache.open().run_room().open("calibration") as run:
+        yield run.path / "calibration.sqlite"
 
 
 def _print(calibration: Calibration, entry: Entry) -> None:

@@ -26,6 +26,7 @@ from pgdyno.probe.sampled_server import Chunk, SeriesEnd, Target, sample, sample
 from pgdyno.probe.sampler import Cost, Sampler, monotonic_of, step_for
 from pgdyno.probe.server_probes import EXTENSIONS, PROBES, find_clients, read_probe
 from pgdyno.results.records import Moment, SampleSeries, StoredReading
+from pgdyno.server.cache_directory import Cache
 from pgdyno.study.probe_names import Absence
 
 OF_SEVERAL_ARMS = "its server counts what other arms do, too"
@@ -199,7 +200,8 @@ class TelemetryCollection:
         try:
             if pid is None:
                 raise ProfileError("only servers started by pgdyno can be profiled")
-            self._profilers[trial.id] = Profiler.start(pid, hz_for(window_s, len(os.sched_getaffinity(0))))
+            hz = hz_for(window_s, len(os.sched_getaffinity(0)))
+            self._profilers[trial.id] = Profiler.start(pid, hz, Cache.open().run_room())
         except ProfileError as error:
             reason = str(error)
         begun = StoredReading(PROFILE, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)

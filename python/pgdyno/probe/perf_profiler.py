@@ -18,7 +18,6 @@ import select
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import IO, Self
 
 from pgdyno.probe.cpu_time import child_pids
 from pgdyno.probe.probe_session import Row
+from pgdyno.server.live_directories import Runs
 
 EVENT = "cpu-clock"
 
@@ -64,19 +64,23 @@ class ProfileError(Exception):
 
 @dataclass
 class Profiler:
-    """A running perf. ``folder``: its temporary directory."""
+    """A running perf. ``folder``: its temporary directory, which ``cleanup`` removes."""
 
     process: subprocess.Popen[bytes]
     orders: IO[bytes]
     answers: IO[bytes]
     folder: Path
     hz: int
+    cleanup: contextlib.ExitStack
 
     @classmethod
-    def start(cls, postmaster_pid: int, hz: int) -> Self:
-        """Start perf and wait until it samples all server processes. Later processes are added."""
+    def start(cls, postmaster_pid: int, hz: int, runs: Runs) -> Self:
+        """Start perf and wait until it samples all server processes. Later processes are added.
+
+        ``runs`` has its temporary directory, so that the next pgdyno removes it after a kill.
+        """
         for _ in range(ATTEMPTS):
-            profiler = cls._launch([postmaster_pid, *child_pids(postmaster_pid)], hz)
+            profiler = cls._launch([postmaster_pid, *child_pids(postmaster_pid)], hz, runs)
             try:
                 profiler._send("enable")
                 return profiler
@@ -87,12 +91,13 @@ class Profiler:
         raise ProfileError("the server processes exit before perf can attach")
 
     @classmethod
-    def _launch(cls, pids: Sequence[int], hz: int) -> Self:
+    def _launch(cls, pids: Sequence[int], hz: int, runs: Runs) -> Self:
         """Start perf without sampling."""
         perf = shutil.which("perf")
         if perf is None:
             raise ProfileError("perf is not installed: install linux-perf, perf or linux-tools")
-        folder = Path(tempfile.mkdtemp(prefix="pgdyno-profile-"))
+        cleanup = contextlib.ExitStack()
+        folder = cleanup.enter_context(runs.open("profile")).path
         (order_in, order_out), (answer_in, answer_out) = os.pipe(), os.pipe()
         command = [perf, "record", "-e", EVENT, "-F", str(hz), "-g", "-N", "-B", "-D", "-1"]
         command += ["-o", str(folder / "data"), "--control", f"fd:{order_in},{answer_out}"]
@@ -108,7 +113,7 @@ class Profiler:
             )
         os.close(order_in)
         os.close(answer_out)
-        return cls(process, os.fdopen(order_out, "wb", 0), os.fdopen(answer_in, "rb", 0), folder, hz)
+        return cls(process, os.fdopen(order_out, "wb", 0), os.fdopen(answer_in, "rb", 0), folder, hz, cleanup)
 
     def stop(self) -> list[Row]:
         """End perf and count the stacks. Raises ProfileError."""
@@ -130,7 +135,7 @@ class Profiler:
         for pipe in (self.orders, self.answers):
             with contextlib.suppress(OSError):
                 pipe.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.cleanup.close()
 
     def _send(self, order: str) -> None:
         """Send a command to perf and wait until it is executed. If perf ends, it closes the pipe."""

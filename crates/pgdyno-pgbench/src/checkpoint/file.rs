@@ -83,7 +83,7 @@ impl Checkpoint {
     }
 
     fn replace(&self, path: &Path) -> io::Result<()> {
-        let new = beside(path, "new");
+        let new = beside(path, "pgdyno-new");
         let mut file = File::create(&new)?;
         file.write_all(&serde_json::to_vec(self)?)?;
         file.sync_all()?;

@@ -55,7 +55,7 @@ fn a_file_that_cannot_be_written_is_told_before_the_run() {
     let directory = &pgbench.server.directory;
     let path = |name: &str| directory.join(name).display().to_string();
     symlink(directory.join("to"), directory.join("link")).unwrap();
-    for option in ["--hdr-file", "--hdr-log"] {
+    for (option, start) in [("--hdr-file", "       Value"), ("--hdr-log", "#[")] {
         for (place, why) in [(path("none/file"), "No such file or directory"), (path(""), "Is a directory")] {
             let (lines, status) = told(&pgbench.ours(&["-f", &one, option, &place]));
             assert_eq!(lines, [format!("pgbench: error: could not write file \"{place}\": {why}")]);
@@ -67,11 +67,20 @@ fn a_file_that_cannot_be_written_is_told_before_the_run() {
             let failed = pgbench.ours(&["-f", &nowhere, option, &place]);
             assert_eq!(failed.status.code(), Some(1));
             assert!(name == "link" || !Path::new(&place).exists(), "what did not run leaves no file");
-            fs::write(&place, "former").unwrap();
+            fs::write(&place, "someone else's").unwrap();
+            let (lines, status) = told(&pgbench.ours(&["-f", &one, option, &place]));
+            let refused = format!("pgbench: error: file \"{place}\" exists and has other content");
+            assert_eq!((lines.first(), status), (Some(&refused), Some(1)));
+            assert_eq!(fs::read_to_string(&place).unwrap(), "someone else's");
+            let former = format!("{start}\nformer");
+            fs::write(&place, &former).unwrap();
             assert_eq!(pgbench.ours(&["-f", &nowhere, option, &place]).status.code(), Some(1));
-            assert_eq!(fs::read_to_string(&place).unwrap(), "former", "what did not run changes no file");
-            assert!(pgbench.ours(&["-f", &one, option, &place]).status.success());
-            assert!(!fs::read_to_string(&place).unwrap().contains("former"));
+            assert_eq!(fs::read_to_string(&place).unwrap(), former, "what did not run changes no file");
+            for _ in 0..2 {
+                assert!(pgbench.ours(&["-f", &one, option, &place]).status.success());
+                let written = fs::read_to_string(&place).unwrap();
+                assert!(written.starts_with(start) && !written.contains("former"), "{written}");
+            }
             fs::remove_file(&place).unwrap();
             if name == "link" {
                 symlink(directory.join("to"), directory.join("link")).unwrap();
