@@ -79,6 +79,8 @@ def format_duration(duration_s: float) -> str:
     """Return a duration as text: ``850 µs``, ``12.3 ms``, ``4.56 s``, ``3 min 20 s``, ``2 h 05 min``."""
     if duration_s < 0:
         return f"-{format_duration(-duration_s)}"
+    if not duration_s:
+        return "0 s"
     for unit, factor in (("µs", 1e-6), ("ms", 1e-3)):
         if duration_s < factor * 999.5:
             return f"{_digits(duration_s / factor)} {unit}"

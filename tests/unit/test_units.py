@@ -79,7 +79,7 @@ def test_sizes_are_written_for_people(size_bytes: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("duration_s", "text"),
     [
-        (0.0, "0 µs"),
+        (0.0, "0 s"),
         (0.00085, "850 µs"),
         (0.0123, "12.3 ms"),
         (4.56, "4.56 s"),
