@@ -18,7 +18,7 @@ from pgdyno.lab import preflight
 from pgdyno.lab.preflight import fit_schedule, require_connections, settings_request
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.study_runner import require_comparable
-from pgdyno.probe.host_facts import describe_host
+from pgdyno.probe.machine_facts import describe_host
 from pgdyno.results.records import Arm, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.server.build import Build

@@ -12,7 +12,7 @@ import pytest
 
 from pgdyno.lab.trial_telemetry_collection import ON_CPU, READY
 from pgdyno.probe import disks, host_counters
-from pgdyno.probe import host_facts as probe_host
+from pgdyno.probe import machine_facts as probe_host
 from pgdyno.probe.cpu_time import machine_cpu
 from pgdyno.probe.host_counters import HostCounters
 

@@ -16,7 +16,7 @@ import pytest
 from pgdyno.errors import FetchError
 from pgdyno.server import package_sources
 from pgdyno.server.fetch_builds import Store
-from pgdyno.server.package_client import Download, run_client, unpack
+from pgdyno.server.package_sources import Download, run_client, unpack
 from pgdyno.server.version import Version, parse_version_spec
 
 

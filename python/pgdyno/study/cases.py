@@ -21,8 +21,7 @@ from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study import sizing
 from pgdyno.study.arm_spec import SECRET_WORDS, ArmSpec, parse_arm
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
-from pgdyno.study.pgbench_parameters import Script
-from pgdyno.study.pgbench_variants import variant_of
+from pgdyno.study.pgbench_parameters import Script, variant_of
 from pgdyno.study.plan import Driving, Study, require_duet
 from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import SLICE_S, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pgdyno.study.pgbench_variants import variants
+from pgdyno.study.pgbench_parameters import variants
 from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile
 
 SETTING = {"type": ["string", "number", "boolean", "object"]}
