@@ -15,6 +15,7 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.server_account import Account
 from pgdyno.server.version import Version, parse_version_spec
 from pgdyno.study.aa_plan import aa_arm_after
+from pgdyno.study.capacity_search import STEPS_USUAL
 from pgdyno.study.fitting.fit_levels import FitChange
 from pgdyno.study.forecast_cost import aa_share, pass_s
 from pgdyno.study.sizing import MachineSize
@@ -137,10 +138,10 @@ def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(ca
     without, found = (study_forecast(file, cache, MACHINE) for file in files)
     study = found.cases[0].study
     assert (without.search_s, study.slice_s, study.discard_s, len(study.arms)) == (0.0, 1.0, 0.05, 3)
-    # The closed loop for two seconds, then nine steps with 1300 transactions at 0.7 of 300 per core.
-    assert found.search_s == pytest.approx(2 + 9 * (1300 / (0.7 * 300 * 4) + 0.05))
+    # The closed loop for two seconds, then the usual steps with 1300 transactions at 0.7 of 300 per core.
+    assert found.search_s == pytest.approx(2 + STEPS_USUAL * (1300 / (0.7 * 300 * 4) + 0.05))
     assert found.pass_s == pytest.approx(without.pass_s + (1 + aa_share(found.cases)) * 3 * found.search_s)
     assert found.disk_bytes > without.disk_bytes
-    assert "about 16 s capacity search, then" in "\n".join(plan_lines(files[1], found, []))
+    assert "about 20 s capacity search, then" in "\n".join(plan_lines(files[1], found, []))
     assert "capacity" not in "\n".join(plan_lines(files[0], without, []))
     assert plan_as_json(files[1], found, [])["search_s"] == found.search_s
