@@ -6,9 +6,10 @@ trial, in long windows that of a minute. The deviation is the median absolute de
 arm, so dips do not mask themselves. Consecutive low points are one dip.
 
 An event coincides with a dip if it overlaps its time. It is called the cause only if events of this kind
-coincide with the arm's dips significantly often. The null probability is that an interval of the same length,
-anywhere in the arm's measured time, overlaps one (the sum of such trials has a Poisson binomial
-distribution). Holm's correction is over the kinds. All other dips are unexplained.
+coincide with the arm's dips significantly often. Under the null hypothesis the dips of each trial are rotated
+by a random number of points, all by the same number: dips that cluster stay a cluster, and so do events. The
+distribution is exact (all rotations of a trial; the trials are independent). Holm's correction is over the
+kinds. All other dips are unexplained.
 """
 
 from __future__ import annotations
@@ -188,38 +189,32 @@ def coincidences_of(
     for event in Event:
         k = sum(event in of for of in met)
         if k:
-            shares = {
-                points: _coincidence_probability(event, points, rates, events)
-                for points in {d.points for d in dips}
-            }
-            probabilities = [shares[dip.points] for dip in dips]
-            found.append(
-                Coincidence(event, k, sum(probabilities), at_least(k, probabilities), is_cause=False)
-            )
+            chances = chances_of_coincidences(event, dips, rates, events)
+            by_chance = float(chances @ np.arange(len(chances)))
+            p_value = min(1.0, float(np.sum(chances[k:])))
+            found.append(Coincidence(event, k, by_chance, p_value, is_cause=False))
     levels = holm_confidences([one.p_value for one in found], 1 - ALPHA)
     return [replace(one, is_cause=one.p_value <= 1 - level) for one, level in zip(found, levels, strict=True)]
 
 
-def _coincidence_probability(
-    event: Event, points: int, rates: Mapping[int, TrialRates], events: Mapping[int, Events]
-) -> float:
-    """Return the share of the arm's runs of ``points`` points that such an event overlaps."""
-    met = every = 0
+def chances_of_coincidences(
+    event: Event, dips: Sequence[Dip], rates: Mapping[int, TrialRates], events: Mapping[int, Events]
+) -> Floats:
+    """Return the probabilities of 0, 1, 2 … coincident dips if the dips of each trial are rotated."""
+    chances = np.array([1.0])
     for trial, of in rates.items():
-        first = np.arange(max(1, len(of.n) - points + 1))
-        last = np.minimum(first + points - 1, len(of.n) - 1)
-        every += len(first)
-        if event in events[trial]:
-            met += int(np.sum(overlapped(events[trial][event], *cause_time_range(of, first, last))))
-    return met / every
-
-
-def at_least(k: int, probabilities: Sequence[float]) -> float:
-    """Return the probability of k or more successes: Poisson binomial distribution, by convolution."""
-    of = np.array([1.0])
-    for probability in probabilities:
-        of = np.convolve(of, [1 - probability, probability])
-    return float(min(1.0, np.sum(of[k:])))
+        mine = [dip for dip in dips if dip.trial == trial]
+        if not mine or event not in events[trial]:
+            continue
+        first, met = np.arange(len(of.n)), np.zeros(len(of.n), dtype=int)
+        for points in {dip.points for dip in mine}:
+            last = np.minimum(first + points - 1, len(of.n) - 1)
+            hit = overlapped(events[trial][event], *cause_time_range(of, first, last))
+            for dip in mine:
+                if dip.points == points:
+                    met += np.roll(hit, -dip.first)
+        chances = np.convolve(chances, np.bincount(met) / len(met))
+    return chances
 
 
 SDS = 5.0
