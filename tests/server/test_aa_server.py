@@ -103,18 +103,15 @@ def test_a_calibration_measures_tells_and_remembers(
     monkeypatch.setattr(calibration_study, "WINDOW_S", 0.8)
     monkeypatch.setattr(calibration_study, "WARMUP_S", 0.2)
     asked = CalibrationOptions(
-        "6s",
         server=str(build.bin_dir),
         clients=1,
-        schedules=["slices"],
-        slices=["0.2s"],
+        schedule=["slices"],
+        slice_length=["0.2s"],
         evidence=tmp_path / "c.sqlite",
-        json=True,
-        quiet=True,
     )
     kept = False
     for _ in range(12):  # the second call goes on with the evidence of the first; three blocks are kept
-        assert run_calibration(asked) == 0
+        assert run_calibration("6s", asked, as_json=True, quiet=True) == 0
         told = json.loads(capsys.readouterr().out)
         if kept := told["kept"]:
             break

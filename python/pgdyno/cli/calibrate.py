@@ -6,11 +6,12 @@ import contextlib
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import typer
 from rich import box
 from rich.table import Table
 from rich.text import Text
@@ -118,30 +119,72 @@ def slice_from_option(text: str | None, schedule: str, otherwise_s: float) -> tu
 
 @dataclass(frozen=True)
 class CalibrationOptions:
-    """Values of the options; None and empty select defaults for the machine."""
+    """Options of ``doctor --calibrate``; None selects a default for the machine."""
 
-    duration: str
-    server: str | None = None
-    workload: str = "pgbench"
-    clients: int | None = None
-    schedules: Sequence[str] = ()
-    slices: Sequence[str] = ()
-    evidence: Path | None = None
-    seed: int | None = None
-    json: bool = False
-    quiet: bool = False
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SERVER",
+            help="Server of the calibration, as in `compare`. [default: the newest available]",
+        ),
+    ] = None
+    workload: Annotated[
+        Literal["pgbench", "tpcc"],
+        typer.Option(help="Workload of the calibration; pgbench runs simple-update."),
+    ] = "pgbench"
+    clients: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Number of client connections of the calibration. [default: 4 per core]"
+        ),
+    ] = None
+    schedule: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Schedule to calibrate: slices or duet. May be repeated. [default: all that fit this "
+            "machine]",
+        ),
+    ] = None
+    slice_length: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--slice",
+            metavar="DURATION",
+            help="Slice length to calibrate, 50ms to 60s. May be repeated. [default: 0.25s, 0.5s, 1s, 2s]",
+        ),
+    ] = None
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Evidence (results) file of the calibration; an existing one is continued. "
+            "[default: a temporary file]",
+        ),
+    ] = None
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of the calibration. [default: random]")
+    ] = None
 
 
-def run_calibration(asked: CalibrationOptions) -> int:
+def first_given(options: CalibrationOptions) -> str | None:
+    """Return the name of the first option that differs from its default."""
+    names = {of.name: of.name for of in fields(options)} | {"slice_length": "slice"}
+    default = CalibrationOptions()
+    given = (name for name in names if getattr(options, name) != getattr(default, name))
+    return next((f"--{names[name]}" for name in given), None)
+
+
+def run_calibration(duration: str, asked: CalibrationOptions, *, as_json: bool, quiet: bool) -> int:
     """Measure, print and store a calibration. Return the exit status."""
-    minutes = _minutes(asked.duration)
+    minutes = _minutes(duration)
     request = _request(asked, minutes)
     with _evidence(asked.evidence) as path, Interruption() as stop:
         if path.exists():
             say(f"continuing {path} with its server, workload and slice lengths")
 
         def watch_for(names: Sequence[str]) -> LiveView:
-            return LiveView(names, asked.quiet, interruption=stop)
+            return LiveView(names, quiet, interruption=stop)
 
         calibration_run.measure(path, request, minutes, watch_for, stop)
         found, status = calibration_run.calibration_outcome(path), stop.exit_status if stop.requested else 0
@@ -154,7 +197,7 @@ def run_calibration(asked: CalibrationOptions) -> int:
     if kept:
         history.append(found.entry)
     drift = drift_of(found.entry, before)
-    if asked.json:
+    if as_json:
         print_json(
             {**found.entry, "drift": drift and drift[0], "compared_with": drift and drift[1], "kept": kept}
         )
@@ -180,7 +223,7 @@ def _minutes(text: str) -> float:
 def _request(asked: CalibrationOptions, minutes: float) -> Request:
     machine = machine_size()
     here = schedules_here(machine.cores)
-    for schedule in asked.schedules:
+    for schedule in asked.schedule or ():
         if schedule not in here:
             raise UsageError(
                 f"--schedule must be one of {', '.join(here)} on this machine (got {schedule!r})"
@@ -196,8 +239,8 @@ def _request(asked: CalibrationOptions, minutes: float) -> Request:
         asked.server or calibration_run.newest_available(Cache.open()),
         workload,
         clients,
-        schedules=list(dict.fromkeys(asked.schedules)) or here,
-        slices_s=[parse_slice_s(text) for text in dict.fromkeys(asked.slices)] or SLICES_S,
+        schedules=list(dict.fromkeys(asked.schedule or here)),
+        slices_s=[parse_slice_s(text) for text in dict.fromkeys(asked.slice_length or ())] or SLICES_S,
         minutes=minutes,
         seed=secrets.randbelow(2**48) if asked.seed is None else asked.seed,
     )

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from pgdyno.caveats import Caveat
-from pgdyno.cli.calibrate import CalibrationOptions, run_calibration, show_calibrations
+from pgdyno.cli.calibrate import CalibrationOptions, first_given, run_calibration, show_calibrations
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import Json, Quiet
+from pgdyno.cli.options import Json, Quiet, expanded
 from pgdyno.engine import build_info
 from pgdyno.errors import EngineError, UsageError
 from pgdyno.estimate import counted
@@ -31,7 +30,9 @@ SYNC_S = 1.0
 """Duration of the flush test: enough for about a hundred flushes of a slow disk."""
 
 
+@expanded
 def doctor(
+    *,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 if a check finds a problem.")
     ] = False,
@@ -46,50 +47,7 @@ def doctor(
     calibrations: Annotated[
         bool, typer.Option("--calibrations", help="Show the stored calibrations.")
     ] = False,
-    server: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SERVER",
-            help="Server of the calibration, as in `compare`. [default: the newest available]",
-        ),
-    ] = None,
-    workload: Annotated[
-        Literal["pgbench", "tpcc"],
-        typer.Option(help="Workload of the calibration; pgbench runs simple-update."),
-    ] = "pgbench",
-    clients: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help="Number of client connections of the calibration. [default: 4 per core]"
-        ),
-    ] = None,
-    schedule: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Schedule to calibrate: slices or duet. May be repeated. [default: all that fit this "
-            "machine]",
-        ),
-    ] = None,
-    slice_length: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--slice",
-            metavar="DURATION",
-            help="Slice length to calibrate, 50ms to 60s. May be repeated. [default: 0.25s, 0.5s, 1s, 2s]",
-        ),
-    ] = None,
-    evidence: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Evidence (results) file of the calibration; an existing one is continued. "
-            "[default: a temporary file]",
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of the calibration. [default: random]")
-    ] = None,
+    calibration: CalibrationOptions,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:
@@ -111,31 +69,9 @@ def doctor(
     if calibrations:
         return show_calibrations(as_json)
     if calibrate is not None:
-        return run_calibration(
-            CalibrationOptions(
-                duration=calibrate,
-                server=server,
-                workload=workload,
-                clients=clients,
-                schedules=schedule or (),
-                slices=slice_length or (),
-                evidence=evidence,
-                seed=seed,
-                json=as_json,
-                quiet=quiet,
-            )
-        )
-    of_calibration = {
-        "--server": server,
-        "--workload": workload if workload != "pgbench" else None,
-        "--clients": clients,
-        "--schedule": schedule,
-        "--slice": slice_length,
-        "--evidence": evidence,
-        "--seed": seed,
-    }
-    if given := [name for name, value in of_calibration.items() if value not in (None, [])]:
-        raise UsageError(f"{given[0]} requires --calibrate; for example: --calibrate 10m")
+        return run_calibration(calibrate, calibration, as_json=as_json, quiet=quiet)
+    if given := first_given(calibration):
+        raise UsageError(f"{given} requires --calibrate; for example: --calibrate 10m")
     if not as_json and not quiet:
         say(f"observing this machine for {WATCH_S + SYNC_S:.0f} s …")
     cache = Cache.open()
