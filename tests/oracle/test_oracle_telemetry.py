@@ -82,13 +82,13 @@ def test_a_statement_is_one_over_all_its_users_and_ids() -> None:
     (found,) = statements([Growth({}, row) for row in rows])
     every = np.concatenate(times)
     values = found.values(of_all_ms=2 * float(every.sum()))
-    assert values["calls"] == 100
-    assert values["mean_ms"] == pytest.approx(every.mean())
-    assert values["stddev_ms"] == pytest.approx(every.std())
-    assert values["share_of_time"] == pytest.approx(50)
-    assert values["rows_per_call"] == pytest.approx(2)
-    assert values["blocks_hit_per_call"] == pytest.approx(10)
-    assert "wal_bytes_per_call" not in values  # a server before 13
+    assert values["statement.calls"] == 100
+    assert values["statement.mean_ms"] == pytest.approx(every.mean())
+    assert values["statement.stddev_ms"] == pytest.approx(every.std())
+    assert values["statement.share_of_time"] == pytest.approx(50)
+    assert values["statement.rows_per_call"] == pytest.approx(2)
+    assert values["statement.blocks_hit_per_call"] == pytest.approx(10)
+    assert "statement.wal_bytes_per_call" not in values  # a server before 13
 
 
 def test_what_was_not_called_in_the_window_is_not_told() -> None:

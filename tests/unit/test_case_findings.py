@@ -12,9 +12,9 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block, write_stu
 from example_studies import make_study
 from pgdyno.analysis.comparison import comparison_caveats
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.case_findings import Findings, latency_key
+from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.analysis.telemetry.metrics import NOPM, TPM, of_plan
+from pgdyno.analysis.telemetry.metrics import NOPM, TPM, latency_key, of_plan
 from pgdyno.caveats import Caveat, Code
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Counts, Slice, TrialStatus

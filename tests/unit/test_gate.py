@@ -23,12 +23,12 @@ from pgdyno.analysis.findings.gates import (
     hold,
     parse_condition,
 )
+from pgdyno.analysis.telemetry.metrics import NOPM
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli import study_execution
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import UsageError
-from pgdyno.estimate import Better
 from pgdyno.report.ci_summary import to_summary
 from pgdyno.results.records import StudyEnd, TrialStatus
 
@@ -275,7 +275,7 @@ def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: fl
     found = []
     for case, of_arms in enumerate(effects):
         values = [{b: (1.0, float(np.exp(d + rng.normal(0, sd)))) for b in range(blocks)} for d in of_arms]
-        of_case = effects_by_arm(len(of_arms), {"nopm": values}, {"nopm": ("NOPM", Better.MORE)}, 0.95)
+        of_case = effects_by_arm(len(of_arms), {"nopm": values}, [NOPM], 0.95)
         for arm, of in enumerate(of_case):
             effect = of["nopm"]
             verdict = judge(effect.spread.low, effect.spread.high, blocks, 0.002)

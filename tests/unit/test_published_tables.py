@@ -22,8 +22,8 @@ from pgdyno.analysis.findings.published_tables import (
     with_measured_values,
 )
 from pgdyno.analysis.statistics.effect import student
-from pgdyno.analysis.telemetry.object_quantities import BY_KEY
-from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, CaseValues, MetricValues
+from pgdyno.analysis.telemetry.metrics import METRICS
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, MetricValues
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published_experiment import Published
@@ -235,10 +235,9 @@ STATEMENTS = [
 def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
     """Every case of a study with every metric that there is: each second arm is a fifth higher."""
     file = read_study(path.read_text("utf-8"), path.name)
-    keys = [of for of in BY_KEY if of.split(".")[0] not in PARTS_OF]
-    keys += [metric.key for metric in EVERYWHERE]
-    keys += [f"{of}:{text}" for of in BY_KEY if of.startswith("statement.") for text in STATEMENTS]
-    keys += [f"{of}:pgbench_accounts" for of in BY_KEY if of.startswith("relation.")]
+    keys = [of for of in METRICS if of.split(".")[0] not in PARTS_OF]
+    keys += [f"{of}:{text}" for of in METRICS if of.startswith("statement.") for text in STATEMENTS]
+    keys += [f"{of}:pgbench_accounts" for of in METRICS if of.startswith("relation.")]
     cases = []
     for case in cases_of(file):
         values = {i: blocks(10 * 1.2**i, 11 * 1.2**i) for i in range(len(case.arms))}

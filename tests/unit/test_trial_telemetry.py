@@ -14,16 +14,24 @@ from synthetic_telemetry import arm, trial
 import pgdyno
 from pgdyno.analysis.comparison.case_telemetry import effects_on
 from pgdyno.analysis.telemetry.counters import COUNTERS, IDENTITY, RESET, RESETS, Missing
-from pgdyno.analysis.telemetry.formulas import How
-from pgdyno.analysis.telemetry.object_quantities import BY_KEY, OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
-from pgdyno.analysis.telemetry.quantities import OF_TRIALS
+from pgdyno.analysis.telemetry.formulas import TEXTS
+from pgdyno.analysis.telemetry.metrics import (
+    LATENCY,
+    METRICS,
+    OF_RELATIONS,
+    OF_SAMPLES,
+    OF_STATEMENTS,
+    OF_TRIALS,
+    find_metric,
+    keyed,
+    read_metrics,
+    split_key,
+)
 from pgdyno.analysis.telemetry.trial_telemetry import (
     TrialTelemetry,
     compared_metrics,
     filled,
-    keyed,
     level,
-    split_key,
     telemetry_caveats,
     telemetry_levels,
     telemetry_of_trial,
@@ -32,7 +40,7 @@ from pgdyno.caveats import Code
 from pgdyno.estimate import Better
 from pgdyno.results.records import Moment, SampleSeries, Slice, StoredReading
 from pgdyno.study.probe_names import Absence
-from pgdyno.study.schedule import Role
+from pgdyno.study.schedule import Role, Schedule
 
 SQL = Path(pgdyno.__file__).parent / "probe" / "sql"
 MIB = 1 << 20
@@ -146,7 +154,7 @@ def test_values_are_those_of_a_hand_computed_table() -> None:
     ],
 )
 def test_what_is_not_known_has_no_value(key: str) -> None:
-    assert key in BY_KEY
+    assert key in METRICS
     assert key not in telemetry_of_trial(trial(1), READINGS).values
 
 
@@ -220,7 +228,7 @@ def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
             readings = both("statements", [], [statement(100 + block, mean_ms)])
             telemetry[number] = telemetry_of_trial(trials[-1], [*readings, *READINGS])
     arms = [arm(0, "12"), arm(1, "13")]
-    effects = effects_on(arms, trials, compared_metrics(telemetry), telemetry, 0.95)[1]
+    effects = effects_on(arms, trials, compared_metrics(telemetry), Schedule.BLOCKS, 0.95)[1]
     effect = effects[keyed("statement.mean_ms", "SELECT ':'")]
     assert effect.percent.value == pytest.approx(25)
     assert effect.percent.better is Better.LESS and effect.spread.n == 5
@@ -251,7 +259,9 @@ def test_what_was_zero_in_some_block_is_told_as_a_level_and_never_as_a_ratio() -
     }
     trials = [trial(1, 0, 0), trial(2, 0, 1), trial(3, 1, 0), trial(4, 1, 1)]
     arms = [arm(0, "12"), arm(1, "13")]
-    assert list(effects_on(arms, trials, compared_metrics(telemetry), telemetry, 0.95)[1]) == ["wal.bytes"]
+    assert list(effects_on(arms, trials, compared_metrics(telemetry), Schedule.BLOCKS, 0.95)[1]) == [
+        "wal.bytes"
+    ]
     found = telemetry_levels(trials[::2], telemetry, 0.95)
     assert found["checkpoints.timed"].value == 1.0 and found["checkpoints.timed"].n == 2
     assert found["wal.bytes"].value == pytest.approx(8)
@@ -270,7 +280,9 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
     assert found["wait.share:Lock"].value == 20 and found["wait.share:Lock"].n == 2
     both = [trial(1, 0, 0), trial(2, 0, 1)]
     whole = {number: replace(telemetry[number], values=of) for number, of in filled(telemetry).items()}
-    effects = effects_on([arm(0, "12"), arm(1, "13")], both, compared_metrics(whole), whole, 0.95)[1]
+    effects = effects_on([arm(0, "12"), arm(1, "13")], both, compared_metrics(whole), Schedule.BLOCKS, 0.95)[
+        1
+    ]
     assert "wait.share:Lock" not in effects
     assert "wait.share:running" in effects
 
@@ -327,7 +339,7 @@ def test_series_are_told_over_the_trials_own_slices() -> None:
     }
     assert {key: found.values.get(key) for key in expected} == pytest.approx(expected)
     assert found.waits == ["running", "LWLock/WALWrite"]
-    assert {split_key(metric.key)[0] for metric in compared_metrics({1: found})} <= BY_KEY.keys()
+    assert {split_key(metric.key)[0] for metric in compared_metrics({1: found})} <= METRICS.keys()
     assert "host.driver_share" not in found.values
 
 
@@ -382,19 +394,55 @@ def test_of_a_total_that_grows_with_the_throughput_neither_direction_is_good() -
     totals = [
         of
         for of in (*OF_TRIALS, *OF_RELATIONS)
-        if of.how is How.ABSOLUTE and of.unit != "%" and not of.key.startswith("replication.")
+        if " / " not in of.text and of.unit != "%" and not of.key.startswith("replication.")
     ]
     assert {"database.growth", "relations.dead_tuples", "checkpoints.requested"} <= {of.key for of in totals}
     assert [of.key for of in totals if of.better is not Better.NEITHER] == []
-    assert BY_KEY["database.growth_per_tx"].better is Better.LESS
+    assert METRICS["database.growth_per_tx"].better is Better.LESS
 
 
 def test_every_definition_is_sound() -> None:
     every = [*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES]
-    assert len(BY_KEY) == len(every)
-    assert not [of.key for of in every if ":" in of.key or not of.unit or not of.name]
-    assert not [of.key for of in (*OF_TRIALS, *OF_RELATIONS) if not of.formula.text]
+    assert len({of.key for of in every}) == len(every) and {of.key for of in every} < METRICS.keys()
+    assert not [of.key for of in METRICS.values() if not of.unit or not of.name or not of.text]
+    assert all(of.formula for of in (*OF_TRIALS, *OF_RELATIONS))
+    assert {of.formula.kind for of in every if of.formula} == TEXTS.keys()
     assert all(math.isfinite(value) for value in telemetry_of_trial(trial(1), READINGS).values.values())
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({}, "one kind of formula, or a text"),
+        ({"ratio": ["a", "b"]}, "one kind of formula, or a text"),
+        ({"difference": ["a"], "growth": ["a"]}, "one kind of formula, or a text"),
+        ({"share": ["a"]}, "share needs 2 columns"),
+        ({"difference": ["a"], "counted_in": "kB"}, "counted_in"),
+        ({"text": "t", "better": "higher"}, "higher"),
+    ],
+)
+def test_a_definition_that_is_not_sound_is_refused(line: dict, message: str) -> None:
+    whole = {"name": "n", "unit": "MiB", "better": "less", **line}
+    with pytest.raises(ValueError, match=message):
+        list(read_metrics({LATENCY: {}, "wal": {"x": whole}}))
+
+
+@pytest.mark.parametrize(
+    ("key", "unit"),
+    [
+        ("nopm", "NOPM"),
+        ("median_latency", "ms"),
+        ("latency.all.p99", "ms"),
+        ("latency.my_script.p50", "ms"),
+        ("relation.bytes:accounts", "MiB"),
+        ("latency.all.p99.9", None),  # not compared
+        ("latency.all.p42", None),
+        ("wal.unknown", None),
+    ],
+)
+def test_one_function_finds_every_compared_metric(key: str, unit: str | None) -> None:
+    found = find_metric(key)
+    assert (found.unit if found else None) == unit
 
 
 @pytest.mark.parametrize("probe", sorted(COUNTERS))

@@ -72,26 +72,14 @@ def _levels_by_arm(findings: Findings) -> dict[str, dict[str, str]]:
 
 def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:
     names = {of.arm.arm: of.arm.name for of in findings.arms}
-    latencies: dict[int, list[tuple[str, float]]] = {}
-    for (trial_id, key), latency_ms in findings.latency_ms.items():
-        if latency_ms is not None:
-            latencies.setdefault(trial_id, []).append((key, latency_ms))
     for trial in findings.trials:
         if trial.status is TrialStatus.RUNNING:
             continue
         place = (trial.block, _plain(names[trial.arm]), trial.attempt, str(trial.status))
-        for metric in findings.metrics:
+        for metric in findings.every_metric:
             value = metric.value(trial, trial.measured)
             if value is not None:
-                yield (*place, metric.key, metric.unit, str(metric.better), repr(value))
-        sampled = findings.telemetry.by_trial.get(trial.trial)
-        for metric in findings.telemetry.metrics.values() if sampled else ():
-            if sampled and metric.key in sampled.values:
-                value = sampled.values[metric.key]
-                cells = (_plain(metric.key), metric.unit, str(metric.better), repr(value))
-                yield (*place, *cells)
-        for key, quantile_ms in latencies.get(trial.trial, []):
-            yield (*place, key, "ms", str(Better.LESS), repr(quantile_ms))
+                yield (*place, _plain(metric.key), metric.unit, str(metric.better), repr(value))
         for key, unit, found in (*_dips(findings, trial), *_why(findings, trial)):
             yield (*place, _plain(key), unit, str(Better.LESS), repr(found))
 

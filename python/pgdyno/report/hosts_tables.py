@@ -9,12 +9,11 @@ from dataclasses import replace
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.findings.case_findings import ALL_KINDS, latency_key
 from pgdyno.analysis.findings.host_findings import MEAN_TIME, Host, HostsFindings
 from pgdyno.analysis.findings.pooled_hosts import OverHosts, PooledCell, PooledTable
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.statistics.effect import percent_of
-from pgdyno.analysis.telemetry.metrics import Metric
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, Metric, latency_key
 from pgdyno.estimate import ABSENT, Better, Estimate, counted, decimals_of, given_percent, share_text, signed
 from pgdyno.report import result_tables, study_report
 from pgdyno.report.charts import Panel, arm_class

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.findings.case_findings import (
+from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
+from pgdyno.analysis.telemetry.metrics import (
     ALL_KINDS,
-    QUANTILES_COMPARED,
-    ArmFindings,
-    Findings,
+    PERCENTILES,
+    PERCENTILES_COMPARED,
+    Metric,
     latency_key,
 )
-from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.analysis.telemetry.percentiles import QUANTILES
 from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,
@@ -144,7 +143,7 @@ def _of_several_arms(findings: Findings) -> str:
 
 def latency_table(findings: Findings) -> Table:
     """Return latency percentiles for each transaction type and arm."""
-    numeric = ("transactions", *QUANTILES)
+    numeric = ("transactions", *PERCENTILES)
     rows = []
     for kind in [*findings.kinds, ALL_KINDS]:
         for i, of in enumerate(findings.arms):
@@ -177,7 +176,7 @@ def latency_changes(findings: Findings) -> Table:
     for kind in [*findings.kinds, ALL_KINDS]:
         for i, of in enumerate(findings.arms[1:]):
             changes = [
-                _of_every_block(findings, of.arm.arm, latency_key(kind, q)) for q in QUANTILES_COMPARED
+                _of_every_block(findings, of.arm.arm, latency_key(kind, q)) for q in PERCENTILES_COMPARED
             ]
             if any(changes):
                 usual = findings.study.plan.confidence
@@ -185,14 +184,14 @@ def latency_changes(findings: Findings) -> Table:
                 rows.append([kind_text(kind) if i == 0 else "", of.arm.name, *cells])
     return Table(
         title=f"Change in latency vs. {baseline}, %{findings.at_own_rates} (lower is better)",
-        columns=("kind", "arm", *QUANTILES_COMPARED),
+        columns=("kind", "arm", *PERCENTILES_COMPARED),
         rows=rows,
         note=(
             "Geometric mean over blocks of the ratios of that percentile, with a CI from "
             f"{BLOCKS_MIN} blocks on. {ABSENT}: a block has fewer than 10 transactions above it."
             + _of_several_arms(findings)
         ),
-        numeric=frozenset(QUANTILES_COMPARED),
+        numeric=frozenset(PERCENTILES_COMPARED),
         dispensable=("p90", "p95", "p99"),
     )
 

@@ -9,8 +9,7 @@ from dataclasses import replace
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.steady_state.drift import Drift
-from pgdyno.analysis.telemetry.samples import keyed
-from pgdyno.analysis.telemetry.trial_telemetry import split_key
+from pgdyno.analysis.telemetry.metrics import keyed, split_key
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, bracketed, group_digits, share_text, signed
 from pgdyno.report.result_tables import DIGITS_OF_LEVEL, Table, enumeration, with_interval
 

@@ -6,17 +6,17 @@ Series are read and reduced one trial at a time. Only the server's columns for c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from sys import intern
 
-from pgdyno.analysis.comparison.paired_comparison import Effect, Values, effects_by_arm, ok_by_block
+from pgdyno.analysis.comparison.paired_comparison import Effect, effects_by_arm, metric_values, ok_by_block
 from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry import trial_telemetry
 from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.events import SERVER_CPU, Events, events_of
-from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.analysis.telemetry.samples import HOST, SERVER, keyed
+from pgdyno.analysis.telemetry.metrics import Metric, keyed, split_key
+from pgdyno.analysis.telemetry.samples import HOST, SERVER
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, compared_metrics, telemetry_of_trial
 from pgdyno.estimate import Estimate
 from pgdyno.results.reader import Evidence
@@ -100,7 +100,7 @@ class CaseTelemetry:
 
     def parts(self, key: str) -> list[str]:
         """Return the statements, relations or waits that have this key, in their order."""
-        pairs = (trial_telemetry.split_key(own) for own in self.metrics)
+        pairs = (split_key(own) for own in self.metrics)
         return [part for of, part in pairs if of == key]
 
 
@@ -133,7 +133,7 @@ def read_case(
     }
     confidence = study.plan.confidence
     metrics = {metric.key: metric for metric in compared_metrics(by_trial)}
-    effects = effects_on(arms, ok, metrics.values(), by_trial, confidence)
+    effects = effects_on(arms, ok, list(metrics.values()), study.plan.schedule, confidence)
     return CaseTelemetry(
         by_trial=by_trial,
         series=series,
@@ -164,32 +164,25 @@ def _at_a_time(trials: Sequence[Trial]) -> list[list[Trial]]:
 def effects_on(
     arms: Sequence[Arm],
     trials: Sequence[Trial],
-    metrics: Iterable[Metric],
-    by_trial: Mapping[int, TrialTelemetry],
+    metrics: Sequence[Metric],
+    schedule: Schedule,
     confidence: float,
 ) -> dict[int, dict[str, Effect]]:
-    """Return each arm's effects by key, with Holm's correction over the arms for each metric."""
+    """Return each arm's effects by key, with Holm's correction over the arms for each metric.
+
+    An effect with a value of zero or less in any block is omitted: without these blocks it would be biased.
+    """
     blocks = ok_by_block(trials)
-    values: dict[str, list[Values]] = {}
-    for metric in metrics:
-        values[metric.key] = [{} for _ in arms[1:]]
-        for i, arm in enumerate(arms[1:]):
-            pairs = {
-                block: (a, b)
-                for block, of_arm in blocks.items()
-                if (a := _value(by_trial, of_arm.get(0), metric.key)) is not None
-                and (b := _value(by_trial, of_arm.get(arm.arm), metric.key)) is not None
-            }
-            # Omitting only the blocks without a ratio would bias the effect, so the whole metric is omitted.
-            if all(a > 0 and b > 0 for a, b in pairs.values()):
-                values[metric.key][i] = pairs
-    by_key = {metric.key: (metric.name, metric.better) for metric in metrics}
-    found = effects_by_arm(len(arms) - 1, values, by_key, confidence)
+    values = {
+        metric.key: [metric_values(blocks, arm.arm, metric, schedule) for arm in arms[1:]]
+        for metric in metrics
+    }
+    positive = {
+        key: [of if all(a > 0 and b > 0 for a, b in of.values()) else {} for of in of_arms]
+        for key, of_arms in values.items()
+    }
+    found = effects_by_arm(len(arms) - 1, positive, metrics, confidence)
     return {arm.arm: found[i] for i, arm in enumerate(arms[1:])}
-
-
-def _value(by_trial: Mapping[int, TrialTelemetry], trial: Trial | None, key: str) -> float | None:
-    return None if trial is None else by_trial[trial.trial].values.get(key)
 
 
 def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | None:

@@ -13,8 +13,6 @@ from pgdyno.analysis.comparison.paired_comparison import Comparison, compare_arm
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.telemetry import metrics, percentiles
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Measure, Trial, TrialStatus
-from pgdyno.study.plan import Study
 
 
 @dataclass(frozen=True)
@@ -33,20 +31,8 @@ def interim_result(evidence: Evidence, case: int) -> InterimResult:
     """Read the data for the verdicts from one snapshot, and return the result."""
     with evidence.snapshot():
         plan, arms, trials = evidence.study(case).plan, evidence.arms(case), evidence.trials(case)
-        chosen = metrics.of_plan(plan, _medians_ms(evidence, plan, trials))
+        chosen = metrics.of_plan(plan, percentiles.latencies_of_all_kinds(evidence, plan, trials))
         noise = read_noise(evidence)[case]
-    comparisons = compare_arms(arms, trials, plan, chosen[:1], {})
+    comparisons = compare_arms(arms, trials, plan, chosen[:1])
     noise = noise.of_today(comparisons)
     return InterimResult([with_noise(found, noise) for found in comparisons])
-
-
-def _medians_ms(evidence: Evidence, plan: Study, trials: Sequence[Trial]) -> dict[int, float | None]:
-    """Return the median latency of each ok trial, if the verdict is about latency."""
-    if not plan.load_is_fixed:
-        return {}
-    merged = {
-        trial.trial: percentiles.merge(of.pairs for of in evidence.histograms(trial.trial, Measure.LATENCY))
-        for trial in trials
-        if trial.status is TrialStatus.OK
-    }
-    return {trial: percentiles.quantiles_ms(pairs)["p50"] for trial, pairs in merged.items()}

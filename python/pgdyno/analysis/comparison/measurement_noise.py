@@ -33,7 +33,7 @@ from pgdyno.analysis.telemetry import metrics, percentiles
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import share_text
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Measure, StudyRecord, TrialStatus
+from pgdyno.results.records import StudyRecord
 from pgdyno.study.plan import Study
 
 FLOOR_BLOCKS_MIN = 5
@@ -283,14 +283,9 @@ def aa_log_ratios(evidence: Evidence, case: int) -> list[float]:
     Blocks that do not count are omitted, as in any comparison.
     """
     plan, trials = evidence.study(case).plan, evidence.trials(case)
-    median_ms = {}
-    if plan.load_is_fixed:
-        for trial in trials:
-            if trial.status is TrialStatus.OK:
-                pairs = [h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)]
-                median_ms[trial.trial] = percentiles.quantiles_ms(percentiles.merge(pairs))["p50"]
-    primary = metrics.of_plan(plan, median_ms)[:1]
-    (comparison,) = compare_arms(evidence.arms(case), trials, plan, primary, {})
+    latencies = percentiles.latencies_of_all_kinds(evidence, plan, trials)
+    primary = metrics.of_plan(plan, latencies)[:1]
+    (comparison,) = compare_arms(evidence.arms(case), trials, plan, primary)
     return list(comparison.primary.log_ratios.values()) if comparison.primary else []
 
 

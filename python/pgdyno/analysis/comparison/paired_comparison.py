@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,20 +100,22 @@ def compare_arms(
     trials: Sequence[Trial],
     plan: Study,
     metrics: Sequence[Metric],
-    latencies: Mapping[str, Callable[[Trial], float | None]],
 ) -> list[Comparison]:
-    """Compare every arm with the first. ``latencies`` are more metrics: key → function for a trial, in ms."""
+    """Compare every arm with the first, in all metrics; the first one is of the verdict.
+
+    A block in which an arm has no value above zero is omitted.
+    """
     by_block = ok_by_block(trials)
-    values: dict[str, list[Values]] = {}
-    names: dict[str, tuple[str, Better]] = {}
-    for metric in metrics:
-        values[metric.key] = [_metric_values(by_block, arm.arm, metric, plan.schedule) for arm in arms[1:]]
-        names[metric.key] = (metric.name, metric.better)
-    for key, of_trial in latencies.items():
-        values[key] = [_trial_values(by_block, arm.arm, of_trial) for arm in arms[1:]]
-        names[key] = (key, Better.LESS)
+    values = {
+        metric.key: [metric_values(by_block, arm.arm, metric, plan.schedule) for arm in arms[1:]]
+        for metric in metrics
+    }
+    values = {
+        key: [{block: of for block, of in of_arm.items() if of[0] and of[1]} for of_arm in of_arms]
+        for key, of_arms in values.items()
+    }
     effects = effects_by_arm(
-        len(arms) - 1, values, names, plan.confidence, primary=metrics[0].key, method=method_of(plan)
+        len(arms) - 1, values, metrics, plan.confidence, primary=metrics[0].key, method=method_of(plan)
     )
     return [
         _comparison(
@@ -137,7 +139,7 @@ def method_of(plan: Study) -> Method:
 def effects_by_arm(
     arms: int,
     values: Mapping[str, Sequence[Values]],
-    names: Mapping[str, tuple[str, Better]],
+    metrics: Iterable[Metric],
     confidence: float,
     primary: str = "",
     method: Method = Method.STUDENT,
@@ -148,10 +150,10 @@ def effects_by_arm(
     the key of the verdict: its intervals use ``method``, and the bootstrap checks them.
     """
     found: list[dict[str, Effect]] = [{} for _ in range(arms)]
-    for key, of_arms in values.items():
-        checked = key == primary
+    for metric in metrics:
+        key, checked = metric.key, metric.key == primary
         how = method if checked else Method.STUDENT
-        of_key = _effects(key, *names[key], of_arms, confidence, how, checked=checked)
+        of_key = _effects(metric, values[key], confidence, how, checked=checked)
         for of_arm, one in zip(found, of_key, strict=True):
             if one is not None:
                 of_arm[key] = one
@@ -189,9 +191,7 @@ def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:
 
 
 def _effects(
-    key: str,
-    name: str,
-    better: Better,
+    metric: Metric,
     values: Sequence[Values],
     confidence: float,
     method: Method,
@@ -204,32 +204,23 @@ def _effects(
         [spread.p_value if spread else None for spread in unadjusted], confidence
     )
     return [
-        _effect(key, name, better, d, effect.summarize(list(d.values()), level, method), checked=checked)
-        if d
-        else None
+        _effect(metric, d, effect.summarize(list(d.values()), level, method), checked=checked) if d else None
         for d, level in zip(ratios, levels, strict=True)
     ]
 
 
-def _effect(
-    key: str,
-    name: str,
-    better: Better,
-    ratios: Mapping[int, float],
-    spread: LogRatioSummary,
-    *,
-    checked: bool,
-) -> Effect:
-    percent = spread.percent(better)
+def _effect(metric: Metric, ratios: Mapping[int, float], spread: LogRatioSummary, *, checked: bool) -> Effect:
+    percent = spread.percent(metric.better)
     resampled = bootstrap_interval(list(ratios.values()), spread.confidence) if checked else None
     bootstrap = None
     if resampled is not None:
         low, high = (effect.percent_of(end) for end in resampled)
-        bootstrap = Estimate(percent.value, "%", spread.n, better, low, high, spread.confidence)
-    return Effect(key, name, ratios, spread, percent, bootstrap)
+        bootstrap = Estimate(percent.value, "%", spread.n, metric.better, low, high, spread.confidence)
+    return Effect(metric.key, metric.name, ratios, spread, percent, bootstrap)
 
 
-def _metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Schedule) -> Values:
+def metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Schedule) -> Values:
+    """Return the values of an arm and the baseline in the blocks that have both."""
     found = {}
     for block, of_arm in sorted(by_block.items()):
         if 0 not in of_arm or arm not in of_arm:
@@ -237,7 +228,7 @@ def _metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Sc
         a, b = of_arm[0], of_arm[arm]
         slices = _slices(a, b, schedule)
         x_a, x_b = metric.value(a, slices[0]), metric.value(b, slices[1])
-        if x_a and x_b:
+        if x_a is not None and x_b is not None:
             found[block] = (x_a, x_b)
     return found
 
@@ -246,13 +237,3 @@ def _slices(a: Trial, b: Trial, schedule: Schedule) -> tuple[Sequence[Slice], Se
     if schedule.is_together:
         return effect.paired(a, b)
     return a.measured, b.measured
-
-
-def _trial_values(by_block: BlockTrials, arm: int, of_trial: Callable[[Trial], float | None]) -> Values:
-    found = {}
-    for block, of_arm in sorted(by_block.items()):
-        if 0 in of_arm and arm in of_arm:
-            x_a, x_b = of_trial(of_arm[0]), of_trial(of_arm[arm])
-            if x_a and x_b:
-                found[block] = (x_a, x_b)
-    return found

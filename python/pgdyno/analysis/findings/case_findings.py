@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pgdyno.analysis.causes import time_breakdown
 from pgdyno.analysis.causes.cpu_profiles import ProfileComparison, compare_profiles
@@ -23,8 +23,15 @@ from pgdyno.analysis.steady_state.steady_state_findings import (
     steady_state_caveats,
 )
 from pgdyno.analysis.telemetry import metrics, percentiles, trial_telemetry
-from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.analysis.telemetry.percentiles import QUANTILES, limited_by_trial, missed_limit_caveats
+from pgdyno.analysis.telemetry.metrics import (
+    ALL_KINDS,
+    PERCENTILES,
+    PERCENTILES_COMPARED,
+    Metric,
+    ValuesByTrial,
+    latency_metric,
+)
+from pgdyno.analysis.telemetry.percentiles import limited_by_trial, missed_limit_caveats
 from pgdyno.analysis.telemetry.samples import SERVER
 from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint, throughput_points
 from pgdyno.caveats import Caveat, Code
@@ -44,12 +51,6 @@ from pgdyno.results.records import (
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 
-QUANTILES_COMPARED = ("p50", "p90", "p95", "p99")
-"""Compared quantiles: for higher ones a block has too few values for a meaningful ratio."""
-
-ALL_KINDS = "all"
-"""Key of all kinds of transactions together, and the default of conditions on latency."""
-
 
 @dataclass(frozen=True)
 class ArmFindings:
@@ -67,7 +68,7 @@ class ArmFindings:
     def quantiles_ms(self, kind: str) -> dict[str, float | None]:
         """Return the quantiles of one kind, or of ALL_KINDS."""
         pairs = self.latency.get(kind)
-        return dict.fromkeys(QUANTILES) if pairs is None else percentiles.quantiles_ms(pairs)
+        return dict.fromkeys(PERCENTILES) if pairs is None else percentiles.quantiles_ms(pairs)
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ class Findings:
     blocks: Sequence[Block]
     trials: Sequence[Trial]
     series: Mapping[int, Sequence[ThroughputPoint]]
-    latency_ms: Mapping[tuple[int, str], float | None]  # (trial ID, latency_key) → value of that ok trial
+    latencies: Sequence[Metric]  # all percentiles of all kinds, by name
     limited_ms: Mapping[int, float | None]  # trial ID → the quantile that the study limits; may be infinite
     caveats: Sequence[Caveat]
     block_s: float | None  # mean duration of a finished block
@@ -99,6 +100,11 @@ class Findings:
     def primary(self) -> Metric:
         """The metric of the verdict."""
         return self.metrics[0]
+
+    @property
+    def every_metric(self) -> list[Metric]:
+        """All metrics with values of single trials: of the driver, telemetry, latencies."""
+        return [*self.metrics, *self.telemetry.metrics.values(), *self.latencies]
 
     @property
     def has_own_rates(self) -> bool:
@@ -123,12 +129,10 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     series, rates = _throughput_series(evidence, trials)
     stored = evidence.caveats(case)
     kinds = _kinds(trials, study.plan)
-    latency_ms = _quantiles_by_trial(histograms)
-    median_ms = {trial: latency_ms.get((trial, latency_key(ALL_KINDS, "p50"))) for trial in histograms}
-    chosen = metrics.of_plan(study.plan, median_ms)
-    keys = [latency_key(kind, name) for kind in [*kinds, ALL_KINDS] for name in QUANTILES_COMPARED]
-    getters = {key: _Getter(latency_ms, key) for key in keys}
-    comparisons = compare_arms(arms, trials, study.plan, chosen, getters)
+    latency_ms = {trial: percentiles.latencies_ms(by_kind) for trial, by_kind in histograms.items()}
+    chosen = metrics.of_plan(study.plan, latency_ms)
+    compared = _latencies(kinds, PERCENTILES_COMPARED, latency_ms)
+    comparisons = compare_arms(arms, trials, study.plan, [*chosen, *compared])
     noise = noise.of_today(comparisons)
     of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan) for arm in arms]
     p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
@@ -164,7 +168,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         blocks=blocks,
         trials=trials,
         series=series,
-        latency_ms=latency_ms,
+        latencies=_latencies(sorted(kinds), PERCENTILES, latency_ms),
         limited_ms=limited_ms,
         caveats=_without_duplicates(computed, stored),
         block_s=sum(durations) / len(durations) if durations else None,
@@ -186,20 +190,12 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     )
 
 
-def latency_key(kind: str, quantile: str) -> str:
-    """Return the key of an effect on latency: ``latency.new_order.p99``."""
-    return f"latency.{kind}.{quantile}"
-
-
-def _quantiles_by_trial(
-    histograms: Mapping[int, Mapping[str, Pairs]],
-) -> dict[tuple[int, str], float | None]:
-    return {
-        (trial, latency_key(kind, name)): value
-        for trial, by_kind in histograms.items()
-        for kind, pairs in [*by_kind.items(), (ALL_KINDS, percentiles.merge(by_kind.values()))]
-        for name, value in percentiles.quantiles_ms(pairs).items()
-    }
+def _latencies(kinds: Sequence[str], names: Iterable[str], latency_ms: ValuesByTrial) -> list[Metric]:
+    return [
+        replace(latency_metric(kind, name), by_trial=latency_ms)
+        for kind in [*kinds, ALL_KINDS]
+        for name in names
+    ]
 
 
 def _drifts(
@@ -257,15 +253,6 @@ def _window_s(trials: Sequence[Trial]) -> float:
     """Return the mean time from the first measured slice to the last."""
     spans = [trial.measured[-1].drained_s - trial.measured[0].opened_s for trial in trials if trial.measured]
     return sum(spans) / len(spans) if spans else 0.0
-
-
-@dataclass(frozen=True)
-class _Getter:
-    found: Mapping[tuple[int, str], float | None]
-    key: str
-
-    def __call__(self, trial: Trial) -> float | None:
-        return self.found.get((trial.trial, self.key))
 
 
 def _of_arm(

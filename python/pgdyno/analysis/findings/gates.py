@@ -14,21 +14,18 @@ confidence without correction, because every one must pass (Berger's intersectio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect, method_of
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, decide
-from pgdyno.analysis.findings.case_findings import ALL_KINDS, QUANTILES_COMPARED, Findings, latency_key
-from pgdyno.analysis.findings.host_findings import LATENCY, HostsFindings
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.findings.host_findings import HostsFindings
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE, OverHosts
 from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
 from pgdyno.analysis.statistics.effect import Method, holm_confidences, summarize
-from pgdyno.analysis.telemetry.metrics import MEDIAN_LATENCY
-from pgdyno.analysis.telemetry.object_quantities import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
-from pgdyno.analysis.telemetry.quantities import OF_TRIALS
-from pgdyno.analysis.telemetry.trial_telemetry import EVERYWHERE, split_key
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, find_metric, latency_key
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import TrialStatus
@@ -159,28 +156,16 @@ def parse_condition(text: str) -> GateCondition:
             f"{text!r} is not a gate condition: use one of {', '.join(GateOutcome)}, "
             "or add a metric, for example slower:p99"
         )
-    key = latency_key(ALL_KINDS, metric) if metric in QUANTILES_COMPARED else metric
-    if key and key != AVERAGE and not _is_latency(key):
-        better = _BETTER.get(split_key(key)[0])
-        if better is None:
+    key = latency_key(ALL_KINDS, metric) if metric in PERCENTILES_COMPARED else metric
+    if key and key != AVERAGE:
+        found = find_metric(key)
+        if found is None:
             raise UsageError(
                 f"{text}: unknown metric {metric!r}: use a key from effects or telemetry in the JSON report"
             )
-        if better is Better.NEITHER:
+        if found.better is Better.NEITHER:
             raise UsageError(f"{text}: the metric {metric} has no better direction: use another metric")
     return GateCondition(GateOutcome(word), key, text.strip())
-
-
-def _is_latency(key: str) -> bool:
-    return key.startswith(LATENCY) and key.endswith(tuple(f".{name}" for name in QUANTILES_COMPARED))
-
-
-_BETTER: Mapping[str, Better] = {
-    **{metric.key: metric.better for metric in EVERYWHERE},
-    **{of.key: of.better for of in (*OF_TRIALS, *OF_RELATIONS)},
-    **{of.key: of.better for of in (*OF_STATEMENTS, *OF_SAMPLES)},
-    MEDIAN_LATENCY: Better.LESS,
-}
 
 
 def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[GateCondition]) -> Gate:

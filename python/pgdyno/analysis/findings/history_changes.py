@@ -32,8 +32,7 @@ from pgdyno.analysis.findings.study_identity import (
 from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.change_points import POINTS_MIN, Cut, cuts, first_cut
 from pgdyno.analysis.statistics.effect import holm_confidences, percent_of
-from pgdyno.analysis.telemetry.object_quantities import OF_RELATIONS, OF_SAMPLES, OF_STATEMENTS
-from pgdyno.analysis.telemetry.quantities import OF_TRIALS
+from pgdyno.analysis.telemetry.metrics import METRICS
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import StudyRecord
 
@@ -199,22 +198,15 @@ def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Reco
     return Recorded(file, created, values, dict(_facts(study)))
 
 
-TELEMETRY_NAMES = {
-    **{of.key: of.name for of in (*OF_TRIALS, *OF_RELATIONS)},
-    **{of.key: of.name for of in (*OF_STATEMENTS, *OF_SAMPLES)},
-}
-"""Names of all telemetry metrics, also of those that cannot be compared."""
-
-
 def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
     """Return the levels greater than 0: others cannot be in a series of ratios."""
     found = {}
-    names = {key: of.name for key, of in case.telemetry.metrics.items()}
-    names |= TELEMETRY_NAMES | {of.key: of.name for of in case.metrics}
+    known = case.telemetry.metrics.get(metric) or METRICS.get(metric)
+    name = known.name if known else metric
     for of in case.arms:
         level = of.levels.get(metric) or case.telemetry.levels.get(of.arm.arm, {}).get(metric)
         if level is not None and level.value > 0:
-            found[Key(case.study.case, of.arm.name, "", metric, names.get(metric, metric))] = level
+            found[Key(case.study.case, of.arm.name, "", metric, name)] = level
     return found
 
 

@@ -22,12 +22,10 @@ from pgdyno.analysis.findings.pooled_hosts import (
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.findings.study_identity import files_by_machine, fitted_differences, require_same
 from pgdyno.analysis.statistics.effect import Method, summarize
+from pgdyno.analysis.telemetry.metrics import is_latency
 from pgdyno.caveats import Caveat, Code
 from pgdyno.results.records import Json
 from pgdyno.study.cases import label_of
-
-LATENCY = "latency."
-"""Prefix of the keys of latencies."""
 
 MEAN_TIME = "statement.mean_ms"
 """Prefix of the mean time of each statement."""
@@ -194,7 +192,7 @@ def _renamed(comparison: Comparison, names: Mapping[str, str], telemetry: Mappin
     whole = {
         key: effect
         for key, effect in comparison.effects.items()
-        if not key.startswith(LATENCY) or len(effect.log_ratios) == len(comparison.blocks)
+        if not is_latency(key) or len(effect.log_ratios) == len(comparison.blocks)
     }
     return replace(
         comparison,

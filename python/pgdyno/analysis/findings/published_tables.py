@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 
 from pgdyno.analysis.statistics.effect import level_of
 from pgdyno.analysis.statistics.pooling import combine
-from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels, split_key
+from pgdyno.analysis.telemetry.metrics import split_key
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.published_experiment import Cell, Published, PublishedTable
 

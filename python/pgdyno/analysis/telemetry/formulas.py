@@ -1,178 +1,153 @@
-"""Formulas of quantities. One call creates text and function together, so reports show what was computed.
+"""Kinds of formulas of ``metrics.toml``: each has its text and its function, for documents and values.
 
-Δ in the text is the difference over the measured part.
+Δ in the text is the difference over the measured part. ``samples.py`` and ``statements.py`` compute the kinds
+SAMPLE_KINDS and CALL_KINDS, from other data than the readings of a probe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pgdyno.analysis.telemetry.counters import Gauges, Window, total, values
-from pgdyno.units import PERCENT, US_PER_MS
+from pgdyno.units import PER_MIB, PERCENT, S_PER_MS, US_PER_MS
 
+SCALES: Mapping[tuple[str, str], float] = {
+    ("B", "MiB"): PER_MIB,
+    ("B", "MiB/s"): PER_MIB,
+    ("ms", "s"): S_PER_MS,
+    ("s", "%"): PERCENT,  # seconds per second
+}
+"""(unit in which a column counts, unit of the metric) → factor."""
 
-class How(StrEnum):
-    """Reference of a quantity."""
-
-    PER_TRANSACTION = "per transaction"
-    PER_SECOND = "per second"
-    ABSOLUTE = "absolute"
-    SHARE = "share"
+WHERE: Mapping[str, tuple[str, str]] = {"io": ("object", "relation")}
+"""Probe → column and value of the rows that count: from PostgreSQL 18 on, pg_stat_io includes WAL."""
 
 
 @dataclass(frozen=True)
-class Formula:
-    """A formula: ``text`` describes ``of``, which returns None if the results file lacks the data."""
+class Readings:
+    """Readings of one probe at both ends of the measured part, by column."""
 
-    text: str
-    how: How
-    of: Callable[[Window], float | None]
+    window: Window
+    probe: str
 
+    def delta(self, column: str) -> float | None:
+        """Return the difference of a counter."""
+        return self.window.delta(self.probe, column, WHERE.get(self.probe))
 
-def _scaled(value: float | None, scale: float) -> float | None:
-    return None if value is None else value * scale
+    def sum(self, columns: Sequence[str]) -> float | None:
+        """Return the sum of differences; None if any is missing."""
+        known = [delta for column in columns if (delta := self.delta(column)) is not None]
+        return sum(known) if len(known) == len(columns) else None
+
+    def at(self, gauges: Gauges, column: str) -> float | None:
+        """Return the sum of a gauge over all rows."""
+        return total(gauges, self.probe, column)
+
+    def growth(self, end: Gauges, column: str) -> float | None:
+        """Return the difference of a gauge, which may be negative."""
+        before, after = self.at(self.window.first, column), self.at(end, column)
+        return None if before is None or after is None else after - before
+
+    def per_transaction(self, value: float | None, scale: float = 1.0) -> float | None:
+        """Divide by the transactions executed in the same time."""
+        return _ratio(value, self.window.transactions, scale)
 
 
 def _ratio(part: float | None, whole: float | None, scale: float = 1.0) -> float | None:
     return scale * part / whole if part is not None and whole else None
 
 
-def _sum(*values: float | None) -> float | None:
-    """Return the sum; None if any value is missing."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+def _timed(of: Readings, columns: Sequence[str]) -> float | None:
+    """Return a time in ms as µs per transaction.
 
-
-def _of_columns(columns: Sequence[str]) -> str:
-    return " + ".join(f"Δ {column}" for column in columns)
-
-
-def _grown(end: Gauges, w: Window, probe: str, column: str, scale: float) -> float | None:
-    before, after = total(w.first, probe, column), total(end, probe, column)
-    return None if before is None or after is None else (after - before) * scale
+    If the second column counts something but its time is 0, the server does not measure it (track_io_timing,
+    track_wal_io_timing). Then the value is missing.
+    """
+    spent, happened = (of.delta(column) for column in columns)
+    return None if spent == 0 and happened else of.per_transaction(spent, US_PER_MS)
 
 
 @dataclass(frozen=True)
-class FormulaSource:
-    """Source of formulas for one probe; with ``where``, for rows with this value in this column."""
+class _Kind:
+    """``text`` has the columns as ``{0}`` and ``{1}``, and the sum of all differences as ``{sum}``."""
 
+    text: str
+    value: Callable[[Readings, Sequence[str]], float | None]
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "difference": _Kind("{sum}", lambda of, c: of.sum(c)),
+    "per_transaction": _Kind("{sum} / transactions", lambda of, c: of.per_transaction(of.sum(c))),
+    # missing if the second column is 0, because then the server does not count the first one
+    "per_transaction_if": _Kind(
+        "Δ {0} / transactions, if {1} are counted",
+        lambda of, c: of.per_transaction(of.delta(c[0])) if of.delta(c[1]) else None,
+    ),
+    "time_per_transaction": _Kind("Δ {0} / transactions, if timing is enabled", _timed),
+    # the time for which the driver drove this server
+    "per_second": _Kind("{sum} / seconds driven", lambda of, c: _ratio(of.sum(c), of.window.driven_s)),
+    "share": _Kind("Δ {0} / Δ {1}", lambda of, c: _ratio(of.delta(c[0]), of.delta(c[1]), PERCENT)),
+    "share_of_sum": _Kind("Δ {0} / {sum}", lambda of, c: _ratio(of.delta(c[0]), of.sum(c), PERCENT)),
+    "at_begin": _Kind("{0} at the beginning", lambda of, c: of.at(of.window.first, c[0])),
+    "at_end": _Kind("{0} at the end", lambda of, c: of.at(of.window.last, c[0])),
+    "at_end_vacuumed": _Kind(
+        "{0} at the end, after VACUUM if requested", lambda of, c: of.at(of.window.final, c[0])
+    ),
+    "growth": _Kind("{0} at the end − at the beginning", lambda of, c: of.growth(of.window.last, c[0])),
+    "growth_vacuumed": _Kind(
+        "{0} at the end, after VACUUM if requested, − at the beginning",
+        lambda of, c: of.growth(of.window.final, c[0]),
+    ),
+    "growth_per_transaction": _Kind(
+        "({0} at the end, after VACUUM if requested, − at the beginning) / transactions",
+        lambda of, c: of.per_transaction(of.growth(of.window.final, c[0])),
+    ),
+    "largest": _Kind(
+        "largest {0} at the end", lambda of, c: max(values(of.window.last, of.probe, c[0]), default=None)
+    ),
+}
+
+PAIRS = ("per_transaction_if", "time_per_transaction", "share")
+"""Kinds that need two columns. Kinds with a sum need at least one, and all others one."""
+
+SAMPLE_KINDS: Mapping[str, str] = {
+    "sampled_rate": "Δ {0} / s",
+    "sampled_minimum": "smallest sample",
+    "sampled_mean": "mean of the samples",
+    "sampled_maximum": "largest sample",
+}
+"""Text of the kinds over the samples of this machine."""
+
+CALL_KINDS: Mapping[str, str] = {"per_call": "Δ {0} / Δ calls", "time_per_call": "Δ {0} / Δ calls"}
+"""Text of the kinds over the calls of a statement. ``time_per_call`` is missing if the time is 0."""
+
+TEXTS: Mapping[str, str] = {**{kind: of.text for kind, of in _KINDS.items()}, **SAMPLE_KINDS, **CALL_KINDS}
+"""Kind → text."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula over columns of a probe. ``scale`` converts their unit to that of the metric."""
+
+    kind: str
+    columns: Sequence[str]
     probe: str
-    where: tuple[str, str] | None = None
+    scale: float = 1.0
 
-    def per_tx(self, *columns: str, scale: float = 1.0) -> Formula:
-        """Divide differences of counters by the transactions executed in the same time."""
-        summed = _of_columns(columns)
-        return Formula(
-            f"({summed}) / transactions" if len(columns) > 1 else f"{summed} / transactions",
-            How.PER_TRANSACTION,
-            lambda w: _ratio(_sum(*(self._delta(w, column) for column in columns)), w.transactions, scale),
-        )
+    def __post_init__(self) -> None:
+        """Raise ValueError for a wrong number of columns."""
+        needed = 2 if self.kind in PAIRS else 1
+        if len(self.columns) != needed and "{sum}" not in TEXTS[self.kind]:
+            raise ValueError(f"{self.kind} needs {needed} columns (got {len(self.columns)})")
 
-    def per_s(self, column: str, scale: float = 1.0) -> Formula:
-        """Divide a difference by the time for which the driver drove this server."""
-        return Formula(
-            f"Δ {column} / seconds driven",
-            How.PER_SECOND,
-            lambda w: _ratio(self._delta(w, column), w.driven_s, scale),
-        )
+    @property
+    def text(self) -> str:
+        """The formula for people."""
+        deltas = " + ".join(f"Δ {column}" for column in self.columns)
+        return TEXTS[self.kind].format(*self.columns, sum=f"({deltas})" if len(self.columns) > 1 else deltas)
 
-    def counted(self, *columns: str, scale: float = 1.0) -> Formula:
-        """Return the differences themselves."""
-        return Formula(
-            _of_columns(columns),
-            How.ABSOLUTE,
-            lambda w: _scaled(_sum(*(self._delta(w, column) for column in columns)), scale),
-        )
-
-    def share(self, part: str, *rest: str) -> Formula:
-        """Return one counter's share of its sum with others, in percent."""
-        return Formula(
-            f"Δ {part} / ({_of_columns((part, *rest))})",
-            How.SHARE,
-            lambda w: _ratio(
-                self._delta(w, part), _sum(*(self._delta(w, c) for c in (part, *rest))), PERCENT
-            ),
-        )
-
-    def part_of(self, part: str, whole: str) -> Formula:
-        """Divide one counter by another that contains it, in percent."""
-        return Formula(
-            f"Δ {part} / Δ {whole}",
-            How.SHARE,
-            lambda w: _ratio(self._delta(w, part), self._delta(w, whole), PERCENT),
-        )
-
-    def at_begin(self, column: str, scale: float = 1.0) -> Formula:
-        """Return a gauge before the measured part."""
-        text = f"{column} at the beginning"
-        return Formula(text, How.ABSOLUTE, lambda w: _scaled(total(w.first, self.probe, column), scale))
-
-    def at_end(self, column: str, scale: float = 1.0) -> Formula:
-        """Return a gauge after the measured part."""
-        text = f"{column} at the end"
-        return Formula(text, How.ABSOLUTE, lambda w: _scaled(total(w.last, self.probe, column), scale))
-
-    def finally_(self, column: str, scale: float = 1.0) -> Formula:
-        """Return a gauge at the end; after a VACUUM, if the study requests one."""
-        text = f"{column} at the end, after VACUUM if requested"
-        return Formula(text, How.ABSOLUTE, lambda w: _scaled(total(w.final, self.probe, column), scale))
-
-    def growth(self, column: str, scale: float = 1.0) -> Formula:
-        """Return the difference between end and beginning, which may be negative."""
-        return Formula(
-            f"{column} at the end − at the beginning",
-            How.ABSOLUTE,
-            lambda w: _grown(w.last, w, self.probe, column, scale),
-        )
-
-    def growth_finally(self, column: str, scale: float = 1.0) -> Formula:
-        """Return the growth until after the VACUUM, if the study requests one."""
-        return Formula(
-            f"{column} at the end, after VACUUM if requested, − at the beginning",
-            How.ABSOLUTE,
-            lambda w: _grown(w.final, w, self.probe, column, scale),
-        )
-
-    def growth_per_tx(self, column: str) -> Formula:
-        """Divide ``growth_finally`` by transactions."""
-        return Formula(
-            f"({column} at the end, after VACUUM if requested, − at the beginning) / transactions",
-            How.PER_TRANSACTION,
-            lambda w: _ratio(_grown(w.final, w, self.probe, column, 1.0), w.transactions),
-        )
-
-    def largest(self, column: str, scale: float = 1.0) -> Formula:
-        """Return the largest value over all rows, at the end."""
-        return Formula(
-            f"largest {column} at the end",
-            How.ABSOLUTE,
-            lambda w: _scaled(max(values(w.last, self.probe, column), default=None), scale),
-        )
-
-    def timed(self, time_ms: str, what: str) -> Formula:
-        """Return time in µs per transaction.
-
-        If ``what`` happened but its time is 0, the server does not measure it (track_io_timing,
-        track_wal_io_timing). Then the value is missing.
-        """
-
-        def of(w: Window) -> float | None:
-            spent, happened = self._delta(w, time_ms), self._delta(w, what)
-            if spent == 0 and happened:
-                return None
-            return _ratio(spent, w.transactions, US_PER_MS)
-
-        return Formula(f"Δ {time_ms} / transactions, if timing is enabled", How.PER_TRANSACTION, of)
-
-    def if_any(self, column: str, what: str) -> Formula:
-        """Return a counter per transaction; missing if ``what`` is 0, when the server does not count it."""
-
-        def of(w: Window) -> float | None:
-            return _ratio(self._delta(w, column), w.transactions) if self._delta(w, what) else None
-
-        return Formula(f"Δ {column} / transactions, if {what} are counted", How.PER_TRANSACTION, of)
-
-    def _delta(self, w: Window, column: str) -> float | None:
-        return w.delta(self.probe, column, self.where)
+    def of_window(self, window: Window) -> float | None:
+        """Return the value over the readings of a probe; None if the results file lacks the data."""
+        value = _KINDS[self.kind].value(Readings(window, self.probe), self.columns)
+        return None if value is None else value * self.scale

@@ -1,11 +1,19 @@
-"""Compared metrics with unit, better direction, and function for their value in a trial."""
+"""All metrics by key. ``metrics.toml`` defines those of latencies, probes and samples.
+
+A metric of the driver's counts is a function of a trial and its slices. The values of all other metrics are
+computed once per trial, from its histograms and its telemetry, and the metric looks them up by key.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+from pgdyno.analysis.telemetry.formulas import SCALES, TEXTS, Formula
 from pgdyno.estimate import Better
 from pgdyno.results.records import Slice, Trial
 from pgdyno.study.capacity_search import SearchStep, capacity, parse_limit
@@ -15,21 +23,60 @@ from pgdyno.units import S_PER_MIN, US_PER_S
 
 Value = Callable[[Trial, Sequence[Slice]], float | None]
 
+ValuesByTrial = Mapping[int, Mapping[str, float | None]]
+"""Trial ID → key → value from its histograms or its telemetry."""
+
+NAME_LENGTH_MAX = 60
+"""Maximum length of a statement in the name of a metric. Its key has the whole text."""
+
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric.
+    """One metric. ``text`` describes its computation; ``short`` replaces name and unit in ``label``.
 
-    ``value(trial, slices)`` returns the value over these measured slices. It is None if the results file
-    lacks it, or if it is not positive and so has no logarithm.
+    ``of_slices`` computes it from the driver's counts. Without it, the value is that of the key in
+    ``by_trial``, which a case supplies.
     """
 
     key: str
     name: str
-    label: str  # short, with the unit
     unit: str
     better: Better
-    value: Value
+    text: str = "from the driver and CPU clocks"
+    short: str = ""
+    of_slices: Value | None = None
+    formula: Formula | None = None
+    by_trial: ValuesByTrial = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def label(self) -> str:
+        """A short name with the unit."""
+        return self.short or f"{self.name}, {self.unit}"
+
+    def value(self, trial: Trial, slices: Sequence[Slice]) -> float | None:
+        """Return the value of a trial, of these measured slices if it depends on them.
+
+        None if the results file lacks it. A count of 0 is also None, because it has no logarithm.
+        """
+        if self.of_slices is not None:
+            return self.of_slices(trial, slices)
+        return self.by_trial.get(trial.trial, {}).get(self.key)
+
+    def of_part(self, part: str) -> Metric:
+        """Return the metric of one statement, table, index or wait."""
+        short = part if len(part) <= NAME_LENGTH_MAX else f"{part[: NAME_LENGTH_MAX - 1]}…"
+        return replace(self, key=keyed(self.key, part), name=f"{self.name}, {short}")
+
+
+def keyed(key: str, part: str) -> str:
+    """Return the key of one statement, table, index or wait."""
+    return f"{key}:{part}"
+
+
+def split_key(key: str) -> tuple[str, str]:
+    """Split a key of ``keyed``. The second part is empty for a metric of a whole trial."""
+    of, _, part = key.partition(":")
+    return of, part
 
 
 def _rate(count: int, slices: Sequence[Slice], per_s: float) -> float | None:
@@ -68,17 +115,6 @@ def _driver_cpu(trial: Trial, _slices: Sequence[Slice]) -> float | None:
     return _per_transaction_us(trial.driver_cpu_s, trial.transactions)
 
 
-NOPM = Metric("nopm", "new orders per minute", "NOPM", "NOPM", Better.MORE, _new_orders_per_minute)
-TPM = Metric("tpm", "transactions per minute", "TPM", "TPM", Better.MORE, _transactions_per_minute)
-TPS = Metric("tps", "transactions per second", "tx/s", "tx/s", Better.MORE, _transactions_per_second)
-SERVER_CPU = Metric(
-    "server_cpu", "server CPU per transaction", "server CPU, µs/tx", "µs", Better.LESS, _server_cpu
-)
-DRIVER_CPU = Metric(
-    "driver_cpu", "driver CPU per transaction", "driver CPU, µs/tx", "µs", Better.LESS, _driver_cpu
-)
-
-
 def _capacity(trial: Trial, _slices: Sequence[Slice]) -> float | None:
     sought = trial.driver.get("capacity")
     if not isinstance(sought, Mapping):
@@ -90,34 +126,141 @@ def _capacity(trial: Trial, _slices: Sequence[Slice]) -> float | None:
     return capacity(tried, parse_limit(sought["limit"]))
 
 
+MORE, LESS = Better.MORE, Better.LESS
+
+TPS = Metric("tps", "transactions per second", "tx/s", MORE, short="tx/s", of_slices=_transactions_per_second)
+TPM = Metric("tpm", "transactions per minute", "TPM", MORE, short="TPM", of_slices=_transactions_per_minute)
+NOPM = Metric("nopm", "new orders per minute", "NOPM", MORE, short="NOPM", of_slices=_new_orders_per_minute)
 CAPACITY = Metric(
-    "capacity", "capacity within the latency limit", "capacity, tx/s", "tx/s", Better.MORE, _capacity
+    *("capacity", "capacity within the latency limit", "tx/s", MORE),
+    short="capacity, tx/s",
+    of_slices=_capacity,
 )
 """For a study that searches for the capacity in every block."""
+SERVER_CPU = Metric(
+    *("server_cpu", "server CPU per transaction", "µs", LESS),
+    short="server CPU, µs/tx",
+    of_slices=_server_cpu,
+)
+DRIVER_CPU = Metric(
+    *("driver_cpu", "driver CPU per transaction", "µs", LESS),
+    short="driver CPU, µs/tx",
+    of_slices=_driver_cpu,
+)
+OF_DRIVER: Sequence[Metric] = (TPS, TPM, NOPM, CAPACITY, SERVER_CPU, DRIVER_CPU)
+"""Metrics of every workload, regardless of the verdict's metric."""
+
+MEDIAN_LATENCY = Metric("median_latency", "median latency", "ms", LESS, "p50 of all transactions")
+"""Metric that replaces throughput under a fixed load."""
+
+LATENCY = "latency"
+ALL_KINDS = "all"
+"""Key of all kinds of transactions together, and the default of conditions on latency."""
+
+KEYS = frozenset({"name", "unit", "better", "text", "counted_in", "probe"})
 
 
-MEDIAN_LATENCY = "median_latency"
-"""Key of the metric that replaces throughput under a fixed load."""
+def _read_table() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+    """Read ``metrics.toml``: group → name → definition."""
+    return tomllib.loads(Path(__file__).with_name("metrics.toml").read_text("utf-8"))
 
 
-def of_plan(plan: Study, median_ms: Mapping[int, float | None]) -> Sequence[Metric]:
+def read_metrics(table: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Metric]:
+    """Yield the metrics of probes and samples. Raises ValueError for an invalid definition."""
+    for group, lines in table.items():
+        for name, of in lines.items() if group != LATENCY else ():
+            key = f"{group}.{name}"
+            try:
+                formula = _formula(group, of)
+                text = of.get("text") or (formula.text if formula else "")
+                yield Metric(key, of["name"], of["unit"], Better(of["better"]), text, formula=formula)
+            except (KeyError, ValueError) as error:
+                raise ValueError(f"metrics.toml: {key}: {error}") from error
+
+
+def _formula(group: str, of: Mapping[str, Any]) -> Formula | None:
+    kinds = of.keys() - KEYS
+    if len(kinds) > 1 or not kinds <= TEXTS.keys() or not (kinds or of.get("text")):
+        raise ValueError("use one kind of formula, or a text")
+    if not kinds:
+        return None
+    (kind,) = kinds
+    probe = of.get("probe", "relations" if group == "relation" else group)
+    if "counted_in" in of and (of["counted_in"], of["unit"]) not in SCALES:
+        raise ValueError(f"counted_in: no conversion of {of['counted_in']} to {of['unit']}")
+    scale = SCALES[of["counted_in"], of["unit"]] if "counted_in" in of else 1.0
+    return Formula(kind, tuple(of[kind]), probe, scale)
+
+
+_TABLE = _read_table()
+
+PERCENTILES: Mapping[str, float] = {name: float(of["quantile"]) for name, of in _TABLE[LATENCY].items()}
+"""Percentile of latency → share of the transactions at or below it."""
+
+PERCENTILES_COMPARED: Sequence[str] = [name for name, of in _TABLE[LATENCY].items() if of["compared"]]
+"""Compared percentiles: for higher ones a block has too few values for a meaningful ratio."""
+
+_EVERY = tuple(read_metrics(_TABLE))
+
+
+def _of_groups(*groups: str) -> Sequence[Metric]:
+    return tuple(metric for metric in _EVERY if metric.key.partition(".")[0] in groups)
+
+
+OF_RELATIONS = _of_groups("relation")
+"""Metrics of each table and index."""
+OF_STATEMENTS = _of_groups("statement")
+"""Metrics of each statement."""
+OF_SAMPLES = _of_groups("host", "locks", "waits", "wait", "probes", "trial")
+"""Metrics of the samples and of the trial itself."""
+OF_TRIALS: Sequence[Metric] = tuple(
+    metric for metric in _EVERY if metric not in (*OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES)
+)
+"""Metrics of the probes over a whole trial."""
+
+METRICS: Mapping[str, Metric] = {metric.key: metric for metric in (*OF_DRIVER, MEDIAN_LATENCY, *_EVERY)}
+"""Every metric by key, except latencies, whose keys have a kind of transaction."""
+
+
+def latency_key(kind: str, percentile: str) -> str:
+    """Return the key of a latency: ``latency.new_order.p99``."""
+    return f"{LATENCY}.{kind}.{percentile}"
+
+
+def latency_metric(kind: str, percentile: str) -> Metric:
+    """Return the metric of a percentile of one kind of transactions."""
+    key = latency_key(kind, percentile)
+    return Metric(key, key, "ms", Better.LESS, "from merged histograms")
+
+
+def is_latency(key: str) -> bool:
+    """Return whether this is the key of a percentile of latency."""
+    return key.startswith(f"{LATENCY}.")
+
+
+def find_metric(key: str) -> Metric | None:
+    """Return the definition of a compared metric, also for one kind of transactions or one object."""
+    for percentile in PERCENTILES_COMPARED if is_latency(key) else ():
+        if key.endswith(f".{percentile}"):
+            return latency_metric(key.removeprefix(f"{LATENCY}.").removesuffix(f".{percentile}"), percentile)
+    return METRICS.get(split_key(key)[0])
+
+
+def of_plan(plan: Study, latencies: ValuesByTrial) -> Sequence[Metric]:
     """Return the metrics of a study, the primary one (of the verdict) first.
 
     The primary metric is throughput if the server determines it. Under a fixed load it is the median latency.
     If each block searches for the capacity, it is the capacity, and the other metrics are measured at that
-    rate. ``median_ms`` is of each ok trial, over all kinds.
+    rate. ``latencies`` are needed for the median of all kinds.
     """
-    chosen = _of_workload(plan)
     if plan.searches_capacity:
         return CAPACITY, SERVER_CPU, DRIVER_CPU
-    return (_median_latency(median_ms), *chosen) if plan.load_is_fixed else chosen
-
-
-def _median_latency(median_ms: Mapping[int, float | None]) -> Metric:
-    def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
-        return median_ms.get(trial.trial)
-
-    return Metric(MEDIAN_LATENCY, "median latency", "median latency, ms", "ms", Better.LESS, value)
+    chosen = _of_workload(plan)
+    if not plan.load_is_fixed:
+        return chosen
+    p50 = latency_key(ALL_KINDS, "p50")
+    medians = {trial: {MEDIAN_LATENCY.key: of.get(p50)} for trial, of in latencies.items()}
+    return (replace(MEDIAN_LATENCY, by_trial=medians), *chosen)
 
 
 def _of_workload(plan: Study) -> Sequence[Metric]:

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from pgdyno.analysis.statistics.distributions import binomial_at_most
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, latency_key
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.results.records import Arm, Pairs, Trial
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Arm, Measure, Pairs, Trial, TrialStatus
 from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.plan import Study
-
-QUANTILES: dict[str, float] = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 BEYOND_MIN = 10
 """Minimum number of values beyond a quantile: p99.9 of 500 values would be their maximum."""
@@ -47,9 +47,30 @@ def quantile_ns(pairs: Pairs, quantile: float) -> int | None:
 
 
 def quantiles_ms(pairs: Pairs) -> dict[str, float | None]:
-    """Return all QUANTILES in milliseconds."""
-    found = {name: quantile_ns(pairs, quantile) for name, quantile in QUANTILES.items()}
+    """Return all PERCENTILES in milliseconds."""
+    found = {name: quantile_ns(pairs, quantile) for name, quantile in PERCENTILES.items()}
     return {name: None if value is None else value / 1e6 for name, value in found.items()}
+
+
+def latencies_ms(by_kind: Mapping[str, Pairs]) -> dict[str, float | None]:
+    """Return the latencies of one trial by key, of each kind and of ALL_KINDS."""
+    return {
+        latency_key(kind, name): value
+        for kind, pairs in [*by_kind.items(), (ALL_KINDS, merge(by_kind.values()))]
+        for name, value in quantiles_ms(pairs).items()
+    }
+
+
+def latencies_of_all_kinds(
+    evidence: Evidence, plan: Study, trials: Sequence[Trial]
+) -> dict[int, dict[str, float | None]]:
+    """Return trial ID → key → latency of ALL_KINDS of each ok trial, if the verdict is about latency."""
+    ok = [trial.trial for trial in trials if trial.status is TrialStatus.OK] if plan.load_is_fixed else []
+    merged = {trial: merge(of.pairs for of in evidence.histograms(trial, Measure.LATENCY)) for trial in ok}
+    return {
+        trial: {latency_key(ALL_KINDS, name): value for name, value in quantiles_ms(pairs).items()}
+        for trial, pairs in merged.items()
+    }
 
 
 def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) -> float | None:

@@ -18,8 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pgdyno.analysis.telemetry.formulas import Formula
+from pgdyno.analysis.telemetry.metrics import OF_SAMPLES, keyed
 from pgdyno.results.records import SampleSeries, Slice, Trial
-from pgdyno.units import PER_MIB, PERCENT
+from pgdyno.units import PERCENT
 
 Floats = npt.NDArray[np.float64]
 Span = tuple[float, float]
@@ -243,34 +245,7 @@ def overlap(at: Floats, spans: Sequence[Span]) -> Floats:
     return inside / np.where(at > begins, at - begins, 1.0)
 
 
-GROWN = {
-    "host.disk_read_per_s": ("disk_read_bytes", PER_MIB),
-    "host.disk_written_per_s": ("disk_written_bytes", PER_MIB),
-    "host.disk_busy_share": ("disk_busy_s", PERCENT),
-    "host.cpu_pressure": ("pressure_cpu_some_s", PERCENT),
-    "host.io_pressure": ("pressure_io_some_s", PERCENT),
-    "host.memory_pressure": ("pressure_memory_some_s", PERCENT),
-    "host.swapped_in_per_s": ("swap_in_bytes", PER_MIB),
-    "host.swapped_out_per_s": ("swap_out_bytes", PER_MIB),
-    "host.network_in_per_s": ("network_in_bytes", PER_MIB),
-    "host.network_out_per_s": ("network_out_bytes", PER_MIB),
-}
-"""Rates of the whole machine, reported like its CPU shares only if an arm's spans are resolved."""
-
-GAUGED: Mapping[str, tuple[str, Callable[[Floats], float]]] = {
-    "host.memory_available": ("memory_available_bytes", np.min),
-    "host.page_cache": ("memory_cached_bytes", np.mean),
-    "host.memory_dirty": ("memory_dirty_bytes", np.max),
-}
-"""Gauges of the whole machine, with the function that summarizes their samples."""
-
-
 OWN_IN_DUET = "host.server_share"
-
-
-def keyed(key: str, part: str) -> str:
-    """Return the key of one statement, table, index or wait."""
-    return f"{key}:{part}"
 
 
 def of_samples(
@@ -313,11 +288,23 @@ def _host(series: SampleSeries, spans: Sequence[Span]) -> dict[str, float]:
         "idle": shares.idle,
     }
     values = {f"host.{name}_share": PERCENT * part for name, part in parts.items() if part is not None}
-    for key, (column, scale) in GROWN.items():
-        growth = growth_per_s(series, column, spans)
-        if growth is not None:
-            values[key] = scale * growth
-    for key, (column, of) in GAUGED.items():
-        if (samples := gauge(series, column, spans)) is not None:
-            values[key] = PER_MIB * float(of(samples))
+    for metric in OF_SAMPLES:
+        if metric.formula is not None and (value := _of_series(metric.formula, series, spans)) is not None:
+            values[metric.key] = value * metric.formula.scale
     return values
+
+
+_GAUGES: Mapping[str, Callable[[Floats], float]] = {
+    "sampled_minimum": np.min,
+    "sampled_mean": np.mean,
+    "sampled_maximum": np.max,
+}
+
+
+def _of_series(formula: Formula, series: SampleSeries, spans: Sequence[Span]) -> float | None:
+    """Return a rate or gauge of the whole machine, like its CPU shares only if the spans are resolved."""
+    (column,) = formula.columns
+    if formula.kind == "sampled_rate":
+        return growth_per_s(series, column, spans)
+    samples = gauge(series, column, spans)
+    return None if samples is None else float(_GAUGES[formula.kind](samples))

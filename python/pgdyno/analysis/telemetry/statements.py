@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pgdyno.analysis.telemetry.counters import COUNTERS, Growth, is_nested, numeric
-
-BLOCK_COLUMNS = ("hit", "read", "dirtied", "written")
+from pgdyno.analysis.telemetry.metrics import OF_STATEMENTS
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ class Statement:
         return self.calls * self.time_ms.mean
 
     def values(self, of_all_ms: float) -> dict[str, float]:
-        """Return values by key of ``OF_STATEMENTS``. ``of_all_ms``: time of all client statements."""
+        """Return values by key. ``of_all_ms``: time of all client statements."""
         found = {
             "calls": self.calls,
             "mean_ms": self.time_ms.mean,
@@ -90,21 +89,16 @@ class Statement:
         }
         if of_all_ms > 0:
             found["share_of_time"] = 100 * found["total_ms"] / of_all_ms
-        per_call = {
-            **{f"blocks_{kind}_per_call": f"shared_blks_{kind}" for kind in BLOCK_COLUMNS},
-            "wal_bytes_per_call": "wal_bytes",
-            "fpi_per_call": "wal_fpi",
-        }
-        found |= {
-            key: self.sums[column] / self.calls for key, column in per_call.items() if column in self.sums
-        }
-        timed = {"read_ms_per_call": "shared_blk_read_time", "write_ms_per_call": "shared_blk_write_time"}
-        # A time of 0 means that timing is disabled (track_io_timing) or nothing was timed.
-        found |= {
-            key: self.sums[column] / self.calls for key, column in timed.items() if self.sums.get(column)
-        }
+        found = {f"statement.{name}": value for name, value in found.items()}
+        for metric in OF_STATEMENTS:
+            if metric.formula is not None:
+                (column,) = metric.formula.columns
+                # A time of 0 means that timing is disabled (track_io_timing) or nothing was timed.
+                is_timed = metric.formula.kind != "time_per_call" or self.sums.get(column)
+                if column in self.sums and is_timed:
+                    found[metric.key] = self.sums[column] / self.calls * metric.formula.scale
         if self.sums.get("plans"):
-            found["plan_mean_ms"] = self.sums["total_plan_time"] / self.sums["plans"]
+            found["statement.plan_mean_ms"] = self.sums["total_plan_time"] / self.sums["plans"]
         return found
 
 

@@ -4,10 +4,10 @@
         trial.trial: of_trial(trial, evidence.readings(trial.trial), evidence.series(trial.trial))
         for trial in trials if trial.status is TrialStatus.OK
     }
-    effects_on(arms, trials, told_of(telemetry), telemetry, plan.confidence)
-    levels(trials_of_an_arm, telemetry, plan.confidence)
+    effects_on(arms, trials, compared_metrics(telemetry), plan.schedule, plan.confidence)
+    telemetry_levels(trials_of_an_arm, telemetry, plan.confidence)
 
-``quantities.py`` and ``object_quantities.py`` define the quantities.
+``metrics.toml`` defines the metrics.
 """
 
 from __future__ import annotations
@@ -30,23 +30,24 @@ from pgdyno.analysis.telemetry.counters import (
     numeric,
     window,
 )
-from pgdyno.analysis.telemetry.metrics import CAPACITY, DRIVER_CPU, NOPM, SERVER_CPU, TPM, TPS, Metric
-from pgdyno.analysis.telemetry.object_quantities import (
-    BY_KEY,
+from pgdyno.analysis.telemetry.metrics import (
+    METRICS,
+    OF_DRIVER,
     OF_RELATIONS,
     OF_SAMPLES,
     OF_STATEMENTS,
-    SampledQuantity,
+    OF_TRIALS,
+    Metric,
+    keyed,
+    split_key,
 )
-from pgdyno.analysis.telemetry.quantities import OF_TRIALS, Quantity
-from pgdyno.analysis.telemetry.samples import WAITS, keyed, of_samples
+from pgdyno.analysis.telemetry.samples import WAITS, of_samples
 from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import (
     Arm,
     SampleSeries,
-    Slice,
     StoredReading,
     StudyRecord,
     Trial,
@@ -99,9 +100,6 @@ def profile_of(
     return CpuProfile(stacks, int(rows[0].get("samples") or 0), hz)
 
 
-NAME_LENGTH_MAX = 60
-"""Maximum length of a statement in the name of a metric. Its key has the whole text."""
-
 STATEMENTS_MAX = 20
 """Maximum number of compared statements, those with the most time: rare ones do not matter."""
 
@@ -137,12 +135,6 @@ class TrialTelemetry:
         return [probe for probe, why in self.missing.items() if why.absence is Absence.RESET]
 
 
-def split_key(key: str) -> tuple[str, str]:
-    """Split a key of ``keyed``. The second part is empty for a quantity of a whole trial."""
-    of, _, part = key.partition(":")
-    return of, part
-
-
 def telemetry_of_trial(
     trial: Trial,
     readings: Sequence[StoredReading],
@@ -158,7 +150,7 @@ def telemetry_of_trial(
     of_all_ms = max(w.delta("statements", "total_exec_time") or 0.0, sum(one.top_ms for one in found))
     for statement in found:
         for key, value in statement.values(of_all_ms).items():
-            values[keyed(f"statement.{key}", statement.text)] = value
+            values[keyed(key, statement.text)] = value
     relations = _relations(w)
     for name, of in relations.items():
         values |= {keyed(key, name): value for key, value in _values(OF_RELATIONS, of).items()}
@@ -190,8 +182,8 @@ def _machine(w: Window) -> dict[str, float]:
     return {name: b - a for name, (a, b) in found.items() if a is not None and b is not None}
 
 
-def _values(quantities: Iterable[Quantity], w: Window) -> dict[str, float]:
-    found = {quantity.key: quantity.formula.of(w) for quantity in quantities}
+def _values(metrics: Iterable[Metric], w: Window) -> dict[str, float]:
+    found = {metric.key: metric.formula.of_window(w) for metric in metrics if metric.formula is not None}
     return {key: value for key, value in found.items() if value is not None}
 
 
@@ -240,19 +232,17 @@ def _grouped(rows: Iterable[tuple[Relation, T]]) -> dict[Relation, list[T]]:
 def compared_metrics(telemetry: Mapping[int, TrialTelemetry]) -> list[Metric]:
     """Return metrics with a value in any trial, in the order of definition, for the first objects."""
     known = {key for of in filled(telemetry).values() for key in of}
-    found = [_metric(q, q.key, q.name, telemetry) for q in OF_TRIALS if q.key in known]
-    found += [_metric(q, q.key, q.name, telemetry) for q in OF_SAMPLES if q.key in known]
-    parts: list[tuple[Sequence[Quantity | SampledQuantity], list[str]]] = [
+    found = [metric for metric in (*OF_TRIALS, *OF_SAMPLES) if metric.key in known]
+    parts = [
         (OF_STATEMENTS, _first(telemetry, lambda of: of.statements, STATEMENTS_MAX)),
         (OF_RELATIONS, _first(telemetry, lambda of: of.relations, RELATIONS_MAX)),
         (OF_SAMPLES, _first(telemetry, lambda of: of.waits, WAITS_MAX)),
     ]
-    for quantities, names in parts:
+    for metrics, names in parts:
         for part in names:
-            for quantity in quantities:
-                if (key := keyed(quantity.key, part)) in known:
-                    found.append(_metric(quantity, key, f"{quantity.name}, {_short(part)}", telemetry))
-    return found
+            found += [metric.of_part(part) for metric in metrics if keyed(metric.key, part) in known]
+    by_trial = {trial: of.values for trial, of in telemetry.items()}
+    return [replace(metric, by_trial=by_trial) for metric in found]
 
 
 def telemetry_levels(
@@ -292,24 +282,9 @@ def _first(
     return sorted(places, key=lambda name: places[name])[:n]
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= NAME_LENGTH_MAX else f"{text[: NAME_LENGTH_MAX - 1]}…"
-
-
-def _metric(
-    quantity: Quantity | SampledQuantity, key: str, name: str, telemetry: Mapping[int, TrialTelemetry]
-) -> Metric:
-    def value(trial: Trial, _slices: Sequence[Slice]) -> float | None:
-        of = telemetry.get(trial.trial)
-        found = None if of is None else of.values.get(key)
-        return found if found is not None and found > 0 else None  # logarithms need positive values
-
-    return Metric(key, name, f"{name}, {quantity.unit}", quantity.unit, quantity.better, value)
-
-
 def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimate | None:
     """Return an arm's level of a key over its blocks."""
-    of = BY_KEY[split_key(key)[0]]
+    of = METRICS[split_key(key)[0]]
     return level_of(by_block, of.unit, of.better, confidence)
 
 
@@ -356,9 +331,6 @@ def telemetry_caveats(
 Levels = Mapping[str, str]
 """factor → name of its level."""
 
-EVERYWHERE: Sequence[Metric] = (TPS, TPM, NOPM, CAPACITY, SERVER_CPU, DRIVER_CPU)
-"""Metrics of every workload, regardless of the verdict's metric."""
-
 
 @dataclass(frozen=True)
 class MetricValues:
@@ -390,7 +362,7 @@ def case_values(
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
     found: dict[str, dict[int, dict[int, float]]] = {}
     units: dict[str, tuple[str, Better]] = {}
-    for metric in {metric.key: metric for metric in (*EVERYWHERE, *metrics)}.values():
+    for metric in {metric.key: metric for metric in (*OF_DRIVER, *metrics)}.values():
         units[metric.key] = (metric.unit, metric.better)
         for trial in ok:
             if (value := metric.value(trial, trial.measured)) is not None:
@@ -398,8 +370,8 @@ def case_values(
     for trial in ok:
         of = (telemetry or {}).get(trial.trial)
         for key, value in of.values.items() if of else ():
-            quantity = BY_KEY[split_key(key)[0]]
-            units[key] = (quantity.unit, quantity.better)
+            metric = METRICS[split_key(key)[0]]
+            units[key] = (metric.unit, metric.better)
             found.setdefault(key, {}).setdefault(trial.arm, {})[trial.block] = value
     return CaseValues(
         name=study.case,
