@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 from scipy import optimize, stats
 
 from pgdyno.analysis.statistics.effect import LogRatioSummary, student
-from pgdyno.analysis.statistics.pooling import HostEffect, inconsistency, paule_mandel, pool, sign_caveats
+from pgdyno.analysis.statistics.pooling import (
+    WHOLE,
+    HostEffect,
+    combine,
+    common_parts,
+    inconsistency,
+    paule_mandel,
+    pool,
+    pool_groups,
+    sign_caveats,
+)
 from pgdyno.estimate import Better
 
 BCG = [
@@ -188,3 +198,24 @@ def test_hosts_that_disagree_are_a_caveat_that_names_each() -> None:
     assert "−3.350% on i5, +4.410% on xeon" in caveat.text
     agreeing = pool([host("a", 0.01, 0.01), host("b", 0.02, 0.01)], 0.95)
     assert sign_caveats(agreeing, arm="15", baseline="10", metric="throughput") == []
+
+
+def test_groups_are_averaged_over_the_parts_that_all_have_and_then_pooled() -> None:
+    rng = np.random.default_rng(3)
+    ratios = {
+        name: {part: dict(enumerate(rng.normal(0.1, 0.02, 6))) for part in parts}
+        for name, parts in (("small", "ab"), ("large", "abc"))
+    }
+    groups = common_parts(ratios)
+    assert {name: list(parts) for name, parts in groups.items()} == {"small": ["a", "b"], "large": ["a", "b"]}
+    combined = {name: combine(parts, 0.95) for name, parts in groups.items()}
+    expected = pool([HostEffect(name, of.spread) for name, of in combined.items() if of], 0.95)
+    assert pool_groups(groups, 0.95) == expected and len(expected.hosts) == 2
+    assert common_parts({"small": {"a": {0: 0.1}}, "large": {"b": {0: 0.1}}}) == {}
+
+
+def test_a_single_group_of_a_single_part_keeps_its_own_effect() -> None:
+    d = [0.1, 0.12, 0.08, 0.11]
+    found = pool_groups({"small": {WHOLE: dict(enumerate(d))}}, 0.95)
+    assert found.effect == student(d, 0.95) and found.percent(Better.MORE).n == 4
+    assert found.low is None  # over hosts, nothing is known

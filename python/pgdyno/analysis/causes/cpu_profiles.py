@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.comparison.paired_comparison import ok_by_block
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.statistics.effect import holm_confidences, student
+from pgdyno.analysis.statistics.effect import LogRatioSummary, holm_confidences, simultaneous, student
 from pgdyno.analysis.telemetry.trial_telemetry import CpuProfile
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Trial
@@ -119,21 +120,18 @@ def _functions(pairs: Sequence[tuple[CpuProfile, CpuProfile]], confidence: float
                 total[name] = total.get(name, 0.0) + us
     names = sorted(total, key=lambda name: (-total[name], name))[:FUNCTIONS_MAX]
     values = {name: [(a.get(name, 0.0), b.get(name, 0.0)) for a, b in own] for name in names}
-    spreads = {name: student([b - a for a, b in values[name]], confidence) for name in names}
-    levels = holm_confidences([spreads[name].p_value for name in names], confidence)
-    return [
-        _change(name, values[name], level) for name, level in zip(names, levels, strict=True) if values[name]
-    ]
+    differences = [[b - a for a, b in values[name]] for name in names]
+    spreads = simultaneous([partial(student, d) for d in differences], confidence)
+    return [_change(name, values[name], spread) for name, spread in zip(names, spreads, strict=True)]
 
 
-def _change(name: str, values: Sequence[tuple[float, float]], confidence: float) -> FunctionChange:
-    spread = student([b - a for a, b in values], confidence)
+def _change(name: str, values: Sequence[tuple[float, float]], of: LogRatioSummary) -> FunctionChange:
     n = len(values)
     return FunctionChange(
         name=name,
         baseline_us=sum(a for a, _ in values) / n,
         arm_us=sum(b for _, b in values) / n,
-        change=Estimate(spread.mean, "µs", spread.n, Better.LESS, spread.low, spread.high, confidence),
+        change=Estimate(of.mean, "µs", of.n, Better.LESS, of.low, of.high, of.confidence),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -199,14 +200,15 @@ def _effects(
     checked: bool,
 ) -> list[Effect | None]:
     ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
-    unadjusted = [effect.summarize(list(d.values()), confidence, method) if d else None for d in ratios]
-    levels = effect.holm_confidences(
-        [spread.p_value if spread else None for spread in unadjusted], confidence
-    )
+    spreads = effect.simultaneous([partial(_summary, d, method) for d in ratios], confidence)
     return [
-        _effect(metric, d, effect.summarize(list(d.values()), level, method), checked=checked) if d else None
-        for d, level in zip(ratios, levels, strict=True)
+        None if spread is None else _effect(metric, d, spread, checked=checked)
+        for d, spread in zip(ratios, spreads, strict=True)
     ]
+
+
+def _summary(ratios: Mapping[int, float], method: Method, confidence: float) -> LogRatioSummary | None:
+    return effect.summarize(list(ratios.values()), confidence, method) if ratios else None
 
 
 def _effect(metric: Metric, ratios: Mapping[int, float], spread: LogRatioSummary, *, checked: bool) -> Effect:

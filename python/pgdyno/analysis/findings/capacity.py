@@ -18,12 +18,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pgdyno.analysis.comparison.verdict import Decision, decide
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.factor_effects import FactorialDesign, Levels, design_of
 from pgdyno.analysis.findings.scalability import baseline_of, curve_name
-from pgdyno.analysis.statistics.effect import Method, holm_confidences, own_level, summarize
+from pgdyno.analysis.statistics.effect import Method, own_level, simultaneous, summarize
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.capacity_search import LatencyLimit, crossing, parse_limit
 
@@ -136,9 +137,8 @@ def _changes(
         one, other = arms[name].by_pass, arms[baseline].by_pass
         logs.append([math.log(one[number] / other[number]) for number in sorted(set(one) & set(other))])
     there = [(pair, d) for pair, d in zip(pairs, logs, strict=True) if d]
-    levels = holm_confidences([summarize(d, confidence, method).p_value for _, d in there], confidence)
-    spreads = [(pair, summarize(d, level, method)) for (pair, d), level in zip(there, levels, strict=True)]
+    spreads = simultaneous([partial(summarize, d, method=method) for _, d in there], confidence)
     return [
-        CapacityChange(name, baseline, spread.percent(Better.MORE), decide(spread, Better.MORE, margin))
-        for (name, baseline), spread in spreads
+        CapacityChange(*pair, spread.percent(Better.MORE), decide(spread, Better.MORE, margin))
+        for (pair, _), spread in zip(there, spreads, strict=True)
     ]

@@ -30,12 +30,12 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from pgdyno.analysis.comparison.paired_comparison import method_of, ok_by_block
 from pgdyno.analysis.comparison.verdict import Verdict, judge
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.statistics.effect import Method, holm_confidences
+from pgdyno.analysis.statistics.effect import Method, simultaneous
 from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.results.records import Trial
@@ -365,13 +365,7 @@ def _within_passes(corners: Corners) -> LogRatios:
 
 def _holm(found: Sequence[_Ratios], confidence: float, method: Method) -> list[Contrast]:
     """Return the contrasts with intervals at the confidence of Holm's test. Empty ones are not tested."""
-    alone = [combine(one.ratios, confidence, method) for one in found]
-    there = [i for i, combined in enumerate(alone) if combined is not None]
-    p_values = [combined.spread.p_value for combined in alone if combined is not None]
-    levels = dict(zip(there, holm_confidences(p_values, confidence), strict=True))
-    return [
-        Contrast(
-            one.change, one.by, one.among, combine(one.ratios, levels[i], method) if i in levels else None
-        )
-        for i, one in enumerate(found)
-    ]
+    there = [i for i, one in enumerate(found) if one.ratios]
+    estimators = [partial(combine, found[i].ratios, method=method) for i in there]
+    combined = dict(zip(there, simultaneous(estimators, confidence), strict=True))
+    return [Contrast(one.change, one.by, one.among, combined.get(i)) for i, one in enumerate(found)]

@@ -333,12 +333,7 @@ def _pooled(of: OverHosts, margin: float) -> GateComparison:
         name=of.name,
         verdict=of.verdict(margin),
         percent=of.percent,
-        p_value=_host_p_value(of) if len(of.pooled.hosts) == 1 else of.pooled.p_value,
+        p_value=of.pooled.effect.p_value,
         blocks=of.pooled.blocks,
         partial=bool(of.stalled),
     )
-
-
-def _host_p_value(of: OverHosts) -> float | None:
-    """Return the p-value of a single host, from the same data as its interval."""
-    return of.pooled.hosts[0].spread.p_value

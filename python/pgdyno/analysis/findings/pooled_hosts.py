@@ -9,15 +9,23 @@ the cases and statements that every host has, and several files of one machine a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict import Verdict, judge
 from pgdyno.analysis.findings.published_tables import Changed, OwnCell, OwnTable
 from pgdyno.analysis.findings.study_findings import StudyFindings, changes_beside
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, holm_confidences, summarize
-from pgdyno.analysis.statistics.pooling import HostEffect, Pooled, combine, pool, sign_caveats
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, simultaneous
+from pgdyno.analysis.statistics.pooling import (
+    WHOLE,
+    LogRatios,
+    Pooled,
+    common_parts,
+    pool_groups,
+    sign_caveats,
+)
+from pgdyno.analysis.telemetry.metrics import split_key
 from pgdyno.caveats import Caveat
 from pgdyno.estimate import Better, Estimate
 
@@ -30,10 +38,8 @@ AVERAGE = "average"
 Pair = tuple[str, str]
 """Names of baseline and arm."""
 
-Ratios = Mapping[int, float]
-"""block → log ratio."""
-
-NameAndBetter = tuple[str, Better]
+Place = tuple[str, str, str]
+"""Case and key of a pooled effect, and the part of it."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +65,7 @@ class OverHosts:
     @property
     def percent(self) -> Estimate:
         """The pooled change; n is the number of hosts. For a single host: its own change; n is in blocks."""
-        if len(self.pooled.hosts) == 1:
-            return self.pooled.hosts[0].spread.percent(self.better)
         return self.pooled.percent(self.better)
-
-    @property
-    def _interval(self) -> tuple[float | None, float | None]:
-        of = self.pooled.hosts[0].spread if len(self.pooled.hosts) == 1 else self.pooled
-        return of.low, of.high
 
     def of_host(self, host: str) -> LogRatioSummary | None:
         """Return a host's own result."""
@@ -82,7 +81,7 @@ class OverHosts:
             return self.own
         if self.stalled:
             return Verdict.UNDECIDED
-        low, high = self._interval
+        low, high = self.pooled.effect.low, self.pooled.effect.high
         if self.better is Better.LESS:
             low, high = (None if end is None else -end for end in (high, low))
         return judge(low, high, self.pooled.blocks, margin)
@@ -95,35 +94,8 @@ class OverHosts:
 
 
 def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
-    """Return every effect of any host, by case, in the order of the first host that has it.
-
-    Arms are matched by name. The intervals of several arms hold simultaneously (Holm); a host's own intervals
-    have the confidence of the pooled one.
-    """
-    named: dict[tuple[str, str], NameAndBetter] = {}
-    methods: dict[tuple[str, str], Method] = {}
-    found: dict[tuple[str, str], dict[Pair, dict[str, Ratios]]] = {}
-    stalled: dict[tuple[str, Pair], list[str]] = {}
-    decided: dict[tuple[str, str, Pair], list[Verdict | None]] = {}
-    for host, case, pair, comparison in _comparisons(by_host):
-        if comparison.stalled:
-            stalled.setdefault((case, pair), []).append(host)
-        for key, effect in comparison.effects.items():
-            named.setdefault((case, key), (effect.name, effect.percent.better))
-            if methods.get((case, key)) is not Method.ANYTIME:  # a resumed study
-                methods[case, key] = effect.spread.method
-            of_pair = found.setdefault((case, key), {}).setdefault(pair, {})
-            of_pair[host] = effect.log_ratios
-            decided.setdefault((case, key, pair), []).append(_own_verdict(comparison, key))
-    result = []
-    for (case, key), by_pair in found.items():
-        poolings = [partial(_pooled, ratios, methods[case, key]) for ratios in by_pair.values()]
-        for pair, pooled in zip(by_pair, simultaneous(poolings, confidence), strict=True):
-            held = stalled.get((case, pair), ())
-            absent = _absent(by_host, pooled)
-            own = _only(decided[case, key, pair])
-            result.append(OverHosts(case, *pair, key, *named[case, key], pooled, absent, held, own))
-    return result
+    """Return every effect of any host, by case, in the order of the first host that has it."""
+    return _pooled(by_host, confidence, lambda case, key: (case, key, WHOLE))
 
 
 def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[OverHosts]:
@@ -131,46 +103,71 @@ def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[Ove
 
     Only cases of every host are included; otherwise hosts would differ in their cases.
     """
-    named: dict[Pair, NameAndBetter] = {}
-    method = Method.STUDENT
-    found: dict[Pair, dict[str, dict[str, Ratios]]] = {}
-    decided: dict[Pair, list[Verdict | None]] = {}
-    stalled: dict[Pair, dict[str, None]] = {}
-    for host, case, pair, comparison in _comparisons(by_host):
-        if comparison.stalled:
-            stalled.setdefault(pair, {})[host] = None
-        effect = comparison.effects.get(key)
-        if effect is not None and all(case in cases for cases in by_host.values()):
-            named.setdefault(pair, (effect.name, effect.percent.better))
-            method = Method.ANYTIME if method is Method.ANYTIME else effect.spread.method
-            found.setdefault(pair, {}).setdefault(host, {})[case] = effect.log_ratios
-            decided.setdefault(pair, []).append(_own_verdict(comparison, key))
-    return [
-        OverHosts(
-            *(AVERAGE, *pair, key, *named[pair], pooled, _absent(by_host, pooled)),
-            stalled=list(stalled.get(pair, ())),
-            own=_only(decided[pair]),
-        )
-        for pair, pooled in _averages(found, confidence, method)
-    ]
+
+    def place(case: str, own: str) -> Place | None:
+        is_common = all(case in cases for cases in by_host.values())
+        return (AVERAGE, key, case) if own == key and is_common else None
+
+    return _pooled(by_host, confidence, place)
 
 
 def average_over_parts(by_host: ByHost, key: str, confidence: float) -> list[OverHosts]:
     """Return the averages over the statements (tables, waits) of every host, by case."""
-    found: dict[str, dict[Pair, dict[str, dict[str, Ratios]]]] = {}
-    better = Better.NEITHER
+
+    def place(case: str, own: str) -> Place | None:
+        of, part = split_key(own)
+        return (case, key, part) if of == key and part else None
+
+    return [replace(over, name=AVERAGE) for over in _pooled(by_host, confidence, place)]
+
+
+@dataclass
+class _Effects:
+    """Effects that are pooled as one, by pair of arms. ``ratios``: pair → host → part."""
+
+    name: str
+    better: Better
+    method: Method
+    ratios: dict[Pair, dict[str, dict[str, LogRatios]]] = field(default_factory=dict)
+    verdicts: dict[Pair, list[Verdict | None]] = field(default_factory=dict)
+
+
+def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Place | None]) -> list[OverHosts]:
+    """Return the effects over hosts. ``place`` has the place of an effect, by its case and key, or None.
+
+    Parts of one place are averaged on each host. Arms are matched by name. The intervals of several arms hold
+    simultaneously (Holm); a host's own intervals have the confidence of the pooled one.
+    """
+    found: dict[tuple[str, str], _Effects] = {}
+    stalled: dict[Pair, list[tuple[str, str]]] = {}
     for host, case, pair, comparison in _comparisons(by_host):
+        if comparison.stalled:
+            stalled.setdefault(pair, []).extend([(case, host), (AVERAGE, host)])
         for own, effect in comparison.effects.items():
-            of, _, part = own.partition(":")
-            if of == key and part:
-                better = effect.percent.better
-                of_host = found.setdefault(case, {}).setdefault(pair, {}).setdefault(host, {})
-                of_host[part] = effect.log_ratios
+            placed = place(case, own)
+            if placed is None:
+                continue
+            method = effect.spread.method
+            one = found.setdefault(placed[:2], _Effects(effect.name, effect.percent.better, method))
+            one.method = Method.ANYTIME if one.method is Method.ANYTIME else method  # a resumed study
+            one.ratios.setdefault(pair, {}).setdefault(host, {})[placed[2]] = effect.log_ratios
+            one.verdicts.setdefault(pair, []).append(_own_verdict(comparison, own))
     return [
-        OverHosts(case, *pair, key, AVERAGE, better, pooled, _absent(by_host, pooled))
-        for case, by_pair in found.items()
-        for pair, pooled in _averages(by_pair, confidence, Method.STUDENT)
+        OverHosts(
+            *(case, *pair, key, one.name, one.better, pooled, _absent(by_host, pooled)),
+            stalled=list(dict.fromkeys(host for at, host in stalled.get(pair, ()) if at == case)),
+            own=_only(one.verdicts[pair]),
+        )
+        for (case, key), one in found.items()
+        for pair, pooled in _of_pairs(one, confidence)
     ]
+
+
+def _of_pairs(effects: _Effects, confidence: float) -> list[tuple[Pair, Pooled]]:
+    """Return the pooled effect of each pair of arms for which the hosts have parts in common."""
+    common = {pair: groups for pair, of in effects.ratios.items() if (groups := common_parts(of))}
+    poolings = [partial(pool_groups, groups, method=effects.method) for groups in common.values()]
+    return list(zip(common, simultaneous(poolings, confidence), strict=True))
 
 
 def _own_verdict(comparison: Comparison, key: str) -> Verdict | None:
@@ -184,25 +181,6 @@ def _only(verdicts: Sequence[Verdict | None]) -> Verdict | None:
     return verdicts[0] if len(verdicts) == 1 else None
 
 
-def _averages(
-    found: Mapping[Pair, Mapping[str, Mapping[str, Ratios]]], confidence: float, method: Method
-) -> list[tuple[Pair, Pooled]]:
-    """Return pooled averages of the parts that all hosts have. ``found``: pair → host → part → ratios."""
-    everywhere = {pair: _everywhere(of_hosts) for pair, of_hosts in found.items()}
-    pairs = [pair for pair, of_hosts in everywhere.items() if all(of_hosts.values())]
-    poolings = [partial(_pooled_average, everywhere[pair], method) for pair in pairs]
-    return list(zip(pairs, simultaneous(poolings, confidence), strict=True))
-
-
-def simultaneous(poolings: Sequence[Callable[[float], Pooled]], confidence: float) -> list[Pooled]:
-    """Return pooled effects of several arms on one metric with simultaneous intervals (Holm)."""
-    alone = [pooling(confidence) for pooling in poolings]
-    if len(poolings) < 2:
-        return alone
-    levels = holm_confidences([pooled.p_value for pooled in alone], confidence)
-    return [pooling(level) for pooling, level in zip(poolings, levels, strict=True)]
-
-
 def _comparisons(by_host: ByHost) -> Iterable[tuple[str, str, Pair, Comparison]]:
     for host, cases in by_host.items():
         for case, comparisons in cases.items():
@@ -210,31 +188,9 @@ def _comparisons(by_host: ByHost) -> Iterable[tuple[str, str, Pair, Comparison]]
                 yield host, case, (comparison.baseline.name, comparison.arm.name), comparison
 
 
-def _everywhere(of_hosts: Mapping[str, Mapping[str, Ratios]]) -> dict[str, dict[str, Ratios]]:
-    """Return only the cases that all hosts have."""
-    common = set.intersection(*(set(cases) for cases in of_hosts.values()))
-    return {host: {c: d for c, d in cases.items() if c in common} for host, cases in of_hosts.items()}
-
-
-def _pooled(of_hosts: Mapping[str, Ratios], method: Method, confidence: float) -> Pooled:
-    spreads = {host: summarize(list(d.values()), confidence, method) for host, d in of_hosts.items()}
-    return pool([HostEffect(host, spread) for host, spread in spreads.items()], confidence)
-
-
-def _pooled_average(
-    of_hosts: Mapping[str, Mapping[str, Ratios]], method: Method, confidence: float
-) -> Pooled:
-    found = {host: combine(cases, confidence, method) for host, cases in of_hosts.items()}
-    return pool([HostEffect(host, of.spread) for host, of in found.items() if of], confidence)
-
-
 def _absent(by_host: ByHost, pooled: Pooled) -> list[str]:
     there = {of.host for of in pooled.hosts}
     return [host for host in by_host if host not in there]
-
-
-CellRatios = Mapping[tuple[str, str], Mapping[int, float]]
-"""(case, part) → block → log ratio."""
 
 
 @dataclass(frozen=True)
@@ -302,22 +258,19 @@ def _table(n: int, table: OwnTable, files: Mapping[str, Sequence[_File]], confid
 def _over(by_host: Mapping[str, Sequence[tuple[int, Changed | None]]], confidence: float) -> OverHosts | None:
     """Return the pooled effect; None with fewer than two hosts. ``by_host``: (blocks, change) per file."""
     found = {host: ratios for host, files in by_host.items() if (ratios := _of_host(files))}
-    if len(found) < 2:
+    common = common_parts(found) if len(found) > 1 else {}
+    if not common:
         return None
-    common = set.intersection(*(set(ratios) for ratios in found.values()))
-    effects = []
-    for host, ratios in found.items():
-        combined = combine({str(name): ratios[name] for name in sorted(common)}, confidence)
-        if combined is None:
-            return None
-        effects.append(HostEffect(host, combined.spread))
     better = next(changed.better for files in by_host.values() for _, changed in files if changed)
     absent = [host for host in by_host if host not in found]
-    return OverHosts("", "", "", "", "", better, pool(effects, confidence), absent)
+    return OverHosts("", "", "", "", "", better, pool_groups(common, confidence), absent)
 
 
-def _of_host(files: Sequence[tuple[int, Changed | None]]) -> CellRatios:
-    """Return the ratios of a machine's files, numbered consecutively; empty if a file has none."""
+def _of_host(files: Sequence[tuple[int, Changed | None]]) -> dict[str, LogRatios]:
+    """Return the ratios of a machine's files by case and part, with consecutive blocks.
+
+    Empty if a file has none.
+    """
     if any(changed is None for _, changed in files):
         return {}
     found: dict[tuple[str, str], dict[int, float]] = {}
@@ -327,4 +280,4 @@ def _of_host(files: Sequence[tuple[int, Changed | None]]) -> CellRatios:
             found.setdefault(name, {}).update({begin + block: d for block, d in ratios.items()})
         begin += blocks
     common = set.intersection(*(set(changed.ratios) for _, changed in files if changed))
-    return {name: ratios for name, ratios in found.items() if name in common}
+    return {str(name): found[name] for name in sorted(common)}

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.factor_effects import FactorialCell, FactorialDesign, Levels
 from pgdyno.analysis.statistics.bootstrap import BOOTSTRAP_SEED
-from pgdyno.analysis.statistics.effect import Method, holm_confidences, own_level, summarize
+from pgdyno.analysis.statistics.effect import Method, own_level, simultaneous, summarize
 from pgdyno.analysis.statistics.usl import (
     Floats,
     LackOfFit,
@@ -307,10 +308,10 @@ def _differences(
     """
     matched = [both for one, baseline in pairs if (both := _of_the_same_passes(one, baseline)) is not None]
     flat = [(i, clients, d) for i, both in enumerate(matched) for clients, d in _ratios(*both).items()]
-    levels = holm_confidences([summarize(d, confidence, method).p_value for _, _, d in flat], confidence)
+    spreads = simultaneous([partial(summarize, d, method=method) for _, _, d in flat], confidence)
     ratios: list[dict[int, Estimate]] = [{} for _ in matched]
-    for (i, clients, d), level in zip(flat, levels, strict=True):
-        ratios[i][clients] = summarize(d, level, method).percent(Better.MORE)
+    for (i, clients, _), spread in zip(flat, spreads, strict=True):
+        ratios[i][clients] = spread.percent(Better.MORE)
     return [_difference(*both, of, confidence) for both, of in zip(matched, ratios, strict=True)]
 
 

@@ -16,9 +16,10 @@ interrupted round) is omitted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -141,6 +142,31 @@ def holm_confidences(p_values: Sequence[float | None], confidence: float) -> lis
         p_value = p_values[i]
         failed = failed or p_value is None or p_value > level
     return [1 - level for level in levels]
+
+
+class Tested(Protocol):
+    """An estimate with a test."""
+
+    @property
+    def p_value(self) -> float | None:
+        """P-value of the two-sided test of no difference."""
+        ...
+
+
+Estimated = TypeVar("Estimated", bound=Tested | None)
+
+
+def simultaneous(estimators: Sequence[Callable[[float], Estimated]], confidence: float) -> list[Estimated]:
+    """Return the estimates of a family with intervals that hold simultaneously (Holm).
+
+    Each estimator is a function of the confidence. An estimate that is None counts as a comparison.
+    """
+    alone = [estimator(confidence) for estimator in estimators]
+    if len(alone) < 2:
+        return alone
+    p_values = [None if one is None else one.p_value for one in alone]
+    levels = holm_confidences(p_values, confidence)
+    return [estimator(level) for estimator, level in zip(estimators, levels, strict=True)]
 
 
 def paired(baseline: Trial, arm: Trial) -> tuple[list[Slice], list[Slice]]:

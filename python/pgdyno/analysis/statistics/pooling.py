@@ -1,5 +1,7 @@
 """Effects averaged over cases (geometric mean), and pooled over hosts (random-effects model).
 
+``pool_groups`` does both: hosts are its groups, and cases or statements their parts.
+
 Every case (or statement) has the same weight: the estimate is the mean of the cases' mean log ratios. It
 agrees with the rows above it, and slow cases do not dominate fast ones as in a mean of milliseconds. The
 geometric mean of ratios is the one that does not depend on the choice of the baseline (Fleming and Wallace,
@@ -41,7 +43,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.statistics import distributions
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, percent_of, with_error
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, summarize, with_error
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import Better, Estimate
 
@@ -60,6 +62,11 @@ class Combined:
     names: Sequence[str]
     left_out: Sequence[str]
     spread: LogRatioSummary
+
+    @property
+    def p_value(self) -> float | None:
+        """P-value of the two-sided test of no change."""
+        return self.spread.p_value
 
     def percent(self, better: Better) -> Estimate:
         """Return (B − A) / A in percent; its n is the number of blocks."""
@@ -154,11 +161,49 @@ class Pooled:
         """True if the effect is positive on one host and negative on another."""
         return len({math.copysign(1, of.spread.mean) for of in self.hosts if of.spread.mean}) > 1
 
+    @property
+    def effect(self) -> LogRatioSummary:
+        """The effect; n is the number of hosts. For a single host: its own effect; n is in blocks."""
+        if len(self.hosts) == 1:
+            return self.hosts[0].spread
+        n = len(self.hosts)
+        return LogRatioSummary(self.mean, n, None, self.low, self.high, self.confidence, self.p_value)
+
     def percent(self, better: Better) -> Estimate:
-        """Return (B − A) / A in percent; its n is the number of hosts."""
-        low, high = (None if end is None else percent_of(end) for end in (self.low, self.high))
-        value = percent_of(self.mean)
-        return Estimate(value, "%", len(self.hosts), better, low, high, self.confidence)
+        """Return (B − A) / A in percent, with the n of ``effect``."""
+        return self.effect.percent(better)
+
+
+Groups = Mapping[str, Mapping[str, LogRatios]]
+"""Host → case, statement or other part → log ratios. A single part without a name is not an average."""
+
+WHOLE = ""
+"""Name of a single part."""
+
+
+def common_parts(groups: Groups) -> Groups:
+    """Return only the parts that all groups have; empty if they have none in common."""
+    common = set.intersection(*(set(parts) for parts in groups.values()))
+    if not common:
+        return {}
+    return {
+        group: {part: d for part, d in parts.items() if part in common} for group, parts in groups.items()
+    }
+
+
+def pool_groups(groups: Groups, confidence: float, method: Method = Method.STUDENT) -> Pooled:
+    """Return the effect over groups, each of which is the average over its parts.
+
+    Parts have equal weights and share their blocks (``combine``). Groups are independent, and their effects
+    are random (``pool``). ``groups`` must not be empty, and each needs a block.
+    """
+    effects = []
+    for group, parts in groups.items():
+        if parts.keys() == {WHOLE}:
+            effects.append(HostEffect(group, summarize(list(parts[WHOLE].values()), confidence, method)))
+        elif (combined := combine(parts, confidence, method)) is not None:
+            effects.append(HostEffect(group, combined.spread))
+    return pool(effects, confidence)
 
 
 def pool(hosts: Sequence[HostEffect], confidence: float) -> Pooled:
