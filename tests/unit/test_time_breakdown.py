@@ -30,11 +30,11 @@ from pgdyno.analysis.telemetry.client_time import (
     ClientTime,
     WaitSamples,
     client_time_of_trial,
-    kind_of,
     wait_samples,
 )
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.statements import statements
+from pgdyno.analysis.telemetry.wait_event_resources import resource_of
 from pgdyno.report.why_section import why_sentences
 from pgdyno.results.records import SampleSeries, Slice
 from pgdyno.study.schedule import Role
@@ -397,7 +397,7 @@ def test_samples_that_sum_more_time_than_a_slice_lasts_tell_nothing_of_it() -> N
 
 
 @pytest.mark.parametrize(
-    ("event", "kind"),
+    ("event", "resource"),
     [
         ("running", "running"),
         ("IO/WALSync", "wal"),
@@ -413,10 +413,14 @@ def test_samples_that_sum_more_time_than_a_slice_lasts_tell_nothing_of_it() -> N
         ("IPC/SyncRep", "ipc"),
         ("Client/ClientRead", "client"),
         ("Extension/Extension", "other"),
+        ("IPC/BufferIo", "io"),
+        ("LWLockTranche/wal_insert", "lwlock"),
+        ("BufferPin/BufferPin", "lwlock"),
+        ("Lock", "lock"),
     ],
 )
-def test_events_are_of_the_same_kind_in_every_version(event: str, kind: str) -> None:
-    assert kind_of(event) == kind
+def test_events_are_of_the_same_resource_in_every_version(event: str, resource: str) -> None:
+    assert resource_of(event) == resource
 
 
 def test_arms_of_old_servers_say_that_nested_statements_are_counted_twice() -> None:

@@ -9,7 +9,7 @@ from pgdyno.analysis.causes import time_breakdown as of
 from pgdyno.analysis.causes.time_breakdown import TimeBreakdown, TimePart, Waterfall
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.telemetry.client_time import CLIENT
+from pgdyno.analysis.telemetry.wait_event_resources import CLIENT
 from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,

@@ -20,11 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.statistics.effect import Method, holm_confidences, summarize
-from pgdyno.analysis.telemetry.client_time import CLIENT, ClientTime
+from pgdyno.analysis.statistics.effect import Method, simultaneous, summarize
+from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.samples import RUNNING
+from pgdyno.analysis.telemetry.wait_event_resources import CLIENT, OTHER, RESOURCES
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Trial, TrialStatus
 from pgdyno.units import US_PER_S
@@ -41,8 +43,8 @@ UNEXPLAINED, UNKNOWN, REMAINDER = "unexplained", "unknown", "remainder"
 """Residuals of the whole: UNEXPLAINED is neither work nor a wait; UNKNOWN applies without wait-event samples;
 REMAINDER applies to a fixed load, where transactions do not wait for idle clients."""
 
-WAITS = ("wal", "io", "lock", "lwlock", "ipc", "sleep", "other")
-"""Kinds of waits of ``client_time.py``, except CLIENT, which is added to idle time."""
+WAITS = (*(resource for resource in RESOURCES if resource != CLIENT), OTHER)
+"""Resources of waits, except CLIENT, which is added to idle time."""
 
 
 @dataclass(frozen=True)
@@ -321,13 +323,11 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
         }
         for key in keys
     }
-    unadjusted = [summarize(_differences(of), confidence, method).p_value for of in values.values()]
-    levels = holm_confidences(unadjusted, confidence)
-    parts = [_part(key, values[key], level, method) for key, level in zip(keys, levels, strict=True)]
+    parts = simultaneous([partial(_part, key, of, method) for key, of in values.items()], confidence)
     wholes = {
         block: (factors[block] * a.whole_us, factors[block] * b.whole_us) for block, (a, b) in pairs.items()
     }
-    return Waterfall(_part("", wholes, confidence, method), parts)
+    return Waterfall(_part("", wholes, method, confidence), parts)
 
 
 def _factors(pairs: Pairs) -> dict[int, float]:
@@ -341,7 +341,7 @@ def _differences(values: Mapping[int, tuple[float, float]]) -> list[float]:
     return [b - a for a, b in values.values()]
 
 
-def _part(key: str, values: Mapping[int, tuple[float, float]], confidence: float, method: Method) -> TimePart:
+def _part(key: str, values: Mapping[int, tuple[float, float]], method: Method, confidence: float) -> TimePart:
     spread = summarize(_differences(values), confidence, method)
     n = len(values)
     return TimePart(

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pgdyno.analysis.telemetry.counters import Window
-from pgdyno.analysis.telemetry.samples import RUNNING, SAMPLES, STEPS_RESOLVED, overlap
+from pgdyno.analysis.telemetry.samples import SAMPLES, STEPS_RESOLVED, overlap
 from pgdyno.analysis.telemetry.statements import Statement
+from pgdyno.analysis.telemetry.wait_event_resources import resource_of
 from pgdyno.results.records import SampleSeries, Slice, Trial
 from pgdyno.units import US_PER_MS, US_PER_S
 
@@ -29,15 +30,10 @@ STATEMENTS_KEPT = 40
 ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
 """Columns of the readings of ``host``: seconds of all clients' server processes since their start."""
 
-LOCK, WAL, IO, LWLOCK, SLEEP, PROCESSES, CLIENT, OTHER = (
-    *("lock", "wal", "io", "lwlock", "sleep", "ipc", "client", "other"),
-)
-"""Kinds of waits."""
-
 
 @dataclass(frozen=True)
 class WaitSamples:
-    """Wait-event samples. ``backends``: mean number by kind of wait and RUNNING; ``n``: number of samples."""
+    """Wait-event samples. ``backends``: mean number by resource and RUNNING; ``n``: number of samples."""
 
     backends: Mapping[str, float]
     n: float
@@ -133,9 +129,9 @@ def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples |
     seen: dict[str, float] = {}
     for name in series.columns[2:]:
         if name != SAMPLES:
-            kind = kind_of(name)
-            seen[kind] = seen.get(kind, 0.0) + float(np.nansum(weight * series.column(name))) / n
-    return WaitSamples({kind: backends for kind, backends in seen.items() if backends > 0}, n)
+            resource = resource_of(name)
+            seen[resource] = seen.get(resource, 0.0) + float(np.nansum(weight * series.column(name))) / n
+    return WaitSamples({resource: backends for resource, backends in seen.items() if backends > 0}, n)
 
 
 def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:
@@ -144,32 +140,3 @@ def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:
     for from_s, to_s in spans:
         inside[np.searchsorted(at, from_s) : np.searchsorted(at, to_s)] = 1.0
     return inside
-
-
-_BY_TYPE = {
-    "Lock": LOCK,
-    "LWLock": LWLOCK,
-    "LWLockTranche": LWLOCK,
-    "LWLockNamed": LWLOCK,
-    "BufferPin": LWLOCK,
-    "IO": IO,
-    "Timeout": SLEEP,
-    "IPC": PROCESSES,
-    "Client": CLIENT,
-}
-_WAL_NAMES = ("walwrite", "walsync", "walwritelock", "wal_write")
-_OF_BLOCKS = {"LWLock/buffer_io", "IPC/BufferIO", "IPC/BufferIo", "LWLock/BufferIO"}
-
-
-def kind_of(event: str) -> str:
-    """Return the kind of a wait event ``TYPE/NAME``. Names differ between versions."""
-    if event == RUNNING:
-        return RUNNING
-    if event in _OF_BLOCKS:
-        return IO
-    of, _, name = event.partition("/")
-    if of in {"IO", "LWLock"} and name.lower().startswith(_WAL_NAMES):
-        return WAL
-    if event == "Timeout/SpinDelay":
-        return LWLOCK
-    return _BY_TYPE.get(of, OTHER)
