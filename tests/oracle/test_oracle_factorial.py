@@ -171,7 +171,7 @@ def test_what_was_excluded_is_left_out_and_counted_and_not_made_up() -> None:
     effects = found(logs)
     server, _, _, _ = effects.main
     assert server.combined is not None
-    assert (len(server.combined.names), server.among) == (5, 6)
+    assert (len(server.combined.names), server.combinations) == (5, 6)
     there = [levels[1:] for levels in LEVELS if levels[0] == "17" and levels[1:] != ("new", "64")]
     changes = [np.mean(np.subtract(logs["18", *others], logs["17", *others])) for others in there]
     assert server.combined.spread.mean == pytest.approx(np.mean(changes))

@@ -116,11 +116,11 @@ def test_the_kernels_account_and_the_looks_are_those_of_the_arms_own_slices(slep
     times = slept.findings.telemetry.by_trial
     for trial in slept.findings.trials:
         time_of = times[trial.trial].time
-        assert time_of.looks is not None
+        assert time_of.wait_samples is not None
         assert not time_of.cpu_is_of_all
         assert time_of.on_cpu_us is not None
         assert 0 < time_of.on_cpu_us < 3000
-        sleeping = time_of.looks.backends.get("sleep", 0.0)
+        sleeping = time_of.wait_samples.backends.get("sleep", 0.0)
         assert sleeping <= CLIENTS
         assert sleeping > 0.5 if trial.arm == 1 else sleeping == 0
 

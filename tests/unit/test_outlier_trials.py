@@ -105,7 +105,7 @@ def test_the_limit_is_for_all_cases_of_a_study(tmp_path: Path) -> None:
     write_study(tmp_path / "e", *cases)
     with Evidence(tmp_path / "e") as evidence:
         every = find_study(evidence).cases
-    assert {one.own.limit for of in every for one in of.anomalies.trials} == {limit(10, 2 * 3)}
+    assert {one.own.limit for of in every for one in of.outliers.trials} == {limit(10, 2 * 3)}
 
 
 @pytest.mark.parametrize("blocks", [6, 12])
@@ -121,13 +121,13 @@ def test_of_heavier_tails_more_stands_out_as_the_guide_says() -> None:
 
 def test_a_slow_trial_is_named_with_the_steal_it_had(tmp_path: Path) -> None:
     findings = found(tmp_path, STEAL)
-    (named,) = findings.anomalies.named
+    (named,) = findings.outliers.named
     assert (named.block, named.arm.name) == (7, "18")
-    assert named is findings.anomalies.trials[0]
+    assert named is findings.outliers.trials[0]
     assert named.ratio is not None
     assert named.ratio.off_percent == pytest.approx(-50, abs=5)
     cause = named.causes[0]
-    assert (cause.circumstance.key, cause.value, cause.usual) == (
+    assert (cause.covariate.key, cause.value, cause.usual) == (
         "steal",
         pytest.approx(12.0),
         pytest.approx(0.1),
@@ -136,43 +136,43 @@ def test_a_slow_trial_is_named_with_the_steal_it_had(tmp_path: Path) -> None:
 
 
 def test_a_slow_trial_of_the_baseline_is_the_baselines(tmp_path: Path) -> None:
-    (named,) = found(tmp_path, replace(STEAL, slowed={(3, 0): 0.5}, stolen={(3, 0): 0.2})).anomalies.named
-    assert (named.block, named.arm.name, named.causes[0].circumstance.key) == (3, "17", "steal")
+    (named,) = found(tmp_path, replace(STEAL, slowed={(3, 0): 0.5}, stolen={(3, 0): 0.2})).outliers.named
+    assert (named.block, named.arm.name, named.causes[0].covariate.key) == (3, "17", "steal")
 
 
 def test_without_a_difference_nothing_is_made_up(tmp_path: Path) -> None:
     findings = found(tmp_path, replace(STEAL, stolen={}))
-    (named,) = findings.anomalies.named
+    (named,) = findings.outliers.named
     # Its server used as much CPU a transaction as its rate says, which is all that there is to be seen.
-    assert {cause.circumstance.key for cause in named.causes} <= {"server_cpu"}
+    assert {cause.covariate.key for cause in named.causes} <= {"server_cpu"}
 
 
 def test_a_fast_trial_is_not_explained_by_more_of_what_disturbs(tmp_path: Path) -> None:
     fast = replace(STEAL, slowed={(7, 1): 1.8}, stolen={(7, 1): 0.12})
-    (named,) = found(tmp_path, fast).anomalies.named
-    assert "steal" not in {cause.circumstance.key for cause in named.causes}
+    (named,) = found(tmp_path, fast).outliers.named
+    assert "steal" not in {cause.covariate.key for cause in named.causes}
 
 
 def test_a_block_that_is_slow_as_a_whole_leaves_the_ratio_alone(tmp_path: Path) -> None:
     findings = found(
         tmp_path, replace(STEAL, slowed={(7, 0): 0.2, (7, 1): 0.2}, stolen={(7, 0): 0.3, (7, 1): 0.3})
     )
-    assert {(one.block, one.arm.arm) for one in findings.anomalies.named} == {(7, 0), (7, 1)}
-    assert all(one.own.off_percent < -70 for one in findings.anomalies.named)
-    assert not any(one.ratio and one.ratio.share > 1 for one in findings.anomalies.named)
+    assert {(one.block, one.arm.arm) for one in findings.outliers.named} == {(7, 0), (7, 1)}
+    assert all(one.own.off_percent < -70 for one in findings.outliers.named)
+    assert not any(one.ratio and one.ratio.share > 1 for one in findings.outliers.named)
 
 
 def test_a_clean_study_names_none_and_ranks_all(tmp_path: Path) -> None:
-    anomalies = found(tmp_path, replace(STEAL, slowed={}, stolen={})).anomalies
-    assert not anomalies.named
-    assert len(anomalies.trials) == 2 * STEAL.blocks
-    ranks = [one.rank for one in anomalies.trials]
+    outliers = found(tmp_path, replace(STEAL, slowed={}, stolen={})).outliers
+    assert not outliers.named
+    assert len(outliers.trials) == 2 * STEAL.blocks
+    ranks = [one.rank for one in outliers.trials]
     assert ranks == sorted(ranks, reverse=True)
 
 
 def test_what_is_left_without_the_farthest_block_is_the_mean_of_the_others(tmp_path: Path) -> None:
     findings = found(tmp_path, STEAL)
-    (left,) = findings.anomalies.without
+    (left,) = findings.outliers.without
     effect = findings.comparisons[0].primary
     assert effect is not None
     rest = [d for block, d in effect.log_ratios.items() if block != 7]
@@ -183,7 +183,7 @@ def test_what_is_left_without_the_farthest_block_is_the_mean_of_the_others(tmp_p
 
 
 def test_five_blocks_are_too_few_to_do_without_one(tmp_path: Path) -> None:
-    assert not found(tmp_path, replace(STEAL, blocks=5, slowed={})).anomalies.without
+    assert not found(tmp_path, replace(STEAL, blocks=5, slowed={})).outliers.without
 
 
 def test_reports_say_which_trial_and_why(tmp_path: Path) -> None:
@@ -206,14 +206,14 @@ def test_nothing_named_is_a_folded_table(tmp_path: Path) -> None:
     assert {row[-1] for row in table.rows} == {""}
 
 
-@pytest.mark.parametrize("circumstance", COVARIATES, ids=lambda one: one.key)
-def test_every_circumstance_can_explain_and_needs_its_least_difference(circumstance) -> None:  # type: ignore[no-untyped-def]
-    usual = 100.0 if circumstance.key == "server_cpu" else 1.0
-    others = {trial: {circumstance.key: usual + 0.001 * trial} for trial in range(1, 8)}
-    more = {0: {circumstance.key: usual + 1.1 * circumstance.least}}
-    less = {0: {circumstance.key: usual + 0.9 * circumstance.least}}
+@pytest.mark.parametrize("covariate", COVARIATES, ids=lambda one: one.key)
+def test_every_covariate_can_explain_and_needs_its_least_difference(covariate) -> None:  # type: ignore[no-untyped-def]
+    usual = 100.0 if covariate.key == "server_cpu" else 1.0
+    others = {trial: {covariate.key: usual + 0.001 * trial} for trial in range(1, 8)}
+    more = {0: {covariate.key: usual + 1.1 * covariate.least}}
+    less = {0: {covariate.key: usual + 0.9 * covariate.least}}
     (cause,) = causes(0, range(1, 8), {**others, **more}, slow=True)
-    assert cause.circumstance is circumstance
+    assert cause.covariate is covariate
     assert not causes(0, range(1, 8), {**others, **less}, slow=True)
     assert not causes(0, range(1, 8), {**others, **more}, slow=False)
     assert not causes(0, range(1, 8), {**others, 0: {}}, slow=True)

@@ -133,7 +133,7 @@ def test_of_several_arms_the_sentence_says_no_more_than_the_verdict(tmp_path: Pa
     built = read_report(tmp_path / "e")
     assert built.only is not None
     for comparison in built.only.findings.comparisons:
-        reason = built.only.findings.why[comparison.arm.arm]
+        reason = built.only.findings.time_breakdowns[comparison.arm.arm]
         assert comparison.primary is not None
         assert reason.by_resource is not None
         assert reason.by_resource.whole.difference.confidence == comparison.primary.spread.confidence

@@ -64,7 +64,7 @@ def test_waits_are_shares_of_the_active_backends_time() -> None:
     assert found is not None
     assert found.share == pytest.approx({"Lock/transactionid": 0.75, "running": 0.25})
     assert found.backends == pytest.approx(4)
-    assert found.looks == pytest.approx(100)
+    assert found.samples == pytest.approx(100)
     found = waits(series("waits", at_s=SECONDS, **of), [(5.0, 15.0)])
     assert found is not None
     assert found.share == pytest.approx({"running": 0.625, "Lock/transactionid": 0.375})

@@ -18,7 +18,7 @@ from pgdyno.analysis.causes.time_breakdown import (
     DRIVER,
     OUTSIDE,
     PLANNING,
-    READY,
+    RUNNABLE,
     UNEXPLAINED,
     TimeBreakdown,
     Waterfall,
@@ -64,7 +64,7 @@ def us(waterfall: Waterfall | None) -> dict[str, tuple[float, float]]:
 
 microseconds = st.floats(0, 20_000)
 backends = st.floats(0, 4)
-looks = st.none() | st.builds(
+wait_samples_of = st.none() | st.builds(
     WaitSamples,
     st.fixed_dictionaries(
         {"running": backends, "lock": backends}, optional={"wal": backends, "client": backends}
@@ -77,9 +77,9 @@ client_times = st.builds(
     others_us=microseconds,
     planning_us=st.none() | microseconds,
     on_cpu_us=st.none() | microseconds,
-    ready_us=st.none() | microseconds,
+    runnable_us=st.none() | microseconds,
     driver_us=microseconds,
-    looks=looks,
+    wait_samples=wait_samples_of,
 )
 blocks_of = st.lists(
     st.tuples(st.floats(100, 10_000), st.floats(100, 10_000), client_times, client_times),
@@ -140,9 +140,9 @@ def test_each_part_is_what_its_source_says() -> None:
         others_us=100.0,
         planning_us=200.0,
         on_cpu_us=400.0,
-        ready_us=100.0,
+        runnable_us=100.0,
         driver_us=50.0,
-        looks=WaitSamples({"running": 1.0, "lock": 3.0}, 100),
+        wait_samples=WaitSamples({"running": 1.0, "lock": 3.0}, 100),
     )
     found = explained([(1000.0, 1000.0)], [(a, replace(a, statements={"UPDATE": 3000.0, "SELECT": 500.0}))])
     by_statement = us(found.by_statement)
@@ -153,18 +153,18 @@ def test_each_part_is_what_its_source_says() -> None:
     # A backend that is always there is 1000 µs of each transaction: what runs and is not on a CPU, nor ready
     # for one, is unexplained.
     assert {key: a for key, (a, _) in by_resource.items()} == pytest.approx(
-        {CPU: 400.0, READY: 100.0, "lock": 3000.0, DRIVER: 50.0, "client": 3950.0, UNEXPLAINED: 500.0}
+        {CPU: 400.0, RUNNABLE: 100.0, "lock": 3000.0, DRIVER: 50.0, "client": 3950.0, UNEXPLAINED: 500.0}
     )
     assert found.scaled is None
 
 
 def test_what_has_been_woken_and_waits_for_a_cpu_is_counted_once() -> None:
-    """The kernel saw the server's processes blocked for 4000 of 8000 µs, the looks for 7000."""
+    """The kernel saw the server's processes blocked for 4000 of 8000 µs, the samples for 7000."""
     a = ClientTime(
         on_cpu_us=1000.0,
-        ready_us=3000.0,
+        runnable_us=3000.0,
         driver_us=0.0,
-        looks=WaitSamples({"running": 1.0, "lock": 3.5}, 100),
+        wait_samples=WaitSamples({"running": 1.0, "lock": 3.5}, 100),
     )
     found = explained([(1000.0, 1000.0)], [(a, a)])
     assert found.scaled == pytest.approx(4 / 7)
@@ -175,7 +175,7 @@ def test_what_has_been_woken_and_waits_for_a_cpu_is_counted_once() -> None:
 
 
 def test_of_a_server_elsewhere_the_looks_alone_make_up_the_whole() -> None:
-    a = ClientTime(driver_us=0.0, looks=WaitSamples({"running": 2.0, "io": 1.0}, 100))
+    a = ClientTime(driver_us=0.0, wait_samples=WaitSamples({"running": 2.0, "io": 1.0}, 100))
     parts = us(explained([(1000.0, 500.0)], [(a, a)]).by_resource)
     assert parts == {
         "executing": (2000.0, 4000.0),
@@ -186,17 +186,20 @@ def test_of_a_server_elsewhere_the_looks_alone_make_up_the_whole() -> None:
 
 
 def test_without_looks_it_is_said_what_is_not_known() -> None:
-    a = ClientTime(on_cpu_us=1000.0, ready_us=2000.0, driver_us=10.0)
+    a = ClientTime(on_cpu_us=1000.0, runnable_us=2000.0, driver_us=10.0)
     assert us(explained([(1000.0, 1000.0)], [(a, a)]).by_resource) == {
         CPU: (1000.0, 1000.0),
-        READY: (2000.0, 2000.0),
+        RUNNABLE: (2000.0, 2000.0),
         "unknown": (5000.0, 5000.0),
     }
 
 
 def test_of_a_fixed_load_the_whole_is_the_latency_and_the_lag_is_a_part() -> None:
     a = ClientTime(
-        on_cpu_us=300.0, ready_us=100.0, driver_us=10.0, looks=WaitSamples({"running": 0.5, "wal": 1.0}, 9)
+        on_cpu_us=300.0,
+        runnable_us=100.0,
+        driver_us=10.0,
+        wait_samples=WaitSamples({"running": 0.5, "wal": 1.0}, 9),
     )
     trials = [trial(0, 0, 1000.0), trial(0, 1, 1000.0)]
     found = break_down_time(
@@ -206,7 +209,7 @@ def test_of_a_fixed_load_the_whole_is_the_latency_and_the_lag_is_a_part() -> Non
     assert us(found.by_resource) == {
         "lag": (500.0, 1500.0),
         CPU: (300.0, 300.0),
-        READY: (100.0, 100.0),
+        RUNNABLE: (100.0, 100.0),
         "wal": (1000.0, 1000.0),
         "remainder": (2100.0, 2100.0),
     }

@@ -102,7 +102,7 @@ def _dips(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
 
 def _why(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
     """Yield the difference in time per transaction from the baseline in the same block, and its parts."""
-    why = findings.why.get(trial.arm)
+    why = findings.time_breakdowns.get(trial.arm)
     if why is None or trial.status is not TrialStatus.OK:
         return
     for name, waterfall in (("by_resource", why.by_resource), ("by_statement", why.by_statement)):

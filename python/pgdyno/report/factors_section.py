@@ -313,8 +313,8 @@ NUMERIC = frozenset({"change, %", "combinations", "passes"})
 def _cells(contrast: Contrast, words: dict[Verdict, str], effects: Effects, plan: Study) -> list[str]:
     change = contrast_text(contrast, effects.design.metric.better)
     if contrast.combined is None or change is None:
-        return [ABSENT, NOT_RUN, f"0 of {contrast.among}", "0"]
-    over = f"{len(contrast.combined.names)} of {contrast.among}"
+        return [ABSENT, NOT_RUN, f"0 of {contrast.combinations}", "0"]
+    over = f"{len(contrast.combined.names)} of {contrast.combinations}"
     text = result_tables.with_interval(change, plan.confidence)
     return [text, words[contrast.verdict(plan.margin)], over, str(change.n)]
 

@@ -191,7 +191,7 @@ def as_object(report: Report) -> dict[str, Any]:
         "derived": report.derived,
         "probes": _probes(findings),
         "noise": noise_section.as_value(findings),
-        "anomalies": outlier_section.as_object(findings.anomalies),
+        "anomalies": outlier_section.as_object(findings.outliers),
         "profiles": profiles_as_object(findings),
     }
 
@@ -255,7 +255,7 @@ def _arm(of: ArmFindings, findings: Findings) -> dict[str, Any]:
         "telemetry": {key: _estimate(level) for key, level in telemetry.levels[arm].items()},
         "dips": dips_section.as_object(findings.dips.get(arm)),
         "not_in_version": dict(telemetry.missing.get(arm, {})),
-        "steadiness": steady_state_section.as_objects(findings.steadiness, arm),
+        "steadiness": steady_state_section.as_objects(findings.steady_states, arm),
         "per_hour": {
             drift.key: {**(_estimate(drift.estimate) or {}), "percent_of_mean": _estimate(drift.percent)}
             for drift in findings.drifts[arm]

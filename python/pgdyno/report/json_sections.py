@@ -70,7 +70,7 @@ def _contrast(contrast: Contrast, effects: Effects) -> dict[str, Any]:
         "effect": None if combined is None else asdict(combined.percent(effects.design.metric.better)),
         "p_value": None if combined is None else combined.spread.p_value,
         "combinations": 0 if combined is None else len(combined.names),
-        "of_combinations": contrast.among,
+        "of_combinations": contrast.combinations,
     }
 
 
@@ -118,7 +118,7 @@ def _scalability(found: Scalability, findings: StudyFindings) -> dict[str, Any]:
             }
             for of in found.differences
         ],
-        "untold": list(found.untold),
+        "untold": list(found.without_curve),
         "sentences": scalability_section.scalability_sentences(found, findings.first.study.plan),
     }
 

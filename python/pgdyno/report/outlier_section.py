@@ -32,8 +32,8 @@ def outlier_trials(findings: Findings) -> Table:
 
     The table is empty if there are too few valid blocks.
     """
-    anomalies = findings.anomalies
-    shown = anomalies.named or [one for one in anomalies.trials if one.rank > 0][:RANKED_MAX]
+    outliers = findings.outliers
+    shown = outliers.named or [one for one in outliers.trials if one.rank > 0][:RANKED_MAX]
     numeric = (
         "block",
         findings.primary.unit,
@@ -42,12 +42,12 @@ def outlier_trials(findings: Findings) -> Table:
         "score / limit",
     )
     return Table(
-        title="Outlier trials" if anomalies.named else "Outlier trials: none",
+        title="Outlier trials" if outliers.named else "Outlier trials: none",
         columns=(numeric[0], "arm", *numeric[1:], "covariates that differ"),
         rows=[_row(one) for one in shown],
         note=_note(findings),
         numeric=frozenset(numeric),
-        long=not anomalies.named,
+        long=not outliers.named,
         dispensable=("score / limit", "deviation of ratio, %"),
     )
 
@@ -71,11 +71,11 @@ def _off(measured: Deviation) -> str:
 
 def _cause(cause: Cause) -> str:
     """Return a covariate, for example ``CPU time stolen by the hypervisor 12% (otherwise 0.3%)``."""
-    unit = cause.circumstance.unit
-    if cause.circumstance.key == "server_cpu":
+    unit = cause.covariate.unit
+    if cause.covariate.key == "server_cpu":
         more = 100 * (cause.value / cause.usual - 1)
-        return f"{cause.circumstance.name} {signed(more, decimals_of(more, 2), '%')}"
-    return f"{cause.circumstance.name} {_amount(cause.value, unit)} (otherwise {_amount(cause.usual, unit)})"
+        return f"{cause.covariate.name} {signed(more, decimals_of(more, 2), '%')}"
+    return f"{cause.covariate.name} {_amount(cause.value, unit)} (otherwise {_amount(cause.usual, unit)})"
 
 
 def _amount(value: float, unit: str) -> str:
@@ -97,7 +97,7 @@ def without_extreme_sentences(findings: Findings) -> list[str]:
     return [
         f"Without block {left.block + 1}, which has the most extreme ratio, the change of {left.arm.name} "
         f"would be {_with_ci(left.without)} instead of {_with_ci(left.all)} (Student's t)."
-        for left in findings.anomalies.without
+        for left in findings.outliers.without
     ]
 
 
@@ -107,7 +107,7 @@ def _with_ci(change: Estimate) -> str:
     return f"{change.signed_text} ({ci_text(change.confidence)} {change.signed_interval_text})"
 
 
-def as_object(anomalies: OutlierTrials) -> dict[str, Any]:
+def as_object(outliers: OutlierTrials) -> dict[str, Any]:
     """Return all valid trials for JSON, most anomalous first."""
     return {
         "values_min": VALUES_MIN,
@@ -122,15 +122,15 @@ def as_object(anomalies: OutlierTrials) -> dict[str, Any]:
                 "ratio": _measured(one.ratio) if one.ratio else None,
                 "causes": [
                     {
-                        "what": cause.circumstance.key,
+                        "what": cause.covariate.key,
                         "value": cause.value,
                         "usual": cause.usual,
-                        "unit": "µs" if cause.circumstance.key == "server_cpu" else cause.circumstance.unit,
+                        "unit": "µs" if cause.covariate.key == "server_cpu" else cause.covariate.unit,
                     }
                     for cause in one.causes
                 ],
             }
-            for one in anomalies.trials
+            for one in outliers.trials
         ],
         "without": [
             {
@@ -140,7 +140,7 @@ def as_object(anomalies: OutlierTrials) -> dict[str, Any]:
                 "low": left.without.low,
                 "high": left.without.high,
             }
-            for left in anomalies.without
+            for left in outliers.without
         ],
     }
 

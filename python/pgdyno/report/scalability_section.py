@@ -157,9 +157,10 @@ def scalability_section(found: Scalability, plan: Study) -> Section:
 def scalability_sentences(found: Scalability, plan: Study) -> list[str]:
     """Return a sentence for each curve, then one on arms without a curve."""
     lines = [curve_sentence(curve, plan) for curve in found.curves]
-    if found.untold:
+    if found.without_curve:
         lines.append(
-            f"{enumeration(found.untold)}: no curve, because too few numbers of clients have valid blocks."
+            f"{enumeration(found.without_curve)}: no curve, because too few numbers of clients have valid "
+            "blocks."
         )
     return lines
 

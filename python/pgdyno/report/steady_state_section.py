@@ -21,7 +21,7 @@ STEPS, CHECKPOINTS, CYCLES = "trials with a step", "checkpoints", "whole cycles"
 def steady_state_table(findings: Findings) -> Table:
     """Return a row for each arm; columns without values are left out."""
     usual = findings.study.plan.confidence
-    rows = [_row(of, usual) for of in findings.steadiness]
+    rows = [_row(of, usual) for of in findings.steady_states]
     columns = [name for name in rows[0] if any(row[name] != ABSENT for row in rows)] if rows else []
     known = len(columns) > 1
     return Table(
@@ -70,7 +70,7 @@ def warm_up_sentence(findings: Findings) -> str:
     """Return how adaptive warm-ups ended; empty for warm-ups of a fixed length."""
     if bounds_s(findings.study.plan) is None:
         return ""
-    known = [of.warm_ups for of in findings.steadiness if of.warm_ups is not None]
+    known = [of.warm_ups for of in findings.steady_states if of.warm_ups is not None]
     trials, by_evidence = (sum(getattr(of, name) for of in known) for name in ("trials", "by_evidence"))
     if not trials:
         return ""

@@ -38,7 +38,7 @@ NAMES: Mapping[str, str] = {
     of.PLANNING: "planning",
     of.OUTSIDE: "outside statements",
     of.CPU: "on CPU",
-    of.READY: "runnable (waiting for CPU)",
+    of.RUNNABLE: "runnable (waiting for CPU)",
     of.EXECUTING: "executing or runnable",
     "wal": "WAL write/sync",
     "io": "data file I/O",
@@ -58,7 +58,7 @@ NAMES: Mapping[str, str] = {
 
 IN_SENTENCES: Mapping[str, str] = {
     of.CPU: "server CPU time",
-    of.READY: "time waiting for CPU (runnable)",
+    of.RUNNABLE: "time waiting for CPU (runnable)",
     of.EXECUTING: "time executing or runnable",
     "wal": "WAL write/sync time",
     "io": "data file I/O time",
@@ -215,7 +215,7 @@ def why_reports(findings: Findings) -> list[WhyReport]:
             [] if findings.has_own_rates else why_sentences(one, verdicts[arm]),
             tables(one, findings),
         )
-        for arm, one in findings.why.items()
+        for arm, one in findings.time_breakdowns.items()
         if one.by_statement or one.by_resource
     ]
 
@@ -279,8 +279,8 @@ def _note_on_resources(why: TimeBreakdown) -> str:
     said = [_SIGNIFICANT]
     if why.cpu_is_of_all:
         said.append("CPU time includes all server processes, because that of client backends is unknown.")
-    if why.looks:
-        samples = counted(round(why.looks), "sample")
+    if why.samples:
+        samples = counted(round(why.samples), "sample")
         if why.scaled is None:
             said.append(f"Wait shares come from {samples} of pg_stat_activity.")
         else:
@@ -324,7 +324,7 @@ def as_object(why: TimeBreakdown) -> dict[str, object]:
         "unit": "µs per transaction",
         "by_resource": _waterfall_object(why.by_resource),
         "by_statement": _waterfall_object(why.by_statement),
-        "looks": why.looks,
+        "looks": why.samples,
         "waits_multiplied_by": why.scaled,
         "cpu_of_all_processes": why.cpu_is_of_all,
         "nested_statements_counted_twice": list(why.twice),

@@ -34,7 +34,7 @@ class Covariate:
 class Cause:
     """An unusual covariate of one trial; ``usual`` is the median of the arm's other trials."""
 
-    circumstance: Covariate
+    covariate: Covariate
     value: float
     usual: float
 

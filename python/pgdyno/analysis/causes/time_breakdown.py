@@ -38,7 +38,7 @@ STATEMENT_SHARE_MIN = 0.005
 """Minimum share of the whole for a statement with its own part."""
 
 STATEMENT, PLANNING, OTHER_STATEMENTS, OUTSIDE = "statement", "planning", "statements", "outside"
-CPU, READY, EXECUTING, DRIVER, LAG = "cpu", "ready", "executing", "driver", "lag"
+CPU, RUNNABLE, EXECUTING, DRIVER, LAG = "cpu", "ready", "executing", "driver", "lag"
 UNEXPLAINED, UNKNOWN, REMAINDER = "unexplained", "unknown", "remainder"
 """Residuals of the whole: UNEXPLAINED is neither work nor a wait; UNKNOWN applies without wait-event samples;
 REMAINDER applies to a fixed load, where transactions do not wait for idle clients."""
@@ -102,13 +102,13 @@ def by_resource(every: Sequence[Timed]) -> tuple[Split, float | None]:
     All trials together determine which case applies.
     """
     has_cpu = all(one.time.on_cpu_us is not None for one in every)
-    has_ready = all(one.time.ready_us is not None for one in every)
-    has_samples = all(one.time.looks is not None for one in every)
-    if not has_ready and not has_samples:
+    has_runnable = all(one.time.runnable_us is not None for one in every)
+    has_samples = all(one.time.wait_samples is not None for one in every)
+    if not has_runnable and not has_samples:
         return {}, None
     found: dict[int, Parts] = {}
     for one in every:
-        parts = _measured(one, has_cpu=has_cpu, has_ready=has_ready)
+        parts = _measured(one, has_cpu=has_cpu, has_runnable=has_runnable)
         if has_samples:
             parts |= _sampled_waits(one, executing=not has_cpu)
         found[one.trial.trial] = parts
@@ -125,17 +125,17 @@ def by_resource(every: Sequence[Timed]) -> tuple[Split, float | None]:
     return found, scaled
 
 
-def _measured(one: Timed, *, has_cpu: bool, has_ready: bool) -> Parts:
+def _measured(one: Timed, *, has_cpu: bool, has_runnable: bool) -> Parts:
     parts = {LAG: one.lag_us or 0.0}
     if has_cpu:
         parts[CPU] = one.time.on_cpu_us or 0.0
-    if has_ready:
-        parts[READY] = one.time.ready_us or 0.0
+    if has_runnable:
+        parts[RUNNABLE] = one.time.runnable_us or 0.0
     return parts
 
 
 def _sampled_waits(one: Timed, *, executing: bool) -> Parts:
-    samples = one.time.looks
+    samples = one.time.wait_samples
     assert samples is not None
     each_us = one.per_backend_us
     parts = {kind: each_us * samples.backends.get(kind, 0.0) for kind in WAITS}
@@ -151,7 +151,9 @@ def _sampled_waits(one: Timed, *, executing: bool) -> Parts:
 def _scale(found: Split, wholes: Mapping[int, float]) -> float | None:
     """Scale the waits of each trial to fill its whole, if they exceed it. Return the mean factor, or None."""
     waited = {trial: sum(parts[kind] for kind in (*WAITS, CLIENT)) for trial, parts in found.items()}
-    available = {trial: wholes[trial] - parts[CPU] - parts.get(READY, 0.0) for trial, parts in found.items()}
+    available = {
+        trial: wholes[trial] - parts[CPU] - parts.get(RUNNABLE, 0.0) for trial, parts in found.items()
+    }
     if sum(waited.values()) <= sum(available.values()):
         return None
     for trial, parts in found.items():
@@ -221,7 +223,7 @@ class Waterfall:
 class TimeBreakdown:
     """Breakdown of one arm against the baseline. A decomposition is None without data.
 
-    ``latency``: the whole is the mean latency. ``looks`` is the number of wait-event samples in both arms.
+    ``latency``: the whole is the mean latency. ``samples`` is the number of wait-event samples in both arms.
     ``scaled`` is the factor of the sampled waits, which limits them to the waiting time that the kernel
     measured; None without scaling. ``cpu_is_of_all``: the server's CPU time includes processes without a
     client. ``twice``: names of arms in which statements inside functions are counted twice.
@@ -232,7 +234,7 @@ class TimeBreakdown:
     latency: bool
     by_statement: Waterfall | None
     by_resource: Waterfall | None
-    looks: float
+    samples: float
     scaled: float | None
     cpu_is_of_all: bool
     twice: Sequence[str]
@@ -291,7 +293,7 @@ def _why(baseline: Arm, arm: Arm, pairs: Pairs, confidence: float, method: Metho
         latency=every[0].lag_us is not None,
         by_statement=_waterfall(pairs, by_statement(every), confidence, method),
         by_resource=_waterfall(pairs, resources, confidence, method),
-        looks=sum(one.time.looks.n for one in every if one.time.looks),
+        samples=sum(one.time.wait_samples.n for one in every if one.time.wait_samples),
         scaled=scaled,
         cpu_is_of_all=any(one.time.cpu_is_of_all for one in every),
         twice=[

@@ -90,10 +90,10 @@ class Findings:
     telemetry: CaseTelemetry
     drifts: Mapping[int, Sequence[Drift]]  # by arm; empty for short windows
     noise: Noise
-    anomalies: OutlierTrials
+    outliers: OutlierTrials
     profiles: Sequence[ProfileComparison]  # of the arms after the first; empty without profiles
-    why: Mapping[int, TimeBreakdown]  # by arm after the first
-    steadiness: Sequence[SteadyState]  # of each arm
+    time_breakdowns: Mapping[int, TimeBreakdown]  # by arm after the first
+    steady_states: Sequence[SteadyState]  # of each arm
     dips: Mapping[int, ArmDips]  # by arm; without arms with too few points
 
     @property
@@ -181,11 +181,11 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
             {trial: of.profile for trial, of in telemetry.by_trial.items()},
             study.plan.confidence,
         ),
-        anomalies=find_outlier_trials(
+        outliers=find_outlier_trials(
             arms, trials, comparisons, chosen[0], telemetry.by_trial, study.plan.margin, cases
         ),
-        why=_why(evidence, comparisons, trials, telemetry, study.plan),
-        steadiness=steady,
+        time_breakdowns=_time_breakdowns(evidence, comparisons, trials, telemetry, study.plan),
+        steady_states=steady,
         dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, telemetry.events),
     )
 
@@ -220,7 +220,7 @@ def _throughput_series(
     return series, rates
 
 
-def _why(
+def _time_breakdowns(
     evidence: Evidence,
     comparisons: Sequence[Comparison],
     trials: Sequence[Trial],

@@ -206,13 +206,13 @@ class LevelChange:
 class Contrast:
     """A change; with ``by``, the ratio of the change after that other change to the change before it.
 
-    ``among`` is the number of combinations of the remaining factors; ``combined.names`` are those with a
-    value. ``combined`` is None if it cannot be estimated.
+    ``combinations`` is the number of combinations of the remaining factors; ``combined.names`` are those with
+    a value. ``combined`` is None if it cannot be estimated.
     """
 
     change: LevelChange
     by: LevelChange | None
-    among: int
+    combinations: int
     combined: Combined | None
 
     def verdict(self, margin: float) -> Verdict:
@@ -310,7 +310,7 @@ class _Ratios:
 
     change: LevelChange
     by: LevelChange | None
-    among: int
+    combinations: int
     ratios: Mapping[str, LogRatios]
 
     @classmethod
@@ -368,4 +368,4 @@ def _holm(found: Sequence[_Ratios], confidence: float, method: Method) -> list[C
     there = [i for i, one in enumerate(found) if one.ratios]
     estimators = [partial(combine, found[i].ratios, method=method) for i in there]
     combined = dict(zip(there, simultaneous(estimators, confidence), strict=True))
-    return [Contrast(one.change, one.by, one.among, combined.get(i)) for i, one in enumerate(found)]
+    return [Contrast(one.change, one.by, one.combinations, combined.get(i)) for i, one in enumerate(found)]

@@ -183,12 +183,12 @@ class CurveDifference:
 
 @dataclass(frozen=True)
 class Scalability:
-    """Scalability of a study. ``untold``: combinations with too few numbers of clients for a curve."""
+    """Scalability of a study. ``without_curve``: combinations with too few numbers of clients for a curve."""
 
     metric: Metric
     curves: Sequence[Curve]
     differences: Sequence[CurveDifference]
-    untold: Sequence[str]
+    without_curve: Sequence[str]
 
     def curve(self, name: str) -> Curve:
         """Return the curve with this name."""
@@ -200,11 +200,11 @@ def scalability_of(design: FactorialDesign, confidence: float) -> Scalability | 
     levels = next((factor.levels for factor in design.factors if factor.name == FACTOR), ())
     if len(levels) < NUMBERS_MIN or design.metric.key not in SCALED:
         return None
-    made, untold = {}, []
+    made, without_curve = {}, []
     for context in design.contexts(FACTOR):
         sweep = sweep_of(design, context, levels)
         if sweep is None:
-            untold.append(curve_name(context))
+            without_curve.append(curve_name(context))
         else:
             made[curve_name(context)] = sweep
     pairs = [
@@ -216,7 +216,7 @@ def scalability_of(design: FactorialDesign, confidence: float) -> Scalability | 
         metric=design.metric,
         curves=[_curve(sweep, design.metric, confidence) for sweep in made.values()],
         differences=_differences([(made[name], made[of]) for name, of in pairs], confidence, design.method),
-        untold=untold,
+        without_curve=without_curve,
     )
 
 

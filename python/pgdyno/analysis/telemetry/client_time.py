@@ -27,7 +27,7 @@ from pgdyno.units import US_PER_MS, US_PER_S
 STATEMENTS_KEPT = 40
 """Number of statements of a trial, those with the most time; the others are summed."""
 
-ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
+ON_CPU, RUNNABLE = "clients_on_cpu_s", "clients_ready_s"
 """Columns of the readings of ``host``: seconds of all clients' server processes since their start."""
 
 
@@ -56,10 +56,10 @@ class ClientTime:
     others_us: float = 0.0
     planning_us: float | None = None
     on_cpu_us: float | None = None
-    ready_us: float | None = None
+    runnable_us: float | None = None
     cpu_is_of_all: bool = False
     driver_us: float | None = None
-    looks: WaitSamples | None = None
+    wait_samples: WaitSamples | None = None
 
 
 def client_time_of_trial(
@@ -70,7 +70,7 @@ def client_time_of_trial(
     if not n:
         return ClientTime()
     by_text, others_us, planning_us = _statements(w, found, n)
-    on_cpu, ready = (_grown_us(w, column, n) for column in (ON_CPU, READY))
+    on_cpu, runnable = (_grown_us(w, column, n) for column in (ON_CPU, RUNNABLE))
     of_all = on_cpu is None and trial.server_cpu_s is not None
     if of_all and trial.server_cpu_s is not None:
         on_cpu = US_PER_S * trial.server_cpu_s / n
@@ -79,10 +79,10 @@ def client_time_of_trial(
         others_us=others_us,
         planning_us=planning_us,
         on_cpu_us=on_cpu,
-        ready_us=ready,
+        runnable_us=runnable,
         cpu_is_of_all=of_all,
         driver_us=US_PER_S * trial.driver_cpu_s / n,
-        looks=None if waits is None else wait_samples(waits, trial.measured),
+        wait_samples=None if waits is None else wait_samples(waits, trial.measured),
     )
 
 

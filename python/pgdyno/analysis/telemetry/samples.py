@@ -87,13 +87,13 @@ class Lateness:
 class Waits:
     """Waits of the active backends: ``share`` of their time by wait (``running``: none), the largest first.
 
-    ``backends`` is the mean number of active backends if the spans are resolved, else None. ``looks`` is the
-    number of samples.
+    ``backends`` is the mean number of active backends if the spans are resolved, else None.
+    ``samples`` is the number of samples.
     """
 
     share: Mapping[str, float]
     backends: float | None
-    looks: float
+    samples: float
 
 
 @dataclass(frozen=True)
