@@ -1,8 +1,9 @@
-"""Generate the reference pages that repeat what the code defines, and the JSON Schema of study files.
+"""Generate the reference pages that repeat what the code defines, and the JSON Schemas.
 
     python docs/generate.py
 
-The pages are docs/reference/cli.md, caveats.md, metrics.md and study-file.md, and studies/study.schema.json.
+The pages are docs/reference/cli.md, caveats.md, metrics.md and study-file.md. The schemas are
+studies/study.schema.json and docs/reference/report-schema.json.
 tests/unit/test_docs.py fails if a page is out of date.
 """
 
@@ -33,6 +34,7 @@ from pgdyno.analysis.telemetry.metrics import (
 from pgdyno.caveats import WORDINGS, Severity
 from pgdyno.cli.main import app
 from pgdyno.cli.pgbench import NAME
+from pgdyno.report import json_format
 from pgdyno.study.study_file_schema import schema
 
 DOCS = Path(__file__).parent
@@ -134,9 +136,18 @@ def _filled_in(text: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: f"*{found[1].replace('_', ' ')}*", text).replace(" --", " \\--")
 
 
-def schema_page() -> str:
+def study_schema() -> str:
     """Return the JSON Schema of study files, which editors use."""
-    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    return _json(schema())
+
+
+def report_schema() -> str:
+    """Return the JSON Schema of reports and histories."""
+    return _json(json_format.schema())
+
+
+def _json(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 STUDY_BEGIN = """# Study file
@@ -311,7 +322,8 @@ PAGES = {
     "reference/caveats.md": caveats_page,
     "reference/metrics.md": metrics_page,
     "reference/study-file.md": study_page,
-    "../studies/study.schema.json": schema_page,
+    "reference/report-schema.json": report_schema,
+    "../studies/study.schema.json": study_schema,
 }
 
 

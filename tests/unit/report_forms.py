@@ -6,10 +6,12 @@ import io
 
 from rich.console import Console
 
+from pgdyno.analysis.findings.gates import Gate
 from pgdyno.report.case_report import Report
 from pgdyno.report.csv_format import to_csv
+from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.html_format import to_html
-from pgdyno.report.json_format import to_json
+from pgdyno.report.json_format import decoded, to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import print_terminal
@@ -29,7 +31,14 @@ def on_terminal(built: StudyReport, width: int = 140) -> str:
     return console.file.getvalue()
 
 
-FORMS = {"terminal": on_terminal, "md": to_markdown, "json": to_json, "csv": to_csv, "html": to_html}
+def checked_json(built: StudyReport | HostsReport, gate: Gate | None = None) -> str:
+    """The JSON, which its schema describes."""
+    text = to_json(built, gate)
+    decoded(text)
+    return text
+
+
+FORMS = {"terminal": on_terminal, "md": to_markdown, "json": checked_json, "csv": to_csv, "html": to_html}
 
 
 def plain(text: str) -> str:

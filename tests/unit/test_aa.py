@@ -12,6 +12,7 @@ import pytest
 import scipy
 from hypothesis import given
 from hypothesis import strategies as st
+from report_forms import checked_json
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 
 from example_studies import make_study, read_study
@@ -25,7 +26,7 @@ from pgdyno.analysis.statistics.effect import Method, anytime, percent_of
 from pgdyno.caveats import Code
 from pgdyno.cli.run import _as_asked, _naming_who_refused_aa
 from pgdyno.report import gate_section as wording
-from pgdyno.report import html_format, json_format, markdown_format
+from pgdyno.report import html_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
@@ -254,7 +255,7 @@ def test_aa_blocks_are_in_no_result(tmp_path: Path) -> None:
     for text in (
         html_format.to_html(report),
         markdown_format.to_markdown(report),
-        json_format.to_json(report),
+        checked_json(report),
     ):
         assert "twin)" not in text
     assert "noise floor" in report.only.noise

@@ -30,6 +30,7 @@ from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import UsageError
 from pgdyno.report.ci_summary import to_summary
+from pgdyno.report.json_format import decoded
 from pgdyno.results.records import StudyEnd, TrialStatus
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
@@ -108,7 +109,9 @@ def test_what_tripped_the_gate_is_said_after_the_report(
 
 def test_json_has_the_verdicts_and_the_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(tmp_path, SLOWER, conditions="slower undecided", more=("--json",)) == 3
-    found = json.loads(capsys.readouterr().out)
+    text = capsys.readouterr().out
+    found = json.loads(text)
+    decoded(text)
     (verdict,) = found["verdicts"]
     assert (verdict["arm"], verdict["baseline"], verdict["metric"]) == ("18", "17", "nopm")
     assert verdict["verdict"] == "slower" == found["verdict"]
@@ -161,7 +164,9 @@ def test_an_arm_that_stalled_in_some_blocks_passes_no_gate(
         )
         assert "Gate passed" not in text
     assert run_command(["report", str(tmp_path / "e.sqlite"), "--json", "--fail-if", condition]) == 1
-    (unjudged,) = json.loads(capsys.readouterr().out)["gate"]["unjudged"]
+    text = capsys.readouterr().out
+    decoded(text)
+    (unjudged,) = json.loads(text)["gate"]["unjudged"]
     assert unjudged["percent"]["n"] > 0 and unjudged["why"].startswith("some blocks")
 
 

@@ -25,6 +25,7 @@ from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli.main import run_command
 from pgdyno.estimate import Better, Estimate
 from pgdyno.report.history_report import overview, sparkline
+from pgdyno.report.json_format import decoded
 from pgdyno.results.reader import Evidence
 
 DAY_S = 86_400.0
@@ -65,7 +66,9 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def as_json(directory: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
     run_command(["history", str(directory), "--json", *more])
-    found = json.loads(capsys.readouterr().out)
+    text = capsys.readouterr().out
+    decoded(text)
+    found = json.loads(text)
     assert isinstance(found, dict)
     return found
 

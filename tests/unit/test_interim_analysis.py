@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from report_forms import checked_json
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison.interim_analysis import interim_result
@@ -17,7 +18,6 @@ from pgdyno.analysis.statistics.effect import Method, student
 from pgdyno.lab.progress import InterimVerdicts, Progress
 from pgdyno.lab.study_blocks import interim_analysis_of
 from pgdyno.lab.trial import Lab
-from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
@@ -85,7 +85,7 @@ def test_the_average_over_the_cases_has_it_too(tmp_path: Path) -> None:
 
 def document(path: Path) -> dict[str, Any]:
     with Evidence(path) as evidence:
-        return cast(dict[str, Any], json.loads(to_json(build_study(find_study(evidence)))))
+        return cast(dict[str, Any], json.loads(checked_json(build_study(find_study(evidence)))))
 
 
 @pytest.mark.parametrize("stops", [True, False])

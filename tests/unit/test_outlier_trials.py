@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from pgdyno.analysis.statistics.distributions import robust_sd
 from pgdyno.analysis.statistics.outliers import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
 from pgdyno.estimate import Better
 from pgdyno.report.case_report import case_report
-from pgdyno.report.json_format import as_object
+from pgdyno.report.json_case_format import case_entry
 from pgdyno.results.reader import Evidence
 
 NOISE_PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "noise.md").read_text("utf-8")
@@ -194,9 +193,9 @@ def test_reports_say_which_trial_and_why(tmp_path: Path) -> None:
         "\u00a0", " "
     )
     assert "Without block 8, which has the most extreme ratio" in table.note
-    told = json.loads(json.dumps(as_object(report)["anomalies"]))
-    assert (told["trials"][0]["block"], told["trials"][0]["causes"][0]["what"]) == (7, "steal")
-    assert told["without"][0]["block"] == 7
+    told = case_entry(report).anomalies
+    assert (told.trials[0].block, told.trials[0].causes[0].what) == (7, "steal")
+    assert told.without[0].block == 7
 
 
 def test_nothing_named_is_a_folded_table(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -31,6 +30,8 @@ from pgdyno.probe.perf_profiler import (
     stacks_of,
 )
 from pgdyno.report import profile_section as words
+from pgdyno.report.case_report import case_report
+from pgdyno.report.json_case_format import case_entry
 from pgdyno.report.profile_section import NARROWEST, WIDTH, flames
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Trial
@@ -182,7 +183,7 @@ def test_what_share_of_the_cpu_time_the_samples_cover_is_told(findings: Findings
     assert found.covered == (pytest.approx(1000 / 99 / 10.5), pytest.approx(1000 / 99 / 11))
     shown = words.cpu_by_function(replace(findings, profiles=[found])).note
     assert "which cover 96 and 92% of the servers' CPU time." in shown
-    assert words.as_object(replace(findings, profiles=[found]))[0]["covered"] == list(found.covered)
+    assert case_entry(case_report(replace(findings, profiles=[found]))).profiles[0].covered == found.covered
     uncounted = [replace(trial, server_cpu_s=None) for trial in trials]
     (found,) = compare_profiles(arms_of(Synthetic()), uncounted, given, 0.95)
     assert found.covered == (None, None)
@@ -290,10 +291,10 @@ def test_the_table_and_json_have_every_function(findings: Findings) -> None:
     table = words.cpu_by_function(with_profile)
     assert [row[0] for row in table.rows] == ["crc", "parse", "gone"]
     assert "[" in table.rows[0][-1]
-    told = json.loads(json.dumps(words.as_object(with_profile)))
-    assert told[0]["functions"][0]["change"]["low"] > 5
+    (told,) = case_entry(case_report(with_profile)).profiles
+    assert (told.functions[0].change.low or 0) > 5
     assert not words.cpu_by_function(findings).rows
-    assert words.as_object(findings) == []
+    assert case_entry(case_report(findings)).profiles == []
 
 
 def test_of_several_arms_each_row_says_its_own(findings: Findings) -> None:

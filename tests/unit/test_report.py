@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from report_forms import FORMS, HOSTILE, on_terminal, only, plain
+from report_forms import FORMS, HOSTILE, checked_json, on_terminal, only, plain
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 from typer.testing import CliRunner
 
@@ -24,7 +24,6 @@ from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX
 from pgdyno.report.csv_format import COLUMNS, to_csv
 from pgdyno.report.html_format import to_html
-from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _broken, print_terminal
@@ -136,7 +135,7 @@ def test_every_form_bears_a_study_that_has_hardly_begun(tmp_path: Path, form: st
 
 
 def test_json_says_what_its_documentation_says(tmp_path: Path) -> None:
-    found = json.loads(to_json(report_of(tmp_path, THREE)))
+    found = json.loads(checked_json(report_of(tmp_path, THREE)))
     assert found["pgdyno_report"] == 1
     assert found["verdict"] is None  # there are two of them
     assert [(c["arm"], c["baseline"], c["verdict"]) for c in found["comparisons"]] == [
@@ -156,7 +155,7 @@ def test_json_says_what_its_documentation_says(tmp_path: Path) -> None:
 
 
 def test_json_of_two_arms_has_the_verdict_at_the_top(tmp_path: Path) -> None:
-    found = json.loads(to_json(report_of(tmp_path, Synthetic(effects=(1, 1.1)))))
+    found = json.loads(checked_json(report_of(tmp_path, Synthetic(effects=(1, 1.1)))))
     assert found["verdict"] == found["comparisons"][0]["verdict"] == "faster"
 
 
@@ -253,7 +252,7 @@ def test_hidden_characters_in_a_name_are_shown_in_every_form(tmp_path: Path, for
 def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
     built = report_of(tmp_path, Synthetic(names=("17", HOSTILE), blocks=5))
     assert HOSTILE in on_terminal(built, 400)
-    assert json.loads(to_json(built))["arms"][1]["name"] == HOSTILE
+    assert json.loads(checked_json(built))["arms"][1]["name"] == HOSTILE
     prose = [line for line in to_markdown(built).splitlines() if not line.startswith("    ")]  # but code
     assert "<" not in "\n".join(prose).replace("\\<", "")
     edges = [line.replace("\\|", "").count("|") for line in prose if line.startswith("|")]

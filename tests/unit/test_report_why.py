@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from report_forms import FORMS
+from report_forms import FORMS, checked_json
 from rich.console import Console, Group
 from synthetic_study import Synthetic, write_study
 
@@ -19,7 +19,6 @@ from pgdyno.cli.report import read_report
 from pgdyno.report.ci_summary import to_summary
 from pgdyno.report.csv_format import to_csv
 from pgdyno.report.html_format import to_html
-from pgdyno.report.json_format import to_json
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _table
 from pgdyno.report.why_chart import WIDTH
@@ -75,7 +74,7 @@ def test_statements_that_took_more_than_the_whole_are_said_and_not_clipped(built
 
 
 def test_the_json_adds_up(built: StudyReport) -> None:
-    why = json.loads(to_json(built))["comparisons"][0]["why"]
+    why = json.loads(checked_json(built))["comparisons"][0]["why"]
     for waterfall in (why["by_resource"], why["by_statement"]):
         for of in ("a", "b", "difference"):
             parts = sum(part[of] for part in waterfall["parts"].values())
@@ -83,7 +82,7 @@ def test_the_json_adds_up(built: StudyReport) -> None:
 
 
 def test_the_csv_has_the_parts_of_each_block_and_they_add_up(built: StudyReport) -> None:
-    (comparison,) = json.loads(to_json(built))["comparisons"]
+    (comparison,) = json.loads(checked_json(built))["comparisons"]
     rows = [row for row in csv.DictReader(io.StringIO(to_csv(built))) if row["metric"].startswith("why.")]
     assert {(row["arm"], row["status"], row["unit"]) for row in rows} == {("18", "ok", "µs")}
     found = {(row["metric"], row["block"]): float(row["value"]) for row in rows}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import contextlib
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -91,3 +92,11 @@ def say(text: str) -> None:
 def print_json(value: Any) -> None:
     """Print one JSON document on standard output."""
     out.print(visible_json(json.dumps(value, indent=2)), soft_wrap=True)
+
+
+def write_out(text: str) -> None:
+    """Write UTF-8 in every locale, so that names keep their characters."""
+    with writing():
+        sys.stdout.flush()
+        sys.stdout.buffer.write((text if text.endswith("\n") else f"{text}\n").encode())
+        sys.stdout.buffer.flush()

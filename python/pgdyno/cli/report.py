@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,7 +13,7 @@ from pgdyno.analysis.findings.gates import Gate
 from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
-from pgdyno.cli.console import out, say, writing
+from pgdyno.cli.console import out, say, write_out
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import expanded
 from pgdyno.cli.output_files import require_writable_page, write_text
@@ -22,7 +21,6 @@ from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.report.csv_format import to_csv
 from pgdyno.report.hosts_report import HostsReport, build_hosts
 from pgdyno.report.html_format import to_html
-from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import published_as_markdown, to_markdown
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.report.terminal_format import print_published, print_terminal
@@ -155,7 +153,7 @@ def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:
     if not any(study.published for study in studies):
         raise UsageError("--as published: the study has no published tables: remove --as")
     if md:
-        _write_out(published_as_markdown(built))
+        write_out(published_as_markdown(built))
     else:
         print_published(built, out)
 
@@ -165,14 +163,8 @@ def print_report(built: StudyReport | HostsReport, form: str, gate: Gate | None 
     if form == "terminal":
         print_terminal(built, out)
     elif form == "json":
-        _write_out(to_json(built, gate))
+        from pgdyno.report.json_format import to_json  # noqa: PLC0415 - takes 50 ms
+
+        write_out(to_json(built, gate))
     else:
-        _write_out(_TEXTS[form](built))
-
-
-def _write_out(text: str) -> None:
-    """Write UTF-8 in every locale, so that names keep their characters."""
-    with writing():
-        sys.stdout.flush()
-        sys.stdout.buffer.write((text if text.endswith("\n") else f"{text}\n").encode())
-        sys.stdout.buffer.flush()
+        write_out(_TEXTS[form](built))

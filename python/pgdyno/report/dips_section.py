@@ -85,38 +85,3 @@ def label(dip: Dip) -> str:
     """Return the tooltip of a dip."""
     cause = ", ".join(dip.causes) or UNEXPLAINED
     return f"dip of {share_text(dip.depth)} from {dip.from_s:.1f} s to {dip.to_s:.1f} s: {cause}"
-
-
-def as_object(of: ArmDips | None) -> dict[str, object] | None:
-    """Return the dips of an arm for JSON."""
-    if of is None:
-        return None
-    return {
-        "n": len(of.dips),
-        "share_of_time": of.share_of_time(of.dips),
-        "share_of_transactions": of.share_of_transactions(of.dips),
-        "peaks": of.peaks,
-        "points": of.points,
-        "unexplained": len(of.unexplained),
-        "coincidences": [
-            {
-                "event": str(one.event),
-                "dips": one.dips,
-                "by_chance": one.by_chance,
-                "p_value": one.p_value,
-                "is_cause": one.is_cause,
-            }
-            for one in of.coincidences
-        ],
-        "dips": [
-            {
-                "trial": dip.trial,
-                "from_s": dip.from_s,
-                "to_s": dip.to_s,
-                "depth": dip.depth,
-                "lost": dip.lost,
-                "causes": [str(cause) for cause in dip.causes],
-            }
-            for dip in of.dips
-        ],
-    }

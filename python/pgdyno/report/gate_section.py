@@ -1,15 +1,11 @@
-"""The outcome of a gate as text and JSON, and the verdicts as a flat list."""
+"""The outcome of a gate as text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.gates import Gate, GateComparison, NotEvaluated, Tripped, gate_comparisons
-from pgdyno.analysis.findings.host_findings import HostsFindings
-from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.analysis.findings.gates import Gate, GateComparison, NotEvaluated
 from pgdyno.estimate import ci_text, counted, group_digits
 from pgdyno.report.result_tables import change_text
 
@@ -62,13 +58,14 @@ def _unjudged(absent: Sequence[NotEvaluated]) -> str:
     by_reason: dict[str, list[str]] = {}
     for one in absent[:REASONS_MAX]:
         named = f"{one.condition.text} of {_place(one.of)}" if one.of else one.condition.text
-        by_reason.setdefault(_why(one), []).append(named)
+        by_reason.setdefault(why_not_evaluated(one), []).append(named)
     text = "; ".join(f"{', '.join(named)}: {why}" for why, named in by_reason.items())
     rest = len(absent) - REASONS_MAX
     return f"{text}; and {group_digits(rest, 0)} more" if rest > 0 else text
 
 
-def _why(of: NotEvaluated) -> str:
+def why_not_evaluated(of: NotEvaluated) -> str:
+    """Return the reason why a condition could not be evaluated."""
     return SOME_BLOCKS if of.of and of.of.percent is not None else NO_BLOCK
 
 
@@ -96,49 +93,3 @@ def reasons(of: Gate) -> list[str]:
             "the gate uses only the others."
         )
     return sentences
-
-
-def verdicts(findings: StudyFindings | HostsFindings) -> list[dict[str, Any]]:
-    """Return the verdicts on the primary metric by case."""
-    return [_judged(of) for of in gate_comparisons(findings)]
-
-
-def as_object(of: Gate | None) -> dict[str, Any] | None:
-    """Return the gate for JSON, or None without a gate."""
-    if of is None:
-        return None
-    return {
-        "conditions": [condition.text for condition in of.conditions],
-        "holds": of.holds,
-        "confidence": of.confidence,
-        "family": of.family,
-        "tripped": _tripped(of.tripped),
-        "held_back": _tripped(of.held_back),
-        "under_floor": _tripped(of.under_floor),
-        "absent": list(dict.fromkeys(one.condition.text for one in of.absent)),
-        "unjudged": [
-            {"condition": one.condition.text, "why": _why(one), **_judged(one.of)}
-            for one in of.absent
-            if one.of is not None
-        ],
-        "trials_lost": of.lost,
-    }
-
-
-def _tripped(found: Sequence[Tripped]) -> list[dict[str, Any]]:
-    return [
-        {"condition": one.condition.text, "sentence": gate_sentence(one.of), **_judged(one.of)}
-        for one in found
-    ]
-
-
-def _judged(of: GateComparison) -> dict[str, Any]:
-    return {
-        "case": of.case,
-        "arm": of.arm,
-        "baseline": of.baseline,
-        "metric": of.metric,
-        "verdict": of.verdict,
-        "percent": None if of.percent is None else asdict(of.percent),
-        "p_value": of.p_value,
-    }

@@ -1,14 +1,13 @@
-"""Report of a history: the changes with date and size, as text, tables, JSON and an HTML page."""
+"""Report of a history: the changes with date and size, as text, tables and an HTML page."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
@@ -29,8 +28,6 @@ from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.result_tables import Table, level_text
 from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, text
-
-VERSION = 1
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -229,56 +226,6 @@ def recent_changes(report: HistoryReport, asked: Sequence[HistoryCondition], new
 def _is_asked(change: HistoryChange, asked: Sequence[HistoryCondition]) -> bool:
     word = HistoryCondition.FASTER if change.verdict is Verdict.FASTER else HistoryCondition.SLOWER
     return HistoryCondition.CHANGE in asked or word in asked
-
-
-def as_object(
-    report: HistoryReport, tripped: Sequence[str] | None, unjudged: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Return the report for JSON. ``tripped`` is None without a gate; ``unjudged`` lacks files."""
-    return {
-        "pgdyno_history": VERSION,
-        "skipped": [{"file": file, "why": why} for file, why in report.skipped.items()],
-        "histories": [
-            {
-                "title": history.title,
-                "machine": history.machine,
-                "files": list(history.files),
-                "confidence": history.confidence,
-                "apart": None if history.apart is None else asdict(history.apart),
-                "series": [_series(series) for series in history.series],
-            }
-            for history in report.histories
-        ],
-        "gate": None
-        if tripped is None
-        else {"holds": bool(tripped), "tripped": list(tripped), "untold": list(unjudged)},
-    }
-
-
-def _series(series: HistorySeries) -> dict[str, Any]:
-    return {
-        **asdict(series.key),
-        "better": series.better,
-        "level": series.level,
-        "points": [
-            {"file": point.file, "created_unix_s": point.created_unix_s, **asdict(point.estimate)}
-            for point in series.points
-        ],
-        "changes": [
-            {
-                "file": series.points[change.at].file,
-                "at": change.at,
-                "verdict": change.verdict,
-                "percent": asdict(change.percent),
-                "p_value": change.p_value,
-                "files_before": len(change.before),
-                "files_since": len(change.after),
-                "differences": [asdict(of) for of in change.differences],
-                "sentence": history_change_sentence(series, change),
-            }
-            for change in series.changes
-        ],
-    }
 
 
 PANELS_MAX = 200

@@ -1,301 +1,348 @@
-"""The report as JSON. ``pgdyno_report`` is the version of the format; within a version, keys are only added.
-
-::
-
-    pgdyno_report   1 title, command, created_unix_s, ended_because (null while it runs), pgdyno_version
-    percent_of      definition of the percentages, as text
-    verdict         with two arms the verdict of the comparison, else null
-    plan, host      as in the results file
-    arms            [{name, spec, clients, server, settings_requested, safety, trials: {status: n}, levels:
-                    {metric: estimate}, latency_ms: {kind: {n, p50 … max}}, counts: {kind: counts},
-                    driver_memory_bytes}], baseline first
-    comparisons     [{arm, baseline, verdict, sentence, margin, primary, effects: {metric or latency key:
-                    effect}, telemetry: {key of docs/reference/metrics.md: effect}, statements_average, why,
-                    blocks, blocks_dropped, blocks_needed, detectable_percent}]
-    caveats         [{code, sentence, remedy}]
-    method, derived texts
-    probes          {cpu_share, us_per_transaction}: their overhead, or null
-    anomalies       {trials: [{trial, block, arm, value, named, own: {off_percent, score, limit}, ratio,
-                    causes}], most anomalous first, without}
-    profiles        [{arm, baseline, blocks, samples, hz, functions}]
-
-``why`` is null or ``{sentences, whole_is, unit, by_resource, by_statement, looks, …}``. ``by_resource`` and
-``by_statement`` are null or ``{whole, parts: {key: {a, b, difference, low, high, confidence, n, p_value,
-significant, by_block}}}``.
-
-A study of several cases has ``over_cases`` ([{arm, baseline, sentence, verdicts: {verdict: n}, primary,
-average}], average an estimate over the passes), ``changes`` (settings fitted to this machine), ``caveats``
-and ``cases``: for each case a document as above, with its ``case`` (name) and ``levels``. If several factors
-vary, it has ``factors`` (``json_sections.py``).
-
-A report over several hosts has ``sentences``, ``primary``, ``over_hosts`` ([{case, arm, baseline, metric,
-name, verdict (of the primary metric, else null), pooled, tau, i2, p_value, signs_differ, hosts: [{host, own,
-weight}], absent}]), ``caveats`` and ``hosts`` ([{host, facts, files}]; ``files`` maps a file to a document as
-above). ``pooled`` and ``own`` are estimates; the n of ``pooled`` is the number of hosts. ``tau`` is on the
-natural log scale. ``case`` is empty with a single case, and "average" for the average over cases.
-
-Every document has ``verdicts`` on the primary metric ([{case, arm, baseline, metric, verdict, percent (an
-estimate or null), p_value}]) and ``gate``: null, or {conditions, holds, confidence, family, tripped,
-held_back, absent (conditions), unjudged, trials_lost}. ``tripped`` and ``held_back`` are lists like
-``verdicts``, with condition and sentence; ``unjudged`` has the condition.
-
-An estimate is ``{value, low, high, confidence, unit, n, better}``; low and high are null if n is too small
-for an interval. With fewer than 5 blocks, the interval is Student's t and relies on normality: the other
-formats omit it, and it decides no verdict. An effect is an estimate in percent of the baseline, with
-``log_ratios`` (block → natural log), ``p_value``, ``interval`` ("student", or "anytime": valid at any
-stopping time) and ``bootstrap`` (null or [low, high]). Blocks count from 0, as in the results file. Unknown
-values are null.
-"""
+"""Reports as JSON: the documents of ``json_models`` and their JSON Schema."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+import math
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
-from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
-from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
-from pgdyno.analysis.findings.gates import Gate
+import numpy as np
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
+
+from pgdyno.analysis.findings.capacity import Capacity
+from pgdyno.analysis.findings.factor_effects import Contrast, Effects
+from pgdyno.analysis.findings.gates import Gate, Tripped, gate_comparisons
+from pgdyno.analysis.findings.history_changes import HistorySeries
 from pgdyno.analysis.findings.pooled_hosts import OverHosts
-from pgdyno.estimate import Better, Estimate
-from pgdyno.report import dips_section, noise_section, outlier_section, steady_state_section
-from pgdyno.report.case_report import Headline, Report
-from pgdyno.report.gate_section import as_object as gate_as_object
-from pgdyno.report.gate_section import verdicts
+from pgdyno.analysis.findings.scalability import Curve, Scalability
+from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.estimate import Estimate
+from pgdyno.report import json_models as models
+from pgdyno.report.capacity_section import capacity_change_sentence, capacity_sentence
+from pgdyno.report.factors_section import factor_sentence
+from pgdyno.report.gate_section import gate_sentence, why_not_evaluated
 from pgdyno.report.hidden_characters import visible_json
+from pgdyno.report.history_report import HistoryReport, history_change_sentence
 from pgdyno.report.hosts_report import HostsReport
-from pgdyno.report.json_sections import over_all
-from pgdyno.report.profile_section import as_object as profiles_as_object
+from pgdyno.report.json_case_format import VERSION, case_entry, filled
+from pgdyno.report.scalability_section import scalability_sentences
 from pgdyno.report.study_report import StudyReport
-from pgdyno.report.why_section import WhyReport
-from pgdyno.report.why_section import as_object as as_reason
-from pgdyno.results.records import StudyRecord
 
-VERSION = 1
+Document = models.CaseDocument | models.CasesDocument | models.HostsDocument | models.HistoryDocument
 
 
-def to_json(study: StudyReport | HostsReport, gate: Gate | None = None) -> str:
-    """Return the JSON document, indented and without NaN."""
-    whole = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study)
-    whole |= {"verdicts": verdicts(study.findings), "gate": gate_as_object(gate)}
-    return visible_json(json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False))
+def to_json(report: StudyReport | HostsReport, gate: Gate | None = None) -> str:
+    """Return the JSON document of a report, indented."""
+    end = models.Judged(
+        verdicts=[filled(models.NumericVerdict, of) for of in gate_comparisons(report.findings)],
+        gate=_gate(gate),
+    )
+    if isinstance(report, HostsReport):
+        return encoded(models.HostsDocument(**vars(_hosts(report)), **vars(end)))
+    file = _file(report)
+    kind = models.CaseDocument if isinstance(file, models.CaseFile) else models.CasesDocument
+    return encoded(kind(**vars(file), **vars(end)))
 
 
-def _of_study(study: StudyReport) -> dict[str, Any]:
-    whole = as_object(study.only) if study.only else _of_cases(study)
-    if study.published:
-        whole["published"] = [asdict(of) for of in study.findings.published]
-    return whole | over_all(study.findings)
+def history_to_json(
+    report: HistoryReport, tripped: Sequence[str] | None, unjudged: Sequence[str] = ()
+) -> str:
+    """Return the JSON document of a history. ``tripped`` is None without a gate; ``unjudged`` lacks files."""
+    document = models.HistoryDocument(
+        pgdyno_history=VERSION,
+        skipped=[models.SkippedFile(file, why) for file, why in report.skipped.items()],
+        histories=[
+            filled(models.HistoryEntry, history, series=[_series(series) for series in history.series])
+            for history in report.histories
+        ],
+        gate=None if tripped is None else models.HistoryGate(bool(tripped), tripped, unjudged),
+    )
+    return encoded(document)
 
 
-def _of_hosts(study: HostsReport) -> dict[str, Any]:
-    """Return the pooled results, and the document of each file."""
+def encoded(document: Document) -> str:
+    """Return the JSON of a document. NaN and infinity become null."""
+    plain = _codec().dump_python(document, warnings=False)
+    try:
+        text = _dumped(plain)
+    except ValueError:
+        text = _dumped(_finite(plain))
+    return visible_json(text)
+
+
+def decoded(text: str) -> Document:
+    """Return the document of a JSON text. Raises ValueError (pydantic) unless it matches the schema."""
+    return _codec().validate_json(text, strict=True)
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of all documents."""
+    whole = _codec().json_schema(mode="serialization", schema_generator=_Untitled)
+    return {"$schema": GenerateJsonSchema.schema_dialect, "title": "A report of pgdyno", **whole}
+
+
+@cache
+def _codec() -> TypeAdapter[Document]:
+    config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
+    return TypeAdapter(Document, config=config)
+
+
+class _Untitled(GenerateJsonSchema):
+    """Without titles, which repeat the names of the fields."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
+
+
+def _dumped(plain: object) -> str:
+    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False, default=_of_numpy)
+
+
+def _of_numpy(value: object) -> object:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a report contains a {type(value).__name__}")
+
+
+def _finite(plain: Any) -> Any:
+    """Return the value with None for every number that is not finite."""
+    match plain:
+        case dict():
+            return {key: _finite(value) for key, value in plain.items()}
+        case list() | tuple():
+            return [_finite(value) for value in plain]
+        case float() | np.floating() if not math.isfinite(plain):
+            return None
+    return plain
+
+
+def _file(study: StudyReport) -> models.CaseFile | models.CasesFile:
     findings = study.findings
-    first = findings.first.first
-    return {
-        "pgdyno_report": VERSION,
-        "title": study.title,
-        "command": study.command,
-        "percent_of": study.percent_of,
-        "sentences": [f"{headline.sentence} {headline.more}" for headline in study.headlines],
-        "primary": first.primary.key,
-        "over_hosts": [
+    tables = models.StudyTables(
+        published=findings.published if study.published else None,
+        capacity=_capacity(findings.capacity) if findings.capacity else None,
+        factors=_factors(findings.effects, findings) if findings.effects else None,
+        scalability=_scalability(findings.scalability, findings) if findings.scalability else None,
+    )
+    if study.only:
+        return models.CaseFile(**vars(case_entry(study.only)), **vars(tables))
+    return models.CasesFile(**vars(_cases(study)), **vars(tables))
+
+
+def _hosts(report: HostsReport) -> models.HostsEntry:
+    findings, first = report.findings, report.findings.first.first
+    return filled(
+        models.HostsEntry,
+        report,
+        pgdyno_report=VERSION,
+        sentences=[f"{headline.sentence} {headline.more}" for headline in report.headlines],
+        primary=first.primary.key,
+        over_hosts=[
             _over_hosts(over, first.study.plan.margin if over.key == first.primary.key else None)
             for over in [*findings.effects, *findings.averages, *findings.statements]
         ],
-        "caveats": [asdict(caveat) for caveat in study.caveats],
-        "hosts": [
-            {
-                "host": host.name,
-                "facts": host.facts,
-                "files": {file: _of_study(study.studies[file]) for file in host.studies},
-            }
+        hosts=[
+            models.HostEntry(
+                host.name, host.facts, {file: _file(report.studies[file]) for file in host.studies}
+            )
             for host in findings.hosts
         ],
-    }
+    )
 
 
-def _over_hosts(over: OverHosts, margin: float | None) -> dict[str, Any]:
+def _over_hosts(over: OverHosts, margin: float | None) -> models.OverHostsEntry:
     pooled = over.pooled
-    several = len(pooled.hosts) > 1
-    return {
-        "case": over.case,
-        "arm": over.arm,
-        "baseline": over.baseline,
-        "metric": over.key,
-        "name": over.name,
-        "verdict": None if margin is None else over.verdict(margin),
-        "pooled": _estimate(over.percent),
-        "tau": pooled.tau if several else None,
-        "i2": pooled.i2,
-        "p_value": pooled.p_value,
-        "signs_differ": pooled.signs_differ,
-        "hosts": [
-            {"host": of.host, "own": _estimate(of.spread.percent(over.better)), "weight": weight}
+    return filled(
+        models.OverHostsEntry,
+        over,
+        metric=over.key,
+        verdict=None if margin is None else over.verdict(margin),
+        pooled=over.percent,
+        tau=pooled.tau if len(pooled.hosts) > 1 else None,
+        i2=pooled.i2,
+        p_value=pooled.p_value,
+        signs_differ=pooled.signs_differ,
+        hosts=[
+            models.HostShare(of.host, of.spread.percent(over.better), weight)
             for of, weight in zip(pooled.hosts, pooled.weights, strict=True)
         ],
-        "absent": list(over.absent),
-    }
+    )
 
 
-def _of_cases(study: StudyReport) -> dict[str, Any]:
-    """Return the results over cases, and the document of each case."""
+def _cases(study: StudyReport) -> models.CasesEntry:
     first = study.findings.first
-    return {
-        "pgdyno_report": VERSION,
-        "title": study.title,
-        "command": study.command,
-        "percent_of": study.percent_of,
-        "changes": list(first.study.changes),
-        "over_cases": [
-            {
-                "arm": over.arm,
-                "baseline": over.baseline,
-                "sentence": headline.sentence,
-                "verdicts": dict(over.verdicts),
-                "primary": first.primary.key,
-                "average": _estimate(over.average.percent(first.primary.better)) if over.average else None,
-            }
+    return filled(
+        models.CasesEntry,
+        study,
+        pgdyno_report=VERSION,
+        changes=first.study.changes,
+        over_cases=[
+            filled(
+                models.OverCasesEntry,
+                over,
+                sentence=headline.sentence,
+                verdicts=dict(over.verdicts),
+                primary=first.primary.key,
+                average=over.average.percent(first.primary.better) if over.average else None,
+            )
             for over, headline in zip(study.findings.over_cases, study.headlines, strict=True)
         ],
-        "caveats": [asdict(caveat) for caveat in study.caveats],
-        "cases": [as_object(report) for report in study.cases.values()],
-    }
+        cases=[case_entry(report) for report in study.cases.values()],
+    )
 
 
-def as_object(report: Report) -> dict[str, Any]:
-    """Return the document of one case as Python values."""
-    findings, study = report.findings, report.findings.study
-    reasons = {one.why.arm.arm: one for one in report.why}
-    comparisons = [
-        _comparison(comparison, headline, findings, reasons.get(comparison.arm.arm))
-        for comparison, headline in zip(findings.comparisons, report.headlines, strict=True)
-    ]
-    return {
-        "pgdyno_report": VERSION,
-        "title": report.title,
-        "case": study.case,
-        "levels": study.levels,
-        "command": report.command,
-        "created_unix_s": study.created_unix_s,
-        "ended_because": study.ended_because,
-        "pgdyno_version": study.pgdyno_version,
-        "host": study.host,
-        "percent_of": report.percent_of,
-        "verdict": comparisons[0]["verdict"] if len(comparisons) == 1 else None,
-        "plan": _plan(study),
-        "arms": [_arm(of, findings) for of in findings.arms],
-        "comparisons": comparisons,
-        "caveats": [asdict(caveat) for caveat in report.caveats],
-        "method": list(report.method),
-        "derived": report.derived,
-        "probes": _probes(findings),
-        "noise": noise_section.as_value(findings),
-        "anomalies": outlier_section.as_object(findings.outliers),
-        "profiles": profiles_as_object(findings),
-    }
-
-
-def _plan(study: StudyRecord) -> dict[str, Any]:
-    plan = study.plan
-    return {
-        "schedule": plan.schedule,
-        "workload": plan.workload.model_dump(mode="json"),
-        "margin": plan.margin,
-        "seed": plan.seed,
-        "slice_s": plan.turn_s,
-        "slices_per_arm": plan.slices_per_trial(),
-        "discard_s": plan.discard_s,
-        "warm_up_s": plan.warmup_s,
-        "window_s": plan.window_s,
-        "blocks_max": plan.blocks_max,
-        "budget_s": plan.budget_s,
-        "confidence": plan.confidence,
-        "pacing": plan.pacing,
-        "rate_per_s": plan.rate_per_s,
-        "stops_on_verdict": plan.stops_on_verdict,
-        "details": {
-            "study": plan.model_dump(mode="json"),
-            "arms": study.arm_levels,
-            "why_no_aa": study.why_no_aa,
-            "aa_before": study.aa_before,
-            "resumed_for_more": plan.resumed_for_more,
-        },
-    }
-
-
-def _probes(findings: Findings) -> dict[str, Any] | None:
-    """Return the overhead of the probes."""
-    cost = findings.telemetry.cost
-    if cost is None:
+def _gate(of: Gate | None) -> models.GateEntry | None:
+    if of is None:
         return None
-    names = {of.arm.arm: of.arm.name for of in findings.arms}
-    return {
-        "cpu_share": cost.share,
-        "us_per_transaction": {names[arm]: us for arm, us in cost.us_per_tx.items()},
-    }
+    return filled(
+        models.GateEntry,
+        of,
+        conditions=[condition.text for condition in of.conditions],
+        tripped=_gate_verdicts(of.tripped),
+        held_back=_gate_verdicts(of.held_back),
+        under_floor=_gate_verdicts(of.under_floor),
+        absent=list(dict.fromkeys(one.condition.text for one in of.absent)),
+        unjudged=[
+            filled(models.UnjudgedVerdict, one.of, condition=one.condition.text, why=why_not_evaluated(one))
+            for one in of.absent
+            if one.of is not None
+        ],
+        trials_lost=of.lost,
+    )
 
 
-def _arm(of: ArmFindings, findings: Findings) -> dict[str, Any]:
-    telemetry, arm = findings.telemetry, of.arm.arm
-    return {
-        "name": of.arm.name,
-        "spec": of.arm.spec,
-        "clients": of.arm.clients,
-        "server": of.arm.server,
-        "settings_requested": of.arm.settings_requested,
-        "safety": [asdict(badge) for badge in of.arm.safety],
-        "trials": dict(of.trials_by_status),
-        "levels": {key: _estimate(level) for key, level in of.levels.items()},
-        "latency_ms": {
-            kind: {"n": int(pairs[:, 1].sum()), **of.quantiles_ms(kind)} for kind, pairs in of.latency.items()
-        },
-        "counts": {kind: asdict(counts) for kind, counts in of.counts.items()},
-        "driver_memory_bytes": of.driver_memory_bytes,
-        "telemetry": {key: _estimate(level) for key, level in telemetry.levels[arm].items()},
-        "dips": dips_section.as_object(findings.dips.get(arm)),
-        "not_in_version": dict(telemetry.missing.get(arm, {})),
-        "steadiness": steady_state_section.as_objects(findings.steady_states, arm),
-        "per_hour": {
-            drift.key: {**(_estimate(drift.estimate) or {}), "percent_of_mean": _estimate(drift.percent)}
-            for drift in findings.drifts[arm]
-        },
-    }
+def _gate_verdicts(found: Sequence[Tripped]) -> list[models.GateVerdict]:
+    return [
+        filled(models.GateVerdict, one.of, condition=one.condition.text, sentence=gate_sentence(one.of))
+        for one in found
+    ]
 
 
-def _comparison(
-    comparison: Comparison, headline: Headline, findings: Findings, why: WhyReport | None
-) -> dict[str, Any]:
-    decision, arm, telemetry = comparison.decision, comparison.arm.arm, findings.telemetry
-    average = telemetry.average.get(arm)
-    return {
-        "arm": comparison.arm.name,
-        "baseline": comparison.baseline.name,
-        "verdict": comparison.verdict,
-        "sentence": headline.sentence,
-        "margin": comparison.margin,
-        "primary": findings.primary.key,
-        "effects": {key: _effect(effect) for key, effect in comparison.effects.items()},
-        "telemetry": {key: _effect(effect) for key, effect in telemetry.effects[arm].items()},
-        "statements_average": _estimate(average.percent(Better.LESS)) if average else None,
-        "why": None if why is None else {"sentences": list(why.sentences), **as_reason(why.why)},
-        "blocks": list(comparison.blocks),
-        "blocks_dropped": list(comparison.dropped),
-        "blocks_needed": decision.blocks_needed if decision else None,
-        "detectable_percent": decision.detectable_percent if decision else None,
-    }
+def _factors(effects: Effects, findings: StudyFindings) -> models.FactorsEntry:
+    plan, factors = findings.first.study.plan, effects.design.factors
+    return models.FactorsEntry(
+        metric=effects.design.metric.key,
+        names=factors,
+        main=[_contrast(contrast, effects) for contrast in effects.main],
+        interactions=[_contrast(contrast, effects) for contrast in effects.interactions],
+        at=[
+            models.ConditionalContrast(**vars(_contrast(contrast, effects)), other=other, at=level)
+            for (_, other), found in effects.at.items()
+            for level, contrast in found
+        ],
+        sentences=[factor_sentence(effects, factor.name, plan) for factor in factors],
+    )
 
 
-def _effect(effect: Effect) -> dict[str, Any]:
-    checked = effect.bootstrap
-    return {
-        **(_estimate(effect.percent) or {}),
-        "p_value": effect.spread.p_value,
-        "interval": effect.spread.method,
-        "bootstrap": None if checked is None else [checked.low, checked.high],
-        "log_ratios": {str(block): d for block, d in effect.log_ratios.items()},
-    }
+def _contrast(contrast: Contrast, effects: Effects) -> models.ContrastEntry:
+    combined = contrast.combined
+    return filled(
+        models.ContrastEntry,
+        contrast.change,
+        by=contrast.by,
+        effect=combined and combined.percent(effects.design.metric.better),
+        p_value=combined and combined.spread.p_value,
+        combinations=len(combined.names) if combined else 0,
+        of_combinations=contrast.combinations,
+    )
 
 
-def _estimate(estimate: Estimate | None) -> dict[str, Any] | None:
-    return None if estimate is None else asdict(estimate)
+def _capacity(found: Capacity) -> models.CapacityEntry:
+    return models.CapacityEntry(
+        limit=found.text,
+        arms=[
+            filled(
+                models.ArmCapacityEntry,
+                kept,
+                capacity=_unbounded(kept.capacity),
+                passes_above=kept.above,
+                passes_below=kept.below,
+                latency_ms={f"{rate:g}": _unbounded(level) for rate, level in kept.latency_ms.items()},
+                sentence=capacity_sentence(kept, found),
+            )
+            for kept in found.arms
+        ],
+        changes=[
+            filled(
+                models.CapacityChangeEntry,
+                change,
+                arm=change.name,
+                effect=_unbounded(change.percent),
+                verdict=change.decision.verdict,
+                sentence=capacity_change_sentence(change),
+            )
+            for change in found.changes
+        ],
+    )
+
+
+def _scalability(found: Scalability, findings: StudyFindings) -> models.ScalabilityEntry:
+    return filled(
+        models.ScalabilityEntry,
+        found,
+        metric=found.metric.key,
+        untold=found.without_curve,
+        curves=[_curve(curve) for curve in found.curves],
+        differences=[
+            filled(
+                models.CurveDifferenceEntry,
+                of,
+                curve=of.name,
+                rate_of_one=_unbounded(of.rate_of_one),
+                sigma=_unbounded(of.sigma),
+                kappa=_unbounded(of.kappa),
+                peak=_unbounded(of.peak),
+                ratios={clients: _unbounded(ratio) for clients, ratio in of.ratios.items()},
+            )
+            for of in found.differences
+        ],
+        sentences=scalability_sentences(found, findings.first.study.plan),
+    )
+
+
+def _curve(curve: Curve) -> models.CurveEntry:
+    return filled(
+        models.CurveEntry,
+        curve,
+        rate_of_one=_unbounded(curve.rate_of_one),
+        sigma=_unbounded(curve.sigma),
+        kappa=_unbounded(curve.kappa),
+        contention=_unbounded(curve.contention),
+        coherency=_unbounded(curve.coherency),
+        knee=_unbounded(curve.knee),
+        peak=_unbounded(curve.peak),
+        measured={clients: _unbounded(level) for clients, level in curve.measured.items()},
+        fitted={clients: float(curve.law.at(clients)[0]) for clients in curve.clients},
+        lack_of_fit=filled(models.LackOfFitEntry, curve.fitting),
+    )
+
+
+def _unbounded(of: Estimate | None) -> models.UnboundedEstimate | None:
+    return models.UnboundedEstimate(**vars(of)) if of else None
+
+
+def _series(series: HistorySeries) -> models.SeriesEntry:
+    return filled(
+        models.SeriesEntry,
+        series.key,
+        better=series.better,
+        level=series.level,
+        points=[
+            filled(models.PointEntry, of.estimate, file=of.file, created_unix_s=of.created_unix_s)
+            for of in series.points
+        ],
+        changes=[
+            filled(
+                models.HistoryChangeEntry,
+                change,
+                file=series.points[change.at].file,
+                files_before=len(change.before),
+                files_since=len(change.after),
+                sentence=history_change_sentence(series, change),
+            )
+            for change in series.changes
+        ],
+    )

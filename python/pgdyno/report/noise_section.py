@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
 from pgdyno.analysis.findings.case_findings import Findings
@@ -32,7 +30,7 @@ def noise_table(findings: Findings) -> Table:
     columns = ("quantity", "value", f"{given_percent(noise.confidence)} CI", "A/A blocks")
     if noise.sd is None:
         return Table(TITLE, columns, [], "", said_elsewhere=True)
-    blocks = _blocks(findings)
+    blocks = blocks_of_floor(findings)
     interval = bracketed(*map(_size, noise.sd_interval)) if noise.sd_interval else ABSENT
     rows = [["between-block standard deviation (SD)", _size(noise.sd), interval, str(noise.n)]]
     floor, found = noise.floor(blocks), noise.detectable(blocks)
@@ -65,40 +63,7 @@ def noise_table(findings: Findings) -> Table:
     )
 
 
-def as_value(findings: Findings) -> dict[str, Any]:
-    """Return the noise for JSON, with percentages as numbers."""
-    noise, blocks = findings.noise, _blocks(findings)
-    spread = noise.spread
-    return {
-        "why_none": noise.why_none or None,
-        "sentence": noise_sentence(findings),
-        "sd_percent": _percent(noise.sd),
-        "sd_interval_percent": [_percent(end) for end in noise.sd_interval] if noise.sd_interval else None,
-        "aa_blocks": len(noise.log_ratios),
-        "aa_blocks_before": len(noise.before),
-        "aa_blocks_left_out": noise.left_out,
-        "blocks": blocks,
-        "floor_percent": _percent(noise.floor(blocks)),
-        "detectable_percent": _percent(noise.detectable(blocks)),
-        "verdict": noise.verdict if spread is not None and spread.n >= BLOCKS_MIN else None,
-        "false_alarm": noise.is_false_alarm,
-        "alarms": _alarms(noise),
-        "log_ratios": list(noise.log_ratios),
-    }
-
-
-def _alarms(noise: Noise) -> dict[str, Any] | None:
-    found = noise.alarms
-    if found is None:
-        return None
-    return {"called": found.called, "series": found.series, "rate_interval": list(found.interval)}
-
-
-def _percent(log_ratio: float | None) -> float | None:
-    return None if log_ratio is None else percent_of(log_ratio)
-
-
-def _blocks(findings: Findings) -> int:
+def blocks_of_floor(findings: Findings) -> int:
     """Return the largest number of blocks of a comparison."""
     return max((len(comparison.blocks) for comparison in findings.comparisons), default=0)
 
@@ -124,7 +89,7 @@ def _before(noise: Noise) -> str:
 
 
 def _floor(findings: Findings) -> str:
-    blocks = _blocks(findings)
+    blocks = blocks_of_floor(findings)
     floor = findings.noise.floor(blocks)
     if floor is None:
         return f"a noise floor needs {FLOOR_BLOCKS_MIN} A/A blocks"

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pgdyno.analysis.causes.covariates import Cause
-from pgdyno.analysis.causes.outlier_trials import Deviation, OutlierTrial, OutlierTrials
+from pgdyno.analysis.causes.outlier_trials import Deviation, OutlierTrial
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.statistics.outliers import FALSE_ALARM, VALUES_MIN
+from pgdyno.analysis.statistics.outliers import FALSE_ALARM
 from pgdyno.estimate import (
     ABSENT,
     Estimate,
@@ -105,45 +103,3 @@ def _with_ci(change: Estimate) -> str:
     if change.low is None or change.n < BLOCKS_MIN:
         return change_text(change, "%")
     return f"{change.signed_text} ({ci_text(change.confidence)} {change.signed_interval_text})"
-
-
-def as_object(outliers: OutlierTrials) -> dict[str, Any]:
-    """Return all valid trials for JSON, most anomalous first."""
-    return {
-        "values_min": VALUES_MIN,
-        "trials": [
-            {
-                "trial": one.trial,
-                "block": one.block,
-                "arm": one.arm.name,
-                "value": one.value,
-                "named": one.named,
-                "own": _measured(one.own),
-                "ratio": _measured(one.ratio) if one.ratio else None,
-                "causes": [
-                    {
-                        "what": cause.covariate.key,
-                        "value": cause.value,
-                        "usual": cause.usual,
-                        "unit": "µs" if cause.covariate.key == "server_cpu" else cause.covariate.unit,
-                    }
-                    for cause in one.causes
-                ],
-            }
-            for one in outliers.trials
-        ],
-        "without": [
-            {
-                "arm": left.arm.name,
-                "block": left.block,
-                "change_percent": left.without.value,
-                "low": left.without.low,
-                "high": left.without.high,
-            }
-            for left in outliers.without
-        ],
-    }
-
-
-def _measured(measured: Deviation) -> dict[str, float | None]:
-    return {"off_percent": measured.off_percent, "score": measured.score, "limit": measured.limit}

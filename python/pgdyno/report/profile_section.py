@@ -9,8 +9,6 @@ graph of two equal arms would be full of them. A tooltip has the numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
 
 from markupsafe import Markup
 
@@ -93,22 +91,6 @@ def _change(change: FunctionChange) -> str:
         return signed(of.value, decimals_of(of.value, 2), "")
     low, high = (signed(end, of.decimals, "") for end in (of.low, of.high))
     return f"{signed(of.value, of.decimals, '')} {bracketed(low, high)}"
-
-
-def as_object(findings: Findings) -> list[dict[str, Any]]:
-    """Return the profiles for JSON. The stacks are in the results file."""
-    return [
-        {
-            "arm": profile.arm.name,
-            "baseline": profile.baseline.name,
-            "blocks": list(profile.blocks),
-            "samples": list(profile.samples),
-            "covered": list(profile.covered),
-            "hz": profile.hz,
-            "functions": [asdict(change) for change in profile.functions],
-        }
-        for profile in findings.profiles
-    ]
 
 
 WIDTH, ROW = 960.0, 16.0

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.steady_state.stationarity import Trend
 from pgdyno.analysis.steady_state.steady_state_findings import SteadyState, WarmUps, bounds_s
-from pgdyno.estimate import ABSENT, Estimate, counted
+from pgdyno.estimate import ABSENT, counted
 from pgdyno.report.result_tables import Table, with_interval
 from pgdyno.study.plan import Study
 from pgdyno.units import format_duration
@@ -91,33 +88,3 @@ def window_sentence(plan: Study) -> str:
         f"A window lasts {counted(wanted, 'checkpoint cycle')} of the longest checkpoint_timeout. It starts "
         "right after a forced checkpoint, so its first cycle writes no pages of the warm-up."
     )
-
-
-def as_objects(found: Sequence[SteadyState], arm: int) -> dict[str, Any] | None:
-    """Return the steady state of one arm for JSON."""
-    of = next((one for one in found if one.arm.arm == arm), None)
-    if of is None:
-        return None
-    warm = of.warm_ups
-    return {
-        "warm_up": None
-        if warm is None
-        else {
-            "trials": warm.trials,
-            "by_evidence": warm.by_evidence,
-            "shortest_s": warm.shortest_s,
-            "longest_s": warm.longest_s,
-            "never_steady": warm.unsteady,
-        },
-        "change": _trend_object(of.trend),
-        "change_of_effect": _trend_object(of.of_effect),
-        "steps": [vars(one) for one in of.steps],
-        "checkpoints": None if of.cycles is None else vars(of.cycles),
-    }
-
-
-def _trend_object(trend: Trend | None) -> Mapping[str, Any] | None:
-    if trend is None:
-        return None
-    percent: Estimate = trend.percent
-    return {**vars(percent), "p_value": trend.p_value, "window_s": trend.span_s, "cut_s": trend.cut_s}

@@ -1,0 +1,281 @@
+"""One case as the dataclass for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Literal, TypeVar
+
+from pgdyno.analysis.causes.outlier_trials import OutlierTrials
+from pgdyno.analysis.causes.throughput_dips import ArmDips
+from pgdyno.analysis.causes.time_breakdown import TimePart, Waterfall
+from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
+from pgdyno.analysis.statistics.effect import percent_of
+from pgdyno.analysis.statistics.outliers import VALUES_MIN
+from pgdyno.analysis.steady_state.stationarity import Trend
+from pgdyno.estimate import Better
+from pgdyno.report import json_case_models as models
+from pgdyno.report.case_report import Headline, Report
+from pgdyno.report.noise_section import blocks_of_floor, noise_sentence
+from pgdyno.report.why_section import WhyReport, in_order
+from pgdyno.results.records import StudyRecord
+
+VERSION: Literal[1] = 1
+"""Version of the format."""
+
+
+Filled = TypeVar("Filled")
+
+
+def filled(kind: type[Filled], source: object, **others: Any) -> Filled:
+    """Return a dataclass with the attributes of ``source`` for its fields, except for ``others``."""
+    names = [field.name for field in fields(kind) if field.name not in others]  # type: ignore[arg-type]
+    return kind(**{name: getattr(source, name) for name in names}, **others)
+
+
+def case_entry(report: Report) -> models.CaseEntry:
+    """Return the document of one case."""
+    findings, study = report.findings, report.findings.study
+    reasons = {one.why.arm.arm: one for one in report.why}
+    comparisons = [
+        _comparison(comparison, headline, findings, reasons.get(comparison.arm.arm))
+        for comparison, headline in zip(findings.comparisons, report.headlines, strict=True)
+    ]
+    return filled(
+        models.CaseEntry,
+        report,
+        pgdyno_report=VERSION,
+        case=study.case,
+        levels=study.levels,
+        created_unix_s=study.created_unix_s,
+        ended_because=study.ended_because,
+        pgdyno_version=study.pgdyno_version,
+        host=study.host,
+        verdict=comparisons[0].verdict if len(comparisons) == 1 else None,
+        plan=_plan(study),
+        arms=[_arm(of, findings) for of in findings.arms],
+        comparisons=comparisons,
+        probes=_probes(findings),
+        noise=_noise(findings),
+        anomalies=_anomalies(findings.outliers),
+        profiles=[
+            filled(models.ProfileEntry, of, arm=of.arm.name, baseline=of.baseline.name)
+            for of in findings.profiles
+        ],
+    )
+
+
+def _plan(study: StudyRecord) -> models.PlanEntry:
+    plan = study.plan
+    return filled(
+        models.PlanEntry,
+        plan,
+        workload=plan.workload.model_dump(mode="json"),
+        slice_s=plan.turn_s,
+        slices_per_arm=plan.slices_per_trial(),
+        warm_up_s=plan.warmup_s,
+        details=models.PlanDetails(
+            study=plan.model_dump(mode="json"),
+            arms=study.arm_levels,
+            why_no_aa=study.why_no_aa,
+            aa_before=study.aa_before,
+            resumed_for_more=plan.resumed_for_more,
+        ),
+    )
+
+
+def _probes(findings: Findings) -> models.ProbesEntry | None:
+    cost = findings.telemetry.cost
+    if cost is None:
+        return None
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    return models.ProbesEntry(cost.share, {names[arm]: us for arm, us in cost.us_per_tx.items()})
+
+
+def _arm(of: ArmFindings, findings: Findings) -> models.ArmEntry:
+    telemetry, arm = findings.telemetry, of.arm.arm
+    return filled(
+        models.ArmEntry,
+        of.arm,
+        trials=of.trials_by_status,
+        levels=of.levels,
+        latency_ms={
+            kind: {"n": int(pairs[:, 1].sum()), **of.quantiles_ms(kind)} for kind, pairs in of.latency.items()
+        },
+        counts=of.counts,
+        driver_memory_bytes=of.driver_memory_bytes,
+        telemetry=telemetry.levels[arm],
+        dips=_dips(findings.dips.get(arm)),
+        not_in_version=telemetry.missing.get(arm, {}),
+        steadiness=_steadiness(findings, arm),
+        per_hour={
+            drift.key: filled(models.SlopeEntry, drift.estimate, percent_of_mean=drift.percent)
+            for drift in findings.drifts[arm]
+        },
+    )
+
+
+def _dips(of: ArmDips | None) -> models.DipsEntry | None:
+    if of is None:
+        return None
+    return filled(
+        models.DipsEntry,
+        of,
+        n=len(of.dips),
+        share_of_time=of.share_of_time(of.dips),
+        share_of_transactions=of.share_of_transactions(of.dips),
+        unexplained=len(of.unexplained),
+        dips=[filled(models.DipEntry, dip) for dip in of.dips],
+    )
+
+
+def _steadiness(findings: Findings, arm: int) -> models.SteadyStateEntry | None:
+    of = next((one for one in findings.steady_states if one.arm.arm == arm), None)
+    if of is None:
+        return None
+    warm = of.warm_ups
+    return models.SteadyStateEntry(
+        warm_up=filled(models.WarmUpsEntry, warm, never_steady=warm.unsteady) if warm else None,
+        change=_trend(of.trend),
+        change_of_effect=_trend(of.of_effect),
+        steps=of.steps,
+        checkpoints=of.cycles,
+    )
+
+
+def _trend(of: Trend | None) -> models.TrendEntry | None:
+    if of is None:
+        return None
+    return filled(models.TrendEntry, of.percent, p_value=of.p_value, window_s=of.span_s, cut_s=of.cut_s)
+
+
+def _comparison(
+    comparison: Comparison, headline: Headline, findings: Findings, why: WhyReport | None
+) -> models.ComparisonEntry:
+    decision, arm, telemetry = comparison.decision, comparison.arm.arm, findings.telemetry
+    average = telemetry.average.get(arm)
+    return filled(
+        models.ComparisonEntry,
+        comparison,
+        arm=comparison.arm.name,
+        baseline=comparison.baseline.name,
+        sentence=headline.sentence,
+        primary=findings.primary.key,
+        effects=_effects(comparison.effects),
+        telemetry=_effects(telemetry.effects[arm]),
+        statements_average=average.percent(Better.LESS) if average else None,
+        why=_why(why) if why else None,
+        blocks_dropped=comparison.dropped,
+        blocks_needed=decision.blocks_needed if decision else None,
+        detectable_percent=decision.detectable_percent if decision else None,
+    )
+
+
+def _effects(effects: Mapping[str, Effect]) -> dict[str, models.EffectEntry]:
+    return {
+        key: filled(
+            models.EffectEntry,
+            effect.percent,
+            p_value=effect.spread.p_value,
+            interval=effect.spread.method,
+            bootstrap=(effect.bootstrap.low, effect.bootstrap.high) if effect.bootstrap else None,
+            log_ratios=effect.log_ratios,
+        )
+        for key, effect in effects.items()
+    }
+
+
+def _why(of: WhyReport) -> models.WhyEntry:
+    why = of.why
+    return models.WhyEntry(
+        sentences=of.sentences,
+        whole_is="mean latency" if why.latency else "clients × time / transactions",
+        unit="µs per transaction",
+        by_resource=_waterfall(why.by_resource),
+        by_statement=_waterfall(why.by_statement),
+        looks=why.samples,
+        waits_multiplied_by=why.scaled,
+        cpu_of_all_processes=why.cpu_is_of_all,
+        nested_statements_counted_twice=why.twice,
+    )
+
+
+def _waterfall(of: Waterfall | None) -> models.WaterfallEntry | None:
+    if of is None:
+        return None
+    return models.WaterfallEntry(_part(of.whole), {part.key: _part(part) for part in in_order(of)})
+
+
+def _part(part: TimePart) -> models.TimePartEntry:
+    change = part.difference
+    return filled(
+        models.TimePartEntry,
+        part,
+        a=part.a_us,
+        b=part.b_us,
+        difference=change.value,
+        low=change.low,
+        high=change.high,
+        confidence=change.confidence,
+        n=change.n,
+    )
+
+
+def _noise(findings: Findings) -> models.NoiseEntry:
+    noise, blocks, alarms = findings.noise, blocks_of_floor(findings), findings.noise.alarms
+    interval, spread = noise.sd_interval, noise.spread
+    return models.NoiseEntry(
+        why_none=noise.why_none or None,
+        sentence=noise_sentence(findings),
+        sd_percent=_percent(noise.sd),
+        sd_interval_percent=(percent_of(interval[0]), percent_of(interval[1])) if interval else None,
+        aa_blocks=len(noise.log_ratios),
+        aa_blocks_before=len(noise.before),
+        aa_blocks_left_out=noise.left_out,
+        blocks=blocks,
+        floor_percent=_percent(noise.floor(blocks)),
+        detectable_percent=_percent(noise.detectable(blocks)),
+        verdict=noise.verdict if spread is not None and spread.n >= BLOCKS_MIN else None,
+        false_alarm=noise.is_false_alarm,
+        alarms=filled(models.AlarmsEntry, alarms, rate_interval=alarms.interval) if alarms else None,
+        log_ratios=noise.log_ratios,
+    )
+
+
+def _percent(log_ratio: float | None) -> float | None:
+    return None if log_ratio is None else percent_of(log_ratio)
+
+
+def _anomalies(found: OutlierTrials) -> models.AnomaliesEntry:
+    return models.AnomaliesEntry(
+        values_min=VALUES_MIN,
+        trials=[
+            filled(
+                models.OutlierEntry,
+                one,
+                arm=one.arm.name,
+                causes=[
+                    models.CauseEntry(
+                        what=cause.covariate.key,
+                        value=cause.value,
+                        usual=cause.usual,
+                        unit="µs" if cause.covariate.key == "server_cpu" else cause.covariate.unit,
+                    )
+                    for cause in one.causes
+                ],
+            )
+            for one in found.trials
+        ],
+        without=[
+            models.WithoutEntry(
+                arm=left.arm.name,
+                block=left.block,
+                change_percent=left.without.value,
+                low=left.without.low,
+                high=left.without.high,
+            )
+            for left in found.without
+        ],
+    )
