@@ -23,6 +23,7 @@ from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.sampled_server import RUNNING, SERIES
 from pgdyno.probe.sampler import CHUNK_S
 from pgdyno.results import checksums
+from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import (
     Arm,
@@ -150,7 +151,7 @@ def _write_trial(writer: Writer, directory: Path, window_s: int, rng: np.random.
             server_cpu_s=0.6 * end_s,
             transactions=executed,
             counters={"new_orders": kinds["new_order"].ok},
-            driver={"threads": 1},
+            driver=DriverFacts(threads=1),
             settings={f"setting_{i}": "on" for i in range(300)},
             histograms=_histograms(rng),
             readings=list(_readings(executed, end_s)),

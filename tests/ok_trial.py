@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.records import Trial, TrialStatus
 
 _UNKNOWN = Trial(
@@ -24,7 +25,7 @@ _UNKNOWN = Trial(
     transactions=None,
     counters={},
     driver_memory_bytes=None,
-    driver={},
+    driver=DriverFacts(),
     settings={},
     slices=[],
     failures=[],

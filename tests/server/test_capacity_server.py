@@ -61,8 +61,9 @@ def test_each_block_searches_and_measures_at_the_rate_that_it_found(build: Build
     # The checks count only what was driven after the search: they would fail otherwise.
     assert [(trial.status, trial.reason) for trial in trials] == [(TrialStatus.OK, "")] * 2
     for trial in trials:
-        sought = trial.driver["capacity"]
-        assert sought["limit"] == "p50 < 10ms" and sought["closed_loop_per_s"] > 0 and sought["steps"]
+        sought = trial.driver.capacity
+        assert sought is not None and sought.limit == "p50 < 10ms"
+        assert sought.closed_loop_per_s > 0 and sought.steps
     assert found.first.primary.key == "capacity"
     (report,) = build_study(found).cases.values()
     assert any("Each block searches for it" in paragraph for paragraph in report.method)

@@ -16,6 +16,7 @@ from pgdyno.drive.drive_specification import Pinning, drive_specification
 from pgdyno.drive.engine_runs import EngineRun, run_drive
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
+from pgdyno.results.driver_facts import driver_facts
 from pgdyno.server.running import Server
 from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.cpu_partition import Partition, partition_of
@@ -117,6 +118,7 @@ def test_both_are_driven_at_once_on_halves_that_are_swapped_and_given_back(serve
     assert run.result is not None
     of_slices = sum(sum(event["driver_cpu_ns"].values()) for event in seen.slices)
     assert of_slices <= sum(run.result["driver"]["cpu_ns"].values())
+    assert driver_facts(run.result["driver"]).as_json() == run.result["driver"]
     for arm in (0, 1):
         assert sum(event["kinds"]["one"]["ok"] for event in seen.slices if event["target"] == arm) > 10
     pairs = [[event for event in seen.slices if event["slice"] == number] for number in range(3)]

@@ -11,6 +11,7 @@ import numpy as np
 from synthetic_telemetry import PROBE_CPU_S, machine_readings, readings, series
 
 from pgdyno.caveats import Caveat
+from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, StoredStep
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import (
     Arm,
@@ -228,7 +229,7 @@ def write_trial(
             transactions=executed,
             counters={"new_orders": int(executed * 10 / 23)},
             driver_memory_bytes=21_000_000,
-            driver={"threads": 2, **_sought(wanted, rate_per_s)},
+            driver=DriverFacts(threads=2, capacity=_sought(wanted, rate_per_s)),
             settings={"shared_buffers": "128MB" if arm == 0 else "2GB", "fsync": "on"},
             failures=_failures(wanted),
             histograms=_histograms(rate_per_s / slower, executed, rng),
@@ -250,17 +251,17 @@ def _readings(wanted: Synthetic, place: tuple[int, int], executed: int, end_s: f
     return found
 
 
-def _sought(wanted: Synthetic, rate_per_s: float) -> dict[str, Any]:
+def _sought(wanted: Synthetic, rate_per_s: float) -> CapacitySearch | None:
     """A search for the capacity, which was the rate: half as much keeps the limit, twice as much not."""
     if wanted.capacity is None or wanted.fixed_rate_per_s is not None:
-        return {}
+        return None
     limit_ms = 1e3 * parse_limit(wanted.capacity).latency_s
     steps = [
-        {"rate_per_s": rate_per_s / 2, "latency_ms": limit_ms / 4},
-        {"rate_per_s": rate_per_s * 2, "latency_ms": limit_ms * 4},
-        {"rate_per_s": rate_per_s * 3, "latency_ms": None},
+        StoredStep(rate_per_s / 2, limit_ms / 4),
+        StoredStep(rate_per_s * 2, limit_ms * 4),
+        StoredStep(rate_per_s * 3, None),
     ]
-    return {"capacity": {"limit": wanted.capacity, "closed_loop_per_s": 2 * rate_per_s, "steps": steps}}
+    return CapacitySearch(wanted.capacity, 2 * rate_per_s, steps)
 
 
 def _failures(wanted: Synthetic) -> list[Failure]:

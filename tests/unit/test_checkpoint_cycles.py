@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,11 +18,12 @@ from pgdyno.analysis.steady_state.checkpoint_cycles import (
 )
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Code
+from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.records import SampleSeries, Trial
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 
-ORDERED = {"ordered_checkpoint_s": 0.4}
+ORDERED = DriverFacts(ordered_checkpoint_s=0.4)
 
 
 def plan(schedule: Schedule = Schedule.BLOCKS, checkpoints: int | None = None) -> Study:
@@ -36,9 +36,9 @@ def told(timed: float, requested: float = 0.0, wal_mib: float = 500.0) -> TrialT
 
 
 def found(
-    telemetry: Mapping[int, TrialTelemetry], driver: Mapping[str, Any] | None = None, of: Study | None = None
+    telemetry: Mapping[int, TrialTelemetry], driver: DriverFacts | None = None, of: Study | None = None
 ) -> Cycles | None:
-    trials: list[Trial] = [replace(trial(number), driver=driver or {}) for number in telemetry]
+    trials: list[Trial] = [replace(trial(number), driver=driver or DriverFacts()) for number in telemetry]
     return cycles_of_arm(of or plan(), trials, {}, telemetry)
 
 

@@ -24,6 +24,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import DiskFullError, EvidenceError, EvidenceExistsError
 from pgdyno.results import results_file
+from pgdyno.results.driver_facts import DriverFacts, WakeLateNs
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
@@ -71,7 +72,7 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         transactions=1234,
         counters={"new_orders": 567},
         driver_memory_bytes=9_000_000,
-        driver={"threads": 2, "wake_late_ns": {"p99": 12}},
+        driver=DriverFacts(threads=2, wake_late_ns=WakeLateNs(p99=12)),
         settings={"fsync": "on"},
         tally={"drawn": {"new_order": 91}},
         failures=[Failure("payment", "40P01", 2, "deadlock detected")],

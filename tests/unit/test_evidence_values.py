@@ -15,6 +15,7 @@ from synthetic_study import Synthetic, arms_of, study_of
 from pgdyno.caveats import WORDINGS, Caveat, Code
 from pgdyno.errors import EvidenceError
 from pgdyno.results import packing
+from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.engine_events import failures_from, histograms_from, interval_from, slice_from
 from pgdyno.results.masking import mask_passwords, masked_json
 from pgdyno.results.records import Block, Counts, Failure, Measure, TrialOutcome, TrialStatus
@@ -161,7 +162,7 @@ def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
             1.0,
             reason=f"no connection to {dsn}",
             settings={"primary_conninfo": "password=hunter2"},
-            driver={"target": dsn},
+            driver=DriverFacts(stopped_by=dsn),
             failures=[Failure("payment", "28P01", 1, dsn)],
         )
         writer.finish_trial(trial, outcome)

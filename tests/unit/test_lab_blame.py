@@ -20,8 +20,9 @@ from pgdyno.lab.block import run_block
 from pgdyno.lab.progress import Warned
 from pgdyno.lab.trial import Lab, RunningTrial
 from pgdyno.lab.trial_outcome import trial_outcome
+from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import STOPPED_BY, BlockStatus
+from pgdyno.results.records import BlockStatus
 from pgdyno.results.writer import Writer
 from pgdyno.study.plan import PlannedBlock
 
@@ -71,13 +72,13 @@ def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
         assert run_block(lab, PlannedBlock(0, 1, order, ())) is BlockStatus.FAILED
     with Evidence(path) as evidence:
         found = {NAMES[trial.arm]: trial for trial in evidence.trials()}
-        assert (found["18"].reason, STOPPED_BY in found["18"].driver) == (WHY, False)
+        assert (found["18"].reason, found["18"].driver) == (WHY, DriverFacts())
         assert evidence.server_log(found["18"].trial) == "the log of 18"
         if schedule == "slices":
             assert found["17"].reason == f"the block stopped because of 18: {WHY}"
-            assert found["17"].driver[STOPPED_BY] == "18"
+            assert found["17"].driver == DriverFacts(stopped_by="18")
         else:
-            assert (found["17"].reason, found["17"].driver) == ("of its own", {})
+            assert (found["17"].reason, found["17"].driver) == ("of its own", DriverFacts())
         told_of = comparison_caveats(evidence.study(), evidence.arms(), evidence.trials(), [], {})
     caveats = [caveat for caveat in told_of if caveat.code is Code.TRIALS_FAILED]
     blamed = [caveat.parameters["arm"] for caveat in caveats]
@@ -90,8 +91,8 @@ def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
 def test_a_driver_that_one_arm_has_ended_is_no_fault_of_the_other() -> None:
     run = EngineRun(failure={"stage": "connect", "message": "refused", "target": "18"})
     own, other = (trial_outcome(run, target, name, None, None) for target, name in ((1, "18"), (0, "17")))
-    assert (own.reason, own.driver) == ("connect: refused", {})
+    assert (own.reason, own.driver) == ("connect: refused", DriverFacts())
     assert (other.reason, other.driver) == (
         "the driver stopped because of 18: connect: refused",
-        {STOPPED_BY: "18"},
+        DriverFacts(stopped_by="18"),
     )

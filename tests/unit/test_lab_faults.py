@@ -14,6 +14,7 @@ from pgdyno.errors import ConnectError, DatasetError, DiskFullError
 from pgdyno.lab import block
 from pgdyno.lab.trial import RunningTrial
 from pgdyno.lab.trial_outcome import judge_trial, trial_outcome
+from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.records import TrialOutcome, TrialStatus
 from pgdyno.workload.interface import Check
 
@@ -87,7 +88,7 @@ def test_what_a_search_that_was_cut_short_has_counted_is_not_the_trials() -> Non
     assert outcome.status is TrialStatus.INTERRUPTED
     assert outcome.reason == "while searching for the capacity: stopped before its last slice"
     assert (outcome.restore_s, outcome.start_s) == (0.5, 0.25)
-    assert (outcome.epoch_unix_s, outcome.transactions, outcome.driver) == (None, None, {})
+    assert (outcome.epoch_unix_s, outcome.transactions, outcome.driver) == (None, None, DriverFacts())
 
 
 def test_the_log_of_a_search_is_not_held_against_the_trial_after_it() -> None:

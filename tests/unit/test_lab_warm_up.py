@@ -11,6 +11,7 @@ from synthetic_study import Synthetic, arms_of, study_of
 from pgdyno.analysis.statistics.mser import VALUES_MIN
 from pgdyno.engine import Event
 from pgdyno.lab.warm_up import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
+from pgdyno.results.driver_facts import WarmUpEnd
 from pgdyno.results.engine_events import interval_from
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Block, BlockStatus, TrialOutcome, TrialStatus
@@ -67,7 +68,7 @@ def ended_after(warm_up: WarmUp, first: list[int], second: list[int]) -> int | N
 def test_it_ends_when_all_arms_are_steady_and_have_had_as_many_slices() -> None:
     warm_up = WarmUp(study(), 2, 1.0)
     assert ended_after(warm_up, STEADY, STEADY) == VALUES_MIN
-    assert warm_up.found(0) == {"driven_s": 5.0, "by": "evidence", "values": 5, "looks": 1, "looks_steady": 1}
+    assert warm_up.found(0) == WarmUpEnd(5.0, "evidence", values=5, looks=1, looks_steady=1)
     assert not warm_up.ends_with(closed(1)), "once is enough"
 
 
@@ -76,8 +77,8 @@ def test_one_arm_that_still_rises_keeps_the_others_waiting() -> None:
     assert ended_after(warm_up, STEADY, RISING) is None
     first, second = warm_up.found(0), warm_up.found(1)
     assert first is not None and second is not None
-    assert (first["by"], first["looks"], second["looks_steady"]) == ("time", 6, 0)
-    assert first["looks_steady"] > 0
+    assert (first.by, first.looks, second.looks_steady) == ("time", 6, 0)
+    assert first.looks_steady > 0
 
 
 def test_it_takes_its_least_time_and_without_one_all_its_time() -> None:
@@ -85,7 +86,7 @@ def test_it_takes_its_least_time_and_without_one_all_its_time() -> None:
     assert found is not None and found >= 8
     constant = WarmUp(study(warmup_min_s=None), 2, 1.0)
     assert ended_after(constant, STEADY, STEADY) is None
-    assert constant.found(1) == {"driven_s": 10.0, "by": "time", "values": 10, "looks": 0, "looks_steady": 0}
+    assert constant.found(1) == WarmUpEnd(10.0, "time", values=10, looks=0, looks_steady=0)
 
 
 def test_of_the_first_blocks_it_takes_a_third_of_the_longest_time() -> None:
@@ -114,7 +115,7 @@ def test_the_rest_of_a_slice_counts_with_the_interval_before_it() -> None:
     warm_up.ends_with(interval(0, 0, 1000))
     warm_up.ends_with(interval(0, 1, 0, took_s=0.01))
     found = warm_up.found(0)
-    assert found is not None and (found["values"], found["driven_s"]) == (1, pytest.approx(1.01))
+    assert found is not None and (found.values, found.driven_s) == (1, pytest.approx(1.01))
 
 
 def test_under_a_fixed_load_it_is_the_latency_that_comes_to_rest() -> None:
@@ -133,7 +134,7 @@ def test_what_earlier_blocks_have_shown_counts_too() -> None:
     never = WarmUp(study(schedule="blocks"), 1, 1.0, [[RISING, RISING]])
     assert not any(never.ends_with(interval(0, at, n)) for at, n in enumerate(STEADY))
     found = never.found(0)
-    assert found is not None and found["looks_steady"] > 0
+    assert found is not None and found.looks_steady > 0
     single = WarmUp(study(schedule="blocks"), 1, 1.0, [[RISING]])
     assert any(single.ends_with(interval(0, at, n)) for at, n in enumerate(STEADY[:VALUES_MIN]))
 

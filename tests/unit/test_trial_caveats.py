@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from pgdyno.caveats import Code
-from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.lab.arms import LabArm
 from pgdyno.lab.trial import BarrierReadings, driver_busy, trial_caveats
 from pgdyno.probe.cpu_time import MachineCpu
+from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.records import Slice
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import Partition
@@ -45,7 +45,7 @@ def study(schedule: str) -> Study:
 
 def codes(schedule: str, before: BarrierReadings, after: BarrierReadings) -> dict[Code, dict[str, Any]]:
     seen = {"measure": before, "end": after}
-    found = trial_caveats(study(schedule), 1, cast(LabArm, Silent()), EngineRun(), 0, seen, [])
+    found = trial_caveats(study(schedule), 1, cast(LabArm, Silent()), DriverFacts(), 0, seen, [])
     return {caveat.code: dict(caveat.parameters) for caveat in found}
 
 
@@ -102,13 +102,13 @@ def test_the_drivers_share_is_of_the_cores_in_the_measured_slices(
 @pytest.mark.parametrize(("arm", "told"), [(Silent(), True), (Elsewhere(), False)])
 def test_a_busy_driver_matters_where_it_shares_the_servers_machine(arm: Silent, told: bool) -> None:
     slices = [piece(0, Role.MEASURE, 1e6)]
-    found = trial_caveats(study("slices"), 1, cast(LabArm, arm), EngineRun(), 0, {}, slices)
+    found = trial_caveats(study("slices"), 1, cast(LabArm, arm), DriverFacts(), 0, {}, slices)
     assert (Code.DRIVER_BUSY in {caveat.code for caveat in found}) is told
 
 
 def test_in_a_duet_the_drivers_share_is_of_the_half_that_the_arm_had() -> None:
     playing = study("duet").model_copy(update={"halves": Partition(cores=((0,), (1,)))})
     slices = [piece(n, Role.MEASURE, 0.3) for n in (0, 1)]
-    found = trial_caveats(playing, 1, cast(LabArm, Silent()), EngineRun(), 0, {}, slices)
+    found = trial_caveats(playing, 1, cast(LabArm, Silent()), DriverFacts(), 0, {}, slices)
     told = {caveat.code: caveat.parameters for caveat in found}
     assert told[Code.DRIVER_BUSY]["share"] == "30.0%"

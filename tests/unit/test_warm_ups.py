@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 from synthetic_telemetry import arm, trial
 
 from pgdyno.analysis.steady_state.steady_state_findings import warm_up_caveats, warm_ups
 from pgdyno.caveats import Code
+from pgdyno.results.driver_facts import DriverFacts, WarmUpEnd
 from pgdyno.results.records import Slice, Trial
 from pgdyno.study.schedule import Role
 
 
-def warmed(number: int, driven_s: float, by: str, looks: int, looks_steady: int) -> Trial:
+def warmed(
+    number: int, driven_s: float, by: Literal["evidence", "time"], looks: int, looks_steady: int
+) -> Trial:
     piece = Slice(0, Role.WARM_UP, 0.0, 0.0, driven_s, driven_s, 0, 0, {})
-    told = {"by": by, "values": looks + 4, "looks": looks, "looks_steady": looks_steady}
-    return replace(trial(number), slices=[piece], driver={"warm_up": told})
+    end = WarmUpEnd(driven_s, by, values=looks + 4, looks=looks, looks_steady=looks_steady)
+    return replace(trial(number), slices=[piece], driver=DriverFacts(warm_up=end))
 
 
 def test_what_is_told_of_them() -> None:

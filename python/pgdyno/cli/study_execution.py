@@ -18,7 +18,7 @@ from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import STOPPED_BY, StudyEnd, TrialStatus
+from pgdyno.results.records import StudyEnd, TrialStatus
 
 OUTPUT = Output()
 """The HTML report beside the results file, and the verdict on the terminal."""
@@ -97,6 +97,6 @@ def why_no_valid_block(path: Path) -> str:
             reasons.update(
                 f"{arms[trial.arm].name}: {trial.full_reason}"
                 for trial in trials
-                if trial.reason and STOPPED_BY not in trial.driver
+                if trial.reason and trial.driver.stopped_by is None
             )
     return next((reason for reason, _ in reasons.most_common(1)), "no block was run")

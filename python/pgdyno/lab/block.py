@@ -22,7 +22,8 @@ from pgdyno.lab.trial_driving import Seen, drive_trials
 from pgdyno.lab.trial_outcome import because_of, judge_trial, trial_outcome
 from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
 from pgdyno.results import records
-from pgdyno.results.records import STOPPED_BY, BlockStatus, TrialOutcome, TrialStatus, with_log_error
+from pgdyno.results.driver_facts import DriverFacts
+from pgdyno.results.records import BlockStatus, TrialOutcome, TrialStatus, with_log_error
 from pgdyno.server.crash_detector import require_no_crash
 from pgdyno.study.plan import PlannedBlock
 from pgdyno.workload.server_log import LOG_CHECK, first_unexpected_error
@@ -146,15 +147,15 @@ def _carry_out(lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial]
         for target, (index, trial) in enumerate(trials.items()):
             lab.watch(PreparationStep(f"checking {trial.arm.name}"))
             outcome = trial_outcome(run, target, trial.arm.name, trial.restore_s, trial.start_s)
-            if trial.search is not None:
-                outcome = replace(outcome, driver={**outcome.driver, "capacity": trial.search})
             if outcome.status is TrialStatus.OK:
                 outcome = _judged(trial, outcome, run, target)
             else:
                 # The server log is most important for a trial without results.
                 outcome = replace(outcome, server_log=trial.arm.log() or "")
             with _attributed_to(trial.arm.name):
-                for caveat in trial_caveats(lab.study, trial.id, trial.arm, run, target, seen, trial.slices):
+                for caveat in trial_caveats(
+                    lab.study, trial.id, trial.arm, outcome.driver, target, seen, trial.slices
+                ):
                     lab.writer.add_caveat(caveat, lab.case)
             outcomes[index] = _with_later_steps(lab, trial, outcome, telemetry)
     return outcomes
@@ -180,7 +181,8 @@ def _attributed_to(arm: str) -> Iterator[None]:
 def _ended_by(fault: FaultOf, trial: RunningTrial) -> TrialOutcome:
     """Return the outcome of a trial after a fault of its arm or of another arm in the group."""
     outcome = failed(trial, because_of("block", fault.arm, trial.arm.name) + str(fault))
-    return outcome if fault.arm == trial.arm.name else replace(outcome, driver={STOPPED_BY: fault.arm})
+    culprit = None if fault.arm == trial.arm.name else fault.arm
+    return replace(outcome, driver=DriverFacts(stopped_by=culprit))
 
 
 def _judged(trial: RunningTrial, outcome: TrialOutcome, run: EngineRun, target: int) -> TrialOutcome:
@@ -210,10 +212,14 @@ def _with_later_steps(
                 outcome = replace(outcome, recovery_s=trial.arm.recover(), restart_s=trial.arm.restart())
         except FAULTS as error:
             outcome = replace(outcome, status=TrialStatus.FAILED, reason=in_one_line(error))
-    known = {"warm_up": trial.warmed, "ordered_checkpoint_s": trial.ordered_checkpoint_s}
     return replace(
         outcome,
-        driver={**outcome.driver, **{name: value for name, value in known.items() if value is not None}},
+        driver=replace(
+            outcome.driver,
+            capacity=trial.search,
+            warm_up=trial.warmed,
+            ordered_checkpoint_s=trial.ordered_checkpoint_s,
+        ),
         ended_unix_s=time.time(),
         readings=telemetry.readings_of(trial),
         probe_cpu_s=telemetry.cpu_s(trial),

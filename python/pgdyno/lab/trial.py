@@ -10,12 +10,10 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import psycopg
 
-from pgdyno.caveats import Caveat, Code
-from pgdyno.drive.engine_runs import EngineRun
+from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.errors import ServerError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import Connection, LabArm
@@ -23,6 +21,7 @@ from pgdyno.lab.progress import PreparationStep, Watch
 from pgdyno.probe.cpu_time import MachineCpu, machine_cpu
 from pgdyno.probe.server_probes import autovacuum_runs
 from pgdyno.results import records
+from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, WarmUpEnd
 from pgdyno.results.records import Slice, TrialOutcome, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.server.crash_detector import keep_idle
@@ -80,7 +79,7 @@ def trial_caveats(
     study: Study,
     trial: int,
     arm: LabArm,
-    run: EngineRun,
+    driver: DriverFacts,
     target: int,
     seen: Mapping[str, BarrierReadings],
     slices: Sequence[Slice],
@@ -94,15 +93,14 @@ def trial_caveats(
         before, after = (seen[name].autovacuums[target] for name in ("measure", "end"))
         if study.schedule == "slices" and before is not None and after is not None and after > before:
             yield Caveat(Code.AUTOVACUUM_IN_SLICES, {"arm": arm.name, "n": after - before}, trial)
-    if run.result is not None and not run.before:
-        late_ns = run.result["driver"]["wake_late_ns"]["p99"]
-        if late_ns > DRIVER_LATE_NS_MAX:
-            names = {
-                "arm": arm.name,
-                "late_ms": round(late_ns / 1e6, 1),
-                "limit_ms": DRIVER_LATE_NS_MAX // 1_000_000,
-            }
-            yield Caveat(Code.DRIVER_LATE, names, trial)
+    late_ns = driver.wake_late_ns.p99 if driver.wake_late_ns else None
+    if late_ns is not None and late_ns > DRIVER_LATE_NS_MAX:
+        names: dict[str, Parameter] = {
+            "arm": arm.name,
+            "late_ms": round(late_ns / 1e6, 1),
+            "limit_ms": DRIVER_LATE_NS_MAX // 1_000_000,
+        }
+        yield Caveat(Code.DRIVER_LATE, names, trial)
     checkpoints = (arm.log() or "").count("checkpoint starting")
     if study.schedule == "slices" and checkpoints:
         yield Caveat(Code.CHECKPOINT_IN_SLICES, {"arm": arm.name, "n": checkpoints}, trial)
@@ -182,9 +180,9 @@ class RunningTrial:
     log_from: int = 0  # characters of the server log from earlier runs of the driver
     measured_s: float = 0.0  # of the window, so far
     measured_n: int = 0  # transactions in the window, whatever their result
-    warmed: Mapping[str, Any] | None = None  # how its warm-up ended
+    warmed: WarmUpEnd | None = None
     ordered_checkpoint_s: float | None = None  # duration of the forced checkpoint before its window
-    search: Mapping[str, object] | None = None  # capacity search, as stored in the results file
+    search: CapacitySearch | None = None
     rate_per_s: float | None = None  # result of the search
 
 

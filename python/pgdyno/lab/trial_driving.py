@@ -29,6 +29,7 @@ from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
 from pgdyno.lab.warm_up import WarmUp
 from pgdyno.probe.cpu_time import server_cpu_s
 from pgdyno.probe.sampler import step_for
+from pgdyno.results.driver_facts import CapacitySearch
 from pgdyno.results.engine_events import histograms_from, interval_from, slice_from
 from pgdyno.results.records import Counts, Measure
 from pgdyno.results.records import Slice as Driven
@@ -96,7 +97,7 @@ def search_capacities(
     for target, trial in enumerate(trials.values()):
         driving = lab.study.driving(trial.arm.index)
         trial.checks = workload_of(driving.workload).checks(driving.clients, restored=False)
-        trial.search = _noted(lab.study.capacity, closed[target], tried[target])
+        trial.search = CapacitySearch.of(lab.study.capacity, closed[target], tried[target])
         trial.rate_per_s = (
             capacity(tried[target], limit) or (tried[target] or [SearchStep(1.0, 0.0)])[-1].rate_per_s
         )
@@ -108,18 +109,6 @@ def search_capacities(
 def _cut_short(run: EngineRun) -> EngineRun:
     """Mark the run as part of the search: its counts do not belong to the trial."""
     return replace(run, before="while searching for the capacity: ")
-
-
-def _noted(limit: str, closed_per_s: float, tried: Sequence[SearchStep]) -> dict[str, object]:
-    """Return the search for the results file; JSON has no infinity."""
-    steps = [
-        {
-            "rate_per_s": step.rate_per_s,
-            "latency_ms": None if math.isinf(step.latency_ms) else step.latency_ms,
-        }
-        for step in tried
-    ]
-    return {"limit": limit, "closed_loop_per_s": closed_per_s, "steps": steps}
 
 
 def _closed_loop(
@@ -255,7 +244,7 @@ def drive_trials(
         if run.complete:
             lab.rates.setdefault(index, []).append(warm_up.rates(target))
         if lab.study.schedule == "blocks" and (found := warm_up.found(target)) is not None:
-            first_s = found["driven_s"] if found["by"] == "evidence" else lab.study.warmup_s
+            first_s = found.driven_s if found.by == "evidence" else lab.study.warmup_s
             lab.warmed_s.setdefault((lab.case, block.index), first_s)
     return run
 

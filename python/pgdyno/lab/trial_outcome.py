@@ -7,8 +7,9 @@ from dataclasses import replace
 
 from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.lab.arms import LabArm
+from pgdyno.results.driver_facts import DriverFacts, driver_facts
 from pgdyno.results.engine_events import failures_from, histograms_from
-from pgdyno.results.records import STOPPED_BY, TrialOutcome, TrialStatus
+from pgdyno.results.records import TrialOutcome, TrialStatus
 from pgdyno.workload.interface import TrialChecks
 
 
@@ -22,8 +23,8 @@ def trial_outcome(
     outcome = TrialOutcome(
         status, time.time(), reason=f"{run.before}{reason}", restore_s=restore_s, start_s=start_s
     )
-    if (culprit := _culprit(run)) not in (None, arm):
-        outcome = replace(outcome, driver={STOPPED_BY: culprit})
+    if (culprit := _culprit(run)) != arm:
+        outcome = replace(outcome, driver=DriverFacts(stopped_by=culprit))
     if run.before:
         return outcome
     outcome = replace(
@@ -35,11 +36,13 @@ def trial_outcome(
     if run.result is None:
         return outcome
     found = run.result["targets"][target]
+    round_trip_ns = next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
+    driver = driver_facts({**run.result["driver"], "round_trip_ns": round_trip_ns})
     return replace(
         outcome,
         counters=found["counters"],
-        driver_memory_bytes=run.result["driver"]["memory_peak_bytes"],
-        driver={**outcome.driver, **run.result["driver"], "round_trip_ns": _round_trip(run, target)},
+        driver_memory_bytes=driver.memory_peak_bytes,
+        driver=replace(driver, stopped_by=outcome.driver.stopped_by),
         tally=found["tally"],
         failures=failures_from(found, [e for e in run.errors if e["target"] == target]),
         histograms=histograms_from(found),
@@ -75,10 +78,6 @@ def _culprit(run: EngineRun) -> str | None:
 def because_of(what: str, culprit: str | None, arm: str) -> str:
     """Return the prefix of the reason of a trial that another arm has ended."""
     return "" if culprit in (None, arm) else f"the {what} stopped because of {culprit}: "
-
-
-def _round_trip(run: EngineRun, target: int) -> object:
-    return next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
 
 
 def judge_trial(

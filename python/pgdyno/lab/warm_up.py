@@ -7,13 +7,13 @@ over blocks shows the necessary length better than a single block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pgdyno.analysis.statistics.mser import VALUES_MIN, is_steady, mser_of_mean
 from pgdyno.engine import Event
 from pgdyno.probe.sampler import step_for
+from pgdyno.results.driver_facts import WarmUpEnd
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Interval, TrialStatus
 from pgdyno.study.plan import Study
@@ -134,20 +134,18 @@ class WarmUp:
             self._is_over = all(of.driven_s >= self._as_long_as_s for of in self._arms)
         return self._is_over
 
-    def found(self, target: int) -> Mapping[str, Any] | None:
-        """Return how the warm-up of an arm ended: ``by`` evidence (stationarity) or time, with the number of
-        tests. None without a warm-up.
-        """
+    def found(self, target: int) -> WarmUpEnd | None:
+        """Return how the warm-up of an arm ended; None without a warm-up."""
         arm = self._arms[target]
         if not arm.seen:
             return None
-        return {
-            "driven_s": arm.driven_s,
-            "by": "evidence" if self._is_over else "time",
-            "values": len(arm.seen),
-            "looks": arm.tests,
-            "looks_steady": arm.tests_passed,
-        }
+        return WarmUpEnd(
+            driven_s=arm.driven_s,
+            by="evidence" if self._is_over else "time",
+            values=len(arm.seen),
+            looks=arm.tests,
+            looks_steady=arm.tests_passed,
+        )
 
     def rates(self, target: int) -> Rates:
         """Return the rates from the start of the warm-up into the measured part, for later blocks."""

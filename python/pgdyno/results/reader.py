@@ -16,6 +16,7 @@ import numpy as np
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import EvidenceError, in_one_line
 from pgdyno.results import results_file
+from pgdyno.results.driver_facts import driver_facts_from_json
 from pgdyno.results.packing import unpack_json, unpack_pairs, unpack_points, unpack_text
 from pgdyno.results.records import (
     Arm,
@@ -181,7 +182,7 @@ class Evidence:
                     transactions=row["transactions"],
                     counters=self._json(row["counters"]),
                     driver_memory_bytes=row["driver_memory_bytes"],
-                    driver=self._json(row["driver"]),
+                    driver=driver_facts_from_json(row["driver"]),
                     settings=self._json(row["settings"]),
                     slices=slices.get(row["trial"], []),
                     failures=failures.get(row["trial"], []),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.study.plan import Study
 from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
@@ -43,10 +44,6 @@ class TrialStatus(StrEnum):
     EXCLUDED = "excluded"  # ran, but a check failed
     FAILED = "failed"  # did not run to its end
     INTERRUPTED = "interrupted"  # stopped by the user or by a kill: to be repeated
-
-
-STOPPED_BY = "stopped_by"
-"""Key in a trial's ``driver``: the other arm whose failure ended the trial."""
 
 
 class StudyEnd(StrEnum):
@@ -281,7 +278,7 @@ class TrialOutcome:
     transactions: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)  # of the workload, by name
     driver_memory_bytes: int | None = None
-    driver: Json = field(default_factory=dict)
+    driver: DriverFacts = field(default_factory=DriverFacts)
     settings: Mapping[str, str] = field(default_factory=dict)
     tally: Json | None = None
     failures: Sequence[Failure] = ()
@@ -359,7 +356,7 @@ class Trial:
     transactions: int | None
     counters: Mapping[str, int]
     driver_memory_bytes: int | None
-    driver: Json
+    driver: DriverFacts
     settings: Mapping[str, str]
     slices: Sequence[Slice]
     failures: Sequence[Failure]

@@ -147,7 +147,7 @@ def of_outcome(outcome: TrialOutcome) -> Row:
         outcome.transactions,
         masked_json(outcome.counters),
         outcome.driver_memory_bytes,
-        masked_json(outcome.driver),
+        masked_json(outcome.driver.as_json()),
         masked_json(outcome.settings),
         None if outcome.tally is None else pack_json(outcome.tally),
         outcome.recovery_s,

@@ -83,7 +83,7 @@ def covariates(
 
 def _own(trial: Trial) -> dict[str, float | None]:
     counts = sum((of for piece in trial.measured for of in piece.kinds.values()), start=Counts())
-    late_ns = trial.driver.get("wake_late_ns", {}).get("p99")
+    late_ns = trial.driver.wake_late_ns.p99 if trial.driver.wake_late_ns else None
     return {
         "restore_s": trial.restore_s,
         "start_s": trial.start_s,

@@ -12,7 +12,6 @@ from pgdyno.analysis.telemetry.metrics import mixes
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text, signed
 from pgdyno.results.records import (
-    STOPPED_BY,
     Arm,
     Counts,
     Guarantee,
@@ -218,7 +217,7 @@ def _trial_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]
         mine = [trial for trial in trials if trial.arm == arm.arm]
         excluded = [trial for trial in mine if trial.status is TrialStatus.EXCLUDED]
         # A failure that another arm caused is reported for that arm.
-        failed = [t for t in mine if t.status is TrialStatus.FAILED and STOPPED_BY not in t.driver]
+        failed = [t for t in mine if t.status is TrialStatus.FAILED and t.driver.stopped_by is None]
         if excluded:
             names = {check.name for trial in excluded for check in trial.checks if not check.passed}
             of_log = next((trial.log_error for trial in excluded if trial.log_error), "")

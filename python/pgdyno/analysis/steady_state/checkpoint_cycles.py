@@ -97,7 +97,7 @@ def cycle_caveats(plan: Study, name: str, found: Cycles) -> list[Caveat]:
 
 def _whole(trial: Trial, checkpoints: int) -> int:
     """Return the complete cycles: a window that begins with a checkpoint begins with a cycle."""
-    begins_with_one = trial.driver.get("ordered_checkpoint_s") is not None
+    begins_with_one = trial.driver.ordered_checkpoint_s is not None
     return checkpoints if begins_with_one else max(0, checkpoints - 1)
 
 

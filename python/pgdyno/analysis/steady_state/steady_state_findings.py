@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pgdyno.analysis.statistics.slopes import SPAN_S_MIN
 from pgdyno.analysis.steady_state import checkpoint_cycles, stationarity
@@ -15,6 +14,7 @@ from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import signed
+from pgdyno.results.driver_facts import WarmUpEnd
 from pgdyno.results.records import Arm, SampleSeries, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role, Schedule
@@ -56,15 +56,15 @@ def warm_ups(arm: Arm, trials: Sequence[Trial]) -> WarmUps | None:
     driven_s = [seconds for trial in mine if (seconds := _driven_s(trial)) > 0]
     if not driven_s:
         return None
-    stored = [trial.driver.get("warm_up") or {} for trial in mine]
+    stored = [end for trial in mine if (end := trial.driver.warm_up) is not None]
     looked = [(one, chance) for one in stored if (chance := _false_alarm_probability(one)) is not None]
     return WarmUps(
         trials=len(driven_s),
-        by_evidence=sum(one.get("by") == "evidence" for one in stored),
+        by_evidence=sum(one.by == "evidence" for one in stored),
         shortest_s=min(driven_s),
         longest_s=max(driven_s),
         looked=len(looked),
-        unsteady=sum(one["looks_steady"] == 0 for one, _ in looked),
+        unsteady=sum(one.looks_steady == 0 for one, _ in looked),
         chance=max((chance for _, chance in looked), default=1.0),
     )
 
@@ -101,9 +101,9 @@ def _driven_s(trial: Trial) -> float:
     return sum(piece.drained_s - piece.opened_s for piece in trial.slices if piece.role is Role.WARM_UP)
 
 
-def _false_alarm_probability(warmed: Mapping[str, Any]) -> float | None:
+def _false_alarm_probability(warmed: WarmUpEnd) -> float | None:
     """Return the probability that a steady warm-up never passes the test; None with too few tests."""
-    tests, values = warmed.get("looks", 0), warmed.get("values", 0)
+    tests, values = warmed.looks, warmed.values
     if tests >= TESTS_MANY and tests >= 3 * (values - tests):
         return FALSE_UNSTEADY_OF_MANY
     return FALSE_UNSTEADY if tests >= TESTS_MIN else None

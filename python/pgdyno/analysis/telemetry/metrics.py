@@ -6,7 +6,6 @@ computed once per trial, from its histograms and its telemetry, and the metric l
 
 from __future__ import annotations
 
-import math
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from typing import Any
 from pgdyno.analysis.telemetry.formulas import SCALES, TEXTS, Formula
 from pgdyno.estimate import Better
 from pgdyno.results.records import Slice, Trial
-from pgdyno.study.capacity_search import SearchStep, capacity, parse_limit
+from pgdyno.study.capacity_search import capacity, parse_limit
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters, has_new_orders
 from pgdyno.units import S_PER_MIN, US_PER_S
@@ -116,14 +115,8 @@ def _driver_cpu(trial: Trial, _slices: Sequence[Slice]) -> float | None:
 
 
 def _capacity(trial: Trial, _slices: Sequence[Slice]) -> float | None:
-    sought = trial.driver.get("capacity")
-    if not isinstance(sought, Mapping):
-        return None
-    tried = [
-        SearchStep(step["rate_per_s"], math.inf if step["latency_ms"] is None else step["latency_ms"])
-        for step in sought["steps"]
-    ]
-    return capacity(tried, parse_limit(sought["limit"]))
+    sought = trial.driver.capacity
+    return None if sought is None else capacity(sought.tried, parse_limit(sought.limit))
 
 
 MORE, LESS = Better.MORE, Better.LESS

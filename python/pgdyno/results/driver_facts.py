@@ -1,0 +1,139 @@
+"""Facts about the driver of a trial: the JSON in the column ``driver`` of ``trial``.
+
+A fact that is unknown or does not apply has no key. Unknown keys are ignored.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, TypeAdapter
+
+from pgdyno.errors import UsageError
+from pgdyno.study.capacity_search import SearchStep, parse_limit
+
+Whole = Annotated[int, Field(ge=0, lt=2**63)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class RoundTripNs:
+    """Quantiles of the time of an empty query; None if unknown."""
+
+    p50: Whole | None = None
+    p99: Whole | None = None
+
+
+@dataclass(frozen=True)
+class WakeLateNs(RoundTripNs):
+    """Quantiles and maximum of the delay of the driver's timers; None if unknown."""
+
+    max: Whole | None = None
+
+
+@dataclass(frozen=True)
+class CpuTimeNs:
+    """CPU time of the driver's process."""
+
+    user: Whole
+    system: Whole
+
+
+@dataclass(frozen=True)
+class WarmUpEnd:
+    """End of a warm-up: ``by`` evidence (stationarity) or time.
+
+    ``values`` is the number of intervals, ``looks`` that of tests, and ``looks_steady`` that of passed tests.
+    """
+
+    driven_s: NotNegative
+    by: Literal["evidence", "time"]
+    values: Whole
+    looks: Whole
+    looks_steady: Whole
+
+
+def _limit(text: str) -> str:
+    try:
+        parse_limit(text)
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+@dataclass(frozen=True)
+class StoredStep:
+    """A step of a capacity search. ``latency_ms`` is None if it is infinite."""
+
+    rate_per_s: Positive
+    latency_ms: NotNegative | None
+
+
+@dataclass(frozen=True)
+class CapacitySearch:
+    """The capacity search of a trial, for a limit such as ``p99 < 20ms``."""
+
+    limit: Annotated[str, AfterValidator(_limit)]
+    closed_loop_per_s: NotNegative
+    steps: Sequence[StoredStep]
+
+    @classmethod
+    def of(cls, limit: str, closed_loop_per_s: float, tried: Sequence[SearchStep]) -> CapacitySearch:
+        """Return the record of these steps."""
+        steps = [
+            StoredStep(step.rate_per_s, None if math.isinf(step.latency_ms) else step.latency_ms)
+            for step in tried
+        ]
+        return cls(limit, closed_loop_per_s, steps)
+
+    @property
+    def tried(self) -> list[SearchStep]:
+        """The steps as the search uses them."""
+        return [
+            SearchStep(step.rate_per_s, math.inf if step.latency_ms is None else step.latency_ms)
+            for step in self.steps
+        ]
+
+
+@dataclass(frozen=True)
+class DriverFacts:
+    """Facts about the driver in one trial.
+
+    The first five are of its process. ``stopped_by`` is the other arm whose failure ended the trial.
+    ``ordered_checkpoint_s`` is the duration of the forced checkpoint before the window.
+    """
+
+    cpu_ns: CpuTimeNs | None = None
+    memory_peak_bytes: Whole | None = None
+    wake_late_ns: WakeLateNs | None = None
+    threads: Whole | None = None
+    io: str | None = None
+    round_trip_ns: RoundTripNs | None = None
+    stopped_by: str | None = None
+    capacity: CapacitySearch | None = None
+    warm_up: WarmUpEnd | None = None
+    ordered_checkpoint_s: NotNegative | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the stored object."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+def driver_facts(found: Mapping[str, object]) -> DriverFacts:
+    """Return the facts in an object of the engine. Raises ValueError (pydantic)."""
+    return _codec().validate_python(found)
+
+
+def driver_facts_from_json(text: str) -> DriverFacts:
+    """Return the facts in a stored object. Raises ValueError (pydantic)."""
+    return _codec().validate_json(text, strict=True)
+
+
+@cache
+def _codec() -> TypeAdapter[DriverFacts]:
+    return TypeAdapter(DriverFacts)
