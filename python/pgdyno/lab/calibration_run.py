@@ -63,7 +63,7 @@ def calibration_outcome(path: Path) -> CalibrationOutcome | None:
         "at_unix_s": time.time(),
         "pgdyno_version": __version__,
         "machine": machine_of(study.host),
-        "server": str(arm.server.get("label") or arm.server.get("version")),
+        "server": arm.server_facts.shown,
         "workload": study.plan.workload.name,
         "clients": arm.clients,
         "results": as_values(calibration),

@@ -8,6 +8,7 @@ from typing import Any
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import ABSENT, decimals_of, group_digits, share_text
 from pgdyno.report.result_tables import Table, kind_text
+from pgdyno.results.recorded_facts import RecordedCheck
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.units import format_duration, format_size
@@ -195,19 +196,19 @@ CELL_REPEATED_MAX = 40
 
 def machine_check_table(findings: Findings) -> Table:
     """Return the checks of the doctor before and after the study."""
-    states = findings.study.host.get("states", ())
-    found = [{one["about"]: one for one in state["checks"]} for state in states]
+    states = findings.study.host_facts.states
+    found = [{one.about: one for one in state.checks} for state in states]
     names = list(dict.fromkeys(name for of_state in found for name in of_state))
     rows = [[name, *_without_repeats([_text_of(of_state.get(name)) for of_state in found])] for name in names]
-    columns = ("check", *_distinct([str(state["when"]) for state in states]))
+    columns = ("check", *_distinct([state.when for state in states]))
     note = "Checks with a problem are caveats, with a remedy (pgdyno doctor)."
     return Table("State of the machine", columns, rows, note, long=True)
 
 
-def _text_of(one: Mapping[str, str] | None) -> str:
+def _text_of(one: RecordedCheck | None) -> str:
     if one is None:
         return ABSENT
-    return one["text"] if one["found"] == "fine" else f"{one['found']}: {one['text']}"
+    return one.text if one.found == "fine" else f"{one.found}: {one.text}"
 
 
 def _without_repeats(cells: list[str]) -> list[str]:

@@ -121,7 +121,7 @@ def _method_of_others(plan: Study) -> str:
 def _restored(findings: Findings) -> str:
     """Return the state of the data at the start of a block."""
     arms = [of.arm for of in findings.arms]
-    running = [arm.name for arm in arms if arm.server.get("provider") == "dsn"]
+    running = [arm.name for arm in arms if arm.server_facts.provider == "dsn"]
     sentences = []
     if len(running) < len(arms):
         which = "all arms" if not running else "the other arms"

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.results.driver_facts import DriverFacts
+from pgdyno.results.recorded_facts import EngineFacts, HostFacts, ServerFacts, facts_from
 from pgdyno.study.plan import Study
 from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
@@ -99,6 +100,16 @@ class StudyRecord:
     aa_arm: int | None = None
     aa_before: Sequence[float] = ()
 
+    @cached_property
+    def host_facts(self) -> HostFacts:
+        """Facts about the machine. Raises ValueError (pydantic) for a fact of a wrong type."""
+        return facts_from(HostFacts, self.host)
+
+    @cached_property
+    def engine_facts(self) -> EngineFacts:
+        """Facts about the engine. Raises ValueError (pydantic) for a fact of a wrong type."""
+        return facts_from(EngineFacts, self.engine)
+
 
 class Kept(StrEnum):
     """Degree to which a guarantee is kept."""
@@ -131,6 +142,11 @@ class Arm:
     workload: Json
     clients: int
     dataset: Json
+
+    @cached_property
+    def server_facts(self) -> ServerFacts:
+        """Facts about the server. Raises ValueError (pydantic) for a fact of a wrong type."""
+        return facts_from(ServerFacts, self.server)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pgdyno.analysis.telemetry.samples import HOST, SERVER
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, compared_metrics, telemetry_of_trial
 from pgdyno.estimate import Estimate
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Arm, Json, SampleSeries, StudyRecord, Trial, TrialStatus
+from pgdyno.results.records import Arm, SampleSeries, StudyRecord, Trial, TrialStatus
 from pgdyno.study.schedule import Schedule
 from pgdyno.units import US_PER_S
 
@@ -37,16 +37,15 @@ class ProbeCost:
     us_per_tx: Mapping[int, float]
 
 
-def probe_cost(host: Json, trials: Sequence[Trial]) -> ProbeCost | None:
+def probe_cost(cores: int | None, trials: Sequence[Trial]) -> ProbeCost | None:
     """Return the cost of probing in these trials; None without probes or without their CPU time."""
     spent = [
         (trial, trial.probe_cpu_s) for trial in trials if trial.probe_cpu_s is not None and trial.measured
     ]
     if not spent:
         return None
-    cores = host.get("cores")
     measured_s = _measured_s([trial for trial, _ in spent])
-    given_s = cores * measured_s if isinstance(cores, int) else 0.0
+    given_s = cores * measured_s if cores is not None else 0.0
     us_per_tx = {}
     for arm in dict.fromkeys(trial.arm for trial, _ in spent):
         mine = [(cpu_s, trial.transactions or 0) for trial, cpu_s in spent if trial.arm == arm]
@@ -147,7 +146,7 @@ def read_case(
         },
         effects=effects,
         average={arm: average for arm, of in effects.items() if (average := _average(of, confidence))},
-        cost=probe_cost(study.host, ok),
+        cost=probe_cost(study.host_facts.cores, ok),
         missing=trial_telemetry.not_in_version(arms, ok, by_trial),
     )
 

@@ -74,7 +74,7 @@ def difference_caveats(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedul
 
 def debug_build_caveats(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
     """Return a caveat if the arm's server is a debug build, by its settings and compiler flags."""
-    flags = re.findall(r"(?<!\S)-O(?:0|g)(?!\S)", str(arm.server.get("compiled", {}).get("CFLAGS", "")))
+    flags = re.findall(r"(?<!\S)-O(?:0|g)(?!\S)", arm.server_facts.compiled_with("CFLAGS"))
     if effective(arm, trials).get("debug_assertions") == "on":
         flags.append("--enable-cassert")
     return [Caveat(Code.DEBUG_SERVER, {"arm": arm.name, "flags": " ".join(flags)})] if flags else []
@@ -125,10 +125,10 @@ def _unequal(names: Sequence[str], before: Mapping[str, str], after: Mapping[str
 def _things(baseline: Arm, arm: Arm) -> list[str]:
     """Return the requested differences. All settings count as one, because they are tuned together."""
     things = []
-    versions = [of.server.get("version") for of in (baseline, arm)]
+    versions = [of.server_facts.version for of in (baseline, arm)]
     if versions[0] != versions[1]:
         things.append(f"version {versions[0]} vs. {versions[1]}")
-    elif baseline.server.get("build_id") != arm.server.get("build_id"):
+    elif baseline.server_facts.build_id != arm.server_facts.build_id:
         things.append("server")
     before, after = baseline.settings_requested, arm.settings_requested
     settings = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
@@ -316,7 +316,7 @@ def _study_caveats(study: StudyRecord) -> list[Caveat]:
         found.append(Caveat(Code.SEQUENTIAL))
     if plan.schedule is Schedule.DUET:
         found.append(Caveat(Code.DUET))
-    if study.engine.get("profile") == "debug":
+    if study.engine_facts.profile == "debug":
         found.append(Caveat(Code.DEBUG_ENGINE))
     if plan.rate_per_s is not None:
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": f"{plan.rate_per_s:g} transactions per second"}))

@@ -213,17 +213,17 @@ def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
 def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
     first = study.first.study
     yield "pgdyno", first.pgdyno_version
-    yield from ((f"the engine's {name}", str(first.engine.get(name))) for name in ("version", "profile"))
+    yield from ((f"the engine's {name}", str(value)) for name, value in vars(first.engine_facts).items())
     yield from ((f"the machine's {name.replace('_', ' ')}", str(first.host.get(name))) for name in HOST_FACTS)
     for case in study.cases:
         place = f", {case.study.case}" if case.study.case else ""
         settings = {trial.arm: trial.settings for trial in case.trials}
         for of in case.arms:
-            yield f"the server of {of.arm.name}", str(of.arm.server.get("version", ""))
-            yield f"the build of {of.arm.name}", str(of.arm.server.get("version_text", ""))
-            flags = of.arm.server.get("compiled") or {}
+            server = of.arm.server_facts
+            yield f"the server of {of.arm.name}", server.version or ""
+            yield f"the build of {of.arm.name}", server.version_text or ""
             for name in ("CONFIGURE", "CFLAGS"):
-                yield f"{name} of {of.arm.name}", str(flags.get(name, ""))
+                yield f"{name} of {of.arm.name}", server.compiled_with(name)
             for name, value in settings.get(of.arm.arm, {}).items():
                 yield f"{name} of {of.arm.name}{place}", str(value)
 
@@ -343,10 +343,10 @@ def histories(groups: Sequence[Group]) -> list[StudyHistory]:
     machines: list[StudyFindings] = []
     found = []
     for group in groups:
-        host = group.first.first.study.host
-        known = [i for i, of in enumerate(machines) if is_same_machine(of.first.study.host, host)]
+        study = group.first.first.study
+        known = [i for i, of in enumerate(machines) if is_same_machine(of.first.study.host, study.host)]
         if not known:
             machines.append(group.first)
         number = (known or [len(machines) - 1])[0] + 1
-        found.append(find_history(group, f"{number}: {host.get('processor', 'unknown')}"))
+        found.append(find_history(group, f"{number}: {study.host_facts.processor or 'unknown'}"))
     return found

@@ -133,9 +133,7 @@ def _build_differences(hosts: Sequence[Host]) -> Iterator[str]:
     for host in hosts:
         for study in host.studies.values():
             for of in study.first.arms:
-                server = of.arm.server
-                label = str(server.get("label") or server.get("version") or server.get("version_text", ""))
-                found.setdefault(of.arm.name, {}).setdefault(host.name, label)
+                found.setdefault(of.arm.name, {}).setdefault(host.name, of.arm.server_facts.shown)
     for arm, labels in found.items():
         if len(set(labels.values())) > 1:
             yield f"{arm}: {', '.join(f'{label} on {host}' for host, label in labels.items())}"
