@@ -7,7 +7,7 @@ computed once per trial, from its histograms and its telemetry, and the metric l
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -196,19 +196,20 @@ PERCENTILES_COMPARED: Sequence[str] = [name for name, of in _TABLE[LATENCY].item
 _EVERY = tuple(read_metrics(_TABLE))
 
 
-def _of_groups(*groups: str) -> Sequence[Metric]:
+_GROUPS_OF_SAMPLES = frozenset({"host", "locks", "waits", "wait", "probes", "trial"})
+
+
+def _of_groups(groups: Collection[str]) -> Sequence[Metric]:
     return tuple(metric for metric in _EVERY if metric.key.partition(".")[0] in groups)
 
 
-OF_RELATIONS = _of_groups("relation")
+OF_RELATIONS = _of_groups({"relation"})
 """Metrics of each table and index."""
-OF_STATEMENTS = _of_groups("statement")
+OF_STATEMENTS = _of_groups({"statement"})
 """Metrics of each statement."""
-OF_SAMPLES = _of_groups("host", "locks", "waits", "wait", "probes", "trial")
+OF_SAMPLES = _of_groups(_GROUPS_OF_SAMPLES)
 """Metrics of the samples and of the trial itself."""
-OF_TRIALS: Sequence[Metric] = tuple(
-    metric for metric in _EVERY if metric not in (*OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES)
-)
+OF_TRIALS = _of_groups(_TABLE.keys() - _GROUPS_OF_SAMPLES - {LATENCY, "relation", "statement"})
 """Metrics of the probes over a whole trial."""
 
 METRICS: Mapping[str, Metric] = {metric.key: metric for metric in (*OF_DRIVER, MEDIAN_LATENCY, *_EVERY)}
