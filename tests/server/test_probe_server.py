@@ -228,6 +228,7 @@ def test_what_is_beyond_the_limit_is_summed(
     for number in range(5):
         work.execute(f"create table t{number} as select generate_series(1, {10**number}) as a")
         work.execute(f"analyze t{number}")
+    until(lambda: sum(row["analyze_count"] for row in rows_of(read_probe(probe, "relations"))), 5)
     whole = {name: rows_of(read_probe(probe, name)) for name in ("statements", "relations")}
     monkeypatch.setattr(probe_server, "ROWS_MAX", 2)
     for name, column in (("statements", "calls"), ("relations", "bytes"), ("relations", "reltuples")):
