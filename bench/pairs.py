@@ -30,8 +30,8 @@ from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
 from pgdyno.probe.cpu_time import machine_cpu, server_cpu_s
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.plan import Driving, PlannedSlice
-from pgdyno.study.schedule import Role
+from pgdyno.study.plan import Driving
+from pgdyno.study.schedule import PlannedSlice, Role
 
 Floats = npt.NDArray[np.float64]
 

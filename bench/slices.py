@@ -29,7 +29,8 @@ from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import partition_of
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.plan import Study, block_of
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import block_of
 from pgdyno.study.sizing import discard_s
 
 CLIENTS = 8

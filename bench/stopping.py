@@ -31,14 +31,13 @@ from bench.noise import (
 from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import Method, critical_value
 from pgdyno.estimate import group_digits
+from pgdyno.study.defaults import CONFIDENCE, MARGIN
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "stopping.md"
 TEMPLATE = Path(__file__).with_name("stopping.txt")
 OF_RECORDED = "recorded: two identical servers"
 PATHS = 4000
 BLOCKS = 60
-CONFIDENCE = 0.95
-MARGIN = 0.02
 EFFECTS = (0.0, 0.02, 0.05, 0.10)
 SPREADS = (0.01, 0.025, 0.04)
 SEED = 20261122

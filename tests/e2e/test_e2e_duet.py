@@ -9,7 +9,7 @@ import pytest
 from program import Program
 
 from pgdyno.results.reader import Evidence
-from pgdyno.study.plan import block_of
+from pgdyno.study.schedule import block_of
 
 needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a duet needs two cores")
 
@@ -48,8 +48,8 @@ def test_both_arms_are_driven_at_the_same_time(
 def test_what_cannot_be_a_duet_is_refused_with_the_remedy(program: Program) -> None:
     ended = program.run("compare", "--schedule", "duet", "18", "host=/nowhere")
     assert ended.status == 2
-    assert "runs already" in ended.err
-    assert "take the schedule slices" in " ".join(ended.err.split())
+    assert "a running server" in ended.err
+    assert "use the schedule slices" in " ".join(ended.err.split())
 
 
 @needs_two_cores

@@ -13,7 +13,8 @@ from pgdyno.drive.drive_specification import drive_specification
 from pgdyno.engine import Engine, Event, build_info
 from pgdyno.lab.dataset_loading import Place, load_specification
 from pgdyno.server.running import Connection, Server
-from pgdyno.study.plan import Driving, PlannedSlice
+from pgdyno.study.plan import Driving
+from pgdyno.study.schedule import PlannedSlice
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "engine-protocol.md").read_text()

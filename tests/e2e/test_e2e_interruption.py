@@ -13,7 +13,7 @@ import pytest
 from program import Program, Running, measuring, without_slices
 
 from pgdyno.results.reader import Evidence
-from pgdyno.study.plan import block_of
+from pgdyno.study.schedule import block_of
 
 LONG = ("--window", "40s", "--slice", "0.5s", "--blocks", "1")
 """A block that does not end before the test ends it."""

@@ -19,7 +19,7 @@ from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
 from pgdyno.server.server_account import Account
-from pgdyno.study.plan import TpccParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 PRISTINE = dataset_database_name(TpccParameters(warehouses=1))
 

@@ -13,13 +13,13 @@ from scipy import integrate, stats
 from pgdyno.analysis.comparison.verdict import Verdict, decide
 from pgdyno.analysis.statistics.effect import Method, anytime, holm_confidences
 from pgdyno.analysis.statistics.sequential import (
-    FIRST_ANALYSIS,
     PRIOR,
     log_bayes_factor,
     sequential_critical_value,
     sequential_p_value,
 )
 from pgdyno.estimate import Better
+from pgdyno.study.stopping_rule import FIRST_INTERIM_ANALYSIS
 
 
 def bayes_factor(t: float, n: int, prior: float = PRIOR) -> float:
@@ -78,9 +78,10 @@ def test_the_bayes_factor_stays_on_the_average_as_it_is_whatever_comes_next(name
 
 @pytest.mark.parametrize("bound", [0.5, 3.0, 14.0, 20.0, 1e3, 1e6])
 def test_the_p_value_is_the_chance_to_get_so_far_from_the_first_look_on(bound: float) -> None:
-    # E min(1, BF / b) over Student's t at the first look, by integration.
+    # E min(1, BF / b) over Student's t at the first interim analysis, by integration.
     def capped(t: float) -> float:
-        return min(1.0, bayes_factor(t, FIRST_ANALYSIS) / bound) * float(stats.t.pdf(t, FIRST_ANALYSIS - 1))
+        density = float(stats.t.pdf(t, FIRST_INTERIM_ANALYSIS - 1))
+        return min(1.0, bayes_factor(t, FIRST_INTERIM_ANALYSIS) / bound) * density
 
     expected = 2 * sum(
         integrate.quad(capped, *ends, limit=500)[0] for ends in ((0, 3), (3, 30), (30, np.inf))
@@ -156,7 +157,7 @@ def test_of_three_arms_like_the_baseline_one_is_seldom_called_different_when_all
     for _ in range(studies):
         baseline = rng.normal(0, 0.012, 30)
         arms = [list(rng.normal(0, 0.012, 30) - baseline) for _ in range(3)]
-        for n in range(FIRST_ANALYSIS, 31):
+        for n in range(FIRST_INTERIM_ANALYSIS, 31):
             levels = holm_confidences([anytime(d[:n], 0.95).p_value for d in arms], 0.95)
             spreads = [anytime(d[:n], level) for d, level in zip(arms, levels, strict=True)]
             ends = [(s.low, s.high) for s in spreads if s.low is not None and s.high is not None]

@@ -21,7 +21,8 @@ from pgdyno.server.running import Server
 from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.cpu_partition import Partition, partition_of
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.plan import Driving, PlannedSlice
+from pgdyno.study.plan import Driving
+from pgdyno.study.schedule import PlannedSlice
 
 pytestmark = [
     pytest.mark.server,

@@ -26,7 +26,8 @@ from pgdyno.results.records import StudyEnd
 from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import only_case
-from pgdyno.study.plan import Study, TpccParameters
+from pgdyno.study.plan import Study
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 pytestmark = pytest.mark.server
 

@@ -31,8 +31,8 @@ from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import only_case
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
-from pgdyno.study.plan import Driving, PlannedSlice, Study
-from pgdyno.study.schedule import Role
+from pgdyno.study.plan import Driving, Study
+from pgdyno.study.schedule import PlannedSlice, Role
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 

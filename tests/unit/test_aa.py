@@ -35,7 +35,7 @@ from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, aa_study, share_of
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_levels import FitChange
-from pgdyno.study.plan import block_of
+from pgdyno.study.schedule import block_of
 
 seeds = st.integers(0, 2**53 - 1)
 

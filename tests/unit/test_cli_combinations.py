@@ -14,7 +14,7 @@ REFUSED = {
     "compare 17 18 --transactions 10 --window 10s": "--transactions and --window exclude",
     "compare 17 18 --transactions 10 --window checkpoints:2": "--transactions and --window exclude",
     "compare 17 18 --transactions 10 --slice 1s": "--slice cannot be combined with --transactions 10",
-    "compare 17 18 --transactions 10 --schedule duet": "take the schedule blocks",
+    "compare 17 18 --transactions 10 --schedule duet": "use the schedule blocks",
     "compare 17 18 --into-existing": "--into-existing requires a DSN",
     "compare 17 18 --arrivals poisson": "--arrivals",
     "compare 17 18 --capacity p99<20ms --rate 9": "--capacity and --rate exclude",

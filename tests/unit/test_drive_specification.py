@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pgdyno.drive.drive_specification import drive_specification
-from pgdyno.study.plan import Driving, PlannedSlice, Rate
+from pgdyno.study.plan import Driving, Rate
+from pgdyno.study.schedule import PlannedSlice
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 COMMON = Driving(workload=TpccParameters(warehouses=1), clients=2, rate=Rate(per_s=10))

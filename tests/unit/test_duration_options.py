@@ -62,8 +62,8 @@ def test_a_warm_up_between_bounds_needs_both(text: str) -> None:
         warm_up_from_option(text, 8.0, 1.0)
 
 
-def test_the_shortest_warm_up_is_not_longer_than_the_longest() -> None:
-    with pytest.raises(ValidationError, match="longer than the longest"):
+def test_the_minimum_warm_up_does_not_exceed_the_maximum() -> None:
+    with pytest.raises(ValidationError, match="must not exceed"):
         make_study(warmup_s=1.0, warmup_min_s=2.0)
     assert warm_up_text(make_study(warmup_s=8.0, warmup_min_s=2.0)) == "warm-up 2 s to 8 s"
 
@@ -173,7 +173,7 @@ def test_the_servers_own_timeouts_decide_and_a_resumed_study_has_the_same() -> N
     ("fields", "words"),
     [
         ({"schedule": "slices", "checkpoints": 1}, "one arm at a time"),
-        ({"schedule": "blocks", "checkpoints": 1, "transactions": 5}, "not by both"),
+        ({"schedule": "blocks", "checkpoints": 1, "transactions": 5}, "exclude each other"),
     ],
 )
 def test_cycles_are_of_one_arm_and_not_counted_in_transactions(fields: dict[str, Any], words: str) -> None:

@@ -24,7 +24,7 @@ from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus
 from pgdyno.results.writer import Writer
-from pgdyno.study.plan import PlannedBlock
+from pgdyno.study.schedule import PlannedBlock
 
 WHY = "18.4 (embedded) did not start: FATAL: WAL streaming requires wal_level"
 NAMES = ("17", "18")

@@ -16,7 +16,7 @@ from pgdyno.lab.progress import BlockEnded
 from pgdyno.lab.study_blocks import run_study
 from pgdyno.lab.trial import Lab
 from pgdyno.results.records import BlockStatus, StudyEnd
-from pgdyno.study.plan import PlannedBlock, blocks_of
+from pgdyno.study.schedule import PlannedBlock, blocks_of
 
 
 class Played:

@@ -16,7 +16,8 @@ from pgdyno.errors import UsageError
 from pgdyno.server.dsn import Dsn
 from pgdyno.study.arm_spec import NAME_MAX, parse_arm, parse_arms
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.plan import LIMIT_S, Study, block_of, blocks_of
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of
 from pgdyno.study.sizing import (
     MachineSize,
     default_clients,
@@ -175,7 +176,7 @@ def test_the_sequential_schedule_never_changes_the_order(seed: int) -> None:
 def test_a_window_bound_by_transactions_has_time_as_a_limit_only() -> None:
     study = make_study(schedule="blocks", transactions=125_000_000, warmup_s=600.0)
     measured = [s for s in block_of(study, 0).slices if s.role == "measure"]
-    assert [(s.transactions, s.duration_s) for s in measured] == [(125_000_000, LIMIT_S)] * 2
+    assert [(s.transactions, s.duration_s) for s in measured] == [(125_000_000, TRANSACTIONS_LIMIT_S)] * 2
 
 
 def test_arms_may_be_driven_differently() -> None:

@@ -17,7 +17,8 @@ from pgdyno.lab.prepare import with_cpu_partition
 from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import Core, Partition, partition_of
-from pgdyno.study.plan import PlannedSlice, Study, block_of
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import PlannedSlice, block_of
 from pgdyno.study.sizing import fit_block_layout, whole_rounds
 from pgdyno.study.tpcc_parameters import TpccParameters
 
@@ -138,10 +139,10 @@ def test_the_two_of_a_round_are_one_slice_of_the_engine() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"arms": tuple(parse_arms(["16", "17", "18"]))}, "for two arms at the same time, and here are 3"),
-        ({"arms": tuple(parse_arms(["18", "host=/tmp"]))}, "/tmp runs already"),
+        ({"arms": tuple(parse_arms(["16", "17", "18"]))}, r"exactly 2 arms \(got 3\)"),
+        ({"arms": tuple(parse_arms(["18", "host=/tmp"]))}, r"\(got /tmp, a running server\)"),
         ({"rounds": 3}, "rounds must be even"),
-        ({"transactions": 10}, "take the schedule blocks"),
+        ({"transactions": 10}, "use the schedule blocks"),
     ],
 )
 def test_what_cannot_be_a_duet_says_why_and_what_to_do(changes: dict[str, object], words: str) -> None:

@@ -86,8 +86,8 @@ WRONG = {
         'schedule = "blocks"',
         'schedule = "duet"',
         [
-            "x.toml:19: run.schedule: duet is for two arms at the same time, and here are 4: "
-            "take the schedule slices"
+            "x.toml:19: run.schedule: the schedule duet requires exactly 2 arms (got 4): "
+            "use the schedule slices"
         ],
     ),
     "duration": (

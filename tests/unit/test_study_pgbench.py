@@ -102,7 +102,7 @@ def test_a_study_comes_back_from_its_json() -> None:
 
 
 def test_the_clients_of_pgbench_do_not_key() -> None:
-    with pytest.raises(ValidationError, match="neither key nor think"):
+    with pytest.raises(ValidationError, match="requires the workload tpcc"):
         Driving(workload=parameters(), clients=2, pacing="keying-and-thinking")
 
 

@@ -36,7 +36,8 @@ from pgdyno.lab.study_runner import Request
 from pgdyno.report.steady_state_section import warm_up_text
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import only_case
-from pgdyno.study.plan import MARGIN, Study
+from pgdyno.study.defaults import BUDGET_MIN, CONFIDENCE, MARGIN
+from pgdyno.study.plan import Study
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
 from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import (
@@ -48,7 +49,6 @@ from pgdyno.study.sizing import (
     fit_block_layout,
 )
 
-DEFAULT_MINUTES = 5.0
 ROUNDS_AT_CAPACITY = 4
 """Maximum number of slices per arm at the rate found: the search takes most of the time of a block."""
 
@@ -137,7 +137,7 @@ class DesignOptions:
         typer.Option("--profile", help="Record CPU profiles of the servers with perf and compare them."),
     ] = False
     confidence: Annotated[str, typer.Option(metavar="PERCENT", help="Confidence level of the intervals.")] = (
-        "95%"
+        f"{CONFIDENCE:.0%}"
     )
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
@@ -177,8 +177,8 @@ def compare(
         typer.Option(
             metavar="N",
             help="Time budget for measurement, in minutes, kept to within half a block. The first block "
-            "always "
-            "runs. Fetching servers and loading data are not included. [default: 5]",
+            "always runs. Fetching servers and loading data are not included. "
+            f"[default: {BUDGET_MIN:g}]",
         ),
     ] = None,
     design: DesignOptions,
@@ -270,7 +270,7 @@ def study_of(
     slice_s, slice_from = slice_from_option(
         design.slice_length, schedule, default_slice_s(machine, n_clients)
     )
-    budget_s = 60 * (DEFAULT_MINUTES if minutes is None else minutes)
+    budget_s = 60 * (BUDGET_MIN if minutes is None else minutes)
     may_stop = design.stop == "verdict" and schedule in TOGETHER
     turns = 1 if schedule == "duet" else len(arms)
     rhythm = fit_block_layout(budget_s, turns, slice_s, may_stop=may_stop)

@@ -31,8 +31,8 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Connection
 from pgdyno.server.version import version_of
-from pgdyno.study.plan import DISCARD_S, PlannedSlice
-from pgdyno.study.schedule import Role
+from pgdyno.study.defaults import DISCARD_S
+from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.study.sizing import default_clients
 from pgdyno.study.workload_parameters import Pace
 from pgdyno.units import format_duration, parse_duration_s

@@ -12,7 +12,7 @@ from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
-from pgdyno.study.plan import CHECKPOINTS_MAX, INTERIM_ANALYSES_FROM, Study
+from pgdyno.study.plan import CHECKPOINTS_MAX, Study
 from pgdyno.study.sizing import (
     BLOCK_OVERHEAD_S,
     ROUNDS_OF_A_WINDOW_MAX,
@@ -23,6 +23,7 @@ from pgdyno.study.sizing import (
     adaptive_warm_up,
     whole_rounds,
 )
+from pgdyno.study.stopping_rule import FIRST_INTERIM_ANALYSIS
 from pgdyno.units import format_duration, parse_duration_s
 
 
@@ -138,7 +139,7 @@ def require_time_for_block(study: Study) -> None:
     raise UsageError(
         f"--minutes {study.budget_s / 60:.3g} is too short for one block, which takes at least "
         f"{format_duration(block_s)}: use at least {math.ceil(block_s / 6) / 10:g} "
-        f"({math.ceil(INTERIM_ANALYSES_FROM * block_s / 60)} for the {INTERIM_ANALYSES_FROM} blocks of a "
+        f"({math.ceil(FIRST_INTERIM_ANALYSIS * block_s / 60)} for the {FIRST_INTERIM_ANALYSIS} blocks of a "
         "verdict), or shorten --slice, --window or --warmup"
     )
 
@@ -147,13 +148,13 @@ def shortage(study: Study) -> str:
     """Return a warning if the budget has too few blocks for a verdict; else an empty string."""
     driven_s = block_least_s(study)
     likely_s = driven_s + BLOCK_OVERHEAD_S if driven_s else 0.0
-    if study.budget_s >= INTERIM_ANALYSES_FROM * likely_s:
+    if study.budget_s >= FIRST_INTERIM_ANALYSIS * likely_s:
         return ""
-    short = "too short" if study.budget_s < INTERIM_ANALYSES_FROM * driven_s else "probably too short"
+    short = "too short" if study.budget_s < FIRST_INTERIM_ANALYSIS * driven_s else "probably too short"
     return (
         f"the budget of {format_duration(study.budget_s)} is {short} for a verdict, which requires "
-        f"{INTERIM_ANALYSES_FROM} blocks of at least {format_duration(driven_s)} plus restore and checks; "
-        f"use --minutes {math.ceil(INTERIM_ANALYSES_FROM * likely_s / 60)} or more"
+        f"{FIRST_INTERIM_ANALYSIS} blocks of at least {format_duration(driven_s)} plus restore and checks; "
+        f"use --minutes {math.ceil(FIRST_INTERIM_ANALYSIS * likely_s / 60)} or more"
     )
 
 

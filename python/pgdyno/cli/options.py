@@ -23,6 +23,7 @@ import psutil
 import typer
 
 from pgdyno.errors import UsageError
+from pgdyno.study.defaults import RETRIES_MAX
 from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.sizing import MachineSize
 from pgdyno.study.workload_parameters import WorkloadParameters
@@ -165,7 +166,7 @@ class LoadOptions:
             metavar="N",
             help="Maximum number of retries per transaction after a serialization failure or deadlock.",
         ),
-    ] = 10
+    ] = RETRIES_MAX
     threads: Annotated[
         int | None,
         typer.Option(

@@ -25,6 +25,7 @@ from pgdyno.server.settings.reserved_settings import refuse_reserved
 from pgdyno.server.settings.settings_profile import profile_named
 from pgdyno.server.version import is_version, parse_version_spec
 from pgdyno.study.cases import Case, cases_of, own_settings_of
+from pgdyno.study.defaults import FIT_MIN
 from pgdyno.study.fitting.fit_levels import FitChange
 from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 from pgdyno.study.study_file import StudyFile
@@ -181,8 +182,6 @@ def _server(spec: str, words: str) -> str:
 
 app = typer.Typer(help="Check, explain and list study files.", no_args_is_help=True)
 
-DEFAULT_MINUTES = 10.0
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -307,7 +306,7 @@ def plan(
             metavar="N",
             min=0.1,
             help="With --fit: time budget for measurement, in minutes, without loading. "
-            f"[default: {DEFAULT_MINUTES:g}]",
+            f"[default: {FIT_MIN:g}]",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -325,9 +324,7 @@ def plan(
     changes: tuple[FitChange, ...] = ()
     if fit_it:
         free = free_bytes(cache.root)
-        fitted = fit_study(
-            study, FitMachine(machine.cores, machine.memory_bytes, free), minutes or DEFAULT_MINUTES
-        )
+        fitted = fit_study(study, FitMachine(machine.cores, machine.memory_bytes, free), minutes or FIT_MIN)
         study, changes = fitted.file, fitted.changes
     found = study_forecast(study, cache, machine)
     if as_json:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pgdyno.study.plan import Driving, PlannedSlice
+from pgdyno.study.plan import Driving
+from pgdyno.study.schedule import PlannedSlice
 
 CONNECT_TIMEOUT_S = 30.0
 """Maximum time of one client to connect, prepare and measure its round trip. Few clients connect at a time,

@@ -25,7 +25,7 @@ from pgdyno.results import records
 from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.records import BlockStatus, TrialOutcome, TrialStatus, with_log_error
 from pgdyno.server.crash_detector import require_no_crash
-from pgdyno.study.plan import PlannedBlock
+from pgdyno.study.schedule import PlannedBlock
 from pgdyno.workload.server_log import LOG_CHECK, first_unexpected_error
 
 FAULTS = (ServerError, EngineError, DatasetError, psycopg.Error)

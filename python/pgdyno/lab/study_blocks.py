@@ -21,7 +21,7 @@ from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.study.aa_plan import aa_arm_after, share_of_time
 from pgdyno.study.cases import UNLIMITED_S
-from pgdyno.study.plan import block_of, blocks_of
+from pgdyno.study.schedule import block_of, blocks_of
 
 InterimAnalysis = Callable[[Lab, float | None], bool]
 """Returns whether every comparison of the case is decided, given the duration of its block in seconds."""

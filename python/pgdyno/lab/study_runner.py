@@ -139,7 +139,7 @@ class _Progress:
     def may_go_on(self) -> bool:
         """Return whether further blocks can follow an interim analysis; false for a single analysis."""
         most = self.study.blocks_max
-        return self.study.may_have_several_looks and (most is None or self.next_block < most)
+        return self.study.can_have_interim_analyses and (most is None or self.next_block < most)
 
 
 def _read_progress(path: Path) -> list[_Progress]:

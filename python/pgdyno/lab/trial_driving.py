@@ -42,8 +42,8 @@ from pgdyno.study.capacity_search import (
     parse_limit,
     step_s,
 )
-from pgdyno.study.plan import Driving, PlannedBlock, PlannedSlice, Rate, Study
-from pgdyno.study.schedule import Role
+from pgdyno.study.plan import Driving, Rate, Study
+from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
 from pgdyno.workload.workloads import workload_of
 
 

@@ -94,7 +94,7 @@ def _partitions(plan: Study) -> str:
 def _interval(findings: Findings) -> str:
     plan = findings.study.plan
     level = f"({given_percent(plan.confidence)} unless stated otherwise)"
-    if not plan.may_be_looked_at_again:
+    if not plan.needs_anytime_intervals:
         return f"Its CI {level} is Student's t on log ratios, checked by a BCa bootstrap."
     blocks = counted(sum(block.status is BlockStatus.DONE for block in findings.blocks), "block")
     ended = (
@@ -115,7 +115,7 @@ def _interval(findings: Findings) -> str:
 
 
 def _method_of_others(plan: Study) -> str:
-    return "Student's, " if plan.may_be_looked_at_again else ""
+    return "Student's, " if plan.needs_anytime_intervals else ""
 
 
 def _restored(findings: Findings) -> str:

@@ -125,7 +125,7 @@ def _of_every_block(findings: Findings, arm: int, key: str) -> Estimate | None:
 
 def _at_any_time(findings: Findings) -> str:
     plan = findings.study.plan
-    if not plan.may_be_looked_at_again:
+    if not plan.needs_anytime_intervals:
         return ""
     why = "has an interim analysis after each block" if plan.stops_on_verdict else "was resumed"
     return (

@@ -281,7 +281,7 @@ def parameters(found: Scalability, plan: Study) -> Table:
 
 
 def _as_if_fixed(plan: Study) -> str:
-    return ", and assume a number of passes fixed in advance" if plan.may_be_looked_at_again else ""
+    return ", and assume a number of passes fixed in advance" if plan.needs_anytime_intervals else ""
 
 
 def _knee(curve: Curve) -> str:

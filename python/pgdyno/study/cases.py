@@ -21,10 +21,11 @@ from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study import sizing
 from pgdyno.study.arm_spec import SECRET_WORDS, ArmSpec, parse_arm
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
+from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.pgbench_parameters import Script, variant_of
 from pgdyno.study.plan import Driving, Study, require_duet
 from pgdyno.study.schedule import TOGETHER
-from pgdyno.study.sizing import SLICE_S, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
+from pgdyno.study.sizing import BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, StudyFile
 from pgdyno.study.values import Level, Settings, frozen, plain_message
 

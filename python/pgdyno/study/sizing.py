@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.schedule import TOGETHER
 
 MAX_CLIENTS = 2000
@@ -46,9 +47,6 @@ def default_scale(machine: MachineSize, clients: int, arms: int) -> int:
 
 SLICE_S_MIN, SLICE_S_MAX = 0.05, 60.0
 ROUNDS_OF_A_WINDOW_MAX = 10_000
-
-SLICE_S = 1.0
-"""Default slice: short compared with drift of the machine, long compared with a transaction."""
 
 CLIENTS_PER_CORE_OF_A_SLICE = 50
 """Maximum number of clients per core for SLICE_S. A core runs about 1000 transactions per second, so with 50
@@ -124,7 +122,7 @@ ROUNDS_MAX = 60
 
 
 def fit_block_layout(budget_s: float, arms: int, slice_s: float, *, may_stop: bool = False) -> BlockLayout:
-    """Return a layout with an even number of rounds, of which about BLOCKS_WANTED fit in the budget.
+    """Return a layout with an even number of rounds, of which about BLOCKS_TARGET fit in the budget.
 
     ``may_stop``: the study may stop at a verdict, so PER_ARM_S_MAX limits the block. ``arms``: number of arms
     that take turns; 1 if they run at the same time. A quarter of the load time is warm-up, 2 s to 30 s per

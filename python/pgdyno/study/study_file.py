@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
+from pgdyno.study.defaults import CONFIDENCE, MARGIN
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.plan import CHECKPOINTS_MAX, CONFIDENCE, MARGIN
+from pgdyno.study.plan import CHECKPOINTS_MAX
 from pgdyno.study.probe_names import ProbeName
 from pgdyno.study.published_experiment import Published
 from pgdyno.study.tpcc_parameters import TpccParameters

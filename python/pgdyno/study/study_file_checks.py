@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pgdyno.errors import StudyFileError
 from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_settings_of
+from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.published_experiment import Reference
 from pgdyno.study.schedule import TOGETHER, Schedule
-from pgdyno.study.sizing import SLICE_S
 from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile, excludes, level_names
 from pgdyno.study.toml_lines import Path
 from pgdyno.study.values import Level, Scalar

@@ -134,7 +134,7 @@ def compare_arms(
 
 def method_of(plan: Study) -> Method:
     """Return the method of the intervals for verdicts."""
-    return Method.ANYTIME if plan.may_be_looked_at_again else Method.STUDENT
+    return Method.ANYTIME if plan.needs_anytime_intervals else Method.STUDENT
 
 
 def effects_by_arm(

@@ -15,11 +15,11 @@ from enum import StrEnum
 
 from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, critical_value, percent_of
-from pgdyno.analysis.statistics.sequential import FIRST_ANALYSIS
 from pgdyno.estimate import Better
+from pgdyno.study.stopping_rule import FIRST_INTERIM_ANALYSIS
 
-BLOCKS_MIN = FIRST_ANALYSIS
-"""Minimum for a verdict: the SD of fewer blocks is too uncertain."""
+BLOCKS_MIN = FIRST_INTERIM_ANALYSIS
+"""Minimum number of blocks for a verdict, and for an interval in a report."""
 
 POWER = 0.80
 """1 − β: the probability that the number of blocks still needed suffices."""

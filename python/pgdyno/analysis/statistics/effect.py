@@ -39,7 +39,7 @@ class Method(StrEnum):
 class LogRatioSummary:
     """Mean and interval of the blocks' log ratios. ``sd`` and Student's interval need at least two blocks.
 
-    The anytime-valid interval needs ``sequential.FIRST_LOOK`` blocks. Logs are natural. ``p_value`` is
+    The anytime-valid interval needs ``FIRST_INTERIM_ANALYSIS`` blocks. Logs are natural. ``p_value`` is
     two-sided, for mean d = 0. It is below 1 − ``confidence`` exactly if the interval excludes 0.
     """
 

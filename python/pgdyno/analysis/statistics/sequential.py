@@ -17,9 +17,9 @@ with a flat mixture; Wang and Ramdas, "Anytime-valid t-tests and confidence sequ
 unknown variance", arXiv 2310.03722, with this one).
 
 A nonnegative martingale with value M_k at block k ever exceeds b afterwards with a probability of at most
-min(1, M_k / b) (Ville's inequality). No verdict comes before block k = FIRST_LOOK, so earlier blocks cost
-nothing. The probability that BF_n ever exceeds b, n ≥ k, is at most E min(1, BF_k / b). This is, with t_b the
-t at which BF_k = b and T Student's with k − 1 degrees of freedom::
+min(1, M_k / b) (Ville's inequality). No verdict comes before block k = FIRST_INTERIM_ANALYSIS, so earlier
+blocks cost nothing. The probability that BF_n ever exceeds b, n ≥ k, is at most E min(1, BF_k / b). This is,
+with t_b the t at which BF_k = b and T Student's with k − 1 degrees of freedom::
 
     p(b) = P(|T| ≥ t_b) + P(|T| < t_b / √r_k) / b
 
@@ -33,10 +33,7 @@ import math
 from functools import lru_cache
 
 from pgdyno.analysis.statistics import distributions
-from pgdyno.study.plan import INTERIM_ANALYSES_FROM
-
-FIRST_ANALYSIS = INTERIM_ANALYSES_FROM
-"""Blocks before the first interim analysis: the SD of fewer is too uncertain."""
+from pgdyno.study.stopping_rule import FIRST_INTERIM_ANALYSIS
 
 PRIOR = 4.0
 """g: effects of about √g = 2 SDs of a block are detected soonest, for example 5% at an SD of 2.5%. Chosen by
@@ -45,8 +42,11 @@ take longer. Every value gives a valid interval."""
 
 
 def sequential_p_value(t: float, n: int, prior: float = PRIOR) -> float | None:
-    """Return the two-sided p-value of n blocks, valid at any stopping time; None before FIRST_LOOK."""
-    if n < FIRST_ANALYSIS:
+    """Return the two-sided p-value of n blocks, valid at any stopping time.
+
+    None before FIRST_INTERIM_ANALYSIS.
+    """
+    if n < FIRST_INTERIM_ANALYSIS:
         return None
     return 1.0 if t == 0 else math.exp(_log_chance(log_bayes_factor(t, n, prior), prior))
 
@@ -55,9 +55,9 @@ def sequential_p_value(t: float, n: int, prior: float = PRIOR) -> float | None:
 def sequential_critical_value(n: int, confidence: float, prior: float = PRIOR) -> float:
     """Return half the interval's width in standard errors, which replaces Student's quantile.
 
-    Infinite before FIRST_LOOK, and if the confidence is too high for so few blocks.
+    Infinite before FIRST_INTERIM_ANALYSIS, and if the confidence is too high for so few blocks.
     """
-    if n < FIRST_ANALYSIS:
+    if n < FIRST_INTERIM_ANALYSIS:
         return math.inf
     r = 1 + n * prior
     # BF_n = b, solved for 1 + t²/ν.
@@ -77,7 +77,7 @@ def log_bayes_factor(t: float, n: int, prior: float = PRIOR) -> float:
 
 def _log_chance(log_b: float, prior: float) -> float:
     """Return ln p(b), the probability that the Bayes factor ever reaches b."""
-    k = FIRST_ANALYSIS
+    k = FIRST_INTERIM_ANALYSIS
     r = 1 + k * prior
     if log_b <= -math.log(r) / 2:
         return 0.0  # at or below the initial value
@@ -96,7 +96,7 @@ def _log_chance(log_b: float, prior: float) -> float:
 def _log_threshold(confidence: float, prior: float) -> float:
     """Return ln b with p(b) = 1 − confidence. p decreases with b and is at most Ville's 1 / b."""
     alpha = 1 - confidence
-    low, high = -math.log1p(FIRST_ANALYSIS * prior) / 2, -math.log(alpha)
+    low, high = -math.log1p(FIRST_INTERIM_ANALYSIS * prior) / 2, -math.log(alpha)
     while low < (middle := (low + high) / 2) < high:
         if _log_chance(middle, prior) > math.log(alpha):
             low = middle

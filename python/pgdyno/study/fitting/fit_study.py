@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pgdyno.study.cases import Case, cases_of
+from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.fitting.fit_data import (
     DataFactor,
     Memories,
@@ -51,7 +52,7 @@ from pgdyno.study.forecast_cost import (
     window_s,
 )
 from pgdyno.study.schedule import TOGETHER
-from pgdyno.study.sizing import SLICE_S, MachineSize, default_slice_s
+from pgdyno.study.sizing import MachineSize, default_slice_s
 from pgdyno.study.study_file import FittedTo, StudyFile
 from pgdyno.units import format_size
 

@@ -1,0 +1,29 @@
+"""Default values of a study that do not depend on the machine. ``sizing.py`` has those that do.
+
+The command line, study files and the model of a study share them. The default probes are in
+``probe_names.py``, and the defaults of a workload in its parameters (``*_parameters.py``).
+"""
+
+from __future__ import annotations
+
+MARGIN = 0.02
+"""Equivalence margin, as a share."""
+
+CONFIDENCE = 0.95
+"""Confidence level of the intervals."""
+
+BUDGET_MIN = 5.0
+"""Time budget of ``pgdyno compare``, in minutes."""
+
+FIT_MIN = 10.0
+"""Time budget of ``pgdyno study plan --fit``, in minutes."""
+
+SLICE_S = 1.0
+"""Length of a slice: short compared with drift of the machine, long compared with a transaction. With many
+clients per core it is longer (``sizing.default_slice_s``)."""
+
+DISCARD_S = 0.05
+"""Discarded start of a measured slice, in which the clients are still synchronized."""
+
+RETRIES_MAX = 10
+"""Maximum number of retries per transaction after a serialization failure or deadlock."""
