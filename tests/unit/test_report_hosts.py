@@ -31,6 +31,7 @@ from pgdyno.cli.main import app, run_command
 from pgdyno.cli.report import names_of_files, read_hosts
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.estimate import Better
+from pgdyno.report.case_report import UNFINISHED
 from pgdyno.report.csv_format import COLUMNS_OF_HOSTS, to_csv
 from pgdyno.report.hosts_report import HostsReport, build_hosts, variation_sentence
 from pgdyno.report.html_format import to_html
@@ -90,14 +91,12 @@ def test_the_two_hosts_of_the_2022_study_come_out_as_half_a_percent_give_or_take
     assert over.verdict(0.02) is Verdict.UNDECIDED
     built = build_hosts(found)
     (headline,) = built.headlines
-    assert "undecided, 18 vs. 17 +0.5%" in plain(headline.claim)
-    assert "95% CI −38% to +64%, 2 hosts, 2 blocks" in plain(headline.basis)
-    assert "cannot be separated from variation within hosts" in headline.more
+    assert headline.verdict is Verdict.UNDECIDED and headline.more
+    assert "+0.5%" in headline.claim and "−38% to +64%" in plain(headline.basis)
     assert built.caveats[0].code is Code.HOSTS_DISAGREE
     for form in ("terminal", "md", "json", "html"):
         said = plain(FORMS[form](built))
-        assert "The hosts disagree on the sign of the effect of 18 vs. 17" in said
-        assert "−3.350% on i5, +4.410% on xeon" in said
+        assert all(fact in said for fact in ("−3.350%", "i5", "+4.410%", "xeon"))
 
 
 def test_hosts_that_say_the_same_pooled_change_nothing_but_what_the_interval_rests_on(
@@ -110,7 +109,7 @@ def test_hosts_that_say_the_same_pooled_change_nothing_but_what_the_interval_res
     assert over.percent.value == pytest.approx(alone.percent.value)
     assert (over.percent.n, over.pooled.blocks) == (2, 2 * alone.percent.n)
     assert over.pooled.tau == 0 and over.pooled.i2 == 0
-    assert "do not differ beyond the noise within each host" in variation_sentence(over.pooled)
+    assert "τ = 0" in variation_sentence(over.pooled)
     assert [of.spread.percent(Better.MORE) for of in over.pooled.hosts] == [alone.percent] * 2
     assert Code.HOSTS_DISAGREE not in {caveat.code for caveat in found.caveats}
 
@@ -145,10 +144,7 @@ def test_words_of_tau_and_i2(tmp_path: Path) -> None:
     (over,) = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, effects=(1.0, 1.6))).primary
     assert over.pooled.tau is not None and over.pooled.i2 is not None
     assert over.pooled.tau == pytest.approx(math.log(1.6 / 1.1) / math.sqrt(2), rel=0.1)
-    assert re.search(
-        r"varies between hosts by about 3\d% \(τ, a standard deviation\); (9\d|100)% of the var",
-        plain(variation_sentence(over.pooled)),
-    )
+    assert re.search(r"3\d% \(τ.*(9\d|100)%", plain(variation_sentence(over.pooled)))
 
 
 REFUSED = {
@@ -220,7 +216,8 @@ def test_a_study_fitted_to_each_machine_is_matched_by_place_and_says_both_number
     assert "2 cases" in built.headlines[0].claim
     for form in ("terminal", "md", "html", "json"):
         said = plain(FORMS[form](built))
-        assert "scale 100 / 300" in said and "fitted differently" in said
+        assert "scale 100 / 300" in said
+    assert Code.HOSTS_FITTED_DIFFERENTLY in {caveat.code for caveat in built.caveats}
     table = built.background[0]
     assert list(table.rows[0]) == ["factors.scale", "1, 5", "100, 500", "300, 1500", "of the memory"]
 
@@ -279,11 +276,9 @@ def test_one_machine_alone_has_its_own_verdict_and_none_for_others(tmp_path: Pat
     (over,) = found.primary
     assert over.pooled.low is None and over.percent.n == 12
     (headline,) = build_hosts(found).headlines
-    assert headline.verdict is Verdict.FASTER and headline.claim.startswith(
-        "On monday and tuesday alone: 18 is"
-    )
+    assert headline.verdict is Verdict.FASTER and "monday and tuesday" in headline.claim
     assert "1 host, 12 blocks" in headline.basis
-    assert "variation between machines is unknown" in headline.more
+    assert headline.more
 
 
 def test_machines_that_are_alike_are_told_apart_by_their_mark(tmp_path: Path) -> None:
@@ -342,7 +337,7 @@ def test_every_form_bears_hosts_that_have_hardly_begun(tmp_path: Path, form: str
     text = FORMS[form](build_hosts(pooled_of(tmp_path, small=replace(SMALL, blocks=0), large=begun)))
     assert "large" in text
     if form in ("terminal", "md", "html"):
-        assert "large: The study is still running" in plain(text)
+        assert f"large: {UNFINISHED}" in plain(text)
     assert FORMS[form](
         build_hosts(pooled_of(tmp_path, none=replace(SMALL, blocks=0), nor=replace(LARGER, blocks=0)))
     )

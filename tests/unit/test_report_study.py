@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from report_forms import FORMS, on_terminal, plain
 from synthetic_study import Synthetic, write_study
 
+from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.published_tables import OwnCell, OwnTable
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
@@ -33,12 +35,6 @@ CASES = (
 def built(tmp_path: Path) -> StudyReport:
     write_study(tmp_path / "e", *CASES)
     return read_report(tmp_path / "e")
-
-
-def test_the_headline_counts_the_verdicts_and_tells_the_average(built: StudyReport) -> None:
-    (headline,) = built.headlines
-    assert headline.claim == "18 vs. 17, 3 cases: faster in 2 and slower in 1"
-    assert "average over cases" in headline.basis and "6 blocks" in headline.basis
 
 
 def test_the_average_is_the_geometric_mean_of_the_ratios(built: StudyReport) -> None:
@@ -119,11 +115,7 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     assert ours == f"{level_text(level)}\u00a0NOPM" and our_change.startswith("+1")
     # Two published rows that became one case in a fit are one measurement, not two.
     assert table.rows[1][2] == table.rows[1][4] == AS_ABOVE
-    assert (
-        table.rows[2][2] == ABSENT
-        and "case or arm not run" in table.note
-        and "8, change: the base was wrong." in table.note
-    )
+    assert table.rows[2][2] == ABSENT and ABSENT in table.note and "the base was wrong" in table.note
     text = " ".join(plain(FORMS[form](built)).split())
     assert "New orders by users" in text and plain(ours) in text
 
@@ -142,10 +134,7 @@ def test_a_case_in_which_an_arm_stalled_is_not_in_the_average(tmp_path: Path) ->
     built = read_report(tmp_path / "e")
     (over,) = built.findings.over_cases
     assert over.average is not None and list(over.average.names) == ["clients 8", "clients 64", "clients 500"]
-    assert (
-        "Excluded from the average (an arm without transactions in some block): clients 9."
-        in built.results[0].note
-    )
+    assert "clients 9" in built.results[0].note
 
 
 def test_a_published_table_says_what_ours_averages_and_why_it_has_no_intervals() -> None:
@@ -156,7 +145,7 @@ def test_a_published_table_says_what_ours_averages_and_why_it_has_no_intervals()
 
     average = row("Total average", 3, cases=["a", "b"], parts=["x", "y", "z"], part="statement")
     note = with_measured_columns(OwnTable("t", ["users", "change"], [row("8", 3), average], []), 0.95).note
-    assert "Total average: here over 2 cases and 3 statements." in note and "8: here" not in note
-    assert "Fewer than 5 blocks: no CIs." in note
+    assert re.search(r"Total average: .*2 cases.*3 statements", note) and "8: " not in note
+    assert f"{BLOCKS_MIN} blocks" in note
     note = with_measured_columns(OwnTable("t", ["users", "change"], [row("8", 5)], []), 0.95).note
-    assert "over" not in note and "Fewer" not in note
+    assert "cases" not in note and f"{BLOCKS_MIN} blocks" not in note

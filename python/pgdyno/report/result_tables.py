@@ -252,8 +252,8 @@ def lost_guarantees(findings: Findings) -> list[str]:
 
 
 def enumeration(names: Sequence[str]) -> str:
-    """Return an enumeration, for example ``17, 18 and 18,fsync=off``."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+    """Return an enumeration, for example ``17, 18 and 18,fsync=off``; empty without names."""
+    return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:

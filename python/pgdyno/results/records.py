@@ -65,7 +65,7 @@ class Measure(StrEnum):
     LAG = "lag"
 
 
-NOT_ASKED_FOR = "it was not asked for"
+NOT_ASKED_FOR = "not requested"
 
 
 @dataclass(frozen=True)

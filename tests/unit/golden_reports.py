@@ -1,0 +1,331 @@
+"""Golden files: whole reports of synthetic studies, in tests/data/golden.
+
+    make golden
+
+renews them; review the difference with ``git diff``. ``test_golden_reports.py`` compares them. A reworded
+sentence changes golden files only: other tests assert codes, numbers and the presence of parts.
+
+Numbers of JSON and CSV are rounded to ROUNDED_TO digits, because the last digits depend on the CPU. The
+random numbers are those of the numpy version in requirements.lock.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from report_forms import on_terminal, only
+from several_hosts import LARGE, LARGER, SMALL, pooled_of
+from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
+
+from pgdyno.analysis.causes.throughput_dips import ArmDips, Coincidence, Dip
+from pgdyno.analysis.telemetry.events import Event
+from pgdyno.caveats import WORDINGS, Caveat, Code
+from pgdyno.cli.report import read_report
+from pgdyno.report.case_report import case_report
+from pgdyno.report.csv_format import to_csv
+from pgdyno.report.hosts_report import HostsReport, build_hosts
+from pgdyno.report.html_format import to_html
+from pgdyno.report.json_format import to_json
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.study_report import StudyReport
+from pgdyno.results.records import StudyEnd, TrialStatus
+from pgdyno.results.writer import Writer
+
+FOLDER = Path(__file__).parents[1] / "data" / "golden"
+WIDTH = 80
+ROUNDED_TO = 5
+"""Significant digits."""
+
+Built = StudyReport | HostsReport
+
+STOLEN = Caveat(Code.STEAL, {"arm": "18", "share": "6%", "limit": "5%"}, trial=3)
+VERDICT = Synthetic(
+    effects=(1.0, 1.25),
+    blocks=5,
+    slices=4,
+    noise=0.004,
+    probed=True,
+    stops_on_verdict=True,
+    caveats=(STOLEN, Caveat(Code.SHARED_MACHINE, {"cores": 2})),
+)
+FAILURES = Synthetic(
+    effects=(1.0, 1.10, 0.90),
+    names=("17", "18", "18,fsync=off"),
+    unsafe_arms=(2,),
+    blocks=6,
+    slices=4,
+    failed_per_slice=60,
+    statuses={(2, 1): TrialStatus.EXCLUDED},
+)
+RUNNING = Synthetic(effects=(1.0, 1.1), blocks=2, slices=4, ended=None)
+
+SERVERS = ({"server": "17"}, {"server": "18"})
+FACTORS = tuple({"server": server, "settings": of} for server in ("17", "18") for of in ("old", "new"))
+CHANGE = {"key": "workload.warehouses", "before": "2000", "after": "16", "why": "the memory is smaller"}
+PUBLISHED = {
+    "notes": [],
+    "tables": [
+        {
+            "title": "New orders by users",
+            "metric": "nopm",
+            "columns": [
+                {"title": "users"},
+                {"title": "18", "levels": {"server": "18", "settings": "old"}},
+                {"title": "change", "show": "change", "levels": {"server": "18", "settings": "old"}},
+            ],
+            "rows": [
+                {"cells": ["8", 1000, {"value": 50, "corrected": 40, "note": "the base was wrong"}]}
+                | {"levels": {"clients": "8"}},
+                {"cells": ["7", 900, 1], "levels": {"clients": "7"}},
+            ],
+        }
+    ],
+}
+FACTOR = Synthetic(
+    names=[", ".join(levels.values()) for levels in FACTORS],
+    arms=FACTORS,
+    blocks=5,
+    slices=2,
+    noise=0.004,
+    changes=[CHANGE],
+    published=PUBLISHED,
+)
+CASES = (
+    replace(FACTOR, levels={"clients": "8"}, effects=(1, 1.1, 1.2, 1.32), rate_per_s=1000),
+    replace(FACTOR, levels={"clients": "64"}, effects=(1, 1.1, 0.8, 0.88), rate_per_s=2000, seed=2),
+)
+LIMIT = "p99 < 25ms"
+
+
+def study(*cases: Synthetic) -> Callable[[Path], StudyReport]:
+    def build(folder: Path) -> StudyReport:
+        write_study(folder / "e", *cases)
+        return read_report(folder / "e")
+
+    return build
+
+
+def _hosts(folder: Path) -> HostsReport:
+    third = replace(LARGER, host={**LARGE, "cores": 32}, seed=9, effects=(1.0, 0.95))
+    return build_hosts(pooled_of(folder, small=SMALL, large=LARGER, middle=third))
+
+
+def _sweep_of_clients(
+    sigma: float = 0.04, kappa: float = 0.002, clients: Sequence[int] = (1, 4, 8, 16, 64), **more: Any
+) -> Iterator[Synthetic]:
+    wanted = {"arms": SERVERS, "blocks": 5, "slices": 1, "noise": 0.004, "effects": (1, 1.1), **more}
+    for seed, n in enumerate(clients):
+        rate = 1000 * n / (1 + sigma * (n - 1) + kappa * n * (n - 1))
+        yield replace(Synthetic(**wanted), levels={"clients": str(n)}, rate_per_s=rate, seed=seed)
+
+
+def _off_the_curve() -> Iterator[Synthetic]:
+    for number, case in enumerate(_sweep_of_clients(clients=(1, 4, 8, 16))):
+        yield replace(case, rate_per_s=case.rate_per_s * (0.5 if number == 2 else 1))
+
+
+def _sweep_of_rates(limit: str = LIMIT, blocks: int = 5) -> Iterator[Synthetic]:
+    case = Synthetic(arms=SERVERS, capacity=limit, blocks=blocks, slices=1, noise=0.0, effects=(1, 1))
+    for rate in (500, 1000, 2000, 4000):
+        slower = (rate / 1000) ** 2
+        of_rate = replace(case, fixed_rate_per_s=rate, latencies=[slower, 0.81 * slower], seed=rate)
+        yield replace(of_rate, levels={"rate": str(rate)})
+
+
+def _dips(folder: Path) -> StudyReport:
+    built = study(Synthetic(blocks=5, slices=4, probed=True))(folder)
+    (findings,) = built.findings.cases
+    trials = [trial.trial for trial in findings.trials if trial.arm == 1]
+    dips = [
+        Dip(trials[0], 3, 1, 3.0, 4.0, 0.5, 1500.0, [Event.CHECKPOINT]),
+        Dip(trials[0], 5, 2, 5.0, 7.0, 0.25, 1500.0, [Event.CHECKPOINT]),
+        Dip(trials[1], 9, 1, 9.0, 10.0, 0.1, 300.0),
+    ]
+    together = [
+        Coincidence(Event.CHECKPOINT, 2, 0.1, 0.004, is_cause=True),
+        Coincidence(Event.WAL_SEGMENT, 3, 2.5, 0.6, is_cause=False),
+    ]
+    found = replace(findings, dips={1: ArmDips(dips, together, 1, 60, 60.0, 180_000.0, trials)})
+    cases = replace(built.findings, cases=[found])
+    return replace(built, findings=cases, cases={"": case_report(found)})
+
+
+def _noise(folder: Path) -> StudyReport:
+    """With six A/A blocks, whose noise floor is above the effect."""
+    wanted = Synthetic(blocks=8, slices=4, noise=0.001, effects=(1.0, 1.03), rate_per_s=10_000.0)
+    pair = replace(wanted, names=("17", "17 (A/A)"), noise=0.0, case=1)
+    hidden = replace(study_of(pair), case="A/A of 17", aa_of=0)
+    seen = replace(study_of(wanted), why_no_aa="")
+    with Writer.create(folder / "e", seen, arms_of(wanted), (hidden, arms_of(pair))) as writer:
+        rng = np.random.default_rng(wanted.seed)
+        for block in range(wanted.blocks):
+            write_block(writer, wanted, block, rng)
+        for block in range(6):
+            quiet = replace(pair, effects=(1.0, math.exp(0.06 if block % 2 else -0.06)))
+            write_block(writer, quiet, block, np.random.default_rng(block))
+        writer.finish_study(StudyEnd.BLOCKS, 1.8e9)
+    return read_report(folder / "e")
+
+
+STUDIES: Mapping[str, Callable[[Path], Built]] = {
+    "verdict": study(VERDICT),
+    "failures": study(FAILURES),
+    "running": study(RUNNING),
+    "factors": study(*CASES),
+    "hosts": _hosts,
+    "clients": study(*_sweep_of_clients()),
+    "rates": study(*_sweep_of_rates()),
+    "capacity": study(Synthetic(effects=(1, 1.3), latencies=(1.0, 90.0), capacity=LIMIT, blocks=6, slices=1)),
+    "noise": _noise,
+    "dips": _dips,
+}
+WITH_MARKDOWN = ("verdict", "failures", "factors", "hosts")
+WITH_EVERY_FORM = ("verdict", "hosts")
+"""The other studies have the same forms of other sections."""
+
+HEADLINES = {
+    "faster": Synthetic(effects=(1, 1.1)),
+    "slower": Synthetic(effects=(1, 0.9)),
+    "equivalent": Synthetic(effects=(1, 1), noise=0.004),
+    "undecided": Synthetic(effects=(1, 1), noise=0.08, seed=2),
+    "two blocks": Synthetic(effects=(1, 1.1), blocks=2),
+    "one block": Synthetic(blocks=1),
+    "no block": Synthetic(blocks=0),
+    "a stalled arm": Synthetic(stalled=[(2, 1)]),
+    "fixed rate": Synthetic(effects=(1.0, 1.25), fixed_rate_per_s=500.0),
+    "higher capacity": Synthetic(effects=(1, 1.3), capacity=LIMIT, blocks=8),
+    "lower capacity": Synthetic(effects=(1, 0.7), capacity=LIMIT, blocks=8),
+    "equivalent capacity": Synthetic(effects=(1, 1), noise=0.001, capacity=LIMIT, blocks=8),
+    "undecided capacity": Synthetic(effects=(1, 1), noise=0.3, capacity=LIMIT, blocks=8),
+}
+
+SECTIONS: Mapping[str, Sequence[Synthetic]] = {
+    "no maximum": tuple(_sweep_of_clients(0.01, 0.0, (1, 2, 4, 8))),
+    "extrapolation": tuple(_sweep_of_clients(0.01, 0.01, (1, 2, 4, 8))),
+    "lack of fit": tuple(_off_the_curve()),
+    "one pass": tuple(_sweep_of_clients(0.04, 0.02, (1, 2, 4, 8), blocks=1)),
+    "a baseline that stalled": tuple(_sweep_of_clients(stalled=[(0, 0)], blocks=2)),
+    "rates too low": tuple(_sweep_of_rates("p99 < 1s", blocks=2)),
+    "rates too high": tuple(_sweep_of_rates("p99 < 1ms", blocks=2)),
+    "factors with few passes": tuple(replace(case, blocks=3, published=None) for case in CASES),
+}
+
+
+def reports(name: str, folder: Path) -> dict[str, str]:
+    """Return the text of each golden file of a study, which is written into this folder first."""
+    built = STUDIES[name](folder)
+    texts = {"txt": on_terminal(built, WIDTH)}
+    if name in WITH_MARKDOWN:
+        texts["md"] = to_markdown(built)
+    if name in WITH_EVERY_FORM:
+        texts["json"] = rounded_json(to_json(built))
+        texts["csv"] = rounded_text(_first_block(to_csv(built)))
+        texts["html.txt"] = text_of_html(to_html(built))
+    return {f"{name}.{form}": _without_trailing_spaces(text) for form, text in texts.items()}
+
+
+def headlines(folder: Path) -> str:
+    """Return the headline of each kind of verdict."""
+    lines = []
+    for number, (name, wanted) in enumerate(HEADLINES.items()):
+        write_study(folder / f"h{number}", replace(wanted, slices=min(wanted.slices, 4)))
+        for headline in only(read_report(folder / f"h{number}")).headlines:
+            lines += [f"{name}: {headline.sentence}", *([f"    {headline.more}"] if headline.more else [])]
+    return "\n".join(lines).replace("\u00a0", " ") + "\n"
+
+
+def sections(folder: Path) -> str:
+    """Return the sentences of sections in uncommon situations."""
+    lines = []
+    for number, (name, cases) in enumerate(SECTIONS.items()):
+        write_study(folder / f"s{number}", *cases)
+        for section in read_report(folder / f"s{number}").sections:
+            lines += [f"{name}, {section.title}:", *(f"    {sentence}" for sentence in section.sentences)]
+    return "\n".join(lines).replace("\u00a0", " ") + "\n"
+
+
+def caveats() -> str:
+    """Return every caveat as reports show it, with the names of its parameters as their values."""
+    shown = (Caveat(code, {name: name.upper() for name in WORDINGS[code].parameters}) for code in WORDINGS)
+    return "\n".join(f"{of.code} ({of.severity}): {of.text}\n    {of.remedy}" for of in shown) + "\n"
+
+
+def rounded_json(text: str) -> str:
+    """Return the document with rounded numbers, a line for each innermost list or table.
+
+    The documents of the files of a host are omitted: they have the form of a study.
+    """
+
+    def rounded(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: list(of) if key == "files" else rounded(of) for key, of in value.items()}
+        if isinstance(value, list):
+            return [rounded(of) for of in value]
+        return float(f"{value:.{ROUNDED_TO}g}") if isinstance(value, float) else value
+
+    indented = json.dumps(rounded(json.loads(text)), indent=1, ensure_ascii=False)
+    short = re.sub(r"([\[{])\n\s+([^\[\]{}]{0,400}?)\n\s+([\]}])", _on_one_line, indented)
+    return short + "\n"
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    return found[1] + re.sub(r"\n\s+", " ", found[2]) + found[3]
+
+
+def _first_block(text: str) -> str:
+    """Return the rows of the first block: each metric once per arm."""
+    head, *rows = text.splitlines()
+    at = head.split(",").index("block")
+    return "\n".join([head, *(row for row in rows if row.split(",")[at] in ("0", ""))]) + "\n"
+
+
+def rounded_text(text: str) -> str:
+    return re.sub(r"-?\d+\.\d+(e-?\d+)?", lambda found: f"{float(found[0]):.{ROUNDED_TO}g}", text)
+
+
+def text_of_html(page: str) -> str:
+    """Return the text of a page without charts, a line for each element, and the targets of links."""
+    text = re.sub(r"<(style|svg)\b.*?</\1>", "", page, flags=re.DOTALL)
+    text = re.sub(r'<a [^>]*href="([^"]*)"[^>]*>(.*?)</a>', r"\2 (\1)", text, flags=re.DOTALL)
+    text = re.sub(r"</t[dh]>\s*<t[dh][^>]*>", " | ", text)
+    lines = (" ".join(unescape(line).split()) for line in re.split(r"<[^>]*>|\n", text))
+    return "\n".join(filter(None, lines)) + "\n"
+
+
+def _without_trailing_spaces(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def golden_texts(names: tuple[str, ...] = tuple(STUDIES)) -> Iterator[tuple[str, str]]:
+    """Yield name and text of each golden file."""
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            yield from reports(name, Path(folder)).items()
+    with tempfile.TemporaryDirectory() as folder:
+        yield "headlines.txt", headlines(Path(folder))
+        yield "sections.txt", sections(Path(folder))
+    yield "caveats.txt", caveats()
+
+
+def main() -> None:
+    """Write every golden file, and remove files of former studies."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    texts = dict(golden_texts())
+    for path in FOLDER.iterdir():
+        if path.name not in texts:
+            path.unlink()
+    for name, text in texts.items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Reports equal their golden files, word for word; ``make golden`` renews these (golden_reports.py)."""
+
+from __future__ import annotations
+
+import difflib
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from golden_reports import FOLDER, STUDIES, caveats, headlines, reports, rounded_json, sections, text_of_html
+
+DIFFERENCE_LINES_MAX = 30
+SIZE_BYTES_MAX = 60_000
+"""A reader looks through the difference of a golden file."""
+
+
+def difference(expected: str, found: str, name: str) -> str:
+    """The first lines of a difference, and how to accept it."""
+    lines = difflib.unified_diff(expected.splitlines(), found.splitlines(), name, "now", lineterm="", n=1)
+    shown = list(islice(lines, DIFFERENCE_LINES_MAX + 1))
+    more = ["…"] if len(shown) > DIFFERENCE_LINES_MAX else []
+    remedy = f"{name} is out of date. If the difference is intended, renew it: make golden"
+    return "\n".join([remedy, *shown[:DIFFERENCE_LINES_MAX], *more])
+
+
+def require_golden(texts: dict[str, str]) -> None:
+    """Fail with the difference of the first text that is not its golden file."""
+    for name, found in texts.items():
+        path = FOLDER / name
+        expected = path.read_text("utf-8") if path.exists() else ""
+        if found != expected:
+            pytest.fail(difference(expected, found, f"tests/data/golden/{name}"), pytrace=False)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_report_is_its_golden_file_in_every_form(tmp_path: Path, name: str) -> None:
+    require_golden(reports(name, tmp_path))
+
+
+def test_the_headline_of_every_verdict_is_its_golden_text(tmp_path: Path) -> None:
+    require_golden({"headlines.txt": headlines(tmp_path)})
+
+
+def test_the_sentences_of_every_section_are_their_golden_text(tmp_path: Path) -> None:
+    require_golden({"sections.txt": sections(tmp_path)})
+
+
+def test_every_caveat_is_its_golden_text() -> None:
+    require_golden({"caveats.txt": caveats()})
+
+
+def test_every_golden_file_is_small_and_belongs_to_a_study() -> None:
+    names = {"headlines", "sections", "caveats", *STUDIES}
+    for path in FOLDER.iterdir():
+        assert path.name.partition(".")[0] in names, f"{path}: renew with make golden"
+        assert path.stat().st_size <= SIZE_BYTES_MAX, path
+
+
+def test_a_difference_is_short_and_names_the_command() -> None:
+    shown = difference("a\nb\n", "a\nc\n" + "d\n" * 99, "x.txt").splitlines()
+    assert "make golden" in shown[0] and shown[4:7] == [" a", "-b", "+c"]
+    assert shown[-1] == "…" and len(shown) == DIFFERENCE_LINES_MAX + 2
+
+
+def test_numbers_are_rounded_and_charts_left_out() -> None:
+    assert rounded_json('{"a": [1.23456789, 2], "b": {"c": null}}') == (
+        '{\n "a": [1.2346, 2],\n "b": {"c": null}\n}\n'
+    )
+    page = '<p>one <a href="x.html">two</a></p><svg><text>3</text></svg><td>4</td><td>5</td>'
+    assert text_of_html(page) == "one two (x.html)\n4 | 5\n"
