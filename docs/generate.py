@@ -85,6 +85,7 @@ CAVEATS_BEGIN = """# Caveats
 
 A caveat is a reservation about a trial or a study. Each caveat has a code, a severity, a text and a remedy.
 Reports show caveats with their remedies, the most severe first. `--json` lists them under `caveats` by code.
+HTML, Markdown and `--json` (key `link`) also name the page with an explanation.
 Parameters are in *italics*. No caveat stops a study, and none can be disabled.
 
 | severity | meaning |
@@ -121,15 +122,30 @@ def _help(path: tuple[str, ...]) -> str:
 
 
 def caveats_page() -> str:
-    """Return code, text and remedy of every caveat, by severity."""
+    """Return code, text, remedy and link of every caveat, by severity."""
     sections = [
         f"## {code}\n\nSeverity: {severity}. {_filled_in(wording.text)}\n\n"
-        f"**Remedy.** {_filled_in(wording.remedy)}\n"
+        f"**Remedy.** {_filled_in(wording.remedy)}{_explanation(wording.link)}\n"
         for severity in Severity
         for code, wording in WORDINGS.items()
         if wording.severity is severity
     ]
     return "\n".join([CAVEATS_BEGIN, *sections])
+
+
+def _explanation(link: str) -> str:
+    """Return a link to the section, with its heading as its text; nothing without a link."""
+    if not link:
+        return ""
+    path, _, anchor = link.partition("#")
+    headings = re.findall(r"^#+ (.*)$", (DOCS / path).read_text("utf-8"), re.MULTILINE)
+    title = next(one for one in headings if not anchor or slug(one) == anchor)
+    return f" See [{title}](../{link})."
+
+
+def slug(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _filled_in(text: str) -> str:

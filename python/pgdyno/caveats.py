@@ -121,11 +121,12 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Wording:
-    """Texts of a caveat, with {parameters} in braces."""
+    """Texts of a caveat, with {parameters} in braces. ``link``: a page of docs/ with an anchor, or empty."""
 
     text: str
     remedy: str
     severity: Severity
+    link: str = ""
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -142,7 +143,9 @@ def _read_wordings() -> Mapping[Code, Wording]:
             f"caveats.toml and Code differ: {sorted(set(entries) ^ {code.value for code in Code})}"
         )
     return {
-        Code(code): Wording(entry["text"], entry["remedy"], Severity(entry["severity"]))
+        Code(code): Wording(
+            entry["text"], entry["remedy"], Severity(entry["severity"]), entry.get("link", "")
+        )
         for code, entry in entries.items()
     }
 
@@ -181,3 +184,9 @@ class Caveat:
     def severity(self) -> Severity:
         """Possible influence on a reader's conclusions."""
         return WORDINGS[self.code].severity
+
+    @property
+    def link(self) -> str:
+        """The page of the documentation with an explanation, as a path; empty if there is no such page."""
+        link = WORDINGS[self.code].link
+        return f"docs/{link}" if link else ""

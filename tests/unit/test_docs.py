@@ -17,7 +17,7 @@ from synthetic_study import Synthetic, write_study
 
 from example_studies import read_study
 from pgdyno.analysis.telemetry.percentiles import quantiles_ms
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import WORDINGS, Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.report import json_format
 from pgdyno.report.csv_format import COLUMNS, to_csv
@@ -117,6 +117,11 @@ def test_every_command_and_every_caveat_has_its_page() -> None:
     assert "Not looked for yet" not in caveats, "a caveat that nothing raises is none"
 
 
+def anchors(page: Path) -> set[str]:
+    slug = generator().slug
+    return {slug(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
@@ -127,9 +132,14 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         there = (page.parent / path).resolve() if path else page
         assert there.exists(), f"{target} in {page.name}"
         if anchor:
-            headings = re.findall(r"^#+ (.*)$", there.read_text(), re.MULTILINE)
-            slugs = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-            assert anchor in slugs, f"{target} in {page.name}"
+            assert anchor in anchors(there), f"{target} in {page.name}"
+
+
+@pytest.mark.parametrize("code", [code for code, wording in WORDINGS.items() if wording.link])
+def test_the_link_of_a_caveat_leads_to_a_section(code: Code) -> None:
+    path, _, anchor = WORDINGS[code].link.partition("#")
+    assert (DOCS / path).is_file(), f"{code}: no page docs/{path}"
+    assert not anchor or anchor in anchors(DOCS / path), f"{code}: no section #{anchor} in docs/{path}"
 
 
 def test_every_page_of_the_guide_is_reached_from_its_contents() -> None:

@@ -128,7 +128,7 @@ def test_json_says_what_its_documentation_says(tmp_path: Path) -> None:
     assert [arm["name"] for arm in found["arms"]] == ["17", "18", "18,fsync=off"]
     assert found["arms"][1]["trials"] == {"ok": 5, "excluded": 1}
     assert set(found["arms"][0]["latency_ms"]["payment"]) == {"n", "p50", "p90", "p95", "p99", "p99.9", "max"}
-    assert {"code", "severity", "sentence", "remedy"} == set(found["caveats"][0])
+    assert {"code", "severity", "sentence", "remedy", "link"} == set(found["caveats"][0])
     assert found["plan"]["margin"] == 0.02 and found["derived"]
 
 

@@ -123,6 +123,7 @@ def _as_json(state: MachineState, found: Sequence[Checked]) -> dict[str, object]
                 "text": one.text,
                 "code": one.caveat.code if one.caveat else None,
                 "remedy": one.caveat.remedy if one.caveat else None,
+                "link": (one.caveat.link or None) if one.caveat else None,
             }
             for one in found
         ],

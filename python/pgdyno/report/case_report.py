@@ -90,11 +90,12 @@ class ShownCaveat:
     severity: Severity
     sentence: str
     remedy: str
+    link: str = ""  # page of the documentation
 
     @classmethod
     def of(cls, caveat: Caveat, place: str = "") -> ShownCaveat:
         """``place`` precedes the text: ``Block 3: ``."""
-        return cls(caveat.code, caveat.severity, place + caveat.text, caveat.remedy)
+        return cls(caveat.code, caveat.severity, place + caveat.text, caveat.remedy, caveat.link)
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,8 @@ def _caveats(caveats: Sequence[ShownCaveat]) -> Iterator[str]:
         yield "## Caveats"
         yield ""
         for caveat in caveats:
-            yield f"- {escaped(caveat.sentence)} *{escaped(caveat.remedy)}* ({escaped(caveat.code)})"
+            source = ", ".join(filter(None, (caveat.code, caveat.link)))
+            yield f"- {escaped(caveat.sentence)} *{escaped(caveat.remedy)}* ({escaped(source)})"
         yield ""
 
 
