@@ -29,14 +29,14 @@ $(BIN)/pgdyno-engine: .venv/installed $(ENGINE_SOURCES)
 	@install -m 755 target/release/pgdyno-pgbench $(BIN)/pgdyno-pgbench
 	@install -m 755 target/release/pgdyno-engine $@
 
-demo: setup ## compare two PostgreSQL servers in about four minutes; verdict, evidence and report in demo/
+demo: setup ## compare two PostgreSQL servers in about four minutes; verdict, results file and report in demo/
 	$(BIN)/pgdyno demo demo
 
 test: setup ## every test: the engine's, the Python side's, and those against real servers
 	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --quiet
 	$(BIN)/python -m pytest -n $$(( $$(nproc) + 1 )) --dist loadfile
 
-crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and look at what is left
+crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and check that nothing is lost
 	PYTHONPATH=tests $(BIN)/python tests/e2e/crash.py --kills $(or $(N),50) $(if $(SEED),--seed $(SEED))
 
 check: setup ## format, lint, types

@@ -210,7 +210,7 @@ def test_what_cannot_be_reached_is_one_line_and_status_1(
 
 @pytest.fixture(scope="module")
 def some_evidence(loaded: Program) -> bytes:
-    """A whole evidence file."""
+    """A whole results file."""
     (path,) = loaded.folder.glob("*.sqlite")
     return path.read_bytes()
 

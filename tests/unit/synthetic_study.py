@@ -1,4 +1,4 @@
-"""Test data: evidence files of studies that never ran, written through the real writer."""
+"""Test data: results files of studies that never ran, written through the real writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From an evidence file to findings: what counts, what is left out, which caveats follow."""
+"""From a results file to findings: what counts, what is left out, which caveats follow."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def test_evidence_that_is_there_is_not_written_over(
     for study in ("start_study", "resume_study"):
         monkeypatch.setattr(study_execution, study, lambda *_: pytest.fail("it measured"))
     assert run_command(words.split()) == 2
-    assert "is an evidence file, which is never overwritten: name another file" in capsys.readouterr().err
+    assert "is a results file, which is never overwritten: name another file" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 

@@ -1,4 +1,4 @@
-"""Damage of an evidence file is found, whatever state its writer left the file in."""
+"""Damage of a results file is found, whatever state its writer left the file in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evidence file: whole after any death of its writer, readable while it grows, refused with a reason."""
+"""The results file: whole after any death of its writer, readable while it grows, refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into an evidence file: events as records, packed values, caveats, and never a password."""
+"""What goes into a results file: events as records, packed values, caveats, and never a password."""
 
 from __future__ import annotations
 

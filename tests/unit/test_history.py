@@ -175,7 +175,7 @@ def test_too_few_files_are_told_and_pass_no_gate(tmp_path: Path, capsys: pytest.
 
 def test_a_metric_that_no_file_has_is_an_error(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["history", str(nights), "--metric", "wal.bytes_per_tx"]) == 1
-    assert "--metric wal.bytes_per_tx: no evidence file has a value" in plain(capsys.readouterr().err)
+    assert "--metric wal.bytes_per_tx: no results file has a value" in plain(capsys.readouterr().err)
 
 
 def test_levels_of_telemetry_have_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

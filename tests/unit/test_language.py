@@ -18,13 +18,20 @@ WORDS_MAX = 25
 """Of a sentence: longer ones carry more than one idea."""
 
 PAGES = sorted(
-    page
-    for page in (
+    [
         *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
         *(ROOT / "docs").rglob("*.md"),
-    )
-    if str(page.relative_to(ROOT)) not in RULES["excluded"]
+    ]
 )
+HELP = ROOT / "docs" / "reference" / "cli.md"
+OTHER_TEXTS = sorted(
+    [
+        ROOT / "python" / "pgdyno" / "caveats.toml",
+        *(ROOT / "studies").rglob("*.toml"),
+        *(ROOT / "tests" / "data" / "golden").glob("*.txt"),
+    ]
+)
+"""Texts that are no Markdown: caveats, study files, golden files of reports."""
 SHORT = [page for page in PAGES if page.parent.name != "adr"]
 
 
@@ -81,6 +88,20 @@ def test_a_page_uses_standard_terms(page: Path) -> None:
     assert refused == [], "\n".join(refused)
 
 
+def test_the_help_of_every_command_uses_standard_terms() -> None:
+    text = re.sub(r"\s*\n\s+", " ", HELP.read_text("utf-8"))  # options whose help has several lines
+    text = re.sub(r"--[a-z-]+", "OPTION", text)
+    refused = refused_in(text)
+    assert refused == [], "\n".join(refused)
+
+
+@pytest.mark.parametrize("path", OTHER_TEXTS, ids=name_of)
+def test_a_text_that_is_no_page_uses_standard_terms(path: Path) -> None:
+    text = re.sub(r"\n#? *(?=\S)", " ", path.read_text("utf-8"))
+    refused = refused_in(text)
+    assert refused == [], "\n".join(refused)
+
+
 @pytest.mark.parametrize("page", SHORT, ids=name_of)
 def test_no_sentence_of_a_page_is_longer_than_25_words(page: Path) -> None:
     found = list(sentences(page.read_text("utf-8")))
@@ -92,7 +113,3 @@ def test_sentences_are_counted_without_code_tables_and_links() -> None:
     page = "# Title\n\nOne two vs. three `a b c`, `d` and `e` [four five](x.md). Six:\n\n- Seven.\n\n| a |\n"
     assert list(sentences(page)) == ["One two vs three CODE, CODE and CODE four five.", "Six", "Seven."]
     assert [words_in(one) for one in sentences(page)] == [7, 1, 1]
-
-
-def test_every_excluded_page_exists() -> None:
-    assert all((ROOT / name).exists() for name in RULES["excluded"])

@@ -199,5 +199,5 @@ def test_arms_with_different_data_cannot_share_a_warm_up() -> None:
         server="18",
         warmup_workload={"scripts": ["select-only"]},
     )
-    with pytest.raises(StudyFileError, match="needs arms with the same data"):
+    with pytest.raises(StudyFileError, match="requires arms with the same data"):
         cases_of(file)

@@ -322,7 +322,7 @@ def test_a_password_has_no_place_in_a_file() -> None:
     _, problems = examine_text(
         text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
     )
-    assert problems == ["x:3: server: a password has no place in a study file: libpq finds it in ~/.pgpass"]
+    assert problems == ["x:3: server: must not contain a password: put it in ~/.pgpass"]
     # Nor in a level that is excluded, or written so that nobody sees it.
     text = (
         'title = "t"\ncompare = ["clients"]\nfactors.clients = [1, 2]\n'
@@ -331,9 +331,7 @@ def test_a_password_has_no_place_in_a_file() -> None:
     _, problems = examine_text(
         text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
     )
-    assert problems == [
-        "x:4: factors.server.b: a password has no place in a study file: libpq finds it in ~/.pgpass"
-    ]
+    assert problems == ["x:4: factors.server.b: must not contain a password: put it in ~/.pgpass"]
 
 
 def test_a_whole_file_has_nothing_wrong_and_says_what_it_means() -> None:

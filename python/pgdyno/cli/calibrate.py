@@ -312,7 +312,7 @@ def _sentences(calibration: Calibration) -> Iterator[str]:
         rate = 100 * alarms.called / alarms.series
         yield (
             f"False positives: {alarms.called} of {alarms.series} series of {BLOCKS_MIN} blocks show a "
-            f"difference ({rate:.2g}%, 95% CI {low:.2g}% to {high:.2g}%); 5% are expected by chance."
+            f"difference ({rate:.2g}%, 95% CI {low:.2g}% to {high:.2g}%); 5% are expected at random."
         )
     yield from _best(calibration)
 

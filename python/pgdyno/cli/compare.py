@@ -188,7 +188,7 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Evidence (results) file to write: everything measured, as an SQLite database. "
+            help="Results file to write: everything measured, as an SQLite database. "
             "[default: pgdyno-TIME.sqlite]",
         ),
     ] = None,
@@ -196,7 +196,7 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Continue the study of this evidence file; --minutes adds time to its budget.",
+            help="Continue the study of this results file; --minutes adds time to its budget.",
         ),
     ] = None,
     output: Output,
@@ -224,7 +224,7 @@ def compare(
         require_writable_page(output.html, force=output.force)
     if resume is not None:
         if arms:
-            raise UsageError(f"--resume takes the arms from the evidence file: remove {' '.join(arms)!r}")
+            raise UsageError(f"--resume takes the arms from the results file: remove {' '.join(arms)!r}")
         refuse_ignored_options(context)
         return run_and_report(resume, None, more_minutes=minutes, output=output, gating=gating)
     if not arms or len(arms) < 2:

@@ -30,7 +30,7 @@ DEMO_PAIRS = (("17", "18"), ("16", "17"), ("15", "16"))
 def demo(
     directory: Annotated[
         Path,
-        typer.Argument(metavar="DIRECTORY", help="Directory of the evidence (results) file and the report."),
+        typer.Argument(metavar="DIRECTORY", help="Directory of the results file and the report."),
     ] = Path("demo"),
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")

@@ -35,7 +35,7 @@ FILES_MAX = 2000
 def history(
     directory: Annotated[
         Path,
-        typer.Argument(metavar="DIR", help="Directory of evidence (results) files, searched recursively."),
+        typer.Argument(metavar="DIR", help="Directory of results files, searched recursively."),
     ],
     *,
     metric: Annotated[
@@ -90,7 +90,7 @@ def history(
     for file, why in skipped.items():
         say(f"skipped {file}: {why}")
     if not report.histories:
-        raise PgdynoError(f"{directory} has no usable evidence file of a finished study")
+        raise PgdynoError(f"{directory} has no usable results file of a finished study")
     _require_known(report, keys)
     found = recent_changes(report, asked, newest) if asked else None
     unjudged = series_too_short(report, newest) if asked else []
@@ -115,7 +115,7 @@ def _require_known(report: HistoryReport, keys: Sequence[str]) -> None:
     known = {AVERAGE, *(series.key.metric for history in report.histories for series in history.series)}
     for key in keys:
         if key not in known:
-            raise PgdynoError(f"--metric {key}: no evidence file has a value of this metric")
+            raise PgdynoError(f"--metric {key}: no results file has a value of this metric")
 
 
 def _conditions(asked: Sequence[str]) -> list[HistoryCondition]:
@@ -133,11 +133,11 @@ def _key(text: str) -> str:
 def _studies(directory: Path, skipped: dict[str, str]) -> Iterator[tuple[str, StudyFindings]]:
     """Yield name and findings of each file. Raises UsageError: not a directory, too many files."""
     if not directory.is_dir():
-        raise UsageError(f"{directory} is not a directory: name the directory of the evidence files")
+        raise UsageError(f"{directory} is not a directory: name the directory of the results files")
     paths = sorted(directory.rglob("*.sqlite"))
     if len(paths) > FILES_MAX:
         raise UsageError(
-            f"{directory} has {len(paths)} evidence files; the maximum is {FILES_MAX}: name a subdirectory"
+            f"{directory} has {len(paths)} results files; the maximum is {FILES_MAX}: name a subdirectory"
         )
     for path in paths:
         name = str(path.relative_to(directory))

@@ -199,7 +199,7 @@ class Output:
     html: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="HTML report to write. [default: name of the evidence file with .html]"
+            metavar="FILE", help="HTML report to write. [default: name of the results file with .html]"
         ),
     ] = None
     force: Force = False

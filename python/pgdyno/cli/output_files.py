@@ -35,7 +35,7 @@ _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 def require_writable(path: Path) -> None:
-    """Check that a new evidence file can be written. Raises UsageError."""
+    """Check that a new results file can be written. Raises UsageError."""
     _require_directory(path)
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a directory")
@@ -74,7 +74,7 @@ def require_summary(path: Path, evidence: Path | None = None) -> None:
 def _require_regular(path: Path, evidence: Path | None) -> None:
     _require_directory(path)
     if (evidence is not None and path.resolve() == evidence.resolve()) or _starts_with(path, _SQLITE):
-        raise UsageError(f"{path} is an evidence file, which is never overwritten: name another file")
+        raise UsageError(f"{path} is a results file, which is never overwritten: name another file")
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

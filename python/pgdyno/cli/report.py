@@ -1,4 +1,4 @@
-"""``pgdyno report``: report evidence files as text, HTML, Markdown, JSON or CSV, also while a study runs."""
+"""``pgdyno report``: report results files as text, HTML, Markdown, JSON or CSV, also while a study runs."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def report(
     evidence: Annotated[
         list[Path],
         typer.Argument(
-            metavar="EVIDENCE…",
-            help="Evidence (results) file of a study, finished or running. Several files: the same study "
+            metavar="FILE…",
+            help="Results file of a study, finished or running. Several files: the same study "
             "from "
             "several hosts.",
         ),
@@ -65,14 +65,14 @@ def report(
 ) -> int:
     """Show the results of a study: verdict, figures, caveats.
 
-    The input is the evidence (results) file of compare or run. Results of several hosts are pooled. Examples:
+    The input is the results file of compare or run. Results of several hosts are pooled. Examples:
 
     \b
-      pgdyno report evidence.sqlite
-      pgdyno report evidence.sqlite --html report.html
-      pgdyno report evidence.sqlite --json | jq .verdict
+      pgdyno report results.sqlite
+      pgdyno report results.sqlite --html report.html
+      pgdyno report results.sqlite --json | jq .verdict
       pgdyno report small.sqlite large.sqlite --html hosts.html
-      pgdyno report evidence.sqlite --fail-if slower --summary auto
+      pgdyno report results.sqlite --fail-if slower --summary auto
     """
     gating.check()
     wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
@@ -106,12 +106,12 @@ def _read(evidence: Sequence[Path]) -> StudyReport | HostsReport:
 
 
 def read_report(evidence: Path) -> StudyReport:
-    """Read and analyze one evidence file. Raises EvidenceError: not such a file, damaged, other version."""
+    """Read and analyze one results file. Raises EvidenceError: not such a file, damaged, other version."""
     return build_study(read_findings(evidence))
 
 
 def read_hosts(evidence: Sequence[Path]) -> HostsReport:
-    """Read and pool evidence files. Raises EvidenceError: a bad file, files of different studies."""
+    """Read and pool results files. Raises EvidenceError: a bad file, files of different studies."""
     named = zip(names_of_files(evidence), evidence, strict=True)
     return build_hosts(find_hosts({name: read_findings(path) for name, path in named}))
 

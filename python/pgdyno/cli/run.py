@@ -63,11 +63,11 @@ def run(
     no_aa: options.NoAa = False,
     evidence: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Evidence (results) file to write. [default: STUDY-TIME.sqlite]"),
+        typer.Option(metavar="FILE", help="Results file to write. [default: STUDY-TIME.sqlite]"),
     ] = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Continue the interrupted study of this evidence file."),
+        typer.Option(metavar="FILE", help="Continue the interrupted study of this results file."),
     ] = None,
     output: Output,
     gating: GateOptions,
@@ -79,7 +79,7 @@ def run(
     \b
       pgdyno run mine.toml
       pgdyno run moppel-2019-pgbench-11-vs-12 --fit --minutes 10 --nearest
-      pgdyno run --resume evidence.sqlite
+      pgdyno run --resume results.sqlite
     """
     options.require_minutes(minutes)
     gating.check()
@@ -88,7 +88,7 @@ def run(
     if resume is not None:
         if study is not None or fit:
             raise UsageError(
-                "--resume takes the study from the evidence file: remove "
+                "--resume takes the study from the results file: remove "
                 + ("--fit" if study is None else f"the study {study!r}")
             )
         refuse_ignored_options(context)

@@ -36,7 +36,7 @@ def refuse_ignored_options(context: typer.Context) -> None:
             continue
         option = max(parameter.opts, key=len)
         raise UsageError(
-            f"{option} cannot be combined with --resume, which takes it from the evidence file: "
+            f"{option} cannot be combined with --resume, which takes it from the results file: "
             f"remove {option}, or start a new study"
         )
 
@@ -74,7 +74,7 @@ def run_and_report(
     found = gating.gate(built)
     print_report(built, "json" if output.json else "terminal", found)
     if not quiet:
-        say(f"evidence {path}   report {html}")
+        say(f"results {path}   report {html}")
     gating.summarise(built, found, [path, html])
     if ending is StudyEnd.INTERRUPTED:
         say(f"interrupted; to continue: {resumed_by} {path}")

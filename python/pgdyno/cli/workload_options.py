@@ -15,7 +15,7 @@ from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
 
 SCRIPT_BYTES_MAX = 1 << 20
-"""Maximum size: the script is stored in the evidence and sent to the engine with every block."""
+"""Maximum size: the script is stored in the results file and sent to the engine with every block."""
 
 
 WEIGHT_DIGITS_MAX = 10

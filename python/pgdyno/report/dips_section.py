@@ -44,7 +44,7 @@ def dip_table(findings: Findings) -> Table:
         of = findings.dips.get(findings_of.arm.arm)
         if of is not None and of.dips:
             rows += _rows(findings_of.arm.name, of)
-    numeric = ("dips", "expected by chance", "time, %", "transactions lost, %")
+    numeric = ("dips", "expected at random", "time, %", "transactions lost, %")
     if not rows:
         return Table(TITLE, ("arm",), [])
     known = ((one.arm.name, findings.dips.get(one.arm.arm)) for one in findings.arms)
@@ -52,7 +52,7 @@ def dip_table(findings: Findings) -> Table:
     note = (
         f"A dip is more than {SDS:g} robust standard deviations and {given_percent(DEPTH_MIN)} below the "
         f"median rate, or {given_percent(DEPTH_ALWAYS)} below it. Events that coincide with more dips than "
-        "expected by chance are listed; a dip may have several. "
+        "expected at random are listed; a dip may have several. "
         f"Equally far above the median: {enumeration(peaks)}."
     )
     return Table(
@@ -61,7 +61,7 @@ def dip_table(findings: Findings) -> Table:
         rows,
         note,
         frozenset(numeric),
-        dispensable=("expected by chance",),
+        dispensable=("expected at random",),
     )
 
 

@@ -1,6 +1,7 @@
-"""The cases of a study file: a comparison each, with its arms. Pure: the same file gives the same cases.
+"""The cases of a study file, each a comparison with its arms. Pure: the same file gives the same cases.
 
-The factors named in ``compare`` make the arms by their product, the others the cases; exclusions take away.
+Combinations of the factors in ``compare`` are the arms; combinations of the others are the cases. Exclusions
+remove combinations.
 """
 
 from __future__ import annotations
@@ -30,26 +31,28 @@ from pgdyno.study.study_file import Drive, StudyFile
 from pgdyno.study.values import Level, Settings, frozen, plain_message
 
 Levels = Mapping[str, Level]
-"""One level of each factor, by the factor's name."""
+"""One level of each factor, by the name of the factor."""
 
 COMBINATIONS_MAX = 10_000
-"""Of all factors' levels: more is a typing error, not a plan."""
+"""Maximum number of combinations of levels; more is a typing error."""
 
 UNLIMITED_S = 366 * 86_400.0
-"""The budget of a case that ends by its number of blocks."""
+"""Budget of a case that is limited by its number of blocks only."""
 
 ROUNDS_MAX = 10_000
 SPEAKING = ("server", "settings", "variant")
-"""Factors whose levels say by themselves what they are: ``12``, ``untuned``. Of others: ``clients 8``."""
+"""Factors whose levels need no name of the factor: ``12``, ``untuned``. Others: ``clients 8``."""
 
 FILE_KEYS = {"per_s": "rate", "retries_max": "retries"}
-"""Where a field of the plan is not named as the key of the file."""
+"""Keys of the file whose field in the plan has another name, by that name."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison. ``levels``: of the factors that make the cases, by name. ``arms``: of the others, for
-    each arm of the study.
+    """One comparison.
+
+    ``levels``: levels of the factors that create the cases, by name. ``arms``: levels of the compared
+    factors, for each arm.
     """
 
     name: str
@@ -59,12 +62,12 @@ class Case:
 
 
 def only_case(study: Study) -> Case:
-    """Of a comparison without a study file."""
+    """Return the case of a comparison without a study file."""
     return Case("", {}, tuple({} for _ in study.arms), study)
 
 
 def cases_of(file: StudyFile) -> tuple[Case, ...]:
-    """All, in the order of the factors and their levels. Raises StudyFileError: a value that cannot be."""
+    """Return all cases in the order of the factors and their levels. Raises StudyFileError."""
     combined = [
         (levels, arms) for levels in _product(file, file.case_factors) if (arms := _arms(file, levels))
     ]
@@ -74,12 +77,12 @@ def cases_of(file: StudyFile) -> tuple[Case, ...]:
 
 
 def names_of(levels: Levels) -> dict[str, str]:
-    """The levels' names by factor."""
+    """Return the names of the levels by factor."""
     return {factor: level.name for factor, level in levels.items()}
 
 
 def label_of(levels: Mapping[str, str]) -> str:
-    """Of an arm or a case, by the names of its levels: ``12, untuned``, ``scale 100, clients 8``."""
+    """Return the name of an arm or a case from its levels: ``12, untuned``, ``scale 100, clients 8``."""
     parts = [name if factor in SPEAKING else f"{factor} {name}" for factor, name in levels.items()]
     return ", ".join(parts)
 
@@ -92,7 +95,7 @@ def _product(file: StudyFile, factors: Sequence[str]) -> Iterator[Levels]:
 
 
 def _arms(file: StudyFile, case: Levels) -> list[Levels]:
-    """Those that no exclusion covers. Raises StudyFileError where only one is left."""
+    """Return the arms without exclusions. Raises StudyFileError if only one remains."""
     every = _product(file, file.compare)
     left = [arm for arm in every if not file.is_excluded(names_of({**case, **arm}))]
     if len(left) == 1:
@@ -127,7 +130,7 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
         fields["drivings"] = drivings
     if file.warmup_workload is not None:
         if len({frozenset(driving.workload.shape().items()) for driving in drivings}) > 1:
-            words = "needs arms with the same data: make what shapes them a factor of the cases"
+            words = "requires arms with the same data: remove the factors that change the data from compare"
             raise StudyFileError(("warmup_workload",), words)
         fields["warmup_workload"] = _warmup_workload(file, case, drivings[0])
     if file.run.schedule == "duet":
@@ -143,15 +146,15 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
 
 
 def seed_of(seed: int, case: str) -> int:
-    """Each case has random numbers of its own, whatever other cases there are."""
+    """Return the seed of a case, which does not depend on the other cases."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{case}".encode(), digest_size=6).digest(), "big")
 
 
-PASSWORD = "a password has no place in a study file: libpq finds it in ~/.pgpass"
+PASSWORD = "must not contain a password: put it in ~/.pgpass"
 
 
 def has_password(server: str) -> bool:
-    """Of a connection string, whether anything secret stands in it. What is none has none."""
+    """Return whether a connection string contains a secret; False for other texts."""
     try:
         return parse_arm(server).is_dsn and bool(set(SECRET_WORDS) & conninfo_to_dict(server).keys())
     except (UsageError, ProgrammingError):
@@ -184,12 +187,12 @@ def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
 
 
 def settings_of(file: StudyFile, levels: Levels) -> Settings:
-    """Of one arm: those of its level over those of all arms. Raises StudyFileError."""
+    """Return the settings of one arm; its level overrides those of all arms. Raises StudyFileError."""
     return own_settings_of(levels).over(file.settings)
 
 
 def own_settings_of(levels: Levels) -> Settings:
-    """Of the factor's level alone. Raises StudyFileError."""
+    """Return the settings of the level of the factor only. Raises StudyFileError."""
     level = levels.get("settings")
     if level is None:
         return Settings()
@@ -211,13 +214,13 @@ def own_settings_of(levels: Levels) -> Settings:
 def placed(
     levels: Levels, factor: str, otherwise: tuple[str, ...], value: Any
 ) -> tuple[tuple[str | int, ...], Any]:
-    """Where a value stands in the file, and the value: of the factor's level, or what is given for all."""
+    """Return the place of a value in the file and the value: of the level of the factor, or of all arms."""
     level = levels.get(factor)
     return (otherwise, value) if level is None else (("factors", factor, level.place), level.value)
 
 
 def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
-    """Raises StudyFileError."""
+    """Return the load of one arm. Raises StudyFileError."""
     values = {name: level.value for name, level in levels.items()}
     drive = {
         name: value
@@ -240,12 +243,12 @@ def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
 
 
 def is_parameter(factor: str) -> bool:
-    """Whether a factor is one of the workload's."""
+    """Return whether a factor is a parameter of the workload."""
     return factor not in ("server", "settings", *Drive.model_fields)
 
 
 def case_parameters(levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The workload's parameters as JSON: a variant's, and over them those given. Raises StudyFileError."""
+    """Return the parameters as JSON; those given override those of a variant. Raises StudyFileError."""
     own = dict(given)
     variant = own.pop("variant", None)
     if variant is not None:
@@ -261,7 +264,7 @@ def case_parameters(levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _script(given: Any) -> Any:
-    """``select-only@9`` and ``select-only`` are scripts of pgbench's own."""
+    """Convert ``select-only@9`` and ``select-only``, builtin scripts of pgbench, to tables."""
     if isinstance(given, str):
         name, at, weight = given.partition("@")
         return (
@@ -273,7 +276,7 @@ def _script(given: Any) -> Any:
 
 
 def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
-    """That of the case with what is different; the data are the same. Raises StudyFileError."""
+    """Return the workload of the warm-up, with the same data. Raises StudyFileError."""
     assert file.warmup_workload is not None
     different = case_parameters(case, file.warmup_workload)
     fields = {**driving.model_dump(), "workload": {**driving.workload.model_dump(), **different}}
@@ -288,7 +291,7 @@ def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
 
 
 def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, Any]:
-    """Slices, rounds, warm-up, and when it ends."""
+    """Return the fields for slices, rounds, warm-up, budget and number of blocks."""
     run = file.run
     budget_s = UNLIMITED_S if run.budget_s is None else run.budget_s / cases
     slice_s = run.slice_s or SLICE_S
@@ -318,7 +321,7 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
 
 
 def _warmup(file: StudyFile, likely_s: float, slice_s: float) -> dict[str, Any]:
-    """By evidence where the file gives no time, and where it says how short it may be."""
+    """Return the fields of the warm-up; without a time in the file it ends at steady state."""
     run = file.run
     if run.warmup_s is not None or file.warmup_workload is not None:
         most_s = likely_s if run.warmup_s is None else run.warmup_s
@@ -329,14 +332,14 @@ def _warmup(file: StudyFile, likely_s: float, slice_s: float) -> dict[str, Any]:
 
 
 def _unit_s(window_s: float) -> float:
-    """What a whole window is counted in: seconds, and longer pieces where those would be too many."""
+    """Return the unit in which a window is counted: a second, or more if there were too many."""
     if window_s < 2:
         return window_s / 2
     return float(max(1, math.ceil(window_s / ROUNDS_MAX)))
 
 
 def _measuring(file: StudyFile) -> dict[str, Any]:
-    """What is measured, and on what kind of cluster."""
+    """Return the fields for the measurement and for initdb."""
     run, initdb = file.run, file.initdb
     return {
         "transactions": run.transactions,
@@ -351,7 +354,7 @@ def _measuring(file: StudyFile) -> dict[str, Any]:
 
 
 def _located(file: StudyFile, levels: Levels, error: ValidationError) -> StudyFileError:
-    """The first complaint of the plan's own rules, at the place in the file that the value came from."""
+    """Return the first validation error of the plan, with the place of its value in the file."""
     first = error.errors()[0]
     words = plain_message(first["msg"])
     names = [FILE_KEYS.get(str(part), str(part)) for part in first["loc"]]

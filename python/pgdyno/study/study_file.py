@@ -1,7 +1,7 @@
-"""Model of a study file: what is compared, over which cases, how it is measured, what was published.
+"""Model of a study file: arms, cases, measurement, published results.
 
-docs/reference/study-file.md explains every key. ``study/cases.py`` makes the cases of it,
-``study/study_file_reader.py`` reads it from its text and says in which line something is wrong.
+docs/reference/study-file.md is generated from the descriptions. ``study/cases.py`` derives the cases, and
+``study/study_file_reader.py`` parses the text and reports errors with their lines.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from pgdyno.study.defaults import CONFIDENCE, MARGIN
+from pgdyno.study.defaults import CONFIDENCE, MARGIN, RETRIES_MAX, SLICE_S
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import CHECKPOINTS_MAX
 from pgdyno.study.probe_names import ProbeName
@@ -36,119 +36,132 @@ PARAMETERS: Mapping[str, type[WorkloadParameters]] = {"tpcc": TpccParameters, "p
 
 
 class SourceMachine(StudyTable):
-    """The machine that the published figures come from; what is run is fitted from it to another one."""
+    """The machine of the published figures. A study is fitted from it to another machine."""
 
-    cores: int = Field(ge=1, description="Processors as the operating system counts them.")
-    memory_bytes: Size = Field(alias="memory", description='Such as "384GB".')
-    disk: str = Field(default="", description="The disk or disks, in words.")
-    description: str = Field(default="", description="Anything else: processor, system, file system.")
+    cores: int = Field(ge=1, description="Logical CPUs.")
+    memory_bytes: Size = Field(alias="memory", description='Memory, for example "384GB".')
+    disk: str = Field(default="", description="Description of the disks.")
+    description: str = Field(default="", description="Other facts: processor, operating system, file system.")
 
 
 class Source(StudyTable):
     """Where the experiment was published."""
 
-    author: str = Field(description="Who measured.")
-    year: int = Field(ge=1990, le=2100, description="Of publication.")
-    title: str = Field(default="", description="Of the text.")
-    where: str = Field(default="", description="Where it appeared.")
-    machine: SourceMachine | None = Field(default=None, description="The machine of the source.")
+    author: str = Field(description="Author of the experiment.")
+    year: int = Field(ge=1990, le=2100, description="Year of publication.")
+    title: str = Field(default="", description="Title of the publication.")
+    where: str = Field(default="", description="Place of publication.")
+    machine: SourceMachine | None = Field(default=None, description="Machine of the experiment.")
 
 
 class Drive(StudyTable):
-    """How clients drive each arm. Each key may be a factor instead."""
+    """Load of each arm. Each key may be a factor instead."""
 
-    clients: int | None = Field(default=None, description="Connections per arm.")
+    clients: int | None = Field(default=None, description="Number of client connections per arm.")
     rate: float | None = Field(
-        default=None, description="Open loop: transactions per second of all clients of an arm together."
+        default=None, description="Open loop: transactions per second of an arm, over all its clients."
     )
     arrivals: Literal["constant", "poisson"] | None = Field(
-        default=None, description="How the arrivals of a rate are spread. [default: poisson]"
+        default=None, description="Arrival process of rate. [default: poisson]"
     )
     pacing: Literal["none", "keying-and-thinking"] | None = Field(
-        default=None, description="Whether clients of tpcc wait as TPC-C's terminals do. [default: none]"
+        default=None, description="tpcc: keying and think times of TPC-C. [default: none]"
     )
     retries: int | None = Field(
         default=None,
-        description="Of a transaction, after serialization failures and deadlocks. [default: 10]",
+        description="Maximum number of retries per transaction after a serialization failure or deadlock. "
+        f"[default: {RETRIES_MAX}]",
     )
-    threads: int | None = Field(default=None, description="Of the driver. [default: one for every two cores]")
+    threads: int | None = Field(
+        default=None, description="Threads of the driver. [default: one per two cores]"
+    )
 
 
 class Run(StudyTable):
-    """How it is measured."""
+    """Schedule, durations and stopping of the measurement."""
 
     schedule: Literal["slices", "duet", "blocks", "sequential"] = Field(
         default="slices",
-        description="slices: the arms take turns within a block; duet: two arms at the same time, each on "
-        "half of the cores; blocks: one after the other, in random order; sequential: all blocks of one arm, "
-        "then of the next, as most published experiments did.",
+        description="slices: the arms alternate within a block; duet: two arms run at the same time, each "
+        "on half of the cores; blocks: one arm after the other, in random order; sequential: all blocks of "
+        "one arm, then of the next, as in most published experiments.",
     )
     warmup_s: Duration | None = Field(
         default=None,
         alias="warmup",
-        description="Driven before measuring, per arm and block; the longest, where warmup_min is given. "
-        "[default: until the rates have come to rest]",
+        description="Warm-up per arm and block; the maximum if warmup_min is given. "
+        "[default: until steady state]",
     )
     warmup_min_s: Duration | None = Field(
         default=None,
         alias="warmup_min",
-        description="The shortest warm-up: from then on it ends as soon as the rates have come to rest.",
+        description="Minimum warm-up. After it, the warm-up ends at steady state.",
     )
     window_s: Duration | None = Field(
-        default=None, alias="window", description="Measured by time, per arm and block."
+        default=None, alias="window", description="Measurement window per arm and block, as a time."
     )
     transactions: int | None = Field(
-        default=None, ge=1, description="Measured by transactions instead: so many of each client."
+        default=None, ge=1, description="Measurement window as a number of transactions per client."
     )
     checkpoints: int | None = Field(
         default=None,
         ge=1,
         le=CHECKPOINTS_MAX,
-        description="Measured by checkpoint cycles instead: so many times the longest checkpoint_timeout.",
+        description="Measurement window as a number of checkpoint cycles, each as long as the longest "
+        "checkpoint_timeout of the arms.",
     )
     slice_s: Duration | None = Field(
-        default=None, alias="slice", description="With the schedules slices and duet: one turn. [default: 1s]"
+        default=None,
+        alias="slice",
+        description=f"Length of a slice (schedules slices and duet). [default: {SLICE_S:g}s]",
     )
     rounds: int | None = Field(
-        default=None, ge=2, description="Instead of a window: measured slices per arm and block."
+        default=None, ge=2, description="Measurement window as a number of slices per arm and block."
     )
-    repeats: int | None = Field(default=None, ge=1, description="Blocks of every case.")
+    repeats: int | None = Field(
+        default=None, ge=1, description="Number of blocks of every case; with stop = verdict the maximum."
+    )
     budget_s: Duration | None = Field(
-        default=None, alias="budget", description="Measuring ends after this time, for all cases together."
+        default=None, alias="budget", description="Time budget for the measurement of all cases."
     )
     stop: Literal["verdict", "budget"] | None = Field(
         default=None,
-        description="verdict: when every comparison of every case is decided, if that is before the budget "
-        "or the repeats end it; budget: not before. [default: verdict; of sequential budget]",
+        description="verdict: stop when every comparison of every case has a verdict, at the latest at the "
+        "end of the budget or repeats; budget: stop at the end only. [default: verdict; with sequential: "
+        "budget]",
     )
     margin: float = Field(
         default=MARGIN, gt=0, lt=1, description="Equivalence margin, as a share: 0.02 is 2%."
     )
-    confidence: float = Field(default=CONFIDENCE, gt=0.5, lt=1, description="Of the intervals.")
+    confidence: float = Field(
+        default=CONFIDENCE, gt=0.5, lt=1, description="Confidence level of the intervals."
+    )
     capacity: Limit | None = Field(
         default=None,
-        description="A limit of latency, such as p99 < 20ms: the report tells up to which rate each arm "
-        "keeps it. Each block searches for that rate, unless rate is a factor: then its levels tell it.",
+        description="Latency limit, for example p99 < 20ms. The report has the highest rate at which each "
+        "arm meets it. Each block searches for this rate, unless rate is a factor.",
     )
     cache_state: Literal["restored", "cold", "prewarmed"] = Field(
         default="restored",
-        description="Before each trial: as the restore leaves the operating system's cache; cold: dropped; "
-        "prewarmed: every table and index read into the shared buffers.",
+        description="Caches before each trial. restored: page cache as after the restore; cold: page cache "
+        "dropped; prewarmed: every table and index read into shared buffers.",
     )
     probes: tuple[ProbeName, ...] | None = Field(
-        default=None, description="Sources of telemetry. [default: all that the servers have]"
+        default=None, description="Telemetry to collect. [default: all probes with low overhead]"
     )
     recovery: bool = Field(
-        default=False, description="End each trial with a crash and measure how long the recovery takes."
+        default=False, description="End each trial with a crash and measure the recovery time."
     )
     vacuum_after: bool = Field(
-        default=False, description="VACUUM after the measured part, before sizes are read a second time."
+        default=False, description="Run VACUUM after the measurement, before sizes are read again."
     )
-    seed: int = Field(default=1, ge=0, lt=2**53, description="Of everything random.")
-    on_failure: Literal["continue", "stop"] = Field(default="continue", description="When a trial fails.")
+    seed: int = Field(default=1, ge=0, lt=2**53, description="Seed of all random choices.")
+    on_failure: Literal["continue", "stop"] = Field(
+        default="continue", description="Action after a failed trial."
+    )
     aa: bool = Field(
         default=True,
-        description="Hidden A/A blocks, an arm against a twin of its own: they show the machine's noise.",
+        description="Hidden A/A blocks, which measure the noise of the machine.",
     )
     nearest: bool = Field(
         default=False,
@@ -157,48 +170,49 @@ class Run(StudyTable):
 
 
 class Initdb(StudyTable):
-    """How clusters are made: alike for all arms, as the defaults differ between versions."""
+    """Options of initdb, the same for all arms, because the defaults differ between versions."""
 
-    checksums: bool = Field(default=True, description="Of data pages.")
+    checksums: bool = Field(default=True, description="Checksums of data pages.")
     wal_segment_bytes: Size | None = Field(
-        default=None, alias="wal_segment", description="Size of a WAL file, from PostgreSQL 11 on."
+        default=None, alias="wal_segment", description="Size of a WAL segment (PostgreSQL 11 and later)."
     )
 
 
 class Drop(StudyTable):
-    """Levels of one factor that a smaller machine or a shorter time may leave out."""
+    """Levels of one factor that a fit to a smaller machine or a shorter time may remove."""
 
-    factor: str = Field(description="The factor.")
+    factor: str = Field(description="Name of the factor.")
     levels: tuple[Scalar, ...] = Field(
-        min_length=1, description="In the order in which they may go, the first to go first."
+        min_length=1, description="Levels in the order in which they are removed."
     )
 
 
 class FittedTo(StudyTable):
-    """A machine, as far as the fit looks at it."""
+    """Resources of the machine to which a study was fitted."""
 
-    cores: int = Field(ge=1, description="Processors as the operating system counts them.")
-    memory_bytes: Size = Field(alias="memory", description='Such as "16GB".')
+    cores: int = Field(ge=1, description="Logical CPUs.")
+    memory_bytes: Size = Field(alias="memory", description='Memory, for example "16GB".')
 
 
 class Fit(StudyTable):
-    """What may change when the study is fitted to a smaller machine or a shorter time."""
+    """Changes that a fit to a smaller machine or a shorter time may make."""
 
-    drop: tuple[Drop, ...] = Field(default=(), description="What goes first is named first.")
+    drop: tuple[Drop, ...] = Field(default=(), description="Levels that may be removed, in this order.")
     keep_schedule: bool = Field(
         default=False,
-        description="The schedule stays, for what takes whole trials to show. [default: arms take turns in "
-        "slices where the time is short and their servers fit into memory together]",
+        description="Keep the schedule. [default: use slices if the time is short and the servers of all "
+        "arms fit into memory together]",
     )
     window_min_s: Duration | None = Field(
-        default=None, alias="window_min", description="The shortest window that still shows something."
+        default=None, alias="window_min", description="Shortest window that is still meaningful."
     )
     machine: FittedTo | None = Field(
         default=None,
-        description="The machine that this file's numbers are for, if not the source's: the fit writes it.",
+        description="Machine for which the numbers in this file were chosen, if not the source's. "
+        "The fit writes it.",
     )
     notes: tuple[str, ...] = Field(
-        default=(), description="What is lost by fitting, for people; the report repeats it."
+        default=(), description="Limitations of a fitted study. The report repeats them."
     )
 
 
@@ -206,63 +220,64 @@ Factors = Annotated[
     Mapping[
         str, Annotated[tuple[Level, ...], BeforeValidator(levels_of), PlainSerializer(levels_as_written)]
     ],
-    Field(description="What varies: a list of values, or a table of named ones."),
+    Field(description="Factors with their levels: a list of values, or a table of named values."),
 ]
 
 
 class StudyFile(StudyTable):
-    """The whole file."""
+    """A study file."""
 
-    title: str = Field(min_length=1, description="What the study is called in reports.")
-    about: str = Field(default="", description="What it asks, in a few sentences.")
-    source: Source | None = Field(default=None, description="Where the experiment was published, if it was.")
+    title: str = Field(min_length=1, description="Title in reports.")
+    about: str = Field(default="", description="Question of the study, in a few sentences.")
+    source: Source | None = Field(default=None, description="Source of a published experiment.")
     compare: tuple[str, ...] = Field(
         min_length=1,
-        description="The factors that make the arms, by their product in this order; the first level of each "
-        "is the baseline's. The other factors make the cases.",
+        description="Factors that are compared. Each combination of their levels, in this order, is an arm; "
+        "the first levels are the baseline. The other factors create the cases.",
     )
     server: str | None = Field(
-        default=None, description="Of all arms, unless it is a factor: a version, a directory or a DSN."
+        default=None,
+        description="Server of all arms, unless it is a factor: a version, a directory or a DSN.",
     )
     settings: Settings = Field(
-        default=Settings(), description="Of all arms; those of the factor settings come over them."
+        default=Settings(), description="Settings of all arms. Levels of the factor settings override them."
     )
     workload: Mapping[str, Any] = Field(
-        description="kind (tpcc or pgbench), a variant of pgbench, and parameters that are no factors."
+        description="kind (tpcc or pgbench), a variant of pgbench, and parameters that are not factors."
     )
     warmup_workload: Mapping[str, Any] | None = Field(
-        default=None, description="What is different in the workload while warming up."
+        default=None, description="Parameters of the workload that differ during the warm-up."
     )
-    drive: Drive = Field(default=Drive(), description="How clients drive each arm.")
+    drive: Drive = Field(default=Drive(), description="Load of each arm.")
     factors: Factors
     exclude: tuple[Mapping[str, Scalar | tuple[Scalar, ...]], ...] = Field(
-        default=(), description="Combinations that are not run: levels, or lists of levels, by factor."
+        default=(), description="Combinations that are not run: a level or a list of levels for each factor."
     )
-    run: Run = Field(default=Run(), description="How it is measured.")
-    initdb: Initdb = Field(default=Initdb(), description="How clusters are made.")
-    published: Published | None = Field(default=None, description="What the source printed.")
-    fit: Fit = Field(default=Fit(), description="What may change when the study is fitted.")
+    run: Run = Field(default=Run(), description="Schedule, durations and stopping.")
+    initdb: Initdb = Field(default=Initdb(), description="Options of initdb.")
+    published: Published | None = Field(default=None, description="Published results.")
+    fit: Fit = Field(default=Fit(), description="Changes that a fit may make.")
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> StudyFile:
-        """Of what a TOML or JSON parser gives. Raises ValidationError."""
+        """Validate the result of a TOML or JSON parser. Raises ValidationError."""
         return cls.model_validate(frozen(data))
 
     @property
     def case_factors(self) -> tuple[str, ...]:
-        """Those that make the cases, in their order."""
+        """The factors that create the cases, in their order."""
         return tuple(name for name in self.factors if name not in self.compare)
 
     def is_excluded(self, levels: Mapping[str, str]) -> bool:
-        """Whether some exclusion covers these levels, given by name for every factor."""
+        """Return whether an exclusion covers these levels, given by name for every factor."""
         return any(excludes(one, levels) for one in self.exclude)
 
 
 def excludes(exclusion: Mapping[str, Scalar | tuple[Scalar, ...]], levels: Mapping[str, str]) -> bool:
-    """Whether every factor that it names has one of its levels."""
+    """Return whether every factor of the exclusion has one of its levels."""
     return all(levels.get(factor) in level_names(given) for factor, given in exclusion.items())
 
 
 def level_names(given: Scalar | tuple[Scalar, ...]) -> tuple[str, ...]:
-    """Of one level or a list of them."""
+    """Return the names of one level or of a list of levels."""
     return tuple(map(level_name, given)) if isinstance(given, tuple) else (level_name(given),)
