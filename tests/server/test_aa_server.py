@@ -83,7 +83,7 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
     assert [of.trials_by_status for of in found.first.arms] == [{TrialStatus.OK: 2}] * 2
     report = build_study(found)
     for text in (html_format.to_html(report), markdown_format.to_markdown(report), csv_format.to_csv(report)):
-        assert "twin)" not in text
+        assert f"{found.first.arms[0].arm.name} (A/A)" not in text
     assert '"aa_blocks": 1' in json_format.to_json(report)
     # The next study of the same load, here of a single block, begins with what this one has seen.
     again = tmp_path / "again.sqlite"

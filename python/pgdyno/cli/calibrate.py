@@ -158,8 +158,7 @@ class CalibrationOptions:
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Evidence (results) file of the calibration; an existing one is continued. "
-            "[default: a temporary file]",
+            help="Results file of the calibration; an existing one is continued. [default: a temporary file]",
         ),
     ] = None
     seed: Annotated[

@@ -67,7 +67,7 @@ def aa_study(study: Study, arm: int) -> Study:
         update={
             **dict(driving),
             "title": f"A/A of {spec.name}",
-            "arms": (spec, spec.model_copy(update={"name": f"{spec.name} (twin)"})),
+            "arms": (spec, spec.model_copy(update={"name": f"{spec.name} (A/A)"})),
             "drivings": None,
             "recovery": False,
             "vacuum_after": False,
