@@ -17,7 +17,7 @@ from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
 
 UPDATE, SELECT = "UPDATE accounts SET balance = balance + $1", "SELECT balance FROM accounts"
-NOT_IN_15 = "needs PostgreSQL 16: this is 15"
+NOT_IN_15 = "requires PostgreSQL 16 or later; the server is 15"
 PROBE_CPU_S = 0.05
 MIB = 1 << 20
 

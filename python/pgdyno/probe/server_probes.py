@@ -191,7 +191,7 @@ def read_probe(connection: Connection, probe: str) -> ProbeReading:
 def _rows(connection: Connection, probe: Probe) -> list[Row]:
     major = connection.info.server_version // 10000
     if major < probe.since:
-        raise _Missing(f"needs PostgreSQL {probe.since}: this is {major}", Absence.VERSION)
+        raise _Missing(f"requires PostgreSQL {probe.since} or later; the server is {major}", Absence.VERSION)
     schema = ""
     if probe.extension:
         version, schema = _extension(connection, probe)
@@ -213,19 +213,20 @@ def _rows(connection: Connection, probe: Probe) -> list[Row]:
 
 
 def _extension(connection: Connection, probe: Probe) -> tuple[str, str]:
-    """Return version and schema of the extension that a probe needs. This check first avoids errors in the
-    server log.
+    """Return version and schema of the extension that a probe requires.
+
+    Without this check, the server log would contain errors.
     """
     found = fetch(connection, sql.SQL(statement("extension", 0)).format(name=probe.extension))
-    preload = f"put {probe.extension} into shared_preload_libraries and restart the server"
+    preload = f"add {probe.extension} to shared_preload_libraries and restart the server"
     if not found:
-        also = f"; {preload} if it is not there" if probe.preloaded else ""
+        also = f"; {preload} if it is not preloaded" if probe.preloaded else ""
         raise _Missing(
-            f"needs an extension in the database {connection.info.dbname}: "
+            f"requires an extension in the database {connection.info.dbname}: "
             f"CREATE EXTENSION {probe.extension}{also}"
         )
     if probe.preloaded and not found[0]["preloaded"]:
-        raise _Missing(f"{probe.extension} was not loaded when the server started: {preload}")
+        raise _Missing(f"{probe.extension} is not preloaded: {preload}")
     return str(found[0]["version"]), str(found[0]["schema"])
 
 
@@ -243,7 +244,7 @@ def statements_major(version: str) -> int:
 def _all_hidden(connection: Connection, probe: Probe, rows: list[Row]) -> str:
     """Return the reason if all rows belong to other roles and are hidden; else an empty string."""
     if rows and all(row.get("hidden") for row in rows):
-        return f"all of it is hidden from {_grant(connection, probe)}"
+        return f"all rows are hidden from {_grant(connection, probe)}"
     return ""
 
 
@@ -259,11 +260,11 @@ def _why_not(connection: Connection, probe: Probe, error: psycopg.Error) -> str:
     if isinstance(error, psycopg.errors.LockNotAvailable):
         return f"a relation was locked: {words}"
     if isinstance(error, psycopg.errors.QueryCanceled):
-        return f"it took longer than {probe.timeout_s} s: {words}"
+        return f"timeout after {probe.timeout_s} s: {words}"
     if isinstance(error, psycopg.errors.CharacterNotInRepertoire) and probe.name == "statements":
         # PostgreSQL converts the texts of all databases; one that cannot be converted fails the whole view.
         return (
             f"pg_stat_statements contains a text of a database with another encoding: {words}; "
             "to remove it, run SELECT pg_stat_statements_reset()"
         )
-    return f"this server refuses it: {words}"
+    return f"the server rejected the query: {words}"

@@ -208,7 +208,7 @@ def _not_in_version(findings: Findings) -> Iterable[str]:
         for probe, reason in findings.telemetry.missing.get(of.arm.arm, {}).items():
             by_reason.setdefault((probe, reason), []).append(of.arm.name)
     return [
-        f"{enumeration(names)}: no {probe} statistics (it {reason})."
+        f"{enumeration(names)}: no {probe} statistics ({reason})."
         for (probe, reason), names in by_reason.items()
     ]
 
