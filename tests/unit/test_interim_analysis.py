@@ -93,8 +93,7 @@ def test_a_report_says_which_interval_it_is(tmp_path: Path, stops: bool) -> None
     path = tmp_path / "e.sqlite"
     findings = found_in(path, Synthetic(stops_on_verdict=stops, ended=StudyEnd.VERDICT if stops else None))
     text = " ".join(to_markdown(build_study(findings)).split())
-    assert ("valid at any stopping time" in text) == stops
-    assert ("An interim analysis followed each block from the 5th on (12 blocks in total)" in text) == stops
+    assert ("interim analysis" in text) == stops
     effects = document(path)["comparisons"][0]["effects"]
     assert effects["nopm"]["interval"] == ("anytime" if stops else "student")
     assert effects["server_cpu"]["interval"] == "student"
