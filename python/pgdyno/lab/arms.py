@@ -18,11 +18,12 @@ import psycopg
 from pgdyno.errors import ServerError
 from pgdyno.server import page_cache
 from pgdyno.server.build import Build
-from pgdyno.server.cluster import READY_TIMEOUT_S, Cluster
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.live_directories import LiveDirectory
 from pgdyno.server.restore import restore
 from pgdyno.server.running import Server
 from pgdyno.server.server_account import Account
+from pgdyno.server.server_process import READY_TIMEOUT_S
 from pgdyno.server.snapshot import Snapshot
 
 Connection = psycopg.Connection[tuple[Any, ...]]

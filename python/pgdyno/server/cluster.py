@@ -21,12 +21,11 @@ from pgdyno.server.build import Build
 from pgdyno.server.live_directories import SocketDirectory
 from pgdyno.server.running import SUPERUSER, Server, last_messages
 from pgdyno.server.server_account import Account
-from pgdyno.server.server_process import forget_program, launch, note_program, run_tool
+from pgdyno.server.server_process import READY_TIMEOUT_S, forget_program, launch, note_program, run_tool
 from pgdyno.server.settings.reserved_settings import BASE, config_text, refuse_reserved
 from pgdyno.server.settings.setting_definition import verify
 
 INITDB_TIMEOUT_S = 300.0  # it takes seconds on any disk that is suitable for a benchmark
-READY_TIMEOUT_S = 120.0  # a clean start takes less than 1 s, large shared memory takes longer
 
 CONFIG_FILE = "pgdyno.conf"
 

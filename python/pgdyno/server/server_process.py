@@ -94,6 +94,10 @@ def _becoming(command: Sequence[str], account: Account) -> list[str]:
     return [*ours, *command]
 
 
+READY_TIMEOUT_S = 120.0
+"""Timeout of a start, until the server accepts connections. A clean start takes less than 1 s, with large
+shared memory longer."""
+
 END_TIMEOUT_S = 20.0
 """Timeout for the end of a killed process. Only a disk that does not answer takes longer."""
 
