@@ -126,12 +126,14 @@ def test_the_kernels_account_and_the_looks_are_those_of_the_arms_own_slices(slep
 
 
 INTERVAL_S = 0.15
-INTERVALS = 140
-PLANTED = {20: "", **dict.fromkeys((40, 60, 80, 100, 120), "CHECKPOINT; ")}
+INTERVALS = 200
+PLANTED = {16: "", **dict.fromkeys((50, 83, 116, 150, 183), "CHECKPOINT; ")}
 """At which interval a lock is taken, and what is done while it is held: so often that chance is ruled out
 even where a checkpoint lasts, as on a busy machine.
 """
 HELD_S = 0.5
+BLOCKS = 6
+"""Parts of the series that count as trials, each with a lock. A single one names no cause: too few points."""
 
 
 def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
@@ -148,18 +150,17 @@ def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
         strict=True,
     )
     measured = [role is Role.MEASURE for role in roles]
-    rates = rates_of(Executed(*map(np.array, (measured, from_s, to_s, n))))
     events = events_of(series, {}, CLIENTS)
-    found = find_dips([TRIAL], {TRIAL.trial: rates}, {TRIAL.trial: events})[0]
+    parts = zip(*(np.array_split(np.array(one), BLOCKS) for one in (measured, from_s, to_s, n)), strict=True)
+    rates = {block: rates_of(Executed(*part)) for block, part in enumerate(parts)}
+    trials = [ok_trial(trial=block) for block in rates]
+    found = find_dips(trials, rates, dict.fromkeys(rates, events))[0]
     causes = {one.event for one in found.coincidences if one.is_cause}
     assert {Event.LOCKS, Event.CHECKPOINT} <= causes, found
     assert len(found.of(Event.LOCKS)) >= len(PLANTED)
     assert len(found.of(Event.CHECKPOINT)) >= len(PLANTED) - 1
     lone = min(found.of(Event.LOCKS), key=lambda dip: dip.from_s)
     assert Event.CHECKPOINT not in lone.causes
-
-
-TRIAL = ok_trial(trial=0)
 
 
 def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, SampleSeries]]:

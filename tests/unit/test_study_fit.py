@@ -8,6 +8,7 @@ import pytest
 
 from example_studies import read_study
 from pgdyno.errors import UsageError
+from pgdyno.study.capacity_search import STEPS_USUAL
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
 from pgdyno.study.forecast_cost import costs_of, load_s, pass_s
@@ -195,7 +196,7 @@ def test_searches_for_the_capacity_are_fitted_into_the_time() -> None:
     plain = read_study(text.replace("[run]", "[run]\naa = false"), "upgrade")
     minutes = 15
     found, without = (fit_study(file, SMALL, minutes).file for file in (sought, plain))
-    search_s = 2 + 9 * (1300 / 420 + 0.05)  # with what is not counted of a slice
+    search_s = 2 + STEPS_USUAL * (1300 / 420 + 0.05)  # with what is not counted of a slice
     passes = [pass_s(cases_of(file), SMALL) for file in (found, without)]
     windows = [cases_of(file)[0].study for file in (found, without)]
     driven = [study.rounds * study.slice_s + study.warmup_s for study in windows]
