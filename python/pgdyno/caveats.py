@@ -47,6 +47,7 @@ class Code(StrEnum):
     FEW_BLOCKS = "few-blocks"
     CHECKS_FAILED_TRIALS_EXCLUDED = "checks-failed-trials-excluded"
     TRIALS_FAILED = "trials-failed"
+    BLOCKS_LOST_BY_FAILURE = "blocks-lost-by-failure"
     NOTHING_DONE = "nothing-done"
     FAILURES_OVER_SHARE = "failures-over-share"
     RETRIES_OVER_SHARE = "retries-over-share"

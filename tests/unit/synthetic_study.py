@@ -64,6 +64,7 @@ class Synthetic:
     margin: float = 0.02
     rate_per_s: float = 3000.0
     statuses: Mapping[tuple[int, int], TrialStatus] = field(default_factory=dict)  # (block, arm)
+    stopped_by: Mapping[tuple[int, int], str] = field(default_factory=dict)
     caveats: Sequence[Caveat] = ()
     unsafe_arms: Sequence[int] = ()
     fixed_rate_per_s: float | None = None
@@ -229,7 +230,9 @@ def write_trial(
             transactions=executed,
             counters={"new_orders": int(executed * 10 / 23)},
             driver_memory_bytes=21_000_000,
-            driver=DriverFacts(threads=2, capacity=_sought(wanted, rate_per_s)),
+            driver=DriverFacts(
+                threads=2, stopped_by=wanted.stopped_by.get(place), capacity=_sought(wanted, rate_per_s)
+            ),
             settings={"shared_buffers": "128MB" if arm == 0 else "2GB", "fsync": "on"},
             failures=_failures(wanted),
             histograms=_histograms(rate_per_s / slower, executed, rng),

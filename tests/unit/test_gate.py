@@ -14,7 +14,7 @@ from report_forms import HOSTILE, plain
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison.paired_comparison import effects_by_arm
-from pgdyno.analysis.comparison.verdict import judge
+from pgdyno.analysis.comparison.verdict import Verdict, judge
 from pgdyno.analysis.findings.gates import (
     GateComparison,
     GateCondition,
@@ -31,6 +31,7 @@ from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import UsageError
 from pgdyno.report.ci_summary import to_summary
 from pgdyno.report.json_format import decoded
+from pgdyno.results.driver_facts import ENGINE
 from pgdyno.results.records import StudyEnd, TrialStatus
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
@@ -168,6 +169,35 @@ def test_an_arm_that_stalled_in_some_blocks_passes_no_gate(
     decoded(text)
     (unjudged,) = json.loads(text)["gate"]["unjudged"]
     assert unjudged["percent"]["n"] > 0 and unjudged["why"].startswith("some blocks")
+
+
+@pytest.mark.parametrize("failed", [TrialStatus.FAILED, TrialStatus.EXCLUDED])
+@pytest.mark.parametrize("arm", [0, 1])
+def test_an_arm_that_failed_in_a_block_passes_no_gate(tmp_path: Path, failed: TrialStatus, arm: int) -> None:
+    crashed = replace(FASTER, blocks=8, statuses={(3, arm): failed})
+    assert status(tmp_path, crashed, conditions="slower") == 1
+    (tmp_path / "e.sqlite").unlink()
+    assert status(tmp_path, crashed, conditions="undecided") == 3
+
+
+def test_a_trial_that_ended_for_another_reason_holds_no_verdict_back(tmp_path: Path) -> None:
+    """Stopped by the user, or by a failure of our engine."""
+    ours = {(3, 0): TrialStatus.FAILED, (3, 1): TrialStatus.FAILED, (4, 1): TrialStatus.INTERRUPTED}
+    stopped_by = {(3, 0): ENGINE, (3, 1): ENGINE}
+    ended = replace(FASTER, blocks=8, statuses=ours, stopped_by=stopped_by)
+    assert status(tmp_path, ended, conditions="faster") == 3
+
+
+def test_a_failure_counts_against_the_arm_that_failed_and_not_against_a_third(tmp_path: Path) -> None:
+    three = Synthetic(effects=(1.0, 1.1, 1.2), names=("17", "18", "18,fsync=off"), blocks=8)
+    failed = {(3, arm): TrialStatus.FAILED for arm in range(3)}
+    crashed = replace(three, statuses=failed, stopped_by={(3, 0): "18", (3, 2): "18"})
+    write_study(tmp_path / "e.sqlite", crashed)
+    (findings,) = read_report(tmp_path / "e.sqlite").findings.cases
+    assert [one.verdict for one in findings.comparisons] == [Verdict.UNDECIDED, Verdict.FASTER]
+    assert [one.failed for one in findings.comparisons] == [[3], []]
+    lost = [of.parameters["arm"] for of in findings.caveats if of.code is Code.BLOCKS_LOST_BY_FAILURE]
+    assert lost == ["18"]
 
 
 def test_a_stalled_arm_is_as_undecided_as_before(tmp_path: Path) -> None:

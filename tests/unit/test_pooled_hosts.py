@@ -26,7 +26,7 @@ def comparison(effects: Mapping[str, Sequence[float]], name: str = "13") -> Comp
         d = {block: math.log(ratio) for block, ratio in enumerate(ratios)}
         spread = student(list(d.values()), 0.99)  # as Holm may have it
         found[key] = Effect(key, key.upper(), d, spread, spread.percent(Better.MORE), None)
-    return Comparison(arm(0, "12"), arm(1, name), [], [], [], found, None, None, 0.02)
+    return Comparison(arm(0, "12"), arm(1, name), [], [], [], [], found, None, None, 0.02)
 
 
 def test_effects_are_pooled_case_by_case_and_arm_by_arm() -> None:

@@ -17,6 +17,7 @@ from pgdyno.cli.report import print_report, read_report, write_html
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study_runner import Request, resume_study, start_study
+from pgdyno.results.driver_facts import ENGINE
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
 
@@ -97,6 +98,6 @@ def why_no_valid_block(path: Path) -> str:
             reasons.update(
                 f"{arms[trial.arm].name}: {trial.full_reason}"
                 for trial in trials
-                if trial.reason and trial.driver.stopped_by is None
+                if trial.reason and trial.driver.stopped_by in {None, ENGINE}
             )
     return next((reason for reason, _ in reasons.most_common(1)), "no block was run")

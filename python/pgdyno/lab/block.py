@@ -22,7 +22,7 @@ from pgdyno.lab.trial_driving import Seen, drive_trials
 from pgdyno.lab.trial_outcome import because_of, judge_trial, trial_outcome
 from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
 from pgdyno.results import records
-from pgdyno.results.driver_facts import DriverFacts
+from pgdyno.results.driver_facts import ENGINE, DriverFacts
 from pgdyno.results.records import BlockStatus, TrialOutcome, TrialStatus, with_log_error
 from pgdyno.server.crash_detector import require_no_crash
 from pgdyno.study.schedule import PlannedBlock
@@ -96,7 +96,11 @@ def run_group(
     except FaultOf as fault:
         outcomes = {index: _ended_by(fault, trial) for index, trial in trials.items()}
     except FAULTS as error:
-        outcomes = {index: failed(trial, in_one_line(error)) for index, trial in trials.items()}
+        ended_by = DriverFacts(stopped_by=ENGINE if isinstance(error, EngineError) else None)
+        outcomes = {
+            index: replace(failed(trial, in_one_line(error)), driver=ended_by)
+            for index, trial in trials.items()
+        }
     finally:
         for trial in trials.values():
             if trial.witness is not None:

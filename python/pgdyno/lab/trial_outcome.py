@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.lab.arms import LabArm
-from pgdyno.results.driver_facts import DriverFacts, driver_facts
+from pgdyno.results.driver_facts import ENGINE, DriverFacts, driver_facts
 from pgdyno.results.engine_events import failures_from, histograms_from
 from pgdyno.results.records import TrialOutcome, TrialStatus
 from pgdyno.workload.interface import TrialChecks
@@ -23,7 +23,10 @@ def trial_outcome(
     outcome = TrialOutcome(
         status, time.time(), reason=f"{run.before}{reason}", restore_s=restore_s, start_s=start_s
     )
-    if (culprit := _culprit(run)) != arm:
+    culprit = _culprit(run)
+    if culprit is None and run.failure is not None:
+        culprit = ENGINE  # a failure of a server names its arm
+    if culprit != arm:
         outcome = replace(outcome, driver=DriverFacts(stopped_by=culprit))
     if run.before:
         return outcome

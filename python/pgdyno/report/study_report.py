@@ -159,7 +159,8 @@ def _left_out(findings: StudyFindings) -> str:
     cases = list(dict.fromkeys(case for over in findings.over_cases for case in over.stalled))
     if not cases:
         return ""
-    return f" Excluded from the average (an arm without transactions in some block): {'; '.join(cases)}."
+    why = "an arm failed or completed no transaction in some block"
+    return f" Excluded from the average ({why}): {'; '.join(cases)}."
 
 
 def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:

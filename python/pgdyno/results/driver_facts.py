@@ -100,11 +100,16 @@ class CapacitySearch:
         ]
 
 
+ENGINE = "(engine)"
+"""``stopped_by`` of a trial that a failure of our own engine ended."""
+
+
 @dataclass(frozen=True)
 class DriverFacts:
     """Facts about the driver in one trial.
 
-    The first five are of its process. ``stopped_by`` is the other arm whose failure ended the trial.
+    The first five are of its process. ``stopped_by`` is what ended a failed trial, if not its own server:
+    the name of another arm, or ENGINE.
     ``ordered_checkpoint_s`` is the duration of the forced checkpoint before the window.
     """
 

@@ -382,6 +382,13 @@ class Trial:
     probe_cpu_s: float | None = None
 
     @property
+    def failed_by_itself(self) -> bool:
+        """True if its own server is the cause why it does not count."""
+        return self.status is TrialStatus.EXCLUDED or (
+            self.status is TrialStatus.FAILED and self.driver.stopped_by is None
+        )
+
+    @property
     def full_reason(self) -> str:
         """The reason with the error in the server's log, as text."""
         return with_log_error(self.reason, self.log_error)

@@ -11,6 +11,7 @@ from pgdyno.analysis.statistics.autocorrelation import autocorrelation, is_autoc
 from pgdyno.analysis.telemetry.metrics import mixes
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text, signed
+from pgdyno.results.driver_facts import ENGINE
 from pgdyno.results.records import (
     Arm,
     Counts,
@@ -217,7 +218,7 @@ def _trial_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]
         mine = [trial for trial in trials if trial.arm == arm.arm]
         excluded = [trial for trial in mine if trial.status is TrialStatus.EXCLUDED]
         # A failure that another arm caused is reported for that arm.
-        failed = [t for t in mine if t.status is TrialStatus.FAILED and t.driver.stopped_by is None]
+        failed = [t for t in mine if t.status is TrialStatus.FAILED and t.driver.stopped_by in {None, ENGINE}]
         if excluded:
             names = {check.name for trial in excluded for check in trial.checks if not check.passed}
             of_log = next((trial.log_error for trial in excluded if trial.log_error), "")
@@ -290,6 +291,8 @@ def _comparison_caveats(comparison: Comparison) -> list[Caveat]:
     found = []
     if comparison.stalled:
         found.append(Caveat(Code.NOTHING_DONE, {**names, "blocks": len(comparison.stalled)}))
+    if comparison.failed:
+        found.append(Caveat(Code.BLOCKS_LOST_BY_FAILURE, {**names, "blocks": len(comparison.failed)}))
     if len(comparison.blocks) < BLOCKS_MIN:
         found.append(
             Caveat(Code.FEW_BLOCKS, {**names, "blocks": len(comparison.blocks), "blocks_min": BLOCKS_MIN})

@@ -67,8 +67,9 @@ class Effect:
 class Comparison:
     """``blocks`` count. ``dropped`` do not: a trial of either arm was excluded, failed or interrupted.
 
-    In ``stalled`` blocks an arm completed nothing, so the ratio is undefined. Omitting an arm's worst blocks
-    would bias the effect in its favor, so a comparison with such blocks has no decision.
+    In ``stalled`` blocks an arm completed nothing, so the ratio is undefined. In ``failed`` blocks the server
+    of an arm failed, or a check of its work. Omitting an arm's worst blocks would bias the effect in its
+    favor, so a comparison with blocks ``lost_by_an_arm`` has no decision.
     """
 
     baseline: Arm
@@ -76,14 +77,20 @@ class Comparison:
     blocks: Sequence[int]
     dropped: Sequence[int]
     stalled: Sequence[int]
+    failed: Sequence[int]
     effects: Mapping[str, Effect]
     primary: Effect | None
     decision: Decision | None
     margin: float
 
     @property
+    def lost_by_an_arm(self) -> list[int]:
+        """Blocks without a ratio because of one of the two arms."""
+        return sorted({*self.stalled, *self.failed})
+
+    @property
     def verdict(self) -> Verdict:
-        """The verdict; undecided also if no block counts or one is stalled."""
+        """The verdict; undecided also if no block counts or an arm lost one."""
         return self.decision.verdict if self.decision else Verdict.UNDECIDED
 
 
@@ -123,6 +130,7 @@ def compare_arms(
             arms[0],
             arm,
             dropped=_dropped(trials, arm.arm),
+            failed=sorted({t.block for t in trials if t.arm in {0, arm.arm} and t.failed_by_itself}),
             both_ok={block for block, of_arm in by_block.items() if {0, arm.arm} <= of_arm.keys()},
             effects=effects[i],
             primary=metrics[0],
@@ -166,6 +174,7 @@ def _comparison(
     arm: Arm,
     *,
     dropped: Sequence[int],
+    failed: Sequence[int],
     both_ok: set[int],
     effects: Mapping[str, Effect],
     primary: Metric,
@@ -179,9 +188,12 @@ def _comparison(
         blocks=sorted(main.log_ratios) if main else [],
         dropped=dropped,
         stalled=stalled,
+        failed=failed,
         effects=effects,
         primary=main,
-        decision=decide(main.spread, primary.better, plan.margin) if main and not stalled else None,
+        decision=decide(main.spread, primary.better, plan.margin)
+        if main and not stalled and not failed
+        else None,
         margin=plan.margin,
     )
 

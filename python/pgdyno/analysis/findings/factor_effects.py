@@ -63,8 +63,8 @@ class Factor:
 class FactorialCell:
     """Values of a cell. ``logs`` is pass → ln of the metric.
 
-    ``stalled``: in some pass the arm completed nothing, so the other passes would bias the result in its
-    favor.
+    ``stalled``: in some pass the arm completed nothing or failed, so the other passes would bias the result
+    in its favor.
     """
 
     levels: Levels
@@ -143,7 +143,8 @@ def _cells(
             values = _values(of, arm, value)
             known = {block: math.log(measured) for block, measured in values.items() if measured}
             rate_per_s = of.study.plan.rate_per_s
-            stalled = len(known) < len(values)
+            failed = any(trial.arm == arm and trial.failed_by_itself for trial in of.trials)
+            stalled = failed or len(known) < len(values)
             yield FactorialCell(own, of.arms[arm].arm.clients, rate_per_s, known, stalled=stalled)
 
 

@@ -240,7 +240,7 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateCom
     effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
     if effect is not None and key != findings.primary.key:
         effect = _with_method(effect, method_of(findings.study.plan))
-    partial = bool(comparison.stalled) or (
+    partial = bool(comparison.lost_by_an_arm) or (
         effect is not None and len(effect.log_ratios) < len(comparison.blocks)
     )
     return GateComparison(

@@ -237,13 +237,14 @@ def _on(comparison: Comparison, begin: int) -> Comparison:
 
 
 def _merged(comparisons: Sequence[Comparison]) -> Comparison:
-    """Merge effects, ``stalled`` and names. Other fields are not used."""
+    """Merge effects, lost blocks and names. Other fields are not used."""
     keys = dict.fromkeys(key for comparison in comparisons for key in comparison.effects)
     common = [key for key in keys if all(key in comparison.effects for comparison in comparisons)]
     return replace(
         comparisons[0],
         effects={key: _merged_effect([c.effects[key] for c in comparisons]) for key in common},
         stalled=[block for comparison in comparisons for block in comparison.stalled],
+        failed=[block for comparison in comparisons for block in comparison.failed],
         decision=None,
     )
 

@@ -141,7 +141,7 @@ def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Plac
     found: dict[tuple[str, str], _Effects] = {}
     stalled: dict[Pair, list[tuple[str, str]]] = {}
     for host, case, pair, comparison in _comparisons(by_host):
-        if comparison.stalled:
+        if comparison.lost_by_an_arm:
             stalled.setdefault(pair, []).extend([(case, host), (AVERAGE, host)])
         for own, effect in comparison.effects.items():
             placed = place(case, own)

@@ -42,8 +42,8 @@ class OverCases:
 
     @property
     def stalled(self) -> list[str]:
-        """Cases that are not in the average because an arm completed nothing in some block."""
-        return [case for case, comparison in self.comparisons.items() if comparison.stalled]
+        """Cases that are not in the average because an arm lost a block: it failed or completed nothing."""
+        return [case for case, comparison in self.comparisons.items() if comparison.lost_by_an_arm]
 
     @property
     def is_under_floor(self) -> bool:
@@ -120,8 +120,8 @@ def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
         for comparison in of.comparisons
         if (comparison.baseline.name, comparison.arm.name) == (baseline, arm)
     }
-    # The other blocks of a case with a stalled block would bias the average in favor of the stalled arm.
-    whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.stalled}
+    # The other blocks of a case would bias the average in favor of an arm that lost a block.
+    whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.lost_by_an_arm}
     ratios = {case: primary.log_ratios for case, primary in whole.items()}
     plan = cases[0].study.plan
     average = combine(ratios, plan.confidence, method_of(plan))
