@@ -29,7 +29,7 @@ $(BIN)/pgdyno-engine: .venv/installed $(ENGINE_SOURCES)
 	@install -m 755 target/release/pgdyno-pgbench $(BIN)/pgdyno-pgbench
 	@install -m 755 target/release/pgdyno-engine $@
 
-demo: setup ## compare two PostgreSQL servers in about four minutes; verdict, results file and report in demo/
+demo: setup ## measure the effect of synchronous_commit in about two minutes; results and report in demo/
 	$(BIN)/pgdyno demo demo
 
 test: setup ## every test: the engine's, the Python side's, and those against real servers

@@ -19,7 +19,7 @@ SUMMARIES = {
     "check": "Check the consistency of the data of a workload.",
     "pgbench": "Run pgbench benchmarks with the pgdyno engine.",
     "doctor": "Find sources of measurement noise on this machine, with remedies.",
-    "demo": "Compare two PostgreSQL versions for three minutes.",
+    "demo": "Measure the effect of synchronous_commit in about two minutes.",
     "study": "Check, explain and list study files.",
     "servers": "List installed and downloadable PostgreSQL servers.",
     "settings": "Show settings profiles and explain settings.",
