@@ -145,10 +145,7 @@ def test_a_frozen_server_does_not_hold_a_study_that_is_to_stop(
         "--evidence", evidence, server, server,
     )  # fmt: skip
     running.until(lambda: measuring(evidence))
-    frozen = [p for postmaster in program.postmasters() for p in (postmaster, *postmaster.children())]
-    for process in frozen:
-        with suppress(psutil.NoSuchProcess):
-            process.suspend()
+    freeze(program)
     running.signal(signal.SIGTERM)
     ended = running.ended()
     assert ended.status == 128 + signal.SIGTERM, ended.err
@@ -158,6 +155,34 @@ def test_a_frozen_server_does_not_hold_a_study_that_is_to_stop(
     assert evidence.with_suffix(".html").stat().st_size > 10_000
     assert not list(program.cache.glob("runs/run-*"))
     assert program.survivors() == []
+
+
+def test_a_server_that_freezes_in_a_block_ends_the_study_with_an_error_and_without_a_signal(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "e.sqlite"
+    running = program.start(
+        "compare", "--warehouses", "1", "--clients", "2", "--warmup", "0.5s", "--window", "10s",
+        "--seed", "7", "--blocks", "1", "--evidence", evidence, server, server,
+    )  # fmt: skip
+    running.until(lambda: measuring(evidence))
+    freeze(program)
+    ended = running.ended()
+    assert ended.status == 1, ended.err
+    with Evidence(evidence) as opened:
+        assert opened.study().ended_because is not None
+        assert {trial.status for trial in opened.trials()} == {"failed"}
+        assert all(trial.reason for trial in opened.trials())
+    assert not list(program.cache.glob("runs/run-*"))
+    assert program.survivors() == []
+
+
+def freeze(program: Program) -> None:
+    """Suspend the servers with all of their processes: their sockets stay open, and nobody answers."""
+    frozen = [p for postmaster in program.postmasters() for p in (postmaster, *postmaster.children())]
+    for process in frozen:
+        with suppress(psutil.NoSuchProcess):
+            process.suspend()
 
 
 def test_the_database_that_was_driven_is_whole_afterwards(bench: Server) -> None:
