@@ -14,13 +14,14 @@ from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
 from pgdyno.caveats import Code
 from pgdyno.cli.study_execution import why_no_valid_block
 from pgdyno.drive.engine_runs import EngineRun
-from pgdyno.errors import StartError
+from pgdyno.errors import EngineError, ServerError, StartError
 from pgdyno.lab import block as lab_block
+from pgdyno.lab import trial_driving
 from pgdyno.lab.block import run_block
 from pgdyno.lab.progress import Warned
 from pgdyno.lab.trial import Lab, RunningTrial
 from pgdyno.lab.trial_outcome import trial_outcome
-from pgdyno.results.driver_facts import DriverFacts
+from pgdyno.results.driver_facts import ENGINE, DriverFacts
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus
 from pgdyno.results.writer import Writer
@@ -96,3 +97,44 @@ def test_a_driver_that_one_arm_has_ended_is_no_fault_of_the_other() -> None:
         "the driver stopped because of 18: connect: refused",
         DriverFacts(stopped_by="18"),
     )
+
+
+@pytest.mark.parametrize(
+    ("error", "stopped_by"),
+    [(EngineError("the engine was killed"), ENGINE), (ServerError("it is gone"), None)],
+)
+def test_a_failure_of_our_engine_is_charged_to_no_arm(
+    error: Exception, stopped_by: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def carry_out(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(lab_block, "_carry_out", carry_out)
+    with Writer.create(tmp_path / "e", study_of(Synthetic()), arms_of(Synthetic())) as writer:
+        arms, never = cast(Any, [Arm(0), Arm(1)]), cast(Any, SimpleNamespace(requested=False))
+        lab = Lab(make_study(), arms, writer, lambda _: None, never)
+        assert run_block(lab, PlannedBlock(0, 1, (0, 1), ())) is BlockStatus.FAILED
+    with Evidence(tmp_path / "e") as evidence:
+        trials = evidence.trials()
+        caveats = comparison_caveats(evidence.study(), evidence.arms(), trials, [], {})
+    assert [trial.driver.stopped_by for trial in trials] == [stopped_by] * 2
+    assert [trial.failed_by_itself for trial in trials] == [stopped_by is None] * 2
+    assert [of.parameters["arm"] for of in caveats if of.code is Code.TRIALS_FAILED] == ["17", "18"]
+
+
+def test_an_engine_that_fails_without_naming_an_arm_is_charged_to_none() -> None:
+    outcome = trial_outcome(EngineRun(failure={"stage": "start", "message": "no"}), 0, "17", None, None)
+    assert outcome.driver == DriverFacts(stopped_by=ENGINE)
+
+
+@pytest.mark.parametrize(("target", "expected"), [("18", ServerError), (None, EngineError)])
+def test_a_server_that_fails_in_a_warm_up_of_its_own_workload_is_no_failure_of_our_engine(
+    target: str | None, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = {"stage": "connect", "message": "refused", "target": target}
+    monkeypatch.setattr(trial_driving, "drive_specification", lambda *_, **__: {})
+    monkeypatch.setattr(trial_driving, "run_drive", lambda *_: EngineRun(failure=failure))
+    study = make_study().model_copy(update={"warmup_workload": make_study().workload})
+    lab = cast(Any, SimpleNamespace(study=study, watch=lambda _: None, interruption=None))
+    with pytest.raises(expected, match="warm-up failed: refused"):
+        trial_driving._warm_up(lab, PlannedBlock(0, 1, (0, 1), ()), (), (), (2, 2), None)

@@ -279,7 +279,8 @@ def _warm_up(
     specification = drive_specification(drivings[0], block.seed, warm, targets, drivings, pinning=pinning)
     run = run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
     if run.failure is not None:
-        raise EngineError(f"warm-up failed: {run.failure['message']}")
+        kind = EngineError if run.failure.get("target") is None else ServerError
+        raise kind(f"warm-up failed: {run.failure['message']}")
 
 
 def _note_slice(lab: Lab, trial: RunningTrial, event: Event) -> None:

@@ -53,7 +53,7 @@ class PlanDetails:
 
 @dataclass(frozen=True)
 class PlanEntry:
-    """What was requested."""
+    """The request."""
 
     schedule: Schedule
     workload: Json
@@ -187,7 +187,7 @@ class WaterfallEntry:
 
 @dataclass(frozen=True)
 class WhyEntry:
-    """Where the time goes (docs/explanation/why.md)."""
+    """Breakdown of the time per transaction (docs/explanation/why.md)."""
 
     sentences: Sequence[str]
     whole_is: str

@@ -99,7 +99,7 @@ class ArmSpec(BaseModel):
         return self.model_copy(update={"server": without_secrets(self.server)}) if self.is_dsn else self
 
     def is_same(self, other: ArmSpec) -> bool:
-        """Whether both ask for the same thing, however a connection string is spelled."""
+        """True if both ask for the same thing, however a connection string is spelled."""
         mine, others = (arm.without_password().model_copy(update={"name": ""}) for arm in (self, other))
         return mine == others
 

@@ -173,17 +173,17 @@ class Study(Driving):
 
     @property
     def stops_on_verdict(self) -> bool:
-        """Whether an interim analysis follows each block and can end the study."""
+        """True if an interim analysis follows each block and can end the study."""
         return self.stop == "verdict" and self.can_have_interim_analyses
 
     @property
     def can_have_interim_analyses(self) -> bool:
-        """Whether verdicts are possible before the last block."""
+        """True if verdicts are possible before the last block."""
         return has_interim_analyses(self.schedule, self.blocks_max)
 
     @property
     def is_together(self) -> bool:
-        """Whether the servers of all arms run at the same time, and their trials are divided into slices."""
+        """True if the servers of all arms run at the same time, and their trials are divided into slices."""
         return self.schedule.is_together
 
     @model_validator(mode="after")
@@ -200,12 +200,12 @@ class Study(Driving):
 
     @property
     def searches_capacity(self) -> bool:
-        """Whether each block searches for its rate. With given rates, the levels of the rate determine it."""
+        """True if each block searches for its rate. With given rates, the levels of the rate determine it."""
         return self.capacity is not None and self.rate is None
 
     @property
     def needs_anytime_intervals(self) -> bool:
-        """Whether intervals must be valid at any stopping time: the number of blocks is not fixed."""
+        """True if intervals must be valid at any stopping time: the number of blocks is not fixed."""
         return self.stops_on_verdict or self.resumed_for_more
 
     @property
@@ -215,7 +215,7 @@ class Study(Driving):
 
     @property
     def load_is_fixed(self) -> bool:
-        """Whether the clients start transactions at given times, independent of the speed of the server."""
+        """True if the clients start transactions at given times, independent of the speed of the server."""
         return self.rate is not None or self.pacing != "none" or self.searches_capacity
 
     @property

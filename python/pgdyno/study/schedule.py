@@ -23,7 +23,7 @@ class Schedule(StrEnum):
 
     @property
     def is_together(self) -> bool:
-        """Whether the servers of all arms run at the same time, and their trials are divided into slices."""
+        """True if the servers of all arms run at the same time, and their trials are divided into slices."""
         return self in TOGETHER
 
     def rounds_error(self, rounds: int) -> str:
