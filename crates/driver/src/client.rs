@@ -9,8 +9,8 @@ use super::{Ending, User};
 use crate::record::{Histogram, Outcome, Sample};
 use reactor::{Connection, Error, Nanos, Reactor};
 
-/// An arrival of an open loop that would be sent later than this is skipped: its client, or the server, is stuck, and
-/// to send it now would only measure the queue.
+/// An arrival of an open loop that would be sent later than this is skipped: the server does not keep up, or is stuck,
+/// and the queue would grow without end. Its latency is known to be longer, and it is recorded as such.
 const SKIP_LATE_AFTER: Nanos = Nanos(5_000_000_000);
 /// How long a lost connection is tried to get back before the server counts as gone, and how often.
 const RECONNECT_WITHIN: Nanos = Nanos(2_000_000_000);
@@ -82,6 +82,14 @@ pub struct Client<'a, D, U: User> {
     wait: Nanos,
     /// Transactions that are left of its share of the slice.
     left: u64,
+}
+
+/// A transaction that is to be sent now.
+struct Due {
+    kind: usize,
+    intended: Nanos,
+    sent: Nanos,
+    is_timed: bool,
 }
 
 /// Why a client leaves a slice.
@@ -164,7 +172,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
     /// Drives a slice until it closes, the client's share is done, or the connection is lost.
     async fn slice(&mut self, window: &Window, connection: &mut Connection) -> Leave {
         let mut from = self.context.reactor.now();
-        while let Some((kind, intended, sent)) = self.next(window, from).await {
+        while let Some(Due { kind, intended, sent, is_timed }) = self.next(window, from).await {
             self.context.group.begin();
             let mut retries = 0;
             let (outcome, failure) = loop {
@@ -182,7 +190,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
                 }
             };
             let done = self.context.reactor.now();
-            let sample = Sample { kind, outcome, retries, intended, sent, done };
+            let sample = Sample { kind, outcome, retries, intended, sent, done, is_timed };
             self.end(window, &sample, failure.as_ref().map(FailedAttempt::why).as_deref());
             if let Some(failure) = failure {
                 if failure.lost {
@@ -195,57 +203,52 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         Leave::Closed
     }
 
-    /// The next transaction: its kind, when it should be sent and when it is (now). `None` when the slice closes first,
-    /// or the share is done.
+    /// The next transaction. `None` when the slice closes first, or the share is done.
     #[inline]
-    async fn next(&mut self, window: &Window, from: Nanos) -> Option<(usize, Nanos, Nanos)> {
+    async fn next(&mut self, window: &Window, from: Nanos) -> Option<Due> {
         if self.left == 0 {
             return None;
         }
-        if self.context.group.schedule.borrow().is_some() {
+        if self.context.group.has_schedule() {
             return self.next_arrival(window).await;
         }
         if self.context.rules.pacing == Pacing::KeyingAndThinking {
-            return self.next_keyed(from).await;
+            return self.next_keyed(window, from).await;
         }
         if from >= self.context.group.closes() {
             return None;
         }
         let kind = self.draw();
         let now = self.context.reactor.now();
-        Some((kind, now, now))
+        Some(Due { kind, intended: now, sent: now, is_timed: window.times(now) })
     }
 
-    async fn next_arrival(&mut self, window: &Window) -> Option<(usize, Nanos, Nanos)> {
+    async fn next_arrival(&mut self, window: &Window) -> Option<Due> {
+        let group = self.context.group;
         while self.left > 0 {
-            let closes = self.context.group.closes();
-            let intended = self.context.group.schedule.borrow_mut().as_mut()?.take_before(closes)?;
+            let arrival = group.take_arrival()?;
             let kind = self.draw();
-            let is_open = self.context.group.wait_until(intended).await;
-            let now = self.context.reactor.now();
-            if intended >= self.context.group.closes() {
-                // The slice was closed early, before this arrival: it never was.
+            group.wait_until(arrival.intended).await;
+            let (now, closes) = (self.context.reactor.now(), group.closes());
+            let (intended, is_timed) = (arrival.intended, arrival.is_timed);
+            if now >= closes && (intended >= closes || !window.is_last) {
+                group.give_back(arrival);
                 self.drawn = Some(kind);
                 return None;
             }
-            if is_open && now < self.context.group.closes() && now - intended <= SKIP_LATE_AFTER {
-                return Some((kind, intended, now));
+            if now < closes && now - intended <= SKIP_LATE_AFTER {
+                return Some(Due { kind, intended, sent: now, is_timed });
             }
-            self.context.group.begin();
-            let sample = Sample {
-                kind,
-                outcome: Outcome::Skipped,
-                retries: 0,
-                intended,
-                sent: intended,
-                done: intended,
-            };
+            group.begin();
+            let done = now.min(closes);
+            let outcome = Outcome::Skipped;
+            let sample = Sample { kind, outcome, retries: 0, intended, sent: done, done, is_timed };
             self.end(window, &sample, None);
         }
         None
     }
 
-    async fn next_keyed(&mut self, from: Nanos) -> Option<(usize, Nanos, Nanos)> {
+    async fn next_keyed(&mut self, window: &Window, from: Nanos) -> Option<Due> {
         let kind = self.drawn.take().unwrap_or_else(|| {
             let kind = self.draw();
             self.wait = self.wait + self.user.keying();
@@ -258,7 +261,8 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
             return None;
         }
         self.wait = self.user.thinking();
-        Some((kind, intended, self.context.reactor.now()))
+        let sent = self.context.reactor.now();
+        Some(Due { kind, intended, sent, is_timed: window.times(intended) })
     }
 
     #[inline]

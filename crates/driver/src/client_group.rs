@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-use super::schedule::Schedule;
-use crate::record::{Histogram, Part, Recorder, Sample};
+use super::schedule::{Arrival, Schedule};
+use crate::record::{Histogram, Outcome, Recorder, Sample};
 use reactor::{Error, Gate, Nanos, Reactor};
 
 /// One slice, as its clients see it.
@@ -17,6 +17,8 @@ pub struct Window {
     pub target: usize,
     /// Whether it counts.
     pub is_measured: bool,
+    /// Whether it is the target's last one: nothing can wait for a later one.
+    pub is_last: bool,
     /// When it opens,
     pub opened: Nanos,
     /// from when on its transactions count,
@@ -25,6 +27,14 @@ pub struct Window {
     pub closes: Nanos,
     /// As many transactions as each client does in it, at most: beyond any number where only time bounds it.
     pub share: u64,
+}
+
+impl Window {
+    /// Whether the latency of a transaction counts that was intended at this instant, before the close.
+    #[inline]
+    pub fn times(&self, intended: Nanos) -> bool {
+        self.is_measured && intended >= self.counted_from
+    }
 }
 
 /// What a client does next.
@@ -52,15 +62,17 @@ pub struct ClientGroup {
     abandoned: Cell<u32>,
     /// See [`Recorder`].
     pub record: RefCell<Recorder>,
+    /// Time that the clients spent after the close of this slice on transactions in flight, added up.
+    overtime: Cell<Nanos>,
     /// How late the clients' deadlines were served.
     pub lateness: RefCell<Histogram>,
-    /// The arrivals of this slice, if it is an open loop.
-    pub schedule: RefCell<Option<Schedule>>,
+    /// The arrivals, in an open loop.
+    schedule: Option<RefCell<Schedule>>,
 }
 
 impl ClientGroup {
-    /// A group of so many clients without an open slice.
-    pub fn new(reactor: &Reactor, record: Recorder, clients: u32) -> Self {
+    /// A group of so many clients without an open slice; `schedule` makes their loop an open one.
+    pub fn new(reactor: &Reactor, record: Recorder, clients: u32, schedule: Option<Schedule>) -> Self {
         Self {
             reactor: reactor.clone(),
             gate: Gate::default(),
@@ -72,19 +84,23 @@ impl ClientGroup {
             undone: Cell::default(),
             abandoned: Cell::default(),
             record: RefCell::new(record),
+            overtime: Cell::default(),
             lateness: RefCell::default(),
-            schedule: RefCell::default(),
+            schedule: schedule.map(RefCell::new),
         }
     }
 
     // ---- orders
 
     /// Opens a slice.
-    pub fn open(&self, window: Window, schedule: Option<Schedule>) {
+    pub fn open(&self, window: Window) {
         self.abandon.set(false);
         self.abandoned.set(0);
         self.undone.set(self.clients);
-        *self.schedule.borrow_mut() = schedule;
+        self.overtime.set(Nanos::ZERO);
+        if let Some(schedule) = &self.schedule {
+            schedule.borrow_mut().resume(&window);
+        }
         self.window.set(Some(window));
         self.gate.notify(&self.reactor);
     }
@@ -118,6 +134,12 @@ impl ClientGroup {
             return None;
         }
         self.window.set(None);
+        if let Some(schedule) = &self.schedule {
+            // Transactions in flight at the close get the server's time after it. The clients have to pay for this time:
+            // otherwise each slice would give the server more time than its arrivals have.
+            let each = Nanos(self.overtime.get().0 / u64::from(self.clients.max(1)));
+            schedule.borrow_mut().pause(window.closes + each);
+        }
         Some((window, self.abandoned.get()))
     }
 
@@ -172,6 +194,24 @@ impl ClientGroup {
     #[inline]
     pub fn closes(&self) -> Nanos {
         self.window.get().map_or(Nanos::ZERO, |window| window.closes)
+    }
+
+    /// Whether the loop is open.
+    #[inline]
+    pub fn has_schedule(&self) -> bool {
+        self.schedule.is_some()
+    }
+
+    /// Takes the next arrival of an open loop that is due before the slice closes.
+    pub fn take_arrival(&self) -> Option<Arrival> {
+        self.schedule.as_ref()?.borrow_mut().take_before(self.closes())
+    }
+
+    /// See [`Schedule::give_back`].
+    pub fn give_back(&self, arrival: Arrival) {
+        if let Some(schedule) = &self.schedule {
+            schedule.borrow_mut().give_back(arrival);
+        }
     }
 
     /// Waits until `at`; true if the slice is still open then, false if it closes before.
@@ -230,14 +270,19 @@ impl ClientGroup {
     #[inline]
     pub fn end(&self, window: &Window, sample: &Sample, why: Option<&str>) {
         // `closes` may have moved since the client entered.
-        let counted = window.counted_from..=self.closes();
-        let part = Part {
-            is_counted: window.is_measured && counted.contains(&sample.done),
-            is_timed: window.is_measured && counted.contains(&sample.intended),
+        let closes = self.closes();
+        let is_in_time = sample.done <= closes;
+        if !is_in_time {
+            self.overtime.set(self.overtime.get() + (sample.done - closes));
+        }
+        let is_counted = if sample.outcome == Outcome::Skipped {
+            sample.is_timed
+        } else {
+            window.is_measured && is_in_time && sample.done >= window.counted_from
         };
         let mut record = self.record.borrow_mut();
-        record.add(sample, part);
-        if let (Some(why), true) = (why, part.is_counted) {
+        record.add(sample, is_counted);
+        if let (Some(why), true) = (why, is_counted) {
             record.add_failure(sample.kind, why);
         }
     }

@@ -56,7 +56,7 @@ pub fn measured(names: &[&str], kinds: &[Kind]) -> Value {
         json!({
             "counts": kind.counts,
             "failures": kind.failures,
-            "histograms": {"latency": kind.latency.bins(), "service": kind.service.bins(), "lag": kind.lag.bins()},
+            "histograms": {"latency": kind.latency.bins(), "service": kind.service.bins(), "lag": kind.lag.bins(), "skipped": kind.skipped.bins()},
         })
     };
     let pairs = names.iter().zip(kinds).map(|(name, one)| ((*name).to_owned(), kind(one)));

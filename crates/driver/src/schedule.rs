@@ -1,46 +1,113 @@
 //! The arrivals of an open loop. An arrival's instant comes from here alone, never from the clock after a wait:
 //! whatever the server or the driver is late by shows in the latency.
 
+use std::collections::VecDeque;
+
+use super::client_group::Window;
 use super::random::Stream;
 use super::spec::Arrivals;
 use reactor::Nanos;
 
-/// The arrivals of one thread's clients within one slice. Clients take them in order; what nobody has taken is the
-/// backlog, which costs no memory however long it grows.
+/// The arrivals of one thread's clients of a target, over all its slices: the schedule's clock stands still between
+/// them. Clients take arrivals in order; those that nobody has taken are the backlog, which the next slice inherits. It
+/// costs no memory however long it grows.
 pub struct Schedule {
     arrivals: Arrivals,
     /// Mean distance, ns. Kept as a float so that rounding does not add up.
     distance_ns: f64,
-    from: Nanos,
-    /// Distance of the next arrival from `from`, ns.
+    /// When the schedule's clock was at 0, with every pause left out: it moves with each slice.
+    origin: Nanos,
+    /// When the clock stopped.
+    paused: Nanos,
+    /// The next arrival by the schedule's clock, ns.
     next_ns: f64,
+    /// Arrivals that clients gave back, the first one last.
+    returned: Vec<Nanos>,
     stream: Stream,
+    /// The slice of the next arrival, and the later ones.
+    slices: VecDeque<Due>,
+}
+
+/// A slice by the schedule's clock.
+struct Due {
+    from: Nanos,
+    counted_from: Nanos,
+    is_measured: bool,
+}
+
+/// An arrival.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// When it is due by the schedule's clock.
+    due: Nanos,
+    /// When it is to be sent: before the slice was opened if it waited over a pause.
+    pub intended: Nanos,
+    /// Whether it became due in the counted part of a measured slice.
+    pub is_timed: bool,
 }
 
 impl Schedule {
-    /// Arrivals from `from` on, `per_s` in the mean; `phase` (0 to 1) sets this thread's constant arrivals between
-    /// those of the other threads.
-    pub fn new(arrivals: Arrivals, per_s: f64, phase: f64, from: Nanos, seed: u64) -> Self {
+    /// Arrivals, `per_s` in the mean; `phase` (0 to 1) sets this thread's constant arrivals between those of the other
+    /// threads. The clock runs from [`Self::resume`] on.
+    pub fn new(arrivals: Arrivals, per_s: f64, phase: f64, seed: u64) -> Self {
         let (distance_ns, mut stream) = (1e9 / per_s, Stream::new(seed));
         let first = match arrivals {
             Arrivals::Constant => phase,
             Arrivals::Poisson => stream.exponential(),
         };
-        Self { arrivals, distance_ns, from, next_ns: first * distance_ns, stream }
+        Self {
+            arrivals,
+            distance_ns,
+            origin: Nanos::ZERO,
+            paused: Nanos::ZERO,
+            next_ns: first * distance_ns,
+            returned: Vec::new(),
+            stream,
+            slices: VecDeque::new(),
+        }
+    }
+
+    /// Lets the clock run on in a slice.
+    pub fn resume(&mut self, window: &Window) {
+        self.origin = self.origin + (window.opened - self.paused);
+        self.slices.push_back(Due {
+            from: window.opened - self.origin,
+            counted_from: window.counted_from - self.origin,
+            is_measured: window.is_measured,
+        });
+    }
+
+    /// Stops the clock, which has run until `at`.
+    pub fn pause(&mut self, at: Nanos) {
+        self.paused = at;
     }
 
     /// Takes the next arrival, if it is before `end`.
-    pub fn take_before(&mut self, end: Nanos) -> Option<Nanos> {
-        let intended = self.from + Nanos(self.next_ns as u64);
+    pub fn take_before(&mut self, end: Nanos) -> Option<Arrival> {
+        let due = self.returned.last().copied().unwrap_or(Nanos(self.next_ns as u64));
+        let intended = self.origin + due;
         if intended >= end {
             return None;
         }
-        self.next_ns += self.distance_ns
-            * match self.arrivals {
-                Arrivals::Constant => 1.0,
-                Arrivals::Poisson => self.stream.exponential(),
-            };
-        Some(intended)
+        if self.returned.pop().is_none() {
+            self.next_ns += self.distance_ns
+                * match self.arrivals {
+                    Arrivals::Constant => 1.0,
+                    Arrivals::Poisson => self.stream.exponential(),
+                };
+        }
+        while self.slices.get(1).is_some_and(|slice| slice.from <= due) {
+            self.slices.pop_front();
+        }
+        let is_timed =
+            self.slices.front().is_some_and(|slice| slice.is_measured && due >= slice.counted_from);
+        Some(Arrival { due, intended, is_timed })
+    }
+
+    /// Takes back an arrival that cannot be sent in this slice: it is the first one of the next.
+    pub fn give_back(&mut self, arrival: Arrival) {
+        let place = self.returned.partition_point(|&due| due > arrival.due);
+        self.returned.insert(place, arrival.due);
     }
 }
 
@@ -48,9 +115,60 @@ impl Schedule {
 mod tests {
     use super::*;
 
+    const S: u64 = 1_000_000_000;
+
+    fn window(opened: u64, counted_from: u64, is_measured: bool) -> Window {
+        let (opened, counted_from) = (Nanos(opened), Nanos(counted_from));
+        let (closes, share) = (Nanos::MAX, u64::MAX);
+        Window { serial: 0, target: 0, is_measured, is_last: false, opened, counted_from, closes, share }
+    }
+
     fn arrivals(kind: Arrivals, per_s: f64, phase: f64, seed: u64) -> Vec<u64> {
-        let mut schedule = Schedule::new(kind, per_s, phase, Nanos(1_000), seed);
-        std::iter::from_fn(|| schedule.take_before(Nanos(1_000_001_000))).map(|at| at.0).collect()
+        let mut schedule = Schedule::new(kind, per_s, phase, seed);
+        schedule.resume(&window(1_000, 1_000, true));
+        taken(&mut schedule, S + 1_000).into_iter().map(|(at, _)| at).collect()
+    }
+
+    /// When the arrivals until `end` are to be sent, and whether they are timed.
+    fn taken(schedule: &mut Schedule, end: u64) -> Vec<(u64, bool)> {
+        let arrivals = std::iter::from_fn(|| schedule.take_before(Nanos(end)));
+        arrivals.map(|arrival| (arrival.intended.0, arrival.is_timed)).collect()
+    }
+
+    #[test]
+    fn the_clock_stands_still_in_a_pause_and_the_backlog_waits() {
+        let mut schedule = Schedule::new(Arrivals::Constant, 4.0, 0.0, 1);
+        schedule.resume(&window(S, S, false));
+        assert_eq!(taken(&mut schedule, 3 * S / 2), [(S, false), (5 * S / 4, false)]);
+        // Two more have come due until the pause. After it, they have waited for as long as before.
+        schedule.pause(Nanos(2 * S));
+        schedule.resume(&window(10 * S, 41 * S / 4, true));
+        let expected = [(38, false), (39, false), (40, false), (41, true), (42, true)];
+        let expected = expected.map(|(quarters, is_timed)| (quarters * S / 4, is_timed));
+        assert_eq!(taken(&mut schedule, 43 * S / 4), expected);
+    }
+
+    #[test]
+    fn an_arrival_is_timed_by_the_slice_that_it_became_due_in() {
+        let mut schedule = Schedule::new(Arrivals::Constant, 2.0, 0.0, 1);
+        schedule.resume(&window(0, 0, true));
+        schedule.pause(Nanos(S));
+        schedule.resume(&window(5 * S, 5 * S, false));
+        // Two of the first slice, which wait, and two of the second.
+        let timed: Vec<_> = taken(&mut schedule, 6 * S).into_iter().map(|(_, is_timed)| is_timed).collect();
+        assert_eq!(timed, [true, true, false, false]);
+    }
+
+    #[test]
+    fn what_is_given_back_is_taken_again_in_order() {
+        let mut schedule = Schedule::new(Arrivals::Constant, 1.0, 0.0, 1);
+        schedule.resume(&window(0, 0, true));
+        let first: Vec<_> = (0..3).filter_map(|_| schedule.take_before(Nanos(10 * S))).collect();
+        for arrival in first {
+            schedule.give_back(arrival);
+        }
+        let instants: Vec<_> = taken(&mut schedule, 5 * S).into_iter().map(|(at, _)| at / S).collect();
+        assert_eq!(instants, [0, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -24,8 +24,12 @@ impl Control<'_, '_> {
         let closes = opened + slice.duration;
         let (serial, target) = (index as u32, slice.targets[0]);
         let share = slice.transactions.unwrap_or(u64::MAX);
-        let window = Window { serial, target, is_measured, opened, counted_from, closes, share };
-        let windows = slice.targets.iter().map(|&target| Window { target, ..window }).collect();
+        let window =
+            Window { serial, target, is_measured, is_last: false, opened, counted_from, closes, share };
+        let is_last =
+            |target| !self.spec.slices[index + 1..].iter().any(|later| later.targets.contains(&target));
+        let of_target = |&target: &usize| Window { target, is_last: is_last(target), ..window };
+        let windows = slice.targets.iter().map(of_target).collect();
         let target_progress = |&target: &usize| TargetProgress::new(target, &self.totals[target], opened);
         let mut progress = Progress {
             index,

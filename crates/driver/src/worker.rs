@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use super::ClientId;
 use super::any_workload::{DynWorkload, WorkloadThread};
 use super::client::{ClientContext, ClientEvent, ClientRules};
-use super::client_group::{ClientGroup, Window};
+use super::client_group::ClientGroup;
 use super::connector::Connector;
 use super::messages::{Command, Drained, ERRORS_MAX, Input, Report};
 use super::random::derive_seed;
@@ -66,7 +66,7 @@ impl Workers<'_> {
         let reactor = Reactor::with_io(self.clock.clone(), self.io)?;
         let group = |entry: &Target<'_>| {
             let own = entry.clients_of(thread).len() as u32;
-            ClientGroup::new(&reactor, entry.record(), own)
+            ClientGroup::new(&reactor, entry.record(), own, self.schedule(thread, entry))
         };
         let groups: Vec<ClientGroup> = self.targets.iter().map(group).collect();
         let connectors: Vec<Connector> = self
@@ -161,7 +161,7 @@ impl Workers<'_> {
             Command::Open(windows) => {
                 used_before.set(thread_usage());
                 for &window in windows {
-                    groups[window.target].open(window, self.schedule(thread, &window));
+                    groups[window.target].open(window);
                 }
             }
             Command::Publish => {
@@ -184,8 +184,7 @@ impl Workers<'_> {
     }
 
     /// The arrivals of this thread's clients, in an open loop: its share of the target's rate.
-    fn schedule(&self, thread: u32, window: &Window) -> Option<Schedule> {
-        let entry = &self.targets[window.target];
+    fn schedule(&self, thread: u32, entry: &Target<'_>) -> Option<Schedule> {
         let (rate, clients) = (entry.driving.rate?, entry.clients_of(thread).len());
         if clients == 0 {
             return None;
@@ -193,12 +192,11 @@ impl Workers<'_> {
         let per_s = rate.per_s * clients as f64 / f64::from(entry.driving.clients);
         let own = thread - entry.first_thread;
         let phase = f64::from(own) / f64::from(entry.threads);
-        // A stream of its own for each thread and slice, after those of the clients. Targets that are driven at the same
-        // time have the same arrivals, as their clients draw the same transactions.
+        // A stream of its own for each thread, after those of the clients. Targets have the same arrivals, as their
+        // clients draw the same transactions.
         let clients_max = self.targets.iter().map(|entry| entry.driving.clients).max().unwrap_or(0);
-        let number =
-            u64::from(clients_max) + u64::from(window.serial) * u64::from(self.threads) + u64::from(own);
-        Some(Schedule::new(rate.arrivals, per_s, phase, window.opened, derive_seed(self.seed, number)))
+        let seed = derive_seed(self.seed, u64::from(clients_max) + u64::from(own));
+        Some(Schedule::new(rate.arrivals, per_s, phase, seed))
     }
 }
 

@@ -11,7 +11,8 @@ pub enum Outcome {
     RolledBack,
     /// Ended in an error, after all its retries.
     Failed,
-    /// Never sent: its time had come, but no client was free until it was hopelessly late or the slice closed.
+    /// Never sent: its time had come, but no client was free until it was hopelessly late or the target's last slice
+    /// closed.
     Skipped,
 }
 

@@ -10,4 +10,4 @@ mod recorder;
 pub use counts::{Counts, Outcome};
 use histogram::{DIGITS, LOWEST};
 pub use histogram::{HIGHEST, Histogram};
-pub use recorder::{Finished, Kind, Part, Recorder, Sample, merge_counters, merge_counts};
+pub use recorder::{Finished, Kind, Recorder, Sample, merge_counters, merge_counts};

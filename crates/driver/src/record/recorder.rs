@@ -18,18 +18,11 @@ pub struct Sample {
     pub intended: Nanos,
     /// When its first attempt was sent.
     pub sent: Nanos,
-    /// When the end of its last attempt's answer was here.
+    /// When the end of its last attempt's answer was here, or when it was skipped.
     pub done: Nanos,
-}
-
-/// What a transaction is a part of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
-    /// Of the counts: it was done between `counted_from` and `closed` of a measured slice, so that a rate is their
-    /// number over that time.
-    pub is_counted: bool,
-    /// Of the histograms: it was intended between them, whenever it was done. Those in flight at the close are the slow
-    /// ones more often than not; without them, or with those begun before, latencies would come out too low or too high.
+    /// Whether it is a part of the histograms: it was intended between `counted_from` and `closed` of a measured slice,
+    /// whenever it was done. Those in flight at the close are the slow ones more often than not; without them, or with
+    /// those begun before, latencies would come out too low or too high.
     pub is_timed: bool,
 }
 
@@ -48,6 +41,8 @@ pub struct Kind {
     pub service: Histogram,
     /// sent − intended.
     pub lag: Histogram,
+    /// How long the skipped ones that were timed had waited: their latency is longer.
+    pub skipped: Histogram,
 }
 
 impl Kind {
@@ -60,10 +55,11 @@ impl Kind {
         self.latency.merge(&other.latency);
         self.service.merge(&other.service);
         self.lag.merge(&other.lag);
+        self.skipped.merge(&other.skipped);
         assert_eq!(
-            self.latency.len(),
-            self.timed,
-            "each timed success is in the histogram, and nothing else"
+            (self.latency.len(), self.skipped.len()),
+            (self.timed, self.counts.skipped),
+            "each timed success and each skipped one is in its histogram, and nothing else"
         );
     }
 }
@@ -114,26 +110,29 @@ impl Recorder {
         }
     }
 
-    /// Records a transaction.
+    /// Records a transaction. `is_counted`: it is a part of the counts, because it was done between `counted_from` and
+    /// `closed` of a measured slice. A rate is their number over that time.
     #[inline]
-    pub fn add(&mut self, sample: &Sample, part: Part) {
-        let Sample { kind, outcome, retries, intended, sent, done } = *sample;
+    pub fn add(&mut self, sample: &Sample, is_counted: bool) {
+        let Sample { kind, outcome, retries, intended, sent, done, is_timed } = *sample;
         self.totals[kind].add(outcome, retries);
         let is_ok = outcome == Outcome::Ok;
         if is_ok {
             self.interval.record(done - intended);
         }
         let kind = &mut self.measured[kind];
-        if part.is_counted {
+        if is_counted {
             kind.counts.add(outcome, retries);
         }
-        if part.is_timed && is_ok {
+        if is_timed && is_ok {
             kind.timed += 1;
             kind.latency.record(done - intended);
             if self.can_lag {
                 kind.service.record(done - sent);
                 kind.lag.record(sent - intended);
             }
+        } else if is_timed && outcome == Outcome::Skipped {
+            kind.skipped.record(done - intended);
         }
     }
 

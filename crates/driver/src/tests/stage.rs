@@ -248,11 +248,11 @@ pub struct Play {
     pub transactions: Option<u64>,
     /// The server of a second client.
     pub beside: Option<Rc<Server>>,
-    /// Arrivals of the n-th slice.
-    pub schedule: Option<fn(Nanos) -> Schedule>,
+    /// Arrivals of an open loop.
+    pub schedule: Option<Schedule>,
     /// When to give up what is in flight.
     pub abandon_at: Option<u64>,
-    /// When to close the slice early.
+    /// When to close the slice early that is open then.
     pub close_at: Option<u64>,
     /// Whether the round trip is measured first.
     pub calibrates: bool,
@@ -281,8 +281,8 @@ impl Play {
     pub fn run(self) -> Played {
         let reactor = Reactor::new(Clock::fake()).expect("a loop");
         let can_lag = self.schedule.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
-        let group =
-            ClientGroup::new(&reactor, Recorder::new(1, 1, can_lag), 1 + u32::from(self.beside.is_some()));
+        let clients = 1 + u32::from(self.beside.is_some());
+        let group = ClientGroup::new(&reactor, Recorder::new(1, 1, can_lag), clients, self.schedule);
         let events = RefCell::new(Vec::new());
         let (drained, done) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let note_drained = || {
@@ -332,13 +332,14 @@ impl Play {
                     serial,
                     target: 0,
                     is_measured: true,
+                    is_last: serial as usize + 1 == self.slices.len(),
                     opened,
                     counted_from: opened,
                     closes,
                     share,
                 };
-                group.open(window, self.schedule.map(|schedule| schedule(opened)));
-                if let Some(at) = self.close_at {
+                group.open(window);
+                if let Some(at) = self.close_at.filter(|&at| at > from) {
                     reactor.sleep_until(Nanos(at)).await;
                     group.close();
                 }

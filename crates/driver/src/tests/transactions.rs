@@ -15,8 +15,8 @@ fn bound(transactions: u64, replies: Vec<Reply>) -> Play {
 }
 
 /// A thousand a second.
-fn constant(from: Nanos) -> Schedule {
-    Schedule::new(Arrivals::Constant, 1_000.0, 0.0, from, 1)
+fn constant() -> Schedule {
+    Schedule::new(Arrivals::Constant, 1_000.0, 0.0, 1)
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn a_transaction_that_does_not_end_keeps_the_slice_open_to_its_limit_and_is_give
 #[test]
 fn an_open_loop_sends_its_transactions_on_schedule_until_they_are_done() {
     let mut play = bound(20, vec![Reply::Ok(MS / 10)]);
-    play.schedule = Some(constant);
+    play.schedule = Some(constant());
     let played = play.run();
     assert_eq!((played.measured().ok, played.totals().all), (20, 20));
     assert_eq!(played.done, [19 * MS + MS / 10]);
@@ -142,7 +142,7 @@ fn an_open_loop_sends_its_transactions_on_schedule_until_they_are_done() {
 #[test]
 fn what_an_open_loop_skips_is_one_of_the_share() {
     let mut play = bound(1_005, vec![Reply::Ok(6_000 * MS), Reply::Ok(MS / 10)]);
-    play.schedule = Some(constant);
+    play.schedule = Some(constant());
     let played = play.run();
     // At 6 s those of the first second are hopelessly late, all but the first, which is the one that was stuck.
     let totals = played.totals();
