@@ -1,5 +1,6 @@
 """``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [NAME…]``: measures, prints a table;
---record keeps one line. ``stopping`` and ``verdict`` have options of their own, and run by themselves.
+--record keeps one line. ``stopping``, ``history``, ``tails`` and ``verdict`` have options of their own, and
+run by themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +15,21 @@ from pathlib import Path
 
 import psutil
 
-from bench import analysis, load, pairs, pgbench, restore, scripts, slices, stopping, telemetry, tpcc, verdict
+from bench import (
+    analysis,
+    history,
+    load,
+    pairs,
+    pgbench,
+    restore,
+    scripts,
+    slices,
+    stopping,
+    tails,
+    telemetry,
+    tpcc,
+    verdict,
+)
 from bench.figure import Figure, markdown
 from bench.setting import FULL, SMOKE, Place, Sizes, place
 from pgdyno.engine import build_info
@@ -37,7 +52,12 @@ LONG = ("pairs",)
 """Those that run only where they are named: 20 minutes of the machine's noise say nothing of our speed."""
 
 
-OWN: Mapping[str, Callable[[Sequence[str]], int]] = {"stopping": stopping.main, "verdict": verdict.main}
+OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
+    "stopping": stopping.main,
+    "history": history.main,
+    "tails": tails.main,
+    "verdict": verdict.main,
+}
 """Those that need no server that waits for them, and say what they found in their own way."""
 
 

@@ -103,7 +103,7 @@ def _study(sizes: Sizes, schedule: str, slice_s: float, seed: int) -> Study:
             ),
             "clients": CLIENTS,
             "schedule": schedule,
-            "halves": partition_of(usable_cores()) if schedule == "duet" else None,
+            "cpu_partition": partition_of(usable_cores()) if schedule == "duet" else None,
             "slice_s": slice_s,
             "discard_s": discard_s(slice_s),
             "warmup_s": min(WARMUP_S, sizes.piece_s),
@@ -118,7 +118,7 @@ def _piece(study: Study, servers: list[Server], found: _Found) -> None:
     """One run of the driver, as a study would do it. Raises RuntimeError, EngineError."""
     block = block_of(study, 0)
     pids = [server.postmaster_pid for server in servers]
-    pinning = None if study.halves is None else Pinning(study.halves.cores, pids)
+    pinning = None if study.cpu_partition is None else Pinning(study.cpu_partition.cores, pids)
     targets = [(f"server {number}", server.conninfo()) for number, server in enumerate(servers)]
     asked = drive_specification(study, block.seed, block.slices, targets, pinning=pinning)
     measured: list[Event] = []

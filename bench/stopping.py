@@ -28,10 +28,10 @@ from bench.noise import (
     record,
     recorded_ratios,
 )
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.statistics.effect import Method, critical_value
+from pgdyno.analysis.statistics.effect import Method, critical_value, one_sided_critical_value
 from pgdyno.estimate import group_digits
 from pgdyno.study.defaults import CONFIDENCE, MARGIN
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "stopping.md"
 TEMPLATE = Path(__file__).with_name("stopping.txt")
@@ -53,6 +53,7 @@ class Judged:
     verdict: Floats  # +1 faster, −1 slower, 0 same, nan undecided
     covered: Floats  # whether the interval at the stop holds the truth
     alarmed: Floats  # whether it left the truth out at any look, stop or no stop
+    equivalent: Floats  # whether the arms were called the same at any look, stop or no stop
 
 
 def judged(noise: Floats, effect: float, method: Method) -> Judged:
@@ -63,29 +64,35 @@ def judged(noise: Floats, effect: float, method: Method) -> Judged:
     mean = np.cumsum(d, axis=1) / n
     squares = np.cumsum((d - truth) ** 2, axis=1) - n * (mean - truth) ** 2
     error = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1) / n)
-    looks = slice(BLOCKS_MIN - 1, None)
-    reach = np.array([critical_value(int(k), CONFIDENCE, method) for k in n[looks]]) * error[:, looks]
+    looks = slice(VERDICT_BLOCKS_MIN - 1, None)
+    reach, inner = (
+        np.array([critical(int(k), CONFIDENCE, method) for k in n[looks]]) * error[:, looks]
+        for critical in (critical_value, one_sided_critical_value)
+    )
     low, high = mean[:, looks] - reach, mean[:, looks] + reach
-    same = (low >= -limit) & (high <= limit)
+    same = np.abs(mean[:, looks]) + inner <= limit
     verdict = np.where(same, 0.0, np.where(low > 0, 1.0, np.where(high < 0, -1.0, np.nan)))
     decided = ~np.isnan(verdict)
     stop = np.where(decided.any(axis=1), decided.argmax(axis=1), decided.shape[1] - 1)
     at = np.arange(len(d)), stop
     held = (low <= truth) & (truth <= high)
-    return Judged(stop + float(BLOCKS_MIN), verdict[at], held[at], ~held.all(axis=1))
+    return Judged(
+        stop + float(VERDICT_BLOCKS_MIN), verdict[at], held[at], ~held.all(axis=1), same.any(axis=1)
+    )
 
 
 @dataclass(frozen=True)
 class Kept:
     """What is kept of 95 % under one kind of noise, as shares. Without an effect: studies that call the arms
     different at any look, by the interval of the verdict and by Student's. ``coverage`` at the stop: the
-    least over the effects.
+    least over the effects. ``equivalent``: studies with an effect of the margin that call the arms the same.
     """
 
     name: str
     alarms: float
     student: float
     coverage: float
+    equivalent: float
 
 
 def kept(name: str, noise: Noise, paths: int = PATHS) -> Kept:
@@ -94,7 +101,8 @@ def kept(name: str, noise: Noise, paths: int = PATHS) -> Kept:
     covered = [float(judged(drawn, effect, Method.ANYTIME).covered.mean()) for effect in EFFECTS]
     alarmed = {method: judged(drawn, 0.0, method).alarmed for method in Method}
     alarms, student = (float(alarmed[method].mean()) for method in (Method.ANYTIME, Method.STUDENT))
-    return Kept(name, alarms, student, min(covered))
+    equivalent = float(judged(drawn, MARGIN, Method.ANYTIME).equivalent.mean())
+    return Kept(name, alarms, student, min(covered), equivalent)
 
 
 def other_metric(share: float, paths: int = PATHS) -> float:
@@ -141,12 +149,18 @@ def page(paths: int = PATHS) -> str:
     """docs/explanation/stopping.md."""
     rows = [kept(name, noise, paths) for name, noise in SCENARIOS.items()]
     guarantees = table(
-        ("Noise", "False alarms", "Coverage at the stop", "False alarms with Student's interval"),
-        [[of.name, _percent(of.alarms), _percent(of.coverage), _percent(of.student)] for of in rows],
+        (
+            "Noise",
+            "False alarms",
+            "False *same*",
+            "Coverage at the stop",
+            "False alarms with Student's interval",
+        ),
+        [[of.name, *map(_percent, (of.alarms, of.equivalent, of.coverage, of.student))] for of in rows],
     )
     of_spreads = [(f"{100 * sd:g}%", normal(sd)) for sd in SPREADS]
-    spread = float(SCENARIOS[OF_RECORDED](np.random.default_rng(SEED), paths, BLOCKS).std())
-    of_spreads.append((f"recorded, {100 * spread:.1f}%", SCENARIOS[OF_RECORDED]))
+    sd = float(SCENARIOS[OF_RECORDED](np.random.default_rng(SEED), paths, BLOCKS).std())
+    of_spreads.append((f"recorded, {100 * sd:.1f}%", SCENARIOS[OF_RECORDED]))
     needed = table(
         (
             "SD of a block",
@@ -178,7 +192,7 @@ def page(paths: int = PATHS) -> str:
             autocorrelation.rows(paths // 4, SEED),
         ),
         widths=table(
-            ("Blocks", "Anytime-valid", "Student's, one analysis", "Ratio"),
+            ("Blocks", "Anytime-valid", "Student's, one analysis", "Ratio", "One-sided, anytime-valid"),
             [_width(n) for n in (5, 6, 8, 10, 15, 20, 30, 60)],
         ),
     )
@@ -207,7 +221,8 @@ def _slope(x: Floats, y: Floats) -> float:
 
 def _width(n: int) -> list[str]:
     ours, student = (critical_value(n, CONFIDENCE, method) for method in (Method.ANYTIME, Method.STUDENT))
-    return [str(n), f"{ours:.2f}", f"{student:.2f}", f"{ours / student:.2f}"]
+    one_sided = one_sided_critical_value(n, CONFIDENCE, Method.ANYTIME)
+    return [str(n), f"{ours:.2f}", f"{student:.2f}", f"{ours / student:.2f}", f"{one_sided:.2f}"]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -28,7 +28,7 @@ import numpy as np
 from bench.noise import Floats
 from bench.stopping import PATHS, SEED, judged, table
 from pgdyno.analysis.comparison.interim_analysis import interim_result
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.statistics.effect import Method, percent_of, student
 from pgdyno.cli.duration_options import warm_up_from_option
 from pgdyno.cli.options import machine_size
@@ -43,6 +43,7 @@ from pgdyno.study.cases import only_case
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.sizing import default_clients, discard_s, fit_block_layout
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 WORKS = {
     "cpu": "SELECT count(*) FROM generate_series(1, :work);",
@@ -129,7 +130,7 @@ def study_of(wanted: Wanted, effect: float, seed: int) -> Study:
     machine, budget_s = machine_size(), 60 * wanted.minutes_max
     duet = wanted.schedule == "duet"
     clients = default_clients(replace(machine, cores=max(1, machine.cores // 2)) if duet else machine)
-    rhythm = fit_block_layout(budget_s, 1 if duet else 2, wanted.slice_s, may_stop=True)
+    rhythm = fit_block_layout(budget_s, 1 if duet else 2, wanted.slice_s, wanted.schedule)
     warm_up = warm_up_from_option(None, rhythm.warmup_s, wanted.slice_s)
     rounds = rhythm.rounds
     if wanted.window_s is not None:
@@ -219,14 +220,14 @@ def _row(ran: Sequence[Ran], wanted: Wanted) -> list[str]:
     if not ran:
         return ["–"] * 10
     every = [d for one in ran for d in one.log_ratios]
-    spread = student(every, 0.95)
+    summary = student(every, 0.95)
     verdicts = [one.verdict for one in ran]
     minutes = [one.minutes if one.verdict is not Verdict.UNDECIDED else math.inf for one in ran]
     nine = float(np.quantile(minutes, 0.9, method="inverted_cdf"))
     return [
         _percent(ran[0].effect),
-        f"{spread.percent(Better.MORE).signed_text} ({spread.percent(Better.MORE).signed_interval_text})",
-        "–" if spread.sd is None else f"{percent_of(spread.sd):.1f} %",
+        f"{summary.percent(Better.MORE).signed_text} ({summary.percent(Better.MORE).signed_interval_text})",
+        "–" if summary.sd is None else f"{percent_of(summary.sd):.1f} %",
         str(len(ran)),
         *(
             str(verdicts.count(of))
@@ -252,7 +253,7 @@ def _drawn_row(effect: float, noise: Floats, ran: Sequence[Ran], wanted: Wanted)
     """Blocks are drawn with replacement, as if independent, around the change that this much work makes."""
     minutes_each = sum(one.minutes for one in ran) / max(1, sum(len(one.log_ratios) for one in ran))
     blocks = math.floor(wanted.minutes_max / minutes_each) if minutes_each else 0
-    if not len(noise) or blocks < BLOCKS_MIN:
+    if not len(noise) or blocks < VERDICT_BLOCKS_MIN:
         return [_percent(effect)] + ["–"] * 7
     drawn = np.random.default_rng(SEED).choice(noise, (PATHS, blocks))
     found = judged(drawn, 1 / (1 + effect) - 1, Method.ANYTIME)

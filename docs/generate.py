@@ -226,7 +226,7 @@ STUDY_NOTES = {
 - With `recovery`, use the schedule `blocks`. In `slices` the arm that crashes later has had more time for its
   checkpoint. pgdyno also measures a normal restart after the recovery.
 - Each case derives its own seed from `seed` and its name.
-- Hidden A/A blocks (`aa`) take a sixth of the time of two arms ([Noise](../explanation/noise.md)).""",
+- Hidden A/A blocks (`aa`): one per ten blocks after the tenth ([Noise](../explanation/noise.md)).""",
     "Initdb": "Both apply to all arms, since their defaults differ between versions.",
     "Published": "The report shows each table beside the measured figures.",
     SHARED: "A cell overrides or extends its row, a row its column, and a column its table.",

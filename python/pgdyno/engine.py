@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -40,6 +41,63 @@ COMPLAINT_BYTES_MAX = 64 << 10
 """Bytes read from the end of the engine's standard error. The last line is shown."""
 
 Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class KindResult:
+    """Transactions of one kind in the measured part. ``histograms`` are pairs (value in ns, n) by measure."""
+
+    counts: Mapping[str, int]
+    failures: Mapping[str, int]
+    histograms: Mapping[str, Sequence[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class TargetResult:
+    """Result of one target. ``totals``, ``counters`` and ``tally`` are since its connection."""
+
+    kinds: Mapping[str, KindResult]
+    totals: Mapping[str, Mapping[str, int]]
+    counters: Mapping[str, int]
+    tally: Mapping[str, Any]
+    connections_lost: int
+
+
+@dataclass(frozen=True)
+class DriveResult:
+    """Result of a drive. ``lost`` is the target whose server was lost, ``driver`` facts about the process."""
+
+    stopped: Literal["done", "stop", "server-lost", "failed"]
+    lost: str | None
+    targets: Sequence[TargetResult]
+    driver: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, event: Mapping[str, Any]) -> Self:
+        """Decode a ``result`` event."""
+        targets = [
+            TargetResult(
+                kinds={
+                    kind: KindResult(of["counts"], of["failures"], of["histograms"])
+                    for kind, of in target["kinds"].items()
+                },
+                totals=target["totals"],
+                counters=target["counters"],
+                tally=target["tally"],
+                connections_lost=target["connections_lost"],
+            )
+            for target in event["targets"]
+        ]
+        return cls(event["stopped"], event["lost"], targets, event["driver"])
+
+
+@dataclass(frozen=True)
+class DriveFailure:
+    """Failure that ended a drive. ``target`` is the name of the server that caused it, or None."""
+
+    stage: str
+    message: str
+    target: str | None = None
 
 
 REMEDY = "install the wheel of pgdyno again, or, in a checkout, build the engine with: make setup"

@@ -31,9 +31,9 @@ PAUSE_S = 0.02
 
 SMALLEST = (
     *("--warehouses", "1", "--clients", "2", "--minutes", "5", "--seed", "7"),
-    *("--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
+    *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
 )
-"""A block of a second or two. The budget is wide: --blocks ends it."""
+"""A block of a second or two, with one schedule on every machine. The budget is wide: --blocks ends it."""
 
 
 @dataclass(frozen=True)

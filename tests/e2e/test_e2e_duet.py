@@ -33,10 +33,12 @@ def test_both_arms_are_driven_at_the_same_time(
     assert len(times[0]) == 8
     assert all(piece.kinds for trial in trials for piece in trial.measured)
     # Who had which half can be told from the evidence alone.
-    assert study.halves is not None
-    assert study.halves.all <= os.sched_getaffinity(0)
-    halves = [s.half for s in block_of(study, block.block).slices if s.role == "measure" and s.arm == 0]
-    assert sorted(halves) == [0] * 4 + [1] * 4
+    assert study.cpu_partition is not None
+    assert study.cpu_partition.all <= os.sched_getaffinity(0)
+    partitions = [
+        s.cpu_partition for s in block_of(study, block.block).slices if s.role == "measure" and s.arm == 0
+    ]
+    assert sorted(partitions) == [0] * 4 + [1] * 4
     found = ended.json()
     assert "duet" in {caveat["code"] for caveat in found["caveats"]}
     report = program.run("report", evidence, "--md")

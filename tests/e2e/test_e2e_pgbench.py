@@ -14,7 +14,7 @@ from pgdyno.server.running import Server
 
 SMALL = (
     *("--workload", "pgbench", "--clients", "2", "--seed", "7", "--blocks", "1", "--json"),
-    *("--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
+    *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
 )
 DRIVE = ("--workload", "pgbench", "--clients", "2", "--warmup", "0s", "--window", "0.4s", "--json", "--quiet")
 

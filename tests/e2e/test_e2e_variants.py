@@ -81,6 +81,20 @@ def test_an_open_loop_intends_what_its_rate_says(
     assert [trial.status for trial in trials] == ["ok", "ok"]
 
 
+def test_an_overloaded_arm_has_only_lower_bounds_of_its_latency(
+    program: Program, server: str, loaded: Program, tmp_path: Path
+) -> None:
+    found, trials = compared(program, tmp_path, "--rate", "100000", "--window", "1.2s", server, server)
+    assert [trial.status for trial in trials] == ["ok", "ok"]
+    arms, caveats = found["arms"], found["caveats"]
+    assert isinstance(arms, list) and isinstance(caveats, list)
+    assert {"arrivals-skipped", "median-not-observed"} <= {one["code"] for one in caveats}
+    for arm in arms:
+        assert arm["levels"]["median_latency"] is None
+        # Most arrivals of the window of 1.2 s were never sent.
+        assert arm["lower_bounds"]["median_latency"] > 100
+
+
 def test_three_arms_are_each_compared_with_the_first(
     program: Program, server: str, loaded: Program, tmp_path: Path
 ) -> None:

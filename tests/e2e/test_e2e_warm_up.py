@@ -34,7 +34,7 @@ def test_a_warm_up_between_bounds_is_the_same_for_all_arms(
     by_evidence = told[0].by == "evidence"
     assert f"This was so in {2 * by_evidence} of 2 trials" in found["method"][0]
     for arm in found["arms"]:
-        assert arm["steadiness"]["warm_up"]["by_evidence"] == by_evidence
+        assert arm["steady_state"]["warm_up"]["ended_steady"] == by_evidence
     whole = [
         [s for s in trial.slices if s.role is Role.WARM_UP and s.closed_s - s.opened_s > 0.9 * SLICE_S]
         for trial in trials

@@ -28,10 +28,10 @@ def combined(d: np.ndarray, confidence: float = 0.95) -> Combined:
 def test_where_nothing_is_missing_it_is_student_on_the_blocks_means(confidence: float) -> None:
     d = np.random.default_rng(1).normal([[0.1], [-0.2], [0.05]], 0.03, (3, 6))
     found, known = combined(d, confidence), student(list(d.mean(axis=0)), confidence)
-    assert (found.spread.mean, found.spread.sd) == pytest.approx((known.mean, known.sd))
-    assert (found.spread.low, found.spread.high) == pytest.approx((known.low, known.high))
-    assert found.spread.p_value == pytest.approx(known.p_value)
-    assert (len(found.names), found.spread.n, found.left_out) == (3, 6, [])
+    assert (found.summary.mean, found.summary.sd) == pytest.approx((known.mean, known.sd))
+    assert (found.summary.low, found.summary.high) == pytest.approx((known.low, known.high))
+    assert found.summary.p_value == pytest.approx(known.p_value)
+    assert (len(found.names), found.summary.n, found.left_out) == (3, 6, [])
 
 
 def test_the_estimate_is_the_geometric_mean_of_the_ratios() -> None:
@@ -47,7 +47,7 @@ def test_the_estimate_is_the_geometric_mean_of_the_ratios() -> None:
 def test_a_single_case_is_its_own_average() -> None:
     d = [0.1, 0.2, 0.15, 0.3]
     known = student(d, 0.95)
-    found = combined(np.array([d])).spread
+    found = combined(np.array([d])).summary
     assert (found.mean, found.low, found.high) == pytest.approx((known.mean, known.low, known.high))
 
 
@@ -56,9 +56,9 @@ def test_a_pass_cut_short_does_not_move_the_average_to_the_cases_that_it_reached
     d = np.repeat([[0.5], [0.0], [-0.2]], 5, axis=1)
     d[1:, 4] = math.nan
     found = combined(d)
-    assert found.spread.mean == pytest.approx(0.1)
-    assert (found.spread.low, found.spread.high) == pytest.approx((0.1, 0.1))
-    assert found.spread.n == 5
+    assert found.summary.mean == pytest.approx(0.1)
+    assert (found.summary.low, found.summary.high) == pytest.approx((0.1, 0.1))
+    assert found.summary.n == 5
 
 
 def test_a_case_with_one_block_is_left_out_and_named_where_others_have_more() -> None:
@@ -70,8 +70,8 @@ def test_a_case_with_one_block_is_left_out_and_named_where_others_have_more() ->
 
 def test_with_one_block_each_there_is_an_estimate_and_no_interval() -> None:
     found = combined(np.array([[0.1], [0.3]]))
-    assert found.spread.mean == pytest.approx(0.2)
-    assert found.spread.low is None and found.spread.p_value is None
+    assert found.summary.mean == pytest.approx(0.2)
+    assert found.summary.low is None and found.summary.p_value is None
     assert combine({"case": {}}, 0.95) is None and combine({}, 0.95) is None
 
 
@@ -82,9 +82,9 @@ def test_it_covers_the_truth_as_often_as_it_says_where_cases_drift_together(miss
     for _ in range(studies):
         d = truths[:, None] + rng.normal(0, 0.03, 8) + rng.normal(0, 0.02, (4, 8))
         d[rng.random(d.shape) < missing] = math.nan
-        spread = combined(d).spread
-        assert spread.low is not None and spread.high is not None
-        covered += spread.low <= truths.mean() <= spread.high
+        summary = combined(d).summary
+        assert summary.low is not None and summary.high is not None
+        covered += summary.low <= truths.mean() <= summary.high
     # Deviations from means of fewer blocks are a little too small: the cluster-robust interval is known to
     # be up to two points short with so few blocks.
     assert covered >= stats.binom.ppf(1e-4, studies, 0.95 if missing == 0 else 0.93)

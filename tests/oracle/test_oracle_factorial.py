@@ -59,7 +59,7 @@ def means(effects: Effects) -> dict[str, float]:
     for contrast in [*effects.main, *effects.interactions]:
         by = f" × {contrast.by.level}" if contrast.by else ""
         assert contrast.combined is not None
-        said[f"{contrast.change.level}{by}"] = contrast.combined.spread.mean
+        said[f"{contrast.change.level}{by}"] = contrast.combined.summary.mean
     return said
 
 
@@ -147,7 +147,7 @@ def test_of_two_by_two_in_complete_passes_t_squared_is_the_f_of_the_analysis_of_
         ms_error = ((of_passes - of_passes.mean()) ** 2).sum() / 4 / (passes - 1)
         f = ms_effect / ms_error
         assert contrast.combined is not None
-        assert contrast.combined.spread.p_value == pytest.approx(stats.f.sf(f, 1, passes - 1))
+        assert contrast.combined.summary.p_value == pytest.approx(stats.f.sf(f, 1, passes - 1))
 
 
 def test_swapping_the_levels_of_a_factor_mirrors_it_and_turns_its_interactions() -> None:
@@ -174,7 +174,7 @@ def test_what_was_excluded_is_left_out_and_counted_and_not_made_up() -> None:
     assert (len(server.combined.names), server.combinations) == (5, 6)
     there = [levels[1:] for levels in LEVELS if levels[0] == "17" and levels[1:] != ("new", "64")]
     changes = [np.mean(np.subtract(logs["18", *others], logs["17", *others])) for others in there]
-    assert server.combined.spread.mean == pytest.approx(np.mean(changes))
+    assert server.combined.summary.mean == pytest.approx(np.mean(changes))
     gone = [c for c in effects.interactions if c.by and (c.change.level, c.by.level) == ("18", "64")]
     assert [len(c.combined.names) for c in gone if c.combined] == [1]  # with the old settings only
 
@@ -193,9 +193,9 @@ def claimed(logs: Mapping[tuple[str, ...], Sequence[float]]) -> list[str]:
     names = []
     for contrast in interactions_of(design(logs), 0.95):
         assert contrast.combined and contrast.by
-        spread = contrast.combined.spread
-        assert spread.low is not None and spread.high is not None
-        if not spread.low <= 0 <= spread.high:
+        summary = contrast.combined.summary
+        assert summary.low is not None and summary.high is not None
+        if not summary.low <= 0 <= summary.high:
             names.append(f"{contrast.change.level} × {contrast.by.level}")
     return names
 

@@ -79,15 +79,17 @@ def test_tau_is_the_root_that_scipy_finds_and_the_interval_that_of_the_formula()
 
     root = optimize.brentq(excess, 0, 10, xtol=1e-14)
     found = pool(hosts(means, variances), 0.95)
-    assert found.tau is not None and found.low is not None and found.high is not None
+    assert found.tau is not None and found.over_hosts.low is not None and found.over_hosts.high is not None
     assert found.tau**2 == pytest.approx(root, rel=1e-9)
     # Hartung and Knapp as a regression on a constant: weighted least squares with its own residual variance.
     w = np.sqrt(1 / (variances + root))
     line, rest, *_ = np.linalg.lstsq(w[:, None], w * means, rcond=None)
     error = math.sqrt(float(rest[0]) / 12 / float(np.sum(w**2)))
     reach = stats.t.ppf(0.975, 12) * error
-    assert found.mean == pytest.approx(float(line[0]))
-    assert (found.low, found.high) == pytest.approx((found.mean - reach, found.mean + reach), rel=1e-6)
+    assert found.over_hosts.mean == pytest.approx(float(line[0]))
+    assert (found.over_hosts.low, found.over_hosts.high) == pytest.approx(
+        (found.over_hosts.mean - reach, found.over_hosts.mean + reach), rel=1e-6
+    )
     assert found.percent(Better.MORE).n == 13
 
 
@@ -95,14 +97,16 @@ def test_the_two_hosts_of_the_2022_study_say_plus_a_half_percent_give_or_take_fi
     # UPDATE, − 3.35 % on one host and + 4.41 % on the other, one run each: t(0.975, 1) = 12.7062, and half
     # their distance on the log scale is 3.861 points.
     found = pool([HostEffect(name, student([math.log(r)], 0.95)) for name, r in UPDATE_2022], 0.95)
-    assert found.low is not None and found.high is not None
-    assert 100 * (found.high - found.low) / 2 == pytest.approx(49.06, abs=0.01)
+    assert found.over_hosts.low is not None and found.over_hosts.high is not None
+    assert 100 * (found.over_hosts.high - found.over_hosts.low) / 2 == pytest.approx(49.06, abs=0.01)
     assert found.percent(Better.LESS).value == pytest.approx(0.455, abs=0.001)
     assert found.signs_differ
     assert not found.weighted and found.tau is None and found.i2 is None
     # On the percentages as published: 0.53 ± 49.3.
     plain = pool([HostEffect(name, student([100 * (r - 1)], 0.95)) for name, r in UPDATE_2022], 0.95)
-    assert (plain.low, plain.high) == pytest.approx((0.53 - 49.3, 0.53 + 49.3), abs=0.01)
+    assert (plain.over_hosts.low, plain.over_hosts.high) == pytest.approx(
+        (0.53 - 49.3, 0.53 + 49.3), abs=0.01
+    )
 
 
 UPDATE_2022 = [("i5", 0.9665), ("xeon", 1.0441)]
@@ -112,7 +116,9 @@ def test_hosts_with_nothing_to_weigh_them_by_are_students_sample() -> None:
     means = [0.1, 0.02, -0.03, 0.05]
     found = pool([HostEffect(str(i), student([d], 0.95)) for i, d in enumerate(means)], 0.9)
     known = student(means, 0.9)
-    assert (found.mean, found.low, found.high) == pytest.approx((known.mean, known.low, known.high))
+    assert (found.over_hosts.mean, found.over_hosts.low, found.over_hosts.high) == pytest.approx(
+        (known.mean, known.low, known.high)
+    )
     assert found.p_value == pytest.approx(known.p_value)
 
 
@@ -120,7 +126,7 @@ def test_hosts_of_equal_precision_are_students_sample_too_where_they_differ() ->
     means = [0.30, 0.02, -0.13, 0.05]
     found = pool([host(str(i), d, 0.01) for i, d in enumerate(means)], 0.95)
     known = student(means, 0.95)
-    assert (found.low, found.high) == pytest.approx((known.low, known.high))
+    assert (found.over_hosts.low, found.over_hosts.high) == pytest.approx((known.low, known.high))
     assert found.tau == pytest.approx(math.sqrt(np.var(means, ddof=1) - 0.01**2))
 
 
@@ -132,14 +138,16 @@ def test_hosts_of_equal_precision_are_students_sample_too_where_they_differ() ->
 )
 def test_pooling_identical_hosts_changes_nothing(mean: float, error: float, k: int, n: int) -> None:
     found = pool([host(f"host {i}", mean, error, n) for i in range(k)], 0.95)
-    assert found.mean == pytest.approx(mean, abs=1e-12)
+    assert found.over_hosts.mean == pytest.approx(mean, abs=1e-12)
     assert found.tau == 0 and found.i2 == 0 and not found.signs_differ
     assert found.blocks == k * n
     # The hosts agree better than chance has it; the interval is still not narrower than the fixed-effect one.
-    assert found.low is not None and found.high is not None
+    assert found.over_hosts.low is not None and found.over_hosts.high is not None
     fixed = stats.norm.ppf(0.975) * error / math.sqrt(k)
-    assert (found.high - found.low) / 2 >= fixed
-    assert (found.high - found.low) / 2 == pytest.approx(stats.t.ppf(0.975, k - 1) * error / math.sqrt(k))
+    assert (found.over_hosts.high - found.over_hosts.low) / 2 >= fixed
+    assert (found.over_hosts.high - found.over_hosts.low) / 2 == pytest.approx(
+        stats.t.ppf(0.975, k - 1) * error / math.sqrt(k)
+    )
 
 
 @given(
@@ -149,17 +157,21 @@ def test_the_pooled_interval_is_never_narrower_than_the_fixed_effect_one(
     given_hosts: list[tuple[float, float]],
 ) -> None:
     found = pool([host(str(i), d, s) for i, (d, s) in enumerate(given_hosts)], 0.95)
-    assert found.low is not None and found.high is not None
+    assert found.over_hosts.low is not None and found.over_hosts.high is not None
     fixed = stats.norm.ppf(0.975) / math.sqrt(sum(s**-2 for _, s in given_hosts))
-    assert (found.high - found.low) / 2 >= fixed * (1 - 1e-9)
-    assert min(d for d, _ in given_hosts) - 1e-9 <= found.mean <= max(d for d, _ in given_hosts) + 1e-9
+    assert (found.over_hosts.high - found.over_hosts.low) / 2 >= fixed * (1 - 1e-9)
+    assert (
+        min(d for d, _ in given_hosts) - 1e-9
+        <= found.over_hosts.mean
+        <= max(d for d, _ in given_hosts) + 1e-9
+    )
     assert sum(found.weights) == pytest.approx(1)
 
 
 def test_a_host_alone_is_itself_and_has_no_interval_for_others() -> None:
     found = pool([host("only", 0.03, 0.01)], 0.95)
-    assert found.mean == pytest.approx(0.03)
-    assert found.low is None and found.p_value is None and found.i2 is None
+    assert found.over_hosts.mean == pytest.approx(0.03)
+    assert found.over_hosts.low is None and found.p_value is None and found.i2 is None
     assert not found.signs_differ
 
 
@@ -187,8 +199,8 @@ def test_the_pooled_interval_covers_the_truth_as_often_as_it_says(k: int, tau: f
             ],
             0.95,
         )
-        assert found.low is not None and found.high is not None
-        covered += found.low <= truth <= found.high
+        assert found.over_hosts.low is not None and found.over_hosts.high is not None
+        covered += found.over_hosts.low <= truth <= found.over_hosts.high
     assert covered >= stats.binom.ppf(1e-4, studies, 0.95)
 
 
@@ -209,7 +221,7 @@ def test_groups_are_averaged_over_the_parts_that_all_have_and_then_pooled() -> N
     groups = common_parts(ratios)
     assert {name: list(parts) for name, parts in groups.items()} == {"small": ["a", "b"], "large": ["a", "b"]}
     combined = {name: combine(parts, 0.95) for name, parts in groups.items()}
-    expected = pool([HostEffect(name, of.spread) for name, of in combined.items() if of], 0.95)
+    expected = pool([HostEffect(name, of.summary) for name, of in combined.items() if of], 0.95)
     assert pool_groups(groups, 0.95) == expected and len(expected.hosts) == 2
     assert common_parts({"small": {"a": {0: 0.1}}, "large": {"b": {0: 0.1}}}) == {}
 
@@ -218,4 +230,4 @@ def test_a_single_group_of_a_single_part_keeps_its_own_effect() -> None:
     d = [0.1, 0.12, 0.08, 0.11]
     found = pool_groups({"small": {WHOLE: dict(enumerate(d))}}, 0.95)
     assert found.effect == student(d, 0.95) and found.percent(Better.MORE).n == 4
-    assert found.low is None  # over hosts, nothing is known
+    assert found.over_hosts.low is None  # over hosts, nothing is known

@@ -15,11 +15,14 @@ from pgdyno.analysis.statistics.effect import Method, anytime, holm_confidences
 from pgdyno.analysis.statistics.sequential import (
     PRIOR,
     log_bayes_factor,
+    log_likelihood_ratio,
+    one_sided_critical_value,
     sequential_critical_value,
     sequential_p_value,
 )
 from pgdyno.estimate import Better
-from pgdyno.study.stopping_rule import FIRST_INTERIM_ANALYSIS
+from pgdyno.study.defaults import MARGIN
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 
 def bayes_factor(t: float, n: int, prior: float = PRIOR) -> float:
@@ -80,8 +83,8 @@ def test_the_bayes_factor_stays_on_the_average_as_it_is_whatever_comes_next(name
 def test_the_p_value_is_the_chance_to_get_so_far_from_the_first_look_on(bound: float) -> None:
     # E min(1, BF / b) over Student's t at the first interim analysis, by integration.
     def capped(t: float) -> float:
-        density = float(stats.t.pdf(t, FIRST_INTERIM_ANALYSIS - 1))
-        return min(1.0, bayes_factor(t, FIRST_INTERIM_ANALYSIS) / bound) * density
+        density = float(stats.t.pdf(t, VERDICT_BLOCKS_MIN - 1))
+        return min(1.0, bayes_factor(t, VERDICT_BLOCKS_MIN) / bound) * density
 
     expected = 2 * sum(
         integrate.quad(capped, *ends, limit=500)[0] for ends in ((0, 3), (3, 30), (30, np.inf))
@@ -108,6 +111,47 @@ def test_the_interval_leaves_zero_out_exactly_where_the_p_value_says_so(n: int, 
     assert reach > float(stats.t.ppf((1 + confidence) / 2, n - 1))
 
 
+@pytest.mark.parametrize("name", SERIES)
+def test_the_one_sided_ratio_is_that_of_the_likelihoods_integrated_over_positive_effects(name: str) -> None:
+    d = np.array(SERIES[name]) / np.std(SERIES[name])
+    log_sigma = np.linspace(-3, 5, 401)[:, None]
+    delta = np.linspace(0, 8, 801)[None, :] * math.sqrt(PRIOR)
+    squares = sum((x * np.exp(-log_sigma) - delta) ** 2 for x in d)
+    mixed = np.exp(-squares / 2 - len(d) * log_sigma) * stats.halfnorm.pdf(delta, 0, math.sqrt(PRIOR))
+    positive = integrate.trapezoid(integrate.simpson(mixed, x=delta, axis=1), log_sigma[:, 0])
+    none = integrate.trapezoid(
+        np.exp(-sum(d**2) * np.exp(-2 * log_sigma[:, 0]) / 2 - len(d) * log_sigma[:, 0]), log_sigma[:, 0]
+    )
+    ratio = math.exp(log_likelihood_ratio(t_of(list(d)), len(d)))
+    assert ratio == pytest.approx(positive / none, rel=1e-4)
+
+
+def one_sided_level(n: int, confidence: float) -> float:
+    """Return E min(1, LR / b) at the first interim analysis, b from the critical value of n blocks."""
+    bound = log_likelihood_ratio(one_sided_critical_value(n, confidence), n)
+
+    def capped(t: float) -> float:
+        ratio = math.exp(log_likelihood_ratio(t, VERDICT_BLOCKS_MIN) - bound)
+        return min(1.0, ratio) * float(stats.t.pdf(t, VERDICT_BLOCKS_MIN - 1))
+
+    return sum(
+        integrate.quad(capped, *ends, limit=500)[0] for ends in ((-np.inf, 0), (0, 3), (3, 30), (30, np.inf))
+    )
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("n", [5, 6, 20, 1000])
+def test_the_one_sided_critical_value_has_its_level_by_integration(n: int, confidence: float) -> None:
+    assert one_sided_level(n, confidence) == pytest.approx(1 - confidence, rel=1e-5)
+    assert float(stats.t.ppf(confidence, n - 1)) < one_sided_critical_value(n, confidence)
+    assert one_sided_critical_value(n, confidence) < sequential_critical_value(n, confidence)
+
+
+def test_a_one_sided_test_of_few_blocks_cannot_reject_at_a_high_confidence() -> None:
+    assert one_sided_critical_value(4, 0.95) == one_sided_critical_value(5, 0.999) == math.inf
+    assert one_sided_critical_value(5, 0.99) < math.inf > one_sided_critical_value(10, 0.999)
+
+
 def test_before_the_first_look_there_is_no_interval() -> None:
     found = anytime([0.1, 0.11, 0.09, 0.1], 0.95)
     assert (found.low, found.high, found.p_value) == (None, None, None)
@@ -132,6 +176,15 @@ def test_to_look_after_every_block_makes_no_more_false_alarms_than_promised(
 
 
 @pytest.mark.parametrize("name", PROMISED)
+def test_an_effect_of_the_margin_is_seldom_called_the_same(drawn: dict[str, np.ndarray], name: str) -> None:
+    for effect in (MARGIN, 1 / (1 + MARGIN) - 1):
+        equivalent = judged(drawn[name], effect, Method.ANYTIME).equivalent.sum()
+        assert equivalent <= binomial_high(PATHS, 0.05)
+    # With the critical values of a single analysis it often is.
+    assert judged(drawn[name], MARGIN, Method.STUDENT).equivalent.sum() > 2 * binomial_high(PATHS, 0.05)
+
+
+@pytest.mark.parametrize("name", PROMISED)
 def test_at_the_stop_the_interval_covers_the_truth_as_often_as_it_says(
     drawn: dict[str, np.ndarray], name: str
 ) -> None:
@@ -146,8 +199,8 @@ def test_what_is_resumed_after_a_verdict_keeps_the_promise(drawn: dict[str, np.n
     d = drawn["Gaussian"]
     stop = judged(d, 0.0, Method.ANYTIME).stopped.astype(int)
     later = np.minimum(2 * stop, BLOCKS)
-    spreads = [anytime(list(row[:n]), 0.95) for row, n in zip(d, later, strict=True)]
-    missed = sum(s.low is None or s.high is None or not s.low <= 0 <= s.high for s in spreads)
+    summaries = [anytime(list(row[:n]), 0.95) for row, n in zip(d, later, strict=True)]
+    missed = sum(s.low is None or s.high is None or not s.low <= 0 <= s.high for s in summaries)
     assert missed <= binomial_high(PATHS, 0.05)
 
 
@@ -157,10 +210,10 @@ def test_of_three_arms_like_the_baseline_one_is_seldom_called_different_when_all
     for _ in range(studies):
         baseline = rng.normal(0, 0.012, 30)
         arms = [list(rng.normal(0, 0.012, 30) - baseline) for _ in range(3)]
-        for n in range(FIRST_INTERIM_ANALYSIS, 31):
+        for n in range(VERDICT_BLOCKS_MIN, 31):
             levels = holm_confidences([anytime(d[:n], 0.95).p_value for d in arms], 0.95)
-            spreads = [anytime(d[:n], level) for d, level in zip(arms, levels, strict=True)]
-            ends = [(s.low, s.high) for s in spreads if s.low is not None and s.high is not None]
+            summaries = [anytime(d[:n], level) for d, level in zip(arms, levels, strict=True)]
+            ends = [(s.low, s.high) for s in summaries if s.low is not None and s.high is not None]
             different = [low > 0 or high < 0 for low, high in ends]
             same = [max(-low, high) <= math.log1p(0.02) for low, high in ends]
             if len(ends) == 3 and all(a or b for a, b in zip(different, same, strict=True)):
@@ -183,13 +236,13 @@ def test_the_simulation_judges_as_the_analysis_does(drawn: dict[str, np.ndarray]
         d, found.stopped.astype(int), found.covered, found.verdict, strict=True
     ):
         decisions = [
-            decide(spread, Better.MORE, 0.02).verdict
-            for spread in (anytime(list(truth + of[:k]), 0.95) for k in range(1, n + 1))
+            decide(summary, Better.MORE, 0.02, 0.95).verdict
+            for summary in (anytime(list(truth + of[:k]), 0.95) for k in range(1, n + 1))
         ]
         assert decisions == [Verdict.UNDECIDED] * (n - 1) + [words[float(verdict)]]
-        spread = anytime(list(truth + of[:n]), 0.95)
-        assert spread.low is not None and spread.high is not None
-        assert (spread.low <= truth <= spread.high) == covered
+        summary = anytime(list(truth + of[:n]), 0.95)
+        assert summary.low is not None and summary.high is not None
+        assert (summary.low <= truth <= summary.high) == covered
 
 
 def test_the_page_on_stopping_is_what_the_simulation_gives() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, blocks_needed, detectable_percent, judge
+from pgdyno.analysis.comparison.verdict import Verdict, blocks_needed, detectable_percent, judge
 from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.bootstrap import BOOTSTRAP_RESAMPLES, BOOTSTRAP_SEED, bootstrap_interval
 from pgdyno.analysis.statistics.distributions import (
@@ -22,6 +22,7 @@ from pgdyno.analysis.statistics.distributions import (
 from pgdyno.analysis.statistics.effect import holm_confidences, student
 from pgdyno.analysis.telemetry.percentiles import merge, quantile_ns
 from pgdyno.results.packing import pairs_from
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
 """Extra hours of sleep of ten patients, second drug less first: Student, "The probable error of a mean",
@@ -100,17 +101,17 @@ def test_the_minimum_detectable_effect_is_that_of_a_hand_computed_table() -> Non
     # n = 10, s = 0.03: t(0.975, 9) = 2.262157, t(0.80, 9) = 0.883404 (tables), so the reach is
     # 3.145561 · 0.03 / √10 = 0.0298413 on the log scale, 3.0291 %.
     d = np.array([-1.0, 1.0] * 5)
-    spread = student(list(0.03 * d / np.std(d, ddof=1)), 0.95)
-    assert detectable_percent(spread) == pytest.approx(3.0291, abs=1e-4)
+    summary = student(list(0.03 * d / np.std(d, ddof=1)), 0.95)
+    assert detectable_percent(summary) == pytest.approx(3.0291, abs=1e-4)
 
 
 def test_so_many_blocks_as_were_said_to_be_needed_suffice_about_as_often_as_promised() -> None:
     rng = np.random.default_rng(5)
     true, sd = math.log(1.03), 0.03
     first = student(list(true + sd * scaled(rng.normal(size=6))), 0.95)
-    needed = blocks_needed(first, 0.02)
+    needed = blocks_needed(first, 0.02, 0.95)
     decided = sum(
-        judge(s.low, s.high, s.n, 0.02) is not Verdict.UNDECIDED
+        judge(s, s.equivalence(0.95), 0.02) is not Verdict.UNDECIDED
         for s in (student(list(rng.normal(true, sd, 6 + needed)), 0.95) for _ in range(1000))
     )
     assert decided >= binomial_low(1000, 0.80)
@@ -136,22 +137,22 @@ STUDIES = 4000
 @pytest.mark.parametrize("blocks", [5, 12])
 def test_the_interval_covers_the_truth_as_often_as_it_says(blocks: int) -> None:
     rng, truth = np.random.default_rng(blocks), math.log(1.042)
-    spreads = [student(list(d), 0.95) for d in rng.normal(truth, 0.02, (STUDIES, blocks))]
-    covered = sum(s.low is not None and s.high is not None and s.low <= truth <= s.high for s in spreads)
+    summaries = [student(list(d), 0.95) for d in rng.normal(truth, 0.02, (STUDIES, blocks))]
+    covered = sum(s.low is not None and s.high is not None and s.low <= truth <= s.high for s in summaries)
     assert binomial_low(STUDIES, 0.95) <= covered <= binomial_high(STUDIES, 0.95)
 
 
 def test_the_interval_still_covers_where_stalls_give_the_noise_heavy_tails() -> None:
     rng, truth = np.random.default_rng(8), math.log(0.97)
-    spreads = [student(list(d), 0.95) for d in truth + 0.02 * rng.standard_t(3, (STUDIES, 10))]
-    covered = sum(s.low is not None and s.high is not None and s.low <= truth <= s.high for s in spreads)
+    summaries = [student(list(d), 0.95) for d in truth + 0.02 * rng.standard_t(3, (STUDIES, 10))]
+    covered = sum(s.low is not None and s.high is not None and s.low <= truth <= s.high for s in summaries)
     assert covered >= binomial_low(STUDIES, 0.95)
 
 
 def test_two_arms_that_are_alike_are_seldom_called_faster_or_slower() -> None:
     rng = np.random.default_rng(9)
-    spreads = [student(list(d), 0.95) for d in rng.normal(0, 0.05, (STUDIES, 8))]
-    verdicts = [judge(s.low, s.high, s.n, 0.02) for s in spreads]
+    summaries = [student(list(d), 0.95) for d in rng.normal(0, 0.05, (STUDIES, 8))]
+    verdicts = [judge(s, s.equivalence(0.95), 0.02) for s in summaries]
     alarms = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
     assert alarms <= binomial_high(STUDIES, 0.05)
     assert alarms > 0  # the noise is large enough for the rule to err now and then: else this shows nothing
@@ -163,8 +164,8 @@ def test_of_three_arms_like_the_baseline_one_is_seldom_called_faster_or_slower()
         baseline = rng.normal(0, 0.03, 8)  # shared, as in a study: the comparisons are not independent
         arms = [list(rng.normal(0, 0.03, 8) - baseline) for _ in range(3)]
         levels = holm_confidences([student(d, 0.95).p_value for d in arms], 0.95)
-        spreads = [student(d, level) for d, level in zip(arms, levels, strict=True)]
-        found = {judge(s.low, s.high, s.n, 0.001) for s in spreads}
+        summaries = [student(d, level) for d, level in zip(arms, levels, strict=True)]
+        found = {judge(s, s.equivalence(0.95), 0.001) for s in summaries}
         alarms += bool(found & {Verdict.FASTER, Verdict.SLOWER})
     assert 0 < alarms <= binomial_high(studies, 0.05)
 
@@ -179,7 +180,7 @@ def test_the_bootstrap_agrees_with_student_where_the_blocks_are_normally_spread(
 
 
 def test_with_too_few_blocks_the_bootstrap_says_nothing() -> None:
-    assert bootstrap_interval([0.1] * (BLOCKS_MIN - 1), 0.95) is None
+    assert bootstrap_interval([0.1] * (VERDICT_BLOCKS_MIN - 1), 0.95) is None
 
 
 @pytest.mark.parametrize("n", [1, 4, 37])

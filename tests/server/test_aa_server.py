@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import pytest
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.cli.calibrate import CalibrationOptions, calibrated_slice, run_calibration
 from pgdyno.interruption import Interruption
+from pgdyno.lab.aa_blocks import load_of
 from pgdyno.lab.noise_history import NoiseHistory, history_path
 from pgdyno.lab.progress import BlockStarted, Progress, Watch
 from pgdyno.lab.study_runner import Request, resume_study, start_study
@@ -20,7 +22,7 @@ from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.server.build import Build
-from pgdyno.study import calibration_study
+from pgdyno.study import aa_plan, calibration_study
 from pgdyno.study.aa_plan import aa_arm_after
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import only_case
@@ -31,7 +33,7 @@ pytestmark = pytest.mark.server
 
 
 def the_smallest(server: str, blocks: int) -> Study:
-    """With an A/A block of the second arm beside its second block."""
+    """With an A/A block of the second arm after its second block, if there is one per block."""
     fields = {
         "title": "t",
         "arms": parse_arms([server, f"{server},work_mem=8MB"]),
@@ -53,6 +55,7 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(aa_plan, "BLOCKS_PER_AA", 1)  # not after ten blocks, to save time
     began: list[str] = []
 
     @contextmanager
@@ -94,6 +97,19 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
         later = find_study(evidence).first.noise
     assert list(later.before) == list(found.first.noise.log_ratios)
     assert list(later.log_ratios) == []
+    # With five known for the load of each arm, a study has none of its own.
+    history = NoiseHistory(history_path())
+    known = json.loads(history.path.read_text().splitlines()[0])
+    for arm, number in itertools.product((0, 1), range(5)):
+        load = load_of(aa_plan.aa_study(study, arm))
+        history.append({**known, "id": f"{arm} {number}", "load": load})
+    third = tmp_path / "third.sqlite"
+    with Interruption() as interruption:
+        start_study(third, Request("t", [only_case(study)], "pgdyno compare"), watching, interruption)
+    with Evidence(third) as evidence:
+        assert not evidence.aa_cases()
+        noise = find_study(evidence).first.noise
+    assert (len(noise.before), noise.why_no_aa) == (11, "11 blocks of earlier studies are known")
 
 
 def test_a_calibration_measures_tells_and_remembers(

@@ -99,7 +99,11 @@ def rounds(*first: int) -> list[PlannedSlice]:
     """A round of warm-up, then measured ones: by round, the half of the first arm."""
     return [
         PlannedSlice(
-            arm, "measure" if number else "warm-up", 0.15, number, half=half if arm == 0 else 1 - half
+            arm,
+            "measure" if number else "warm-up",
+            0.15,
+            number,
+            cpu_partition=half if arm == 0 else 1 - half,
         )
         for number, half in enumerate(first)
         for arm in (0, 1)
@@ -118,8 +122,8 @@ def test_both_are_driven_at_once_on_halves_that_are_swapped_and_given_back(serve
     assert [cores_of_server(server) for server in servers] == before
     assert run.result is not None
     of_slices = sum(sum(event["driver_cpu_ns"].values()) for event in seen.slices)
-    assert of_slices <= sum(run.result["driver"]["cpu_ns"].values())
-    assert driver_facts(run.result["driver"]).as_json() == run.result["driver"]
+    assert of_slices <= sum(run.result.driver["cpu_ns"].values())
+    assert driver_facts(run.result.driver).as_json() == run.result.driver
     for arm in (0, 1):
         assert sum(event["kinds"]["one"]["ok"] for event in seen.slices if event["target"] == arm) > 10
     pairs = [[event for event in seen.slices if event["slice"] == number] for number in range(3)]
@@ -137,7 +141,7 @@ def test_cores_that_are_not_there_fail_the_run_with_a_sentence(servers: list[Ser
     there = partition_of(usable_cores())
     run, _ = play(servers, Partition(cores=((1001,), there.cores[1])), rounds(0, 1))
     assert run.failure is not None
-    assert "cores" in run.failure["message"]
+    assert "cores" in run.failure.message
     assert [cores_of_server(server) for server in servers] == before
 
 
@@ -147,5 +151,5 @@ def test_a_server_that_is_gone_fails_the_run_with_its_name(servers: list[Server]
     asked = drive_specification(DRIVING, 1, rounds(0, 1), targets, pinning=gone)
     run = run_drive(asked, Interruption(), lambda _: None, lambda: [None, None])
     assert run.failure is not None
-    assert (run.failure["stage"], run.failure["target"]) == ("prepare", "server 1")
-    assert str(2**22) in run.failure["message"]
+    assert (run.failure.stage, run.failure.target) == ("prepare", "server 1")
+    assert str(2**22) in run.failure.message

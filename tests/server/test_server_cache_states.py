@@ -13,7 +13,7 @@ import pytest
 from server_of_major import build_of
 
 from pgdyno.errors import ServerError
-from pgdyno.lab.arms import BuildArm
+from pgdyno.lab.arms import BuildArm, Placement
 from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler
 from pgdyno.server.cache_directory import Cache
@@ -175,10 +175,12 @@ def arm_on(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
         settings={"shared_buffers": "40MB", "log_checkpoints": "on"},
         optional=(),
         snapshot=take(cluster.data_dir),
-        run=run,
+        placement=Placement("data", [run]),
+        position=0,
+        seed=1,
         account=cluster.account,
     )
-    arm.restore()
+    arm.restore(0)
     arm.start()
     try:
         yield arm
@@ -253,3 +255,22 @@ def test_what_ended_before_cannot_be_crashed_and_is_told(arm: BuildArm) -> None:
     arm.stop()
     with pytest.raises(ServerError, match="is not running"):
         arm.restart()
+
+
+def test_an_arm_changes_its_directory_from_block_to_block_and_its_data_are_restored(
+    arm: BuildArm, server_dir: Path
+) -> None:
+    arm.stop()
+    other = LiveDirectory(server_dir / "other")
+    other.path.mkdir()
+    other.path.chmod(0o711)
+    arm.placement.directories.append(other)
+    used = []
+    for block in range(4):
+        arm.restore(block)
+        used.append(arm.data_path())
+        arm.start()
+        with arm.connect() as connection:
+            connection.execute("create table t()")  # fails unless the data were restored
+        arm.stop()
+    assert used[0] != used[1] and used[2] != used[3]

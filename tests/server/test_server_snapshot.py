@@ -138,7 +138,7 @@ def test_an_interrupted_dataset_leaves_nothing_that_looks_whole(
 def test_what_a_dead_maker_left_is_swept(
     key: DatasetKey, make: Callable[[Path], None], datasets: Datasets
 ) -> None:
-    left = datasets.room / f".{key.name}.part"
+    left = datasets.directory / f".{key.name}.part"
     make_left = left / "data"
     left.mkdir()
     make(make_left)

@@ -22,21 +22,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measured_trials import noisy
 from report_forms import on_terminal, only
 from several_hosts import LARGE, LARGER, SMALL, pooled_of
-from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
+from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, arms_of, study_of, write_block, write_study
 
+from pgdyno.analysis.causes.cpu_profiles import Frame, ProfileComparison
 from pgdyno.analysis.causes.throughput_dips import ArmDips, Coincidence, Dip
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.findings.gates import gate, parse_condition
+from pgdyno.analysis.findings.history_changes import group_files, histories
 from pgdyno.analysis.telemetry.events import Event
 from pgdyno.caveats import WORDINGS, Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.report.case_report import case_report
+from pgdyno.report.ci_summary import to_summary
 from pgdyno.report.csv_format import to_csv
+from pgdyno.report.gate_section import outcome, reasons
+from pgdyno.report.history_report import HistoryReport, heading, history_sentences, ungated_metrics
 from pgdyno.report.hosts_report import HostsReport, build_hosts
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.outlier_section import outlier_trials
+from pgdyno.report.profile_section import cpu_by_function
 from pgdyno.report.study_report import StudyReport
+from pgdyno.report.why_section import why_sentences
 from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
 
@@ -66,6 +77,7 @@ FAILURES = Synthetic(
     failed_per_slice=60,
     statuses={(2, 1): TrialStatus.EXCLUDED},
 )
+OVERLOAD = Synthetic(effects=(1.0, 0.6), blocks=5, slices=2, fixed_rate_per_s=3000.0, skipped=(0.0, 0.6))
 RUNNING = Synthetic(effects=(1.0, 1.1), blocks=2, slices=4, ended=None)
 
 SERVERS = ({"server": "17"}, {"server": "18"})
@@ -184,11 +196,12 @@ STUDIES: Mapping[str, Callable[[Path], Built]] = {
     "hosts": _hosts,
     "clients": study(*_sweep_of_clients()),
     "rates": study(*_sweep_of_rates()),
+    "overload": study(OVERLOAD),
     "capacity": study(Synthetic(effects=(1, 1.3), latencies=(1.0, 90.0), capacity=LIMIT, blocks=6, slices=1)),
     "noise": _noise,
     "dips": _dips,
 }
-WITH_MARKDOWN = ("verdict", "failures", "factors", "hosts")
+WITH_MARKDOWN = ("verdict", "failures", "overload", "factors", "hosts")
 WITH_EVERY_FORM = ("verdict", "hosts")
 """The other studies have the same forms of other sections."""
 
@@ -202,6 +215,7 @@ HEADLINES = {
     "no block": Synthetic(blocks=0),
     "a stalled arm": Synthetic(stalled=[(2, 1)]),
     "fixed rate": Synthetic(effects=(1.0, 1.25), fixed_rate_per_s=500.0),
+    "skipped arrivals": OVERLOAD,
     "higher capacity": Synthetic(effects=(1, 1.3), capacity=LIMIT, blocks=8),
     "lower capacity": Synthetic(effects=(1, 0.7), capacity=LIMIT, blocks=8),
     "equivalent capacity": Synthetic(effects=(1, 1), noise=0.001, capacity=LIMIT, blocks=8),
@@ -218,6 +232,29 @@ SECTIONS: Mapping[str, Sequence[Synthetic]] = {
     "rates too high": tuple(_sweep_of_rates("p99 < 1ms", blocks=2)),
     "factors with few passes": tuple(replace(case, blocks=3, published=None) for case in CASES),
 }
+
+STEAL = Synthetic(blocks=10, slices=2, slowed={(7, 1): 0.5}, stolen={(7, 1): 0.12})
+
+_ALIKE = Synthetic(effects=(1, 1), blocks=8, slices=4, noise=0.004, levels={"clients": "4"})
+_OTHER = replace(_ALIKE, levels={"clients": "9"})
+GATES: Mapping[str, tuple[Sequence[Synthetic], str]] = {
+    "met": ([replace(VERDICT, effects=(1, 0.9), blocks=8)], "slower"),
+    "passed": ([_ALIKE], "slower not-same"),
+    "an arm without a trial": (
+        [_ALIKE, replace(_OTHER, statuses={(block, 1): TrialStatus.FAILED for block in range(8)})],
+        "slower slower:average",
+    ),
+    "an arm that stalled": ([_ALIKE, replace(_OTHER, stalled=[(2, 1), (5, 1)])], "slower"),
+    "one met, one not evaluable": (
+        [replace(_ALIKE, effects=(1, 0.9)), replace(_OTHER, stalled=[(2, 1)])],
+        "slower",
+    ),
+}
+"""Cases and conditions."""
+
+NIGHT = Synthetic(blocks=5, slices=2, noise=0.01)
+HISTORIES = {"a change": (12, 7, 2), "another window": (8, 7, 3), "few files": (5, 5, 2)}
+"""Number of files, the first file of another kernel and a slower arm, and the slices of its windows."""
 
 
 def reports(name: str, folder: Path) -> dict[str, str]:
@@ -250,6 +287,80 @@ def sections(folder: Path) -> str:
         write_study(folder / f"s{number}", *cases)
         for section in read_report(folder / f"s{number}").sections:
             lines += [f"{name}, {section.title}:", *(f"    {sentence}" for sentence in section.sentences)]
+    return "\n".join(lines).replace("\u00a0", " ") + "\n"
+
+
+def explanations(folder: Path) -> str:
+    """Return the sentences about time breakdowns, outlier trials and CPU profiles."""
+    lines = []
+    for name, update_us, verdict, blocks in (
+        ("one statement differs", -400.0, Verdict.FASTER, 12),
+        ("nothing differs", 0.0, Verdict.SAME, 12),
+        ("undecided", -400.0, Verdict.UNDECIDED, 12),
+        ("few blocks", -400.0, Verdict.FASTER, 4),
+    ):
+        breakdown = noisy(np.random.default_rng(5), update_us, blocks, confidence=0.975)
+        lines += [f"time breakdown, {name}:", *(f"    {one}" for one in why_sentences(breakdown, verdict))]
+    write_study(folder / "e", STEAL)
+    findings = read_report(folder / "e").findings.first
+    table = outlier_trials(findings)
+    lines += ["outlier trials:", *(f"    {' | '.join(row)}" for row in table.rows), f"    {table.note}"]
+    arms = [of.arm for of in findings.arms]
+    for name, covered in (("sampled share known", (0.96, 0.92)), ("sampled share unknown", (None, None))):
+        profile = ProfileComparison(
+            *arms, [0, 1], (6000, 5000), covered, 99, [], Frame("", 0.0, 0.0, False, [])
+        )
+        lines += [
+            f"CPU profile, {name}:",
+            f"    {cpu_by_function(replace(findings, profiles=[profile])).note}",
+        ]
+    return "\n".join(lines).replace("\u00a0", " ") + "\n"
+
+
+def gates(folder: Path) -> str:
+    """Return the outcome and the reasons of gates, and a summary for a pipeline."""
+    lines = []
+    for name, (cases, conditions) in GATES.items():
+        path = folder / name.replace(" ", "-")
+        write_study(path, *cases)
+        built = read_report(path)
+        found = gate(built.findings, [parse_condition(text) for text in conditions.split()])
+        lines += [
+            f"{name} ({conditions}):",
+            f"    {outcome(found)}",
+            *(f"    {one}" for one in reasons(found)),
+        ]
+        if name == "met":
+            shown = to_summary(built, found, [name]).partition("<details>")[0]
+            lines += ["summary:", *(f"    {line}" for line in shown.splitlines())]
+    return _without_trailing_spaces("\n".join(lines).replace("\u00a0", " "))
+
+
+def history(folder: Path) -> str:
+    """Return the sentences of histories: changes, another fit, too few files."""
+    lines = []
+    for name, (nights, changed_at, windows) in HISTORIES.items():
+        studies = []
+        for i in range(nights):
+            later = i >= changed_at
+            path = folder / f"{name}-{i:02}"
+            host = {**HOST, "kernel": "Linux 6.2.0" if later else "Linux 6.1.0"}
+            write_study(
+                path,
+                replace(
+                    NIGHT,
+                    effects=(1, 0.9 if later else 1),
+                    slices=windows if later else 2,
+                    seed=100 + i,
+                    created_unix_s=CREATED_UNIX_S + 86_400.0 * i,
+                    host=host,
+                ),
+            )
+            studies.append((f"night-{i:02}.sqlite", read_report(path).findings))
+        report = HistoryReport(histories(group_files(studies, [], {})), {})
+        for of in report.histories:
+            lines += [f"{name}, {heading(of)}:", *(f"    {sentence}" for sentence in history_sentences(of))]
+        lines += [f"    {sentence}" for sentence in ungated_metrics(report, nights)]
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
 
@@ -313,6 +424,9 @@ def golden_texts(names: tuple[str, ...] = tuple(STUDIES)) -> Iterator[tuple[str,
     with tempfile.TemporaryDirectory() as folder:
         yield "headlines.txt", headlines(Path(folder))
         yield "sections.txt", sections(Path(folder))
+        yield "explanations.txt", explanations(Path(folder))
+        yield "gates.txt", gates(Path(folder))
+        yield "history.txt", history(Path(folder))
     yield "caveats.txt", caveats()
 
 

@@ -68,6 +68,7 @@ class Synthetic:
     caveats: Sequence[Caveat] = ()
     unsafe_arms: Sequence[int] = ()
     fixed_rate_per_s: float | None = None
+    skipped: Sequence[float] = ()  # arm by arm, of the arrivals, each of which waited for SKIPPED_AFTER_NS
     stalled: Collection[tuple[int, int]] = ()  # (block, arm) that did nothing
     ended: StudyEnd | None = StudyEnd.BLOCKS
     schedule: Schedule = Schedule.SLICES
@@ -89,6 +90,7 @@ class Synthetic:
     probed: bool = False  # with readings and series
     arms: Sequence[Mapping[str, str]] = ()  # the levels of each
     slowed: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (block, arm) → of its rate
+    cold: Sequence[float] = ()  # arm by arm, share of the rate that is missing in the first slice
     stolen: Mapping[tuple[int, int], float] | None = None  # (block, arm) → share of the CPU time
 
     @property
@@ -195,12 +197,15 @@ def write_trial(
     block, arm = place
     trial = writer.begin_trial(block, arm, CREATED_UNIX_S + 40.0 * block, wanted.case)
     arms, executed = len(wanted.names), 0
+    share = wanted.skipped[arm] if wanted.skipped else 0.0
+    unsent = share / (1 - share)  # for each that was sent
     for k in range(wanted.slices):
         position = k * arms + arm
         opened = float(position)
         busy = 0.0 if place in wanted.stalled else 1.0
         noise = float(np.exp(rng.normal(0, 0.03)))
-        kinds = _kinds(busy * rate_per_s * 0.95 * noise, wanted.failed_per_slice)
+        cold = wanted.cold[arm] * np.exp(-3 * k / wanted.slices) if wanted.cold else 0.0
+        kinds = _kinds(busy * rate_per_s * 0.95 * noise * (1 - cold), wanted.failed_per_slice, unsent)
         executed += sum(counts.executed for counts in kinds.values())
         role = Role.MEASURE
         writer.add_slice(
@@ -235,7 +240,7 @@ def write_trial(
             ),
             settings={"shared_buffers": "128MB" if arm == 0 else "2GB", "fsync": "on"},
             failures=_failures(wanted),
-            histograms=_histograms(rate_per_s / slower, executed, rng),
+            histograms=_histograms(rate_per_s / slower, executed, unsent, rng),
             checks=[
                 Check("condition 1", status is not TrialStatus.EXCLUDED, detail="W_YTD = sum of D_YTD"),
                 Check("mix", True, 3.2, 0.52, "23 cards"),
@@ -272,7 +277,7 @@ def _failures(wanted: Synthetic) -> list[Failure]:
     return [Failure("payment", "40001", n, "could not serialize access")] if n else []
 
 
-def _kinds(executed: float, failed: int) -> dict[str, Counts]:
+def _kinds(executed: float, failed: int, unsent: float) -> dict[str, Counts]:
     deck = sum(SHARES.values())
     kinds = {}
     for kind, share in SHARES.items():
@@ -282,6 +287,7 @@ def _kinds(executed: float, failed: int) -> dict[str, Counts]:
             ok=n - rolled_back,
             rolled_back=rolled_back,
             failed=failed if kind == "payment" else 0,
+            skipped=round(n * unsent),
             retried=n // 500,
         )
     return kinds
@@ -291,7 +297,10 @@ LAG_NS = 4096
 """How late every transaction starts; read where the load is fixed."""
 
 
-def _histograms(rate_per_s: float, executed: int, rng: np.random.Generator) -> list[Histogram]:
+SKIPPED_AFTER_NS = 5_000_000_000
+
+
+def _histograms(rate_per_s: float, executed: int, unsent: float, rng: np.random.Generator) -> list[Histogram]:
     found = []
     for kind, share in SHARES.items():
         n = executed * share // 23
@@ -304,4 +313,6 @@ def _histograms(rate_per_s: float, executed: int, rng: np.random.Generator) -> l
             Histogram(kind, Measure.SERVICE, pairs),
             Histogram(kind, Measure.LAG, lag),
         ]
+        if skipped := round(n * unsent):
+            found.append(Histogram(kind, Measure.SKIPPED, pairs_from([(SKIPPED_AFTER_NS, skipped)])))
     return found

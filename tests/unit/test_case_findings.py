@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
+from synthetic_study import SKIPPED_AFTER_NS, Synthetic, arms_of, study_of, write_block, write_study
 
 from example_studies import make_study
 from pgdyno.analysis.comparison import comparison_caveats
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.analysis.telemetry.metrics import NOPM, TPM, latency_key, of_plan
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, NOPM, TPM, TrialLatencies, latency_key, of_plan
+from pgdyno.analysis.telemetry.percentiles import quantile_ns
 from pgdyno.caveats import Caveat, Code
+from pgdyno.report.result_tables import latency_changes
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Counts, Slice, TrialStatus
 from pgdyno.results.writer import Writer
@@ -186,7 +189,7 @@ def test_a_slice_without_its_pair_is_left_out_of_the_ratio(tmp_path: Path) -> No
 
 def test_another_workload_is_judged_by_transactions_per_second() -> None:
     plan = make_study(workload=PgbenchParameters(scale=1))
-    assert next(metric.unit for metric in of_plan(plan, {})) == "tx/s"
+    assert next(metric.unit for metric in of_plan(plan, TrialLatencies())) == "tx/s"
 
 
 def test_a_file_is_read_while_it_is_written(tmp_path: Path) -> None:
@@ -208,6 +211,71 @@ def test_there_is_no_verdict_where_an_arm_did_nothing_in_a_block(tmp_path: Path)
     assert (comparison.stalled, len(comparison.blocks)) == ([3], 6)
     assert comparison.verdict is Verdict.UNDECIDED
     assert Code.NOTHING_DONE in codes(findings)
+
+
+def test_a_tail_percentile_with_dispersed_blocks_has_no_interval(tmp_path: Path) -> None:
+    findings = findings_of(tmp_path, Synthetic(blocks=8, slowed={(2, 1): 0.1}))
+    effects = findings.comparisons[0].effects
+    p50, p99 = (effects[latency_key(ALL_KINDS, name)] for name in ("p50", "p99"))
+    assert p50.percent.low is not None and not p50.is_dispersed
+    assert p99.is_dispersed and p99.percent.n == 8
+    assert (p99.percent.low, p99.percent.high, p99.summary.p_value) == (None, None, None)
+    (caveat,) = [one for one in findings.caveats if one.code is Code.TAIL_LATENCY_DISPERSED]
+    assert str(caveat.parameters["percentiles"]).startswith("all.p90, all.p95, all.p99")
+    row = latency_changes(findings).rows[-1]
+    assert "[" in row[2] and "[" not in row[5]
+    assert "SD above 25%" in latency_changes(findings).note
+
+
+def test_tail_percentiles_of_regular_blocks_have_intervals(tmp_path: Path) -> None:
+    findings = findings_of(tmp_path, Synthetic(blocks=8))
+    assert Code.TAIL_LATENCY_DISPERSED not in codes(findings)
+    assert "[" in latency_changes(findings).rows[-1][5]
+
+
+def overloaded(share: float) -> Synthetic:
+    """A fixed rate, at which the second arm leaves this share of its arrivals unsent."""
+    return Synthetic(blocks=7, fixed_rate_per_s=3000.0, skipped=(0.0, share))
+
+
+def test_skipped_arrivals_count_as_longer_than_every_latency(tmp_path: Path) -> None:
+    """A fifth is skipped: the median is the 62.5th percentile of the answered ones, p90 is unknown."""
+    findings = findings_of(tmp_path, overloaded(0.2))
+    of = findings.arms[1].latency[ALL_KINDS]
+    p50, p90 = of.quantile_ms(0.5), of.quantile_ms(0.9)
+    assert p50 == (pytest.approx((quantile_ns(of.answered, 0.625) or 0) / 1e6, rel=0.01), False)
+    assert p90 == (SKIPPED_AFTER_NS / 1e6, True)
+    (comparison,) = findings.comparisons
+    # The baseline has no skipped ones: the effect is that of the median of all.
+    assert comparison.censored == [] and comparison.verdict is Verdict.SLOWER
+    assert latency_key(ALL_KINDS, "p50") in comparison.effects
+    assert latency_key(ALL_KINDS, "p90") not in comparison.effects
+    assert Code.ARRIVALS_SKIPPED in codes(findings)
+    assert Code.MEDIAN_NOT_OBSERVED not in codes(findings)
+
+
+def test_a_median_of_which_only_a_bound_is_known_gives_no_verdict(tmp_path: Path) -> None:
+    findings = findings_of(tmp_path, overloaded(0.6))
+    (comparison,) = findings.comparisons
+    assert (comparison.primary, comparison.censored, comparison.stalled) == (None, list(range(7)), [])
+    assert comparison.verdict is Verdict.UNDECIDED
+    assert {Code.ARRIVALS_SKIPPED, Code.MEDIAN_NOT_OBSERVED} <= set(codes(findings))
+    of = findings.arms[1]
+    assert of.levels["median_latency"] is None
+    assert of.bounds == {"median_latency": pytest.approx(SKIPPED_AFTER_NS / 1e6)}
+    assert findings.arms[0].bounds == {}
+
+
+def test_the_mean_latency_of_an_overloaded_arm_is_not_divided_into_parts(tmp_path: Path) -> None:
+    (tmp_path / "few").mkdir()
+    few = replace(overloaded(0.001), probed=True)
+    assert findings_of(tmp_path / "few", few).time_breakdowns
+    assert not findings_of(tmp_path, replace(overloaded(0.2), probed=True)).time_breakdowns
+
+
+@pytest.mark.parametrize(("share", "is_caveat"), [(0.009, False), (0.011, True)])
+def test_a_few_skipped_arrivals_are_no_caveat(tmp_path: Path, share: float, is_caveat: bool) -> None:
+    assert (Code.ARRIVALS_SKIPPED in codes(findings_of(tmp_path, overloaded(share)))) == is_caveat
 
 
 def test_blocks_that_remember_each_other_are_a_caveat_and_others_are_not(tmp_path: Path) -> None:

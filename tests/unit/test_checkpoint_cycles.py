@@ -51,13 +51,15 @@ def code(of: Study, cycles: Cycles | None) -> Code | None:
 
 def test_a_cycle_goes_from_one_checkpoint_to_the_next() -> None:
     cycles = found({1: told(2, 1), 2: told(3, 1)})
-    assert cycles == Cycles(trials=2, checkpoints=3.5, without=0, whole=2, wanted=1, writes=True)
+    assert cycles == Cycles(
+        trials=2, checkpoints=3.5, windows_without=0, complete_cycles=2, cycles_requested=1, has_wal=True
+    )
     assert code(plan(), cycles) is None
 
 
 def test_a_window_that_begins_with_a_checkpoint_begins_with_a_cycle() -> None:
     cycles = found({1: told(2), 2: told(2)}, ORDERED, plan(checkpoints=2))
-    assert cycles is not None and (cycles.whole, cycles.wanted) == (2, 2)
+    assert cycles is not None and (cycles.complete_cycles, cycles.cycles_requested) == (2, 2)
     assert code(plan(checkpoints=2), cycles) is None
 
 
@@ -90,5 +92,5 @@ def test_without_counters_the_samples_tell_and_without_these_nobody() -> None:
     assert checkpoint_starts(series) == [1.0, 2.0]
     bare = TrialTelemetry({}, [], [], {})
     cycles = cycles_of_arm(plan(), [trial(1)], {1: series}, {1: bare})
-    assert cycles is not None and (cycles.checkpoints, cycles.whole, cycles.writes) == (2, 1, True)
+    assert cycles is not None and (cycles.checkpoints, cycles.complete_cycles, cycles.has_wal) == (2, 1, True)
     assert cycles_of_arm(plan(), [trial(1)], {}, {1: bare}) is None

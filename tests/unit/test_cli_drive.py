@@ -11,6 +11,7 @@ from rich.console import Console
 from pgdyno.cli.drive import Narrator, show_results, summarise, why_all_failed
 from pgdyno.cli.main import run_command
 from pgdyno.drive.engine_runs import EngineRun
+from pgdyno.engine import DriveResult, KindResult, TargetResult
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 PACE = TpccParameters.PACE
@@ -29,11 +30,14 @@ def run_and_slice(counts: dict[str, int], ended: int) -> tuple[EngineRun, dict[s
         "driver_cpu_ns": {"user": 2_000_000, "system": 1_000_000},
         "abandoned": 0,
     }
-    histograms = {"latency": [[2_000_000, counts["ok"]]] if counts["ok"] else []}
+    histograms = {
+        name: [[value_ns, counts[of]]] if counts[of] else []
+        for name, of, value_ns in (("latency", "ok", 2_000_000), ("skipped", "skipped", 5_000_000_000))
+    }
     all_ended = {"ok": 90 + ended, "rolled_back": 10}  # those of the warm-up, too
-    kinds_found = {kind: {"histograms": histograms, "failures": {}} for kind in kinds}
-    targets = [{"kinds": kinds_found, "totals": {"new_order": all_ended}}]
-    result = {"stopped": "done", "targets": targets, "driver": {"memory_peak_bytes": 1}}
+    kinds_found = {kind: KindResult(of, {}, histograms) for kind, of in kinds.items()}
+    target = TargetResult(kinds_found, {"new_order": all_ended}, {}, {}, 0)
+    result = DriveResult("done", None, [target], {"memory_peak_bytes": 1})
     totals = {"measure": [{"transactions": 100}], "end": [{"transactions": 100 + ended}]}
     return EngineRun(totals=totals, result=result), measured
 
@@ -42,6 +46,13 @@ def shown(found: dict[str, Any], width: int = 80) -> str:
     text = io.StringIO()
     show_results(found, Console(file=text, width=width, highlight=False))
     return text.getvalue()
+
+
+def test_a_percentile_among_the_skipped_arrivals_is_a_lower_bound() -> None:
+    found = summarise(*run_and_slice({**NONE, "ok": 800, "skipped": 200}, 800), PACE)
+    assert (found["latency_ms"]["new_order"]["p50"], found["latency_ms"]["new_order"]["p90"]) == (2.0, 5000.0)
+    assert found["lower_bounds"]["new_order"] == ["p90", "p95", "p99", "max"]
+    assert shown(found).count("> 5000.00") == 4 * len(found["lower_bounds"])
 
 
 @pytest.mark.parametrize("words", ["compare 17 18", "compare 17 18 --capacity p99<9ms"])

@@ -435,8 +435,8 @@ def study(**changed: Any) -> Study:
         ({"budget_s": 1.0}, 0.2),
         ({"budget_s": 200.0}, 1.0),
         ({"budget_s": 36_000.0}, 2.0),
-        ({"budget_s": 1e9, "blocks_max": 10}, 1.0),  # ten blocks of two arms' ten slices of a second
-        ({"budget_s": 1e9, "blocks_max": 10, "schedule": "blocks"}, 1.0),
+        ({"budget_s": 1e9, "blocks_max": 10, "slice_s": 1.0}, 1.0),  # ten blocks of two arms' ten slices
+        ({"budget_s": 1e9, "blocks_max": 10, "slice_s": 1.0, "schedule": "blocks"}, 1.0),
     ],
 )
 def test_the_doctor_takes_little_of_a_studys_time(changed: dict[str, Any], watch_s: float) -> None:

@@ -109,18 +109,20 @@ def test_a_budget_of_fewer_than_five_blocks_is_told_before_the_start() -> None:
     cycles = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS[:1])
     assert "20" in shortage(make_study(**cycles, budget_s=300.0))
     # A block of two arms is 2 · (2 s + 4 s), and some 6 s of restoring and checking.
-    assert shortage(make_study(budget_s=90.0)) == ""
-    assert "the budget of 1 min is probably too short for a verdict" in shortage(make_study(budget_s=60.0))
-    assert "59 s is too short" in shortage(make_study(budget_s=59.0))
+    assert shortage(make_study(budget_s=90.0, slice_s=1.0)) == ""
+    assert "the budget of 1 min is probably too short for a verdict" in shortage(
+        make_study(budget_s=60.0, slice_s=1.0)
+    )
+    assert "59 s is too short" in shortage(make_study(budget_s=59.0, slice_s=1.0))
 
 
 def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() -> None:
     # A block of two arms is 2 · (2 s + 4 s).
-    require_time_for_block(make_study(budget_s=6.0))
+    require_time_for_block(make_study(budget_s=6.0, slice_s=1.0))
     with pytest.raises(
         UsageError, match=r"^--minutes 0.0833 is too short.* at least 12 s: use at least 0.2 \(1 for"
     ):
-        require_time_for_block(make_study(budget_s=5.0))
+        require_time_for_block(make_study(budget_s=5.0, slice_s=1.0))
     require_time_for_block(make_study(budget_s=5.0, blocks_max=1))
     require_time_for_block(make_study(budget_s=5.0, schedule="blocks", transactions=9))
     require_time_for_block(make_study(budget_s=5.0, schedule="blocks", checkpoints=1))
@@ -129,8 +131,8 @@ def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() 
 def test_the_announcement_says_how_long_it_will_be() -> None:
     assert "; at most 1 min in all\n" in describe_sizes(make_study(budget_s=60.0))
     assert "; 1 min in all\n" in describe_sizes(make_study(budget_s=60.0, stop="budget"))
-    assert "; at most 12 s in all\n" in describe_sizes(make_study(budget_s=12.0))
-    assert "; one block, 12 s or more\n" in describe_sizes(make_study(budget_s=11.9))
+    assert "; at most 12 s in all\n" in describe_sizes(make_study(budget_s=12.0, slice_s=1.0))
+    assert "; one block, 12 s or more\n" in describe_sizes(make_study(budget_s=11.9, slice_s=1.0))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, blocks_needed, decide, judge
-from pgdyno.analysis.statistics.effect import own_level, percent_of, student
-from pgdyno.analysis.telemetry.percentiles import curve_ms, merge, quantile_ns, quantiles_ms
+from pgdyno.analysis.comparison.verdict import Verdict, blocks_needed, decide, judge
+from pgdyno.analysis.statistics.effect import LogRatioSummary, own_level, percent_of, student
+from pgdyno.analysis.telemetry.percentiles import Latencies, LatencyMs, curve_ms, merge, quantile_ns
 from pgdyno.estimate import Better, Estimate, given_percent, group_digits, share_text
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import Pairs
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 rates = st.lists(
     st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)).map(lambda pair: (pair[0], pair[1])),
@@ -50,7 +51,10 @@ def test_swapping_the_arms_mirrors_effect_and_verdict(pairs: list[tuple[float, f
     assert (there.mean, there.low, there.high) == pytest.approx(
         (-here.mean, -here.high, -here.low), abs=1e-12
     )
-    assert decide(there, Better.MORE, 0.02).verdict is MIRRORED[decide(here, Better.MORE, 0.02).verdict]
+    assert (
+        decide(there, Better.MORE, 0.02, 0.95).verdict
+        is MIRRORED[decide(here, Better.MORE, 0.02, 0.95).verdict]
+    )
 
 
 @given(rates)
@@ -78,30 +82,33 @@ def test_the_ratio_of_the_arms_levels_is_the_effect(pairs: list[tuple[float, flo
         (-9.0, 9.0, 12, Verdict.UNDECIDED),
         (0.0, 5.0, 12, Verdict.UNDECIDED),  # it touches zero: it does not leave it out
         (0.5, 2.5, 12, Verdict.FASTER),
-        (2.9, 5.5, BLOCKS_MIN - 1, Verdict.UNDECIDED),
-        (-0.1, 0.1, BLOCKS_MIN - 1, Verdict.UNDECIDED),
+        (2.9, 5.5, VERDICT_BLOCKS_MIN - 1, Verdict.UNDECIDED),
+        (-0.1, 0.1, VERDICT_BLOCKS_MIN - 1, Verdict.UNDECIDED),
     ],
 )
 def test_the_verdict_follows_from_interval_and_margin(
     low_percent: float, high_percent: float, blocks: int, verdict: Verdict
 ) -> None:
     low, high = math.log1p(low_percent / 100), math.log1p(high_percent / 100)
-    assert judge(low, high, blocks, 0.02) is verdict
+    of = LogRatioSummary((low + high) / 2, blocks, None, low, high, 0.95, None)
+    assert judge(of, of, 0.02) is verdict
 
 
 def test_without_an_interval_nothing_is_decided() -> None:
-    decision = decide(student([0.5], 0.95), Better.MORE, 0.02)
+    decision = decide(student([0.5], 0.95), Better.MORE, 0.02, 0.95)
     assert (decision.verdict, decision.detectable_percent) == (Verdict.UNDECIDED, None)
-    assert decision.blocks_needed == BLOCKS_MIN - 1
+    assert decision.blocks_needed == VERDICT_BLOCKS_MIN - 1
 
 
 @given(st.lists(st.floats(-0.2, 0.2), min_size=2, max_size=30), st.floats(0.005, 0.1))
 def test_an_undecided_comparison_needs_at_least_one_block_more_and_a_decided_one_none(
     d: list[float], margin: float
 ) -> None:
-    decision = decide(student(d, 0.95), Better.MORE, margin)
+    decision = decide(student(d, 0.95), Better.MORE, margin, 0.95)
     if decision.verdict is Verdict.UNDECIDED:
-        assert decision.blocks_needed is not None and decision.blocks_needed >= max(1, BLOCKS_MIN - len(d))
+        assert decision.blocks_needed is not None and decision.blocks_needed >= max(
+            1, VERDICT_BLOCKS_MIN - len(d)
+        )
     else:
         assert decision.blocks_needed is None
 
@@ -109,7 +116,7 @@ def test_an_undecided_comparison_needs_at_least_one_block_more_and_a_decided_one
 def test_more_noise_needs_more_blocks() -> None:
     pattern = np.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
     needed = [
-        blocks_needed(student(list(0.01 + sd * pattern), 0.95), 0.02) for sd in (0.01, 0.02, 0.04, 0.08)
+        blocks_needed(student(list(0.01 + sd * pattern), 0.95), 0.02, 0.95) for sd in (0.01, 0.02, 0.04, 0.08)
     ]
     assert needed == sorted(needed) and needed[0] < needed[-1]
 
@@ -117,7 +124,7 @@ def test_more_noise_needs_more_blocks() -> None:
 def test_blocks_that_are_all_alike_leave_no_doubt() -> None:
     found = student([0.1] * 6, 0.95)
     assert (found.low, found.high, found.p_value) == pytest.approx((0.1, 0.1, 0.0))
-    assert decide(found, Better.MORE, 0.02).verdict is Verdict.FASTER
+    assert decide(found, Better.MORE, 0.02, 0.95).verdict is Verdict.FASTER
 
 
 histograms = st.lists(
@@ -139,17 +146,37 @@ def test_merging_loses_nothing_and_does_not_mind_the_order(parts: list[Pairs]) -
 def test_a_quantile_with_too_few_values_beyond_it_is_not_given() -> None:
     pairs = pairs_from((i, 1) for i in range(1, 1001))
     known = {"p50": 500, "p90": 900, "p95": 950, "p99": 990, "p99.9": None, "max": 1000}
-    assert quantiles_ms(pairs) == {
-        name: None if value is None else value / 1e6 for name, value in known.items()
+    assert Latencies(pairs).quantiles_ms() == {
+        name: None if value is None else LatencyMs(value / 1e6) for name, value in known.items()
     }
     assert quantile_ns(merge([]), 0.5) is None
 
 
 def test_a_curve_goes_from_the_median_to_the_maximum() -> None:
-    curve = curve_ms(pairs_from((i * 1_000_000, 1) for i in range(1, 1001)))
+    pairs = pairs_from((i * 1_000_000, 1) for i in range(1, 1001))
+    curve = curve_ms(Latencies(pairs))
     assert curve[0] == (0.5, 500.0)
     assert curve[-1] == (pytest.approx(0.001), pytest.approx(999.0, abs=1.1))
-    assert curve_ms(merge([])) == []
+    assert curve_ms(Latencies()) == []
+    # A fifth was skipped: the rest of the curve is not known.
+    shares = [share for share, _ in curve_ms(Latencies(pairs, pairs_from([(1_000_000_000, 250)])))]
+    assert 0.2 <= shares[-1] < 0.22
+
+
+@given(histograms.map(merge), histograms.map(merge), st.floats(0.01, 1))
+def test_a_quantile_with_skipped_arrivals_bounds_every_quantile_that_they_may_have(
+    answered: Pairs, skipped: Pairs, quantile: float
+) -> None:
+    """Oracle: the quantile with each skipped arrival at its shortest possible latency, and at infinity."""
+    known = Latencies(answered, skipped).quantile_ms(quantile)
+    shortest = quantile_ns(merge([answered, skipped]), quantile)
+    longest = quantile_ns(merge([answered, pairs_from([(2**63, int(skipped[:, 1].sum()))])]), quantile)
+    if known is None:
+        assert shortest is None
+    else:
+        assert shortest is not None and longest is not None
+        assert known.is_bound == (longest == 2**63)
+        assert known.value == (shortest if known.is_bound else longest) / 1e6
 
 
 @pytest.mark.parametrize(

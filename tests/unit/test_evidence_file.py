@@ -452,7 +452,9 @@ def test_the_study_comes_back_as_it_was_planned_but_for_passwords(tmp_path: Path
     arms = (*make_study().arms[:1], dsn)
     driving = Driving(workload=PgbenchParameters(scale=3), clients=5, rate=Rate(per_s=70.0))
     other = driving.model_copy(update={"clients": 6})
-    planned = make_study(arms=arms, **dict(driving), drivings=(driving, other), halves=None, warmup_min_s=1.0)
+    planned = make_study(
+        arms=arms, **dict(driving), drivings=(driving, other), cpu_partition=None, warmup_min_s=1.0
+    )
     levels = ({"clients": "5"}, {"clients": "6"})
     described = replace(
         study_of(SMALL), plan=planned, arm_levels=levels, why_no_aa="refused", aa_before=[0.25, -0.5]

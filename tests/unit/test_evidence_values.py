@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of, study_of
 
 from pgdyno.caveats import WORDINGS, Caveat, Code
+from pgdyno.engine import DriveResult
 from pgdyno.errors import EvidenceError
 from pgdyno.results import packing
 from pgdyno.results.driver_facts import DriverFacts
@@ -59,15 +60,19 @@ def test_an_interval_event_without_an_ok_transaction_has_no_latency() -> None:
 
 
 def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
-    target = {
-        "kinds": {
-            "payment": {
-                "counts": COUNTS,
-                "failures": {"40001": 2, "connection": 1},
-                "histograms": {"latency": [[10, 3], [20, 4]], "service": [], "lag": [[0, 7]]},
-            }
-        }
+    payment = {
+        "counts": COUNTS,
+        "failures": {"40001": 2, "connection": 1},
+        "histograms": {"latency": [[10, 3], [20, 4]], "service": [], "lag": [[0, 7]]},
     }
+    parts = {"totals": {}, "counters": {}, "tally": {}, "connections_lost": 0}
+    event = {
+        "stopped": "done",
+        "lost": None,
+        "driver": {},
+        "targets": [{"kinds": {"payment": payment}, **parts}],
+    }
+    (target,) = DriveResult.of(event).targets
     errors = [
         {"kind": "payment", "sqlstate": "40001", "message": "first"},
         {"kind": "payment", "sqlstate": "40001", "message": "second"},

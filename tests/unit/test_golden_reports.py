@@ -7,7 +7,19 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from golden_reports import FOLDER, STUDIES, caveats, headlines, reports, rounded_json, sections, text_of_html
+from golden_reports import (
+    FOLDER,
+    STUDIES,
+    caveats,
+    explanations,
+    gates,
+    headlines,
+    history,
+    reports,
+    rounded_json,
+    sections,
+    text_of_html,
+)
 
 DIFFERENCE_LINES_MAX = 30
 SIZE_BYTES_MAX = 60_000
@@ -45,12 +57,24 @@ def test_the_sentences_of_every_section_are_their_golden_text(tmp_path: Path) ->
     require_golden({"sections.txt": sections(tmp_path)})
 
 
+def test_explanations_are_their_golden_text(tmp_path: Path) -> None:
+    require_golden({"explanations.txt": explanations(tmp_path)})
+
+
+def test_the_outcomes_of_gates_are_their_golden_text(tmp_path: Path) -> None:
+    require_golden({"gates.txt": gates(tmp_path)})
+
+
+def test_the_sentences_of_histories_are_their_golden_text(tmp_path: Path) -> None:
+    require_golden({"history.txt": history(tmp_path)})
+
+
 def test_every_caveat_is_its_golden_text() -> None:
     require_golden({"caveats.txt": caveats()})
 
 
 def test_every_golden_file_is_small_and_belongs_to_a_study() -> None:
-    names = {"headlines", "sections", "caveats", *STUDIES}
+    names = {"headlines", "sections", "explanations", "gates", "history", "caveats", *STUDIES}
     for path in FOLDER.iterdir():
         assert path.name.partition(".")[0] in names, f"{path}: renew with make golden"
         assert path.stat().st_size <= SIZE_BYTES_MAX, path

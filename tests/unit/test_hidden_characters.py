@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,6 +70,16 @@ def test_nothing_printed_is_obeyed_wherever_it_stands() -> None:
 def test_json_on_the_terminal_keeps_its_value(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"name": HOSTILE})
     assert json.loads(capsys.readouterr().out) == {"name": HOSTILE}
+
+
+def test_json_of_a_command_is_valid_and_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json(
+        {"unit": "µs, ±1", "values": [math.nan, np.float64("-inf"), np.float32("nan"), np.int64(2), 0.5]}
+    )
+    text = capsys.readouterr().out
+    found = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    assert found == {"unit": "µs, ±1", "values": [None, None, None, 2, 0.5]}
+    assert "µs, ±1" in text
 
 
 @pytest.mark.parametrize("kind", [PgdynoError, UsageError, ConnectError])

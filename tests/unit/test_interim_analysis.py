@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,12 +12,14 @@ import pytest
 from report_forms import checked_json
 from synthetic_study import Synthetic, write_study
 
+from example_studies import make_study
 from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.analysis.statistics.effect import Method, student
+from pgdyno.caveats import Code
 from pgdyno.lab.progress import InterimVerdicts, Progress
-from pgdyno.lab.study_blocks import interim_analysis_of
+from pgdyno.lab.study_blocks import Budget, interim_analysis_of
 from pgdyno.lab.trial import Lab
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
@@ -39,8 +42,9 @@ def found_in(path: Path, *cases: Synthetic) -> StudyFindings:
         Synthetic(stops_on_verdict=True, effects=(1.0, 1.0, 0.97), names=("17", "18", "19"), noise=0.03),
         Synthetic(stops_on_verdict=True, fixed_rate_per_s=500.0),
         Synthetic(stops_on_verdict=True, blocks=4),
+        Synthetic(stops_on_verdict=True, cold=(0.0, 0.3)),
     ],
-    ids=["two arms", "three arms", "a fixed rate", "few blocks"],
+    ids=["two arms", "three arms", "a fixed rate", "few blocks", "an arm still warms up"],
 )
 def test_a_look_sees_what_the_report_says(tmp_path: Path, wanted: Synthetic) -> None:
     path = tmp_path / "e.sqlite"
@@ -53,6 +57,16 @@ def test_a_look_sees_what_the_report_says(tmp_path: Path, wanted: Synthetic) -> 
     assert seen.is_decided == all(of.verdict is not Verdict.UNDECIDED for of in reported)
 
 
+def test_an_effect_that_changes_within_the_windows_is_undecided_and_says_why(tmp_path: Path) -> None:
+    for cold, is_trending in (((0.0, 0.3), True), ((0.3, 0.3), False)):
+        path = tmp_path / f"{is_trending}.sqlite"
+        found = found_in(path, replace(STOPPING, effects=(1.0, 1.3), cold=cold)).first
+        (comparison,) = found.comparisons
+        assert comparison.is_trending == comparison.is_held_back == is_trending
+        assert (comparison.verdict is Verdict.UNDECIDED) == is_trending
+        assert (Code.EFFECT_TREND in {caveat.code for caveat in found.caveats}) == is_trending
+
+
 def test_a_case_is_looked_at_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "e.sqlite"
     clear = Synthetic(stops_on_verdict=True, levels={"clients": "1"})
@@ -60,27 +74,30 @@ def test_a_case_is_looked_at_by_itself(tmp_path: Path) -> None:
     write_study(path, clear, noisy)
     look = interim_analysis_of(path)
     said: list[Progress] = []
-    labs = [cast(Lab, SimpleNamespace(case=case, watch=said.append)) for case in (0, 1)]
-    assert [look(lab, 12.0) for lab in labs] == [True, False]
+    labs = [cast(Lab, SimpleNamespace(case=case, watch=said.append, study=make_study())) for case in (0, 1)]
+    budget = Budget(600.0, 240.0, {0: 20.0, 1: 12.0})
+    assert [look(lab, budget) for lab in labs] == [True, False]
     decided, undecided = (cast(InterimVerdicts, one).standings[0] for one in said)
     assert (decided.verdict, decided.blocks_needed) == (Verdict.FASTER, None)
     assert undecided.verdict is Verdict.UNDECIDED and (undecided.blocks_needed or 0) > 0
+    assert decided.forecast is None and undecided.forecast is not None
+    assert [cast(InterimVerdicts, one).block_s for one in said] == [20.0, 12.0]
 
 
 def test_only_the_metric_of_the_verdict_has_the_wider_interval(tmp_path: Path) -> None:
     comparison = found_in(tmp_path / "e.sqlite", STOPPING).first.comparisons[0]
-    assert {key for key, of in comparison.effects.items() if of.spread.method is Method.ANYTIME} == {"nopm"}
+    assert {key for key, of in comparison.effects.items() if of.summary.method is Method.ANYTIME} == {"nopm"}
     primary = comparison.primary
-    assert primary is not None and primary.spread.low is not None
+    assert primary is not None and primary.summary.low is not None
     once = student(list(primary.log_ratios.values()), 0.95)
     assert once.low is not None
-    assert primary.spread.mean - primary.spread.low > 1.4 * (once.mean - once.low)
+    assert primary.summary.mean - primary.summary.low > 1.4 * (once.mean - once.low)
 
 
 def test_the_average_over_the_cases_has_it_too(tmp_path: Path) -> None:
     cases = [Synthetic(stops_on_verdict=True, levels={"clients": n}, seed=int(n)) for n in ("1", "8")]
     average = found_in(tmp_path / "e.sqlite", *cases).over_cases[0].average
-    assert average is not None and average.spread.method is Method.ANYTIME
+    assert average is not None and average.summary.method is Method.ANYTIME
 
 
 def document(path: Path) -> dict[str, Any]:

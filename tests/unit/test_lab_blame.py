@@ -14,6 +14,7 @@ from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
 from pgdyno.caveats import Code
 from pgdyno.cli.study_execution import why_no_valid_block
 from pgdyno.drive.engine_runs import EngineRun
+from pgdyno.engine import DriveFailure
 from pgdyno.errors import EngineError, ServerError, StartError
 from pgdyno.lab import block as lab_block
 from pgdyno.lab import trial_driving
@@ -34,11 +35,16 @@ NAMES = ("17", "18")
 class Arm:
     """One that is never started here; ``bring_up`` is played."""
 
+    shares_server = False
+
     def __init__(self, index: int) -> None:
         self.index, self.name = index, NAMES[index]
 
     def is_restored(self) -> bool:
         return True
+
+    def restore(self, _block: int) -> None:
+        pass
 
     def stop(self) -> None:
         pass
@@ -90,7 +96,7 @@ def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
 
 
 def test_a_driver_that_one_arm_has_ended_is_no_fault_of_the_other() -> None:
-    run = EngineRun(failure={"stage": "connect", "message": "refused", "target": "18"})
+    run = EngineRun(failure=DriveFailure("connect", "refused", "18"))
     own, other = (trial_outcome(run, target, name, None, None) for target, name in ((1, "18"), (0, "17")))
     assert (own.reason, own.driver) == ("connect: refused", DriverFacts())
     assert (other.reason, other.driver) == (
@@ -123,7 +129,7 @@ def test_a_failure_of_our_engine_is_charged_to_no_arm(
 
 
 def test_an_engine_that_fails_without_naming_an_arm_is_charged_to_none() -> None:
-    outcome = trial_outcome(EngineRun(failure={"stage": "start", "message": "no"}), 0, "17", None, None)
+    outcome = trial_outcome(EngineRun(failure=DriveFailure("start", "no")), 0, "17", None, None)
     assert outcome.driver == DriverFacts(stopped_by=ENGINE)
 
 
@@ -131,7 +137,7 @@ def test_an_engine_that_fails_without_naming_an_arm_is_charged_to_none() -> None
 def test_a_server_that_fails_in_a_warm_up_of_its_own_workload_is_no_failure_of_our_engine(
     target: str | None, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failure = {"stage": "connect", "message": "refused", "target": target}
+    failure = DriveFailure("connect", "refused", target)
     monkeypatch.setattr(trial_driving, "drive_specification", lambda *_, **__: {})
     monkeypatch.setattr(trial_driving, "run_drive", lambda *_: EngineRun(failure=failure))
     study = make_study().model_copy(update={"warmup_workload": make_study().workload})

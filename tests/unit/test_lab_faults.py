@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from pgdyno.drive.engine_runs import EngineRun
+from pgdyno.engine import DriveResult, TargetResult
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError
 from pgdyno.lab import block
 from pgdyno.lab.trial import RunningTrial
@@ -18,7 +19,7 @@ from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.records import TrialOutcome, TrialStatus
 from pgdyno.workload.interface import Check
 
-WITNESS = cast(Any, SimpleNamespace(execute=lambda _: None))
+CRASH_DETECTOR = cast(Any, SimpleNamespace(execute=lambda _: None))
 ARM = cast(Any, SimpleNamespace(name="a", log=lambda: "its last words"))
 CHECKS = cast(Any, SimpleNamespace())
 
@@ -29,7 +30,10 @@ def judged(monkeypatch: pytest.MonkeyPatch, error: Exception) -> TrialOutcome:
 
     monkeypatch.setattr(block, "judge_trial", judge)
     return block._judged(
-        RunningTrial(ARM, 1, CHECKS, witness=WITNESS), TrialOutcome(TrialStatus.OK, 1.0), EngineRun(), 0
+        RunningTrial(ARM, 1, CHECKS, crash_detector=CRASH_DETECTOR),
+        TrialOutcome(TrialStatus.OK, 1.0),
+        EngineRun(),
+        0,
     )
 
 
@@ -52,9 +56,9 @@ def test_a_server_lost_during_the_checks_fails_its_trial_in_one_line(
     assert "\n" not in outcome.reason
 
 
-DONE = {"stopped": "done", "lost": None}
-LOST = {"stopped": "server-lost", "lost": "a"}
-STOPPED = {"stopped": "stop", "lost": None}
+DONE = DriveResult("done", None, [], {"memory_peak_bytes": 1})
+LOST = replace(DONE, stopped="server-lost", lost="a")
+STOPPED = replace(DONE, stopped="stop")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +78,7 @@ STOPPED = {"stopped": "stop", "lost": None}
     ],
 )
 def test_a_lost_server_is_charged_to_its_own_arm(
-    ended: dict[str, Any], connections_lost: int, status: str, reasons: list[str]
+    ended: DriveResult, connections_lost: int, status: str, reasons: list[str]
 ) -> None:
     outcomes = [trial_outcome(run_of(ended, connections_lost), i, "ab"[i], None, None) for i in (0, 1)]
     assert [(outcome.status, outcome.reason) for outcome in outcomes] == [
@@ -108,13 +112,10 @@ def test_a_server_that_lost_connections_and_let_them_in_again_was_not_undisturbe
     assert b.status == "ok"
 
 
-def run_of(ended: dict[str, Any], connections_lost: int) -> EngineRun:
-    """Of the arms a and b, the first of which lost connections."""
-    targets = [
-        {"kinds": {}, "counters": {"new_orders": 1}, "tally": {}, "connections_lost": n}
-        for n in (connections_lost, 0)
-    ]
-    return EngineRun(result={**ended, "targets": targets, "driver": {"memory_peak_bytes": 1}})
+def run_of(ended: DriveResult, connections_lost: int) -> EngineRun:
+    """A run of the arms a and b, the first of which lost connections."""
+    targets = [TargetResult({}, {}, {"new_orders": 1}, {}, n) for n in (connections_lost, 0)]
+    return EngineRun(result=replace(ended, targets=targets))
 
 
 def test_a_full_disk_ends_the_study(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,7 +70,7 @@ def test_a_study_that_was_given_more_time_is_judged_at_any_stopping_time(
     with Evidence(path) as evidence:
         found = find_study(evidence)
     primary = found.first.comparisons[0].primary
-    assert primary is not None and primary.spread.method is method
+    assert primary is not None and primary.summary.method is method
     text = " ".join(to_markdown(build_study(found)).split())
     assert ("The study was resumed: its length (12 blocks in total) was not fixed in advance" in text) == (
         method is Method.ANYTIME

@@ -7,8 +7,9 @@ import pytest
 from rich.console import Console
 
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
 from pgdyno.cli import live_view
-from pgdyno.cli.live_view import LiveView, standing_text
+from pgdyno.cli.live_view import LiveView, standing_lines, standing_text
 from pgdyno.estimate import Better, Estimate
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import (
@@ -98,6 +99,26 @@ def test_once_a_stop_is_asked_for_it_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
 
 CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)
+
+
+@pytest.mark.parametrize(
+    ("forecast", "text"),
+    [
+        (VerdictForecast(0.853), "85%"),
+        (VerdictForecast(0.0, Remedy.DUET), "0%; likely with --schedule duet"),
+        (VerdictForecast(0.35, Remedy.MINUTES, 12), "35%; likely with --minutes 12"),
+        (VerdictForecast(0.02, Remedy.MARGIN, 0.05), "2%; likely with --margin 5%"),
+    ],
+)
+def test_an_undecided_arm_has_a_second_line_with_the_probability_of_a_verdict(
+    forecast: VerdictForecast, text: str
+) -> None:
+    standing = ArmVerdict("18", "17", Verdict.UNDECIDED, CHANGE, 4, forecast)
+    lines = standing_lines([standing], 30.0)
+    assert lines == [
+        standing_text(standing, 30.0),
+        f"  probability of a verdict within the budget: {text}",
+    ]
 
 
 @pytest.mark.parametrize(

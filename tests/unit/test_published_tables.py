@@ -17,7 +17,7 @@ from pgdyno.analysis.findings.published_tables import (
     NOT_MEASURED,
     NOT_RUN,
     PARTS_OF,
-    OwnTable,
+    MeasuredTable,
     in_unit,
     with_measured_values,
 )
@@ -47,7 +47,7 @@ def blocks(*values: float) -> dict[int, float]:
     return dict(enumerate(values))
 
 
-def table(cases: list[CaseValues], **given: object) -> OwnTable:
+def table(cases: list[CaseValues], **given: object) -> MeasuredTable:
     of = {"title": "t", "columns": [{"title": "figure"}], **given}
     (found,) = with_measured_values(Published.model_validate({"tables": (of,)}, strict=False), cases)
     return found
@@ -75,13 +75,13 @@ def test_a_table_has_the_rows_and_columns_of_the_source() -> None:
     assert (found.title, found.columns) == ("Transactions per minute", ["users", "10", "15", "change"])
     assert [cell.text for cell in found.rows[0]] == ["one", "95", "125", "31.6"]
     name, a, b, change = found.rows[0]
-    assert not name.is_asked_for
-    assert a.ours is not None and a.ours.value == pytest.approx(math.sqrt(9900))
-    assert b.ours is not None and b.ours.value == pytest.approx(math.sqrt(15600))
+    assert not name.is_requested
+    assert a.measured is not None and a.measured.value == pytest.approx(math.sqrt(9900))
+    assert b.measured is not None and b.measured.value == pytest.approx(math.sqrt(15600))
     known = student([math.log(120 / 90), math.log(130 / 110)], 0.95)
-    assert change.ours == known.percent(Better.LESS)
-    assert change.unit == "%" and change.ours is not None and change.ours.better is Better.LESS
-    assert not any(cell.is_asked_for for cell in found.rows[1])
+    assert change.measured == known.percent(Better.LESS)
+    assert change.unit == "%" and change.measured is not None and change.measured.better is Better.LESS
+    assert not any(cell.is_requested for cell in found.rows[1])
     assert found.notes == ["One run."]
 
 
@@ -97,14 +97,14 @@ def test_a_change_is_of_the_baseline_whatever_the_source_divided_by() -> None:
         corrected=-31.7,
         note="in percent of the newer version",
     )
-    assert found.ours is not None and found.ours.value == pytest.approx(-31.7, abs=0.05)
+    assert found.measured is not None and found.measured.value == pytest.approx(-31.7, abs=0.05)
     assert (found.value, found.corrected, found.note) == (-46, -31.7, "in percent of the newer version")
 
 
 def test_the_baseline_has_no_change_and_needs_no_excuse() -> None:
     of = case({"tps": {0: blocks(1.0, 2.0), 1: blocks(2.0, 3.0)}})
     found = cell([of], metric="tps", levels={"server": "10"}, show="change")
-    assert found.ours is None and not found.is_asked_for
+    assert found.measured is None and not found.is_requested
 
 
 FOUR = [{"settings": name} for name in ("default", "safe", "unsafe", "safe without compression")]
@@ -114,21 +114,21 @@ def test_a_change_may_be_against_another_arm_than_the_baseline() -> None:
     of = case({"tps": {i: blocks(x, 2 * x) for i, x in enumerate([10.0, 30.0, 40.0, 25.0])}}, arms=FOUR)
     asked = {"metric": "tps", "show": "change", "levels": {"settings": "safe"}}
     plain = cell([of], **asked)
-    assert plain.ours is not None and plain.ours.value == pytest.approx(200)
+    assert plain.measured is not None and plain.measured.value == pytest.approx(200)
     against = cell([of], **asked, against={"settings": "safe without compression"})
-    assert against.ours is not None and against.ours.value == pytest.approx(20)
+    assert against.measured is not None and against.measured.value == pytest.approx(20)
 
 
 def test_of_two_compared_factors_the_one_that_is_not_named_is_the_baselines() -> None:
     arms = [{"server": s, "settings": t} for s in ("12", "13") for t in ("plain", "tuned")]
     of = case({"tps": {i: blocks(x) for i, x in enumerate([10.0, 30.0, 11.0, 36.0])}}, arms=arms)
     plain = cell([of], metric="tps", levels={"server": "13"})
-    assert plain.ours is not None and plain.ours.value == pytest.approx(11)
+    assert plain.measured is not None and plain.measured.value == pytest.approx(11)
     tuned = {"metric": "tps", "levels": {"server": "13", "settings": "tuned"}, "show": "change"}
     both = cell([of], **tuned)
-    assert both.ours is not None and both.ours.value == pytest.approx(260)
+    assert both.measured is not None and both.measured.value == pytest.approx(260)
     one = cell([of], **tuned, against={"server": "12", "settings": "tuned"})
-    assert one.ours is not None and one.ours.value == pytest.approx(20)
+    assert one.measured is not None and one.measured.value == pytest.approx(20)
 
 
 def test_statements_are_known_by_what_they_begin_with() -> None:
@@ -140,18 +140,18 @@ def test_statements_are_known_by_what_they_begin_with() -> None:
     asked = {"metric": "statement.mean_ms", "levels": {"server": "15"}}
     of = [case(values)]
     one = cell(of, **asked, statements=("UPDATE pgbench_accounts",))
-    assert one.ours is not None and one.ours.value == pytest.approx(2) and one.parts == ()
+    assert one.measured is not None and one.measured.value == pytest.approx(2) and one.parts == ()
     two = cell(of, **asked, statements=("UPDATE", "SELECT"), show="change")
-    assert two.ours is not None
-    assert two.ours.value == pytest.approx(100 * (math.sqrt(2 * 1.125) - 1))
+    assert two.measured is not None
+    assert two.measured.value == pytest.approx(100 * (math.sqrt(2 * 1.125) - 1))
     assert list(two.parts) == [UPDATE, SELECT]
-    assert cell(of, **asked, statements=("INSERT",)).why_not == NOT_MEASURED
+    assert cell(of, **asked, statements=("INSERT",)).missing_reason == NOT_MEASURED
 
 
 def test_a_table_may_stand_in_a_schema() -> None:
     values = {f"relation.bytes:{name}": {1: blocks(n)} for name, n in (("public.accounts", 7.0), ("b", 9.0))}
     found = cell([case(values)], metric="relation.bytes", relation="accounts", levels={"server": "15"})
-    assert found.ours is not None and found.ours.value == pytest.approx(7)
+    assert found.measured is not None and found.measured.value == pytest.approx(7)
 
 
 def over_clients(clients: str, *ratios: float) -> CaseValues:
@@ -165,24 +165,24 @@ def test_a_factor_of_the_cases_that_is_not_named_is_averaged_over() -> None:
     of = [over_clients("1", 1.1, 1.2), over_clients("2", 1.5, 1.4), over_clients("4", 2.0)]
     asked = {"metric": "statement.mean_ms", "levels": {"server": "15", "scale": 100}}
     value = cell(of[:2], **asked)
-    assert value.ours is not None
-    assert value.ours.value == pytest.approx(math.sqrt(1.3 * 1.3)) and value.ours.n == 2
+    assert value.measured is not None
+    assert value.measured.value == pytest.approx(math.sqrt(1.3 * 1.3)) and value.measured.n == 2
     assert list(value.cases) == ["100, 1", "100, 2"]
     change = cell(of[:2], **asked, show="change")
-    assert change.ours is not None
-    assert change.ours.value == pytest.approx(100 * (np.prod([1.1, 1.2, 1.5, 1.4]) ** 0.25 - 1))
-    assert change.ours.n == 2  # passes
+    assert change.measured is not None
+    assert change.measured.value == pytest.approx(100 * (np.prod([1.1, 1.2, 1.5, 1.4]) ** 0.25 - 1))
+    assert change.measured.n == 2  # passes
 
 
 def test_cases_without_a_common_block_have_a_mean_and_no_interval() -> None:
     late = case({"tps": {1: {5: 4.0, 6: 4.0}}}, {"clients": "2"})
     early = case({"tps": {1: {0: 2.0, 1: 2.0}}}, {"clients": "1"})
     found = cell([early, late], metric="tps", levels={"server": "15"})
-    assert found.ours is not None and (found.ours.value, found.ours.low) == (3.0, None)
+    assert found.measured is not None and (found.measured.value, found.measured.low) == (3.0, None)
 
 
 @pytest.mark.parametrize(
-    ("asked", "why_not"),
+    ("asked", "missing_reason"),
     [
         ({"metric": "tps", "levels": {"server": "11"}}, NOT_RUN),
         ({"metric": "tps", "levels": {"scale": 100}}, NOT_RUN),
@@ -191,15 +191,15 @@ def test_cases_without_a_common_block_have_a_mean_and_no_interval() -> None:
         ({"metric": "apart", "levels": {"server": "15"}, "show": "change"}, NO_PAIRS),
     ],
 )
-def test_where_there_is_none_of_ours_it_says_why(asked: dict, why_not: str) -> None:
+def test_where_there_is_none_of_ours_it_says_why(asked: dict, missing_reason: str) -> None:
     values = {
         "tps": {0: blocks(1.0), 1: blocks(2.0)},
         "deadlocks": {0: blocks(0.0), 1: blocks(2.0)},
         "apart": {0: {0: 1.0}, 1: {1: 2.0}},
     }
     found = cell([case(values)], **asked)
-    assert (found.ours, found.why_not) == (None, why_not)
-    assert cell([], **asked).why_not == NOT_RUN
+    assert (found.measured, found.missing_reason) == (None, missing_reason)
+    assert cell([], **asked).missing_reason == NOT_RUN
 
 
 @pytest.mark.parametrize(
@@ -251,11 +251,11 @@ def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
 def test_every_figure_of_a_shipped_study_finds_its_own(path: Path) -> None:
     published, cases = as_if_measured(path)
     tables = with_measured_values(published, cases)
-    asked = [cell for table in tables for row in table.rows for cell in row if cell.is_asked_for]
-    assert asked and not [cell for cell in asked if cell.why_not]
+    asked = [cell for table in tables for row in table.rows for cell in row if cell.is_requested]
+    assert asked and not [cell for cell in asked if cell.missing_reason]
     figures = [cell for table in published.tables for row in table.figures() for cell in row]
     assert len(asked) == sum(cell.metric is not None and cell.value is not None for cell in figures)
-    changes = [cell.ours.value for cell in asked if cell.is_change and cell.ours]
+    changes = [cell.measured.value for cell in asked if cell.is_change and cell.measured]
     if len(cases[0].arms) == 2:
         assert changes == pytest.approx([20.0] * len(changes))
 
@@ -265,5 +265,7 @@ def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
     (table,) = with_measured_values(published, cases)
     name, *_, change, _, _, _ = table.rows[-1]
     assert name.text == "total average" and change.text == "3.3"
-    assert change.ours is not None and change.ours.value == pytest.approx(20) and change.ours.n == 2
+    assert (
+        change.measured is not None and change.measured.value == pytest.approx(20) and change.measured.n == 2
+    )
     assert len(change.cases) == 30

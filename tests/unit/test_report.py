@@ -114,7 +114,7 @@ def test_every_form_bears_a_study_that_has_hardly_begun(tmp_path: Path, form: st
 
 def test_json_says_what_its_documentation_says(tmp_path: Path) -> None:
     found = json.loads(checked_json(report_of(tmp_path, THREE)))
-    assert found["pgdyno_report"] == 1
+    assert found["pgdyno_report"] == 2
     assert found["verdict"] is None  # there are two of them
     assert [(c["arm"], c["baseline"], c["verdict"]) for c in found["comparisons"]] == [
         ("18", "17", "undecided"),  # one of its trials was excluded

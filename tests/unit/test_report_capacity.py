@@ -111,6 +111,7 @@ def test_what_was_never_answered_has_missed_the_limit() -> None:
     # Of 1005 five were never answered: the 995th of them is the 99th percentile.
     assert limited_ms(pairs, 1000, 5, 0.99) == 995
     assert limited_ms(pairs, 1000, 20, 0.99) == math.inf
+    assert limited_ms(pairs[:0], 0, 1000, 0.99) == math.inf
     assert limited_ms(pairs[:900], 900, 0, 0.99) is None
 
 

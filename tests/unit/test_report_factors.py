@@ -65,7 +65,7 @@ def test_every_form_for_people_has_the_sentences_and_the_tables(built: StudyRepo
 
 def test_programs_get_the_effects_with_their_intervals(built: StudyReport) -> None:
     found = json.loads(FORMS["json"](built))["factors"]
-    assert [of["name"] for of in found["names"]] == ["server", "settings", "clients"]
+    assert [of["name"] for of in found["factors"]] == ["server", "settings", "clients"]
     server = found["main"][0]
     assert server["effect"]["low"] < server["effect"]["value"] < server["effect"]["high"]
     assert server["combinations"] == server["of_combinations"] == 4
@@ -73,7 +73,9 @@ def test_programs_get_the_effects_with_their_intervals(built: StudyReport) -> No
         of for of in found["interactions"] if of["by"]["factor"] == "clients" and of["factor"] == "server"
     ]
     assert of_clients["effect"]["value"] == pytest.approx(100 * (0.8 / 1.2 - 1), abs=3)
-    assert {(of["factor"], of["other"], of["at"]) for of in found["at"]} >= {("server", "clients", "64")}
+    assert {(of["factor"], of["other"], of["at"]) for of in found["simple_effects"]} >= {
+        ("server", "clients", "64")
+    }
 
 
 def test_a_spreadsheet_has_a_column_for_each_factor(built: StudyReport) -> None:

@@ -26,6 +26,7 @@ from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.findings.study_identity import is_same_machine
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.pooling import combine
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
 from pgdyno.caveats import Code
 from pgdyno.cli.main import app, run_command
 from pgdyno.cli.report import names_of_files, read_hosts
@@ -64,12 +65,12 @@ def with_ratios(study: StudyFindings, ratios: Sequence[float]) -> StudyFindings:
     (case,) = study.cases
     (comparison,) = case.comparisons
     d = {block: math.log(ratio) for block, ratio in enumerate(ratios)}
-    spread = student(list(d.values()), 0.95)
+    summary = student(list(d.values()), 0.95)
     effect = replace(
         comparison.effects[case.primary.key],
         log_ratios=d,
-        spread=spread,
-        percent=spread.percent(Better.MORE),
+        summary=summary,
+        percent=summary.percent(Better.MORE),
     )
     effects = {**comparison.effects, effect.key: effect}
     changed = replace(comparison, effects=effects, primary=effect, blocks=list(d))
@@ -85,10 +86,12 @@ def test_the_two_hosts_of_the_2022_study_come_out_as_half_a_percent_give_or_take
         {"i5": with_ratios(studies["i5"], [0.9665]), "xeon": with_ratios(studies["xeon"], [1.0441])}
     )
     (over,) = found.primary
-    assert over.pooled.low is not None and over.pooled.high is not None
-    assert 100 * (over.pooled.high - over.pooled.low) / 2 == pytest.approx(49.06, abs=0.01)
+    assert over.pooled.over_hosts.low is not None and over.pooled.over_hosts.high is not None
+    assert 100 * (over.pooled.over_hosts.high - over.pooled.over_hosts.low) / 2 == pytest.approx(
+        49.06, abs=0.01
+    )
     assert over.percent.value == pytest.approx(0.455, abs=0.001) and over.percent.n == 2
-    assert over.verdict(0.02) is Verdict.UNDECIDED
+    assert over.verdict(found.first.first.study.plan) is Verdict.UNDECIDED
     built = build_hosts(found)
     (headline,) = built.headlines
     assert headline.verdict is Verdict.UNDECIDED and headline.more
@@ -110,7 +113,7 @@ def test_hosts_that_say_the_same_pooled_change_nothing_but_what_the_interval_res
     assert (over.percent.n, over.pooled.blocks) == (2, 2 * alone.percent.n)
     assert over.pooled.tau == 0 and over.pooled.i2 == 0
     assert "τ = 0" in variation_sentence(over.pooled)
-    assert [of.spread.percent(Better.MORE) for of in over.pooled.hosts] == [alone.percent] * 2
+    assert [of.summary.percent(Better.MORE) for of in over.pooled.hosts] == [alone.percent] * 2
     assert Code.HOSTS_DISAGREE not in {caveat.code for caveat in found.caveats}
 
 
@@ -138,6 +141,13 @@ def test_no_width_of_the_terminal_hides_a_host(tmp_path: Path, width: int) -> No
         table = text.split(heading)[1]
         assert "small" in table and "large" in table
     assert "pooled" in text and "latency" in text
+
+
+def test_a_host_with_a_dispersed_tail_percentile_is_not_pooled(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, slowed={(2, 1): 0.1}))
+    absent = {of.key: of.absent for of in found.effects}
+    p50, p99 = (absent[latency_key(ALL_KINDS, name)] for name in ("p50", "p99"))
+    assert (len(p50), len(p99)) == (0, 1)
 
 
 def test_words_of_tau_and_i2(tmp_path: Path) -> None:
@@ -182,7 +192,7 @@ def test_files_of_different_studies_are_refused_with_what_differs(tmp_path: Path
 
 def test_numbers_of_blocks_seeds_and_titles_may_differ(tmp_path: Path) -> None:
     found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, blocks=8, title="another"))
-    assert [of.spread.n for of in found.primary[0].pooled.hosts] == [6, 8]
+    assert [of.summary.n for of in found.primary[0].pooled.hosts] == [6, 8]
 
 
 def test_settings_of_a_profile_may_follow_the_machine_and_are_told(tmp_path: Path) -> None:
@@ -236,7 +246,7 @@ def test_two_studies_of_one_machine_are_blocks_of_one_host_and_that_is_told(tmp_
     found = pooled_of(tmp_path, monday=SMALL, tuesday=again, large=LARGER)
     assert [host.name for host in found.hosts] == ["monday and tuesday", "large"]
     (over,) = found.primary
-    assert over.percent.n == 2 and [of.spread.n for of in over.pooled.hosts] == [14, 6]
+    assert over.percent.n == 2 and [of.summary.n for of in over.pooled.hosts] == [14, 6]
     (caveat,) = [of for of in found.caveats if of.code is Code.ONE_MACHINE]
     assert caveat.parameters["files"] == "monday and tuesday"
     rows = list(csv.DictReader(io.StringIO(to_csv(build_hosts(found)))))
@@ -267,14 +277,14 @@ def test_passes_stay_together_after_a_file_that_ended_in_the_midst_of_one(tmp_pa
     )
     (average,) = find_hosts(studies).averages
     (host,) = average.pooled.hosts
-    assert expected is not None and host.spread.sd == pytest.approx(expected.spread.sd)
+    assert expected is not None and host.summary.sd == pytest.approx(expected.summary.sd)
 
 
 def test_one_machine_alone_has_its_own_verdict_and_none_for_others(tmp_path: Path) -> None:
     again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
     found = pooled_of(tmp_path, monday=SMALL, tuesday=again)
     (over,) = found.primary
-    assert over.pooled.low is None and over.percent.n == 12
+    assert over.pooled.over_hosts.low is None and over.percent.n == 12
     (headline,) = build_hosts(found).headlines
     assert headline.verdict is Verdict.FASTER and "monday and tuesday" in headline.claim
     assert "1 host, 12 blocks" in headline.basis
@@ -328,7 +338,7 @@ def test_intervals_of_several_arms_hold_together(tmp_path: Path) -> None:
 def test_a_host_with_a_block_in_which_nothing_was_done_leaves_it_undecided(tmp_path: Path) -> None:
     found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, stalled=[(1, 1)]))
     (over,) = found.primary
-    assert over.stalled == ["large"] and over.verdict(0.02) is Verdict.UNDECIDED
+    assert over.stalled == ["large"] and over.verdict(found.first.first.study.plan) is Verdict.UNDECIDED
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -358,7 +368,7 @@ def test_json_says_what_the_documentation_says(tmp_path: Path) -> None:
     assert found["hosts"][1]["facts"]["cores"] == 64
     assert found["hosts"][0]["files"]["small"]["verdict"] == "faster"
     (over,) = [of for of in found["over_hosts"] if of["metric"] == found["primary"]]
-    assert over["pooled"]["n"] == 2 and [of["own"]["n"] for of in over["hosts"]] == [6, 6]
+    assert over["pooled"]["n"] == 2 and [of["effect"]["n"] for of in over["hosts"]] == [6, 6]
     assert sum(of["weight"] for of in over["hosts"]) == pytest.approx(1)
     page = (DOCS / "reference" / "json-and-csv.md").read_text()
     assert not {key for key in COLUMNS_OF_HOSTS if f"`{key}`" not in page}
@@ -383,10 +393,10 @@ def test_statements_are_pooled_one_by_one_and_on_the_average(tmp_path: Path) -> 
         effects = {}
         for statement, of in ratios.items():
             d = {block: math.log(ratio) for block, ratio in enumerate(of)}
-            spread = student(list(d.values()), 0.95)
+            summary = student(list(d.values()), 0.95)
             key = f"statement.mean_ms:{statement}"
             effects[key] = replace(
-                some, key=key, log_ratios=d, spread=spread, percent=spread.percent(Better.LESS)
+                some, key=key, log_ratios=d, summary=summary, percent=summary.percent(Better.LESS)
             )
         telemetry = replace(case.telemetry, effects={1: effects})
         return replace(study, cases=[replace(case, telemetry=telemetry)])

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 from report_forms import checked_json
-from synthetic_study import Synthetic, write_study
+from synthetic_study import SKIPPED_AFTER_NS, Synthetic, write_study
 
 from pgdyno.cli.report import read_report
 from pgdyno.report.json_format import decoded, encoded, schema
@@ -40,7 +40,7 @@ def test_a_decoded_document_gives_the_same_text(text: str) -> None:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"unknown": 1}, {"title": 1}, {"verdict": "better"}, {"arms": None}, {"pgdyno_report": 2}, {"plan": {}}],
+    [{"unknown": 1}, {"title": 1}, {"verdict": "better"}, {"arms": None}, {"pgdyno_report": 1}, {"plan": {}}],
     ids=str,
 )
 def test_another_document_does_not_match_the_schema(text: str, changed: dict[str, Any]) -> None:
@@ -64,6 +64,16 @@ def test_numbers_that_json_does_not_have_become_null(text: str) -> None:
     found = json.loads(encoded(odd))
     assert found["host"] == {"nan": None, "inf": [None], "cores": 2, "\udc80": "\udc80"}
     assert found["created_unix_s"] is None
+
+
+def test_a_latency_of_which_only_a_bound_is_known_is_marked(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", Synthetic(blocks=5, slices=2, fixed_rate_per_s=3000.0, skipped=(0.0, 0.6)))
+    whole, overloaded = json.loads(checked_json(read_report(tmp_path / "e")))["arms"]
+    assert whole["lower_bounds"] == {}
+    bounds = overloaded["lower_bounds"]
+    assert bounds["latency.payment.p99"] == overloaded["latency_ms"]["payment"]["p99"]
+    assert bounds["median_latency"] == pytest.approx(SKIPPED_AFTER_NS / 1e6)
+    assert overloaded["levels"]["median_latency"] is None
 
 
 def test_every_definition_has_a_description() -> None:

@@ -14,14 +14,14 @@ import pytest
 from report_forms import FORMS, on_terminal, plain
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.findings.published_tables import OwnCell, OwnTable
+from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
 from pgdyno.report.published_section import AS_ABOVE, with_measured_columns
 from pgdyno.report.result_tables import level_text
 from pgdyno.report.study_report import StudyReport
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 CHANGE = {"key": "workload.warehouses", "before": "2000", "after": "16", "why": "the memory is smaller"}
 CASES = (
@@ -42,7 +42,7 @@ def test_the_average_is_the_geometric_mean_of_the_ratios(built: StudyReport) -> 
     primaries = [comparison.primary for comparison in over.comparisons.values()]
     means = [np.mean(list(primary.log_ratios.values())) for primary in primaries if primary is not None]
     assert over.average is not None and len(means) == 3
-    assert over.average.spread.mean == pytest.approx(float(np.mean(means)))
+    assert over.average.summary.mean == pytest.approx(float(np.mean(means)))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -138,14 +138,16 @@ def test_a_case_in_which_an_arm_stalled_is_not_in_the_average(tmp_path: Path) ->
 
 
 def test_a_published_table_says_what_ours_averages_and_why_it_has_no_intervals() -> None:
-    def row(name: str, n: int, **of: object) -> list[OwnCell]:
+    def row(name: str, n: int, **of: object) -> list[MeasuredCell]:
         ours = Estimate(5.0, "%", n, Better.LESS, low=4.0, high=6.0)
-        text = OwnCell(name, None, None, "", "", False)
-        return [text, replace(OwnCell("3", 3.0, None, "%", "", True, ours), **of)]
+        text = MeasuredCell(name, None, None, "", "", False)
+        return [text, replace(MeasuredCell("3", 3.0, None, "%", "", True, ours), **of)]
 
     average = row("Total average", 3, cases=["a", "b"], parts=["x", "y", "z"], part="statement")
-    note = with_measured_columns(OwnTable("t", ["users", "change"], [row("8", 3), average], []), 0.95).note
+    note = with_measured_columns(
+        MeasuredTable("t", ["users", "change"], [row("8", 3), average], []), 0.95
+    ).note
     assert re.search(r"Total average: .*2 cases.*3 statements", note) and "8: " not in note
-    assert f"{BLOCKS_MIN} blocks" in note
-    note = with_measured_columns(OwnTable("t", ["users", "change"], [row("8", 5)], []), 0.95).note
-    assert "cases" not in note and f"{BLOCKS_MIN} blocks" not in note
+    assert f"{VERDICT_BLOCKS_MIN} blocks" in note
+    note = with_measured_columns(MeasuredTable("t", ["users", "change"], [row("8", 5)], []), 0.95).note
+    assert "cases" not in note and f"{VERDICT_BLOCKS_MIN} blocks" not in note

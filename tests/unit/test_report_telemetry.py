@@ -59,7 +59,7 @@ def test_levels_and_changes_are_those_computed_by_hand(tmp_path: Path) -> None:
 def test_the_average_over_statements_is_a_geometric_mean_of_ratios(tmp_path: Path) -> None:
     average = findings(probed(tmp_path)).telemetry.average[1]
     assert sorted(average.names) == sorted([UPDATE, SELECT])
-    assert average.spread.mean == pytest.approx(0.5 * -0.6931472, rel=1e-6)  # of one half and of one
+    assert average.summary.mean == pytest.approx(0.5 * -0.6931472, rel=1e-6)  # of one half and of one
 
 
 def test_telemetry_moves_nothing_of_what_the_driver_measures(tmp_path: Path) -> None:

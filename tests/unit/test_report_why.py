@@ -79,9 +79,9 @@ def test_statements_that_took_more_than_the_whole_are_said_and_not_clipped(built
 def test_the_json_adds_up(built: StudyReport) -> None:
     why = json.loads(checked_json(built))["comparisons"][0]["why"]
     for waterfall in (why["by_resource"], why["by_statement"]):
-        for of in ("a", "b", "difference"):
+        for of in ("baseline", "arm", "difference"):
             parts = sum(part[of] for part in waterfall["parts"].values())
-            assert parts == pytest.approx(waterfall["whole"][of])
+            assert parts == pytest.approx(waterfall["total"][of])
 
 
 def test_the_csv_has_the_parts_of_each_block_and_they_add_up(built: StudyReport) -> None:
@@ -92,7 +92,7 @@ def test_the_csv_has_the_parts_of_each_block_and_they_add_up(built: StudyReport)
     assert len(found) == len(rows)
     for name in ("by_resource", "by_statement"):
         parts = comparison["why"][name]["parts"]
-        for block, whole in comparison["why"][name]["whole"]["by_block"].items():
+        for block, whole in comparison["why"][name]["total"]["by_block"].items():
             assert found[f"why.{name}", block] == whole
             of_block = {key: found[f"why.{name}:{key}", block] for key in parts}
             assert of_block == {key: part["by_block"][block] for key, part in parts.items()}
@@ -138,7 +138,7 @@ def test_of_several_arms_the_sentence_says_no_more_than_the_verdict(tmp_path: Pa
         reason = built.only.findings.time_breakdowns[comparison.arm.arm]
         assert comparison.primary is not None
         assert reason.by_resource is not None
-        assert reason.by_resource.whole.difference.confidence == comparison.primary.spread.confidence
+        assert reason.by_resource.total.difference.confidence == comparison.primary.summary.confidence
 
 
 def test_on_80_columns_the_table_keeps_both_arms_and_the_names_of_the_parts(tmp_path: Path) -> None:

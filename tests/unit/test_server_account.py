@@ -70,8 +70,8 @@ def test_what_cannot_be_a_cache_is_told_by_the_name_of_its_variable() -> None:
             Cache.open({"XDG_CACHE_HOME": str(taken)})
 
 
-def item(room: str, name: str, age_s: float, in_use: bool = False) -> Item:
-    return Item(room, name, Path(name), 1, 1000.0 - age_s, in_use)  # type: ignore[arg-type]
+def item(kind: str, name: str, age_s: float, in_use: bool = False) -> Item:
+    return Item(kind, name, Path(name), 1, 1000.0 - age_s, in_use)  # type: ignore[arg-type]
 
 
 CACHE = [
@@ -111,12 +111,12 @@ def test_prune_deletes_datasets_but_not_those_that_are_held(tmp_path: Path) -> N
         fcntl.flock(lock, fcntl.LOCK_SH)
         assert [one.name for one in items(cache)] == ["one", "two"]
         assert [one.name for one in prune(cache, dry_run=True)] == ["one"]
-        assert cache.dataset_room().names() == ["one", "two"]
+        assert cache.cached_datasets().names() == ["one", "two"]
         assert [one.name for one in prune(cache)] == ["one"]
-    assert cache.dataset_room().names() == ["two"]
+    assert cache.cached_datasets().names() == ["two"]
 
 
-def test_what_is_half_made_is_listed_and_pruned_unless_it_is_being_made(tmp_path: Path) -> None:
+def test_an_incomplete_dataset_is_listed_and_pruned_unless_it_is_being_made(tmp_path: Path) -> None:
     cache = Cache.at(tmp_path / "cache", OURSELVES)
     for name in (".dead.part", ".deleted.gone", ".made.part"):
         (cache.datasets / name).mkdir()
@@ -124,10 +124,10 @@ def test_what_is_half_made_is_listed_and_pruned_unless_it_is_being_made(tmp_path
     with (cache.datasets / ".made.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         found = items(cache)
-        assert [(one.room, one.name, one.in_use) for one in found] == [
-            ("half-made", ".dead.part", False),
-            ("half-made", ".deleted.gone", False),
-            ("half-made", ".made.part", True),
+        assert [(one.kind, one.name, one.in_use) for one in found] == [
+            ("incomplete", ".dead.part", False),
+            ("incomplete", ".deleted.gone", False),
+            ("incomplete", ".made.part", True),
         ]
         assert all(one.size_bytes >= 9000 for one in found)
         for dry_run in (True, False):

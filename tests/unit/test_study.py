@@ -17,7 +17,7 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.study.arm_spec import NAME_MAX, parse_arm, parse_arms
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
-from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of
+from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of, place_of
 from pgdyno.study.sizing import (
     MachineSize,
     default_clients,
@@ -161,10 +161,26 @@ def test_each_arm_comes_first_about_as_often_as_the_other() -> None:
     assert 150 <= first[0] <= 250
 
 
+@given(st.integers(0, 2**32), st.integers(2, 5), st.integers(0, 20))
+def test_arms_with_the_same_data_exchange_their_places_and_have_each_equally_often(
+    seed: int, places: int, cycle: int
+) -> None:
+    blocks = range(cycle * places, (cycle + 1) * places)
+    taken = [[place_of(seed, "d", block, arm, places) for arm in range(places)] for block in blocks]
+    assert all(sorted(of_block) == list(range(places)) for of_block in taken)
+    assert all(sorted(of_arm) == list(range(places)) for of_arm in zip(*taken, strict=True))
+
+
+def test_places_are_drawn_anew_for_every_dataset_and_cycle() -> None:
+    firsts = [[place_of(7, data, block, 0, 2) for block in range(0, 40, 2)] for data in ("17", "18")]
+    assert all(set(of) == {0, 1} for of in firsts) and firsts[0] != firsts[1]
+    assert place_of(7, "17", 3, 0, 1) == 0
+
+
 def test_the_blocks_schedule_gives_every_arm_one_window_in_the_order_of_the_block() -> None:
     block = block_of(make_study(schedule="blocks", rounds=6), 0)
     assert [s.arm for s in block.slices if s.role == "measure"] == list(block.order)
-    assert {s.duration_s for s in block.slices if s.role == "measure"} == {6.0}
+    assert {s.duration_s for s in block.slices if s.role == "measure"} == {3.0}
 
 
 @given(st.integers(0, 2**53 - 1))
@@ -230,19 +246,20 @@ def test_sizes_follow_cores_and_memory() -> None:
 @pytest.mark.parametrize("minutes", [1, 3, 5, 60])
 @pytest.mark.parametrize("arms", [2, 4])
 def test_a_budget_is_laid_out_in_whole_pairs_of_rounds(minutes: int, arms: int) -> None:
-    rhythm = fit_block_layout(minutes * 60, arms, slice_s=1.0)
+    rhythm = fit_block_layout(minutes * 60, arms, slice_s=1.0, schedule="slices")
     assert rhythm.rounds % 2 == 0
     assert rhythm.rounds >= 4
     assert rhythm.warmup_s >= 2
 
 
 @pytest.mark.parametrize("minutes", [1, 5, 7, 60, 600])
-def test_a_budget_that_a_verdict_may_end_before_its_time_is_cut_into_more_blocks_not_into_longer_ones(
-    minutes: int,
-) -> None:
-    stopping, fixed = (fit_block_layout(minutes * 60, 2, slice_s=1.0, may_stop=may) for may in (True, False))
-    assert stopping.warmup_s + stopping.rounds <= 20
-    assert stopping == fixed if minutes < 6 else stopping.rounds < fixed.rounds
+def test_a_larger_budget_has_more_blocks_and_not_longer_ones(minutes: int) -> None:
+    rhythm = fit_block_layout(minutes * 60, 2, 0.5, "slices")
+    window_s = 0.5 * rhythm.rounds
+    assert window_s == 10 if minutes >= 5 else 2 <= window_s < 10
+    assert rhythm.warmup_s == 4 if minutes >= 5 else 2
+    alone = fit_block_layout(minutes * 60, 2, 1.0, "blocks").rounds
+    assert alone == 60 if minutes >= 60 else alone < 60
 
 
 @pytest.mark.parametrize("slice_s", [0.1, 0.5, 1.0, 20.0])
@@ -258,8 +275,8 @@ def test_the_warm_up_takes_the_time_asked_for_in_pairs_of_rounds(slice_s: float,
 
 def test_slices_grow_with_the_clients_that_wait_for_each_other() -> None:
     two = MachineSize(cores=2, memory_bytes=2**33)
-    assert [default_slice_s(two, clients) for clients in (1, 100, 101, 200, 2000)] == [1, 1, 2, 2, 20]
-    assert fit_block_layout(300, 2, 20.0).rounds == 2
+    assert [default_slice_s(two, clients) for clients in (1, 50, 51, 200, 2000)] == [0.5, 0.5, 1, 2, 32]
+    assert fit_block_layout(300, 2, 20.0, "slices").rounds == 2
 
 
 @given(st.floats(0.1, 60))

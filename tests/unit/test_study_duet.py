@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from pgdyno.cli import options as cli_options
+from pgdyno.cli.client_options import ClientOptions
+from pgdyno.cli.compare import DesignOptions, study_of
+from pgdyno.cli.workload_options import (
+    PgbenchData,
+    PgbenchScripts,
+    TpccCalls,
+    TpccData,
+    Which,
+    WorkloadOptions,
+)
 from pgdyno.drive.drive_specification import Pinning, drive_specification
 from pgdyno.errors import UsageError
 from pgdyno.lab.prepare import with_cpu_partition
@@ -19,7 +32,7 @@ from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import Core, Partition, partition_of
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import PlannedSlice, block_of
-from pgdyno.study.sizing import fit_block_layout, whole_rounds
+from pgdyno.study.sizing import MachineSize, default_clients, fit_block_layout, whole_rounds
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 
@@ -44,7 +57,7 @@ def machine(*shape: tuple[int, int], first: int = 0) -> list[Core]:
 
 
 @pytest.mark.parametrize(
-    ("cores", "halves", "resting"),
+    ("cores", "sides", "resting"),
     [
         (machine((0, 0), (0, 1)), ((0,), (1,)), ()),
         (machine((0, 0), (0, 1), (0, 2)), ((0,), (2,)), (1,)),
@@ -59,9 +72,9 @@ def machine(*shape: tuple[int, int], first: int = 0) -> list[Core]:
     ],
 )
 def test_the_halves_have_as_many_cores_each(
-    cores: list[Core], halves: tuple[tuple[int, ...], tuple[int, ...]], resting: tuple[int, ...]
+    cores: list[Core], sides: tuple[tuple[int, ...], tuple[int, ...]], resting: tuple[int, ...]
 ) -> None:
-    assert partition_of(cores) == Partition(cores=halves, resting=resting)
+    assert partition_of(cores) == Partition(cores=sides, resting=resting)
     assert partition_of(reversed(cores)) == partition_of(cores)
 
 
@@ -104,9 +117,9 @@ def test_each_arm_has_each_half_once_in_two_rounds(seed: int, rounds: int) -> No
     study = duet(seed=seed, rounds=2 * rounds)
     block = block_of(study, 3)
     assert block == block_of(study, 3)
-    for role, n in (("warm-up", 2), ("measure", 2 * rounds)):
+    for role, n in (("warm-up", 4), ("measure", 2 * rounds)):
         part = [s for s in block.slices if s.role == role]
-        halves = [{s.arm: s.half for s in part if s.round == r} for r in range(n)]
+        halves = [{s.arm: s.cpu_partition for s in part if s.round == r} for r in range(n)]
         assert len(part) == 2 * n
         assert all(sorted(of.values()) == [0, 1] and sorted(of) == [0, 1] for of in halves)
         assert all(halves[r][0] == halves[r + 1][1] for r in range(0, n, 2))
@@ -114,7 +127,9 @@ def test_each_arm_has_each_half_once_in_two_rounds(seed: int, rounds: int) -> No
 
 def test_who_begins_with_which_half_is_drawn() -> None:
     slices = block_of(duet(rounds=800), 0).slices
-    first = Counter(s.half for s in slices if s.role == "measure" and s.arm == 0 and s.round % 2 == 0)
+    first = Counter(
+        s.cpu_partition for s in slices if s.role == "measure" and s.arm == 0 and s.round % 2 == 0
+    )
     # 400 fair coins: outside of 150..250 once in two million.
     assert 150 <= first[0] <= 250
 
@@ -122,9 +137,9 @@ def test_who_begins_with_which_half_is_drawn() -> None:
 def test_the_two_of_a_round_are_one_slice_of_the_engine() -> None:
     driving = duet()
     slices = [
-        *(PlannedSlice(arm, "warm-up", 0.5, 0, half=arm) for arm in (0, 1)),
-        *(PlannedSlice(arm, "measure", 1.0, 0, half=arm) for arm in (0, 1)),
-        *(PlannedSlice(arm, "measure", 1.0, 1, half=1 - arm) for arm in (0, 1)),
+        *(PlannedSlice(arm, "warm-up", 0.5, 0, cpu_partition=arm) for arm in (0, 1)),
+        *(PlannedSlice(arm, "measure", 1.0, 0, cpu_partition=arm) for arm in (0, 1)),
+        *(PlannedSlice(arm, "measure", 1.0, 1, cpu_partition=1 - arm) for arm in (0, 1)),
     ]
     pinning = Pinning([(0, 2), (1, 3)], [101, 102])
     asked = drive_specification(driving, 1, slices, [("a", "x"), ("b", "y")], pinning=pinning)
@@ -154,15 +169,53 @@ def test_a_duet_goes_on_on_the_cores_that_it_had() -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("a duet needs two cores")
     ready = with_cpu_partition(duet())
-    assert ready.halves is not None
-    assert ready.halves.all <= os.sched_getaffinity(0)
+    assert ready.cpu_partition is not None
+    assert ready.cpu_partition.all <= os.sched_getaffinity(0)
     assert with_cpu_partition(Study.model_validate_json(ready.model_dump_json())) == ready
-    elsewhere = ready.model_copy(update={"halves": Partition(cores=((901,), (902,)))})
+    elsewhere = ready.model_copy(update={"cpu_partition": Partition(cores=((901,), (902,)))})
     with pytest.raises(UsageError, match="run it on the same cores"):
         with_cpu_partition(elsewhere)
-    assert with_cpu_partition(duet(schedule="slices")).halves is None
+    assert with_cpu_partition(duet(schedule="slices")).cpu_partition is None
+
+
+def test_the_partition_of_an_older_results_file_is_read() -> None:
+    stored = duet().model_dump(mode="json")
+    stored["halves"] = {"cores": [[0], [1]]}
+    del stored["cpu_partition"]
+    assert Study.model_validate_json(json.dumps(stored)).cpu_partition == Partition(cores=((0,), (1,)))
 
 
 def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
-    assert fit_block_layout(300.0, 1, 1.0).rounds > fit_block_layout(300.0, 2, 1.0).rounds
+    assert fit_block_layout(150.0, 1, 1.0, "duet").rounds > fit_block_layout(150.0, 2, 1.0, "slices").rounds
     assert whole_rounds(5.2, 1.0, "duet") % 2 == 0
+
+
+@pytest.mark.parametrize(
+    ("arms", "cores", "options", "schedule"),
+    [
+        (["17", "18"], 4, {}, "duet"),
+        (["17", "18,work_mem=8MB"], 96, {"window": "20s"}, "duet"),
+        (["17", "18"], 3, {}, "slices"),
+        (["17", "18", "18,work_mem=8MB"], 8, {}, "slices"),
+        (["17", "host=h"], 8, {}, "slices"),
+        (["18", "18,@starter"], 8, {}, "slices"),
+        (["18", "18,max_parallel_workers=2"], 8, {}, "slices"),
+        (["17", "18"], 8, {"capacity": "p99<20ms"}, "slices"),
+        (["17", "18"], 8, {"schedule": "slices"}, "slices"),
+        (["17", "18"], 8, {"transactions": 100}, "blocks"),
+        (["17", "18"], 8, {"window": "checkpoints:2"}, "blocks"),
+    ],
+)
+def test_two_servers_on_four_cores_are_a_duet_by_default_where_it_is_sound(
+    arms: list[str],
+    cores: int,
+    options: dict[str, Any],
+    schedule: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(cli_options, "machine_size", lambda: MachineSize(cores, 2**34))
+    workload = WorkloadOptions(Which(), TpccData(), TpccCalls(), PgbenchData(), PgbenchScripts())
+    study = study_of(tuple(parse_arms(arms)), None, None, DesignOptions(**options), ClientOptions(), workload)
+    assert study.schedule == schedule
+    whole_clients = default_clients(MachineSize(cores, 2**34))
+    assert study.clients == (whole_clients // 2 if schedule == "duet" else whole_clients)

@@ -95,9 +95,9 @@ def test_edb_on_a_small_machine() -> None:
     assert tuned["max_wal_size"] == "1GB"
     assert tuned["work_mem"] == "4MB"
     assert tuned["autovacuum_max_workers"] == 10
-    # 4 cases x 2 versions = 8 trials: 1 s, 650 MB at 300 and at 150 MB/s = 6.5 s, and 6 s of driving: 108 s.
-    assert pass_s(cases_of(file), SMALL) == pytest.approx(108)
-    assert (file.run.warmup_s, file.run.window_s) == (2, 4)
+    # 4 cases x 2 versions = 8 trials: 1 s, 650 MB at 300 and at 150 MB/s = 6.5 s, and 7 s of driving: 116 s.
+    assert pass_s(cases_of(file), SMALL) == pytest.approx(116)
+    assert (file.run.warmup_s, file.run.window_s) == (2, 5)
     assert (file.run.repeats, file.run.budget_s) == (None, 600)
     assert file.run.schedule == "slices"
     assert told(fitted, "data : memory") == [("0.534", "0.0213")]  # 220 of 412 GB, 0.55 of 25.8 GB
@@ -155,13 +155,11 @@ def test_percona_on_a_small_machine() -> None:
     assert (file.run.warmup_s, file.run.window_s) == (0, 15)
 
 
-def test_more_time_gives_larger_data_longer_windows_and_more_levels() -> None:
+def test_more_time_gives_larger_data_and_more_levels_and_not_longer_windows() -> None:
     hour, day = (fit_study(study(EDB), SMALL, minutes).file for minutes in (60, 24 * 60))
     assert levels(hour, "clients") == [1, 2, 5, 10]
     assert hour.workload["warehouses"] < day.workload["warehouses"]
-    assert day.run.window_s is not None
-    assert hour.run.window_s is not None
-    assert hour.run.window_s < day.run.window_s
+    assert hour.run.window_s == day.run.window_s == 10
 
 
 def test_a_disk_that_is_too_small_for_the_smallest_data_is_told() -> None:

@@ -155,23 +155,26 @@ def wanted(**parts: Any) -> RequestedLengths:
 
 
 def test_the_time_is_laid_out_in_blocks_of_windows_that_fit() -> None:
-    # Eight blocks of 75 s: 10 s are fixed, 65 for two trials; a window of 28 s has a warm-up of 3.
-    assert lay_out(wanted(), 5) == Layout(8, 28.0, 3.0)
-    # With 50 s fixed, eight blocks would leave a third of the time; five leave 70 of 120 s.
-    assert lay_out(wanted(fixed_s=50.0), 5) == Layout(5, 32.0, 3.0)
+    # 10 s are fixed, and two trials have 10 s with a warm-up of 2: as many as fit.
+    assert lay_out(wanted(), 5) == Layout(17, 10.0, 2.0)
+    # With 60 s fixed, seven fit.
+    assert lay_out(wanted(fixed_s=60.0), 5) == Layout(7, 10.0, 2.0)
     # With 100 s fixed, five leave 20 s for both: 10 s with a warm-up of 2.
     assert lay_out(wanted(fixed_s=100.0), 5) == Layout(5, 8.0, 2.0)
     # With 110 s fixed, not even windows of four slices fit.
     assert lay_out(wanted(fixed_s=110.0), 5) is None
-    assert lay_out(wanted(fixed_s=110.0), 4) == Layout(4, 18.0, 2.0)
+    assert lay_out(wanted(fixed_s=110.0), 4) == Layout(4, 10.0, 2.0)
     assert lay_out(wanted(fixed_s=700.0), 2) is None
     assert shortest(wanted(fixed_s=700.0)) == Layout(2, 4.0, 2.0)
 
 
 def test_windows_stay_where_enough_blocks_of_them_fit() -> None:
     # 10 + 2 x 23 s: ten blocks of the thirty that the file asks for.
-    short = wanted(window_s=20.0, warmup_s=3.0, blocks_max=30)
-    assert lay_out(short, 5) == Layout(10, 20.0, 3.0)
+    long = wanted(window_s=20.0, warmup_s=3.0, blocks_max=30, slice_s=None)
+    assert lay_out(long, 5) == Layout(10, 20.0, 3.0)
+    # In slices, windows are not longer than ten seconds, unless the file requires more.
+    assert lay_out(wanted(least_s=20.0, window_s=20.0, warmup_s=3.0), 5) == Layout(10, 20.0, 3.0)
+    assert lay_out(wanted(window_s=8.0, warmup_s=3.0), 5) == Layout(18, 8.0, 3.0)
 
 
 def test_without_a_warm_up_there_is_none_and_whole_trials_are_longer_than_slices() -> None:

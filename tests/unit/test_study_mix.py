@@ -118,7 +118,7 @@ def plan(*mixes: str) -> Study:
     ],
 )
 def test_the_rate_is_tpm_where_an_arm_has_no_new_orders(mixes: tuple[str, ...], primary: str) -> None:
-    found = metrics.of_plan(plan(*mixes), {})
+    found = metrics.of_plan(plan(*mixes), metrics.TrialLatencies())
     assert found[0].key == primary
     assert ("nopm" in [metric.key for metric in found]) == (primary == "nopm")
 

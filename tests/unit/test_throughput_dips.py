@@ -130,7 +130,7 @@ def test_an_event_that_meets_the_dips_is_their_cause_and_the_others_stay_unexpla
     assert by_event[Event.AUTOVACUUM].dips == 3
     assert not by_event[Event.AUTOVACUUM].is_cause
     # With the second before it, a dip of one at 30, 31, 60, 61 or 62 would meet a checkpoint.
-    assert by_event[Event.CHECKPOINT].by_chance == pytest.approx(3 * 5 / 120)
+    assert by_event[Event.CHECKPOINT].expected == pytest.approx(3 * 5 / 120)
     assert [dip.from_s for dip in found.unexplained] == [90.0]
 
 

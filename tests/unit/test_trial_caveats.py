@@ -107,7 +107,7 @@ def test_a_busy_driver_matters_where_it_shares_the_servers_machine(arm: Silent, 
 
 
 def test_in_a_duet_the_drivers_share_is_of_the_half_that_the_arm_had() -> None:
-    playing = study("duet").model_copy(update={"halves": Partition(cores=((0,), (1,)))})
+    playing = study("duet").model_copy(update={"cpu_partition": Partition(cores=((0,), (1,)))})
     slices = [piece(n, Role.MEASURE, 0.3) for n in (0, 1)]
     found = trial_caveats(playing, 1, cast(LabArm, Silent()), DriverFacts(), 0, {}, slices)
     told = {caveat.code: caveat.parameters for caveat in found}

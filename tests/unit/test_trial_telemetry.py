@@ -231,7 +231,7 @@ def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
     effects = effects_on(arms, trials, compared_metrics(telemetry), Schedule.BLOCKS, 0.95)[1]
     effect = effects[keyed("statement.mean_ms", "SELECT ':'")]
     assert effect.percent.value == pytest.approx(25)
-    assert effect.percent.better is Better.LESS and effect.spread.n == 5
+    assert effect.percent.better is Better.LESS and effect.summary.n == 5
     assert effect.name == "mean time, SELECT ':'"
     assert split_key(effect.key) == ("statement.mean_ms", "SELECT ':'")
     # What never grew, or fell, has no ratio; that is not a difference of zero.

@@ -31,8 +31,8 @@ def test_what_is_told_of_them() -> None:
     ]
     found = warm_ups(arm(0, "15"), trials)
     assert found is not None
-    assert (found.trials, found.by_evidence, found.shortest_s, found.longest_s) == (3, 2, 5.0, 8.0)
-    assert (found.looked, found.unsteady) == (1, 1)
+    assert (found.trials, found.ended_steady, found.shortest_s, found.longest_s) == (3, 2, 5.0, 8.0)
+    assert (found.tested, found.unsteady) == (1, 1)
     assert warm_ups(arm(0, "15"), [trial(1)]) is None
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from pgdyno.engine import TargetResult
 from pgdyno.study.pgbench_parameters import Effect, PgbenchParameters, Script
 from pgdyno.workload.pgbench import pgbench_workload
 from pgdyno.workload.pgbench.pgbench_tables import Sums, bytes_of, check_balances, check_history, check_rows
@@ -86,7 +87,7 @@ def end(
     monkeypatch.setattr(pgbench_workload, "read_sums", lambda _: after)
     parameters = PgbenchParameters(scale=2, scripts=tuple(scripts))
     checks = Pgbench(parameters).checks(2, restored=True)
-    found = checks.end(lambda: cast(Any, None), {"totals": totals}, log)
+    found = checks.end(lambda: cast(Any, None), TargetResult({}, totals, {}, {}, 0), log)
     return {check.name: check.passed for check in found}
 
 

@@ -70,7 +70,7 @@ def prune_items(
 
 def _facts(item: Item) -> dict[str, object]:
     return {
-        "room": item.room,
+        "kind": item.kind,
         "name": item.name,
         "size_bytes": item.size_bytes,
         "used_at": datetime.fromtimestamp(item.used_unix_s, UTC).isoformat(timespec="seconds"),
@@ -90,5 +90,5 @@ def _table(found: list[Item]) -> Table:
     table = Table("type", "name", "size", "last used", box=None)
     for item in found:
         ago = "now" if item.in_use else _ago(max(0.0, time.time() - item.used_unix_s))
-        table.add_row(item.room, item.name, format_size(item.size_bytes), ago)
+        table.add_row(item.kind, item.name, format_size(item.size_bytes), ago)
     return table

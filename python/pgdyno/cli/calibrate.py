@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgdyno.analysis.comparison.calibration import BLOCKS_KNOWN, EFFECTS, Calibration, CalibrationResult
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
+from pgdyno.analysis.comparison.verdict import POWER
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.duration_options import parse_slice_s
@@ -36,6 +36,7 @@ from pgdyno.study.calibration_study import SLICES_S, calibration_cases, schedule
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Workload
 from pgdyno.study.sizing import default_clients, default_scale, default_warehouses
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.units import format_duration, parse_duration_s
 
@@ -253,7 +254,7 @@ def _evidence(asked: Path | None) -> Iterator[Path]:
         require_writable(asked)
         yield asked
         return
-    with Cache.open().run_room().open("calibration") as run:
+    with Cache.open().live_runs().open("calibration") as run:
         yield run.path / "calibration.sqlite"
 
 
@@ -305,13 +306,13 @@ def _sentences(calibration: Calibration) -> Iterator[str]:
             f"{_restarts(calibration)}"
         )
     if (alarms := calibration.alarms) is None:
-        yield f"False positives: unknown with fewer than {BLOCKS_MIN} blocks of a length."
+        yield f"False positives: unknown with fewer than {VERDICT_BLOCKS_MIN} blocks of a length."
     else:
         low, high = (100 * end for end in alarms.interval)
-        rate = 100 * alarms.called / alarms.series
+        rate = 100 * alarms.false_alarms / alarms.series
         yield (
-            f"False positives: {alarms.called} of {alarms.series} series of {BLOCKS_MIN} blocks show a "
-            f"difference ({rate:.2g}%, 95% CI {low:.2g}% to {high:.2g}%); 5% are expected at random."
+            f"False positives: {alarms.false_alarms} of {alarms.series} series of {VERDICT_BLOCKS_MIN} blocks"
+            f" show a difference ({rate:.2g}%, 95% CI {low:.2g}% to {high:.2g}%); 5% are expected at random."
         )
     yield from _best(calibration)
 

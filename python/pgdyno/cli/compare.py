@@ -15,8 +15,10 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.calibrate import AUTO, slice_from_option
+from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.console import say
 from pgdyno.cli.duration_options import (
+    CHECKPOINTS,
     refuse_slices_for_whole_windows,
     require_time_for_block,
     shortage,
@@ -26,7 +28,7 @@ from pgdyno.cli.duration_options import (
     window_text,
 )
 from pgdyno.cli.gate_options import GateOptions
-from pgdyno.cli.options import LoadOptions, Output, expanded
+from pgdyno.cli.options import Output, expanded
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.cli.workload_options import WorkloadOptions
@@ -39,10 +41,11 @@ from pgdyno.study.cases import only_case
 from pgdyno.study.defaults import BUDGET_MIN, CONFIDENCE, MARGIN
 from pgdyno.study.plan import Study
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
-from pgdyno.study.schedule import TOGETHER
+from pgdyno.study.schedule import Schedule
 from pgdyno.study.sizing import (
     default_clients,
     default_scale,
+    default_schedule,
     default_slice_s,
     default_warehouses,
     discard_s,
@@ -63,7 +66,7 @@ class DesignOptions:
         str,
         typer.Option(
             metavar="PERCENT",
-            help="Equivalence margin: two servers count as the same if the interval lies within ±PERCENT.",
+            help="Equivalence margin: two servers count as the same if the 90% CI lies within ±PERCENT.",
         ),
     ] = f"{MARGIN:.0%}"
     capacity: Annotated[
@@ -75,12 +78,13 @@ class DesignOptions:
         ),
     ] = None
     schedule: Annotated[
-        Literal["slices", "duet", "blocks"],
+        Literal["slices", "duet", "blocks"] | None,
         typer.Option(
             help="How arms share a block: in alternating slices, at the same time on half of the cores each "
-            "(duet, two arms only), or one after the other (blocks)."
+            "(duet, two arms only), or one after the other (blocks). [default: duet for two servers that "
+            "pgdyno starts on 4 or more cores, without profiles and settings for cores; otherwise slices]"
         ),
-    ] = "slices"
+    ] = None
     slice_length: Annotated[
         str | None,
         typer.Option(
@@ -88,7 +92,7 @@ class DesignOptions:
             metavar="DURATION",
             help="Length of a slice, 50ms to 60s. auto: the best length found by `pgdyno doctor "
             "--calibrate`. "
-            "[default: 1s; longer with more than 50 clients per core]",
+            "[default: 0.5s; longer with more than 25 clients per core]",
         ),
     ] = None
     warmup: Annotated[
@@ -182,7 +186,7 @@ def compare(
         ),
     ] = None,
     design: DesignOptions,
-    load: LoadOptions,
+    load: ClientOptions,
     workload: WorkloadOptions,
     evidence: Annotated[
         Path | None,
@@ -250,7 +254,7 @@ def study_of(
     clients: int | None,
     minutes: float | None,
     design: DesignOptions,
-    load: LoadOptions,
+    load: ClientOptions,
     workload: WorkloadOptions,
 ) -> Study:
     """Return the study, with sizes that suit this machine where they are not given.
@@ -261,8 +265,8 @@ def study_of(
         raise UsageError("--into-existing requires a DSN as ARM: remove it, or name a running server")
     if design.capacity is not None and load.rate is not None:
         raise UsageError("--capacity and --rate exclude each other: remove one of them")
-    schedule = design.schedule
     machine = options.machine_size()
+    schedule = design.schedule or _default_schedule(machine.cores, arms, design)
     if schedule == "duet":
         machine = replace(machine, cores=max(1, machine.cores // 2))
     n_clients = default_clients(machine) if clients is None else clients
@@ -271,9 +275,8 @@ def study_of(
         design.slice_length, schedule, default_slice_s(machine, n_clients)
     )
     budget_s = 60 * (BUDGET_MIN if minutes is None else minutes)
-    may_stop = design.stop == "verdict" and schedule in TOGETHER
     turns = 1 if schedule == "duet" else len(arms)
-    rhythm = fit_block_layout(budget_s, turns, slice_s, may_stop=may_stop)
+    rhythm = fit_block_layout(budget_s, turns, slice_s, schedule)
     if design.capacity is not None:
         rhythm = replace(rhythm, rounds=min(rhythm.rounds, ROUNDS_AT_CAPACITY))
     warm_up = warm_up_from_option(design.warmup, rhythm.warmup_s, slice_s)
@@ -304,6 +307,13 @@ def study_of(
         "aa_refused_by": "--no-aa" if design.no_aa else "",
     }
     return Study.model_validate(fields)
+
+
+def _default_schedule(cores: int, arms: Sequence[ArmSpec], design: DesignOptions) -> Schedule:
+    """Return the default schedule; a duet measures neither capacities nor windows of one arm at a time."""
+    is_whole = design.transactions is not None or (design.window or "").startswith(CHECKPOINTS)
+    in_slices = is_whole or design.capacity is not None
+    return Schedule.SLICES if in_slices else default_schedule(cores, arms)
 
 
 ALL_BY_DEFAULT = "default"

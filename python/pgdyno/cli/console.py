@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,7 +13,8 @@ from rich.segment import Segment
 
 from pgdyno.cli.streams import sane_size, without_output
 from pgdyno.errors import PgdynoError, shortened
-from pgdyno.report.hidden_characters import visible, visible_json
+from pgdyno.report.hidden_characters import visible
+from pgdyno.report.json_text import json_text
 
 PLAIN = "pgdyno-plain"
 """Error handler of streams (``errors=PLAIN``) for characters that the locale cannot encode."""
@@ -90,8 +90,8 @@ def say(text: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
-    out.print(visible_json(json.dumps(value, indent=2)), soft_wrap=True)
+    """Print one JSON document on standard output, in UTF-8 as reports. NaN and infinity become null."""
+    write_out(json_text(value))
 
 
 def write_out(text: str) -> None:

@@ -56,7 +56,7 @@ def demo(
         workload=PgbenchParameters(scale=default_scale(machine, clients, len(arms))),
         clients=clients,
         warmup_s=2,
-        rounds=6,
+        rounds=12,
         budget_s=DEMO_BUDGET_S,
         seed=secrets.randbelow(2**48) if seed is None else seed,
     )

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from pgdyno.analysis.telemetry.percentiles import quantiles_ms
+from pgdyno.analysis.telemetry.percentiles import Latencies
 from pgdyno.cli import options
+from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import LoadOptions, expanded
+from pgdyno.cli.options import expanded
 from pgdyno.cli.workload_options import PgbenchScripts, TpccCalls, Which, chosen_parameters
 from pgdyno.drive.drive_specification import DRAIN_TIMEOUT_S, drive_specification
 from pgdyno.drive.engine_runs import EngineRun, examine_scripts, run_drive
@@ -25,6 +25,7 @@ from pgdyno.estimate import ABSENT, counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.trial import untested_version
 from pgdyno.lab.trial_outcome import status_of
+from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import TrialStatus
 from pgdyno.server.crash_detector import keep_idle, require_no_crash
 from pgdyno.server.dsn import Dsn
@@ -63,7 +64,7 @@ def drive(
     which: Which,
     tpcc_calls: TpccCalls,
     pgbench_scripts: PgbenchScripts,
-    load: LoadOptions,
+    load: ClientOptions,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -130,7 +131,7 @@ def _conclude(driven: Driven, pace: Pace, interruption: Interruption, *, json: b
     """Print the result and return the exit status. Raises PgdynoError for a run without a valid result."""
     run, measured, status = driven.run, driven.measured, driven.status
     if measured is None or run.result is None or _counted_s(measured) <= 0:
-        reason = run.failure["message"] if run.failure else "the run stopped during warm-up"
+        reason = run.failure.message if run.failure else "the run stopped during warm-up"
         if interruption.requested:
             raise interruption.interrupted(f"nothing was measured: {reason}")
         raise PgdynoError(f"nothing was measured: {reason}")
@@ -238,7 +239,7 @@ def _executed(run: EngineRun) -> int | None:
     assert run.result is not None
     if (found := run.transactions(0)) is not None or "measure" not in run.totals:
         return found
-    totals = run.result["targets"][0]["totals"].values()
+    totals = run.result.targets[0].totals.values()
     executed = sum(kind["ok"] + kind["rolled_back"] for kind in totals)
     return int(executed - run.totals["measure"][0]["transactions"])
 
@@ -250,7 +251,8 @@ def summarise(run: EngineRun, measured: Event, pace: Pace) -> dict[str, Any]:
     counts = measured["kinds"]
     executed = sum(kind["ok"] + kind["rolled_back"] for kind in counts.values())
     ok = {kind: n["ok"] for kind, n in counts.items()}
-    kinds = run.result["targets"][0]["kinds"]
+    kinds = run.result.targets[0].kinds
+    latencies = {kind: _latencies(found.histograms).quantiles_ms() for kind, found in kinds.items()}
     cpu_ns = measured["driver_cpu_ns"]
     ended = _executed(run)  # over the same time as the driver's CPU time
     return {
@@ -262,14 +264,22 @@ def summarise(run: EngineRun, measured: Event, pace: Pace) -> dict[str, Any]:
         "tpm": 60 * executed / window_s,
         "counts": counts,
         "latency_ms": {
-            kind: quantiles_ms(np.array(found["histograms"]["latency"], dtype=np.uint64).reshape(-1, 2))
-            for kind, found in kinds.items()
+            kind: {name: ms and ms.value for name, ms in quantiles.items()}
+            for kind, quantiles in latencies.items()
         },
-        "failures": {kind: found["failures"] for kind, found in kinds.items() if found["failures"]},
+        "lower_bounds": {
+            kind: [name for name, ms in quantiles.items() if ms and ms.is_bound]
+            for kind, quantiles in latencies.items()
+        },
+        "failures": {kind: found.failures for kind, found in kinds.items() if found.failures},
         "unanswered": measured["abandoned"],
         "driver_cpu_us_per_transaction": (cpu_ns["user"] + cpu_ns["system"]) / 1e3 / ended if ended else None,
-        "driver_memory_bytes": run.result["driver"]["memory_peak_bytes"],
+        "driver_memory_bytes": run.result.driver["memory_peak_bytes"],
     }
+
+
+def _latencies(histograms: Mapping[str, Any]) -> Latencies:
+    return Latencies(pairs_from(histograms["latency"]), pairs_from(histograms["skipped"]))
 
 
 COUNTS = {
@@ -301,13 +311,18 @@ def show_results(found: Mapping[str, Any], console: Console = out) -> None:
             soft_wrap=True,
         )
     latency = {
-        kind: [ABSENT if ms is None else f"{ms:.2f}" for ms in quantiles.values()]
+        kind: [
+            ABSENT if ms is None else f"{'> ' if name in found['lower_bounds'][kind] else ''}{ms:.2f}"
+            for name, ms in quantiles.items()
+        ]
         for kind, quantiles in found["latency_ms"].items()
     }
     console.print(_table("latency, ms", list(next(iter(found["latency_ms"].values()))), latency))
     absent = any(ABSENT in cells for cells in latency.values())
     note = f"; {ABSENT}: too few transactions" if absent else ""
     console.print(f"latency of ok transactions, from their intended start{note}")
+    if any(found["lower_bounds"].values()):
+        console.print(">: lower bound; skipped arrivals count as longer than all others")
 
 
 def _table(title: str, columns: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Table:

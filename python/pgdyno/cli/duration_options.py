@@ -23,7 +23,7 @@ from pgdyno.study.sizing import (
     adaptive_warm_up,
     whole_rounds,
 )
-from pgdyno.study.stopping_rule import FIRST_INTERIM_ANALYSIS
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_duration, parse_duration_s
 
 
@@ -54,7 +54,7 @@ def parse_slice_s(text: str) -> float:
 
 
 def refuse_slices_for_whole_windows(
-    context: typer.Context, window: str | None, transactions: int | None, schedule: str
+    context: typer.Context, window: str | None, transactions: int | None, schedule: str | None
 ) -> None:
     """Refuse slices for windows that cannot be divided: checkpoint cycles and numbers of transactions.
 
@@ -139,7 +139,7 @@ def require_time_for_block(study: Study) -> None:
     raise UsageError(
         f"--minutes {study.budget_s / 60:.3g} is too short for one block, which takes at least "
         f"{format_duration(block_s)}: use at least {math.ceil(block_s / 6) / 10:g} "
-        f"({math.ceil(FIRST_INTERIM_ANALYSIS * block_s / 60)} for the {FIRST_INTERIM_ANALYSIS} blocks of a "
+        f"({math.ceil(VERDICT_BLOCKS_MIN * block_s / 60)} for the {VERDICT_BLOCKS_MIN} blocks of a "
         "verdict), or shorten --slice, --window or --warmup"
     )
 
@@ -148,13 +148,13 @@ def shortage(study: Study) -> str:
     """Return a warning if the budget has too few blocks for a verdict; else an empty string."""
     driven_s = block_least_s(study)
     likely_s = driven_s + BLOCK_OVERHEAD_S if driven_s else 0.0
-    if study.budget_s >= FIRST_INTERIM_ANALYSIS * likely_s:
+    if study.budget_s >= VERDICT_BLOCKS_MIN * likely_s:
         return ""
-    short = "too short" if study.budget_s < FIRST_INTERIM_ANALYSIS * driven_s else "probably too short"
+    short = "too short" if study.budget_s < VERDICT_BLOCKS_MIN * driven_s else "probably too short"
     return (
         f"the budget of {format_duration(study.budget_s)} is {short} for a verdict, which requires "
-        f"{FIRST_INTERIM_ANALYSIS} blocks of at least {format_duration(driven_s)} plus restore and checks; "
-        f"use --minutes {math.ceil(FIRST_INTERIM_ANALYSIS * likely_s / 60)} or more"
+        f"{VERDICT_BLOCKS_MIN} blocks of at least {format_duration(driven_s)} plus restore and checks; "
+        f"use --minutes {math.ceil(VERDICT_BLOCKS_MIN * likely_s / 60)} or more"
     )
 
 

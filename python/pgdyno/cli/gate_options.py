@@ -19,8 +19,8 @@ from pgdyno.report.ci_summary import to_summary
 from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.study_report import StudyReport
 
-TRIPPED = 3
-"""Exit status if a condition holds."""
+GATE_FAILED = 3
+"""Exit status if a condition is true."""
 
 AUTO = "auto"
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -89,14 +89,14 @@ class GateOptions:
         """Return the exit status. Raises PgdynoError for conditions that cannot be evaluated."""
         if found is None:
             return 0
-        is_unjudged = bool(found.absent) and not found.holds
+        is_not_evaluable = bool(found.not_evaluable) and not found.failed
         if not found.passes or not quiet:
             reasons = wording.reasons(found)
-            for sentence in reasons if is_unjudged else [*reasons, wording.outcome(found)]:
+            for sentence in reasons if is_not_evaluable else [*reasons, wording.outcome(found)]:
                 say(f"pgdyno: {sentence}")
-        if is_unjudged:
+        if is_not_evaluable:
             raise PgdynoError(wording.outcome(found))
-        return TRIPPED if found.holds else 0
+        return GATE_FAILED if found.failed else 0
 
 
 NO_GATE = GateOptions()

@@ -14,7 +14,7 @@ from pgdyno.analysis.findings.pooled_hosts import AVERAGE
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
-from pgdyno.cli.gate_options import TRIPPED
+from pgdyno.cli.gate_options import GATE_FAILED
 from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
@@ -22,9 +22,10 @@ from pgdyno.report.history_report import (
     NEWEST_FILES,
     HistoryCondition,
     HistoryReport,
+    awaiting_changes,
     history_html,
     recent_changes,
-    series_too_short,
+    ungated_metrics,
 )
 from pgdyno.report.terminal_format import print_history
 
@@ -55,7 +56,8 @@ def history(
         typer.Option(
             "--fail-if",
             metavar="CONDITION",
-            help="Exit with status 3 after a recent change: slower, faster or change (any). May be repeated.",
+            help="Exit with status 3 after a recently confirmed change from the baseline: slower, faster or "
+            "change (any). May be repeated.",
         ),
     ] = None,
     newest: Annotated[
@@ -63,7 +65,8 @@ def history(
         typer.Option(
             metavar="N",
             min=1,
-            help=f"With --fail-if: a change within the newest N files is recent. [default: {NEWEST_FILES}]",
+            help="With --fail-if: a change that one of the newest N files confirmed is recent. "
+            f"[default: {NEWEST_FILES}]",
         ),
     ] = None,
     json: options.Json = False,
@@ -71,7 +74,8 @@ def history(
     """Find when the results of a repeated study changed, and what changed with them.
 
     Files of the same study on the same machine form time series: the change of each arm against the baseline,
-    and the level of each arm. Change points are detected with E-divisive means. Examples:
+    and the level of each arm. Changes from the baseline are tested after each file, and at least two files
+    must confirm them. Examples:
 
     \b
       pgdyno history nightly
@@ -93,21 +97,22 @@ def history(
         raise PgdynoError(f"{directory} has no usable results file of a finished study")
     _require_known(report, keys)
     found = recent_changes(report, asked, newest) if asked else None
-    unjudged = series_too_short(report, newest) if asked else []
+    not_evaluable = ungated_metrics(report, newest) if asked else []
+    awaiting = awaiting_changes(report, asked, newest)
     if html is not None:
         write_text(html, history_html(report), force=force)
         say(f"history {html}")
     if json:
         from pgdyno.report.json_format import history_to_json  # noqa: PLC0415 - takes 50 ms
 
-        write_out(history_to_json(report, found, unjudged))
+        write_out(history_to_json(report, found, not_evaluable, awaiting))
     elif html is None:
         print_history(report, out)
-    for sentence in found or ():
+    for sentence in [*(found or ()), *awaiting]:
         say(f"pgdyno: {sentence}")
-    if unjudged and not found:
-        raise PgdynoError(f"--fail-if {', '.join(asked)} cannot be evaluated: {' '.join(unjudged)}")
-    return TRIPPED if found else 0
+    if not_evaluable and not found:
+        raise PgdynoError(f"--fail-if {', '.join(asked)} cannot be evaluated: {' '.join(not_evaluable)}")
+    return GATE_FAILED if found else 0
 
 
 def _require_known(report: HistoryReport, keys: Sequence[str]) -> None:

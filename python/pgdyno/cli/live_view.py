@@ -16,8 +16,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
 from pgdyno.cli.console import err, say
-from pgdyno.estimate import counted
+from pgdyno.estimate import counted, given_percent
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import (
     ArmVerdict,
@@ -110,8 +111,8 @@ class LiveView:
             case BlockEnded():
                 self._note_block(progress)
             case InterimVerdicts(standings, block_s):
-                texts = [standing_text(standing, block_s) for standing in standings]
-                self._standings[self._block.case if self._block else ""] = texts
+                lines = standing_lines(standings, block_s)
+                self._standings[self._block.case if self._block else ""] = lines
             case Warned(text):
                 say(f"! {text}")
         if not self._live and not self._quiet:
@@ -153,8 +154,8 @@ class LiveView:
                 pairs = zip(self._names, rates, strict=True)
                 say("  " + "   ".join(f"{name}: {self._rate_text(rate)}" for name, rate in pairs))
             case InterimVerdicts(standings, block_s):
-                for standing in standings:
-                    say(f"  {standing_text(standing, block_s)}")
+                for line in standing_lines(standings, block_s):
+                    say(f"  {line}")
             case _:
                 pass
 
@@ -256,6 +257,30 @@ def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
         lasts = f" ({format_duration(round(needed * block_s))})" if block_s else ""
         left = f", about {counted(needed, 'more block')}{lasts}"
     return f"{of}: {change.signed_text} ({change.signed_interval_text}), {standing.verdict}{left}"
+
+
+def forecast_text(forecast: VerdictForecast) -> str:
+    """Return ``probability of a verdict within the budget: 35%; likely with --minutes 12``."""
+    text = f"probability of a verdict within the budget: {forecast.probability:.0%}"
+    match forecast.remedy:
+        case Remedy.DUET:
+            return f"{text}; likely with --schedule duet"
+        case Remedy.MINUTES:
+            return f"{text}; likely with --minutes {forecast.value:g}"
+        case Remedy.MARGIN:
+            return f"{text}; likely with --margin {given_percent(forecast.value or 0.0)}"
+        case None:
+            return text
+
+
+def standing_lines(standings: Sequence[ArmVerdict], block_s: float | None) -> list[str]:
+    """Return the state of each arm, and the forecast of each undecided one in a line of its own."""
+    lines = []
+    for standing in standings:
+        lines.append(standing_text(standing, block_s))
+        if standing.forecast is not None:
+            lines.append(f"  {forecast_text(standing.forecast)}")
+    return lines
 
 
 def _sparkline(rates: Sequence[float]) -> str:

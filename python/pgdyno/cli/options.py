@@ -17,16 +17,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import psutil
 import typer
 
 from pgdyno.errors import UsageError
-from pgdyno.study.defaults import RETRIES_MAX
-from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.sizing import MachineSize
-from pgdyno.study.workload_parameters import WorkloadParameters
 
 
 def expanded(command: Callable[..., int]) -> Callable[..., int]:
@@ -88,7 +85,7 @@ NoAa = Annotated[
     bool,
     typer.Option(
         "--no-aa",
-        help="Disable A/A control blocks, which measure noise and take a sixth of the time of two arms.",
+        help="Disable A/A control blocks: one per ten blocks after the tenth, to measure noise.",
     ),
 ]
 IntoExisting = Annotated[
@@ -137,59 +134,6 @@ def parse_percent(text: str) -> float:
     if not 0 < share < 1:
         raise UsageError(f"a percentage must be greater than 0 and less than 100 (got {text!r})")
     return share
-
-
-@dataclass(frozen=True)
-class LoadOptions:
-    """Options of the load: how clients start transactions."""
-
-    pacing: Annotated[
-        Literal["none", "keying-and-thinking"],
-        typer.Option(help="tpcc: keying and think times of TPC-C terminals, or none."),
-    ] = "none"
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            "--rate",
-            metavar="N",
-            help="Open-loop load of N transactions per second per arm, independent of response times. "
-            "[default: closed loop]",
-        ),
-    ] = None
-    arrivals: Annotated[
-        Literal["constant", "poisson"] | None,
-        typer.Option(help="Arrival process of --rate. [default: poisson]"),
-    ] = None
-    retries: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Maximum number of retries per transaction after a serialization failure or deadlock.",
-        ),
-    ] = RETRIES_MAX
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Number of load generator threads. [default: one per two cores, at most one per client]",
-        ),
-    ] = None
-
-    def driving(self, workload: WorkloadParameters, clients: int) -> Driving:
-        """Return how the clients drive an arm. Raises UsageError, ValidationError."""
-        if self.rate is None and self.arrivals is not None:
-            raise UsageError(f"--arrivals {self.arrivals} requires --rate: add --rate, or remove --arrivals")
-        rate = {"per_s": self.rate, "arrivals": self.arrivals or "poisson"}
-        return Driving.model_validate(
-            {
-                "workload": workload,
-                "clients": clients,
-                "threads": self.threads,
-                "pacing": self.pacing,
-                "rate": None if self.rate is None else Rate.model_validate(rate),
-                "retries_max": self.retries,
-            }
-        )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -156,7 +155,7 @@ def _aa(found: StudyForecast) -> str:
     if found.why_no_aa and not found.aa_s:
         return f"no A/A blocks: {found.why_no_aa}"
     if not found.aa_blocks:
-        return "no A/A block: the study has fewer than five blocks per case"
+        return "no A/A block: the study has few blocks per case"
     return f"{counted(found.aa_blocks, 'A/A block')} of identical arms, about {format_duration(found.aa_s)}"
 
 
@@ -361,4 +360,4 @@ def print_schema() -> None:
     \b
       pgdyno study schema > study.schema.json       # and in the study: #:schema study.schema.json
     """
-    out.print(json.dumps(schema(), indent=2, ensure_ascii=False), markup=False, soft_wrap=True)
+    print_json(schema())

@@ -28,7 +28,7 @@ INTERVAL_S = 1.0
 class Pinning:
     """CPU pinning of a duet: both CPU partitions, and the process ID of each target's postmaster."""
 
-    halves: Sequence[Sequence[int]]
+    cpu_partitions: Sequence[Sequence[int]]
     postmaster_pids: Sequence[int]
 
 
@@ -101,8 +101,8 @@ def _pairs(slices: Sequence[PlannedSlice], pinning: Pinning) -> list[dict[str, A
     """Return the slices of a duet: the two slices of each round become one of both targets."""
     found = []
     for (role, _), pair in itertools.groupby(slices, key=lambda piece: (piece.role, piece.round)):
-        sides = [(piece.arm, piece.half, piece.duration_s) for piece in pair]
-        cores = [list(pinning.halves[half]) for _, half, _ in sides if half is not None]
+        sides = [(piece.arm, piece.cpu_partition, piece.duration_s) for piece in pair]
+        cores = [list(pinning.cpu_partitions[side]) for _, side, _ in sides if side is not None]
         driven = {"targets": [arm for arm, _, _ in sides], "cores": cores}
         found.append({**driven, "role": role, "duration_s": sides[0][2]})
     return found

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.engine import Engine, Event
+from pgdyno.engine import DriveFailure, DriveResult, Engine, Event
 from pgdyno.errors import DatasetError, EngineError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.study.pgbench_parameters import PgbenchParameters
@@ -31,14 +31,14 @@ class EngineRun:
     errors: list[Event] = field(default_factory=list)
     readings: dict[str, Reading] = field(default_factory=dict)
     totals: dict[str, list[Event]] = field(default_factory=dict)
-    result: Event | None = None
-    failure: Event | None = None
+    result: DriveResult | None = None
+    failure: DriveFailure | None = None
     before: str = ""
 
     @property
     def complete(self) -> bool:
         """True if the run completed all slices."""
-        return self.failure is None and self.result is not None and self.result["stopped"] == "done"
+        return self.failure is None and self.result is not None and self.result.stopped == "done"
 
     def difference(self, target: int) -> float | None:
         """Return the difference between a target's two readings (server CPU in s), or None."""
@@ -70,7 +70,7 @@ def run_drive(
     skipped after the first event for which ``ends_warm_up`` returns true.
 
     Raises EngineError if the engine ends without a result or rejects the specification. A server failure
-    raises nothing and sets ``Run.failure``.
+    raises nothing and sets ``EngineRun.failure``.
     """
     run = EngineRun()
     with Engine("drive", specification) as engine, interruption.tell(engine.stop):
@@ -83,8 +83,8 @@ def run_drive(
             if ends_warm_up(event):
                 engine.measure()
             on_event(event)
-    if run.failure is not None and run.failure["stage"] == "specification":
-        raise EngineError(f"the engine rejected the specification: {run.failure['message']}")
+    if run.failure is not None and run.failure.stage == "specification":
+        raise EngineError(f"the engine rejected the specification: {run.failure.message}")
     return run
 
 
@@ -99,10 +99,11 @@ def _note(run: EngineRun, event: Event) -> None:
         case "barrier":
             run.totals[event["name"]] = event["totals"]
         case "result":
-            run.result = event
+            run.result = DriveResult.of(event)
         case "failed":
-            run.failure = event
-            run.result = event.get("result")
+            run.failure = DriveFailure(event["stage"], event["message"], event.get("target"))
+            measured = event.get("result")
+            run.result = measured and DriveResult.of(measured)
         case _:
             pass
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pgdyno.analysis.comparison.measurement_noise import aa_log_ratios
+from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, aa_log_ratios
 from pgdyno.lab.noise_history import NoiseHistory, machine_of
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.progress import Warned, Watch
@@ -88,20 +88,28 @@ def with_earlier_noise(
     described: Sequence[tuple[records.StudyRecord, Sequence[records.Arm]]],
     ready: Sequence[Prepared],
     history: NoiseHistory,
-) -> list[tuple[records.StudyRecord, Sequence[records.Arm]]]:
+) -> tuple[list[tuple[records.StudyRecord, Sequence[records.Arm]]], list[Prepared]]:
     """Add A/A results of earlier studies to each case, because reports use the results file alone.
 
     A case has the latest results for each of its loads. Loads differ if settings or clients of its arms do.
+    If enough are known for each, the case needs no A/A blocks of its own.
     """
-    found = []
+    found, needed = [], []
     for (study, arms), prepared in zip(described, ready, strict=True):
         loads: list[dict[str, Any]] = []
         for doubled in prepared.aa.values():
             if (load := load_of(doubled.study)) not in loads:
                 loads.append(load)
-        before = [d for load in loads for d in history.aa_before(study.host, load)]
-        found.append((replace(study, aa_before=before), arms))
-    return found
+        by_load = [history.aa_before(study.host, load) for load in loads]
+        before = [d for of_load in by_load for d in of_load]
+        if by_load and all(len(of_load) >= FLOOR_BLOCKS_MIN for of_load in by_load):
+            why_none = f"{len(before)} blocks of earlier studies are known"
+            found.append((replace(study, aa_before=before, why_no_aa=why_none), arms))
+            needed.append(replace(prepared, aa={}, why_no_aa=why_none))
+        else:
+            found.append((replace(study, aa_before=before), arms))
+            needed.append(prepared)
+    return found, needed
 
 
 def store_noise(path: Path, history: NoiseHistory, watch: Watch) -> None:

@@ -23,8 +23,9 @@ from pgdyno.server.live_directories import LiveDirectory
 from pgdyno.server.restore import restore
 from pgdyno.server.running import Server
 from pgdyno.server.server_account import Account
-from pgdyno.server.server_process import READY_TIMEOUT_S
+from pgdyno.server.server_process import READY_TIMEOUT_S, RECOVERY_TIMEOUT_S
 from pgdyno.server.snapshot import Snapshot
+from pgdyno.study.schedule import place_of
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -39,7 +40,7 @@ class LabArm(Protocol):
     name: str
     shares_server: bool
 
-    def restore(self) -> None:
+    def restore(self, block: int, /) -> None:
         """Restore the data from the snapshot. Raises ServerError, DatasetError, DiskFullError."""
         ...
 
@@ -104,14 +105,24 @@ class LabArm(Protocol):
         ...
 
 
-RECOVERY_TIMEOUT_S = 3600.0
-"""Timeout of a start with crash recovery. Replay takes 50 to 500 MB of WAL per second, of up to tens of
-GB."""
+@dataclass
+class Placement:
+    """The live directories of a dataset, which its arms exchange from block to block (``place_of``)."""
+
+    data: str
+    directories: list[LiveDirectory]
+
+    def directory(self, seed: int, block: int, position: int) -> LiveDirectory:
+        """Return the directory of an arm in one block."""
+        return self.directories[place_of(seed, self.data, block, position, len(self.directories))]
 
 
 @dataclass
 class BuildArm:
-    """See LabArm. ``settings`` are validated; the version may lack ``optional`` ones."""
+    """See LabArm. ``settings`` are validated; the version may lack ``optional`` ones.
+
+    ``position`` is its number among the arms with the same data, and ``seed`` that of the study.
+    """
 
     index: int
     name: str
@@ -120,14 +131,24 @@ class BuildArm:
     settings: Mapping[str, str]
     optional: Collection[str]
     snapshot: Snapshot
-    run: LiveDirectory
+    placement: Placement
+    position: int
+    seed: int
     account: Account
     shares_server: bool = False
     _server: Server | None = None
+    _run: LiveDirectory | None = None
     _log_of_no_start: str | None = None
 
-    def restore(self) -> None:
-        """Copy the files that differ from the snapshot, and delete the log."""
+    @property
+    def run(self) -> LiveDirectory:
+        """The live directory of the current block."""
+        assert self._run is not None, "restore comes first"
+        return self._run
+
+    def restore(self, block: int) -> None:
+        """Choose the live directory of the block, copy the files that differ, and delete the log."""
+        self._run = self.placement.directory(self.seed, block, self.position)
         restore(self.snapshot, self.run.data_dir, self.account)
         self.run.log_path.unlink(missing_ok=True)
         self._log_of_no_start = None

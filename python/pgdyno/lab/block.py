@@ -9,15 +9,27 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 import psycopg
 
 from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.errors import DatasetError, EngineError, ServerError, in_one_line
 from pgdyno.lab.progress import BlockEnded, PreparationStep, Warned
-from pgdyno.lab.trial import Lab, RunningTrial, begin_trial, bring_up, failed, interrupted, trial_caveats
+from pgdyno.lab.trial import (
+    Lab,
+    RunningTrial,
+    begin_trial,
+    bring_up,
+    failed,
+    interrupted,
+    restore_data,
+    trial_caveats,
+)
 from pgdyno.lab.trial_driving import Seen, drive_trials
 from pgdyno.lab.trial_outcome import because_of, judge_trial, trial_outcome
 from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
@@ -103,8 +115,8 @@ def run_group(
         }
     finally:
         for trial in trials.values():
-            if trial.witness is not None:
-                trial.witness.close()
+            if trial.crash_detector is not None:
+                trial.crash_detector.close()
             trial.arm.stop()
     if lab.interruption.requested:
         # An interrupt cuts waits short: failures after it are not faults of a server.
@@ -139,23 +151,25 @@ def with_log_error_of_server(outcome: TrialOutcome) -> TrialOutcome:
 
 
 def _carry_out(lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial]) -> dict[int, TrialOutcome]:
+    names = " and ".join(trial.arm.name for trial in trials.values())
+    lab.watch(PreparationStep(f"restoring {names}"))
+    _in_parallel([(trial, partial(restore_data, trial, block.index)) for trial in trials.values()])
     for trial in trials.values():
-        with _attributed_to(trial.arm.name):
-            bring_up(lab, trial)
         if lab.interruption.requested:
             return {index: interrupted() for index in trials}
+        with _attributed_to(trial.arm.name):
+            bring_up(lab, trial)
+    if lab.interruption.requested:
+        return {index: interrupted() for index in trials}
     seen: Seen = {}
     with TelemetryCollection.open(lab, list(trials.values())) as telemetry:
         run = drive_trials(lab, block, trials, seen, telemetry)
+        lab.watch(PreparationStep(f"checking {names}"))
+        judged = _in_parallel(
+            [(trial, partial(_outcome, trial, run, target)) for target, trial in enumerate(trials.values())]
+        )
         outcomes = {}
-        for target, (index, trial) in enumerate(trials.items()):
-            lab.watch(PreparationStep(f"checking {trial.arm.name}"))
-            outcome = trial_outcome(run, target, trial.arm.name, trial.restore_s, trial.start_s)
-            if outcome.status is TrialStatus.OK:
-                outcome = _judged(trial, outcome, run, target)
-            else:
-                # The server log is most important for a trial without results.
-                outcome = replace(outcome, server_log=trial.arm.log() or "")
+        for target, ((index, trial), outcome) in enumerate(zip(trials.items(), judged, strict=True)):
             with _attributed_to(trial.arm.name):
                 for caveat in trial_caveats(
                     lab.study, trial.id, trial.arm, outcome.driver, target, seen, trial.slices
@@ -163,6 +177,33 @@ def _carry_out(lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial]
                     lab.writer.add_caveat(caveat, lab.case)
             outcomes[index] = _with_later_steps(lab, trial, outcome, telemetry)
     return outcomes
+
+
+Result = TypeVar("Result")
+
+
+def _in_parallel(steps: Sequence[tuple[RunningTrial, Callable[[], Result]]]) -> list[Result]:
+    """Return the results of the steps of several trials, each in its own thread.
+
+    A fault is attributed to its arm after all have ended. Arms on one server take turns.
+    """
+    shared = any(trial.arm.shares_server for trial, _ in steps)
+    results = []
+    with ThreadPoolExecutor(1 if shared else len(steps), "pgdyno-arm") as pool:
+        futures = [(trial, pool.submit(step)) for trial, step in steps]
+    for trial, future in futures:
+        with _attributed_to(trial.arm.name):
+            results.append(future.result())
+    return results
+
+
+def _outcome(trial: RunningTrial, run: EngineRun, target: int) -> TrialOutcome:
+    """Return the outcome of a trial after its checks."""
+    outcome = trial_outcome(run, target, trial.arm.name, trial.restore_s, trial.start_s)
+    if outcome.status is TrialStatus.OK:
+        return _judged(trial, outcome, run, target)
+    # The server log is most important for a trial without results.
+    return replace(outcome, server_log=trial.arm.log() or "")
 
 
 class FaultOf(Exception):
@@ -193,9 +234,9 @@ def _judged(trial: RunningTrial, outcome: TrialOutcome, run: EngineRun, target: 
     """Check a trial. A server that is lost after the last slice or during the checks fails only its own
     trial.
     """
-    assert trial.witness is not None
+    assert trial.crash_detector is not None
     try:
-        require_no_crash(trial.witness)
+        require_no_crash(trial.crash_detector)
         return judge_trial(outcome, trial.arm, run, target, trial.checks, trial.log_from)
     except FAULTS as error:
         log = trial.arm.log() or ""

@@ -68,7 +68,7 @@ def calibration_outcome(path: Path) -> CalibrationOutcome | None:
         "clients": arm.clients,
         "results": as_values(calibration),
         "sd_restart": calibration.sd_restart,
-        "alarms": None if alarms is None else {"called": alarms.called, "series": alarms.series},
+        "alarms": None if alarms is None else {"called": alarms.false_alarms, "series": alarms.series},
         "best": {
             schedule: best.slice_s
             for schedule in dict.fromkeys(one.schedule for one in calibration.measured)

@@ -52,7 +52,7 @@ class DsnArm:
             "version_text": self.description.version_text,
         }
 
-    def restore(self) -> None:
+    def restore(self, _block: int) -> None:
         """Create a new copy of the loaded database."""
         if self.copy is not None:
             self.copy.restore()

@@ -194,7 +194,7 @@ def fit_schedule(
             )
         )
         caveats.append(Caveat(Code.SCHEDULE_CHANGED, {"size": format_size(shared)}))
-        return study.model_copy(update={"schedule": Schedule.BLOCKS, "halves": None})
+        return study.model_copy(update={"schedule": Schedule.BLOCKS, "cpu_partition": None})
     return study
 
 

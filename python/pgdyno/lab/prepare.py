@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.engine_runs import examine_scripts
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
-from pgdyno.lab.arms import BuildArm, LabArm
+from pgdyno.lab.arms import BuildArm, LabArm, Placement
 from pgdyno.lab.dataset_loading import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, require_starts, resolve_arms
@@ -21,7 +22,6 @@ from pgdyno.results import records
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.datasets import Dataset
 from pgdyno.server.file_system import free_bytes
-from pgdyno.server.live_directories import LiveDirectory
 from pgdyno.server.settings.machine_resources import machine_resources, usable_cores
 from pgdyno.study.aa_plan import aa_arms, aa_study, why_no_aa
 from pgdyno.study.arm_spec import ArmSpec
@@ -78,7 +78,10 @@ def prepare_arms(
             for (study, wanted, caveats), settings in zip(checked, in_effect, strict=True)
         ]
         places.require_room_for_copies()
-        ready = [_with_aa(prepared, places) for prepared in ready]
+        places.add_second_places()
+        for prepared in ready:
+            prepared.caveats.extend(_placement_caveats(prepared.arms))
+        ready = [_with_aa(prepared) for prepared in ready]
         for prepared in ready:
             second_servers = [arm for doubled in prepared.aa.values() for arm in doubled.arms]
             for arm in [*prepared.arms, *second_servers]:
@@ -94,13 +97,13 @@ def with_cpu_partition(study: Study) -> Study:
     """
     if study.schedule != "duet":
         return study
-    halves = partition_of(usable_cores())
-    if study.halves not in (None, halves):
+    partition = partition_of(usable_cores())
+    if study.cpu_partition not in (None, partition):
         raise UsageError(
-            f"the study ran on the cores {study.halves.cores}, and pgdyno now has {halves.cores}: "
+            f"the study ran on the cores {study.cpu_partition.cores}, and pgdyno now has {partition.cores}: "
             "run it on the same cores, or start a new study"
         )
-    return study.model_copy(update={"halves": halves})
+    return study.model_copy(update={"cpu_partition": partition})
 
 
 def _script_caveats(study: Study, watch: Watch) -> list[Caveat]:
@@ -123,7 +126,7 @@ class _DataPlaces:
     interruption: Interruption
     stack: contextlib.ExitStack
     datasets: dict[str, Dataset] = field(default_factory=dict)
-    runs: dict[tuple[str, int], LiveDirectory] = field(default_factory=dict)
+    placements: dict[str, Placement] = field(default_factory=dict)
     dsn_arms: dict[tuple[str, str, int], DsnArm] = field(default_factory=dict)
 
     def dataset(self, study: Study, index: int, wanted: ArmRequest) -> Dataset:
@@ -141,18 +144,26 @@ class _DataPlaces:
                 init,
                 self._promised_bytes(),
             )
-            room = self.cache.dataset_room()
+            datasets = self.cache.cached_datasets()
             self.datasets[key.name] = self.stack.enter_context(
-                room.hold(key, maker.make(wanted.build, workload))
+                datasets.hold(key, maker.make(wanted.build, workload))
             )
         return self.datasets[key.name]
 
-    def run(self, dataset: Dataset, index: int) -> LiveDirectory:
-        """Return the live directory for a dataset and an arm index; cases share it."""
-        place = (dataset.name, index)
-        if place not in self.runs:
-            self.runs[place] = self.stack.enter_context(self.cache.run_room().open(f"arm-{index}"))
-        return self.runs[place]
+    def placement(self, dataset: Dataset, places: int) -> Placement:
+        """Return the live directories of a dataset, at least ``places``; cases share them."""
+        found = self.placements.setdefault(dataset.name, Placement(dataset.name, []))
+        while len(found.directories) < places:
+            found.directories.append(self.stack.enter_context(self.cache.live_runs().open("arm")))
+        return found
+
+    def add_second_places(self) -> None:
+        """Open a second live directory for each dataset with one, if the disk has room for all of them."""
+        alone = [name for name, placement in self.placements.items() if len(placement.directories) == 1]
+        more = sum(self.datasets[name].snapshot.size_bytes for name in alone)
+        if self._promised_bytes() + more + WAL_RESERVE_BYTES <= free_bytes(self.cache.root):
+            for name in alone:
+                self.placement(self.datasets[name], 2)
 
     def dsn_arm(self, study: Study, index: int, spec: ArmSpec) -> DsnArm:
         """Return the arm on a running server; cases with the same data share it."""
@@ -169,14 +180,12 @@ class _DataPlaces:
             smaller = "reduce the study"
             require_space(self.cache.root, 0, 0, smaller, promised_bytes=self._promised_bytes())
 
-    def has_room_for(self, copies: Collection[tuple[str, int]]) -> bool:
-        """Return whether further live copies of these datasets fit in addition to the planned ones."""
-        more = sum(self.datasets[name].snapshot.size_bytes for name, _ in {*copies} - self.runs.keys())
-        return self._promised_bytes() + more + WAL_RESERVE_BYTES <= free_bytes(self.cache.root)
-
     def _promised_bytes(self) -> int:
         """Return the size of the live copies that the restores will create."""
-        return sum(self.datasets[name].snapshot.size_bytes for name, _ in self.runs)
+        return sum(
+            len(placement.directories) * self.datasets[name].snapshot.size_bytes
+            for name, placement in self.placements.items()
+        )
 
 
 def _with_settings(prepared: Prepared, tried: Mapping[int, Mapping[str, str]]) -> Prepared:
@@ -186,20 +195,30 @@ def _with_settings(prepared: Prepared, tried: Mapping[int, Mapping[str, str]]) -
     return replace(prepared, in_effect={**tried, **running})
 
 
-def _with_aa(prepared: Prepared, places: _DataPlaces) -> Prepared:
+def _is_fixed(arm: LabArm) -> bool:
+    """Return whether the data of the arm stay in one place."""
+    return isinstance(arm, BuildArm) and len(arm.placement.directories) == 1
+
+
+def _placement_caveats(arms: Sequence[LabArm]) -> Iterator[Caveat]:
+    fixed = [arm.name for arm in arms if _is_fixed(arm)]
+    if len(arms) > 1 and fixed:
+        yield Caveat(Code.PLACEMENT_FIXED, {"arms": ", ".join(fixed)})
+
+
+def _with_aa(prepared: Prepared) -> Prepared:
     """Add the arms of the A/A blocks, unless their data do not fit: they must not make a study fail."""
     study, arms = prepared.study, prepared.arms
     reason = why_no_aa(study)
     doubled = {index: arms[index] for index in aa_arms(study)} if not reason else {}
-    datasets = {index: str(prepared.records[index].dataset["name"]) for index in doubled}
-    if doubled and not places.has_room_for([(name, k) for name in datasets.values() for k in (0, 1)]):
+    if any(_is_fixed(arm) for arm in doubled.values()):
         doubled, reason = {}, "the disk is too small for the data of a second server"
     aa = {}
     for index, arm in doubled.items():
         assert isinstance(arm, BuildArm)
-        own, dataset = aa_study(study, index), places.datasets[datasets[index]]
+        own = aa_study(study, index)
         both = [
-            replace(arm, index=k, name=spec.name, run=places.run(dataset, k))
+            replace(arm, index=k, name=spec.name, position=k, seed=own.seed)
             for k, spec in enumerate(own.arms)
         ]
         described = [replace(prepared.records[index], arm=k, name=one.name) for k, one in enumerate(both)]
@@ -212,6 +231,7 @@ def _ready(
 ) -> Prepared:
     arms: list[LabArm] = []
     described: list[records.Arm] = []
+    with_data: Counter[str] = Counter()
     for index, spec in enumerate(study.arms):
         places.interruption.check()
         if spec.is_dsn:
@@ -223,7 +243,7 @@ def _ready(
             if study.into_existing:
                 caveats.append(Caveat(Code.DATA_NOT_RESTORED, {"arm": spec.name}))
         else:
-            arm, facts = _build_arm(index, wanted[index], study, places)
+            arm, facts = _build_arm(index, wanted[index], study, places, with_data)
             caveats += untested_version(spec.name, wanted[index].build.version)
             arms.append(arm)
             server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
@@ -255,9 +275,12 @@ def shared_servers(study: Study, arms: Sequence[LabArm]) -> list[list[DsnArm]]:
 
 
 def _build_arm(
-    index: int, wanted: ArmRequest, study: Study, places: _DataPlaces
+    index: int, wanted: ArmRequest, study: Study, places: _DataPlaces, with_data: Counter[str]
 ) -> tuple[BuildArm, Mapping[str, object]]:
+    """Return the arm, and facts about its data. ``with_data``: number of arms so far by dataset."""
     dataset = places.dataset(study, index, wanted)
+    position = with_data[dataset.name]
+    with_data[dataset.name] += 1
     arm = BuildArm(
         index=index,
         name=wanted.spec.name,
@@ -266,7 +289,9 @@ def _build_arm(
         settings=wanted.requested.settings,
         optional=wanted.requested.optional,
         snapshot=dataset.snapshot,
-        run=places.run(dataset, index),
+        placement=places.placement(dataset, position + 1),
+        position=position,
+        seed=study.seed,
         account=places.cache.account,
     )
     facts = {"name": dataset.name, "size_bytes": dataset.snapshot.size_bytes, "made_s": dataset.made_s}

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.comparison.verdict_forecast import VerdictForecast
 from pgdyno.estimate import Estimate
 from pgdyno.study.schedule import Role
 
@@ -70,7 +71,8 @@ class BlockEnded:
 @dataclass(frozen=True)
 class ArmVerdict:
     """Interim result of one arm against the baseline. ``change``: None without valid blocks.
-    ``blocks_needed``: None if the comparison is decided, or an arm stalled.
+    ``blocks_needed``: None if the comparison is decided or held back. ``forecast``: None if the comparison is
+    decided or held back, or with too few blocks.
     """
 
     arm: str
@@ -78,6 +80,7 @@ class ArmVerdict:
     verdict: Verdict
     change: Estimate | None
     blocks_needed: int | None
+    forecast: VerdictForecast | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ early has measured all cases, and drift of the machine affects all of them equal
 
 from __future__ import annotations
 
+import os
 import random
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,41 +16,62 @@ from pathlib import Path
 
 from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.paired_comparison import Comparison
+from pgdyno.analysis.comparison.verdict_forecast import RemainingBudget, forecast_verdict
 from pgdyno.lab.block import run_block, run_in_sequence
 from pgdyno.lab.progress import ArmVerdict, BlockStarted, InterimVerdicts
 from pgdyno.lab.trial import Lab
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
-from pgdyno.study.aa_plan import aa_arm_after, share_of_time
+from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, share_of_time
 from pgdyno.study.cases import UNLIMITED_S
+from pgdyno.study.plan import Study
 from pgdyno.study.schedule import block_of, blocks_of
+from pgdyno.study.sizing import is_duet_sound
 
-InterimAnalysis = Callable[[Lab, float | None], bool]
-"""Returns whether every comparison of the case is decided, given the duration of its block in seconds."""
+InterimAnalysis = Callable[[Lab, "Budget | None"], bool]
+"""Returns whether every comparison of the case is decided. With the budget, it also forecasts verdicts."""
 
 
 def interim_analysis_of(path: Path) -> InterimAnalysis:
     """Return the interim analysis of the results file that is being written."""
 
-    def analyze(lab: Lab, block_s: float | None) -> bool:
+    def analyze(lab: Lab, budget: Budget | None) -> bool:
         # Without verification: this process writes the file, and it grows with every block.
         with Evidence(path, verify=False) as evidence:
             found = interim_result(evidence, lab.case)
-        lab.watch(InterimVerdicts(tuple(map(_standing, found.comparisons)), block_s))
+        standings = tuple(_standing(comparison, lab, budget) for comparison in found.comparisons)
+        lab.watch(InterimVerdicts(standings, budget.block_s[lab.case] if budget else None))
         return found.is_decided
 
     return analyze
 
 
-def _standing(comparison: Comparison) -> ArmVerdict:
+def _standing(comparison: Comparison, lab: Lab, budget: Budget | None) -> ArmVerdict:
     decision, primary = comparison.decision, comparison.primary
+    forecast = None
+    if decision and primary and budget:
+        remaining = RemainingBudget(
+            min(budget.passes_left(), (lab.study.blocks_max or sys.maxsize) - primary.summary.n),
+            budget.pass_s(),
+            budget.spent_s,
+            budget.budget_s,
+            _can_be_duet(lab.study),
+        )
+        forecast = forecast_verdict(primary.summary, decision, lab.study, remaining)
     return ArmVerdict(
         arm=comparison.arm.name,
         baseline=comparison.baseline.name,
         verdict=comparison.verdict,
         change=primary.percent if primary else None,
         blocks_needed=decision.blocks_needed if decision else None,
+        forecast=forecast,
     )
+
+
+def _can_be_duet(study: Study) -> bool:
+    """Return whether arms that take turns could run at the same time, each on its own cores."""
+    in_turns = study.schedule == "slices" and not study.searches_capacity
+    return in_turns and is_duet_sound(study.arms) and len(os.sched_getaffinity(0)) > 1
 
 
 FAILED_BLOCKS_IN_A_ROW_MAX = 3
@@ -78,10 +101,15 @@ class Budget:
 
     def passes_expected(self, done: int, cases: int = 1) -> int | None:
         """Return the expected total number of blocks per case, including the one that begins now."""
-        if len(self.block_s) < cases:
-            return None
-        pass_s = (1 + self.aa_share) * sum(self.block_s.values())
-        return done + max(1, round((self.budget_s - self.spent_s) / pass_s))
+        return None if len(self.block_s) < cases else done + max(1, self.passes_left())
+
+    def pass_s(self) -> float:
+        """Return the time of one block of every case so far, with its share of A/A blocks."""
+        return (1 + self.aa_share) * sum(self.block_s.values())
+
+    def passes_left(self) -> int:
+        """Return the number of further blocks of every case that fit into the budget."""
+        return max(0, round((self.budget_s - self.spent_s) / self.pass_s()))
 
     def total_s(self, left: Mapping[int, int | None]) -> float | None:
         """Return the expected total time, None if unknown; ``left``: remaining blocks by case."""
@@ -142,7 +170,7 @@ def run_study(
     by verdict.
     """
     aa_share = max(share_of_time(lab.study) if lab.aa else 0.0 for lab in labs)
-    budget = Budget(sum(lab.study.budget_s for lab in labs), spent_s, aa_share=aa_share)
+    budget = Budget(sum(lab.study.budget_s for lab in labs), spent_s)
     cases = [_Case(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)]
     number = min(case.next_block for case in cases)
     is_sequential = labs[0].study.stops_on_verdict
@@ -150,6 +178,7 @@ def run_study(
     while active := [case for case in cases if not case.is_done]:
         # In a resumed study some cases may be a block ahead: they wait for the others.
         turn = [case for case in active if case.next_block <= number]
+        budget.aa_share = aa_share if number >= BLOCKS_PER_AA else 0.0
         random.Random(f"{labs[0].study.seed}:{number}").shuffle(turn)
         for case in turn:
             if case.lab.interruption.requested:
@@ -159,7 +188,7 @@ def run_study(
             block = case.next_block
             status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
-                case.decided = is_sequential and analyze(case.lab, budget.block_s[case.lab.case])
+                case.decided = is_sequential and analyze(case.lab, budget)
             if status is BlockStatus.DONE and not (may_stop and case.decided):
                 status = _run_aa(case, block, budget)
             if status is BlockStatus.INTERRUPTED:

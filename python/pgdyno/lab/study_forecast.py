@@ -74,11 +74,15 @@ def study_forecast(file: StudyFile, cache: Cache, machine: MachineSize) -> Study
     costs = costs_of(cases)
     windows_s = [window_s(case.study, machine) for case in cases]
     one_pass_s = pass_s(cases, machine)
+    without_aa_s = one_pass_s / (1 + aa_share(cases))
     run = file.run
-    by_repeats_s = None if run.repeats is None else run.repeats * one_pass_s
+    blocks = run.repeats or max(1, int((run.budget_s or 0.0) / one_pass_s))
+    aa_blocks = [
+        case.study for case in cases for block in range(blocks) if aa_arm_after(case.study, block) is not None
+    ]
+    aa_s = without_aa_s / len(cases) * sum(2 / len(study.arms) for study in aa_blocks)
+    by_repeats_s = None if run.repeats is None else blocks * without_aa_s + aa_s
     total_s = min(limit for limit in (by_repeats_s, run.budget_s) if limit is not None)
-    blocks = max(1, int(total_s / one_pass_s)) if run.repeats is None else run.repeats
-    beside = aa_share(cases)
     contrasted = contrasted_of(costs)
     builds, servers = _expected({arm.server: arm for case in cases for arm in case.study.arms}, cache)
     return StudyForecast(
@@ -89,10 +93,8 @@ def study_forecast(file: StudyFile, cache: Cache, machine: MachineSize) -> Study
         search_s=max(search_s(case.study, machine) for case in cases),
         pass_s=one_pass_s,
         total_s=total_s,
-        aa_blocks=sum(
-            aa_arm_after(case.study, block) is not None for case in cases for block in range(blocks)
-        ),
-        aa_s=total_s * beside / (1 + beside),
+        aa_blocks=len(aa_blocks),
+        aa_s=aa_s,
         why_no_aa="; ".join(dict.fromkeys(filter(None, (why_no_aa(case.study) for case in cases)))),
         load_s=load_s(costs),
         disk_bytes=disk_bytes(

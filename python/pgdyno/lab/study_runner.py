@@ -66,18 +66,18 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
             (study_record(request, case, prepared), prepared.records)
             for case, prepared in zip(request.cases, ready, strict=True)
         ]
-        described = aa_blocks.with_earlier_noise(described, ready, NoiseHistory(history_path()))
-        described += aa_blocks.aa_records([study for study, _ in described], ready)
+        described, cases = aa_blocks.with_earlier_noise(described, ready, NoiseHistory(history_path()))
+        described += aa_blocks.aa_records([study for study, _ in described], cases)
         with Writer.create(path, *described[0], *described[1:]) as writer:
-            for case, prepared in enumerate(ready):
+            for case, prepared in enumerate(cases):
                 for caveat in prepared.caveats:
                     writer.add_caveat(caveat, case)
             labs = [
                 Lab(prepared.study, prepared.arms, writer, watch, interruption, number, request.name_of(case))
-                for number, (case, prepared) in enumerate(zip(request.cases, ready, strict=True))
+                for number, (case, prepared) in enumerate(zip(request.cases, cases, strict=True))
             ]
-            labs = aa_blocks.with_aa(labs, ready, aa_blocks.new_numbers(ready))
-            ending = _measure(path, writer, labs, ready)
+            labs = aa_blocks.with_aa(labs, cases, aa_blocks.new_numbers(cases))
+            ending = _measure(path, writer, labs, cases)
         aa_blocks.store_noise(path, NoiseHistory(history_path()), watch)
         return ending
 

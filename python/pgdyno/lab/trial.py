@@ -86,7 +86,7 @@ def trial_caveats(
 ) -> Iterator[Caveat]:
     """Yield the caveats of one trial with these slices. ``seen`` has the readings at the barriers reached."""
     if arm.is_local():
-        cores = study.halves.size if study.halves else len(os.sched_getaffinity(0))
+        cores = study.cpu_partition.size if study.cpu_partition else len(os.sched_getaffinity(0))
         yield from driver_busy(trial, arm, slices, cores)
     if {"measure", "end"} <= seen.keys():
         yield from _steal(trial, arm, seen["measure"].cpu, seen["end"].cpu)
@@ -173,7 +173,7 @@ class RunningTrial:
     checks: TrialChecks
     restore_s: float | None = None
     start_s: float | None = None
-    witness: Connection | None = None
+    crash_detector: Connection | None = None
     counted_s: float = 0.0
     ok: Counter[str] = field(default_factory=Counter)  # by kind, in the counted time
     slices: list[records.Slice] = field(default_factory=list)
@@ -193,13 +193,16 @@ def begin_trial(lab: Lab, block: int, arm: LabArm) -> RunningTrial:
     return RunningTrial(arm, lab.writer.begin_trial(block, arm.index, time.time(), lab.case), checks)
 
 
-def bring_up(lab: Lab, trial: RunningTrial) -> None:
-    """Restore the data and start the server. Raises the errors of ``LabArm``."""
-    arm = trial.arm
-    lab.watch(PreparationStep(f"restoring {arm.name}"))
+def restore_data(trial: RunningTrial, block: int) -> None:
+    """Restore the data of a trial. Safe in a thread of its own. Raises the errors of ``LabArm``."""
     begun_s = time.monotonic()
-    arm.restore()
+    trial.arm.restore(block)
     trial.restore_s = time.monotonic() - begun_s
+
+
+def bring_up(lab: Lab, trial: RunningTrial) -> None:
+    """Start the server on the restored data. Raises the errors of ``LabArm``."""
+    arm = trial.arm
     if lab.study.cache_state == "cold":
         lab.watch(PreparationStep(f"emptying the cache of {arm.name}"))
         kept = arm.drop_cache()
@@ -218,8 +221,8 @@ def bring_up(lab: Lab, trial: RunningTrial) -> None:
         lab.watch(PreparationStep(f"prewarming the cache of {arm.name}"))
         with arm.connect() as connection:
             prewarm(connection, arm.data_path())
-    trial.witness = keep_idle(arm.connect())
-    trial.checks.begin(trial.witness)
+    trial.crash_detector = keep_idle(arm.connect())
+    trial.checks.begin(trial.crash_detector)
 
 
 def _badges(arm: LabArm) -> list[records.Guarantee]:

@@ -101,8 +101,8 @@ def search_capacities(
         trial.rate_per_s = (
             capacity(tried[target], limit) or (tried[target] or [SearchStep(1.0, 0.0)])[-1].rate_per_s
         )
-        assert trial.witness is not None
-        trial.checks.begin(trial.witness)
+        assert trial.crash_detector is not None
+        trial.checks.begin(trial.crash_detector)
     return None
 
 
@@ -169,8 +169,8 @@ def driving_at(driving: Driving, rate_per_s: float | None) -> Driving:
 def _latency_ms(run: EngineRun, target: int, limit: LatencyLimit) -> float:
     """Return the latency percentile of the limit; infinite if too few transactions were completed."""
     assert run.result is not None
-    found = run.result["targets"][target]
-    counts = [Counts(**kind["counts"]) for kind in found["kinds"].values()]
+    found = run.result.targets[target]
+    counts = [Counts(**kind.counts) for kind in found.kinds.values()]
     answered = sum(of.executed for of in counts)
     every = sum(of.all for of in counts)
     pairs = merge(h.pairs for h in histograms_from(found) if h.measure is Measure.LATENCY)
@@ -251,9 +251,9 @@ def drive_trials(
 
 def _pinning(study: Study, arms: Sequence[LabArm]) -> Pinning | None:
     """Return the CPU partitions of a duet. If a server has ended since its start, the engine's run fails."""
-    if study.halves is None:
+    if study.cpu_partition is None:
         return None
-    return Pinning(study.halves.cores, [arm.postmaster_pid() or 0 for arm in arms])
+    return Pinning(study.cpu_partition.cores, [arm.postmaster_pid() or 0 for arm in arms])
 
 
 def _driving(lab: Lab, trial: RunningTrial) -> Driving:
@@ -279,8 +279,8 @@ def _warm_up(
     specification = drive_specification(drivings[0], block.seed, warm, targets, drivings, pinning=pinning)
     run = run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
     if run.failure is not None:
-        kind = EngineError if run.failure.get("target") is None else ServerError
-        raise kind(f"warm-up failed: {run.failure['message']}")
+        kind = EngineError if run.failure.target is None else ServerError
+        raise kind(f"warm-up failed: {run.failure.message}")
 
 
 def _note_slice(lab: Lab, trial: RunningTrial, event: Event) -> None:

@@ -38,15 +38,15 @@ def trial_outcome(
     )
     if run.result is None:
         return outcome
-    found = run.result["targets"][target]
+    found = run.result.targets[target]
     round_trip_ns = next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
-    driver = driver_facts({**run.result["driver"], "round_trip_ns": round_trip_ns})
+    driver = driver_facts({**run.result.driver, "round_trip_ns": round_trip_ns})
     return replace(
         outcome,
-        counters=found["counters"],
+        counters=found.counters,
         driver_memory_bytes=driver.memory_peak_bytes,
         driver=replace(driver, stopped_by=outcome.driver.stopped_by),
-        tally=found["tally"],
+        tally=found.tally,
         failures=failures_from(found, [e for e in run.errors if e["target"] == target]),
         histograms=histograms_from(found),
     )
@@ -56,13 +56,13 @@ def status_of(run: EngineRun, target: int, arm: str) -> tuple[TrialStatus, str]:
     """Return the status of a run for one target according to the engine, and the reason of a failure."""
     because = because_of("driver", _culprit(run), arm)
     if run.failure is not None:
-        return TrialStatus.FAILED, f"{because}{run.failure['stage']}: {run.failure['message']}"
-    if run.result is not None and run.result["stopped"] == "server-lost":
+        return TrialStatus.FAILED, f"{because}{run.failure.stage}: {run.failure.message}"
+    if run.result is not None and run.result.stopped == "server-lost":
         return TrialStatus.FAILED, f"{because}the server was lost in the middle of the trial"
     if not run.complete:
         return TrialStatus.INTERRUPTED, "stopped before its last slice"
     assert run.result is not None
-    if lost := run.result["targets"][target]["connections_lost"]:
+    if lost := run.result.targets[target].connections_lost:
         # A server that crashed and recovered between two slices works again, but its caches are cold.
         return TrialStatus.FAILED, f"connections to the server were lost: {lost}"
     return TrialStatus.OK, ""
@@ -72,9 +72,9 @@ def _culprit(run: EngineRun) -> str | None:
     """Return the arm that caused an early end of the run, if one did."""
     found: str | None = None
     if run.failure is not None:
-        found = run.failure.get("target")
-    elif run.result is not None and run.result["stopped"] == "server-lost":
-        found = run.result["lost"]
+        found = run.failure.target
+    elif run.result is not None and run.result.stopped == "server-lost":
+        found = run.result.lost
     return found
 
 
@@ -97,7 +97,7 @@ def judge_trial(
     assert run.result is not None
     log = arm.log()
     ours = None if log is None else log[log_from:]
-    checks = trial_checks.end(arm.connect, run.result["targets"][target], ours)
+    checks = trial_checks.end(arm.connect, run.result.targets[target], ours)
     failed = [check.name for check in checks if not check.passed]
     return replace(
         outcome,

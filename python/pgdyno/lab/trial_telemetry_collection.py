@@ -201,7 +201,7 @@ class TelemetryCollection:
             if pid is None:
                 raise ProfileError("only servers started by pgdyno can be profiled")
             hz = hz_for(window_s, len(os.sched_getaffinity(0)))
-            self._profilers[trial.id] = Profiler.start(pid, hz, Cache.open().run_room())
+            self._profilers[trial.id] = Profiler.start(pid, hz, Cache.open().live_runs())
         except ProfileError as error:
             reason = str(error)
         begun = StoredReading(PROFILE, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)

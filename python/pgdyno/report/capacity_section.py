@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.capacity import UNIT, ArmCapacity, Capacity, CapacityChange
 from pgdyno.estimate import (
     ABSENT,
@@ -26,6 +26,7 @@ from pgdyno.report.scalability_section import BOTTOM, LEFT, RIGHT, TOP, WIDTH, h
 from pgdyno.report.section import Section
 from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, polyline, text
 from pgdyno.study.plan import Study
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 ARMS_MAX = 6
 """Maximum number of arms in the chart; the tables have all."""
@@ -131,12 +132,12 @@ def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
 
 
 def _rate(capacity: Estimate) -> str:
-    decimals = decimals_of(capacity.value, 3) if capacity.n < BLOCKS_MIN else capacity.decimals
+    decimals = decimals_of(capacity.value, 3) if capacity.n < VERDICT_BLOCKS_MIN else capacity.decimals
     return group_digits(capacity.value, decimals)
 
 
 def _interval(estimate: Estimate, text: str | None = None) -> str:
-    if estimate.low is None or estimate.n < BLOCKS_MIN:
+    if estimate.low is None or estimate.n < VERDICT_BLOCKS_MIN:
         return f"no CI yet, {counted_passes(estimate.n)}"
     interval = f"{ci_text(estimate.confidence)} {text or estimate.interval_text}"
     return f"{interval}, {counted_passes(estimate.n)}"
@@ -148,7 +149,8 @@ def capacity_change_sentence(change: CapacityChange) -> str:
         Verdict.SAME: f"equivalent (margin {given_percent(change.decision.margin)})",
     }.get(change.decision.verdict, LARGER[change.decision.verdict])
     size = result_tables.change_text(change.percent, "%")
-    interval = _interval(change.percent, change.percent.signed_interval_text)
+    shown = change.decision.equivalence if change.decision.verdict is Verdict.SAME else change.percent
+    interval = _interval(shown, shown.signed_interval_text)
     return f"{change.name} vs. {change.baseline}: capacity {size} ({interval}): {verdict}."
 
 
@@ -162,7 +164,7 @@ def capacities(found: Capacity, plan: Study) -> Table:
         cell = ABSENT
         if capacity is not None:
             cell = _rate(capacity)
-            if capacity.low is not None and capacity.n >= BLOCKS_MIN:
+            if capacity.low is not None and capacity.n >= VERDICT_BLOCKS_MIN:
                 cell += f" {capacity.interval_text}".replace(" ", NO_BREAK)
         rows.append(
             [

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict
+from pgdyno.analysis.comparison.verdict import POWER, Verdict
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.telemetry.metrics import CAPACITY
 from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
@@ -37,6 +37,7 @@ from pgdyno.report.profile_section import cpu_by_function
 from pgdyno.report.result_tables import Table
 from pgdyno.report.why_section import WhyReport
 from pgdyno.study.arm_spec import LEFT_OUT
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 CAVEATS_PER_CODE_MAX = 3
 """Maximum number of caveats shown per code; the rest are counted."""
@@ -190,12 +191,15 @@ def _full_names(findings: Findings) -> str:
 def _headline(comparison: Comparison, findings: Findings) -> Headline:
     a, b, effect = comparison.baseline.name, comparison.arm.name, comparison.primary
     if effect is None:
-        return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", "no valid block yet", "")
+        basis = "too many arrivals were skipped" if comparison.censored else "no valid block yet"
+        return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", basis, "")
     estimate, verdict = effect.percent, comparison.verdict
     if effect.key == CAPACITY.key:
         claim = _capacity_claim(verdict, a, b, estimate)
     else:
         claim = _claim(verdict, a, b, estimate, findings.primary.name)
+    if verdict is Verdict.SAME and comparison.decision is not None:
+        estimate = comparison.decision.equivalence
     basis = f"{_interval(verdict, estimate)}, {counted(estimate.n, 'block')}"
     if estimate.better is Better.LESS and verdict in {Verdict.SAME, Verdict.UNDECIDED}:
         basis = f"{findings.primary.name}, {basis}"
@@ -233,7 +237,7 @@ def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate) -> str
 
 def _interval(verdict: Verdict, estimate: Estimate) -> str:
     """Return the interval: of a difference without signs, which the claim has in a word."""
-    if estimate.low is None or estimate.high is None or estimate.n < BLOCKS_MIN:
+    if estimate.low is None or estimate.high is None or estimate.n < VERDICT_BLOCKS_MIN:
         return "no CI yet"
     interval = estimate.signed_interval_text
     if verdict in {Verdict.FASTER, Verdict.SLOWER}:
@@ -246,16 +250,31 @@ def _size(estimate: Estimate) -> str:
     return with_unit(group_digits(abs(estimate.value), estimate.decimals), "%")
 
 
+def _why_held_back(comparison: Comparison) -> str:
+    """Return the reasons for a missing verdict, whatever the interval is."""
+    lost = {
+        "a server failed or did its work incorrectly": comparison.failed,
+        "an arm completed nothing": comparison.stalled,
+        "an arm was overloaded": comparison.censored,
+    }
+    reasons = [f"{words} in {counted(len(blocks), 'block')}" for words, blocks in lost.items() if blocks]
+    if comparison.is_trending:
+        reasons.append("the effect changes within the windows")
+    return f"No verdict: {result_tables.enumeration(reasons)}."
+
+
 def _more(comparison: Comparison, block_s: float | None) -> str:
+    if comparison.is_held_back:
+        return _why_held_back(comparison)
     decision = comparison.decision
     if decision is None or decision.blocks_needed is None:
         return ""
     n = len(comparison.blocks)
-    if n < BLOCKS_MIN:
+    if n < VERDICT_BLOCKS_MIN:
         # A standard deviation of so few blocks predicts nothing.
-        missing = BLOCKS_MIN - n
+        missing = VERDICT_BLOCKS_MIN - n
         minutes = f" ({_roughly(missing * block_s)})" if block_s else ""
-        return f"A CI needs at least {BLOCKS_MIN} blocks: {missing} more{minutes}."
+        return f"A CI needs at least {VERDICT_BLOCKS_MIN} blocks: {missing} more{minutes}."
     minutes = f" ({_roughly(decision.blocks_needed * block_s)})" if block_s else ""
     are = "is" if decision.blocks_needed == 1 else "are"
     sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.telemetry.percentiles import curve_ms
@@ -29,6 +28,7 @@ from pgdyno.report.svg import (
     polyline,
     text,
 )
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 COLORS = 6
 """Number of different colors; further arms reuse them."""
@@ -75,13 +75,13 @@ def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
             percent = comparison.primary.percent
             values += _interval(percent) or ()
             values += [percent_of(d) for d in comparison.primary.log_ratios.values()]
-    room = 0.04 * (max(values) - min(values))
-    return min(values) - room, max(values) + room
+    padding = 0.04 * (max(values) - min(values))
+    return min(values) - padding, max(values) + padding
 
 
 def _interval(percent: Estimate) -> tuple[float, float] | None:
-    """Return the interval, or None if there are fewer blocks than BLOCKS_MIN, as in text and tables."""
-    if percent.low is None or percent.high is None or percent.n < BLOCKS_MIN:
+    """Return the interval; None with fewer than VERDICT_BLOCKS_MIN blocks, as in text and tables."""
+    if percent.low is None or percent.high is None or percent.n < VERDICT_BLOCKS_MIN:
         return None
     return percent.low, percent.high
 

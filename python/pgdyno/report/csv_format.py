@@ -107,7 +107,7 @@ def _why(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
         return
     for name, waterfall in (("by_resource", why.by_resource), ("by_statement", why.by_statement)):
         if waterfall is not None:
-            for part in (waterfall.whole, *in_order(waterfall)):
+            for part in (waterfall.total, *in_order(waterfall)):
                 if trial.block in part.by_block:
                     key = f"why.{name}:{part.key}" if part.key else f"why.{name}"
                     yield key, UNIT, part.by_block[trial.block]

@@ -69,7 +69,7 @@ def _rows(name: str, of: ArmDips) -> list[list[str]]:
     rows = [[name, "all", *_cells(of, of.dips, ABSENT)]]
     for one in of.coincidences:
         if one.is_cause:
-            chance = group_digits(one.by_chance, decimals_of(one.by_chance, 2))
+            chance = group_digits(one.expected, decimals_of(one.expected, 2))
             rows.append(["", one.event, *_cells(of, of.of(one.event), chance)])
     if of.unexplained:
         rows.append(["", UNEXPLAINED, *_cells(of, of.unexplained, ABSENT)])

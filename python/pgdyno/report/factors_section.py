@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.factor_effects import Contrast, Effects, LevelChange
 from pgdyno.estimate import ABSENT, Better, Estimate, ci_text, given_percent, group_digits, signed
 from pgdyno.report import result_tables
@@ -16,6 +16,7 @@ from pgdyno.report.section import Section
 from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, polyline, text
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 PANELS_MAX = 6
 """Maximum number of charts; the tables have all pairs of factors."""
@@ -27,7 +28,7 @@ ASIDE = 5.0
 
 def effects_over(effects: Effects) -> list[Panel]:
     """Return one chart for each compared factor and each other factor."""
-    pairs = [pair for pair in effects.at if effects.design.factor(pair[0]).compared]
+    pairs = [pair for pair in effects.simple_effects if effects.design.factor(pair[0]).compared]
     drawn = [(pair, picture) for pair in pairs if (picture := _picture(effects, *pair)) is not None]
     return [
         Panel(f"{_named(effects, factor)}, by {other}", picture)
@@ -43,7 +44,7 @@ def _named(effects: Effects, factor: str) -> str:
 
 def _picture(effects: Effects, factor: str, other: str) -> Markup | None:
     lines: dict[str, list[tuple[str, Contrast]]] = {}
-    for level, contrast in effects.at[factor, other]:
+    for level, contrast in effects.simple_effects[factor, other]:
         if contrast.combined is not None:
             lines.setdefault(contrast.change.level, []).append((level, contrast))
     if not lines:
@@ -80,15 +81,15 @@ def _range(contrasts: Sequence[Contrast]) -> tuple[float, float]:
         assert contrast.combined is not None
         values += _ends(contrast) or ()
         values.append(contrast.combined.percent(Better.NEITHER).value)
-    room = 0.06 * (max(values) - min(values)) or 1.0
-    return min(values) - room, max(values) + room
+    padding = 0.06 * (max(values) - min(values)) or 1.0
+    return min(values) - padding, max(values) + padding
 
 
 def _ends(contrast: Contrast) -> tuple[float, float] | None:
-    """Return the interval, or None if there are fewer passes than BLOCKS_MIN, as in text and tables."""
+    """Return the interval; None with fewer than VERDICT_BLOCKS_MIN passes, as in text and tables."""
     assert contrast.combined is not None
     percent = contrast.combined.percent(Better.NEITHER)
-    if percent.low is None or percent.high is None or percent.n < BLOCKS_MIN:
+    if percent.low is None or percent.high is None or percent.n < VERDICT_BLOCKS_MIN:
         return None
     return percent.low, percent.high
 
@@ -154,7 +155,7 @@ def factor_sentence(effects: Effects, factor: str, plan: Study) -> str:
         f"{_with_verdict(contrast, plan)}"
         for i, contrast in enumerate(known)
     ]
-    passes = max(contrast.combined.spread.n for contrast in known if contrast.combined)
+    passes = max(contrast.combined.summary.n for contrast in known if contrast.combined)
     average = f"averaged over {enumeration(others)}, {counted_passes(passes)}"
     return f"{factor}: {enumeration(parts)}, {average}. {_interactions_text(effects, factor, others, plan)}"
 
@@ -173,9 +174,11 @@ def _with_verdict(contrast: Contrast, plan: Study) -> str:
     change = contrast_text(contrast, Better.NEITHER)
     assert change is not None
     text = result_tables.change_text(change, "%")
-    if change.low is None or change.n < BLOCKS_MIN:
+    if change.low is None or change.n < VERDICT_BLOCKS_MIN:
         return f"{text} (no CI yet)"
-    verdict = contrast.verdict(plan.margin)
+    verdict = contrast.verdict(plan)
+    if verdict is Verdict.SAME and contrast.combined is not None:
+        change = contrast.combined.summary.equivalence(plan.confidence).percent(Better.NEITHER)
     note = {Verdict.SAME: "; equivalent within the margin", Verdict.UNDECIDED: "; undecided"}.get(verdict, "")
     return f"{text} ({ci_text(change.confidence)} {change.signed_interval_text}{note})"
 
@@ -186,7 +189,7 @@ def _interactions_text(effects: Effects, factor: str, others: Sequence[str], pla
     sentences = []
     for other in others:
         found = [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other]
-        word = interaction_of(found, plan.margin)
+        word = interaction_of(found, plan)
         by_word.setdefault(word, []).append(other)
         if word == "depends":
             sentences.append(_largest_interaction(found, plan))
@@ -205,13 +208,13 @@ def _or(names: Sequence[str]) -> str:
     return " or ".join(names)
 
 
-def interaction_of(contrasts: Sequence[Contrast], margin: float) -> str:
+def interaction_of(contrasts: Sequence[Contrast], plan: Study) -> str:
     """Classify the interaction of two factors over all levels.
 
     Returns ``depends``, ``same``, ``undecided`` or ``not run``.
     """
     known = [contrast for contrast in contrasts if contrast.combined is not None]
-    words = {INTERACTION_WORDS[contrast.verdict(margin)] for contrast in known}
+    words = {INTERACTION_WORDS[contrast.verdict(plan)] for contrast in known}
     if not known:
         return NOT_RUN
     if "depends" in words:
@@ -221,8 +224,8 @@ def interaction_of(contrasts: Sequence[Contrast], margin: float) -> str:
 
 def _largest_interaction(contrasts: Sequence[Contrast], plan: Study) -> str:
     """Return a sentence with the largest significant interaction."""
-    sure = [c for c in contrasts if INTERACTION_WORDS[c.verdict(plan.margin)] == "depends"]
-    largest = max(sure, key=lambda c: abs(c.combined.spread.mean) if c.combined else 0.0)
+    sure = [c for c in contrasts if INTERACTION_WORDS[c.verdict(plan)] == "depends"]
+    largest = max(sure, key=lambda c: abs(c.combined.summary.mean) if c.combined else 0.0)
     by, change = largest.by, contrast_text(largest, Better.NEITHER)
     assert by is not None and change is not None
     return (
@@ -290,9 +293,9 @@ def interactions(effects: Effects, plan: Study) -> Table:
 def effects_by_level(effects: Effects, plan: Study) -> Table:
     """Return the changes at each level, for compared factors with a significant interaction."""
     rows = []
-    for (factor, other), found in effects.at.items():
+    for (factor, other), found in effects.simple_effects.items():
         between = [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other]
-        if effects.design.factor(factor).compared and interaction_of(between, plan.margin) == "depends":
+        if effects.design.factor(factor).compared and interaction_of(between, plan) == "depends":
             for level, contrast in found:
                 cells = _cells(contrast, HIGHER, effects, plan)
                 rows.append([change_name(contrast.change), f"{other} {level}", *cells])
@@ -316,7 +319,7 @@ def _cells(contrast: Contrast, words: dict[Verdict, str], effects: Effects, plan
         return [ABSENT, NOT_RUN, f"0 of {contrast.combinations}", "0"]
     over = f"{len(contrast.combined.names)} of {contrast.combinations}"
     text = result_tables.with_interval(change, plan.confidence)
-    return [text, words[contrast.verdict(plan.margin)], over, str(change.n)]
+    return [text, words[contrast.verdict(plan)], over, str(change.n)]
 
 
 def _corrected(plan: Study) -> str:

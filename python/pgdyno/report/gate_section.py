@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.gates import Gate, GateComparison, NotEvaluated
+from pgdyno.analysis.findings.gates import Gate, GateComparison, NotEvaluable
 from pgdyno.estimate import ci_text, counted, group_digits
 from pgdyno.report.result_tables import change_text
 
@@ -29,7 +29,8 @@ def size(of: GateComparison) -> str:
         return "no valid block"
     if not of.has_interval:
         return f"{of.name} {change_text(of.percent, '%')}, no CI yet"
-    interval = f"{ci_text(of.percent.confidence)} {of.percent.signed_interval_text}"
+    shown = of.equivalence or of.percent
+    interval = f"{ci_text(shown.confidence)} {shown.signed_interval_text}"
     return f"{of.name} {of.percent.signed_text}, {interval}"
 
 
@@ -42,31 +43,38 @@ def outcome(of: Gate) -> str:
     asked = " or ".join(condition.text for condition in of.conditions)
     if of.passes:
         return f"Gate passed: no comparison meets {asked}."
-    unjudged = f"could not be evaluated: {_unjudged(of.absent)}." if of.absent else ""
-    if not of.holds:
-        return f"Gate {unjudged}"
-    failed = f"Gate failed: {counted(len(of.tripped), 'comparison')} met {asked}."
-    return f"{failed} Others {unjudged}" if unjudged else failed
+    not_evaluable = f"could not be evaluated: {_by_reason(of.not_evaluable)}." if of.not_evaluable else ""
+    if not of.failed:
+        return f"Gate {not_evaluable}"
+    failed = f"Gate failed: {counted(len(of.met), 'comparison')} met {asked}."
+    return f"{failed} Others {not_evaluable}" if not_evaluable else failed
 
 
 NO_BLOCK = "no block has a value of this metric"
-SOME_BLOCKS = "some blocks have no value of this metric for one arm; leaving them out would bias the result"
+SOME_BLOCKS = (
+    "the result is biased: some blocks have no value of this metric for one arm, or the effect changes "
+    "within the windows"
+)
+
+DISPERSED = "the blocks differ too much for an interval of this percentile"
 
 
-def _unjudged(absent: Sequence[NotEvaluated]) -> str:
+def _by_reason(not_evaluable: Sequence[NotEvaluable]) -> str:
     """Return conditions by reason: ``slower:p99 of 18 vs. 17 in clients 8: no block has a value …``."""
     by_reason: dict[str, list[str]] = {}
-    for one in absent[:REASONS_MAX]:
+    for one in not_evaluable[:REASONS_MAX]:
         named = f"{one.condition.text} of {_place(one.of)}" if one.of else one.condition.text
         by_reason.setdefault(why_not_evaluated(one), []).append(named)
     text = "; ".join(f"{', '.join(named)}: {why}" for why, named in by_reason.items())
-    rest = len(absent) - REASONS_MAX
+    rest = len(not_evaluable) - REASONS_MAX
     return f"{text}; and {group_digits(rest, 0)} more" if rest > 0 else text
 
 
-def why_not_evaluated(of: NotEvaluated) -> str:
+def why_not_evaluated(of: NotEvaluable) -> str:
     """Return the reason why a condition could not be evaluated."""
-    return SOME_BLOCKS if of.of and of.of.percent is not None else NO_BLOCK
+    if of.of is None or of.of.percent is None:
+        return NO_BLOCK
+    return SOME_BLOCKS if of.of.partial else DISPERSED
 
 
 def _place(of: GateComparison) -> str:
@@ -76,14 +84,14 @@ def _place(of: GateComparison) -> str:
 
 def reasons(of: Gate) -> list[str]:
     """Return a sentence for each comparison that failed the gate or was not counted, and for lost trials."""
-    found = [f"{one.condition.text}: {gate_sentence(one.of)}." for one in of.tripped] + [
+    found = [f"{one.condition.text}: {gate_sentence(one.of)}." for one in of.met] + [
         f"Not counted: {gate_sentence(one.of)}; not significant among "
         f"{counted(of.family, 'comparison')} (Holm)."
-        for one in of.held_back
+        for one in of.not_significant
     ]
     found += [
         f"Not counted: {gate_sentence(one.of)}; the effect is below the noise floor of identical arms (A/A)."
-        for one in of.under_floor
+        for one in of.below_noise_floor
     ]
     rest = len(found) - REASONS_MAX
     sentences = [*found[:REASONS_MAX], f"And {group_digits(rest, 0)} more."] if rest > 0 else found

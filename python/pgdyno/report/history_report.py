@@ -22,7 +22,7 @@ from pgdyno.analysis.findings.history_changes import (
     Separation,
     StudyHistory,
 )
-from pgdyno.analysis.statistics.change_points import POINTS_MIN
+from pgdyno.analysis.statistics.confirmed_changes import NIGHTS
 from pgdyno.estimate import ci_text, counted, decimals_of, given_percent, group_digits, signed, with_unit
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.hidden_characters import visible
@@ -41,8 +41,8 @@ TEXT_MAX = 60
 """Maximum length of a shown value, for example of the build flags."""
 
 NEWEST_FILES = 10
-"""Default number of newest files in which a change trips the gate. Older changes are known, and would fail a
-pipeline forever."""
+"""Default number of newest files whose confirmed changes fail the gate. Older changes are known, and would
+fail a pipeline forever."""
 
 
 class HistoryCondition(StrEnum):
@@ -74,14 +74,23 @@ def subject(series: HistorySeries) -> str:
 
 
 def history_change_sentence(series: HistorySeries, change: HistoryChange) -> str:
-    """Return a sentence with the first file, the size and the basis of a change."""
+    """Return sentences with the first file, the size, the basis and the confirmation of a change."""
     point, percent = series.points[change.at], change.percent
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     files = f"{len(change.before)} files before, {len(change.after)} since"
+    became = "may have become" if change is series.awaiting else "became"
     return (
-        f"{subject(series)} became {change.verdict} with {point.file} ({day(point.created_unix_s)}): "
-        f"{series.key.name} {percent.signed_text} ({interval}; {files})."
+        f"{subject(series)} {became} {change.verdict} with {point.file} ({day(point.created_unix_s)}): "
+        f"{series.key.name} {percent.signed_text} ({interval}; {files}). {_confirmation(series, change)}"
     )
+
+
+def _confirmation(series: HistorySeries, change: HistoryChange) -> str:
+    if change is series.awaiting:
+        return "To be confirmed by the next run; not gated until then."
+    if change.confirmed_at is None:
+        return "Not gated, since a level contains the drift of the machine."
+    return f"Confirmed by {series.points[change.confirmed_at].file}."
 
 
 def other_differences(change: HistoryChange) -> str:
@@ -95,7 +104,7 @@ def other_differences(change: HistoryChange) -> str:
 
 
 def _difference(of: FileDifference) -> str:
-    return f"{of.what} ({_short(of.before)} → {_short(of.after)})"
+    return f"{of.name} ({_short(of.before)} → {_short(of.after)})"
 
 
 def _short(fact: str) -> str:
@@ -105,7 +114,7 @@ def _short(fact: str) -> str:
 
 
 def history_sentences(history: StudyHistory) -> list[str]:
-    """Return a sentence for each change, newest first, or one that nothing changed.
+    """Return sentences for each change, newest first, or one that nothing changed.
 
     The last sentence explains why these files do not continue another history of the same title.
     """
@@ -115,43 +124,67 @@ def history_sentences(history: StudyHistory) -> list[str]:
             f"{history_change_sentence(series, change)} {other_differences(change)}",
         )
         for series in history.series
-        for change in series.changes
+        for change in shown_changes(series)
     ]
     changes = [text for _, text in sorted(found, key=lambda one: -one[0])]
     changes = changes or [_unchanged(history)]
-    return [*changes, new_series_sentence(history.apart)] if history.apart else changes
+    return [*changes, new_series_sentence(history.separation)] if history.separation else changes
 
 
 def _unchanged(history: StudyHistory) -> str:
     short = sum(series.is_too_short for series in history.series)
     if short == len(history.series):
-        return f"Too few files to detect changes: at least {POINTS_MIN} are needed."
+        return f"Too few files to detect changes: at least {_points_min(history.series)} are needed."
     none = f"None of the {len(history.series)} series changed"
-    return f"{none}; {short} have too few files (at least {POINTS_MIN} are needed)." if short else f"{none}."
+    if not short:
+        return f"{none}."
+    return f"{none}; {short} have too few files (at least {_points_min(history.series)} are needed)."
 
 
-def series_too_short(report: HistoryReport, newest: int) -> list[str]:
-    """Return a sentence for each metric with too few files to detect changes.
+def _points_min(series: Sequence[HistorySeries]) -> int:
+    return max(of.points_min for of in series if of.is_too_short)
 
-    Includes only histories with one of the ``newest`` files; others have ended.
+
+def shown_changes(series: HistorySeries) -> list[HistoryChange]:
+    """Return the changes of a series and the one that awaits confirmation, oldest first."""
+    return [*series.changes, *([series.awaiting] if series.awaiting else [])]
+
+
+def ungated_metrics(report: HistoryReport, newest: int) -> list[str]:
+    """Return a sentence for each metric that a gate cannot judge.
+
+    It has no changes from a baseline, or too few files to detect changes.
     """
+    found = []
+    for history in _continuing(report, newest):
+        for name in dict.fromkeys(series.key.name for series in history.series):
+            gated = [of for of in history.series if of.key.name == name and of.key.is_change]
+            if not gated:
+                found.append(
+                    f"{heading(history)}: {name} has only levels, which contain the drift of the machine: "
+                    "no file has a change from the baseline."
+                )
+            elif all(series.is_too_short for series in gated):
+                found.append(
+                    f"{heading(history)}: too few files to detect changes of {name}: "
+                    f"at least {_points_min(gated)} are needed."
+                )
+    return found
+
+
+def _continuing(report: HistoryReport, newest: int) -> list[StudyHistory]:
+    """Return the histories with one of the ``newest`` files of the directory; others have ended."""
     ended = sorted(
         point.created_unix_s
         for history in report.histories
         for point in {p.file: p for series in history.series for p in series.points}.values()
     )
     since = ended[-newest:][0]
-    found = []
-    for history in report.histories:
-        if max(series.points[-1].created_unix_s for series in history.series) < since:
-            continue
-        for name in dict.fromkeys(series.key.name for series in history.series):
-            if all(series.is_too_short for series in history.series if series.key.name == name):
-                found.append(
-                    f"{heading(history)}: too few files to detect changes of {name}: "
-                    f"at least {POINTS_MIN} are needed."
-                )
-    return found
+    return [
+        history
+        for history in report.histories
+        if max(series.points[-1].created_unix_s for series in history.series) >= since
+    ]
 
 
 def new_series_sentence(apart: Separation) -> str:
@@ -168,7 +201,7 @@ def overview(history: StudyHistory) -> Table:
     several = len({series.key.metric for series in history.series}) > 1
     for series in history.series:
         newest = series.points[-1].estimate
-        last = series.changes[-1] if series.changes else None
+        shown = shown_changes(series)
         rows.append(
             [
                 f"{subject(series)}, {series.key.name}" if several else subject(series),
@@ -176,7 +209,7 @@ def overview(history: StudyHistory) -> Table:
                 newest.signed_text if series.key.is_change else with_unit(level_text(newest), newest.unit),
                 sparkline([point.log for point in series.points]),
                 str(len(series.changes)),
-                f"{last.verdict}, {day(series.points[last.at].created_unix_s)}" if last else "",
+                _last(series, shown[-1]) if shown else "",
             ]
         )
     level = given_percent(1 - history.confidence)
@@ -185,12 +218,18 @@ def overview(history: StudyHistory) -> Table:
         columns=("series", "files", "newest", "oldest to newest", "changes", "last change"),
         rows=rows,
         note=(
-            "Arm vs. baseline: paired change, in which drift of the machine cancels. Arm alone: its level. "
-            f"The probability of any false change in this table is at most {level}."
+            "Arm vs. baseline: paired change, in which drift of the machine cancels. The probability of any "
+            f"false confirmed change is at most {level} in {NIGHTS} files. "
+            "Arm alone: its level, not gated, since it contains the drift."
         ),
         numeric=frozenset({"files", "newest", "oldest to newest", "changes", "last change"}),
         dispensable=("files", "changes"),
     )
+
+
+def _last(series: HistorySeries, change: HistoryChange) -> str:
+    status = " (to be confirmed)" if change is series.awaiting else ""
+    return f"{change.verdict}, {day(series.points[change.at].created_unix_s)}{status}"
 
 
 def sparkline(values: Sequence[float]) -> str:
@@ -210,17 +249,29 @@ def day(unix_s: float) -> str:
 
 
 def recent_changes(report: HistoryReport, asked: Sequence[HistoryCondition], newest: int) -> list[str]:
-    """Return a sentence for each change that meets one of the conditions ``asked``.
+    """Return sentences for each confirmed change that meets one of the conditions ``asked``.
 
-    Only the last change of a series counts, and only in its ``newest`` files.
+    Only the last one of a series counts, and only if one of its ``newest`` files confirmed it.
     """
     found = []
     for history in report.histories:
         for series in history.series:
             last = series.changes[-1] if series.changes else None
-            if last is not None and last.at >= len(series.points) - newest and _is_asked(last, asked):
+            if last is None or last.confirmed_at is None or not _is_asked(last, asked):
+                continue
+            if last.confirmed_at >= len(series.points) - newest:
                 found.append(f"{history_change_sentence(series, last)} {other_differences(last)}")
     return found
+
+
+def awaiting_changes(report: HistoryReport, asked: Sequence[HistoryCondition], newest: int) -> list[str]:
+    """Return sentences for each change that meets a condition ``asked`` once the next run confirms it."""
+    return [
+        history_change_sentence(series, series.awaiting)
+        for history in _continuing(report, newest)
+        for series in history.series
+        if series.awaiting and _is_asked(series.awaiting, asked)
+    ]
 
 
 def _is_asked(change: HistoryChange, asked: Sequence[HistoryCondition]) -> bool:
@@ -247,7 +298,7 @@ def history_html(report: HistoryReport) -> str:
             {
                 "heading": heading(history),
                 "sentences": history_sentences(history),
-                "changed": any(series.changes for series in history.series),
+                "changed": any(map(shown_changes, history.series)),
                 "table": overview(history),
                 "panels": panels(history),
             }
@@ -260,7 +311,7 @@ def history_html(report: HistoryReport) -> str:
 
 def panels(history: StudyHistory) -> list[Panel]:
     """Return the charts; series with a change come first."""
-    ordered = sorted(history.series, key=lambda series: not series.changes)
+    ordered = sorted(history.series, key=lambda series: not shown_changes(series))
     return [
         Panel(f"{subject(series)}: {series.key.name}", _picture(series)) for series in ordered[:PANELS_MAX]
     ]
@@ -285,8 +336,10 @@ def _picture(series: HistorySeries) -> Markup:
     unit = "%" if relative else points[-1].estimate.unit
     parts.append(text(left, 14, f"{unit}, {series.better} is better", class_="quiet"))
     color = EFFECT_COLOR if relative else LEVEL_COLOR
-    for change in series.changes:
-        at, label = x(points[change.at].created_unix_s), f"{change.verdict} {change.percent.signed_text}"
+    for change in shown_changes(series):
+        status = " (to be confirmed)" if change is series.awaiting else ""
+        label = f"{change.verdict} {change.percent.signed_text}{status}"
+        at = x(points[change.at].created_unix_s)
         parts.append(line(at, top, at, bottom, class_="zero"))
         parts.append(text(at, bottom + 36, label, class_="middle strong"))
     for point in points:
@@ -307,8 +360,8 @@ def _range(points: Sequence[HistoryPoint]) -> tuple[float, float]:
         if end is not None and min(values) - extent <= end <= max(values) + extent
     ]
     values += ends
-    room = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 1.0
-    return min(values) - room, max(values) + room
+    padding = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 1.0
+    return min(values) - padding, max(values) + padding
 
 
 def _point(point: HistoryPoint, x: Scale, y: Scale, color: str) -> list[Markup]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.host_findings import HostsFindings
 from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.analysis.statistics.effect import percent_of
@@ -26,6 +26,7 @@ from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, Headline, ShownCavea
 from pgdyno.report.hosts_tables import with_pooled_changes
 from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.study_report import WORDS, StudyReport, build_study
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,8 @@ def _headlines(findings: HostsFindings) -> list[Headline]:
 
 def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
     """Return the headline of one case."""
-    margin = findings.first.first.study.plan.margin
-    verdict, percent, hosts = over.verdict(margin), over.percent, over.pooled.hosts
+    plan = findings.first.first.study.plan
+    verdict, percent, hosts = over.verdict(plan), over.percent, over.pooled.hosts
     place = f"Over {len(hosts)} hosts" if len(hosts) > 1 else f"On {hosts[0].host} alone"
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
@@ -103,34 +104,37 @@ def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
                 direction = "lower" if percent.value < 0 else "higher"
                 claim = f"{over.arm} is {verdict} than {over.baseline}: its {over.name} is {size} {direction}"
         case Verdict.SAME:
+            percent = over.equivalence(plan)
             claim = f"{over.arm} and {over.baseline} are equivalent: {_change(percent)}"
         case _:
             claim = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
     place = f"{place}, {over.case}" if over.case else place
-    basis = f"{over.name}, {_basis(over)}; equivalence margin {given_percent(margin)}"
+    basis = f"{over.name}, {_basis(over, percent)}; equivalence margin {given_percent(plan.margin)}"
     return Headline(verdict, f"{place}: {claim}", basis, variation_sentence(over.pooled))
 
 
 def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Headline:
-    margin = findings.first.first.study.plan.margin
+    plan = findings.first.first.study.plan
     same = [of for of in findings.primary if (of.baseline, of.arm) == (over.baseline, over.arm)]
-    verdicts = [of.verdict(margin) for of in same]
+    verdicts = [of.verdict(plan) for of in same]
     counts = enumeration([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
     hosts, cases = counted(len(over.pooled.hosts), "host"), counted(len(same), "case")
     claim = f"{over.arm} vs. {over.baseline}, {hosts}, {cases}: {counts}"
     percent = over.percent
-    basis = f"average over the cases common to all hosts {_change(percent)}: {over.name}, {_basis(over)}"
-    return Headline(over.verdict(margin), claim, basis, variation_sentence(over.pooled))
+    basis = (
+        f"average over the cases common to all hosts {_change(percent)}: {over.name}, {_basis(over, percent)}"
+    )
+    return Headline(over.verdict(plan), claim, basis, variation_sentence(over.pooled))
 
 
 def _change(percent: Estimate) -> str:
     return hosts_tables.pooled_change_text(percent, percent.unit)
 
 
-def _basis(over: OverHosts) -> str:
-    percent, hosts, blocks = over.percent, len(over.pooled.hosts), over.pooled.blocks
+def _basis(over: OverHosts, percent: Estimate) -> str:
+    hosts, blocks = len(over.pooled.hosts), over.pooled.blocks
     interval = "no CI yet"
-    if percent.low is not None and (hosts > 1 or blocks >= BLOCKS_MIN):
+    if percent.low is not None and (hosts > 1 or blocks >= VERDICT_BLOCKS_MIN):
         interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     return f"{interval}, {counted(hosts, 'host')}, {counted(blocks, 'block')}"
 

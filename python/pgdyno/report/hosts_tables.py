@@ -8,12 +8,11 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
-from pgdyno.analysis.findings.host_findings import MEAN_TIME, Host, HostsFindings
+from pgdyno.analysis.findings.host_findings import Host, HostsFindings
 from pgdyno.analysis.findings.pooled_hosts import OverHosts, PooledCell, PooledTable
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.statistics.effect import percent_of
-from pgdyno.analysis.telemetry.metrics import ALL_KINDS, Metric, latency_key
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, Metric, latency_key
 from pgdyno.estimate import ABSENT, Better, Estimate, counted, decimals_of, given_percent, share_text, signed
 from pgdyno.report import result_tables, study_report
 from pgdyno.report.charts import Panel, arm_class
@@ -21,6 +20,7 @@ from pgdyno.report.published_section import as_printed
 from pgdyno.report.result_tables import Table
 from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, text
 from pgdyno.report.telemetry_tables import STATEMENTS_ON_TERMINAL
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_size
 
 FURTHER_LATENCIES = tuple(latency_key(ALL_KINDS, quantile) for quantile in ("p50", "p99"))
@@ -67,8 +67,8 @@ def _own(over: OverHosts, host: str, usual: float) -> list[str]:
     """Return the cells of one host: change with interval, blocks, weight in the pooled estimate."""
     for effect, weight in zip(over.pooled.hosts, over.pooled.weights, strict=True):
         if effect.host == host:
-            change = effect.spread.percent(over.better)
-            return [result_tables.with_interval(change, usual), str(effect.spread.n), share_text(weight)]
+            change = effect.summary.percent(over.better)
+            return [result_tables.with_interval(change, usual), str(effect.summary.n), share_text(weight)]
     return [ABSENT, "0", ABSENT]
 
 
@@ -249,11 +249,11 @@ def forest(findings: HostsFindings) -> list[Panel]:
 
 
 def _rows(over: OverHosts) -> list[tuple[str, Estimate, str]]:
-    """Return name, estimate and color of each row. Intervals of fewer blocks than BLOCKS_MIN are omitted."""
+    """Return name, estimate and color of each row; no interval below VERDICT_BLOCKS_MIN blocks."""
     rows = []
     for of in over.pooled.hosts:
-        own = of.spread.percent(over.better)
-        if own.n < BLOCKS_MIN:
+        own = of.summary.percent(over.better)
+        if own.n < VERDICT_BLOCKS_MIN:
             own = Estimate(own.value, own.unit, own.n, own.better)
         rows.append((of.host, own, HOST_COLOR))
     return [*rows, ("pooled", over.percent, POOLED_COLOR)]
@@ -270,8 +270,8 @@ def _range(chosen: list[OverHosts], margin: float) -> tuple[float, float]:
             (pooled if name == "pooled" else own).extend(ends)
     reach = REACH_MAX * max(map(abs, own))
     values = [*own, *(min(max(end, -reach), reach) for end in pooled)]
-    room = 0.04 * (max(values) - min(values))
-    return min(values) - room, max(values) + room
+    padding = 0.04 * (max(values) - min(values))
+    return min(values) - padding, max(values) + padding
 
 
 def _picture(over: OverHosts, margin: float, low: float, high: float) -> Markup:
@@ -321,7 +321,7 @@ def with_pooled_changes(table: PooledTable, confidence: float, hosts: int) -> Ta
 
     Returns None if no host has a change for any of its cells.
     """
-    asked = [any(row[n].is_asked_for for row in table.rows) for n in range(len(table.columns))]
+    asked = [any(row[n].is_requested for row in table.rows) for n in range(len(table.columns))]
     if not any(cell.over for row in table.rows for cell in row):
         return None
     head = "pooled" if table.of_changes else "pooled change, %"
@@ -348,6 +348,6 @@ def with_pooled_changes(table: PooledTable, confidence: float, hosts: int) -> Ta
 
 def _pooled(cell: PooledCell, confidence: float) -> str:
     if cell.over is None:
-        return ABSENT if cell.is_asked_for else ""
+        return ABSENT if cell.is_requested else ""
     few = f"; {counted(len(cell.over.pooled.hosts), 'host')}" if cell.over.absent else ""
     return f"{pooled_text(cell.over, confidence)}{few}"

@@ -10,19 +10,20 @@ from pgdyno.analysis.causes.outlier_trials import OutlierTrials
 from pgdyno.analysis.causes.throughput_dips import ArmDips
 from pgdyno.analysis.causes.time_breakdown import TimePart, Waterfall
 from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.statistics.outliers import VALUES_MIN
 from pgdyno.analysis.steady_state.stationarity import Trend
+from pgdyno.analysis.telemetry.metrics import latency_key
 from pgdyno.estimate import Better
 from pgdyno.report import json_case_models as models
 from pgdyno.report.case_report import Headline, Report
 from pgdyno.report.noise_section import blocks_of_floor, noise_sentence
 from pgdyno.report.why_section import WhyReport, in_order
 from pgdyno.results.records import StudyRecord
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
-VERSION: Literal[1] = 1
+VERSION: Literal[2] = 2
 """Version of the format."""
 
 
@@ -59,7 +60,7 @@ def case_entry(report: Report) -> models.CaseEntry:
         comparisons=comparisons,
         probes=_probes(findings),
         noise=_noise(findings),
-        anomalies=_anomalies(findings.outliers),
+        outlier_trials=_outlier_trials(findings.outliers),
         profiles=[
             filled(models.ProfileEntry, of, arm=of.arm.name, baseline=of.baseline.name)
             for of in findings.profiles
@@ -102,14 +103,27 @@ def _arm(of: ArmFindings, findings: Findings) -> models.ArmEntry:
         trials=of.trials_by_status,
         levels=of.levels,
         latency_ms={
-            kind: {"n": int(pairs[:, 1].sum()), **of.quantiles_ms(kind)} for kind, pairs in of.latency.items()
+            kind: {
+                "n": latencies.n,
+                **{name: ms and ms.value for name, ms in latencies.quantiles_ms().items()},
+            }
+            for kind, latencies in of.latency.items()
+        },
+        lower_bounds={
+            **of.bounds,
+            **{
+                latency_key(kind, name): ms.value
+                for kind, latencies in of.latency.items()
+                for name, ms in latencies.quantiles_ms().items()
+                if ms is not None and ms.is_bound
+            },
         },
         counts=of.counts,
         driver_memory_bytes=of.driver_memory_bytes,
         telemetry=telemetry.levels[arm],
         dips=_dips(findings.dips.get(arm)),
         not_in_version=telemetry.missing.get(arm, {}),
-        steadiness=_steadiness(findings, arm),
+        steady_state=_steady_state(findings, arm),
         per_hour={
             drift.key: filled(models.SlopeEntry, drift.estimate, percent_of_mean=drift.percent)
             for drift in findings.drifts[arm]
@@ -131,15 +145,15 @@ def _dips(of: ArmDips | None) -> models.DipsEntry | None:
     )
 
 
-def _steadiness(findings: Findings, arm: int) -> models.SteadyStateEntry | None:
+def _steady_state(findings: Findings, arm: int) -> models.SteadyStateEntry | None:
     of = next((one for one in findings.steady_states if one.arm.arm == arm), None)
     if of is None:
         return None
     warm = of.warm_ups
     return models.SteadyStateEntry(
         warm_up=filled(models.WarmUpsEntry, warm, never_steady=warm.unsteady) if warm else None,
-        change=_trend(of.trend),
-        change_of_effect=_trend(of.of_effect),
+        rate_trend=_trend(of.rate_trend),
+        effect_trend=_trend(of.effect_trend),
         steps=of.steps,
         checkpoints=of.cycles,
     )
@@ -148,7 +162,9 @@ def _steadiness(findings: Findings, arm: int) -> models.SteadyStateEntry | None:
 def _trend(of: Trend | None) -> models.TrendEntry | None:
     if of is None:
         return None
-    return filled(models.TrendEntry, of.percent, p_value=of.p_value, window_s=of.span_s, cut_s=of.cut_s)
+    return filled(
+        models.TrendEntry, of.percent, p_value=of.p_value, window_s=of.span_s, truncation_s=of.truncation_s
+    )
 
 
 def _comparison(
@@ -163,6 +179,7 @@ def _comparison(
         baseline=comparison.baseline.name,
         sentence=headline.sentence,
         primary=findings.primary.key,
+        equivalence=decision.equivalence if decision else None,
         effects=_effects(comparison.effects),
         telemetry=_effects(telemetry.effects[arm]),
         statements_average=average.percent(Better.LESS) if average else None,
@@ -178,8 +195,8 @@ def _effects(effects: Mapping[str, Effect]) -> dict[str, models.EffectEntry]:
         key: filled(
             models.EffectEntry,
             effect.percent,
-            p_value=effect.spread.p_value,
-            interval=effect.spread.method,
+            p_value=effect.summary.p_value,
+            interval=effect.summary.method,
             bootstrap=(effect.bootstrap.low, effect.bootstrap.high) if effect.bootstrap else None,
             log_ratios=effect.log_ratios,
         )
@@ -191,11 +208,11 @@ def _why(of: WhyReport) -> models.WhyEntry:
     why = of.why
     return models.WhyEntry(
         sentences=of.sentences,
-        whole_is="mean latency" if why.latency else "clients × time / transactions",
+        total_is="mean latency" if why.latency else "clients × time / transactions",
         unit="µs per transaction",
         by_resource=_waterfall(why.by_resource),
         by_statement=_waterfall(why.by_statement),
-        looks=why.samples,
+        wait_samples=why.samples,
         waits_multiplied_by=why.scaled,
         cpu_of_all_processes=why.cpu_is_of_all,
         nested_statements_counted_twice=why.twice,
@@ -205,7 +222,7 @@ def _why(of: WhyReport) -> models.WhyEntry:
 def _waterfall(of: Waterfall | None) -> models.WaterfallEntry | None:
     if of is None:
         return None
-    return models.WaterfallEntry(_part(of.whole), {part.key: _part(part) for part in in_order(of)})
+    return models.WaterfallEntry(_part(of.total), {part.key: _part(part) for part in in_order(of)})
 
 
 def _part(part: TimePart) -> models.TimePartEntry:
@@ -213,8 +230,8 @@ def _part(part: TimePart) -> models.TimePartEntry:
     return filled(
         models.TimePartEntry,
         part,
-        a=part.a_us,
-        b=part.b_us,
+        baseline=part.a_us,
+        arm=part.b_us,
         difference=change.value,
         low=change.low,
         high=change.high,
@@ -225,9 +242,9 @@ def _part(part: TimePart) -> models.TimePartEntry:
 
 def _noise(findings: Findings) -> models.NoiseEntry:
     noise, blocks, alarms = findings.noise, blocks_of_floor(findings), findings.noise.alarms
-    interval, spread = noise.sd_interval, noise.spread
+    interval, summary = noise.sd_interval, noise.summary
     return models.NoiseEntry(
-        why_none=noise.why_none or None,
+        why_no_aa=noise.why_no_aa or None,
         sentence=noise_sentence(findings),
         sd_percent=_percent(noise.sd),
         sd_interval_percent=(percent_of(interval[0]), percent_of(interval[1])) if interval else None,
@@ -237,9 +254,9 @@ def _noise(findings: Findings) -> models.NoiseEntry:
         blocks=blocks,
         floor_percent=_percent(noise.floor(blocks)),
         detectable_percent=_percent(noise.detectable(blocks)),
-        verdict=noise.verdict if spread is not None and spread.n >= BLOCKS_MIN else None,
+        verdict=noise.verdict if summary is not None and summary.n >= VERDICT_BLOCKS_MIN else None,
         false_alarm=noise.is_false_alarm,
-        alarms=filled(models.AlarmsEntry, alarms, rate_interval=alarms.interval) if alarms else None,
+        aa_series=filled(models.AaSeriesEntry, alarms, rate_interval=alarms.interval) if alarms else None,
         log_ratios=noise.log_ratios,
     )
 
@@ -248,9 +265,9 @@ def _percent(log_ratio: float | None) -> float | None:
     return None if log_ratio is None else percent_of(log_ratio)
 
 
-def _anomalies(found: OutlierTrials) -> models.AnomaliesEntry:
-    return models.AnomaliesEntry(
-        values_min=VALUES_MIN,
+def _outlier_trials(found: OutlierTrials) -> models.OutlierTrialsEntry:
+    return models.OutlierTrialsEntry(
+        trials_min=VALUES_MIN,
         trials=[
             filled(
                 models.OutlierEntry,
@@ -258,9 +275,9 @@ def _anomalies(found: OutlierTrials) -> models.AnomaliesEntry:
                 arm=one.arm.name,
                 causes=[
                     models.CauseEntry(
-                        what=cause.covariate.key,
+                        covariate=cause.covariate.key,
                         value=cause.value,
-                        usual=cause.usual,
+                        median=cause.median,
                         unit="µs" if cause.covariate.key == "server_cpu" else cause.covariate.unit,
                     )
                     for cause in one.causes
@@ -268,14 +285,14 @@ def _anomalies(found: OutlierTrials) -> models.AnomaliesEntry:
             )
             for one in found.trials
         ],
-        without=[
-            models.WithoutEntry(
+        without_block=[
+            models.WithoutBlockEntry(
                 arm=left.arm.name,
                 block=left.block,
                 change_percent=left.without.value,
                 low=left.without.low,
                 high=left.without.high,
             )
-            for left in found.without
+            for left in found.without_block
         ],
     )

@@ -104,7 +104,7 @@ class WarmUpsEntry:
     """Warm-ups of an arm's valid trials."""
 
     trials: int
-    by_evidence: Annotated[int, about("Number of trials whose warm-up ended at a steady state.")]
+    ended_steady: Annotated[int, about("Number of trials whose warm-up ended at a steady state.")]
     shortest_s: float
     longest_s: float
     never_steady: int
@@ -116,7 +116,7 @@ class TrendEntry(Estimate):
 
     p_value: float | None
     window_s: float
-    cut_s: Annotated[float | None, about("Length of the beginning that MSER excludes.")]
+    truncation_s: Annotated[float | None, about("Length of the beginning that MSER excludes.")]
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ class SteadyStateEntry:
     """Steady state of an arm (docs/explanation/steady-state.md)."""
 
     warm_up: WarmUpsEntry | None
-    change: TrendEntry | None
-    change_of_effect: TrendEntry | None
+    rate_trend: TrendEntry | None
+    effect_trend: TrendEntry | None
     steps: Sequence[LargestStep]
     checkpoints: Cycles | None
 
@@ -152,21 +152,25 @@ class ArmEntry:
     latency_ms: Annotated[
         Mapping[str, Mapping[str, int | float | None]], about("By kind: ``n``, ``p50`` … ``max``.")
     ]
+    lower_bounds: Annotated[
+        Mapping[str, float],
+        about("Latencies in ms that are only known to be longer, by metric: arrivals were skipped."),
+    ]
     counts: Annotated[Mapping[str, Counts], about("By kind of transaction.")]
     driver_memory_bytes: Annotated[int | None, about("Peak memory of the driver.")]
     telemetry: Annotated[Mapping[str, Estimate], about("By key of docs/reference/metrics.md.")]
     dips: DipsEntry | None
     not_in_version: Annotated[Mapping[str, str], about("Reason by probe.")]
-    steadiness: SteadyStateEntry | None
+    steady_state: SteadyStateEntry | None
     per_hour: Mapping[str, SlopeEntry]
 
 
 @dataclass(frozen=True)
 class TimePartEntry:
-    """Time per transaction in µs: of the baseline (a), of the arm (b), and their difference."""
+    """Time per transaction in µs: of the baseline, of the arm, and their difference."""
 
-    a: float
-    b: float
+    baseline: float
+    arm: float
     difference: float
     low: float | None
     high: float | None
@@ -179,9 +183,9 @@ class TimePartEntry:
 
 @dataclass(frozen=True)
 class WaterfallEntry:
-    """A decomposition: the parts add up to the whole."""
+    """A decomposition: the parts add up to the total."""
 
-    whole: TimePartEntry
+    total: TimePartEntry
     parts: Mapping[str, TimePartEntry]
 
 
@@ -190,11 +194,11 @@ class WhyEntry:
     """Breakdown of the time per transaction (docs/explanation/why.md)."""
 
     sentences: Sequence[str]
-    whole_is: str
+    total_is: str
     unit: str
     by_resource: WaterfallEntry | None
     by_statement: WaterfallEntry | None
-    looks: Annotated[float, about("Number of wait-event samples in both arms.")]
+    wait_samples: Annotated[float, about("Number of wait-event samples in both arms.")]
     waits_multiplied_by: Annotated[
         float | None, about("Factor that fits sampled waits to the kernel's figure.")
     ]
@@ -212,6 +216,9 @@ class ComparisonEntry:
     sentence: str
     margin: float
     primary: Annotated[str, about("Metric of the verdict.")]
+    equivalence: Annotated[
+        Estimate | None, about("Change with the CI that lies within the margin if the arms are the same.")
+    ]
     effects: Annotated[Mapping[str, EffectEntry], about("By metric, or ``latency.KIND.QUANTILE``.")]
     telemetry: Mapping[str, EffectEntry]
     statements_average: Annotated[Estimate | None, about("Geometric mean over the statements' mean times.")]
@@ -231,10 +238,10 @@ class ProbesEntry:
 
 
 @dataclass(frozen=True)
-class AlarmsEntry:
+class AaSeriesEntry:
     """Series of five A/A blocks, and the number of them in which identical arms were called different."""
 
-    called: int
+    false_alarms: int
     series: int
     rate_interval: tuple[float, float]
 
@@ -243,7 +250,7 @@ class AlarmsEntry:
 class NoiseEntry:
     """Results of hidden A/A blocks (docs/explanation/noise.md). Many are null below five A/A blocks."""
 
-    why_none: Annotated[str | None, about("Reason for missing A/A blocks.")]
+    why_no_aa: Annotated[str | None, about("Reason for missing A/A blocks.")]
     sentence: str
     sd_percent: Annotated[float | None, about("SD of a block.")]
     sd_interval_percent: tuple[float, float] | None
@@ -255,36 +262,36 @@ class NoiseEntry:
     detectable_percent: float | None
     verdict: Annotated[Verdict | None, about("Verdict on an arm against itself.")]
     false_alarm: bool
-    alarms: AlarmsEntry | None
+    aa_series: AaSeriesEntry | None
     log_ratios: Sequence[float]
 
 
 @dataclass(frozen=True)
 class CauseEntry:
-    """A covariate of a trial that differs from the median of the arm's other trials (``usual``)."""
+    """A covariate of a trial that differs from the ``median`` of the arm's other trials."""
 
-    what: str
+    covariate: str
     value: float
-    usual: float
+    median: float
     unit: str
 
 
 @dataclass(frozen=True)
 class OutlierEntry:
-    """A valid trial relative to the arm's other trials (``own``) and to the other blocks (``ratio``)."""
+    """A valid trial, compared with the arm's other trials (``within_arm``) and other blocks (``ratio``)."""
 
     trial: int
     block: int
     arm: str
     value: float
-    named: Annotated[bool, about("Whether it is an outlier.")]
-    own: Deviation
+    is_outlier: Annotated[bool, about("Whether it is an outlier.")]
+    within_arm: Deviation
     ratio: Deviation | None
     causes: Sequence[CauseEntry]
 
 
 @dataclass(frozen=True)
-class WithoutEntry:
+class WithoutBlockEntry:
     """An arm's change without the block with the most extreme ratio."""
 
     arm: str
@@ -295,12 +302,12 @@ class WithoutEntry:
 
 
 @dataclass(frozen=True)
-class AnomaliesEntry:
+class OutlierTrialsEntry:
     """Outlier trials (docs/explanation/noise.md)."""
 
-    values_min: Annotated[int, about("Required number of trials per arm.")]
-    trials: Annotated[Sequence[OutlierEntry], about("The most anomalous first.")]
-    without: Sequence[WithoutEntry]
+    trials_min: Annotated[int, about("Required number of trials per arm.")]
+    trials: Annotated[Sequence[OutlierEntry], about("The most extreme first.")]
+    without_block: Sequence[WithoutBlockEntry]
 
 
 @dataclass(frozen=True)
@@ -320,7 +327,7 @@ class ProfileEntry:
 class CaseEntry:
     """One case: a comparison of arms under the same conditions."""
 
-    pgdyno_report: Annotated[Literal[1], about("Version of the format.")]
+    pgdyno_report: Annotated[Literal[2], about("Version of the format.")]
     title: str
     case: Annotated[str, about("Name of the case, empty with one case.")]
     levels: Annotated[Json, about("Levels of the factors of the case.")]
@@ -339,5 +346,5 @@ class CaseEntry:
     derived: str
     probes: ProbesEntry | None
     noise: NoiseEntry
-    anomalies: AnomaliesEntry
+    outlier_trials: OutlierTrialsEntry
     profiles: Annotated[Sequence[ProfileEntry], about("One per arm after the first, if it has profiles.")]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from pgdyno.analysis.findings.capacity import Capacity
 from pgdyno.analysis.findings.factor_effects import Contrast, Effects
-from pgdyno.analysis.findings.gates import Gate, Tripped, gate_comparisons
-from pgdyno.analysis.findings.history_changes import HistorySeries
+from pgdyno.analysis.findings.gates import Gate, MetCondition, gate_comparisons
+from pgdyno.analysis.findings.history_changes import HistoryChange, HistorySeries
 from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.analysis.findings.scalability import Curve, Scalability
 from pgdyno.analysis.findings.study_findings import StudyFindings
@@ -24,19 +21,20 @@ from pgdyno.report import json_models as models
 from pgdyno.report.capacity_section import capacity_change_sentence, capacity_sentence
 from pgdyno.report.factors_section import factor_sentence
 from pgdyno.report.gate_section import gate_sentence, why_not_evaluated
-from pgdyno.report.hidden_characters import visible_json
 from pgdyno.report.history_report import HistoryReport, history_change_sentence
 from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.json_case_format import VERSION, case_entry, filled
+from pgdyno.report.json_text import json_text
 from pgdyno.report.scalability_section import scalability_sentences
 from pgdyno.report.study_report import StudyReport
+from pgdyno.study.plan import Study
 
 Document = models.CaseDocument | models.CasesDocument | models.HostsDocument | models.HistoryDocument
 
 
 def to_json(report: StudyReport | HostsReport, gate: Gate | None = None) -> str:
     """Return the JSON document of a report, indented."""
-    end = models.Judged(
+    end = models.VerdictsAndGate(
         verdicts=[filled(models.NumericVerdict, of) for of in gate_comparisons(report.findings)],
         gate=_gate(gate),
     )
@@ -48,29 +46,30 @@ def to_json(report: StudyReport | HostsReport, gate: Gate | None = None) -> str:
 
 
 def history_to_json(
-    report: HistoryReport, tripped: Sequence[str] | None, unjudged: Sequence[str] = ()
+    report: HistoryReport,
+    met: Sequence[str] | None,
+    not_evaluable: Sequence[str] = (),
+    awaiting: Sequence[str] = (),
 ) -> str:
-    """Return the JSON document of a history. ``tripped`` is None without a gate; ``unjudged`` lacks files."""
+    """Return the JSON document of a history. ``met`` is None without a gate.
+
+    ``not_evaluable`` are the metrics that the gate cannot judge, ``awaiting`` the changes to be confirmed.
+    """
     document = models.HistoryDocument(
         pgdyno_history=VERSION,
-        skipped=[models.SkippedFile(file, why) for file, why in report.skipped.items()],
+        skipped=[models.SkippedFile(file, reason) for file, reason in report.skipped.items()],
         histories=[
             filled(models.HistoryEntry, history, series=[_series(series) for series in history.series])
             for history in report.histories
         ],
-        gate=None if tripped is None else models.HistoryGate(bool(tripped), tripped, unjudged),
+        gate=None if met is None else models.HistoryGate(bool(met), met, not_evaluable, awaiting),
     )
     return encoded(document)
 
 
 def encoded(document: Document) -> str:
     """Return the JSON of a document. NaN and infinity become null."""
-    plain = _codec().dump_python(document, warnings=False)
-    try:
-        text = _dumped(plain)
-    except ValueError:
-        text = _dumped(_finite(plain))
-    return visible_json(text)
+    return json_text(_codec().dump_python(document, warnings=False))
 
 
 def decoded(text: str) -> Document:
@@ -97,28 +96,6 @@ class _Untitled(GenerateJsonSchema):
         return False
 
 
-def _dumped(plain: object) -> str:
-    return json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False, default=_of_numpy)
-
-
-def _of_numpy(value: object) -> object:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"a report contains a {type(value).__name__}")
-
-
-def _finite(plain: Any) -> Any:
-    """Return the value with None for every number that is not finite."""
-    match plain:
-        case dict():
-            return {key: _finite(value) for key, value in plain.items()}
-        case list() | tuple():
-            return [_finite(value) for value in plain]
-        case float() | np.floating() if not math.isfinite(plain):
-            return None
-    return plain
-
-
 def _file(study: StudyReport) -> models.CaseFile | models.CasesFile:
     findings = study.findings
     tables = models.StudyTables(
@@ -141,7 +118,7 @@ def _hosts(report: HostsReport) -> models.HostsEntry:
         sentences=[f"{headline.sentence} {headline.more}" for headline in report.headlines],
         primary=first.primary.key,
         over_hosts=[
-            _over_hosts(over, first.study.plan.margin if over.key == first.primary.key else None)
+            _over_hosts(over, first.study.plan if over.key == first.primary.key else None)
             for over in [*findings.effects, *findings.averages, *findings.statements]
         ],
         hosts=[
@@ -153,20 +130,20 @@ def _hosts(report: HostsReport) -> models.HostsEntry:
     )
 
 
-def _over_hosts(over: OverHosts, margin: float | None) -> models.OverHostsEntry:
+def _over_hosts(over: OverHosts, plan: Study | None) -> models.OverHostsEntry:
     pooled = over.pooled
     return filled(
         models.OverHostsEntry,
         over,
         metric=over.key,
-        verdict=None if margin is None else over.verdict(margin),
+        verdict=over.verdict(plan) if plan else None,
         pooled=over.percent,
         tau=pooled.tau if len(pooled.hosts) > 1 else None,
         i2=pooled.i2,
         p_value=pooled.p_value,
         signs_differ=pooled.signs_differ,
         hosts=[
-            models.HostShare(of.host, of.spread.percent(over.better), weight)
+            models.HostShare(of.host, of.summary.percent(over.better), weight)
             for of, weight in zip(pooled.hosts, pooled.weights, strict=True)
         ],
     )
@@ -201,20 +178,25 @@ def _gate(of: Gate | None) -> models.GateEntry | None:
         models.GateEntry,
         of,
         conditions=[condition.text for condition in of.conditions],
-        tripped=_gate_verdicts(of.tripped),
-        held_back=_gate_verdicts(of.held_back),
-        under_floor=_gate_verdicts(of.under_floor),
-        absent=list(dict.fromkeys(one.condition.text for one in of.absent)),
-        unjudged=[
-            filled(models.UnjudgedVerdict, one.of, condition=one.condition.text, why=why_not_evaluated(one))
-            for one in of.absent
+        met=_gate_verdicts(of.met),
+        not_significant=_gate_verdicts(of.not_significant),
+        below_noise_floor=_gate_verdicts(of.below_noise_floor),
+        conditions_not_evaluable=list(dict.fromkeys(one.condition.text for one in of.not_evaluable)),
+        not_evaluable=[
+            filled(
+                models.NotEvaluableVerdict,
+                one.of,
+                condition=one.condition.text,
+                reason=why_not_evaluated(one),
+            )
+            for one in of.not_evaluable
             if one.of is not None
         ],
         trials_lost=of.lost,
     )
 
 
-def _gate_verdicts(found: Sequence[Tripped]) -> list[models.GateVerdict]:
+def _gate_verdicts(found: Sequence[MetCondition]) -> list[models.GateVerdict]:
     return [
         filled(models.GateVerdict, one.of, condition=one.condition.text, sentence=gate_sentence(one.of))
         for one in found
@@ -225,12 +207,12 @@ def _factors(effects: Effects, findings: StudyFindings) -> models.FactorsEntry:
     plan, factors = findings.first.study.plan, effects.design.factors
     return models.FactorsEntry(
         metric=effects.design.metric.key,
-        names=factors,
+        factors=factors,
         main=[_contrast(contrast, effects) for contrast in effects.main],
         interactions=[_contrast(contrast, effects) for contrast in effects.interactions],
-        at=[
+        simple_effects=[
             models.ConditionalContrast(**vars(_contrast(contrast, effects)), other=other, at=level)
-            for (_, other), found in effects.at.items()
+            for (_, other), found in effects.simple_effects.items()
             for level, contrast in found
         ],
         sentences=[factor_sentence(effects, factor.name, plan) for factor in factors],
@@ -244,7 +226,7 @@ def _contrast(contrast: Contrast, effects: Effects) -> models.ContrastEntry:
         contrast.change,
         by=contrast.by,
         effect=combined and combined.percent(effects.design.metric.better),
-        p_value=combined and combined.spread.p_value,
+        p_value=combined and combined.summary.p_value,
         combinations=len(combined.names) if combined else 0,
         of_combinations=contrast.combinations,
     )
@@ -284,7 +266,6 @@ def _scalability(found: Scalability, findings: StudyFindings) -> models.Scalabil
         models.ScalabilityEntry,
         found,
         metric=found.metric.key,
-        untold=found.without_curve,
         curves=[_curve(curve) for curve in found.curves],
         differences=[
             filled(
@@ -334,15 +315,19 @@ def _series(series: HistorySeries) -> models.SeriesEntry:
             filled(models.PointEntry, of.estimate, file=of.file, created_unix_s=of.created_unix_s)
             for of in series.points
         ],
-        changes=[
-            filled(
-                models.HistoryChangeEntry,
-                change,
-                file=series.points[change.at].file,
-                files_before=len(change.before),
-                files_since=len(change.after),
-                sentence=history_change_sentence(series, change),
-            )
-            for change in series.changes
-        ],
+        changes=[_change(series, change) for change in series.changes],
+        awaiting=_change(series, series.awaiting) if series.awaiting else None,
+    )
+
+
+def _change(series: HistorySeries, change: HistoryChange) -> models.HistoryChangeEntry:
+    at = change.confirmed_at
+    return filled(
+        models.HistoryChangeEntry,
+        change,
+        file=series.points[change.at].file,
+        confirmed_by=None if at is None else series.points[at].file,
+        files_before=len(change.before),
+        files_since=len(change.after),
+        sentence=history_change_sentence(series, change),
     )

@@ -14,7 +14,7 @@ from pydantic import Field
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.factor_effects import Factor, LevelChange
 from pgdyno.analysis.findings.history_changes import FileDifference, Key, Separation
-from pgdyno.analysis.findings.published_tables import OwnTable
+from pgdyno.analysis.findings.published_tables import MeasuredTable
 from pgdyno.estimate import Better, Estimate
 from pgdyno.report.case_report import ShownCaveat
 from pgdyno.report.json_case_models import CaseEntry, about
@@ -53,24 +53,24 @@ class NumericVerdict:
 
 
 @dataclass(frozen=True)
-class _Tripping:
+class _Met:
     condition: str
     sentence: str
 
 
 @dataclass(frozen=True)
-class GateVerdict(NumericVerdict, _Tripping):
+class GateVerdict(NumericVerdict, _Met):
     """A verdict that meets a condition of the gate."""
 
 
 @dataclass(frozen=True)
 class _NotEvaluable:
     condition: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
-class UnjudgedVerdict(NumericVerdict, _NotEvaluable):
+class NotEvaluableVerdict(NumericVerdict, _NotEvaluable):
     """A comparison without a number, or not in every block, so that the gate cannot evaluate a condition."""
 
 
@@ -79,14 +79,16 @@ class GateEntry:
     """Result of ``--fail-if``. docs/reference/gates.md describes the rules."""
 
     conditions: Sequence[str]
-    holds: Annotated[bool, about("Whether the gate tripped.")]
+    failed: Annotated[bool, about("Whether a condition is true.")]
     confidence: float
     family: Annotated[int, about("Number of comparisons in the family of Holm's correction.")]
-    tripped: Sequence[GateVerdict]
-    held_back: Annotated[Sequence[GateVerdict], about("Not significant within the family.")]
-    under_floor: Annotated[Sequence[GateVerdict], about("Below the noise floor of identical arms (A/A).")]
-    absent: Annotated[Sequence[str], about("Conditions that cannot be evaluated.")]
-    unjudged: Sequence[UnjudgedVerdict]
+    met: Annotated[Sequence[GateVerdict], about("Verdicts that meet a condition.")]
+    not_significant: Annotated[Sequence[GateVerdict], about("Not significant within the family.")]
+    below_noise_floor: Annotated[
+        Sequence[GateVerdict], about("Below the noise floor of identical arms (A/A).")
+    ]
+    conditions_not_evaluable: Annotated[Sequence[str], about("Conditions that cannot be evaluated.")]
+    not_evaluable: Sequence[NotEvaluableVerdict]
     trials_lost: Annotated[int, about("Number of failed or excluded trials.")]
 
 
@@ -117,10 +119,10 @@ class FactorsEntry:
     """Effects of several factors."""
 
     metric: str
-    names: Sequence[Factor]
+    factors: Sequence[Factor]
     main: Sequence[ContrastEntry]
     interactions: Sequence[ContrastEntry]
-    at: Sequence[ConditionalContrast]
+    simple_effects: Sequence[ConditionalContrast]
     sentences: Sequence[str]
 
 
@@ -172,7 +174,7 @@ class ScalabilityEntry:
     metric: str
     curves: Sequence[CurveEntry]
     differences: Sequence[CurveDifferenceEntry]
-    untold: Annotated[Sequence[str], about("Arms without a curve.")]
+    without_curve: Annotated[Sequence[str], about("Arms without a curve.")]
     sentences: Sequence[str]
 
 
@@ -213,7 +215,7 @@ class CapacityEntry:
 class StudyTables:
     """Results over the cases of one file."""
 
-    published: Annotated[Sequence[OwnTable] | None, only_if("the study has any.")] = None
+    published: Annotated[Sequence[MeasuredTable] | None, only_if("the study has any.")] = None
     capacity: Annotated[CapacityEntry | None, only_if("the study limits the latency.")] = None
     factors: Annotated[FactorsEntry | None, only_if("several factors vary.")] = None
     scalability: Annotated[ScalabilityEntry | None, only_if("the number of clients varies enough.")] = None
@@ -235,7 +237,7 @@ class OverCasesEntry:
 class CasesEntry:
     """Several cases."""
 
-    pgdyno_report: Annotated[Literal[1], about("Version of the format.")]
+    pgdyno_report: Annotated[Literal[2], about("Version of the format.")]
     title: str
     command: str
     percent_of: str
@@ -260,7 +262,7 @@ class HostShare:
     """One host in a pooled effect."""
 
     host: str
-    own: Estimate
+    effect: Estimate
     weight: float
 
 
@@ -296,7 +298,7 @@ class HostEntry:
 class HostsEntry:
     """Pooled results of several hosts."""
 
-    pgdyno_report: Annotated[Literal[1], about("Version of the format.")]
+    pgdyno_report: Annotated[Literal[2], about("Version of the format.")]
     title: str
     command: str
     percent_of: str
@@ -308,7 +310,7 @@ class HostsEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class VerdictsAndGate:
     """End of every document of ``pgdyno report``."""
 
     verdicts: Annotated[Sequence[NumericVerdict], about("On the primary metric, of all cases and arms.")]
@@ -316,17 +318,17 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class CaseDocument(Judged, CaseFile):
+class CaseDocument(VerdictsAndGate, CaseFile):
     """Report of one case."""
 
 
 @dataclass(frozen=True)
-class CasesDocument(Judged, CasesFile):
+class CasesDocument(VerdictsAndGate, CasesFile):
     """Report of several cases."""
 
 
 @dataclass(frozen=True)
-class HostsDocument(Judged, HostsEntry):
+class HostsDocument(VerdictsAndGate, HostsEntry):
     """Report of several hosts."""
 
 
@@ -335,7 +337,7 @@ class SkippedFile:
     """A file that is not used."""
 
     file: str
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -362,6 +364,7 @@ class HistoryChangeEntry:
     files_since: int
     differences: Annotated[Sequence[FileDifference], about("Other differences from the previous file.")]
     sentence: str
+    confirmed_by: Annotated[str | None, about("File. Null for a level, and before confirmation.")]
 
 
 @dataclass(frozen=True)
@@ -369,9 +372,10 @@ class SeriesEntry(Key):
     """Values of one metric. ``baseline`` is empty for the level of an arm."""
 
     better: Better
-    level: Annotated[float, about("Threshold of the p-values.")]
+    level: Annotated[float, about("Threshold of the p-values; with a baseline, per 365 files.")]
     points: Sequence[PointEntry]
-    changes: Sequence[HistoryChangeEntry]
+    changes: Annotated[Sequence[HistoryChangeEntry], about("With a baseline: confirmed changes.")]
+    awaiting: Annotated[HistoryChangeEntry | None, about("Change to be confirmed by the next run.")]
 
 
 @dataclass(frozen=True)
@@ -382,7 +386,7 @@ class HistoryEntry:
     machine: str
     files: Sequence[str]
     confidence: float
-    apart: Annotated[Separation | None, about("Why it continues no history of the same title.")]
+    separation: Annotated[Separation | None, about("Why it continues no history of the same title.")]
     series: Sequence[SeriesEntry]
 
 
@@ -390,16 +394,17 @@ class HistoryEntry:
 class HistoryGate:
     """Result of ``--fail-if``, in sentences."""
 
-    holds: bool
-    tripped: Sequence[str]
-    untold: Annotated[Sequence[str], about("Metrics with too few files.")]
+    failed: bool
+    met: Sequence[str]
+    not_evaluable: Annotated[Sequence[str], about("Metrics with too few files, or without a baseline.")]
+    awaiting: Annotated[Sequence[str], about("Changes to be confirmed by the next run.")]
 
 
 @dataclass(frozen=True)
 class HistoryDocument:
     """Output of ``pgdyno history --json``."""
 
-    pgdyno_history: Annotated[Literal[1], about("Version of the format.")]
+    pgdyno_history: Annotated[Literal[2], about("Version of the format.")]
     skipped: Sequence[SkippedFile]
     histories: Sequence[HistoryEntry]
     gate: Annotated[HistoryGate | None, about("Null without ``--fail-if``.")]

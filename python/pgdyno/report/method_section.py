@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import counted, given_percent
+from pgdyno.estimate import ci_text, counted, given_percent
 from pgdyno.report import steady_state_section
 from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.study.capacity_search import RESOLUTION
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_duration
 
 DERIVED_FROM_TPC_C = (
@@ -43,10 +43,12 @@ def method_paragraphs(findings: Findings) -> list[str]:
     statistics = (
         "The block is the unit of replication. Each block gives one ratio per arm; the effect is their "
         f"geometric mean. {_interval(findings)} "
-        f"The equivalence margin is {given_percent(plan.margin)}. A CI within the margin means equivalent, a "
-        "CI that excludes zero means faster or slower, and anything else means undecided; so do "
-        f"fewer than {BLOCKS_MIN} blocks. The verdict is about {findings.primary.name}. CIs of other metrics "
-        f"are {_method_of_others(plan)}descriptive and not corrected for their number."
+        f"The equivalence margin is {given_percent(plan.margin)}. Arms are equivalent if two one-sided "
+        f"tests at {given_percent(round(1 - plan.confidence, 9))} reject a larger effect, that is, if the "
+        f"{ci_text(2 * plan.confidence - 1)} lies within the margin. A CI that excludes zero means faster or "
+        f"slower. Anything else, or fewer than {VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
+        f"about {findings.primary.name}. CIs of other metrics are {_method_of_others(plan)}descriptive and "
+        "not corrected for their number."
     )
     if len(findings.arms) > 2:
         statistics += " Comparisons of several arms with the baseline are corrected by Holm's method."
@@ -78,13 +80,13 @@ def _capacity(plan: Study) -> str:
 
 def _partitions(plan: Study) -> str:
     """Return the CPU partitions of a duet."""
-    halves = plan.halves
-    if halves is None:
+    partition = plan.cpu_partition
+    if partition is None:
         return ""
-    sides = " and ".join(", ".join(map(str, half)) for half in halves.cores)
+    sides = " and ".join(", ".join(map(str, side)) for side in partition.cores)
     found = f"The CPU partitions are cores {sides}"
-    found += ", which are SMT siblings of one physical core." if halves.of_one_core else "."
-    if resting := halves.resting:
+    found += ", which are SMT siblings of one physical core." if partition.of_one_core else "."
+    if resting := partition.resting:
         found += (
             f" The {'core' if len(resting) == 1 else 'cores'} {', '.join(map(str, resting))} stayed idle."
         )
@@ -102,9 +104,8 @@ def _interval(findings: Findings) -> str:
         if findings.study.ended_because is StudyEnd.VERDICT
         else ""
     )
-    analyses = (
-        f"An interim analysis followed each block from the {BLOCKS_MIN}th on ({blocks} in total) {ended}"
-    )
+    first = VERDICT_BLOCKS_MIN
+    analyses = f"An interim analysis followed each block from the {first}th on ({blocks} in total) {ended}"
     if not plan.stops_on_verdict:
         analyses = f"The study was resumed: its length ({blocks} in total) was not fixed in advance"
     return (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER
+from pgdyno.analysis.comparison.verdict import POWER
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.estimate import ABSENT, bracketed, counted, given_percent, share_text
 from pgdyno.report.result_tables import Table
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 TITLE = "Measurement noise"
 
@@ -16,7 +17,7 @@ def noise_sentence(findings: Findings) -> str:
     """Return the noise and the noise floor in one sentence."""
     noise = findings.noise
     if noise.sd is None:
-        return f"Measurement noise: no A/A blocks ({noise.why_none})."
+        return f"Measurement noise: no A/A blocks ({noise.why_no_aa})."
     if noise.n == 1:
         only = f"the only A/A block differs by {_size(noise.sd)} from 0"
         return f"Measurement noise: {only}; {_floor(findings)}."
@@ -40,16 +41,16 @@ def noise_table(findings: Findings) -> Table:
         rows.append(
             [f"smallest detectable effect, {given_percent(POWER)} power", _size(found), "", str(noise.n)]
         )
-    if spread := noise.spread:
-        known = spread.low is not None and spread.high is not None and spread.n >= BLOCKS_MIN
-        interval = bracketed(signed_percent(spread.low or 0.0), signed_percent(spread.high or 0.0))
+    if summary := noise.summary:
+        known = summary.low is not None and summary.high is not None and summary.n >= VERDICT_BLOCKS_MIN
+        interval = bracketed(signed_percent(summary.low or 0.0), signed_percent(summary.high or 0.0))
         what = f"A/A comparison in this study: {noise.verdict if known else 'too few blocks'}"
-        rows.append([what, signed_percent(spread.mean), interval if known else ABSENT, str(spread.n)])
+        rows.append([what, signed_percent(summary.mean), interval if known else ABSENT, str(summary.n)])
     if alarms := noise.alarms:
         low, high = (share_text(end) for end in alarms.interval)
-        what = f"false alarms among series of {BLOCKS_MIN} A/A blocks"
-        called = f"{alarms.called} of {alarms.series}"
-        rows.append([what, called, bracketed(low, high), str(BLOCKS_MIN * alarms.series)])
+        what = f"false alarms among series of {VERDICT_BLOCKS_MIN} A/A blocks"
+        called = f"{alarms.false_alarms} of {alarms.series}"
+        rows.append([what, called, bracketed(low, high), str(VERDICT_BLOCKS_MIN * alarms.series)])
     return Table(
         TITLE,
         columns,
@@ -97,7 +98,7 @@ def _floor(findings: Findings) -> str:
 
 
 def _judged(noise: Noise) -> str:
-    if noise.spread is None or noise.spread.n < BLOCKS_MIN:
+    if noise.summary is None or noise.summary.n < VERDICT_BLOCKS_MIN:
         return "too few A/A blocks in this study for a verdict"
     if noise.is_false_alarm:
         return f"A/A verdict: {noise.verdict}, a false alarm"

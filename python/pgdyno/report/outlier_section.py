@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pgdyno.analysis.causes.covariates import Cause
 from pgdyno.analysis.causes.outlier_trials import Deviation, OutlierTrial
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.outliers import FALSE_ALARM
 from pgdyno.estimate import (
@@ -18,6 +17,7 @@ from pgdyno.estimate import (
     with_unit,
 )
 from pgdyno.report.result_tables import Table, change_text
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 RANKED_MAX = 5
 """Number of trials shown when there is no outlier."""
@@ -31,7 +31,7 @@ def outlier_trials(findings: Findings) -> Table:
     The table is empty if there are too few valid blocks.
     """
     outliers = findings.outliers
-    shown = outliers.named or [one for one in outliers.trials if one.rank > 0][:RANKED_MAX]
+    shown = outliers.outliers or [one for one in outliers.trials if one.rank > 0][:RANKED_MAX]
     numeric = (
         "block",
         findings.primary.unit,
@@ -40,12 +40,12 @@ def outlier_trials(findings: Findings) -> Table:
         "score / limit",
     )
     return Table(
-        title="Outlier trials" if outliers.named else "Outlier trials: none",
+        title="Outlier trials" if outliers.outliers else "Outlier trials: none",
         columns=(numeric[0], "arm", *numeric[1:], "covariates that differ"),
         rows=[_row(one) for one in shown],
         note=_note(findings),
         numeric=frozenset(numeric),
-        long=not outliers.named,
+        long=not outliers.outliers,
         dispensable=("score / limit", "deviation of ratio, %"),
     )
 
@@ -56,24 +56,24 @@ def _row(one: OutlierTrial) -> list[str]:
         str(one.block + 1),
         one.arm.name,
         group_digits(one.value, decimals_of(one.value, 3)),
-        _off(one.own),
+        _off(one.within_arm),
         _off(one.ratio) if one.ratio else ABSENT,
         f"{one.rank:.1f}",
-        seen if one.named else "",
+        seen if one.is_outlier else "",
     ]
 
 
 def _off(measured: Deviation) -> str:
-    return signed(measured.off_percent, decimals_of(measured.off_percent, 2), "")
+    return signed(measured.percent, decimals_of(measured.percent, 2), "")
 
 
 def _cause(cause: Cause) -> str:
     """Return a covariate, for example ``CPU time stolen by the hypervisor 12% (otherwise 0.3%)``."""
     unit = cause.covariate.unit
     if cause.covariate.key == "server_cpu":
-        more = 100 * (cause.value / cause.usual - 1)
+        more = 100 * (cause.value / cause.median - 1)
         return f"{cause.covariate.name} {signed(more, decimals_of(more, 2), '%')}"
-    return f"{cause.covariate.name} {_amount(cause.value, unit)} (otherwise {_amount(cause.usual, unit)})"
+    return f"{cause.covariate.name} {_amount(cause.value, unit)} (otherwise {_amount(cause.median, unit)})"
 
 
 def _amount(value: float, unit: str) -> str:
@@ -95,11 +95,11 @@ def without_extreme_sentences(findings: Findings) -> list[str]:
     return [
         f"Without block {left.block + 1}, which has the most extreme ratio, the change of {left.arm.name} "
         f"would be {_with_ci(left.without)} instead of {_with_ci(left.all)} (Student's t)."
-        for left in findings.outliers.without
+        for left in findings.outliers.without_block
     ]
 
 
 def _with_ci(change: Estimate) -> str:
-    if change.low is None or change.n < BLOCKS_MIN:
+    if change.low is None or change.n < VERDICT_BLOCKS_MIN:
         return change_text(change, "%")
     return f"{change.signed_text} ({ci_text(change.confidence)} {change.signed_interval_text})"

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from markupsafe import Markup
 
 from pgdyno.analysis.causes.cpu_profiles import Frame, FunctionChange, ProfileComparison
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import bracketed, counted, decimals_of, group_digits, signed
 from pgdyno.report.charts import Panel
 from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table
 from pgdyno.report.svg import drawing, element, text
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 ON_TERMINAL_MAX = 8
 
@@ -87,7 +87,7 @@ def _us(us: float) -> str:
 
 def _change(change: FunctionChange) -> str:
     of = change.change
-    if of.low is None or of.high is None or of.n < BLOCKS_MIN:
+    if of.low is None or of.high is None or of.n < VERDICT_BLOCKS_MIN:
         return signed(of.value, decimals_of(of.value, 2), "")
     low, high = (signed(end, of.decimals, "") for end in (of.low, of.high))
     return f"{signed(of.value, of.decimals, '')} {bracketed(low, high)}"

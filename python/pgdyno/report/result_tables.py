@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.telemetry.metrics import (
     ALL_KINDS,
@@ -16,6 +16,7 @@ from pgdyno.analysis.telemetry.metrics import (
     Metric,
     latency_key,
 )
+from pgdyno.analysis.telemetry.percentiles import LatencyMs
 from pgdyno.estimate import (
     ABSENT,
     NO_BREAK,
@@ -25,9 +26,11 @@ from pgdyno.estimate import (
     decimals_of,
     given_percent,
     group_digits,
+    share_text,
     signed,
 )
 from pgdyno.results.records import Kept
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 DIGITS_WITHOUT_INTERVAL = 2
 """Significant digits of a change without an interval."""
@@ -61,7 +64,7 @@ def level_table(findings: Findings) -> Table:
     rows = [
         _level_row(findings, metric, arm, first=i == 0)
         for metric in findings.metrics
-        if any(of.levels[metric.key] for of in findings.arms)
+        if any(of.levels[metric.key] or metric.key in of.bounds for of in findings.arms)
         for i, arm in enumerate(findings.arms)
     ]
     numeric = ("level", f"{confidence} CI", f"change vs. {_in_a_head(baseline)}, %", "blocks")
@@ -91,17 +94,24 @@ def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bo
         metric.label if first else "",
         metric.better if first else "",
         of.arm.name,
-        level_text(level) if level else ABSENT,
-        level.interval_text.replace(" ", NO_BREAK) if level and level.n >= BLOCKS_MIN else ABSENT,
+        _level_or_bound(of, metric.key),
+        level.interval_text.replace(" ", NO_BREAK) if level and level.n >= VERDICT_BLOCKS_MIN else ABSENT,
         with_interval(change, findings.study.plan.confidence) if change else "",
         str(change.n if change else level.n if level else 0),
     ]
 
 
+def _level_or_bound(of: ArmFindings, key: str) -> str:
+    level, bound = of.levels[key], of.bounds.get(key)
+    if bound is not None:
+        return ms_text(LatencyMs(bound, is_bound=True))
+    return level_text(level) if level else ABSENT
+
+
 def level_text(level: Estimate) -> str:
     """Return a level with at least three digits: its interval includes drift, which cancels in the change."""
     three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(level.value))
-    if level.n < BLOCKS_MIN:
+    if level.n < VERDICT_BLOCKS_MIN:
         return group_digits(level.value, min(6, three))
     return group_digits(level.value, min(6, max(three, level.decimals)))
 
@@ -144,26 +154,28 @@ def _of_several_arms(findings: Findings) -> str:
 def latency_table(findings: Findings) -> Table:
     """Return latency percentiles for each transaction type and arm."""
     numeric = ("transactions", *PERCENTILES)
-    rows = []
+    rows, is_bounded = [], False
     for kind in [*findings.kinds, ALL_KINDS]:
         for i, of in enumerate(findings.arms):
-            pairs = of.latency.get(kind)
-            if pairs is None or not len(pairs):
+            latencies = of.latency.get(kind)
+            if latencies is None or not latencies.n:
                 continue
-            values = [_ms(value) for value in of.quantiles_ms(kind).values()]
+            quantiles = of.quantiles_ms(kind).values()
+            is_bounded = is_bounded or any(ms and ms.is_bound for ms in quantiles)
             rows.append(
                 [
                     kind_text(kind) if i == 0 else "",
                     of.arm.name,
-                    group_digits(int(pairs[:, 1].sum()), 0),
-                    *values,
+                    group_digits(latencies.n, 0),
+                    *map(ms_text, quantiles),
                 ]
             )
     return Table(
         title=f"Latency, ms{findings.at_own_rates} (lower is better)",
         columns=("kind", "arm", *numeric),
         rows=rows,
-        note=f"{ABSENT}: fewer than 10 transactions above that percentile.",
+        note=f"{ABSENT}: fewer than 10 transactions above that percentile."
+        + (" >: lower bound, because arrivals were skipped." if is_bounded else ""),
         numeric=frozenset(numeric),
         dispensable=("p90", "transactions", "p95"),
     )
@@ -172,6 +184,11 @@ def latency_table(findings: Findings) -> Table:
 def latency_changes(findings: Findings) -> Table:
     """Return the change in latency percentiles for each transaction type and arm."""
     baseline = findings.arms[0].arm.name
+    is_bounded = any(
+        metric.bounds.get(trial.trial) for metric in findings.latencies for trial in findings.trials
+    )
+    is_dispersed = any(of.is_dispersed for one in findings.comparisons for of in one.effects.values())
+    limit = share_text(TAIL_SD_MAX)
     rows = []
     for kind in [*findings.kinds, ALL_KINDS]:
         for i, of in enumerate(findings.arms[1:]):
@@ -188,7 +205,9 @@ def latency_changes(findings: Findings) -> Table:
         rows=rows,
         note=(
             "Geometric mean over blocks of the ratios of that percentile, with a CI from "
-            f"{BLOCKS_MIN} blocks on. {ABSENT}: a block has fewer than 10 transactions above it."
+            f"{VERDICT_BLOCKS_MIN} blocks on. {ABSENT}: a block has fewer than 10 transactions above it"
+            f"{', or only a lower bound' if is_bounded else ''}."
+            + (f" Without CI: its block ratios have an SD above {limit}." if is_dispersed else "")
             + _of_several_arms(findings)
         ),
         numeric=frozenset(PERCENTILES_COMPARED),
@@ -198,7 +217,7 @@ def latency_changes(findings: Findings) -> Table:
 
 def change_text(change: Estimate, unit: str) -> str:
     """Return a change, for example ``+4.2%``, with the digits that its precision supports."""
-    if change.low is None or change.n < BLOCKS_MIN:
+    if change.low is None or change.n < VERDICT_BLOCKS_MIN:
         return signed(change.value, min(1, decimals_of(change.value, DIGITS_WITHOUT_INTERVAL)), unit)
     return signed(change.value, change.decimals, unit)
 
@@ -206,7 +225,7 @@ def change_text(change: Estimate, unit: str) -> str:
 def with_interval(change: Estimate, usual: float) -> str:
     """Return value and interval, with its confidence unless it is ``usual``."""
     value = change_text(change, "")
-    if change.low is None or change.high is None or change.n < BLOCKS_MIN:
+    if change.low is None or change.high is None or change.n < VERDICT_BLOCKS_MIN:
         return value
     low, high = (signed(end, change.decimals, "") for end in (change.low, change.high))
     return f"{value} {in_cell(low, high, change.confidence, usual)}"
@@ -297,5 +316,9 @@ def kind_text(kind: str) -> str:
     return "all types" if kind == ALL_KINDS else kind.replace("_", " ")
 
 
-def _ms(value: float | None) -> str:
-    return ABSENT if value is None else group_digits(value, decimals_of(value, 3))
+def ms_text(ms: LatencyMs | None) -> str:
+    """Return a latency with three digits; ``> 4 930`` if it is a lower bound."""
+    if ms is None:
+        return ABSENT
+    text = group_digits(ms.value, decimals_of(ms.value, 3))
+    return f">{NO_BREAK}{text}" if ms.is_bound else text

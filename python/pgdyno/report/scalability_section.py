@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 from markupsafe import Markup
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.scalability import REACH, Curve, CurveDifference, Scalability
 from pgdyno.estimate import (
     ABSENT,
@@ -27,6 +26,7 @@ from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.section import Section
 from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, nice_ticks, polyline, text
 from pgdyno.study.plan import Study
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 CURVES_MAX = 6
 """Maximum number of curves in a chart; the tables have all."""
@@ -104,8 +104,8 @@ def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
 def _ratios(differences: Sequence[CurveDifference], numbers: Mapping[str, int]) -> Markup:
     x, parts = _clients_axis(_numbers([list(of.ratios) for of in differences]))
     values = [0.0, *(end for of in differences for ratio in of.ratios.values() for end in _ends(ratio))]
-    room = 0.06 * (max(values) - min(values)) or 1.0
-    low, high = min(values) - room, max(values) + room
+    padding = 0.06 * (max(values) - min(values)) or 1.0
+    low, high = min(values) - padding, max(values) + padding
     y = Scale(low, high, BOTTOM, TOP)
     for tick in nice_ticks(low, high, 5):
         label = signed(tick, 0 if tick == int(tick) else 1, "%")
@@ -128,8 +128,8 @@ def _ratios(differences: Sequence[CurveDifference], numbers: Mapping[str, int]) 
 
 
 def _ends(estimate: Estimate) -> tuple[float, float]:
-    """Return the interval, or the value twice if there are fewer passes than BLOCKS_MIN."""
-    if estimate.low is None or estimate.high is None or estimate.n < BLOCKS_MIN:
+    """Return the interval, or the value twice if there are fewer passes than VERDICT_BLOCKS_MIN."""
+    if estimate.low is None or estimate.high is None or estimate.n < VERDICT_BLOCKS_MIN:
         return estimate.value, estimate.value
     return estimate.low, estimate.high
 

@@ -38,12 +38,12 @@ def _row(of: SteadyState, usual: float) -> dict[str, str]:
     return {
         "arm": of.arm.name,
         WARM_UP: ABSENT if warm is None else _range(warm),
-        BY_EVIDENCE: ABSENT if warm is None else f"{warm.by_evidence} of {warm.trials}",
-        CHANGE: _change(of.trend, usual),
-        OF_EFFECT: _change(of.of_effect, usual),
-        STEPS: f"{len(of.steps)} of {of.looked}" if of.looked else ABSENT,
+        BY_EVIDENCE: ABSENT if warm is None else f"{warm.ended_steady} of {warm.trials}",
+        CHANGE: _change(of.rate_trend, usual),
+        OF_EFFECT: _change(of.effect_trend, usual),
+        STEPS: f"{len(of.steps)} of {of.tested}" if of.tested else ABSENT,
         CHECKPOINTS: ABSENT if cycles is None else f"{cycles.checkpoints:.3g}",
-        CYCLES: ABSENT if cycles is None else str(cycles.whole),
+        CYCLES: ABSENT if cycles is None else str(cycles.complete_cycles),
     }
 
 
@@ -68,14 +68,14 @@ def warm_up_sentence(findings: Findings) -> str:
     if bounds_s(findings.study.plan) is None:
         return ""
     known = [of.warm_ups for of in findings.steady_states if of.warm_ups is not None]
-    trials, by_evidence = (sum(getattr(of, name) for of in known) for name in ("trials", "by_evidence"))
+    trials, ended_steady = (sum(getattr(of, name) for of in known) for name in ("trials", "ended_steady"))
     if not trials:
         return ""
-    rest = "" if by_evidence == trials else "; the others reached the maximum warm-up time"
+    rest = "" if ended_steady == trials else "; the others reached the maximum warm-up time"
     return (
         "The warm-up of a block ends when the rates of all arms are at steady state: MSER truncates at most "
         "a third of each series, and its last three quarters have no significant trend. "
-        f"This was so in {by_evidence} of {counted(trials, 'trial')}{rest}."
+        f"This was so in {ended_steady} of {counted(trials, 'trial')}{rest}."
     )
 
 

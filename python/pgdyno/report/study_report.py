@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
 from pgdyno.estimate import ABSENT, Better, ci_text, counted
 from pgdyno.report import result_tables
@@ -16,6 +16,7 @@ from pgdyno.report.published_section import with_measured_columns
 from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.scalability_section import scalability_section
 from pgdyno.report.section import Section
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 WORDS = {
     Verdict.FASTER: "faster in {n}",
@@ -110,7 +111,7 @@ def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:
     if over.average is None:
         return OverCasesHeadline(claim, "no valid block yet")
     percent = over.average.percent(metric.better)
-    known = percent.low is not None and percent.n >= BLOCKS_MIN
+    known = percent.low is not None and percent.n >= VERDICT_BLOCKS_MIN
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     names = f"{metric.name}, {interval if known else 'no CI yet'}"
     average = f"average over cases {result_tables.change_text(percent, '%')}"
@@ -159,7 +160,7 @@ def _left_out(findings: StudyFindings) -> str:
     cases = list(dict.fromkeys(case for over in findings.over_cases for case in over.stalled))
     if not cases:
         return ""
-    why = "an arm failed or completed no transaction in some block"
+    why = "an arm failed or completed no transaction in some block, or the effect changed within windows"
     return f" Excluded from the average ({why}): {'; '.join(cases)}."
 
 

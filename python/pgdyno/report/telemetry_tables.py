@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.steady_state.drift import Drift
-from pgdyno.analysis.telemetry.metrics import keyed, split_key
+from pgdyno.analysis.telemetry.metrics import MEAN_TIME, keyed, split_key
 from pgdyno.estimate import ABSENT, NO_BREAK, Better, Estimate, bracketed, group_digits, share_text, signed
 from pgdyno.report.result_tables import DIGITS_OF_LEVEL, Table, enumeration, with_interval
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 BRIEF = {
     "wal.bytes_per_tx": "WAL, B/tx",
@@ -157,13 +157,13 @@ def telemetry_level_text(level: Estimate) -> str:
     if level.value == 0:
         return "0"
     three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(abs(level.value)))
-    decimals = three if level.n < BLOCKS_MIN else max(three, level.decimals)
+    decimals = three if level.n < VERDICT_BLOCKS_MIN else max(three, level.decimals)
     return group_digits(level.value, min(6, max(0, decimals)))
 
 
 def _interval_cell(findings: Findings, of: ArmFindings, key: str) -> str:
     level = _level(findings, of, key)
-    if level is None or level.n < BLOCKS_MIN or level.low is None:
+    if level is None or level.n < VERDICT_BLOCKS_MIN or level.low is None:
         return ABSENT
     return level.interval_text.replace(" ", NO_BREAK)
 
@@ -261,7 +261,7 @@ STATEMENTS_ON_TERMINAL = 5
 
 _OF_STATEMENTS = (
     ("calls", ("statement.calls",)),
-    ("mean, ms", ("statement.mean_ms",)),
+    ("mean, ms", (MEAN_TIME,)),
     ("stddev, ms", ("statement.stddev_ms",)),
     ("time, %", ("statement.share_of_time",)),
     ("rows/call", ("statement.rows_per_call",)),

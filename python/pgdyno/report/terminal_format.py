@@ -213,7 +213,7 @@ def _table(table: Table, width: int) -> list[RenderableType]:
     fits = sum(needed.values()) - needed[0] + first + _GAP * (len(columns) - 1) <= width
     names = [index for index in columns if index and table.columns[index] not in table.numeric]
     taken = sum(needed[index] for index in columns if index not in names) + _GAP * (len(columns) - 1)
-    room = max(NAME_WIDTH_MIN, (width - taken) // max(1, len(names)))
+    width_of_name = max(NAME_WIDTH_MIN, (width - taken) // max(1, len(names)))
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for index in columns:
         column = table.columns[index]
@@ -229,7 +229,7 @@ def _table(table: Table, width: int) -> list[RenderableType]:
             min_width=needed[index] if number else min(needed[index], NAME_WIDTH_MIN),
         )
     for row in table.rows:
-        cells = (_broken(row[index], room) if index in names else row[index] for index in columns)
+        cells = (_broken(row[index], width_of_name) if index in names else row[index] for index in columns)
         drawn.add_row(*map(Text, cells))
     parts: list[RenderableType] = [Text(table.title, style="bold"), drawn]
     if table.note:

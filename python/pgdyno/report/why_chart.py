@@ -36,15 +36,15 @@ def waterfalls(reasons: Sequence[WhyReport]) -> list[Panel]:
 
 
 def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
-    whole = waterfall.whole
+    whole = waterfall.total
     shown, left = _shown(waterfall)
     ends = _ends(whole.a_us, [*_added_us(shown), left])
     low, high = min(ends), max(ends)
-    room = 0.06 * (high - low) or 1.0
-    x = Scale(low - room, high + room, LEFT, WIDTH - RIGHT)
+    padding = 0.06 * (high - low) or 1.0
+    x = Scale(low - padding, high + padding, LEFT, WIDTH - RIGHT)
     bottom = TOP + STEP * (len(shown) + 2 + bool(left)) + 6
     parts: list[Markup] = []
-    for tick in nice_ticks(low - room, high + room, 6):
+    for tick in nice_ticks(low - padding, high + padding, 6):
         parts += [
             line(x(tick), TOP - 8, x(tick), bottom, class_="grid"),
             text(x(tick), bottom + 15, group_digits(tick, decimals_of(tick, 2)), class_="middle small"),
@@ -69,9 +69,9 @@ def _added_us(shown: Sequence[TimePart]) -> list[float]:
 
 def _shown(waterfall: Waterfall) -> tuple[list[TimePart], float]:
     """Return the parts with a bar, and the sum of the changes of all others."""
-    least = SHARE_MIN * max(waterfall.whole.a_us, waterfall.whole.b_us)
+    least = SHARE_MIN * max(waterfall.total.a_us, waterfall.total.b_us)
     shown = [part for part in in_order(waterfall) if part.significant or abs(part.b_us - part.a_us) >= least]
-    left = waterfall.whole.b_us - waterfall.whole.a_us - sum(_added_us(shown))
+    left = waterfall.total.b_us - waterfall.total.a_us - sum(_added_us(shown))
     return shown, left if len(shown) < len(waterfall.parts) else 0.0
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pgdyno.analysis.causes import time_breakdown as of
 from pgdyno.analysis.causes.time_breakdown import TimeBreakdown, TimePart, Waterfall
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.telemetry.wait_event_resources import CLIENT
 from pgdyno.estimate import (
@@ -22,6 +22,7 @@ from pgdyno.estimate import (
     with_unit,
 )
 from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table, enumeration, with_interval
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 TEXT_MAX = 64
 TEXT_IN_SENTENCE_MAX = 40
@@ -79,8 +80,8 @@ def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
     """Return sentences on the significant parts; an undecided verdict gets one sentence."""
     either = why.by_resource or why.by_statement
     assert either is not None
-    whole = either.whole
-    if whole.difference.n < BLOCKS_MIN:
+    whole = either.total
+    if whole.difference.n < VERDICT_BLOCKS_MIN:
         return []
     if verdict is Verdict.UNDECIDED:
         return [_of_undecided(why, whole)]
@@ -240,7 +241,7 @@ def _table(title: str, why: TimeBreakdown, waterfall: Waterfall, note: str) -> T
     heads = [f"{of}: {name}" if len(name) <= NAME_IN_HEAD_MAX else of for of, name in names]
     full_names = [f"{of} is {name}." for of, name in names if len(name) > NAME_IN_HEAD_MAX]
     columns = ("part", *heads, "B − A")
-    rows = [_row(whole, waterfall.whole)]
+    rows = [_row(whole, waterfall.total)]
     rows += [_row(part_name(part.key), part) for part in in_order(waterfall)]
     return Table(
         f"{title} (lower is better)",

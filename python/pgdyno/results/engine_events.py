@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from pgdyno.engine import TargetResult
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import Counts, Failure, Histogram, Interval, Measure, Slice
 from pgdyno.study.schedule import Role
@@ -48,25 +49,25 @@ def interval_from(event: Event) -> Interval:
     )
 
 
-def histograms_from(target: Event) -> list[Histogram]:
+def histograms_from(target: TargetResult) -> list[Histogram]:
     """Return the non-empty histograms of one target of the ``result`` event."""
     return [
         Histogram(kind, Measure(measure), pairs_from(pairs))
-        for kind, result in target["kinds"].items()
-        for measure, pairs in result["histograms"].items()
+        for kind, result in target.kinds.items()
+        for measure, pairs in result.histograms.items()
         if pairs
     ]
 
 
-def failures_from(target: Event, errors: Iterable[Event] = ()) -> list[Failure]:
+def failures_from(target: TargetResult, errors: Iterable[Event] = ()) -> list[Failure]:
     """Return the failures of one target of the ``result`` event, with the first message of each kind."""
     samples: dict[tuple[str, str], str] = {}
     for error in errors:
         samples.setdefault((error["kind"], error["sqlstate"]), error["message"])
     return [
         Failure(kind, sqlstate, n, samples.get((kind, sqlstate), ""))
-        for kind, result in target["kinds"].items()
-        for sqlstate, n in result["failures"].items()
+        for kind, result in target.kinds.items()
+        for sqlstate, n in result.failures.items()
     ]
 
 

@@ -58,11 +58,15 @@ class StudyEnd(StrEnum):
 
 
 class Measure(StrEnum):
-    """Measured duration: latency = done − intended, service = done − sent, lag = sent − intended."""
+    """Measured duration: latency = done − intended, service = done − sent, lag = sent − intended.
+
+    ``skipped`` is the time that an arrival waited until it was skipped, a lower bound of its latency.
+    """
 
     LATENCY = "latency"
     SERVICE = "service"
     LAG = "lag"
+    SKIPPED = "skipped"
 
 
 NOT_ASKED_FOR = "not requested"
@@ -257,7 +261,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Durations of the ok transactions of one kind. See ``Pairs``."""
+    """Durations of the ok, or the skipped, transactions of one kind. See ``Pairs``."""
 
     kind: str
     measure: Measure

@@ -166,12 +166,13 @@ CREATE TABLE failure (
 -- HDR histograms of the ok transactions with intended start in the counted part of a slice, including those that ended
 -- while it drained (docs/adr/0006): 3 significant digits, 1 ns to 60 s.
 -- latency = done − intended, service = done − sent, lag = sent − intended.
+-- skipped: the time that each skipped arrival of an open loop had waited, a lower bound of its latency.
 -- pairs is a zlib stream (RFC 1950) of (value in ns, count) pairs in ascending order of value, each number an
 -- unsigned 64-bit little-endian integer. A value represents all values of its bucket within 0.1%.
 CREATE TABLE histogram (
     trial               INTEGER NOT NULL REFERENCES trial,
     kind                TEXT NOT NULL,
-    measure             TEXT NOT NULL CHECK (measure IN ('latency', 'service', 'lag')),
+    measure             TEXT NOT NULL CHECK (measure IN ('latency', 'service', 'lag', 'skipped')),
     n                   INTEGER NOT NULL,       -- sum of the counts in pairs; readers check it
     pairs               BLOB NOT NULL,
     PRIMARY KEY (trial, kind, measure)

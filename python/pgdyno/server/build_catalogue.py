@@ -25,7 +25,7 @@ def empty_cluster(
     """Provide a live directory ``name`` directly after initdb (without sync), removed at the end of the
     block. Raises StartError.
     """
-    with cache.run_room().open(name) as run:
+    with cache.live_runs().open(name) as run:
         cluster = Cluster(build, run.data_dir, cache.account, run.log_path)
         cluster.initdb(replace(init or InitOptions(), sync=False))
         yield cluster

@@ -71,8 +71,8 @@ class Cache:
     @classmethod
     def at(cls, root: Path, account: Account) -> Self:
         """Open a cache in the given directory; create it if missing. Raises OSError."""
-        for room in (root, *(root / name for name in SUBDIRECTORIES)):
-            _make(room, account)
+        for directory in (root, *(root / name for name in SUBDIRECTORIES)):
+            _make(directory, account)
         return cls(root, account)
 
     @property
@@ -95,18 +95,18 @@ class Cache:
         """Directory of live data directories."""
         return self.root / "runs"
 
-    def dataset_room(self) -> Datasets:
+    def cached_datasets(self) -> Datasets:
         """Return the datasets of this cache."""
         return Datasets(self.datasets, self.account)
 
-    def run_room(self) -> Runs:
+    def live_runs(self) -> Runs:
         """Return the live directories of this cache."""
         return Runs(self.runs, self.account)
 
     def sweep(self) -> None:
         """Stop the servers of killed pgdynos and remove their files. Call it when a study begins."""
-        self.run_room().sweep()
-        self.dataset_room().sweep()
+        self.live_runs().sweep()
+        self.cached_datasets().sweep()
         sweep_sockets(self.account)
 
     def store(self, progress: Progress | None = None) -> Store:
@@ -135,14 +135,14 @@ def _make(path: Path, account: Account) -> None:
         path.chmod(0o755)
 
 
-ItemKind = Literal["build", "dataset", "half-made", "run"]
+ItemKind = Literal["build", "dataset", "incomplete", "run"]
 
 
 @dataclass(frozen=True)
 class Item:
     """One item of the cache. ``used_unix_s``: its last use, as a file time. ``in_use``: a pgdyno holds it."""
 
-    room: ItemKind
+    kind: ItemKind
     name: str
     path: Path
     size_bytes: int
@@ -156,20 +156,20 @@ def items(cache: Cache) -> list[Item]:
     for path in sorted(cache.builds.iterdir()):
         if path.is_dir() and path.name[0] != ".":
             found.append(_item("build", path, path / "build.json", cache.builds / f".{path.name}.lock"))
-    for name in cache.dataset_room().names():
+    for name in cache.cached_datasets().names():
         path = cache.datasets / name
         found.append(_item("dataset", path, path / "manifest.json", cache.datasets / f".{name}.lock"))
-    for part, name in cache.dataset_room().half_made().items():
-        found.append(_item("half-made", part, part, cache.datasets / f".{name}.lock"))
+    for part, name in cache.cached_datasets().incomplete().items():
+        found.append(_item("incomplete", part, part, cache.datasets / f".{name}.lock"))
     for path in sorted(cache.runs.glob("run-*")):
         found.append(_item("run", path, path, path / "owner.lock"))
     return found
 
 
-def _item(room: ItemKind, path: Path, used: Path, lock: Path) -> Item:
+def _item(kind: ItemKind, path: Path, used: Path, lock: Path) -> Item:
     with locked_if_free(lock) as free:
         used_unix_s = used.stat().st_mtime if used.exists() else 0.0
-        return Item(room, path.name, path, _size_bytes(path), used_unix_s, not free)
+        return Item(kind, path.name, path, _size_bytes(path), used_unix_s, not free)
 
 
 def _size_bytes(path: Path) -> int:
@@ -192,7 +192,7 @@ def to_prune(
     but the last ``keep``; with neither, all. Builds: by age only.
     """
     datasets = sorted(
-        (item for item in found if item.room == "dataset"), key=lambda item: item.used_unix_s, reverse=True
+        (item for item in found if item.kind == "dataset"), key=lambda item: item.used_unix_s, reverse=True
     )
     spared = {item.name for item in datasets[: keep or 0]}
     chosen = []
@@ -200,10 +200,10 @@ def to_prune(
         old = older_than_s is not None and now_unix_s - item.used_unix_s > older_than_s
         goes = {
             "run": True,
-            "half-made": True,
+            "incomplete": True,
             "dataset": item.name not in spared and (older_than_s is None or old),
             "build": old,
-        }[item.room]
+        }[item.kind]
         if goes and not item.in_use:
             chosen.append(item)
     return chosen
@@ -216,18 +216,18 @@ def prune(
     chosen = to_prune(items(cache), older_than_s=older_than_s, keep=keep, now_unix_s=time.time())
     if dry_run:
         return chosen
-    cache.dataset_room().sweep()
-    swept = {path.name for path in cache.run_room().sweep()}
+    cache.cached_datasets().sweep()
+    swept = {path.name for path in cache.live_runs().sweep()}
     return [item for item in chosen if _delete(cache, item, swept)]
 
 
 def _delete(cache: Cache, item: Item, swept: set[str]) -> bool:
-    if item.room == "run":
+    if item.kind == "run":
         return item.name in swept
-    if item.room == "half-made":
+    if item.kind == "incomplete":
         return not item.path.exists()
-    if item.room == "dataset":
-        return cache.dataset_room().remove(item.name)
+    if item.kind == "dataset":
+        return cache.cached_datasets().remove(item.name)
     with locked_if_free(cache.builds / f".{item.name}.lock") as free:
         if free:
             shutil.rmtree(item.path, ignore_errors=True)

@@ -91,7 +91,7 @@ class Dataset:
 class Datasets:
     """The datasets in one directory of the cache."""
 
-    room: Path
+    directory: Path
     account: Account
 
     @contextlib.contextmanager
@@ -109,7 +109,7 @@ class Datasets:
         if _held[self._lock(key.name)]:
             raise DatasetError(
                 f"the dataset {key.name} was changed while this study uses it: stop what changes files in "
-                f"{self.room}, and start again"
+                f"{self.directory}, and start again"
             )
         with locked(self._lock(key.name)):
             if self._read(key.name) is None:
@@ -134,7 +134,7 @@ class Datasets:
                 _held[lock] -= 1
 
     def _make(self, key: DatasetKey, make: Callable[[Path], None]) -> None:
-        part, final = self.room / f".{key.name}.part", self.room / key.name
+        part, final = self.directory / f".{key.name}.part", self.directory / key.name
         self._discard(part)
         _remove(final)
         part.mkdir()
@@ -156,7 +156,7 @@ class Datasets:
             self._discard(part)
 
     def _read(self, name: str) -> Dataset | None:
-        path = self.room / name
+        path = self.directory / name
         try:
             facts = json.loads((path / MANIFEST).read_text())
             snapshot = from_manifest(path / "data", facts["entries"])
@@ -170,30 +170,30 @@ class Datasets:
         return dataset
 
     def _lock(self, name: str) -> Path:
-        return self.room / f".{name}.lock"
+        return self.directory / f".{name}.lock"
 
     def names(self) -> list[str]:
         """Return the names of the datasets, including damaged ones, without incomplete ones."""
-        return sorted(path.name for path in self.room.iterdir() if path.is_dir() and path.name[0] != ".")
+        return sorted(path.name for path in self.directory.iterdir() if path.is_dir() and path.name[0] != ".")
 
-    def half_made(self) -> dict[Path, str]:
+    def incomplete(self) -> dict[Path, str]:
         """Return the directories of datasets under creation or deletion, each with the name of its
         dataset."""
-        left = [*self.room.glob(".*.part"), *self.room.glob(".*.gone")]
+        left = [*self.directory.glob(".*.part"), *self.directory.glob(".*.gone")]
         return {part: part.name[1:].rsplit(".", 1)[0] for part in sorted(left)}
 
     def remove(self, name: str) -> bool:
         """Delete a dataset and incomplete files of it. Return False if another process holds it."""
         with locked_if_free(self._lock(name)) as free:
             if free:
-                _remove(self.room / name)
-                self._discard(self.room / f".{name}.part")
+                _remove(self.directory / name)
+                self._discard(self.directory / f".{name}.part")
             return free
 
     def sweep(self) -> list[str]:
         """Remove incomplete datasets of processes that have ended. Return the names."""
         swept = []
-        for part, name in self.half_made().items():
+        for part, name in self.incomplete().items():
             with locked_if_free(self._lock(name)) as free:
                 if free and part.exists():
                     self._discard(part)

@@ -142,14 +142,14 @@ class LiveDirectory:
 class Runs:
     """The live directories in one directory of the cache."""
 
-    room: Path
+    directory: Path
     account: Account
 
     @contextlib.contextmanager
     def open(self, label: str) -> Iterator[LiveDirectory]:
         """Create a directory and remove it at the end. Its servers must be stopped before that."""
-        with locked(self.room / ".sweep.lock", shared=True):  # no cleanup between creation and lock
-            path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{label}-", dir=self.room))
+        with locked(self.directory / ".sweep.lock", shared=True):  # no cleanup between creation and lock
+            path = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{label}-", dir=self.directory))
             owning = contextlib.ExitStack()
             owning.enter_context(locked(path / OWNER))
         if self.account.switch:
@@ -164,8 +164,8 @@ class Runs:
     def sweep(self, *, dry_run: bool = False) -> list[Path]:
         """Stop the servers of owners that have ended and remove their directories. Return the paths."""
         swept = []
-        with locked(self.room / ".sweep.lock"):
-            for path in sorted(self.room.glob(f"{PREFIX}*")):
+        with locked(self.directory / ".sweep.lock"):
+            for path in sorted(self.directory.glob(f"{PREFIX}*")):
                 with locked_if_free(path / OWNER) as free:
                     if not free:
                         continue

@@ -1,8 +1,9 @@
 """Hidden A/A blocks: the arm that is doubled, and the position. A pure function of the seed of the study.
 
-One A/A block follows every BLOCKS_PER_AA blocks of a case. It compares an arm with a second server of the
-same build and settings, restored from the same snapshot, under the same schedule. It is an ordinary block of
-two arms, and therefore shows the noise of such blocks (docs/adr/0011-hidden-aa.md).
+One A/A block follows one in BLOCKS_PER_AA blocks of a case, after the first BLOCKS_PER_AA. It compares an arm
+with a second server of the same build and settings, restored from the same snapshot, under the same schedule.
+It is an ordinary block of two arms, and therefore shows the noise of such blocks
+(docs/adr/0011-hidden-aa.md).
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import random
 
 from pgdyno.study.plan import Study
 
-BLOCKS_PER_AA = 5
-"""Blocks per A/A block: a study of two arms spends a sixth of its time on A/A blocks, one of more arms
-less."""
+BLOCKS_PER_AA = 10
+"""Blocks per A/A block, and blocks before the first one. A study with a clear result has ended by then, and a
+noise floor almost never changes a verdict."""
 
 
 def aa_arms(study: Study) -> list[int]:
@@ -37,21 +38,22 @@ def aa_arm_after(study: Study, block: int) -> int | None:
     """Return the arm of the A/A block that follows this block, or None if none follows.
 
     The position within each BLOCKS_PER_AA blocks is random, so that A/A blocks do not coincide with periodic
-    activity. It is never the first block, because a single block has no SD to compare with. The arms take
-    turns in a random order: the noise of A vs. B is the mean of the noises of A vs. A and of B vs. B.
+    activity. The arms take turns in a random order: the noise of A vs. B is the mean of the noises of A vs. A
+    and of B vs. B.
     """
     arms = [] if why_no_aa(study) else aa_arms(study)
-    if not arms:
-        return None
     group, place = divmod(block, BLOCKS_PER_AA)
-    if place != _stream(study, "place", group).randrange(1, BLOCKS_PER_AA):
+    if not arms or group == 0 or place != _stream(study, "place", group).randrange(BLOCKS_PER_AA):
         return None
-    cycle, turn = divmod(group, len(arms))
+    cycle, turn = divmod(group - 1, len(arms))
     return _stream(study, "turns", cycle).sample(arms, len(arms))[turn]
 
 
 def share_of_time(study: Study) -> float:
-    """Return the time of A/A blocks as a share of the other blocks: a fifth with two arms."""
+    """Return the time of A/A blocks as a share of the other blocks: a tenth with two arms.
+
+    For blocks after the first BLOCKS_PER_AA.
+    """
     return 0.0 if why_no_aa(study) else 2 / (BLOCKS_PER_AA * len(study.arms))
 
 

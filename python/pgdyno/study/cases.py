@@ -306,9 +306,8 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
     elif run.rounds is not None:
         rhythm = BlockLayout(min(30.0, max(2.0, round(run.rounds * slice_s / 3))), run.rounds)
     else:
-        may_stop = run.stop != "budget" and run.schedule in TOGETHER
         turns = 1 if run.schedule == "duet" else len(arms)
-        rhythm = fit_block_layout(min(budget_s, 86_400.0), turns, slice_s, may_stop=may_stop)
+        rhythm = fit_block_layout(budget_s, turns, slice_s, run.schedule)
     return {
         "schedule": run.schedule,
         "slice_s": slice_s,

@@ -18,9 +18,17 @@ BUDGET_MIN = 5.0
 FIT_MIN = 10.0
 """Time budget of ``pgdyno study plan --fit``, in minutes."""
 
-SLICE_S = 1.0
+SLICE_S = 0.5
 """Length of a slice: short compared with drift of the machine, long compared with a transaction. With many
 clients per core it is longer (``sizing.default_slice_s``)."""
+
+WINDOW_S = 10.0
+"""Measured time per arm and block, if the arms take turns in slices or run at the same time. Many short
+blocks give more information than few long ones, and a verdict needs five. Restarts take too large a share of
+shorter blocks."""
+
+WHOLE_WINDOW_S = 60.0
+"""The same for the schedules blocks and sequential, which are for effects that take minutes."""
 
 DISCARD_S = 0.05
 """Discarded start of a measured slice, in which the clients are still synchronized."""

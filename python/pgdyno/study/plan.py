@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.capacity_search import parse_limit
@@ -81,8 +81,8 @@ class Study(Driving):
     """Everything that determines what is run in one comparison, or in one case of a study file.
 
     The results file contains it, and ``--resume`` reads it from there. If arms are driven differently,
-    ``drivings`` has one entry per arm, and the fields of the study describe the baseline. ``halves``: the CPU
-    partition of a duet, set by the preparation on a machine. With ``warmup_min_s`` a warm-up ends at steady
+    ``drivings`` has one entry per arm, and the fields of the study describe the baseline. ``cpu_partition``:
+    that of a duet, set by the preparation on a machine. With ``warmup_min_s`` a warm-up ends at steady
     state, between this time and ``warmup_s``; without it the warm-up takes ``warmup_s``. A window of whole
     ``checkpoints`` cycles starts with a forced checkpoint; ``rounds`` and ``slice_s`` give its length.
     """
@@ -91,7 +91,10 @@ class Study(Driving):
     arms: tuple[ArmSpec, ...] = Field(min_length=2)
     drivings: tuple[Driving, ...] | None = None
     schedule: Schedule = Schedule.SLICES
-    halves: Partition | None = None
+    cpu_partition: Partition | None = Field(
+        default=None,
+        validation_alias=AliasChoices("cpu_partition", "halves"),  # "halves": results files until 2026-11
+    )
     transactions: int | None = Field(default=None, ge=1, le=10**9)
     checkpoints: int | None = Field(default=None, ge=1, le=CHECKPOINTS_MAX)
     warmup_workload: Workload | None = None

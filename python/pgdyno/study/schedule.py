@@ -52,7 +52,7 @@ class PlannedSlice:
     """One slice of one arm: index of the arm, role, planned duration, and its round.
 
     With ``transactions`` it ends when every client has completed that many, and the duration is its limit. In
-    a duet both slices of a round are driven at the same time, each on its ``half`` of the cores, 0 or 1.
+    a duet both slices of a round are driven at the same time, each on its ``cpu_partition``, 0 or 1.
     """
 
     arm: int
@@ -60,7 +60,7 @@ class PlannedSlice:
     duration_s: float
     round: int
     transactions: int | None = None
-    half: int | None = None
+    cpu_partition: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,18 @@ def block_of(study: Study, index: int) -> PlannedBlock:
     return PlannedBlock(index=index, seed=seed, order=order, slices=slices)
 
 
+def place_of(seed: int, data: str, block: int, position: int, places: int) -> int:
+    """Return the place of an arm in one block: 0 … ``places`` − 1.
+
+    ``position``: number of the arm among those with the same ``data``. Within ``places`` consecutive blocks,
+    counted from a multiple of it, the arm takes each place once, in a random order. Arms with the same data
+    have different places. Otherwise the position on disk would be confounded with the arm.
+    """
+    cycle, turn = divmod(block, places)
+    order = random.Random(f"{seed}:place:{data}:{cycle}").sample(range(places), places)
+    return order[(position + turn) % places]
+
+
 def _interleaved(study: Study, rng: random.Random) -> Iterator[PlannedSlice]:
     """Yield rounds of one slice per arm. A round has a random order, and the next one its mirror (ABBA).
 
@@ -114,15 +126,15 @@ def _interleaved(study: Study, rng: random.Random) -> Iterator[PlannedSlice]:
 def _duet(study: Study, rng: random.Random) -> Iterator[PlannedSlice]:
     """Yield rounds of one slice of both arms at once.
 
-    The assignment of arms to halves of the cores is random in a round and exchanged in the next one. Each arm
-    uses each half equally often.
+    The assignment of arms to CPU partitions is random in a round and exchanged in the next one. Each arm
+    uses each partition equally often.
     """
     for role, rounds, slice_s in _parts(study):
-        halves: list[int] = []
+        partitions: list[int] = []
         for number in range(rounds):
-            halves = halves[::-1] if number % 2 else rng.sample((0, 1), 2)
-            for arm, half in enumerate(halves):
-                yield PlannedSlice(arm, role, slice_s, number, half=half)
+            partitions = partitions[::-1] if number % 2 else rng.sample((0, 1), 2)
+            for arm, partition in enumerate(partitions):
+                yield PlannedSlice(arm, role, slice_s, number, cpu_partition=partition)
 
 
 def _parts(study: Study) -> list[tuple[Role, int, float]]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgdyno.study.defaults import SLICE_S
-from pgdyno.study.schedule import TOGETHER
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.defaults import SLICE_S, WHOLE_WINDOW_S, WINDOW_S
+from pgdyno.study.schedule import TOGETHER, Schedule
 
 MAX_CLIENTS = 2000
 WAREHOUSE_BYTES = 110e6
@@ -45,21 +47,52 @@ def default_scale(machine: MachineSize, clients: int, arms: int) -> int:
     return max(1, min(clients, that_fit))
 
 
+DUET_CORES_MIN = 4
+"""Minimum number of cores for a duet by default: each server has half of them."""
+
+CORE_SETTINGS = frozenset(
+    {
+        "autovacuum_max_workers",
+        "io_workers",
+        "max_parallel_maintenance_workers",
+        "max_parallel_workers",
+        "max_parallel_workers_per_gather",
+        "max_worker_processes",
+    }
+)
+"""Settings whose effect depends on the number of cores, so it would be another one on half of them."""
+
+
+def is_duet_sound(arms: Sequence[ArmSpec]) -> bool:
+    """Return whether the arms are two servers that pgdyno starts, without settings for the number of cores.
+
+    Profiles are made for the whole machine.
+    """
+    depends_on_cores = any(arm.profiles or CORE_SETTINGS & arm.settings.keys() for arm in arms)
+    return len(arms) == 2 and not any(arm.is_dsn for arm in arms) and not depends_on_cores
+
+
+def default_schedule(cores: int, arms: Sequence[ArmSpec]) -> Schedule:
+    """Return duet where it is sound, because it needs about half of the time; otherwise slices."""
+    return Schedule.DUET if is_duet_sound(arms) and cores >= DUET_CORES_MIN else Schedule.SLICES
+
+
 SLICE_S_MIN, SLICE_S_MAX = 0.05, 60.0
 ROUNDS_OF_A_WINDOW_MAX = 10_000
 
-CLIENTS_PER_CORE_OF_A_SLICE = 50
-"""Maximum number of clients per core for SLICE_S. A core runs about 1000 transactions per second, so with 50
-clients per core each transaction takes about 50 ms, a twentieth of SLICE_S."""
+CLIENTS_PER_CORE_OF_A_SLICE = 25
+"""Maximum number of clients per core for SLICE_S. A core runs about 1000 transactions per second, so with 25
+clients per core each transaction takes about 25 ms, a twentieth of SLICE_S."""
 
 
 def default_slice_s(machine: MachineSize, clients: int) -> float:
-    """Return SLICE_S, or more with many clients per core.
+    """Return SLICE_S, doubled until a transaction takes at most a twentieth of it.
 
     At the start of a slice, all clients start together. A slice must be long compared with a transaction, or
     this start dominates its rate.
     """
-    return SLICE_S * max(1, math.ceil(clients / machine.cores / CLIENTS_PER_CORE_OF_A_SLICE))
+    times = max(1.0, clients / machine.cores / CLIENTS_PER_CORE_OF_A_SLICE)
+    return float(SLICE_S * 2 ** math.ceil(math.log2(times)))
 
 
 def discard_s(slice_s: float) -> float:
@@ -82,10 +115,8 @@ BLOCKS_TARGET = 8
 """Minimum number of blocks of a budget. An interval needs 5 (docs/explanation/method.md), and its width still
 decreases steeply from 5 (Student's t: 2.78 standard errors, anytime-valid: 4.95) to 8 (2.36, 4.00)."""
 
-PER_ARM_S_MAX = 20.0
-"""Maximum load time per arm and block, if the study may stop at a verdict. A verdict needs 5 blocks, so long
-blocks would delay a clear result, and several short blocks give more information than a long one. Shorter
-blocks would spend too much time on restarts."""
+WARMUP_SHARE = 1 / 3
+"""Expected warm-up as a share of the window."""
 
 BLOCK_OVERHEAD_S = 6.0
 """Approximate time for restore, start, checks and stop of a block, used for the first layout only."""
@@ -118,22 +149,22 @@ def adaptive_warm_up(likely_s: float, most_s: float, slice_s: float) -> WarmUpLi
 
 ROUNDS_MIN = 4
 ROUNDS_MIN_S = 8.0  # with longer slices, the minimum is one pair of rounds
-ROUNDS_MAX = 60
 
 
-def fit_block_layout(budget_s: float, arms: int, slice_s: float, *, may_stop: bool = False) -> BlockLayout:
-    """Return a layout with an even number of rounds, of which about BLOCKS_TARGET fit in the budget.
+def fit_block_layout(budget_s: float, arms: int, slice_s: float, schedule: str) -> BlockLayout:
+    """Return the default layout, with an even number of rounds.
 
-    ``may_stop``: the study may stop at a verdict, so PER_ARM_S_MAX limits the block. ``arms``: number of arms
-    that take turns; 1 if they run at the same time. A quarter of the load time is warm-up, 2 s to 30 s per
-    arm.
+    The window is WINDOW_S or WHOLE_WINDOW_S. A budget with too little time for BLOCKS_TARGET such blocks
+    shortens it; a larger budget has more blocks, not longer ones. ``arms``: number of arms that take turns; 1
+    if they run at the same time.
     """
-    block_s = budget_s / BLOCKS_TARGET - BLOCK_OVERHEAD_S
-    per_arm_s = min(max(block_s / arms, 0.0), PER_ARM_S_MAX if may_stop else math.inf)
-    warmup_s = min(30.0, max(2.0, round(per_arm_s / 4)))
-    rounds = math.floor((per_arm_s - warmup_s) / slice_s / 2) * 2
+    window_s = WINDOW_S if schedule in TOGETHER else WHOLE_WINDOW_S
+    per_arm_s = max(budget_s / BLOCKS_TARGET - BLOCK_OVERHEAD_S, 0.0) / arms
+    window_s = min(window_s, per_arm_s / (1 + WARMUP_SHARE))
+    warmup_s = max(WARMUP_MIN_S, math.ceil(WARMUP_SHARE * window_s))
+    rounds = math.floor(min(window_s, per_arm_s - warmup_s) / slice_s / 2) * 2
     least = ROUNDS_MIN if ROUNDS_MIN * slice_s <= ROUNDS_MIN_S else 2
-    return BlockLayout(warmup_s=warmup_s, rounds=min(ROUNDS_MAX, max(least, rounds)))
+    return BlockLayout(warmup_s=warmup_s, rounds=max(least, rounds))
 
 
 def whole_rounds(window_s: float, slice_s: float, schedule: str) -> int:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from pgdyno.study.schedule import Schedule
 
-FIRST_INTERIM_ANALYSIS = 5
-"""Number of blocks at the first interim analysis. The SD of fewer blocks is too uncertain for a verdict."""
+VERDICT_BLOCKS_MIN = 5
+"""Minimum number of blocks for a verdict, an interim analysis, and an interval in a report: the SD of fewer
+blocks is too uncertain."""
 
 
 def has_interim_analyses(schedule: Schedule, blocks_max: int | None) -> bool:
     """Return whether a study can be analyzed before its last block.
 
-    A sequential study has complete blocks only at its end. A study of at most FIRST_INTERIM_ANALYSIS blocks
+    A sequential study has complete blocks only at its end. A study of at most VERDICT_BLOCKS_MIN blocks
     has a single analysis.
     """
-    return schedule is not Schedule.SEQUENTIAL and (blocks_max is None or blocks_max > FIRST_INTERIM_ANALYSIS)
+    return schedule is not Schedule.SEQUENTIAL and (blocks_max is None or blocks_max > VERDICT_BLOCKS_MIN)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from pgdyno.engine import TargetResult
 
 if TYPE_CHECKING:  # results have checks, too, and are read without a connection
     import psycopg
@@ -40,10 +42,10 @@ class TrialChecks(Protocol):
         """Read the values before the driver connects."""
         ...
 
-    def end(self, connect: Connect, result: Mapping[str, Any], server_log: str | None) -> list[Check]:
+    def end(self, connect: Connect, result: TargetResult, server_log: str | None) -> list[Check]:
         """Run all checks after the trial. The server must be idle.
 
-        ``result``: the target's part of the engine's result. ``server_log``: log during the trial, None if it
+        ``result`` is of the trial's target. ``server_log``: log during the trial, None if it
         is not readable. Raises ConnectError, DatasetError, ServerError.
         """
         ...

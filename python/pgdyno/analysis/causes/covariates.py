@@ -32,11 +32,11 @@ class Covariate:
 
 @dataclass(frozen=True)
 class Cause:
-    """An unusual covariate of one trial; ``usual`` is the median of the arm's other trials."""
+    """An unusual covariate of one trial; ``median`` is that of the arm's other trials."""
 
     covariate: Covariate
     value: float
-    usual: float
+    median: float
 
 
 COVARIATES = (
@@ -158,7 +158,7 @@ def causes(
             continue
         standing = outlier_scores([known[trial][key], *usual])[0]
         if _is_unusual(covariate, standing, slow=slow):
-            found.append(Cause(covariate, standing.value, standing.usual))
+            found.append(Cause(covariate, standing.value, standing.median))
     return found[:CAUSES_MAX]
 
 
@@ -166,6 +166,6 @@ def _is_unusual(covariate: Covariate, standing: OutlierScore, *, slow: bool) -> 
     """Return whether the value is unusual. Without a score (all others equal) the distance decides."""
     least = covariate.least
     if covariate.key == "server_cpu":
-        least *= abs(standing.usual) / PERCENT
+        least *= abs(standing.median) / PERCENT
     off = standing.off if slow else -standing.off
     return off >= least and (standing.score is None or abs(standing.score) >= SCORE_MIN)

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.comparison.paired_comparison import ok_by_block
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import LogRatioSummary, holm_confidences, simultaneous, student
 from pgdyno.analysis.telemetry.trial_telemetry import CpuProfile
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Trial
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 FUNCTIONS_MAX = 20
 """Maximum number of reported functions, those with the most time in both arms together. A choice by change
@@ -121,8 +121,8 @@ def _functions(pairs: Sequence[tuple[CpuProfile, CpuProfile]], confidence: float
     names = sorted(total, key=lambda name: (-total[name], name))[:FUNCTIONS_MAX]
     values = {name: [(a.get(name, 0.0), b.get(name, 0.0)) for a, b in own] for name in names}
     differences = [[b - a for a, b in values[name]] for name in names]
-    spreads = simultaneous([partial(student, d) for d in differences], confidence)
-    return [_change(name, values[name], spread) for name, spread in zip(names, spreads, strict=True)]
+    summaries = simultaneous([partial(student, d) for d in differences], confidence)
+    return [_change(name, values[name], summary) for name, summary in zip(names, summaries, strict=True)]
 
 
 def _change(name: str, values: Sequence[tuple[float, float]], of: LogRatioSummary) -> FunctionChange:
@@ -226,7 +226,7 @@ def _that_differ(kept: Sequence[_Node], confidence: float) -> set[int]:
         d = node.by_block[:, 1] - node.by_block[:, 0]
         by_difference.setdefault(np.round(d, 9).tobytes(), []).append(node)
     differences = [np.frombuffer(key) for key in by_difference]
-    if not differences or len(differences[0]) < BLOCKS_MIN:
+    if not differences or len(differences[0]) < VERDICT_BLOCKS_MIN:
         return set()
     p_values = [student(list(d), confidence).p_value for d in differences]
     found: set[int] = set()

@@ -4,8 +4,8 @@ No trial is dropped. The estimate without the most extreme block is reported for
 
 A trial is compared with the other trials of its arm by the logarithm of its primary metric. The block's log
 ratio to the baseline is compared, too, because noise common to all arms of a block cancels in it. It counts
-for that one of the two trials that is more extreme in its own arm. A trial is *named* if a score exceeds the
-limit of ``statistics/outliers.py`` and its distance exceeds the study's margin.
+for that one of the two trials that is more extreme in its own arm. A trial is an *outlier* if a score exceeds
+the limit of ``statistics/outliers.py`` and its distance exceeds the study's margin.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.causes.covariates import Cause, causes, covariates
 from pgdyno.analysis.comparison.paired_comparison import Comparison
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import percent_of, student
 from pgdyno.analysis.statistics.outliers import OutlierScore, limit, outlier_scores
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Trial, TrialStatus
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import PERCENT
 
 
@@ -30,7 +30,7 @@ from pgdyno.units import PERCENT
 class Deviation:
     """Distance in percent, and the score with its limit. ``score`` is None with too few values."""
 
-    off_percent: float
+    percent: float
     score: float | None
     limit: float
 
@@ -39,36 +39,36 @@ class Deviation:
         """Score divided by its limit: an outlier is above 1."""
         return 0.0 if self.score is None else abs(self.score) / self.limit
 
-    def stands_out(self, margin: float) -> bool:
+    def is_outlier(self, margin: float) -> bool:
         """Return whether it is an outlier, and its distance exceeds the margin."""
-        return self.share > 1 and abs(math.log1p(self.off_percent / PERCENT)) > math.log1p(margin)
+        return self.share > 1 and abs(math.log1p(self.percent / PERCENT)) > math.log1p(margin)
 
 
 @dataclass(frozen=True)
 class OutlierTrial:
-    """Comparison of one trial. ``own`` is with the arm's other trials.
+    """Comparison of one trial. ``within_arm`` is with the arm's other trials.
 
     ``ratio`` is of its block's ratio with those of other blocks, if it is attributed to this trial.
-    ``causes`` are determined for ``named`` trials.
+    ``causes`` are determined for outliers.
     """
 
     trial: int
     block: int
     arm: Arm
     value: float
-    own: Deviation
+    within_arm: Deviation
     ratio: Deviation | None
-    named: bool
+    is_outlier: bool
     causes: Sequence[Cause]
 
     @property
     def rank(self) -> float:
         """Sort key: larger for more extreme trials."""
-        return max(self.own.share, self.ratio.share if self.ratio else 0.0)
+        return max(self.within_arm.share, self.ratio.share if self.ratio else 0.0)
 
 
 @dataclass(frozen=True)
-class Without:
+class WithoutBlock:
     """Change of an arm without the block with the most extreme ratio, by Student's interval.
 
     ``all`` is the change with it, by the same method.
@@ -85,12 +85,12 @@ class OutlierTrials:
     """Trials that count, the most extreme first."""
 
     trials: Sequence[OutlierTrial]
-    without: Sequence[Without]
+    without_block: Sequence[WithoutBlock]
 
     @property
-    def named(self) -> list[OutlierTrial]:
+    def outliers(self) -> list[OutlierTrial]:
         """The outliers."""
-        return [trial for trial in self.trials if trial.named]
+        return [trial for trial in self.trials if trial.is_outlier]
 
 
 def find_outlier_trials(
@@ -118,7 +118,7 @@ def find_outlier_trials(
             continue
         others = [of.trial for of in counted if of.arm == trial.arm and of.trial != trial.trial]
         of_block = ratios.get(trial.trial)
-        named = any(of is not None and of.stands_out(margin) for of in (own[trial.trial], of_block))
+        is_outlier = any(of is not None and of.is_outlier(margin) for of in (own[trial.trial], of_block))
         slow = _is_less(trial, own[trial.trial], of_block, margin) == (metric.better is not Better.LESS)
         found.append(
             OutlierTrial(
@@ -126,14 +126,14 @@ def find_outlier_trials(
                 block=trial.block,
                 arm=arms[trial.arm],
                 value=values[trial.trial],
-                own=own[trial.trial],
+                within_arm=own[trial.trial],
                 ratio=of_block,
-                named=named,
-                causes=causes(trial.trial, others, known, slow=slow) if named else (),
+                is_outlier=is_outlier,
+                causes=causes(trial.trial, others, known, slow=slow) if is_outlier else (),
             )
         )
     without = [left for comparison in comparisons if (left := _without(comparison)) is not None]
-    return OutlierTrials(sorted(found, key=lambda one: (not one.named, -one.rank)), without)
+    return OutlierTrials(sorted(found, key=lambda one: (not one.is_outlier, -one.rank)), without)
 
 
 def _is_less(trial: Trial, own: Deviation, of_block: Deviation | None, margin: float) -> bool:
@@ -142,9 +142,9 @@ def _is_less(trial: Trial, own: Deviation, of_block: Deviation | None, margin: f
     The ratio decides if it is an outlier, because the value also contains the noise common to the block's
     arms.
     """
-    if of_block is not None and of_block.stands_out(margin):
-        return (of_block.off_percent < 0) == (trial.arm != 0)
-    return own.off_percent < 0
+    if of_block is not None and of_block.is_outlier(margin):
+        return (of_block.percent < 0) == (trial.arm != 0)
+    return own.percent < 0
 
 
 def _measured(keys: Sequence[int], logs: Sequence[float], groups: int) -> dict[int, Deviation]:
@@ -175,17 +175,17 @@ def _ratios(
     return found
 
 
-def _without(comparison: Comparison) -> Without | None:
+def _without(comparison: Comparison) -> WithoutBlock | None:
     """Return the changes; None if too few blocks would remain for an interval."""
     effect = comparison.primary
-    if effect is None or len(effect.log_ratios) <= BLOCKS_MIN:
+    if effect is None or len(effect.log_ratios) <= VERDICT_BLOCKS_MIN:
         return None
     logs = effect.log_ratios
     by_block: dict[int, OutlierScore] = dict(zip(logs, outlier_scores(list(logs.values())), strict=True))
     farthest = max(by_block, key=lambda block: abs(by_block[block].off))
-    confidence, better = effect.spread.confidence, effect.percent.better
+    confidence, better = effect.summary.confidence, effect.percent.better
     rest = [d for block, d in logs.items() if block != farthest]
-    return Without(
+    return WithoutBlock(
         arm=comparison.arm,
         block=farthest,
         all=student(list(logs.values()), confidence).percent(better),

@@ -128,7 +128,7 @@ class Coincidence:
 
     event: Event
     dips: int
-    by_chance: float
+    expected: float
     p_value: float
     is_cause: bool
 
@@ -190,9 +190,9 @@ def coincidences_of(
         k = sum(event in of for of in met)
         if k:
             chances = chances_of_coincidences(event, dips, rates, events)
-            by_chance = float(chances @ np.arange(len(chances)))
+            expected = float(chances @ np.arange(len(chances)))
             p_value = min(1.0, float(np.sum(chances[k:])))
-            found.append(Coincidence(event, k, by_chance, p_value, is_cause=False))
+            found.append(Coincidence(event, k, expected, p_value, is_cause=False))
     levels = holm_confidences([one.p_value for one in found], 1 - ALPHA)
     return [replace(one, is_cause=one.p_value <= 1 - level) for one, level in zip(found, levels, strict=True)]
 

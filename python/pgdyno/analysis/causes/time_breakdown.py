@@ -22,13 +22,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.statistics.effect import Method, simultaneous, summarize
 from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.analysis.telemetry.wait_event_resources import CLIENT, OTHER, RESOURCES
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Trial, TrialStatus
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import US_PER_S
 
 STATEMENTS_MAX = 10
@@ -38,7 +38,7 @@ STATEMENT_SHARE_MIN = 0.005
 """Minimum share of the whole for a statement with its own part."""
 
 STATEMENT, PLANNING, OTHER_STATEMENTS, OUTSIDE = "statement", "planning", "statements", "outside"
-CPU, RUNNABLE, EXECUTING, DRIVER, LAG = "cpu", "ready", "executing", "driver", "lag"
+CPU, RUNNABLE, EXECUTING, DRIVER, LAG = "cpu", "runnable", "executing", "driver", "lag"
 UNEXPLAINED, UNKNOWN, REMAINDER = "unexplained", "unknown", "remainder"
 """Residuals of the whole: UNEXPLAINED is neither work nor a wait; UNKNOWN applies without wait-event samples;
 REMAINDER applies to a fixed load, where transactions do not wait for idle clients."""
@@ -208,14 +208,19 @@ class TimePart:
     def significant(self) -> bool:
         """True if the interval excludes 0 and is based on enough blocks."""
         low, high = self.difference.low, self.difference.high
-        return low is not None and high is not None and self.difference.n >= BLOCKS_MIN and low * high > 0
+        return (
+            low is not None
+            and high is not None
+            and self.difference.n >= VERDICT_BLOCKS_MIN
+            and low * high > 0
+        )
 
 
 @dataclass(frozen=True)
 class Waterfall:
-    """A decomposition. ``parts`` add up to ``whole`` in A, in B, and in the difference."""
+    """A decomposition. ``parts`` add up to ``total`` in A, in B, and in the difference."""
 
-    whole: TimePart
+    total: TimePart
     parts: Sequence[TimePart]
 
 
@@ -344,15 +349,15 @@ def _differences(values: Mapping[int, tuple[float, float]]) -> list[float]:
 
 
 def _part(key: str, values: Mapping[int, tuple[float, float]], method: Method, confidence: float) -> TimePart:
-    spread = summarize(_differences(values), confidence, method)
+    summary = summarize(_differences(values), confidence, method)
     n = len(values)
     return TimePart(
         key=key,
         a_us=sum(a for a, _ in values.values()) / n,
         b_us=sum(b for _, b in values.values()) / n,
         difference=Estimate(
-            spread.mean, UNIT, n, Better.LESS, spread.low, spread.high, confidence=confidence
+            summary.mean, UNIT, n, Better.LESS, summary.low, summary.high, confidence=confidence
         ),
-        p_value=spread.p_value,
+        p_value=summary.p_value,
         by_block=dict(zip(values, _differences(values), strict=True)),
     )

@@ -13,7 +13,7 @@ starts. Its variance is a sum of mean squares, so its interval is chi-squared wi
 freedom ("An approximate distribution of estimates of variance components", Biometrics 1946).
 
 The time to detect an effect follows from the rule of the verdicts: a study that stops on its verdict needs at
-least five blocks and an anytime-valid interval, and spends a sixth of its time on A/A blocks.
+least five blocks and an anytime-valid interval, and has one A/A block per ten blocks after the tenth.
 """
 
 from __future__ import annotations
@@ -27,12 +27,13 @@ import numpy as np
 
 from pgdyno.analysis.comparison.measurement_noise import Alarms
 from pgdyno.analysis.comparison.paired_comparison import ok_by_block
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, BLOCKS_NEEDED_MAX, detectable_log_ratio
+from pgdyno.analysis.comparison.verdict import BLOCKS_NEEDED_MAX, detectable_log_ratio
 from pgdyno.analysis.statistics.distributions import chi2_quantile, normal_quantile
 from pgdyno.analysis.statistics.effect import Method, paired, student
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, Slice, Trial
 from pgdyno.study.aa_plan import BLOCKS_PER_AA
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 CONFIDENCE = 0.95
 EFFECTS = (0.05, 0.02)
@@ -208,13 +209,14 @@ def minutes_for(sd: float, block_s: float, effect: float) -> float | None:
     For a study of two arms that stops on its verdict, including its A/A blocks. ``sd`` is of one block. None
     if more than BLOCKS_NEEDED_MAX blocks are needed.
     """
-    wanted, numbers = math.log1p(effect), range(BLOCKS_MIN, BLOCKS_NEEDED_MAX)
+    wanted, numbers = math.log1p(effect), range(VERDICT_BLOCKS_MIN, BLOCKS_NEEDED_MAX)
     place = bisect_left(
         numbers, True, key=lambda n: detectable_log_ratio(sd, n, CONFIDENCE, Method.ANYTIME) <= wanted
     )
     if place == len(numbers):
         return None
-    return numbers[place] * block_s / 60 * (1 + 1 / BLOCKS_PER_AA)
+    n = numbers[place]
+    return (n + max(0, n - BLOCKS_PER_AA) / BLOCKS_PER_AA) * block_s / 60
 
 
 def calibration_of(measured: Sequence[CalibrationResult]) -> Calibration:
@@ -232,15 +234,15 @@ def _sd_restart(measured: Sequence[CalibrationResult]) -> float:
 
 
 def _alarms(measured: Sequence[CalibrationResult]) -> Alarms | None:
-    """Return the false alarms in series of BLOCKS_MIN blocks.
+    """Return the false alarms in series of VERDICT_BLOCKS_MIN blocks.
 
     A false alarm is a Student interval that excludes 0. A block counts once, because its units share the
     effect of its restart.
     """
     series = [
-        one.of_blocks[first : first + BLOCKS_MIN]
+        one.of_blocks[first : first + VERDICT_BLOCKS_MIN]
         for one in measured
-        for first in range(0, one.blocks - BLOCKS_MIN + 1, BLOCKS_MIN)
+        for first in range(0, one.blocks - VERDICT_BLOCKS_MIN + 1, VERDICT_BLOCKS_MIN)
     ]
     if not series:
         return None

@@ -15,7 +15,7 @@ from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry import trial_telemetry
 from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.events import SERVER_CPU, Events, events_of
-from pgdyno.analysis.telemetry.metrics import Metric, keyed, split_key
+from pgdyno.analysis.telemetry.metrics import MEAN_TIME, Metric, keyed, split_key
 from pgdyno.analysis.telemetry.samples import HOST, SERVER
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, compared_metrics, telemetry_of_trial
 from pgdyno.estimate import Estimate
@@ -186,7 +186,7 @@ def effects_on(
 
 def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | None:
     """Return the average over the statements that both arms have, except BRACKETS."""
-    of = keyed("statement.mean_ms", "")
+    of = keyed(MEAN_TIME, "")
     texts = {key: key.removeprefix(of) for key in effects if key.startswith(of)}
     ratios = {
         text: effects[key].log_ratios

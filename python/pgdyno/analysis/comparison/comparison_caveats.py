@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from pgdyno.analysis.comparison.paired_comparison import Comparison
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
+from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX, Comparison
 from pgdyno.analysis.statistics.autocorrelation import autocorrelation, is_autocorrelated
-from pgdyno.analysis.telemetry.metrics import mixes
+from pgdyno.analysis.telemetry.metrics import LATENCY, mixes
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text, signed
 from pgdyno.results.driver_facts import ENGINE
@@ -24,6 +23,7 @@ from pgdyno.results.records import (
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.study.tpcc_parameters import is_tpcc_mix
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
@@ -157,6 +157,9 @@ def _kept(badge: Guarantee) -> str:
 FAILURES_SHARE_MAX = 0.01
 """Share of failed transactions above which the workload is not the requested one."""
 
+SKIPPED_SHARE_MAX = 0.01
+"""Share of skipped arrivals above which an open loop is overloaded: its rate is not the requested one."""
+
 RETRIES_SHARE_MAX = 0.05
 """Share of retries above which contention determines a good part of the arm's result."""
 
@@ -267,16 +270,25 @@ def _slice_caveats(
     return found
 
 
+def _counts(trials: Sequence[Trial]) -> Counts:
+    """Return the transactions of all kinds in the measured slices."""
+    kinds = (of for trial in trials for piece in trial.measured for of in piece.kinds.values())
+    return sum(kinds, Counts())
+
+
+def skips_arrivals(trials: Sequence[Trial]) -> bool:
+    """Return True if more than a few arrivals of the trials of an arm were skipped."""
+    counts = _counts(trials)
+    return counts.skipped > SKIPPED_SHARE_MAX * counts.all
+
+
 def _count_caveats(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
-    counts = Counts()
-    for trial in trials:
-        for piece in trial.measured:
-            for kind in piece.kinds.values():
-                counts += kind
+    counts = _counts(trials)
     if not counts.all:
         return []
     shares = (
         (Code.FAILURES_OVER_SHARE, counts.failed / counts.all, FAILURES_SHARE_MAX),
+        (Code.ARRIVALS_SKIPPED, counts.skipped / counts.all, SKIPPED_SHARE_MAX),
         (Code.RETRIES_OVER_SHARE, counts.retried / counts.all, RETRIES_SHARE_MAX),
     )
     return [
@@ -291,12 +303,20 @@ def _comparison_caveats(comparison: Comparison) -> list[Caveat]:
     found = []
     if comparison.stalled:
         found.append(Caveat(Code.NOTHING_DONE, {**names, "blocks": len(comparison.stalled)}))
+    if comparison.censored:
+        found.append(Caveat(Code.MEDIAN_NOT_OBSERVED, {**names, "blocks": len(comparison.censored)}))
     if comparison.failed:
         found.append(Caveat(Code.BLOCKS_LOST_BY_FAILURE, {**names, "blocks": len(comparison.failed)}))
-    if len(comparison.blocks) < BLOCKS_MIN:
+    if len(comparison.blocks) < VERDICT_BLOCKS_MIN and not comparison.censored:
         found.append(
-            Caveat(Code.FEW_BLOCKS, {**names, "blocks": len(comparison.blocks), "blocks_min": BLOCKS_MIN})
+            Caveat(
+                Code.FEW_BLOCKS, {**names, "blocks": len(comparison.blocks), "blocks_min": VERDICT_BLOCKS_MIN}
+            )
         )
+    dispersed = [key.removeprefix(f"{LATENCY}.") for key, of in comparison.effects.items() if of.is_dispersed]
+    if dispersed and len(comparison.blocks) >= VERDICT_BLOCKS_MIN:
+        parameters = {"percentiles": first_names(sorted(dispersed)), "limit": share_text(TAIL_SD_MAX)}
+        found.append(Caveat(Code.TAIL_LATENCY_DISPERSED, {**names, **parameters}))
     effect = comparison.primary
     enough = len(comparison.blocks) >= BLOCKS_TO_DISAGREE_MIN
     if enough and effect and effect.bootstrap and effect.is_disputed(comparison.margin):

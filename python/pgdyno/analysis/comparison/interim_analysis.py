@@ -33,6 +33,6 @@ def interim_result(evidence: Evidence, case: int) -> InterimResult:
         plan, arms, trials = evidence.study(case).plan, evidence.arms(case), evidence.trials(case)
         chosen = metrics.of_plan(plan, percentiles.latencies_of_all_kinds(evidence, plan, trials))
         noise = read_noise(evidence)[case]
-    comparisons = compare_arms(arms, trials, plan, chosen[:1])
+    comparisons = compare_arms(arms, trials, plan, chosen[:1], len(evidence.cases()))
     noise = noise.of_today(comparisons)
     return InterimResult([with_noise(found, noise) for found in comparisons])

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison, compare_arms, method_of
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, POWER, Verdict, detectable_log_ratio, judge
+from pgdyno.analysis.comparison.verdict import POWER, Verdict, detectable_log_ratio, judge
 from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.distributions import binomial_interval, chi2_quantile, f_below
 from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, percent_of, summarize
@@ -35,6 +35,7 @@ from pgdyno.estimate import share_text
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyRecord
 from pgdyno.study.plan import Study
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 FLOOR_BLOCKS_MIN = 5
 """Minimum number of A/A blocks, of this study and earlier ones. The SD of fewer is too uncertain for a noise
@@ -68,14 +69,14 @@ NO_BLOCK_YET = "none completed yet"
 class Alarms:
     """Number of A/A series judged different, with the binomial interval of its rate."""
 
-    called: int
+    false_alarms: int
     series: int
     confidence: float
 
     @property
     def interval(self) -> tuple[float, float]:
         """The interval by Clopper and Pearson."""
-        return binomial_interval(self.called, self.series, self.confidence)
+        return binomial_interval(self.false_alarms, self.series, self.confidence)
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ class Noise:
     """Noise of the A/A blocks of a case.
 
     ``log_ratios`` are of this study's A/A blocks. ``before`` are those of earlier studies on this machine
-    with the same load and layout (docs/explanation/noise.md). ``why_none`` is the reason if A/A blocks are
+    with the same load and layout (docs/explanation/noise.md). ``why_no_aa`` is the reason if A/A blocks are
     missing.
     """
 
@@ -91,7 +92,7 @@ class Noise:
     before: Sequence[float]
     confidence: float
     margin: float
-    why_none: str = ""
+    why_no_aa: str = ""
     method: Method = Method.STUDENT  # of the arms' intervals
     left_out: int = 0  # earlier A/A blocks with a different noise
 
@@ -116,15 +117,17 @@ class Noise:
         return math.sqrt(low), math.sqrt(high)
 
     @property
-    def spread(self) -> LogRatioSummary | None:
+    def summary(self) -> LogRatioSummary | None:
         """Mean and interval of this study's A/A blocks, computed as for two arms."""
         return summarize(list(self.log_ratios), self.confidence, self.method) if self.log_ratios else None
 
     @property
     def verdict(self) -> Verdict:
         """Verdict on this study's A/A blocks by the rule for arms: faster or slower is a false alarm."""
-        spread = self.spread
-        return judge(spread.low, spread.high, spread.n, self.margin) if spread else Verdict.UNDECIDED
+        return self._judged(self.summary) if self.summary else Verdict.UNDECIDED
+
+    def _judged(self, summary: LogRatioSummary) -> Verdict:
+        return judge(summary, summary.equivalence(self.confidence), self.margin)
 
     @property
     def is_false_alarm(self) -> bool:
@@ -133,18 +136,20 @@ class Noise:
 
     @property
     def alarms(self) -> Alarms | None:
-        """Alarms in consecutive series of BLOCKS_MIN A/A blocks, judged by the rule for arms.
+        """Alarms in consecutive series of VERDICT_BLOCKS_MIN A/A blocks, judged by the rule for arms.
 
         None without a complete series.
         """
         every = [*self.before, *self.log_ratios]
-        series = [every[at : at + BLOCKS_MIN] for at in range(0, len(every) - BLOCKS_MIN + 1, BLOCKS_MIN)]
+        series = [
+            every[at : at + VERDICT_BLOCKS_MIN]
+            for at in range(0, len(every) - VERDICT_BLOCKS_MIN + 1, VERDICT_BLOCKS_MIN)
+        ]
         if not series:
             return None
-        spreads = [summarize(one, self.confidence, self.method) for one in series]
-        verdicts = [judge(spread.low, spread.high, spread.n, self.margin) for spread in spreads]
-        called = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
-        return Alarms(called, len(series), self.confidence)
+        verdicts = [self._judged(summarize(one, self.confidence, self.method)) for one in series]
+        false_alarms = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
+        return Alarms(false_alarms, len(series), self.confidence)
 
     def of_today(self, comparisons: Sequence[Comparison]) -> Noise:
         """Return the noise without the earlier A/A blocks if they had a different noise than this study.
@@ -154,9 +159,9 @@ class Noise:
         """
         squares, free = sum(d * d for d in self.log_ratios), len(self.log_ratios)
         effect = comparisons[0].primary if comparisons else None
-        if effect is not None and effect.spread.sd is not None:
-            squares += (effect.spread.n - 1) * effect.spread.sd**2
-            free += effect.spread.n - 1
+        if effect is not None and effect.summary.sd is not None:
+            squares += (effect.summary.n - 1) * effect.summary.sd**2
+            free += effect.summary.n - 1
         if not self.before or not free or not squares:
             return self
         ratio = sum(d * d for d in self.before) / len(self.before) / (squares / free)
@@ -195,16 +200,16 @@ class Noise:
         effect = comparison.primary
         if effect is None or comparison.verdict not in {Verdict.FASTER, Verdict.SLOWER}:
             return True
-        floor = self.floor(effect.spread.n, effect.spread.confidence)
-        return floor is None or abs(effect.spread.mean) >= floor
+        floor = self.floor(effect.summary.n, effect.summary.confidence)
+        return floor is None or abs(effect.summary.mean) >= floor
 
     def blocks_needed(self, comparison: Comparison) -> int:
         """Return the number of further blocks until the floor is as low as the estimated effect."""
         assert comparison.primary is not None
-        spread = comparison.primary.spread
-        of_one = self.floor(1, spread.confidence)
+        summary = comparison.primary.summary
+        of_one = self.floor(1, summary.confidence)
         assert of_one is not None
-        return max(1, math.ceil((of_one / abs(spread.mean)) ** 2) - spread.n)
+        return max(1, math.ceil((of_one / abs(summary.mean)) ** 2) - summary.n)
 
 
 def with_noise(comparison: Comparison, noise: Noise) -> Comparison:
@@ -221,21 +226,21 @@ def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[C
     for comparison in comparisons:
         effect = comparison.primary
         if effect is not None and not noise.is_over(comparison):
-            floor = noise.floor(effect.spread.n, effect.spread.confidence)
+            floor = noise.floor(effect.summary.n, effect.summary.confidence)
             assert floor is not None
             names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
-            shown = {"effect": signed_percent(effect.spread.mean), "floor": floor_text(floor)}
+            shown = {"effect": signed_percent(effect.summary.mean), "floor": floor_text(floor)}
             yield Caveat(Code.UNDER_NOISE_FLOOR, {**names, **shown, "aa_blocks": noise.n})
-    spread = noise.spread
-    if noise.is_false_alarm and spread is not None and spread.low is not None and spread.high is not None:
-        interval = f"{signed_percent(spread.low)} to {signed_percent(spread.high)}"
+    summary = noise.summary
+    if noise.is_false_alarm and summary is not None and summary.low is not None and summary.high is not None:
+        interval = f"{signed_percent(summary.low)} to {signed_percent(summary.high)}"
         alarm = share_text(1 - noise.confidence)
         yield Caveat(
             Code.AA_DIFFERS,
             {
-                "effect": signed_percent(spread.mean),
+                "effect": signed_percent(summary.mean),
                 "interval": interval,
-                "aa_blocks": spread.n,
+                "aa_blocks": summary.n,
                 "alarm": alarm,
             },
         )
@@ -267,8 +272,8 @@ def read_noise(evidence: Evidence) -> dict[int, Noise]:
 
 def _noise(study: StudyRecord, log_ratios: Sequence[float]) -> Noise:
     plan = study.plan
-    why_none = study.why_no_aa or ("" if log_ratios else NO_BLOCK_YET)
-    return Noise(log_ratios, study.aa_before, plan.confidence, plan.margin, why_none, method_of(plan))
+    why_no_aa = study.why_no_aa or ("" if log_ratios else NO_BLOCK_YET)
+    return Noise(log_ratios, study.aa_before, plan.confidence, plan.margin, why_no_aa, method_of(plan))
 
 
 def _layout(plan: Study) -> object:

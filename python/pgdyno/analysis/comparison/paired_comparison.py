@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -12,8 +12,9 @@ from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide, judge
 from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.statistics.bootstrap import bootstrap_interval
 from pgdyno.analysis.statistics.effect import LogRatioSummary, Method
-from pgdyno.analysis.telemetry.metrics import Metric
-from pgdyno.estimate import Better, Estimate
+from pgdyno.analysis.steady_state.stationarity import effect_trends, trending
+from pgdyno.analysis.telemetry.metrics import Metric, is_tail
+from pgdyno.estimate import Estimate
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
@@ -23,6 +24,12 @@ BlockTrials = Mapping[int, Mapping[int, Trial]]
 
 Values = Mapping[int, tuple[float, float]]
 """block → (value of the baseline, value of the arm)."""
+
+TAIL_SD_MAX = 0.25
+"""Maximum SD of the block ratios of a tail percentile that has an interval.
+
+Rare stalls give a larger SD, and then no interval covers with few blocks (docs/explanation/tails.md).
+"""
 
 
 @dataclass(frozen=True)
@@ -36,7 +43,7 @@ class Effect:
     key: str
     name: str
     log_ratios: Mapping[int, float]
-    spread: LogRatioSummary
+    summary: LogRatioSummary
     percent: Estimate
     bootstrap: Estimate | None
 
@@ -45,31 +52,35 @@ class Effect:
         if self.bootstrap is None or self.bootstrap.low is None or self.bootstrap.high is None:
             return None
         low, high = (float(np.log1p(end / 100)) for end in (self.bootstrap.low, self.bootstrap.high))
-        return self._judged(low, high, margin)
+        return self._judged(replace(self.summary, low=low, high=high), margin)
+
+    @property
+    def is_dispersed(self) -> bool:
+        """True if the block ratios of a tail percentile are too dispersed for an interval."""
+        return _is_dispersed(self.key, list(self.log_ratios.values()))
 
     def student(self) -> LogRatioSummary:
-        """Return Student's interval, which is for a single analysis, whatever the method of ``spread``."""
-        return effect.student(list(self.log_ratios.values()), self.spread.confidence)
+        """Return Student's interval, which is for a single analysis, whatever the method of ``summary``."""
+        return effect.student(list(self.log_ratios.values()), self.summary.confidence)
 
     def is_disputed(self, margin: float) -> bool:
         """Return whether the verdicts by Student's and the bootstrap interval differ."""
-        student = self.student()
-        judged = self._judged(student.low, student.high, margin)
-        return self.bootstrap_verdict(margin) not in {None, judged}
+        return self.bootstrap_verdict(margin) not in {None, self._judged(self.student(), margin)}
 
-    def _judged(self, low: float | None, high: float | None, margin: float) -> Verdict:
-        if self.percent.better is Better.LESS:
-            low, high = (None if end is None else -end for end in (high, low))
-        return judge(low, high, self.spread.n, margin)
+    def _judged(self, summary: LogRatioSummary, margin: float) -> Verdict:
+        """Judge by one interval for difference and equivalence, so that two intervals can be compared."""
+        return judge(summary, summary, margin, self.percent.better)
 
 
 @dataclass(frozen=True)
 class Comparison:
     """``blocks`` count. ``dropped`` do not: a trial of either arm was excluded, failed or interrupted.
 
-    In ``stalled`` blocks an arm completed nothing, so the ratio is undefined. In ``failed`` blocks the server
-    of an arm failed, or a check of its work. Omitting an arm's worst blocks would bias the effect in its
-    favor, so a comparison with blocks ``lost_by_an_arm`` has no decision.
+    In ``stalled`` blocks an arm completed nothing, so the ratio is undefined. In ``censored`` blocks only a
+    lower bound of its value is known. In ``failed`` blocks the server of an arm failed, or a check of its
+    work. Omitting an arm's worst blocks would bias the effect in its favor, so a comparison with blocks
+    ``lost_by_an_arm`` has no decision, and a metric with censored values has no effect. ``is_trending``: the
+    effect changes within the windows, so its mean depends on the length of the warm-up: no decision, either.
     """
 
     baseline: Arm
@@ -77,20 +88,27 @@ class Comparison:
     blocks: Sequence[int]
     dropped: Sequence[int]
     stalled: Sequence[int]
+    censored: Sequence[int]
     failed: Sequence[int]
     effects: Mapping[str, Effect]
     primary: Effect | None
     decision: Decision | None
     margin: float
+    is_trending: bool = False
 
     @property
     def lost_by_an_arm(self) -> list[int]:
         """Blocks without a ratio because of one of the two arms."""
-        return sorted({*self.stalled, *self.failed})
+        return sorted({*self.stalled, *self.censored, *self.failed})
+
+    @property
+    def is_held_back(self) -> bool:
+        """True if the estimate is biased, whatever its interval is."""
+        return self.is_trending or bool(self.lost_by_an_arm)
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict; undecided also if no block counts or an arm lost one."""
+        """The verdict; undecided also if no block counts or it is held back."""
         return self.decision.verdict if self.decision else Verdict.UNDECIDED
 
 
@@ -108,14 +126,22 @@ def compare_arms(
     trials: Sequence[Trial],
     plan: Study,
     metrics: Sequence[Metric],
+    cases: int = 1,
 ) -> list[Comparison]:
     """Compare every arm with the first, in all metrics; the first one is of the verdict.
 
-    A block in which an arm has no value above zero is omitted.
+    ``cases``: number of cases of the study, which share the level of the test for trends.
+
+    A block in which an arm has no value above zero is omitted. An effect without its censored blocks would be
+    biased, so a metric with any has none.
     """
     by_block = ok_by_block(trials)
+    censored = {metric.key: [_censored(by_block, arm.arm, metric) for arm in arms[1:]] for metric in metrics}
     values = {
-        metric.key: [metric_values(by_block, arm.arm, metric, plan.schedule) for arm in arms[1:]]
+        metric.key: [
+            {} if blocks else metric_values(by_block, arm.arm, metric, plan.schedule)
+            for arm, blocks in zip(arms[1:], censored[metric.key], strict=True)
+        ]
         for metric in metrics
     }
     values = {
@@ -125,12 +151,15 @@ def compare_arms(
     effects = effects_by_arm(
         len(arms) - 1, values, metrics, plan.confidence, primary=metrics[0].key, method=method_of(plan)
     )
+    are_trending = trending(effect_trends(plan, arms, trials), plan.margin, cases)
     return [
         _comparison(
             arms[0],
             arm,
+            is_trending=are_trending[1 + i],
             dropped=_dropped(trials, arm.arm),
             failed=sorted({t.block for t in trials if t.arm in {0, arm.arm} and t.failed_by_itself}),
+            censored=censored[metrics[0].key][i],
             both_ok={block for block, of_arm in by_block.items() if {0, arm.arm} <= of_arm.keys()},
             effects=effects[i],
             primary=metrics[0],
@@ -173,29 +202,43 @@ def _comparison(
     baseline: Arm,
     arm: Arm,
     *,
+    is_trending: bool,
     dropped: Sequence[int],
     failed: Sequence[int],
+    censored: Sequence[int],
     both_ok: set[int],
     effects: Mapping[str, Effect],
     primary: Metric,
     plan: Study,
 ) -> Comparison:
     main = effects.get(primary.key)
-    stalled = sorted(both_ok - (main.log_ratios.keys() if main else set()))
+    # With a censored block no ratio is computed, so whether another block has one is not known.
+    stalled = [] if censored else sorted(both_ok - (main.log_ratios.keys() if main else set()))
     return Comparison(
         baseline=baseline,
         arm=arm,
         blocks=sorted(main.log_ratios) if main else [],
         dropped=dropped,
         stalled=stalled,
+        censored=censored,
         failed=failed,
         effects=effects,
         primary=main,
-        decision=decide(main.spread, primary.better, plan.margin)
-        if main and not stalled and not failed
+        decision=decide(main.summary, primary.better, plan.margin, plan.confidence)
+        if main and not stalled and not failed and not is_trending
         else None,
         margin=plan.margin,
+        is_trending=is_trending,
     )
+
+
+def _censored(by_block: BlockTrials, arm: int, metric: Metric) -> list[int]:
+    """Return the blocks in which only a bound of the value of the arm or the baseline is known."""
+    return [
+        block
+        for block, of_arm in sorted(by_block.items())
+        if {0, arm} <= of_arm.keys() and any(metric.bound(of_arm[one]) is not None for one in (0, arm))
+    ]
 
 
 def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:
@@ -212,25 +255,46 @@ def _effects(
     checked: bool,
 ) -> list[Effect | None]:
     ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
-    spreads = effect.simultaneous([partial(_summary, d, method) for d in ratios], confidence)
+    summaries = effect.simultaneous([partial(_summary, metric.key, d, method) for d in ratios], confidence)
     return [
-        None if spread is None else _effect(metric, d, spread, checked=checked)
-        for d, spread in zip(ratios, spreads, strict=True)
+        None if summary is None else _effect(metric, d, summary, checked=checked)
+        for d, summary in zip(ratios, summaries, strict=True)
     ]
 
 
-def _summary(ratios: Mapping[int, float], method: Method, confidence: float) -> LogRatioSummary | None:
-    return effect.summarize(list(ratios.values()), confidence, method) if ratios else None
+def _summary(
+    key: str, ratios: Mapping[int, float], method: Method, confidence: float
+) -> LogRatioSummary | None:
+    return summarize_ratios(key, ratios, confidence, method) if ratios else None
 
 
-def _effect(metric: Metric, ratios: Mapping[int, float], spread: LogRatioSummary, *, checked: bool) -> Effect:
-    percent = spread.percent(metric.better)
-    resampled = bootstrap_interval(list(ratios.values()), spread.confidence) if checked else None
+def summarize_ratios(
+    key: str, ratios: Mapping[int, float], confidence: float, method: Method
+) -> LogRatioSummary:
+    """Return the mean log ratio of a metric, without an interval if it is a dispersed tail percentile.
+
+    ``ratios`` must not be empty.
+    """
+    d = list(ratios.values())
+    if _is_dispersed(key, d):
+        return effect.with_error(float(np.mean(d)), None, len(d), confidence, method)
+    return effect.summarize(d, confidence, method)
+
+
+def _is_dispersed(key: str, d: Sequence[float]) -> bool:
+    return is_tail(key) and len(d) > 1 and float(np.std(d, ddof=1)) > TAIL_SD_MAX
+
+
+def _effect(
+    metric: Metric, ratios: Mapping[int, float], summary: LogRatioSummary, *, checked: bool
+) -> Effect:
+    percent = summary.percent(metric.better)
+    resampled = bootstrap_interval(list(ratios.values()), summary.confidence) if checked else None
     bootstrap = None
     if resampled is not None:
         low, high = (effect.percent_of(end) for end in resampled)
-        bootstrap = Estimate(percent.value, "%", spread.n, metric.better, low, high, spread.confidence)
-    return Effect(metric.key, metric.name, ratios, spread, percent, bootstrap)
+        bootstrap = Estimate(percent.value, "%", summary.n, metric.better, low, high, summary.confidence)
+    return Effect(metric.key, metric.name, ratios, summary, percent, bootstrap)
 
 
 def metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Schedule) -> Values:

@@ -137,8 +137,8 @@ def _changes(
         one, other = arms[name].by_pass, arms[baseline].by_pass
         logs.append([math.log(one[number] / other[number]) for number in sorted(set(one) & set(other))])
     there = [(pair, d) for pair, d in zip(pairs, logs, strict=True) if d]
-    spreads = simultaneous([partial(summarize, d, method=method) for _, d in there], confidence)
+    summaries = simultaneous([partial(summarize, d, method=method) for _, d in there], confidence)
     return [
-        CapacityChange(*pair, spread.percent(Better.MORE), decide(spread, Better.MORE, margin))
-        for (pair, _), spread in zip(there, spreads, strict=True)
+        CapacityChange(*pair, summary.percent(Better.MORE), decide(summary, Better.MORE, margin, confidence))
+        for (pair, _), summary in zip(there, summaries, strict=True)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,11 @@ from pgdyno.analysis.causes.outlier_trials import OutlierTrials, find_outlier_tr
 from pgdyno.analysis.causes.throughput_dips import ArmDips, TrialRates, find_dips, rates_of
 from pgdyno.analysis.causes.time_breakdown import TimeBreakdown
 from pgdyno.analysis.comparison.case_telemetry import CaseTelemetry, read_case
-from pgdyno.analysis.comparison.comparison_caveats import autocorrelation_caveats, comparison_caveats
+from pgdyno.analysis.comparison.comparison_caveats import (
+    autocorrelation_caveats,
+    comparison_caveats,
+    skips_arrivals,
+)
 from pgdyno.analysis.comparison.measurement_noise import Noise, noise_caveats, with_noise
 from pgdyno.analysis.comparison.paired_comparison import Comparison, compare_arms, method_of
 from pgdyno.analysis.statistics import effect
@@ -28,10 +33,16 @@ from pgdyno.analysis.telemetry.metrics import (
     PERCENTILES,
     PERCENTILES_COMPARED,
     Metric,
-    ValuesByTrial,
+    TrialLatencies,
     latency_metric,
 )
-from pgdyno.analysis.telemetry.percentiles import limited_by_trial, missed_limit_caveats
+from pgdyno.analysis.telemetry.percentiles import (
+    Latencies,
+    LatencyMs,
+    limited_by_trial,
+    merge_latencies,
+    missed_limit_caveats,
+)
 from pgdyno.analysis.telemetry.samples import SERVER
 from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint, throughput_points
 from pgdyno.caveats import Caveat, Code
@@ -43,7 +54,6 @@ from pgdyno.results.records import (
     BlockStatus,
     Counts,
     Measure,
-    Pairs,
     StudyRecord,
     Trial,
     TrialStatus,
@@ -54,21 +64,24 @@ from pgdyno.study.plan import Study
 
 @dataclass(frozen=True)
 class ArmFindings:
-    """Values of one arm over its ok trials. ``latency`` is kind → merged histogram of latencies."""
+    """Values of one arm over its ok trials. ``latency`` is kind → merged latencies.
+
+    ``bounds`` has the lower bound of each level that is not known, by metric.
+    """
 
     arm: Arm
     trials_by_status: Mapping[TrialStatus, int]
     levels: Mapping[str, Estimate | None]  # by metric
+    bounds: Mapping[str, float]
     counts: Mapping[str, Counts]  # by kind, of the measured slices
-    latency: Mapping[str, Pairs]
+    latency: Mapping[str, Latencies]
     driver_memory_bytes: int | None  # the largest peak
     restore_s: float | None  # mean
     start_s: float | None
 
-    def quantiles_ms(self, kind: str) -> dict[str, float | None]:
+    def quantiles_ms(self, kind: str) -> dict[str, LatencyMs | None]:
         """Return the quantiles of one kind, or of ALL_KINDS."""
-        pairs = self.latency.get(kind)
-        return dict.fromkeys(PERCENTILES) if pairs is None else percentiles.quantiles_ms(pairs)
+        return self.latency.get(kind, Latencies()).quantiles_ms()
 
 
 @dataclass(frozen=True)
@@ -121,21 +134,22 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     """Read one case and compute its findings. Verdicts account for the noise. The caller holds a snapshot."""
     study, arms, cases = evidence.study(case), evidence.arms(case), len(evidence.cases())
     blocks, trials = evidence.blocks(case), evidence.trials(case)
-    histograms = {
-        trial.trial: {h.kind: h.pairs for h in evidence.histograms(trial.trial, Measure.LATENCY)}
+    latencies = {
+        trial.trial: percentiles.read_latencies(evidence, trial.trial)
         for trial in trials
         if trial.status is TrialStatus.OK
     }
     series, rates = _throughput_series(evidence, trials)
     stored = evidence.caveats(case)
     kinds = _kinds(trials, study.plan)
-    latency_ms = {trial: percentiles.latencies_ms(by_kind) for trial, by_kind in histograms.items()}
+    latency_ms = percentiles.trial_latencies(latencies)
     chosen = metrics.of_plan(study.plan, latency_ms)
     compared = _latencies(kinds, PERCENTILES_COMPARED, latency_ms)
-    comparisons = compare_arms(arms, trials, study.plan, [*chosen, *compared])
+    comparisons = compare_arms(arms, trials, study.plan, [*chosen, *compared], cases)
     noise = noise.of_today(comparisons)
-    of_arms = [_of_arm(arm, trials, histograms, chosen, study.plan) for arm in arms]
-    p50_ms = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
+    of_arms = [_of_arm(arm, trials, latencies, chosen, study.plan) for arm in arms]
+    medians = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
+    p50_ms = {arm: None if ms is None else ms.value for arm, ms in medians.items()}
     telemetry = read_case(evidence, study, arms, trials)
     drifts_by_arm = {arm.arm: _drifts(arm, trials, series, telemetry, study.plan) for arm in arms}
     computed = [
@@ -146,7 +160,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     computed += steady_state_caveats(study.plan, steady, cases)
     computed += trial_telemetry.telemetry_caveats(arms, trials, telemetry.by_trial)
     computed += autocorrelation_caveats(comparisons, cases)
-    limited_ms = limited_by_trial(study.plan, trials, histograms)
+    limited_ms = limited_by_trial(study.plan, trials, latencies)
     if chosen[0].key == metrics.CAPACITY.key:
         computed += missed_limit_caveats(study.plan, arms, trials, limited_ms)
     for arm in arms:
@@ -190,9 +204,9 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     )
 
 
-def _latencies(kinds: Sequence[str], names: Iterable[str], latency_ms: ValuesByTrial) -> list[Metric]:
+def _latencies(kinds: Sequence[str], names: Iterable[str], latency_ms: TrialLatencies) -> list[Metric]:
     return [
-        replace(latency_metric(kind, name), by_trial=latency_ms)
+        replace(latency_metric(kind, name), by_trial=latency_ms.values, bounds=latency_ms.bounds)
         for kind in [*kinds, ALL_KINDS]
         for name in names
     ]
@@ -229,15 +243,18 @@ def _time_breakdowns(
 ) -> dict[int, TimeBreakdown]:
     arms = [*(of.baseline for of in comparisons[:1]), *(of.arm for of in comparisons)]
     confidences = {
-        of.arm.arm: of.primary.spread.confidence if of.primary else plan.confidence for of in comparisons
+        of.arm.arm: of.primary.summary.confidence if of.primary else plan.confidence for of in comparisons
     }
     times = {trial: of.time for trial, of in telemetry.by_trial.items()}
-    mean_us = _mean_latencies_us(evidence, times) if plan.load_is_fixed else None
+    # With many skipped arrivals the mean latency is not known, and that of the others is too low.
+    overloaded = any(skips_arrivals([t for t in trials if t.arm == arm.arm]) for arm in arms)
+    measured = () if overloaded else times
+    mean_us = _mean_latencies_us(evidence, measured) if plan.load_is_fixed else None
     return time_breakdown.break_down_time(arms, trials, times, mean_us, confidences, method_of(plan))
 
 
 def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, tuple[float, float]]:
-    """Return the mean latency and lag of each trial."""
+    """Return the mean latency and lag of each trial, of its answered transactions."""
     found = {}
     for trial in trials:
         of = [
@@ -258,14 +275,14 @@ def _window_s(trials: Sequence[Trial]) -> float:
 def _of_arm(
     arm: Arm,
     trials: Sequence[Trial],
-    histograms: Mapping[int, Mapping[str, Pairs]],
+    latencies: Mapping[int, Mapping[str, Latencies]],
     chosen: Sequence[Metric],
     plan: Study,
 ) -> ArmFindings:
     mine = [trial for trial in trials if trial.arm == arm.arm]
     ok = [trial for trial in mine if trial.status is TrialStatus.OK]
     by_kind = {
-        kind: percentiles.merge(histograms[trial.trial].get(kind, _EMPTY) for trial in ok)
+        kind: merge_latencies(latencies[trial.trial].get(kind, Latencies()) for trial in ok)
         for kind in _kinds(ok, plan)
     }
     memory = [trial.driver_memory_bytes for trial in ok if trial.driver_memory_bytes is not None]
@@ -275,21 +292,29 @@ def _of_arm(
             status: n for status in TrialStatus if (n := sum(trial.status is status for trial in mine))
         },
         levels={metric.key: _level(metric, ok, plan.confidence) for metric in chosen},
+        bounds={metric.key: bound for metric in chosen if (bound := _bound(metric, ok)) is not None},
         counts=_counts(ok),
-        latency={**by_kind, ALL_KINDS: percentiles.merge(by_kind.values())},
+        latency={**by_kind, ALL_KINDS: merge_latencies(by_kind.values())},
         driver_memory_bytes=max(memory, default=None),
         restore_s=_mean([trial.restore_s for trial in ok]),
         start_s=_mean([trial.start_s for trial in ok]),
     )
 
 
-_EMPTY = percentiles.merge([])
-
-
 def _level(metric: Metric, trials: Sequence[Trial], confidence: float) -> Estimate | None:
+    if any(metric.bound(trial) is not None for trial in trials):
+        return None
     values = {trial.block: metric.value(trial, trial.measured) for trial in trials}
     known = {block: value for block, value in values.items() if value}
     return effect.own_level(known, metric.unit, metric.better, confidence)
+
+
+def _bound(metric: Metric, trials: Sequence[Trial]) -> float | None:
+    """Return the lower bound of a level that is not known: the geometric mean with the bounds of trials."""
+    if all(metric.bound(trial) is None for trial in trials):
+        return None
+    values = [metric.bound(trial) or metric.value(trial, trial.measured) for trial in trials]
+    return statistics.geometric_mean([value for value in values if value])
 
 
 def _counts(trials: Sequence[Trial]) -> dict[str, Counts]:

@@ -39,6 +39,7 @@ from pgdyno.analysis.statistics.effect import Method, simultaneous
 from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.results.records import Trial
+from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 
 Levels = Mapping[str, str]
@@ -216,25 +217,27 @@ class Contrast:
     combinations: int
     combined: Combined | None
 
-    def verdict(self, margin: float) -> Verdict:
+    def verdict(self, plan: Study) -> Verdict:
         """Return the verdict. Faster: the metric or the change is larger; same: within the margin."""
         if self.combined is None:
             return Verdict.UNDECIDED
-        spread = self.combined.spread
-        return judge(spread.low, spread.high, spread.n, margin)
+        summary = self.combined.summary
+        return judge(summary, summary.equivalence(plan.confidence), plan.margin)
 
 
 @dataclass(frozen=True)
 class Effects:
     """Effects of factors. ``main`` and ``interactions`` are each corrected as a family.
 
-    ``at`` is the change of one factor at each level of another, corrected over these.
+    ``simple_effects`` has the change of one factor at each level of another, corrected over these.
     """
 
     design: FactorialDesign
     main: Sequence[Contrast]
     interactions: Sequence[Contrast]
-    at: Mapping[tuple[str, str], Sequence[tuple[str, Contrast]]]  # (factor, other) → (other's level, change)
+    simple_effects: Mapping[
+        tuple[str, str], Sequence[tuple[str, Contrast]]
+    ]  # (factor, other) → (other's level, change)
 
     def of(self, factor: str) -> list[Contrast]:
         """Return the main effects of a factor."""
@@ -264,7 +267,7 @@ def effects_of(design: FactorialDesign, confidence: float) -> Effects | None:
             confidence,
         ),
         interactions=interactions_of(design, confidence),
-        at={
+        simple_effects={
             (one.name, other.name): _at_each(design, one, other, confidence)
             for one, other in itertools.permutations(design.factors, 2)
         },

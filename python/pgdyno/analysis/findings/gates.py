@@ -3,7 +3,7 @@
 ``slower`` and ``faster`` are claims, and many comparisons give many opportunities for a false one. So all
 comparisons of such conditions (every case, arm and metric) are one family. A condition holds if the verdict
 matches *and* Holm's test ("A simple sequentially rejective multiple test procedure", 1979) over the family
-rejects that there is no difference. If no arm differs, the probability that a gate trips is at most 1 −
+rejects that there is no difference. If no arm differs, the probability that a gate fails is at most 1 −
 confidence, for any number of cases.
 
 ``not-same`` and ``undecided`` are the absence of a proof. A gate that passes with ``not-same`` has shown that
@@ -18,17 +18,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect, method_of
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN, Verdict, decide
+from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect, method_of, summarize_ratios
+from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.host_findings import HostsFindings
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE, OverHosts
 from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
-from pgdyno.analysis.statistics.effect import Method, holm_confidences, summarize
+from pgdyno.analysis.statistics.effect import Method, holm_confidences
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, find_metric, latency_key
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import TrialStatus
+from pgdyno.study.plan import Study
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 PRIMARY = ""
 """Placeholder for the metric of the verdicts."""
@@ -73,9 +75,11 @@ class GateCondition:
 class GateComparison:
     """One arm against the baseline in one metric. ``case`` is empty for a single case, "average" over cases.
 
-    ``percent`` and ``p_value`` are None without values. ``partial``: in some blocks an arm completed nothing,
-    so the other blocks would bias the result in its favor. ``taken_back`` is the verdict of an average before
-    it became undecided because it is below its noise floor.
+    ``percent`` and ``p_value`` are None without values. ``equivalence`` has the interval for *same*, for this
+    verdict only. ``partial``: the result is biased, because an arm completed nothing in some blocks or the
+    effect changed within the windows. ``dispersed``: the block ratios of a tail percentile are too dispersed
+    for an interval. ``taken_back`` is the verdict of an average before it became undecided because it is
+    below its noise floor.
     """
 
     case: str
@@ -88,7 +92,9 @@ class GateComparison:
     p_value: float | None
     blocks: int
     partial: bool = False
+    dispersed: bool = False
     taken_back: Verdict | None = None
+    equivalence: Estimate | None = None
 
     @property
     def place(self) -> tuple[str, str, str, str]:
@@ -98,11 +104,11 @@ class GateComparison:
     @property
     def has_interval(self) -> bool:
         """True if the interval may be shown: with fewer blocks the SD is too uncertain."""
-        return self.percent is not None and self.percent.low is not None and self.blocks >= BLOCKS_MIN
+        return self.percent is not None and self.percent.low is not None and self.blocks >= VERDICT_BLOCKS_MIN
 
 
 @dataclass(frozen=True)
-class Tripped:
+class MetCondition:
     """A condition that holds, with its comparison."""
 
     condition: GateCondition
@@ -110,7 +116,7 @@ class Tripped:
 
 
 @dataclass(frozen=True)
-class NotEvaluated:
+class NotEvaluable:
     """A condition that cannot be evaluated, with its comparison; None if nothing is compared."""
 
     condition: GateCondition
@@ -121,31 +127,31 @@ class NotEvaluated:
 class Gate:
     """Result of the gate conditions. ``family`` is the number of comparisons for slower and faster.
 
-    ``held_back``: their verdict matches a condition, but is not significant in the family. ``under_floor``:
-    their interval matches one, but is below the noise floor. ``absent``: they have no values, or not in every
-    block, so a condition cannot be ruled out. ``lost`` of all ``trials`` of the compared arms failed or were
-    excluded.
+    ``met`` are the conditions that hold. ``not_significant``: the verdict matches a condition, but is not
+    significant in the family. ``below_noise_floor``: the interval matches one, but is below the noise floor.
+    ``not_evaluable``: there are no values, or not in every block, so a condition cannot be ruled out.
+    ``lost`` of all ``trials`` of the compared arms failed or were excluded.
     """
 
     conditions: Sequence[GateCondition]
     confidence: float
     family: int
-    tripped: Sequence[Tripped]
-    held_back: Sequence[Tripped]
-    absent: Sequence[NotEvaluated]
-    under_floor: Sequence[Tripped] = ()
+    met: Sequence[MetCondition]
+    not_significant: Sequence[MetCondition]
+    not_evaluable: Sequence[NotEvaluable]
+    below_noise_floor: Sequence[MetCondition] = ()
     lost: int = 0
     trials: int = 0
 
     @property
-    def holds(self) -> bool:
+    def failed(self) -> bool:
         """True if any condition holds."""
-        return bool(self.tripped)
+        return bool(self.met)
 
     @property
     def passes(self) -> bool:
         """True if no condition holds and all could be evaluated."""
-        return not self.tripped and not self.absent
+        return not self.met and not self.not_evaluable
 
 
 def parse_condition(text: str) -> GateCondition:
@@ -174,12 +180,12 @@ def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[GateCondi
         metric: gate_comparisons(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)
     }
     studies = list(findings.studies.values()) if isinstance(findings, HostsFindings) else [findings]
-    held = hold(conditions, found, studies[0].first.study.plan.confidence)
+    evaluated = evaluate(conditions, found, studies[0].first.study.plan.confidence)
     trials = [trial.status for study in studies for case in study.cases for trial in case.trials]
-    return replace(held, lost=sum(status in LOST for status in trials), trials=len(trials))
+    return replace(evaluated, lost=sum(status in LOST for status in trials), trials=len(trials))
 
 
-def hold(
+def evaluate(
     conditions: Sequence[GateCondition], found: dict[str, list[GateComparison]], confidence: float
 ) -> Gate:
     """Evaluate conditions. ``found``: metric of the conditions → its comparisons."""
@@ -191,33 +197,38 @@ def hold(
         for (place, p_value), level in zip(family.items(), levels, strict=True)
         if p_value is not None and p_value <= 1 - level
     }
-    met = [
-        Tripped(condition, one)
+    matching = [
+        MetCondition(condition, one)
         for condition in conditions
         for one in found[condition.metric]
         if condition.outcome.is_met_by(one.verdict)
     ]
-    held_back = [of for of in met if of.condition.outcome in CLAIMS and of.of.place not in significant]
-    tripped = [of for of in met if of not in held_back]
-    under_floor = [
-        Tripped(condition, one)
+    not_significant = [
+        of for of in matching if of.condition.outcome in CLAIMS and of.of.place not in significant
+    ]
+    met = [of for of in matching if of not in not_significant]
+    below_noise_floor = [
+        MetCondition(condition, one)
         for condition in conditions
         for one in found[condition.metric]
         if one.taken_back and condition.outcome in CLAIMS and condition.outcome.is_met_by(one.taken_back)
     ]
-    absent = [of for condition in conditions for of in _unjudged(condition, found[condition.metric])]
-    return Gate(conditions, confidence, len(family), tripped, held_back, absent, under_floor)
+    not_evaluable = [
+        of for condition in conditions for of in _not_evaluable(condition, found[condition.metric])
+    ]
+    return Gate(conditions, confidence, len(family), met, not_significant, not_evaluable, below_noise_floor)
 
 
-def _unjudged(condition: GateCondition, found: Sequence[GateComparison]) -> list[NotEvaluated]:
+def _not_evaluable(condition: GateCondition, found: Sequence[GateComparison]) -> list[NotEvaluable]:
     if not found:
-        return [NotEvaluated(condition, None)]
-    return [NotEvaluated(condition, one) for one in found if not _is_judged(condition, one)]
+        return [NotEvaluable(condition, None)]
+    return [NotEvaluable(condition, one) for one in found if not _is_evaluable(condition, one)]
 
 
-def _is_judged(condition: GateCondition, one: GateComparison) -> bool:
-    """Return whether a condition can be evaluated. A partial comparison is known to be undecided."""
-    return one.percent is not None and (not one.partial or condition.outcome.is_met_by(one.verdict))
+def _is_evaluable(condition: GateCondition, one: GateComparison) -> bool:
+    """Return whether a condition can be evaluated. A partial or dispersed one is known to be undecided."""
+    is_undecided = one.partial or one.dispersed
+    return one.percent is not None and (not is_undecided or condition.outcome.is_met_by(one.verdict))
 
 
 def gate_comparisons(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[GateComparison]:
@@ -240,39 +251,45 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateCom
     effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
     if effect is not None and key != findings.primary.key:
         effect = _with_method(effect, method_of(findings.study.plan))
-    partial = bool(comparison.lost_by_an_arm) or (
+    partial = comparison.is_held_back or (
         effect is not None and len(effect.log_ratios) < len(comparison.blocks)
     )
+    is_primary = key == findings.primary.key
+    decision = comparison.decision if is_primary else _decision(findings.study.plan, effect, partial=partial)
     return GateComparison(
         case=findings.study.case,
         baseline=comparison.baseline.name,
         arm=comparison.arm.name,
         metric=key,
         name=effect.name if effect else key,
-        verdict=comparison.verdict
-        if key == findings.primary.key
-        else _verdict(comparison, effect, partial=partial),
+        verdict=decision.verdict if decision else Verdict.UNDECIDED,
         percent=effect.percent if effect else None,
-        p_value=effect.spread.p_value if effect else None,
-        blocks=effect.spread.n if effect else 0,
+        equivalence=_equivalence(decision),
+        p_value=effect.summary.p_value if effect else None,
+        blocks=effect.summary.n if effect else 0,
         partial=partial,
+        dispersed=effect is not None and effect.is_dispersed,
     )
 
 
 def _with_method(effect: Effect, method: Method) -> Effect:
     """Return the effect with the interval of a study that stops on the verdict of another metric."""
-    spread = summarize(list(effect.log_ratios.values()), effect.spread.confidence, method)
-    return replace(effect, spread=spread, percent=spread.percent(effect.percent.better))
+    summary = summarize_ratios(effect.key, effect.log_ratios, effect.summary.confidence, method)
+    return replace(effect, summary=summary, percent=summary.percent(effect.percent.better))
 
 
-def _verdict(comparison: Comparison, effect: Effect | None, *, partial: bool) -> Verdict:
-    """Return the verdict on another metric than the primary one.
+def _decision(plan: Study, effect: Effect | None, *, partial: bool) -> Decision | None:
+    """Return the decision on another metric than the primary one.
 
-    Undecided if blocks are missing: an arm was too slow for a value, and the other blocks would favor it.
+    None if blocks are missing: an arm was too slow for a value, and the other blocks would favor it.
     """
     if effect is None or partial:
-        return Verdict.UNDECIDED
-    return decide(effect.spread, effect.percent.better, comparison.margin).verdict
+        return None
+    return decide(effect.summary, effect.percent.better, plan.margin, plan.confidence)
+
+
+def _equivalence(decision: Decision | None) -> Estimate | None:
+    return decision.equivalence if decision and decision.verdict is Verdict.SAME else None
 
 
 def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
@@ -280,11 +297,11 @@ def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
     primary = findings.first.primary
     whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
     average = over.average if whole_of_cases else None
-    margin = findings.first.study.plan.margin
-    whole = average is not None and not over.stalled
-    verdict = (
-        decide(average.spread, primary.better, margin).verdict if average and whole else Verdict.UNDECIDED
-    )
+    plan = findings.first.study.plan
+    decision = None
+    if average and not over.stalled:
+        decision = decide(average.summary, primary.better, plan.margin, plan.confidence)
+    verdict = decision.verdict if decision else Verdict.UNDECIDED
     taken_back = None
     if len(over.comparisons) == 1:  # the single case has the same value and a noise floor
         (verdict,) = over.verdicts
@@ -298,16 +315,17 @@ def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
         name=primary.name,
         verdict=verdict,
         percent=average.percent(primary.better) if average else None,
-        p_value=average.spread.p_value if average else None,
-        blocks=average.spread.n if average else 0,
+        p_value=average.summary.p_value if average else None,
+        blocks=average.summary.n if average else 0,
         partial=bool(over.stalled),
         taken_back=taken_back,
+        equivalence=_equivalence(decision),
     )
 
 
 def _over_hosts(findings: HostsFindings, metric: str) -> list[GateComparison]:
     first = findings.first.first
-    margin = first.study.plan.margin
+    plan = first.study.plan
     key = first.primary.key if metric in {PRIMARY, AVERAGE} else metric
     if metric == AVERAGE and findings.averages:
         pairs = [(AVERAGE, *pair) for pair in dict.fromkeys(of[1:] for of in findings.compared)]
@@ -317,23 +335,25 @@ def _over_hosts(findings: HostsFindings, metric: str) -> list[GateComparison]:
         chosen = [of for of in findings.effects if of.key == key]
     by_pair = {(of.case, of.baseline, of.arm): of for of in chosen}
     return [
-        _pooled(by_pair[pair], margin)
+        _pooled(by_pair[pair], plan)
         if pair in by_pair
         else GateComparison(*pair, key, key, Verdict.UNDECIDED, percent=None, p_value=None, blocks=0)
         for pair in pairs
     ]
 
 
-def _pooled(of: OverHosts, margin: float) -> GateComparison:
+def _pooled(of: OverHosts, plan: Study) -> GateComparison:
+    verdict = of.verdict(plan)
     return GateComparison(
         case=of.case,
         baseline=of.baseline,
         arm=of.arm,
         metric=of.key,
         name=of.name,
-        verdict=of.verdict(margin),
+        verdict=verdict,
         percent=of.percent,
         p_value=of.pooled.effect.p_value,
         blocks=of.pooled.blocks,
         partial=bool(of.stalled),
+        equivalence=of.equivalence(plan) if verdict is Verdict.SAME else None,
     )

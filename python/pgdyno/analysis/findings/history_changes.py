@@ -5,16 +5,21 @@ and windows. The build behind a version or a directory, the kernel, and pgdyno i
 shows their effects. Another machine, another study file or fit, or other options start another series.
 
 Each case has a series of every arm's change from the baseline, in which the machine's own drift cancels, and
-one of every arm's level. All series of a study on a machine are one family. Holm's correction is over their
-first cuts, so the probability of any false change is at most 1 − confidence if nothing changed. In a series
-with a true change, the probability of a further false one is at most the level of the first cut.
+one of every arm's level.
+
+- Changes from the baseline are tested after each file (``confirmed_changes``), and gates use them. All those
+  of a study on a machine are one family. In 365 files without a change, the probability of any confirmed one
+  is at most 1 − confidence.
+- Levels contain the drift of the machine, so no gate uses them. They are cut by E-divisive means
+  (``change_points``), as a description. Holm's correction is over their first cuts. If files were independent
+  and nothing changed, the probability of any cut would be at most 1 − confidence in each evaluation.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,13 +36,14 @@ from pgdyno.analysis.findings.study_identity import (
 )
 from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.change_points import POINTS_MIN, Cut, cuts, first_cut
+from pgdyno.analysis.statistics.confirmed_changes import detect_changes, values_min
 from pgdyno.analysis.statistics.effect import holm_confidences, percent_of
 from pgdyno.analysis.telemetry.metrics import METRICS
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import StudyRecord
 
 POINTS_MAX = 400
-"""Maximum number of files in a series, the newest ones: the time of permutations grows quadratically."""
+"""Maximum number of files in which levels are cut, the newest ones: permutations take quadratic time."""
 
 SHUFFLES_MIN = 999
 SHUFFLES_PER_LEVEL = 10
@@ -96,7 +102,7 @@ class HistoryPoint:
 class FileDifference:
     """Difference between the file in which a change appeared and the previous one."""
 
-    what: str
+    name: str
     before: str
     after: str
 
@@ -106,6 +112,8 @@ class HistoryChange:
     """A change. ``at``: index of the first file with it; ``percent``: mean after vs. mean before.
 
     The interval assumes that the place of the change is known and that files are independent.
+    ``confirmed_at`` is the index of the file that confirmed it. It is None for a change of a level, and for
+    one that awaits confirmation.
     """
 
     at: int
@@ -115,22 +123,29 @@ class HistoryChange:
     before: range
     after: range
     differences: Sequence[FileDifference]
+    confirmed_at: int | None = None
 
 
 @dataclass(frozen=True)
 class HistorySeries:
-    """Points in order of time. ``level`` is the level of the tests for its changes."""
+    """Points in order of time. ``level`` is the level of the tests for its changes.
+
+    ``changes`` are confirmed, except those of a level. ``awaiting`` is a change that the newest file shows
+    and a further file must confirm. Below ``points_min`` points no change can be found.
+    """
 
     key: Key
     better: Better
     points: Sequence[HistoryPoint]
     level: float
     changes: Sequence[HistoryChange]
+    awaiting: HistoryChange | None = None
+    points_min: int = POINTS_MIN
 
     @property
     def is_too_short(self) -> bool:
         """True if it has too few points for a change."""
-        return len(self.points) < POINTS_MIN
+        return len(self.points) < self.points_min
 
 
 @dataclass(frozen=True)
@@ -156,7 +171,7 @@ class Separation:
 class StudyHistory:
     """History of one study on one machine. ``machine`` is its number, from 1, and its processor.
 
-    ``apart`` is the reason why it is not part of another history.
+    ``separation`` is the reason why it is not part of another history.
     """
 
     title: str
@@ -164,7 +179,7 @@ class StudyHistory:
     files: Sequence[str]
     series: Sequence[HistorySeries]
     confidence: float
-    apart: Separation | None = None
+    separation: Separation | None = None
 
 
 @dataclass
@@ -173,7 +188,7 @@ class Group:
 
     first: StudyFindings
     recorded: list[Recorded] = field(default_factory=list)
-    apart: Separation | None = None
+    separation: Separation | None = None
 
     def is_on_machine_of(self, study: StudyFindings) -> bool:
         """Return whether the study is of the same machine."""
@@ -230,45 +245,80 @@ def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
 
 def find_history(group: Group, machine: str) -> StudyHistory:
     """Return the series of a group with their changes."""
-    ordered = sorted(group.recorded, key=lambda one: one.created_unix_s)[-POINTS_MAX:]
+    ordered = sorted(group.recorded, key=lambda one: one.created_unix_s)
     keys = list(dict.fromkeys(key for one in ordered for key in one.values))
+    study, confidence = group.first.first.study, group.first.first.study.plan.confidence
     rows = {key: [one for one in ordered if key in one.values] for key in keys}
-    points = {
-        key: [HistoryPoint(one.file, one.created_unix_s, one.values[key], key.is_change) for one in of]
+    series = {
+        key: HistorySeries(
+            key,
+            of[-1].values[key].better,
+            [HistoryPoint(one.file, one.created_unix_s, one.values[key], key.is_change) for one in of],
+            1 - confidence,
+            (),
+        )
         for key, of in rows.items()
     }
-    study = group.first.first.study
-    alpha = 1 - study.plan.confidence
-    shuffles = min(SHUFFLES_MAX, max(SHUFFLES_MIN, math.ceil(SHUFFLES_PER_LEVEL * len(keys) / alpha)))
-    found = {key: first_cut([point.log for point in of], shuffles) for key, of in points.items()}
-    p_values = [cut.p_value if cut else None for cut in found.values()]
-    levels = [1 - confidence for confidence in holm_confidences(p_values, study.plan.confidence)]
-    series = []
-    for key, level in zip(keys, levels, strict=True):
-        values = [point.log for point in points[key]]
-        cut = cuts(values, level, shuffles) if found[key] else []
-        better = points[key][-1].estimate.better
-        changes = _changes(values, cut, better, rows[key], study.plan.confidence)
-        series.append(HistorySeries(key, better, points[key], level, changes))
+    found = [
+        *_tested([of for of in series.values() if of.key.is_change], ordered, rows, confidence),
+        *_described([of for of in series.values() if not of.key.is_change], rows, confidence),
+    ]
+    series |= {of.key: of for of in found}
     files = [one.file for one in ordered]
-    return StudyHistory(study.title, machine, files, series, study.plan.confidence, group.apart)
+    return StudyHistory(study.title, machine, files, list(series.values()), confidence, group.separation)
+
+
+def _tested(
+    series: Sequence[HistorySeries],
+    ordered: Sequence[Recorded],
+    rows: Mapping[Key, Sequence[Recorded]],
+    confidence: float,
+) -> Iterable[HistorySeries]:
+    """Return the series of changes from the baseline, tested after each file."""
+    values = np.full((len(series), len(ordered)), np.nan)
+    for row, of in zip(values, series, strict=True):
+        row[[of.key in one.values for one in ordered]] = [point.log for point in of.points]
+    points_min = values_min((1 - confidence) / max(1, len(series)))
+    for of, found in zip(series, detect_changes(values, confidence), strict=True):
+        changes = _changes(of, found.confirmed, rows[of.key], confidence)
+        changes = [
+            replace(change, confirmed_at=cut.confirmed_at)
+            for change, cut in zip(changes, found.confirmed, strict=True)
+        ]
+        awaiting = None
+        if found.awaiting:
+            awaiting = _changes(of, [*found.confirmed, found.awaiting], rows[of.key], confidence)[-1]
+        yield replace(of, level=found.level, changes=changes, awaiting=awaiting, points_min=points_min)
+
+
+def _described(
+    series: Sequence[HistorySeries], rows: Mapping[Key, Sequence[Recorded]], confidence: float
+) -> Iterable[HistorySeries]:
+    """Return the series of levels with the cuts among their newest points."""
+    shuffles = math.ceil(SHUFFLES_PER_LEVEL * len(series) / (1 - confidence))
+    shuffles = min(SHUFFLES_MAX, max(SHUFFLES_MIN, shuffles))
+    values = [[point.log for point in of.points[-POINTS_MAX:]] for of in series]
+    first = [first_cut(of, shuffles) for of in values]
+    levels = holm_confidences([cut.p_value if cut else None for cut in first], confidence)
+    for of, one, newest, held in zip(series, first, values, levels, strict=True):
+        begin = len(of.points) - len(newest)
+        found = cuts(newest, 1 - held, shuffles) if one else []
+        moved = [replace(cut, at=begin + cut.at) for cut in found]
+        yield replace(of, level=1 - held, changes=_changes(of, moved, rows[of.key], confidence))
 
 
 def _changes(
-    values: Sequence[float],
-    found: Sequence[Cut],
-    better: Better,
-    recorded: Sequence[Recorded],
-    confidence: float,
+    series: HistorySeries, found: Sequence[Cut], recorded: Sequence[Recorded], confidence: float
 ) -> list[HistoryChange]:
+    values = [point.log for point in series.points]
     edges = [0, *(cut.at for cut in found), len(values)]
     changes = []
     for i, cut in enumerate(found):
         before, after = range(edges[i], cut.at), range(cut.at, edges[i + 2])
         percent = _percent(
-            values[before.start : before.stop], values[after.start : after.stop], better, confidence
+            values[before.start : before.stop], values[after.start : after.stop], series.better, confidence
         )
-        good = percent.value > 0 if better is Better.MORE else percent.value < 0
+        good = percent.value > 0 if series.better is Better.MORE else percent.value < 0
         verdict = Verdict.FASTER if good else Verdict.SLOWER
         differences = _differences(recorded[cut.at - 1], recorded[cut.at])
         changes.append(HistoryChange(cut.at, verdict, percent, cut.p_value, before, after, differences))
@@ -276,18 +326,15 @@ def _changes(
 
 
 def _percent(before: Sequence[float], after: Sequence[float], better: Better, confidence: float) -> Estimate:
-    """Return the change between means of logs, with Welch's interval.
+    """Return the change between means of logs, with Student's interval from a common SD.
 
-    ("The generalization of Student's problem", Biometrika 1947.)
+    A newly confirmed change has two files after it, and one that awaits confirmation may have one.
     """
-    mean = float(np.mean(after) - np.mean(before))
-    x, y = (float(np.var(of, ddof=1)) / len(of) for of in (before, after))
     n = len(before) + len(after)
-    if x + y == 0:
-        reach = 0.0
-    else:
-        freedom = (x + y) ** 2 / (x**2 / (len(before) - 1) + y**2 / (len(after) - 1))
-        reach = distributions.t_quantile((1 + confidence) / 2, freedom) * math.sqrt(x + y)
+    squares = sum(float(np.var(of)) * len(of) for of in (before, after))
+    error = math.sqrt(squares / (n - 2) * (1 / len(before) + 1 / len(after)))
+    mean = float(np.mean(after) - np.mean(before))
+    reach = distributions.t_quantile((1 + confidence) / 2, n - 2) * error
     low, high = percent_of(mean - reach), percent_of(mean + reach)
     return Estimate(percent_of(mean), "%", n, better, low, high, confidence)
 
@@ -324,7 +371,7 @@ def group_files(
 
 
 def _group_of(groups: list[Group], study: StudyFindings, file: str) -> Group:
-    apart = None
+    separation = None
     title = study.first.study.title
     for group in groups:
         if not group.is_on_machine_of(study):
@@ -333,8 +380,8 @@ def _group_of(groups: list[Group], study: StudyFindings, file: str) -> Group:
         if found is None:
             return group
         if group.first.first.study.title == title:
-            apart = Separation(file, group.recorded[0].file, FileDifference(*found))
-    groups.append(Group(study, apart=apart))
+            separation = Separation(file, group.recorded[0].file, FileDifference(*found))
+    groups.append(Group(study, separation=separation))
     return groups[-1]
 
 

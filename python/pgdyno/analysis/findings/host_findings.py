@@ -16,19 +16,17 @@ from pgdyno.analysis.findings.pooled_hosts import (
     PooledTable,
     average_over_hosts,
     average_over_parts,
+    first_blocks,
     over_hosts,
     pooled_tables,
 )
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.findings.study_identity import files_by_machine, fitted_differences, require_same
 from pgdyno.analysis.statistics.effect import Method, summarize
-from pgdyno.analysis.telemetry.metrics import is_latency
+from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency
 from pgdyno.caveats import Caveat, Code
 from pgdyno.results.records import Json
 from pgdyno.study.cases import label_of
-
-MEAN_TIME = "statement.mean_ms"
-"""Prefix of the mean time of each statement."""
 
 KEYS_NAMED_MAX = 8
 """Maximum number of keys that a caveat lists."""
@@ -182,15 +180,17 @@ def _joined(lists: Sequence[Sequence[str]]) -> list[dict[str, str]]:
 
 
 def _renamed(comparison: Comparison, names: Mapping[str, str], telemetry: Mapping[str, Effect]) -> Comparison:
-    """Return the comparison with common arm names and telemetry effects, without incomplete latencies.
+    """Return the comparison with common arm names and telemetry effects, without some latencies.
 
-    In the missing blocks an arm was too slow for enough transactions, so the others would bias the effect.
+    Incomplete or dispersed ones are omitted. In the missing blocks an arm was too slow for enough
+    transactions, so the others would bias the effect. Dispersed ones have no interval on their host.
     """
     a, b = comparison.baseline, comparison.arm
     whole = {
         key: effect
         for key, effect in comparison.effects.items()
-        if not is_latency(key) or len(effect.log_ratios) == len(comparison.blocks)
+        if not is_latency(key)
+        or (len(effect.log_ratios) == len(comparison.blocks) and not effect.is_dispersed)
     }
     return replace(
         comparison,
@@ -209,22 +209,19 @@ def _consecutive(studies: Sequence[ByCase]) -> ByCase:
     if len(studies) == 1:
         return studies[0]
     found: dict[str, dict[str, list[Comparison]]] = {}
-    begin = 0
-    for by_case in studies:
+    for by_case, begin in zip(studies, first_blocks(map(_blocks, studies)), strict=True):
         for case, comparisons in by_case.items():
             for comparison in comparisons:
                 found.setdefault(case, {}).setdefault(comparison.arm.name, []).append(_on(comparison, begin))
-        begin += 1 + max(
-            (
-                block
-                for comparisons in by_case.values()
-                for comparison in comparisons
-                for effect in comparison.effects.values()
-                for block in effect.log_ratios
-            ),
-            default=-1,
-        )
     return {case: [_merged(same) for same in by_arm.values()] for case, by_arm in found.items()}
+
+
+def _blocks(by_case: ByCase) -> Iterator[int]:
+    """Yield the blocks of a study that have a ratio, with repetitions."""
+    for comparisons in by_case.values():
+        for comparison in comparisons:
+            for effect in comparison.effects.values():
+                yield from effect.log_ratios
 
 
 def _on(comparison: Comparison, begin: int) -> Comparison:
@@ -244,6 +241,7 @@ def _merged(comparisons: Sequence[Comparison]) -> Comparison:
         comparisons[0],
         effects={key: _merged_effect([c.effects[key] for c in comparisons]) for key in common},
         stalled=[block for comparison in comparisons for block in comparison.stalled],
+        censored=[block for comparison in comparisons for block in comparison.censored],
         failed=[block for comparison in comparisons for block in comparison.failed],
         decision=None,
     )
@@ -252,13 +250,13 @@ def _merged(comparisons: Sequence[Comparison]) -> Comparison:
 def _merged_effect(effects: Sequence[Effect]) -> Effect:
     ratios = {block: d for effect in effects for block, d in effect.log_ratios.items()}
     first = effects[0]
-    methods = [effect.spread.method for effect in effects]
-    method = Method.ANYTIME if Method.ANYTIME in methods else first.spread.method
-    spread = summarize(list(ratios.values()), first.spread.confidence, method)
+    methods = [effect.summary.method for effect in effects]
+    method = Method.ANYTIME if Method.ANYTIME in methods else first.summary.method
+    summary = summarize(list(ratios.values()), first.summary.confidence, method)
     return replace(
         first,
         log_ratios=ratios,
-        spread=spread,
-        percent=spread.percent(first.percent.better),
+        summary=summary,
+        percent=summary.percent(first.percent.better),
         bootstrap=None,
     )

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict import Verdict, judge
-from pgdyno.analysis.findings.published_tables import Changed, OwnCell, OwnTable
+from pgdyno.analysis.findings.published_tables import Changed, MeasuredCell, MeasuredTable
 from pgdyno.analysis.findings.study_findings import StudyFindings, changes_beside
 from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, simultaneous
 from pgdyno.analysis.statistics.pooling import (
@@ -28,6 +29,7 @@ from pgdyno.analysis.statistics.pooling import (
 from pgdyno.analysis.telemetry.metrics import split_key
 from pgdyno.caveats import Caveat
 from pgdyno.estimate import Better, Estimate
+from pgdyno.study.plan import Study
 
 ByHost = Mapping[str, Mapping[str, Sequence[Comparison]]]
 """host → case → its comparisons."""
@@ -46,8 +48,8 @@ Place = tuple[str, str, str]
 class OverHosts:
     """One effect over the hosts.
 
-    ``absent`` are hosts without this effect, which do not count. ``stalled`` are hosts with blocks in which
-    an arm completed nothing, so there is no verdict. ``own`` is the verdict of a single comparison of a
+    ``absent`` are hosts without this effect, which do not count. ``stalled`` are hosts whose effect is biased
+    (``Comparison.is_held_back``), so there is no verdict. ``own`` is the verdict of a single comparison of a
     single host, which accounts for the noise floor.
     """
 
@@ -69,9 +71,9 @@ class OverHosts:
 
     def of_host(self, host: str) -> LogRatioSummary | None:
         """Return a host's own result."""
-        return next((of.spread for of in self.pooled.hosts if of.host == host), None)
+        return next((of.summary for of in self.pooled.hosts if of.host == host), None)
 
-    def verdict(self, margin: float) -> Verdict:
+    def verdict(self, plan: Study) -> Verdict:
         """Return the verdict of the interval of ``percent``. A change in the better direction is faster.
 
         The interval accounts for few hosts, so there is no minimum number of hosts. The minimum number of
@@ -81,10 +83,12 @@ class OverHosts:
             return self.own
         if self.stalled:
             return Verdict.UNDECIDED
-        low, high = self.pooled.effect.low, self.pooled.effect.high
-        if self.better is Better.LESS:
-            low, high = (None if end is None else -end for end in (high, low))
-        return judge(low, high, self.pooled.blocks, margin)
+        equivalence = self.pooled.effect.equivalence(plan.confidence)
+        return judge(self.pooled.effect, equivalence, plan.margin, self.better, self.pooled.blocks)
+
+    def equivalence(self, plan: Study) -> Estimate:
+        """Return the pooled change with the interval for *same*."""
+        return self.pooled.effect.equivalence(plan.confidence).percent(self.better)
 
     def caveats(self) -> list[Caveat]:
         """Return a caveat if the hosts disagree on the sign."""
@@ -141,13 +145,13 @@ def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Plac
     found: dict[tuple[str, str], _Effects] = {}
     stalled: dict[Pair, list[tuple[str, str]]] = {}
     for host, case, pair, comparison in _comparisons(by_host):
-        if comparison.lost_by_an_arm:
+        if comparison.is_held_back:
             stalled.setdefault(pair, []).extend([(case, host), (AVERAGE, host)])
         for own, effect in comparison.effects.items():
             placed = place(case, own)
             if placed is None:
                 continue
-            method = effect.spread.method
+            method = effect.summary.method
             one = found.setdefault(placed[:2], _Effects(effect.name, effect.percent.better, method))
             one.method = Method.ANYTIME if one.method is Method.ANYTIME else method  # a resumed study
             one.ratios.setdefault(pair, {}).setdefault(host, {})[placed[2]] = effect.log_ratios
@@ -197,13 +201,13 @@ def _absent(by_host: ByHost, pooled: Pooled) -> list[str]:
 class PooledCell:
     """A cell of a published table. ``published`` is that of the first file.
 
-    ``over`` is of the hosts with a ratio; None with fewer than two. ``is_asked_for``: whether it should have
+    ``over`` is of the hosts with a ratio; None with fewer than two. ``is_requested``: whether it should have
     one.
     """
 
-    published: OwnCell
+    published: MeasuredCell
     over: OverHosts | None
-    is_asked_for: bool
+    is_requested: bool
 
 
 @dataclass(frozen=True)
@@ -214,6 +218,16 @@ class PooledTable:
     columns: Sequence[str]
     rows: Sequence[Sequence[PooledCell]]
     of_changes: bool
+
+
+def first_blocks(files: Iterable[Iterable[int]]) -> list[int]:
+    """Return the number of each file's first block if the blocks of all files are numbered consecutively.
+
+    ``files`` are the blocks of each file, from 0. Missing ones count, so that block n of every case remains
+    of the same pass.
+    """
+    lengths = [1 + max(blocks, default=-1) for blocks in files]
+    return [0, *accumulate(lengths)][:-1]
 
 
 def pooled_tables(hosts: Mapping[str, Sequence[StudyFindings]], confidence: float) -> list[PooledTable]:
@@ -227,18 +241,20 @@ def pooled_tables(hosts: Mapping[str, Sequence[StudyFindings]], confidence: floa
     return [_table(n, table, found, confidence) for n, table in enumerate(every[0].published)]
 
 
-_File = tuple[int, Sequence[Sequence[Sequence[Changed | None]]]]
-"""Number of blocks, and changes of the figures."""
+_File = tuple[Sequence[int], Sequence[Sequence[Sequence[Changed | None]]]]
+"""Blocks of the trials, and changes of the figures."""
 
 
 def _file(study: StudyFindings, *, by_place: bool) -> _File:
     """Return the blocks and changes of one file. Cases are matched by position, else by name."""
     names = [str(n) if by_place else case.study.case for n, case in enumerate(study.cases)]
-    blocks = (trial.block for case in study.cases for trial in case.trials)
-    return 1 + max(blocks, default=-1), changes_beside(study.cases, names)
+    blocks = [trial.block for case in study.cases for trial in case.trials]
+    return blocks, changes_beside(study.cases, names)
 
 
-def _table(n: int, table: OwnTable, files: Mapping[str, Sequence[_File]], confidence: float) -> PooledTable:
+def _table(
+    n: int, table: MeasuredTable, files: Mapping[str, Sequence[_File]], confidence: float
+) -> PooledTable:
     of_changes = any(cell.is_change for row in table.rows for cell in row)
     rows = []
     for r, row in enumerate(table.rows):
@@ -248,14 +264,16 @@ def _table(n: int, table: OwnTable, files: Mapping[str, Sequence[_File]], confid
                 host: [(blocks, found[n][r][c]) for blocks, found in of_host]
                 for host, of_host in files.items()
             }
-            asked = cell.is_asked_for and (cell.is_change or not of_changes)
+            asked = cell.is_requested and (cell.is_change or not of_changes)
             there = asked and any(changed for of_host in by_host.values() for _, changed in of_host)
             cells.append(PooledCell(cell, _over(by_host, confidence) if there else None, asked))
         rows.append(cells)
     return PooledTable(table.title, table.columns, rows, of_changes)
 
 
-def _over(by_host: Mapping[str, Sequence[tuple[int, Changed | None]]], confidence: float) -> OverHosts | None:
+def _over(
+    by_host: Mapping[str, Sequence[tuple[Sequence[int], Changed | None]]], confidence: float
+) -> OverHosts | None:
     """Return the pooled effect; None with fewer than two hosts. ``by_host``: (blocks, change) per file."""
     found = {host: ratios for host, files in by_host.items() if (ratios := _of_host(files))}
     common = common_parts(found) if len(found) > 1 else {}
@@ -266,7 +284,7 @@ def _over(by_host: Mapping[str, Sequence[tuple[int, Changed | None]]], confidenc
     return OverHosts("", "", "", "", "", better, pool_groups(common, confidence), absent)
 
 
-def _of_host(files: Sequence[tuple[int, Changed | None]]) -> dict[str, LogRatios]:
+def _of_host(files: Sequence[tuple[Sequence[int], Changed | None]]) -> dict[str, LogRatios]:
     """Return the ratios of a machine's files by case and part, with consecutive blocks.
 
     Empty if a file has none.
@@ -274,10 +292,8 @@ def _of_host(files: Sequence[tuple[int, Changed | None]]) -> dict[str, LogRatios
     if any(changed is None for _, changed in files):
         return {}
     found: dict[tuple[str, str], dict[int, float]] = {}
-    begin = 0
-    for blocks, changed in files:
+    for (_, changed), begin in zip(files, first_blocks(blocks for blocks, _ in files), strict=True):
         for name, ratios in changed.ratios.items() if changed else ():
             found.setdefault(name, {}).update({begin + block: d for block, d in ratios.items()})
-        begin += blocks
     common = set.intersection(*(set(changed.ratios) for _, changed in files if changed))
     return {str(name): found[name] for name in sorted(common)}

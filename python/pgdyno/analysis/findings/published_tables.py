@@ -57,12 +57,12 @@ NO_PAIRS = "no block has both arms"
 
 
 @dataclass(frozen=True)
-class OwnCell:
+class MeasuredCell:
     """A published figure with the measured one. ``text`` is as printed, empty if there was no figure.
 
-    ``ours`` is in the published unit if that can be converted. ``why_not`` is the reason if ``ours`` is
-    missing although it was requested. ``ours`` is the mean of ``cases`` and ``parts``, each of the kind
-    ``part`` (statement, relation, wait); both are empty for a single one.
+    ``measured`` is in the published unit if that can be converted. It is the mean of ``cases`` and ``parts``,
+    each of the kind ``part`` (statement, relation, wait); both are empty for a single one.
+    ``missing_reason`` is the reason if a measured value was requested and is missing.
     """
 
     text: str
@@ -71,40 +71,40 @@ class OwnCell:
     unit: str
     note: str
     is_change: bool
-    ours: Estimate | None = None
-    why_not: str = ""
+    measured: Estimate | None = None
+    missing_reason: str = ""
     cases: Sequence[str] = ()
     parts: Sequence[str] = ()
     part: str = ""
 
     @property
-    def is_asked_for(self) -> bool:
+    def is_requested(self) -> bool:
         """True if a measured value was requested."""
-        return self.ours is not None or bool(self.why_not)
+        return self.measured is not None or bool(self.missing_reason)
 
 
 @dataclass(frozen=True)
-class OwnTable:
+class MeasuredTable:
     """A published table. ``notes`` are the source's, and notes on its corrected figures."""
 
     title: str
     columns: Sequence[str]
-    rows: Sequence[Sequence[OwnCell]]
+    rows: Sequence[Sequence[MeasuredCell]]
     notes: Sequence[str]
 
 
-def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[OwnTable]:
+def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[MeasuredTable]:
     """Return every table with measured values. ``cases`` are those that were run."""
     return [_table(table, cases) for table in published.tables]
 
 
-def _table(table: PublishedTable, cases: Sequence[CaseValues]) -> OwnTable:
+def _table(table: PublishedTable, cases: Sequence[CaseValues]) -> MeasuredTable:
     rows = [[_cell(cell, cases) for cell in row] for row in table.figures()]
-    return OwnTable(table.title, [column.title for column in table.columns], rows, list(table.notes))
+    return MeasuredTable(table.title, [column.title for column in table.columns], rows, list(table.notes))
 
 
-def _cell(cell: Cell, cases: Sequence[CaseValues]) -> OwnCell:
-    found = OwnCell(
+def _cell(cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
+    found = MeasuredCell(
         text=cell.text if cell.text is not None else "" if cell.value is None else f"{cell.value:.15g}",
         value=cell.value,
         corrected=cell.corrected,
@@ -133,17 +133,17 @@ class _Item:
         return self.case.values[self.key].by_block.get(arm, {})
 
 
-def _filled(cell: OwnCell, asked: Cell, cases: Sequence[CaseValues]) -> OwnCell:
+def _filled(cell: MeasuredCell, asked: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
     arms = [found for case in cases if (found := _arm(case, asked)) is not None]
     if not arms:
-        return replace(cell, why_not=NOT_RUN)
+        return replace(cell, missing_reason=NOT_RUN)
     items = _items(asked, arms)
     if cell.is_change:
         items = [item for item in items if item.baseline != item.arm]
         if not items and all(arm == baseline for _, arm, baseline in arms):
             return cell  # the baseline's own change
     if not items:
-        return replace(cell, why_not=NOT_MEASURED)
+        return replace(cell, missing_reason=NOT_MEASURED)
     named = list(dict.fromkeys(item.case.name for item in items))
     parts = list(dict.fromkeys(item.name[1] for item in items))
     cell = replace(cell, cases=named if len(named) > 1 else (), parts=parts if len(parts) > 1 else ())
@@ -221,11 +221,11 @@ def _keys(case: CaseValues, asked: Cell) -> Iterator[str]:
         return
     for key in case.values:
         of, part = split_key(key)
-        if of == metric and _is_asked_for(part, asked):
+        if of == metric and _is_requested(part, asked):
             yield key
 
 
-def _is_asked_for(part: str, asked: Cell) -> bool:
+def _is_requested(part: str, asked: Cell) -> bool:
     if asked.relation is not None:
         return part == asked.relation or part.endswith(f".{asked.relation}")
     text = " ".join(part.split())
@@ -247,18 +247,18 @@ def _ratios(items: Sequence[_Item]) -> dict[tuple[str, str], dict[int, float]] |
     return ratios
 
 
-def _changed(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
+def _changed(cell: MeasuredCell, items: Sequence[_Item]) -> MeasuredCell:
     ratios = _ratios(items)
     if ratios is None:
-        return replace(cell, why_not=NO_RATIO)
+        return replace(cell, missing_reason=NO_RATIO)
     combined = combine({f"{case}: {part}": d for (case, part), d in ratios.items()}, items[0].case.confidence)
     if combined is None:
-        return replace(cell, why_not=NO_PAIRS)
+        return replace(cell, missing_reason=NO_PAIRS)
     first = items[0]
-    return replace(cell, ours=combined.percent(first.case.values[first.key].better))
+    return replace(cell, measured=combined.percent(first.case.values[first.key].better))
 
 
-def _valued(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
+def _valued(cell: MeasuredCell, items: Sequence[_Item]) -> MeasuredCell:
     """Return the value. Several are averaged in each common block, or without one over their levels."""
     of, confidence = items[0].case.values[items[0].key], items[0].case.confidence
     every = [item.blocks(item.arm) for item in items]
@@ -269,7 +269,7 @@ def _valued(cell: OwnCell, items: Sequence[_Item]) -> OwnCell:
     else:
         levels = [level for b in every if (level := level_of(b, of.unit, of.better, confidence)) is not None]
         found = Estimate(sum(one.value for one in levels) / len(levels), of.unit, len(levels), of.better)
-    return replace(cell, ours=None if found is None else in_unit(found, cell.unit))
+    return replace(cell, measured=None if found is None else in_unit(found, cell.unit))
 
 
 def in_unit(estimate: Estimate, unit: str) -> Estimate:

@@ -14,7 +14,6 @@ from functools import partial
 
 import numpy as np
 
-from pgdyno.analysis.comparison.verdict import BLOCKS_MIN
 from pgdyno.analysis.findings.factor_effects import FactorialCell, FactorialDesign, Levels
 from pgdyno.analysis.statistics.bootstrap import BOOTSTRAP_SEED
 from pgdyno.analysis.statistics.effect import Method, own_level, simultaneous, summarize
@@ -31,6 +30,7 @@ from pgdyno.analysis.statistics.usl import (
 from pgdyno.analysis.telemetry.metrics import NOPM, TPM, TPS, Metric
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.cases import label_of
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 FACTOR = "clients"
 
@@ -113,10 +113,10 @@ class Laws:
 
     @classmethod
     def of(cls, sweep: Sweep) -> Laws:
-        """Fit the laws. With fewer than BLOCKS_MIN passes there are no draws, so no intervals."""
+        """Fit the laws. With fewer than VERDICT_BLOCKS_MIN passes there are no draws, so no intervals."""
         law = fit_curves(sweep.clients, sweep.logs.mean(axis=0))
         passes = len(sweep.passes)
-        if passes < BLOCKS_MIN:
+        if passes < VERDICT_BLOCKS_MIN:
             return cls(law, None, None)
         means = resampled(sweep.logs, weights(passes, DRAWS, BOOTSTRAP_SEED))
         return cls(law, fit_without_bounds(sweep.clients, means), fit_curves(sweep.clients, means))
@@ -308,10 +308,10 @@ def _differences(
     """
     matched = [both for one, baseline in pairs if (both := _of_the_same_passes(one, baseline)) is not None]
     flat = [(i, clients, d) for i, both in enumerate(matched) for clients, d in _ratios(*both).items()]
-    spreads = simultaneous([partial(summarize, d, method=method) for _, _, d in flat], confidence)
+    summaries = simultaneous([partial(summarize, d, method=method) for _, _, d in flat], confidence)
     ratios: list[dict[int, Estimate]] = [{} for _ in matched]
-    for (i, clients, _), spread in zip(flat, spreads, strict=True):
-        ratios[i][clients] = spread.percent(Better.MORE)
+    for (i, clients, _), summary in zip(flat, summaries, strict=True):
+        ratios[i][clients] = summary.percent(Better.MORE)
     return [_difference(*both, of, confidence) for both, of in zip(matched, ratios, strict=True)]
 
 

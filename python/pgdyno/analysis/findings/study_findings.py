@@ -15,7 +15,7 @@ from pgdyno.analysis.findings.case_findings import Findings, find_case
 from pgdyno.analysis.findings.factor_effects import Effects, design_of, effects_of
 from pgdyno.analysis.findings.published_tables import (
     Changed,
-    OwnTable,
+    MeasuredTable,
     published_changes,
     with_measured_values,
 )
@@ -42,14 +42,16 @@ class OverCases:
 
     @property
     def stalled(self) -> list[str]:
-        """Cases that are not in the average because an arm lost a block: it failed or completed nothing."""
-        return [case for case, comparison in self.comparisons.items() if comparison.lost_by_an_arm]
+        """Cases that are not in the average, because an arm lost a block or the effect changes in windows."""
+        return [case for case, comparison in self.comparisons.items() if comparison.is_held_back]
 
     @property
     def is_under_floor(self) -> bool:
         """True if the average is below its noise floor."""
         return (
-            self.average is not None and self.floor is not None and abs(self.average.spread.mean) < self.floor
+            self.average is not None
+            and self.floor is not None
+            and abs(self.average.summary.mean) < self.floor
         )
 
     @property
@@ -64,7 +66,7 @@ class StudyFindings:
 
     cases: Sequence[Findings]
     over_cases: Sequence[OverCases]
-    published: Sequence[OwnTable]  # the source's tables with measured values
+    published: Sequence[MeasuredTable]  # the source's tables with measured values
     effects: Effects | None  # of the factors, if several vary
     scalability: Scalability | None  # if the number of clients varies enough
     capacity: Capacity | None  # if the study limits the latency
@@ -93,7 +95,7 @@ def find_study(evidence: Evidence) -> StudyFindings:
     )
 
 
-def _published(cases: Sequence[Findings]) -> list[OwnTable]:
+def _published(cases: Sequence[Findings]) -> list[MeasuredTable]:
     given = cases[0].study.published
     if given is None:
         return []
@@ -120,8 +122,9 @@ def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
         for comparison in of.comparisons
         if (comparison.baseline.name, comparison.arm.name) == (baseline, arm)
     }
-    # The other blocks of a case would bias the average in favor of an arm that lost a block.
-    whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.lost_by_an_arm}
+    # The other blocks of a case would bias the average in favor of an arm that lost a block. A trend of the
+    # effect biases all blocks.
+    whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.is_held_back}
     ratios = {case: primary.log_ratios for case, primary in whole.items()}
     plan = cases[0].study.plan
     average = combine(ratios, plan.confidence, method_of(plan))
@@ -135,4 +138,4 @@ def _floor(
         return None
     noises = {of.study.case: of.noise for of in cases if of.study.case in average.names}
     blocks = {case: len(ratios[case]) for case in noises}
-    return floor_of_average(noises, blocks, average.spread.confidence)
+    return floor_of_average(noises, blocks, average.summary.confidence)

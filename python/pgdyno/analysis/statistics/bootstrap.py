@@ -53,8 +53,8 @@ def _acceleration(d: Floats) -> float:
     n = len(d)
     without = np.array([np.mean(np.delete(d, i)) for i in range(n)])
     influence = (n - 1.0) * (np.mean(without) - without)
-    skew, spread = np.sum(influence**3) / float(n) ** 3, np.sum(influence**2) / float(n) ** 2
-    return float(1 / 6 * skew / spread ** (3 / 2))
+    skew, squares = np.sum(influence**3) / float(n) ** 3, np.sum(influence**2) / float(n) ** 2
+    return float(1 / 6 * skew / squares ** (3 / 2))
 
 
 def _quantile(ascending: Floats, probability: float) -> float:

@@ -39,8 +39,9 @@ class Method(StrEnum):
 class LogRatioSummary:
     """Mean and interval of the blocks' log ratios. ``sd`` and Student's interval need at least two blocks.
 
-    The anytime-valid interval needs ``FIRST_INTERIM_ANALYSIS`` blocks. Logs are natural. ``p_value`` is
-    two-sided, for mean d = 0. It is below 1 − ``confidence`` exactly if the interval excludes 0.
+    Ratios that are too dispersed for an interval have no ``sd`` either. The anytime-valid interval needs
+    ``VERDICT_BLOCKS_MIN`` blocks. Logs are natural. ``p_value`` is two-sided, for mean d = 0. It is below
+    1 − ``confidence`` exactly if the interval excludes 0.
     """
 
     mean: float
@@ -56,6 +57,18 @@ class LogRatioSummary:
         """Return the result of the baseline against the arm."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return replace(self, mean=-self.mean, low=low, high=high)
+
+    def equivalence(self, confidence: float) -> LogRatioSummary:
+        """Return the same with the interval of two one-sided tests, each at the level α = 1 − ``confidence``.
+
+        It lies within the margin exactly if both tests reject a larger effect. Its confidence is 1 − 2α.
+        """
+        reach = math.inf if self.sd is None else one_sided_critical_value(self.n, confidence, self.method)
+        low = high = None
+        if self.sd is not None and not math.isinf(reach):
+            reach *= self.sd / math.sqrt(self.n)
+            low, high = self.mean - reach, self.mean + reach
+        return replace(self, low=low, high=high, confidence=2 * confidence - 1)
 
     def percent(self, better: Better) -> Estimate:
         """Return (B − A) / A in percent."""
@@ -109,6 +122,13 @@ def critical_value(n: int, confidence: float, method: Method) -> float:
     if method is Method.ANYTIME:
         return sequential.sequential_critical_value(n, confidence)
     return distributions.t_quantile((1 + confidence) / 2, n - 1) if n > 1 else math.inf
+
+
+def one_sided_critical_value(n: int, confidence: float, method: Method) -> float:
+    """Return the standard errors at which a one-sided test rejects; infinite if ``n`` blocks are too few."""
+    if method is Method.ANYTIME:
+        return sequential.one_sided_critical_value(n, confidence)
+    return distributions.t_quantile(confidence, n - 1) if n > 1 else math.inf
 
 
 def _p_value(t: float, n: int, method: Method) -> float | None:
@@ -182,12 +202,12 @@ def own_level(values: Mapping[int, float], unit: str, better: Better, confidence
     """
     if not values:
         return None
-    spread = student([float(np.log(value)) for value in values.values()], confidence)
-    low, high = spread.low, spread.high
+    summary = student([float(np.log(value)) for value in values.values()], confidence)
+    low, high = summary.low, summary.high
     return Estimate(
-        value=float(np.exp(spread.mean)),
+        value=float(np.exp(summary.mean)),
         unit=unit,
-        n=spread.n,
+        n=summary.n,
         better=better,
         low=None if low is None else float(np.exp(low)),
         high=None if high is None else float(np.exp(high)),
@@ -202,5 +222,5 @@ def level_of(values: Mapping[int, float], unit: str, better: Better, confidence:
     """
     if not values or min(values.values()) > 0:
         return own_level(values, unit, better, confidence)
-    spread = student(list(values.values()), confidence)
-    return Estimate(spread.mean, unit, spread.n, better, spread.low, spread.high, confidence)
+    summary = student(list(values.values()), confidence)
+    return Estimate(summary.mean, unit, summary.n, better, summary.low, summary.high, confidence)

@@ -50,7 +50,7 @@ class OutlierScore:
     """
 
     value: float
-    usual: float
+    median: float
     off: float
     score: float | None
 
@@ -64,10 +64,10 @@ def outlier_scores(values: Sequence[float]) -> list[OutlierScore]:
 def _standing(value: float, others: npt.NDArray[np.float64]) -> OutlierScore:
     if not len(others):
         return OutlierScore(value, value, 0.0, None)
-    usual = float(np.median(others))
-    spread = float(robust_sd(others))
-    enough = len(others) >= VALUES_MIN - 1 and spread > 0
-    return OutlierScore(value, usual, value - usual, (value - usual) / spread if enough else None)
+    median = float(np.median(others))
+    sd = float(robust_sd(others))
+    enough = len(others) >= VALUES_MIN - 1 and sd > 0
+    return OutlierScore(value, median, value - median, (value - median) / sd if enough else None)
 
 
 def limit(n: int, groups: int) -> float:

@@ -42,7 +42,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, summarize, with_error
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import Better, Estimate
@@ -55,22 +54,22 @@ LogRatios = Mapping[int, float]
 class Combined:
     """Average over cases or statements. ``names`` are averaged.
 
-    ``left_out`` are not: they have too few blocks while others have more. ``spread.n`` is the number of
+    ``left_out`` are not: they have too few blocks while others have more. ``summary.n`` is the number of
     blocks.
     """
 
     names: Sequence[str]
     left_out: Sequence[str]
-    spread: LogRatioSummary
+    summary: LogRatioSummary
 
     @property
     def p_value(self) -> float | None:
         """P-value of the two-sided test of no change."""
-        return self.spread.p_value
+        return self.summary.p_value
 
     def percent(self, better: Better) -> Estimate:
         """Return (B − A) / A in percent; its n is the number of blocks."""
-        return self.spread.percent(better)
+        return self.summary.percent(better)
 
 
 def combine(
@@ -94,7 +93,7 @@ def combine(
     return Combined(
         names=list(counted),
         left_out=[name for name in ratios if name not in counted],
-        spread=with_error(
+        summary=with_error(
             float(np.mean(list(means.values()))),
             _sd(list(parts.values())) if least > 1 else None,
             len(parts),
@@ -121,13 +120,13 @@ class HostEffect:
     """Effect of one arm on one metric in one host's study, as log ratios."""
 
     host: str
-    spread: LogRatioSummary
+    summary: LogRatioSummary
 
     @property
     def error(self) -> float | None:
         """Standard error of the host's mean; None for a single block."""
-        sd = self.spread.sd
-        return None if sd is None else sd / math.sqrt(self.spread.n)
+        sd = self.summary.sd
+        return None if sd is None else sd / math.sqrt(self.summary.n)
 
 
 @dataclass(frozen=True)
@@ -136,17 +135,13 @@ class Pooled:
 
     ``weighted`` is False if a host has no standard error for a weight (a single block, or equal blocks). Then
     every host has the same weight and the interval is Student's on the hosts' means. ``tau`` and ``i2`` are
-    None, because variance within and between hosts cannot be separated. With one host, ``low`` and ``high``
-    are None.
+    None, because variance within and between hosts cannot be separated. ``over_hosts.n`` is the number of
+    hosts; one host alone has no interval there.
     """
 
     hosts: Sequence[HostEffect]
     weights: Sequence[float]  # shares that add up to 1
-    mean: float
-    low: float | None
-    high: float | None
-    confidence: float
-    p_value: float | None  # of the two-sided test of mean = 0
+    over_hosts: LogRatioSummary
     weighted: bool
     tau: float | None  # standard deviation of the effect between hosts, on the log scale
     i2: float | None  # share of the variance between hosts beyond their standard errors
@@ -154,20 +149,22 @@ class Pooled:
     @property
     def blocks(self) -> int:
         """The number of blocks on all hosts."""
-        return sum(host.spread.n for host in self.hosts)
+        return sum(host.summary.n for host in self.hosts)
 
     @property
     def signs_differ(self) -> bool:
         """True if the effect is positive on one host and negative on another."""
-        return len({math.copysign(1, of.spread.mean) for of in self.hosts if of.spread.mean}) > 1
+        return len({math.copysign(1, of.summary.mean) for of in self.hosts if of.summary.mean}) > 1
 
     @property
     def effect(self) -> LogRatioSummary:
         """The effect; n is the number of hosts. For a single host: its own effect; n is in blocks."""
-        if len(self.hosts) == 1:
-            return self.hosts[0].spread
-        n = len(self.hosts)
-        return LogRatioSummary(self.mean, n, None, self.low, self.high, self.confidence, self.p_value)
+        return self.hosts[0].summary if len(self.hosts) == 1 else self.over_hosts
+
+    @property
+    def p_value(self) -> float | None:
+        """P-value of the two-sided test of no change over the hosts."""
+        return self.over_hosts.p_value
 
     def percent(self, better: Better) -> Estimate:
         """Return (B − A) / A in percent, with the n of ``effect``."""
@@ -202,7 +199,7 @@ def pool_groups(groups: Groups, confidence: float, method: Method = Method.STUDE
         if parts.keys() == {WHOLE}:
             effects.append(HostEffect(group, summarize(list(parts[WHOLE].values()), confidence, method)))
         elif (combined := combine(parts, confidence, method)) is not None:
-            effects.append(HostEffect(group, combined.spread))
+            effects.append(HostEffect(group, combined.summary))
     return pool(effects, confidence)
 
 
@@ -213,7 +210,7 @@ def pool(hosts: Sequence[HostEffect], confidence: float) -> Pooled:
     """
     if len({of.host for of in hosts}) != len(hosts):
         raise ValueError("a host must not occur twice")
-    means = np.array([of.spread.mean for of in hosts])
+    means = np.array([of.summary.mean for of in hosts])
     errors = [of.error for of in hosts]
     known = np.array([error for error in errors if error])
     weighted = len(known) == len(hosts)
@@ -221,15 +218,13 @@ def pool(hosts: Sequence[HostEffect], confidence: float) -> Pooled:
     weights = np.ones(len(hosts)) if tau2 is None else 1 / (known**2 + tau2)
     mean = float(np.sum(weights * means) / np.sum(weights))
     error = _hartung_knapp(means, weights, mean, floored=weighted)
-    reach = None if error is None else error * _student(confidence, len(hosts) - 1)
+    n = len(hosts)
     return Pooled(
         hosts=hosts,
         weights=[float(weight) for weight in weights / np.sum(weights)],
-        mean=mean,
-        low=None if reach is None else mean - reach,
-        high=None if reach is None else mean + reach,
-        confidence=confidence,
-        p_value=None if error is None else _p_value(mean, error, len(hosts) - 1),
+        over_hosts=with_error(
+            mean, None if error is None else error * math.sqrt(n), n, confidence, Method.STUDENT
+        ),
         weighted=weighted,
         tau=None if tau2 is None else math.sqrt(tau2),
         i2=inconsistency(means, known**2) if weighted and len(hosts) > 1 else None,
@@ -276,18 +271,10 @@ def _hartung_knapp(means: Floats, weights: Floats, mean: float, *, floored: bool
     return math.sqrt((max(1.0, q) if floored else q) / float(np.sum(weights)))
 
 
-def _student(confidence: float, freedom: int) -> float:
-    return distributions.t_quantile((1 + confidence) / 2, freedom)
-
-
-def _p_value(mean: float, error: float, freedom: int) -> float:
-    return 2 * distributions.t_beyond(abs(mean) / error, freedom) if error > 0 else float(mean == 0)
-
-
 def sign_caveats(pooled: Pooled, *, arm: str, baseline: str, metric: str) -> list[Caveat]:
     """Return a caveat if the hosts' signs differ. ``metric`` is a word, for example throughput."""
     if not pooled.signs_differ:
         return []
-    shown = (f"{of.spread.percent(Better.NEITHER).signed_text} on {of.host}" for of in pooled.hosts)
+    shown = (f"{of.summary.percent(Better.NEITHER).signed_text} on {of.host}" for of in pooled.hosts)
     names: dict[str, Parameter] = {"arm": arm, "baseline": baseline, "metric": metric}
     return [Caveat(Code.HOSTS_DISAGREE, {**names, "hosts": ", ".join(shown)})]

@@ -117,9 +117,9 @@ def growth(
     at, value = found
     edges = np.linspace(at[0], at[-1], PARTS + 1)
     rates = np.diff(np.interp(edges, at, value)) / np.diff(edges)
-    spread = student([float(rate) for rate in rates], confidence)
-    assert spread.low is not None and spread.high is not None
-    return _slope(spread.mean, (spread.high - spread.low) / 2, confidence, at, value, spread.p_value)
+    summary = student([float(rate) for rate in rates], confidence)
+    assert summary.low is not None and summary.high is not None
+    return _slope(summary.mean, (summary.high - summary.low) / 2, confidence, at, value, summary.p_value)
 
 
 def mean_slope(slopes: Sequence[Slope], confidence: float) -> Slope | None:
@@ -129,17 +129,17 @@ def mean_slope(slopes: Sequence[Slope], confidence: float) -> Slope | None:
     """
     if len(slopes) < 2:
         return slopes[0] if slopes else None
-    spread = student([slope.per_hour for slope in slopes], confidence)
-    assert spread.low is not None and spread.high is not None
+    summary = student([slope.per_hour for slope in slopes], confidence)
+    assert summary.low is not None and summary.high is not None
     return Slope(
-        per_hour=spread.mean,
-        low=spread.low,
-        high=spread.high,
+        per_hour=summary.mean,
+        low=summary.low,
+        high=summary.high,
         confidence=confidence,
         mean=float(np.mean([slope.mean for slope in slopes])),
         n=len(slopes),
         span_s=min(slope.span_s for slope in slopes),
-        p_value=spread.p_value,
+        p_value=summary.p_value,
     )
 
 

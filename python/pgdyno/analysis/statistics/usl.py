@@ -180,8 +180,8 @@ def weights(passes: int, draws: int, seed: int) -> Floats:
     """
     rng = np.random.default_rng(seed)
     normal = rng.standard_normal((draws, passes))
-    spread = np.sqrt((passes - 1) / rng.chisquare(passes - 1, draws))
-    return np.asarray(normal * spread[:, None] / np.sqrt(passes * (passes - 1)))
+    scale = np.sqrt((passes - 1) / rng.chisquare(passes - 1, draws))
+    return np.asarray(normal * scale[:, None] / np.sqrt(passes * (passes - 1)))
 
 
 def resampled(logs: Floats, weight: Floats) -> Floats:

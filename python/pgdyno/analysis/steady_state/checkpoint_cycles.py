@@ -23,7 +23,7 @@ START_COUNTERS = ("num_timed", "num_requested")
 WAL_MIN_MIB = 1.0
 """Minimum WAL of a window: with less there is nothing to checkpoint."""
 
-CYCLES_WANTED = 1
+CYCLES_REQUESTED = 1
 """Complete cycles per window, if the study sets no number."""
 
 
@@ -31,16 +31,17 @@ CYCLES_WANTED = 1
 class Cycles:
     """Checkpoints in an arm's trials with known counts.
 
-    ``checkpoints`` is the mean number started per window, ``without`` the number of windows without one.
-    ``whole`` is the minimum number of complete cycles in a window, ``wanted`` the requested number.
+    ``checkpoints`` is the mean number started per window, ``windows_without`` the number of windows without
+    one. ``complete_cycles`` is the minimum per window, ``cycles_requested`` the requested number.
+    ``has_wal``: a window has enough WAL for a checkpoint, or its WAL is unknown.
     """
 
     trials: int
     checkpoints: float
-    without: int
-    whole: int
-    wanted: int
-    writes: bool
+    windows_without: int
+    complete_cycles: int
+    cycles_requested: int
+    has_wal: bool
 
 
 def checkpoint_starts(series: SampleSeries) -> list[float]:
@@ -71,25 +72,25 @@ def cycles_of_arm(
     return Cycles(
         trials=len(counts),
         checkpoints=sum(n for _, n in counts) / len(counts),
-        without=sum(n == 0 for _, n in counts),
-        whole=min(_whole(trial, n) for trial, n in counts),
-        wanted=CYCLES_WANTED if plan.checkpoints is None else plan.checkpoints,
-        writes=not wal_mib or max(wal_mib) >= WAL_MIN_MIB,
+        windows_without=sum(n == 0 for _, n in counts),
+        complete_cycles=min(_whole(trial, n) for trial, n in counts),
+        cycles_requested=CYCLES_REQUESTED if plan.checkpoints is None else plan.checkpoints,
+        has_wal=not wal_mib or max(wal_mib) >= WAL_MIN_MIB,
     )
 
 
 def cycle_caveats(plan: Study, name: str, found: Cycles) -> list[Caveat]:
     """Return caveats of the arm with that name."""
-    if not found.writes:
+    if not found.has_wal:
         return []
-    if 2 * found.without > found.trials:
+    if 2 * found.windows_without > found.trials:
         return [Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": name})]
-    if found.whole >= found.wanted or plan.schedule is Schedule.SLICES:
+    if found.complete_cycles >= found.cycles_requested or plan.schedule is Schedule.SLICES:
         return []  # for slices, CHECKPOINT_IN_SLICES reports it for each block
     names: dict[str, Parameter] = {
         "arm": name,
-        "cycles": found.whole,
-        "wanted": found.wanted,
+        "cycles": found.complete_cycles,
+        "wanted": found.cycles_requested,
         "checkpoints": f"{found.checkpoints:.3g}",
     }
     return [Caveat(Code.FEW_CHECKPOINT_CYCLES, names)]

@@ -123,10 +123,12 @@ def _sizes(key: str, trials: Sequence[TrialTelemetry], confidence: float) -> lis
     if not per_hour:
         return []
     name, unit = SIZES[key]
-    spread = student(per_hour, confidence)
+    summary = student(per_hour, confidence)
     unit = f"{unit} per hour"
     return [
         Drift(
-            key, name, Estimate(spread.mean, unit, spread.n, Better.LESS, spread.low, spread.high, confidence)
+            key,
+            name,
+            Estimate(summary.mean, unit, summary.n, Better.LESS, summary.low, summary.high, confidence),
         )
     ]

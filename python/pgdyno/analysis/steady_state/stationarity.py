@@ -3,6 +3,7 @@
 - Trend: the least-squares line of each trial gives the change of its rate over the window, in percent of its
   mean. Seconds depend on each other, trials do not: Student's t over the trials. In slices, the same is done
   for the logarithm of the ratio to the baseline, round by round, to test whether the effect itself changes.
+  If it does, the comparison has no verdict: the effect depends on the length of the warm-up.
 - Step: the self-normalized test of Shao and Zhang ("Testing for change points in time series", JASA 2010),
   over the means of ``PARTS`` parts. It needs no estimate of the autocorrelation.
 
@@ -23,7 +24,8 @@ from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.mser import mser_of_mean
 from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
 from pgdyno.estimate import Better, Estimate
-from pgdyno.results.records import Trial, TrialStatus
+from pgdyno.results.records import Arm, Trial, TrialStatus
+from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 
 Floats = npt.NDArray[np.float64]
@@ -33,6 +35,9 @@ ALARM_OF_TRENDS, ALARM_OF_STEPS, ALARM_OF_EFFECTS = 0.025, 0.01, 0.015
 
 VALUES_MIN = 4
 """Minimum number of values of a trial for a line."""
+
+SLICES_MIN = 2
+"""Minimum number of slices for the change of an effect. Its error is that between blocks, not of the line."""
 
 PARTS = 20
 PART_S_MIN, PART_VALUES_MIN = 5.0, 3
@@ -74,13 +79,14 @@ class Observed:
 class Trend:
     """Mean change over the window in percent, over n trials. ``p_value`` is None for a single trial.
 
-    ``cut_s`` is the time that MSER cuts off the beginning of the trials' mean; None if it is half or more.
+    ``truncation_s`` is the length of the beginning of the trials' mean that MSER excludes; None if it is half
+    or more.
     """
 
     percent: Estimate
     p_value: float | None
     span_s: float
-    cut_s: float | None
+    truncation_s: float | None
 
 
 @dataclass(frozen=True)
@@ -96,17 +102,21 @@ class LargestStep:
 
 def observed(trial: Trial, points: Sequence[ThroughputPoint]) -> Observed | None:
     """Return the rates by slice, or by interval if the trial has one slice. None with too few values."""
-    pieces = [piece for piece in trial.measured if piece.counted_s > 0]
-    if len(pieces) >= VALUES_MIN:
-        at = [(piece.counted_from_s + piece.closed_s) / 2 - pieces[0].opened_s for piece in pieces]
-        rates = [
-            sum(counts.executed for counts in piece.kinds.values()) / piece.counted_s for piece in pieces
-        ]
-    else:
-        measured = [point for point in points if point.role is Role.MEASURE]
-        begun_s = pieces[0].opened_s if pieces else 0.0
-        at, rates = [point.at_s - begun_s for point in measured], [point.per_s for point in measured]
+    by_slice = slice_rates(trial)
+    if len(by_slice.at_s) >= VALUES_MIN:
+        return by_slice
+    measured = [point for point in points if point.role is Role.MEASURE]
+    begun_s = next((piece.opened_s for piece in trial.measured if piece.counted_s > 0), 0.0)
+    at, rates = [point.at_s - begun_s for point in measured], [point.per_s for point in measured]
     return Observed(np.array(at), np.array(rates)) if len(at) >= VALUES_MIN else None
+
+
+def slice_rates(trial: Trial) -> Observed:
+    """Return the rates by measured slice."""
+    pieces = [piece for piece in trial.measured if piece.counted_s > 0]
+    at = [(piece.counted_from_s + piece.closed_s) / 2 - pieces[0].opened_s for piece in pieces]
+    rates = [sum(counts.executed for counts in piece.kinds.values()) / piece.counted_s for piece in pieces]
+    return Observed(np.array(at), np.array(rates))
 
 
 def counted_rates(
@@ -122,13 +132,13 @@ def trend_of_trials(trials: Sequence[Observed], confidence: float) -> Trend | No
     """Return the trend of an arm's trials; None without trials."""
     if not trials:
         return None
-    spread = student([change(one.at_s, one.per_s, one.span_s) for one in trials], confidence)
-    low, high = (None if end is None else 100 * end for end in (spread.low, spread.high))
+    summary = student([change(one.at_s, one.per_s, one.span_s) for one in trials], confidence)
+    low, high = (None if end is None else 100 * end for end in (summary.low, summary.high))
     return Trend(
-        percent=Estimate(100 * spread.mean, "%", spread.n, Better.NEITHER, low, high, confidence),
-        p_value=spread.p_value,
+        percent=Estimate(100 * summary.mean, "%", summary.n, Better.NEITHER, low, high, confidence),
+        p_value=summary.p_value,
         span_s=float(np.mean([one.span_s for one in trials])),
-        cut_s=_cut_s(trials),
+        truncation_s=_truncation_s(trials),
     )
 
 
@@ -142,7 +152,9 @@ def effect_trend(arm: Sequence[Observed], baseline: Sequence[Observed], confiden
     """Return the trend of the ratio to the baseline, over blocks with equal numbers of slices, or None."""
     changes, spans = [], []
     for mine, other in zip(arm, baseline, strict=True):
-        if len(mine.per_s) != len(other.per_s) or min(mine.per_s.min(), other.per_s.min()) <= 0:
+        if len(mine.per_s) != len(other.per_s) or len(mine.per_s) < SLICES_MIN:
+            continue
+        if min(mine.per_s.min(), other.per_s.min()) <= 0:
             continue
         at = (mine.at_s + other.at_s) / 2 - (mine.at_s + other.at_s).mean() / 2
         ratios = np.log(mine.per_s / other.per_s)
@@ -150,11 +162,45 @@ def effect_trend(arm: Sequence[Observed], baseline: Sequence[Observed], confiden
         spans.append(mine.span_s)
     if not changes:
         return None
-    spread = student(changes, confidence)
-    return Trend(spread.percent(Better.NEITHER), spread.p_value, float(np.mean(spans)), None)
+    summary = student(changes, confidence)
+    return Trend(summary.percent(Better.NEITHER), summary.p_value, float(np.mean(spans)), None)
 
 
-def _cut_s(trials: Sequence[Observed]) -> float | None:
+def effect_trends(plan: Study, arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Trend | None]:
+    """Return the trend of the effect of each arm against the first, from blocks in which both trials count.
+
+    None for the first arm, without blocks, and if the arms do not run together.
+    """
+    if not plan.schedule.is_together:
+        return [None for _ in arms]
+    ok: dict[int, dict[int, Observed]] = {arm.arm: {} for arm in arms}
+    for trial in trials:
+        if trial.status is TrialStatus.OK:
+            ok[trial.arm][trial.block] = slice_rates(trial)
+    found: list[Trend | None] = [None]
+    for arm in arms[1:]:
+        mine, other = ok[arm.arm], ok[arms[0].arm]
+        both = sorted(mine.keys() & other.keys())
+        found.append(
+            effect_trend([mine[block] for block in both], [other[block] for block in both], plan.confidence)
+        )
+    return found
+
+
+def trending(trends: Sequence[Trend | None], margin: float, cases: int = 1) -> list[bool]:
+    """Return which effects of a case change significantly, by more than the margin over the window.
+
+    The level is ALARM_OF_EFFECTS for a study of that number of cases. Effects that do not change are held
+    back in 1.5% of the interim analyses, and at any of those of 10 blocks in at most 5% of studies.
+    """
+    flags = surely([None if of is None else of.p_value for of in trends], ALARM_OF_EFFECTS / cases)
+    return [
+        of is not None and flag and abs(of.percent.value) > 100 * margin
+        for of, flag in zip(trends, flags, strict=True)
+    ]
+
+
+def _truncation_s(trials: Sequence[Observed]) -> float | None:
     cut = mser_of_mean([one.per_s for one in trials])
     return None if cut is None else trials[0].span_s * cut / len(trials[0].per_s)
 

@@ -17,7 +17,7 @@ from pgdyno.estimate import signed
 from pgdyno.results.driver_facts import WarmUpEnd
 from pgdyno.results.records import Arm, SampleSeries, Trial, TrialStatus
 from pgdyno.study.plan import Study
-from pgdyno.study.schedule import Role, Schedule
+from pgdyno.study.schedule import Role
 from pgdyno.units import format_duration
 
 TESTS_MIN = 4
@@ -37,17 +37,17 @@ ALARM = 0.05
 class WarmUps:
     """Warm-ups of an arm's trials that count.
 
-    ``looked`` is the number of trials with enough tests, ``unsteady`` those of them that never passed one.
-    ``chance`` is the probability of this for a steady series.
+    ``tested`` is the number of trials with enough tests, ``unsteady`` those of them that never passed one.
+    ``false_alarm`` is the probability of this for a steady series.
     """
 
     trials: int
-    by_evidence: int
+    ended_steady: int
     shortest_s: float
     longest_s: float
-    looked: int
+    tested: int
     unsteady: int
-    chance: float
+    false_alarm: float
 
 
 def warm_ups(arm: Arm, trials: Sequence[Trial]) -> WarmUps | None:
@@ -57,15 +57,15 @@ def warm_ups(arm: Arm, trials: Sequence[Trial]) -> WarmUps | None:
     if not driven_s:
         return None
     stored = [end for trial in mine if (end := trial.driver.warm_up) is not None]
-    looked = [(one, chance) for one in stored if (chance := _false_alarm_probability(one)) is not None]
+    tested = [(one, p) for one in stored if (p := _false_alarm_probability(one)) is not None]
     return WarmUps(
         trials=len(driven_s),
-        by_evidence=sum(one.by == "evidence" for one in stored),
+        ended_steady=sum(one.by == "evidence" for one in stored),
         shortest_s=min(driven_s),
         longest_s=max(driven_s),
-        looked=len(looked),
-        unsteady=sum(one.looks_steady == 0 for one, _ in looked),
-        chance=max((chance for _, chance in looked), default=1.0),
+        tested=len(tested),
+        unsteady=sum(one.looks_steady == 0 for one, _ in tested),
+        false_alarm=max((p for _, p in tested), default=1.0),
     )
 
 
@@ -83,7 +83,7 @@ def warm_up_caveats(found: Mapping[str, WarmUps | None], cases: int = 1) -> list
             },
         )
         for name, of in found.items()
-        if of is not None and of.unsteady and _at_least(of.unsteady, of.looked, of.chance) <= alarm
+        if of is not None and of.unsteady and _at_least(of.unsteady, of.tested, of.false_alarm) <= alarm
     ]
 
 
@@ -111,17 +111,17 @@ def _false_alarm_probability(warmed: WarmUpEnd) -> float | None:
 
 @dataclass(frozen=True)
 class SteadyState:
-    """Steady state of an arm. ``of_effect`` is the trend of the ratio to the baseline if arms alternated.
+    """Steady state of an arm. ``effect_trend`` is the trend of the ratio to the baseline if arms alternated.
 
-    ``steps`` are the significant ones, of ``looked`` trials with windows that are long enough.
+    ``steps`` are the significant ones, of ``tested`` trials with windows that are long enough.
     """
 
     arm: Arm
     warm_ups: WarmUps | None
-    trend: Trend | None
-    of_effect: Trend | None
+    rate_trend: Trend | None
+    effect_trend: Trend | None
     steps: Sequence[LargestStep] = field(default_factory=list)
-    looked: int = 0
+    tested: int = 0
     cycles: Cycles | None = None
 
 
@@ -149,8 +149,8 @@ def find_steady_state(
         SteadyState(
             arm=arm,
             warm_ups=warm_ups(arm, trials),
-            trend=stationarity.trend_of_trials(list(seen[arm.arm].values()), plan.confidence),
-            of_effect=_of_effect(plan, arm, arms[0], trials, seen),
+            rate_trend=stationarity.trend_of_trials(list(seen[arm.arm].values()), plan.confidence),
+            effect_trend=effect_trend,
             steps=[
                 one
                 for one in steps
@@ -158,31 +158,33 @@ def find_steady_state(
                 and id(one) in significant
                 and abs(one.percent) > 100 * plan.margin
             ],
-            looked=sum(one.trial in seen[arm.arm] for one in steps),
+            tested=sum(one.trial in seen[arm.arm] for one in steps),
             cycles=checkpoint_cycles.cycles_of_arm(
                 plan, [trial for trial in trials if trial.arm == arm.arm], series, telemetry
             ),
         )
-        for arm in arms
+        for arm, effect_trend in zip(arms, stationarity.effect_trends(plan, arms, trials), strict=True)
     ]
 
 
 def steady_state_caveats(plan: Study, found: Sequence[SteadyState], cases: int = 1) -> list[Caveat]:
     """Return the caveats that are significant for the whole study and exceed the margin."""
     caveats = warm_up_caveats({of.arm.name: of.warm_ups for of in found}, cases)
-    alarms = (stationarity.ALARM_OF_TRENDS / cases, stationarity.ALARM_OF_EFFECTS / cases)
-    for alarm, trends, code in zip(
-        alarms,
-        ([of.trend for of in found], [of.of_effect for of in found]),
-        (Code.RATE_TREND, Code.EFFECT_TREND),
-        strict=True,
+    trends = [of.rate_trend for of in found]
+    alarm = stationarity.ALARM_OF_TRENDS / cases
+    flags = surely([None if one is None else one.p_value for one in trends], alarm)
+    for of, one, is_significant in zip(found, trends, flags, strict=True):
+        # For long windows, the slope per hour reports it.
+        if one is None or not is_significant or one.span_s >= SPAN_S_MIN:
+            continue
+        if abs(one.percent.value) > 100 * plan.margin:
+            caveats.append(_changes(Code.RATE_TREND, of, one, found[0].arm.name))
+    effects = [of.effect_trend for of in found]
+    for of, one, is_trending in zip(
+        found, effects, stationarity.trending(effects, plan.margin, cases), strict=True
     ):
-        flags = surely([None if one is None else one.p_value for one in trends], alarm)
-        for of, one, is_significant in zip(found, trends, flags, strict=True):
-            is_long = code is Code.RATE_TREND and one is not None and one.span_s >= SPAN_S_MIN
-            if one is None or not is_significant or is_long or abs(one.percent.value) <= 100 * plan.margin:
-                continue  # for long windows, the slope per hour reports it
-            caveats.append(_changes(code, of, one, found[0].arm.name))
+        if one is not None and is_trending:
+            caveats.append(_changes(Code.EFFECT_TREND, of, one, found[0].arm.name))
     caveats += [_step_caveat(of) for of in found if of.steps]
     return caveats + [
         caveat
@@ -203,10 +205,10 @@ def _changes(code: Code, of: SteadyState, one: Trend, baseline: str) -> Caveat:
     }
     if code is Code.EFFECT_TREND:
         return Caveat(code, {**names, "baseline": baseline})
-    if one.cut_s is None:
+    if one.truncation_s is None:
         cut = "no part of them is in a steady state"
-    elif one.cut_s:
-        cut = f"their first {format_duration(one.cut_s)} belong to the warm-up"
+    elif one.truncation_s:
+        cut = f"their first {format_duration(one.truncation_s)} belong to the warm-up"
     else:
         cut = "the change continues to their end"
     return Caveat(code, {**names, "cut": cut})
@@ -219,7 +221,7 @@ def _step_caveat(of: SteadyState) -> Caveat:
         {
             "arm": of.arm.name,
             "trials": len(of.steps),
-            "of": of.looked,
+            "of": of.tested,
             "size": signed(largest.percent, 0, "%"),
             "at": format_duration(largest.at_s),
             "block": largest.block + 1,
@@ -239,25 +241,3 @@ def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) 
 
 def _significant(steps: Sequence[LargestStep], cases: int) -> list[bool]:
     return surely([one.p_value for one in steps], stationarity.ALARM_OF_STEPS / cases)
-
-
-def _of_effect(
-    plan: Study,
-    arm: Arm,
-    baseline: Arm,
-    trials: Sequence[Trial],
-    seen: Mapping[int, Mapping[int, Observed]],
-) -> Trend | None:
-    """Return the trend of the effect, from blocks in which both trials count."""
-    if arm.arm == baseline.arm or plan.schedule not in (Schedule.SLICES, Schedule.DUET):
-        return None
-    places = {(trial.block, trial.arm): trial.trial for trial in trials if trial.status is TrialStatus.OK}
-    pairs = [
-        (seen[arm.arm][places[block, arm.arm]], seen[baseline.arm][places[block, baseline.arm]])
-        for block in sorted({block for block, _ in places})
-        if places.get((block, arm.arm)) in seen[arm.arm]
-        and places.get((block, baseline.arm)) in seen[baseline.arm]
-    ]
-    return stationarity.effect_trend(
-        [mine for mine, _ in pairs], [other for _, other in pairs], plan.confidence
-    )

@@ -25,6 +25,23 @@ Value = Callable[[Trial, Sequence[Slice]], float | None]
 ValuesByTrial = Mapping[int, Mapping[str, float | None]]
 """Trial ID → key → value from its histograms or its telemetry."""
 
+
+@dataclass(frozen=True)
+class TrialLatencies:
+    """Percentiles of latency by trial ID and key, in ms; ``bounds`` are lower bounds of those not known."""
+
+    values: ValuesByTrial = field(default_factory=dict)
+    bounds: ValuesByTrial = field(default_factory=dict)
+
+    def under(self, key: str, name: str) -> TrialLatencies:
+        """Return the values of one key under another name."""
+        values, bounds = (
+            {trial: {name: of[key]} for trial, of in every.items() if key in of}
+            for every in (self.values, self.bounds)
+        )
+        return TrialLatencies(values, bounds)
+
+
 NAME_LENGTH_MAX = 60
 """Maximum length of a statement in the name of a metric. Its key has the whole text."""
 
@@ -34,7 +51,7 @@ class Metric:
     """One metric. ``text`` describes its computation; ``short`` replaces name and unit in ``label``.
 
     ``of_slices`` computes it from the driver's counts. Without it, the value is that of the key in
-    ``by_trial``, which a case supplies.
+    ``by_trial``, which a case supplies. ``bounds`` has the lower bounds of values that are not known.
     """
 
     key: str
@@ -46,6 +63,7 @@ class Metric:
     of_slices: Value | None = None
     formula: Formula | None = None
     by_trial: ValuesByTrial = field(default_factory=dict, repr=False, compare=False)
+    bounds: ValuesByTrial = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -60,6 +78,10 @@ class Metric:
         if self.of_slices is not None:
             return self.of_slices(trial, slices)
         return self.by_trial.get(trial.trial, {}).get(self.key)
+
+    def bound(self, trial: Trial) -> float | None:
+        """Return the lower bound of a value that is not known; None if it is known, or no bound is."""
+        return self.bounds.get(trial.trial, {}).get(self.key)
 
     def of_part(self, part: str) -> Metric:
         """Return the metric of one statement, table, index or wait."""
@@ -145,6 +167,9 @@ OF_DRIVER: Sequence[Metric] = (TPS, TPM, NOPM, CAPACITY, SERVER_CPU, DRIVER_CPU)
 
 MEDIAN_LATENCY = Metric("median_latency", "median latency", "ms", LESS, "p50 of all transactions")
 """Metric that replaces throughput under a fixed load."""
+
+MEAN_TIME = "statement.mean_ms"
+"""Prefix of the mean time of each statement."""
 
 LATENCY = "latency"
 ALL_KINDS = "all"
@@ -232,6 +257,11 @@ def is_latency(key: str) -> bool:
     return key.startswith(f"{LATENCY}.")
 
 
+def is_tail(key: str) -> bool:
+    """Return whether this is the key of a percentile of latency above the median."""
+    return is_latency(key) and not key.endswith(".p50")
+
+
 def find_metric(key: str) -> Metric | None:
     """Return the definition of a compared metric, also for one kind of transactions or one object."""
     for percentile in PERCENTILES_COMPARED if is_latency(key) else ():
@@ -240,7 +270,7 @@ def find_metric(key: str) -> Metric | None:
     return METRICS.get(split_key(key)[0])
 
 
-def of_plan(plan: Study, latencies: ValuesByTrial) -> Sequence[Metric]:
+def of_plan(plan: Study, latencies: TrialLatencies) -> Sequence[Metric]:
     """Return the metrics of a study, the primary one (of the verdict) first.
 
     The primary metric is throughput if the server determines it. Under a fixed load it is the median latency.
@@ -252,9 +282,8 @@ def of_plan(plan: Study, latencies: ValuesByTrial) -> Sequence[Metric]:
     chosen = _of_workload(plan)
     if not plan.load_is_fixed:
         return chosen
-    p50 = latency_key(ALL_KINDS, "p50")
-    medians = {trial: {MEDIAN_LATENCY.key: of.get(p50)} for trial, of in latencies.items()}
-    return (replace(MEDIAN_LATENCY, by_trial=medians), *chosen)
+    medians = latencies.under(latency_key(ALL_KINDS, "p50"), MEDIAN_LATENCY.key)
+    return (replace(MEDIAN_LATENCY, by_trial=medians.values, bounds=medians.bounds), *chosen)
 
 
 def _of_workload(plan: Study) -> Sequence[Metric]:

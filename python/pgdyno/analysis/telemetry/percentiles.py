@@ -1,14 +1,21 @@
-"""Latency percentiles from merged histograms. Percentiles are never averaged."""
+"""Latency percentiles from merged histograms. Percentiles are never averaged.
+
+The latency of a skipped arrival of an open loop is not known, but it is longer than the time that the arrival
+had waited. A percentile counts skipped arrivals as longer than every measured latency, because percentiles
+of the others would hide overload. A percentile among them is therefore only a lower bound.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
 from pgdyno.analysis.statistics.distributions import binomial_at_most
-from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, latency_key
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, TrialLatencies, latency_key
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Measure, Pairs, Trial, TrialStatus
@@ -37,77 +44,139 @@ def quantile_ns(pairs: Pairs, quantile: float) -> int | None:
     ``inverted_cdf``), which needs no interpolation between buckets. None if the histogram is empty or too
     small (BEYOND_MIN).
     """
-    n = int(pairs[:, 1].sum()) if len(pairs) else 0
+    n = _n(pairs)
     if n == 0 or (quantile < 1 and n * (1 - quantile) < BEYOND_MIN):
         return None
-    cumulated = np.cumsum(pairs[:, 1])
+    return _at_rank(pairs, _rank(n, quantile))
+
+
+def _n(pairs: Pairs) -> int:
+    return int(pairs[:, 1].sum()) if len(pairs) else 0
+
+
+def _rank(n: int, quantile: float) -> int:
     # A share times n can be slightly above an integer; a relative correction keeps the rank right.
-    rank = np.ceil(quantile * n * (1 - 1e-12))
-    return int(pairs[int(np.searchsorted(cumulated, rank)), 0])
+    return math.ceil(quantile * n * (1 - 1e-12))
 
 
-def quantiles_ms(pairs: Pairs) -> dict[str, float | None]:
-    """Return all PERCENTILES in milliseconds."""
-    found = {name: quantile_ns(pairs, quantile) for name, quantile in PERCENTILES.items()}
-    return {name: None if value is None else value / 1e6 for name, value in found.items()}
+def _at_rank(pairs: Pairs, rank: int) -> int:
+    return int(pairs[int(np.searchsorted(np.cumsum(pairs[:, 1]), rank)), 0])
 
 
-def latencies_ms(by_kind: Mapping[str, Pairs]) -> dict[str, float | None]:
-    """Return the latencies of one trial by key, of each kind and of ALL_KINDS."""
+class LatencyMs(NamedTuple):
+    """A percentile of latency in ms. ``is_bound``: it is longer than ``value``, by an unknown time."""
+
+    value: float
+    is_bound: bool = False
+
+
+EMPTY = merge([])
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Latencies of ``answered`` (ok) transactions, and the waiting times of ``skipped`` arrivals."""
+
+    answered: Pairs = field(default_factory=lambda: EMPTY)
+    skipped: Pairs = field(default_factory=lambda: EMPTY)
+
+    @property
+    def n(self) -> int:
+        """The number of answered and skipped transactions."""
+        return _n(self.answered) + _n(self.skipped)
+
+    def quantile_ms(self, quantile: float) -> LatencyMs | None:
+        """Return the quantile over all, with skipped ones above all others. None as in ``quantile_ns``.
+
+        Its lower bound among the skipped ones is the quantile that results if each had been answered at the
+        moment when it was skipped.
+        """
+        n = self.n
+        if n == 0 or (quantile < 1 and n * (1 - quantile) < BEYOND_MIN):
+            return None
+        rank = _rank(n, quantile)
+        is_bound = rank > _n(self.answered)
+        pairs = merge([self.answered, self.skipped]) if is_bound else self.answered
+        return LatencyMs(_at_rank(pairs, rank) / 1e6, is_bound)
+
+    def quantiles_ms(self) -> dict[str, LatencyMs | None]:
+        """Return all PERCENTILES."""
+        return {name: self.quantile_ms(quantile) for name, quantile in PERCENTILES.items()}
+
+
+def merge_latencies(every: Iterable[Latencies]) -> Latencies:
+    """Return the latencies of several kinds or trials together."""
+    known = list(every)
+    return Latencies(merge(of.answered for of in known), merge(of.skipped for of in known))
+
+
+def read_latencies(evidence: Evidence, trial: int) -> dict[str, Latencies]:
+    """Return the latencies of a trial by kind."""
+    answered, skipped = (
+        {of.kind: of.pairs for of in evidence.histograms(trial, measure)}
+        for measure in (Measure.LATENCY, Measure.SKIPPED)
+    )
     return {
-        latency_key(kind, name): value
-        for kind, pairs in [*by_kind.items(), (ALL_KINDS, merge(by_kind.values()))]
-        for name, value in quantiles_ms(pairs).items()
+        kind: Latencies(answered.get(kind, EMPTY), skipped.get(kind, EMPTY))
+        for kind in sorted({*answered, *skipped})
     }
 
 
-def latencies_of_all_kinds(
-    evidence: Evidence, plan: Study, trials: Sequence[Trial]
-) -> dict[int, dict[str, float | None]]:
-    """Return trial ID → key → latency of ALL_KINDS of each ok trial, if the verdict is about latency."""
+def trial_latencies(by_trial: Mapping[int, Mapping[str, Latencies]]) -> TrialLatencies:
+    """Return the percentiles of each kind and of ALL_KINDS. ``by_trial``: trial ID → kind → latencies."""
+    values: dict[int, dict[str, float | None]] = {}
+    bounds: dict[int, dict[str, float | None]] = {}
+    for trial, by_kind in by_trial.items():
+        values[trial], bounds[trial] = {}, {}
+        for kind, of in {**by_kind, ALL_KINDS: merge_latencies(by_kind.values())}.items():
+            for name, ms in of.quantiles_ms().items():
+                if ms is not None:
+                    (bounds if ms.is_bound else values)[trial][latency_key(kind, name)] = ms.value
+    return TrialLatencies(values, bounds)
+
+
+def latencies_of_all_kinds(evidence: Evidence, plan: Study, trials: Sequence[Trial]) -> TrialLatencies:
+    """Return the percentiles of each ok trial, if the verdict is about latency."""
     ok = [trial.trial for trial in trials if trial.status is TrialStatus.OK] if plan.load_is_fixed else []
-    merged = {trial: merge(of.pairs for of in evidence.histograms(trial, Measure.LATENCY)) for trial in ok}
-    return {
-        trial: {latency_key(ALL_KINDS, name): value for name, value in quantiles_ms(pairs).items()}
-        for trial, pairs in merged.items()
-    }
+    return trial_latencies({trial: read_latencies(evidence, trial) for trial in ok})
 
 
 def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) -> float | None:
     """Return the quantile in ms over all transactions, with unanswered ones as slower than all others.
 
-    Unanswered transactions failed, or were skipped at the end of the slice. The result is infinite if they
-    are too many. None if all transactions are too few, as in ``quantile_ns``.
+    Unanswered transactions failed or were skipped. The result is infinite if they are too many. None if all
+    transactions are too few, as in ``quantile_ns``.
     """
     every = answered + unanswered
-    if every * (1 - quantile) < BEYOND_MIN or not len(pairs):
+    if every * (1 - quantile) < BEYOND_MIN:
         return None
     share = quantile * every / answered if answered else math.inf
     if share > 1:
         return math.inf
-    cumulated = np.cumsum(pairs[:, 1])
-    rank = np.ceil(share * int(cumulated[-1]) * (1 - 1e-12))
-    return int(pairs[int(np.searchsorted(cumulated, rank)), 0]) / 1e6
+    if not len(pairs):
+        return None
+    return _at_rank(pairs, _rank(_n(pairs), share)) / 1e6
 
 
-def curve_ms(pairs: Pairs, points: int = 120) -> list[tuple[float, float]]:
+def curve_ms(of: Latencies, points: int = 120) -> list[tuple[float, float]]:
     """Return points (share of values beyond, latency in ms) for a chart.
 
-    The points are equidistant on a log axis of the share, from 0.5 down to 1 / n.
+    The points are equidistant on a log axis of the share, from 0.5 down to 1 / n. The curve ends at the share
+    of skipped transactions.
     """
-    n = int(pairs[:, 1].sum()) if len(pairs) else 0
+    n, answered = of.n, _n(of.answered)
     if n < 2:
         return []
     beyond = np.geomspace(0.5, 1 / n, points)
-    cumulated = np.cumsum(pairs[:, 1])
     ranks = np.clip(np.ceil((1 - beyond) * n * (1 - 1e-12)), 1, n)
-    values = pairs[np.searchsorted(cumulated, ranks), 0]
+    beyond, ranks = beyond[ranks <= answered], ranks[ranks <= answered]
+    values = of.answered[np.searchsorted(np.cumsum(of.answered[:, 1]), ranks), 0]
     return [(float(share), float(value) / 1e6) for share, value in zip(beyond, values, strict=True)]
 
 
 def mean_us(pairs: Pairs) -> float | None:
     """Return the mean, within the precision of the buckets (HdrHistogram: three digits); None if empty."""
-    n = int(pairs[:, 1].sum()) if len(pairs) else 0
+    n = _n(pairs)
     return float(pairs[:, 0].astype(float) @ pairs[:, 1].astype(float)) / n / 1e3 if n else None
 
 
@@ -116,7 +185,7 @@ ALARM = 0.05
 
 
 def limited_by_trial(
-    plan: Study, trials: Sequence[Trial], histograms: Mapping[int, Mapping[str, Pairs]]
+    plan: Study, trials: Sequence[Trial], latencies: Mapping[int, Mapping[str, Latencies]]
 ) -> dict[int, float | None]:
     """Return trial ID → limited quantile in ms, infinite if too many had no answer; empty without limit."""
     if plan.capacity is None:
@@ -124,11 +193,11 @@ def limited_by_trial(
     limit = parse_limit(plan.capacity)
     found = {}
     for trial in trials:
-        if trial.trial in histograms:
+        if trial.trial in latencies:
             counts = [of for piece in trial.measured for of in piece.kinds.values()]
             answered = sum(of.executed for of in counts)
             every = sum(of.all for of in counts)
-            pairs = merge(histograms[trial.trial].values())
+            pairs = merge(of.answered for of in latencies[trial.trial].values())
             found[trial.trial] = limited_ms(pairs, answered, every - answered, limit.quantile)
     return found
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pgdyno.analysis.telemetry.counters import COUNTERS, Growth, is_nested, numeric
-from pgdyno.analysis.telemetry.metrics import OF_STATEMENTS
+from pgdyno.analysis.telemetry.metrics import MEAN_TIME, OF_STATEMENTS
 
 
 @dataclass(frozen=True)
@@ -81,15 +81,14 @@ class Statement:
     def values(self, of_all_ms: float) -> dict[str, float]:
         """Return values by key. ``of_all_ms``: time of all client statements."""
         found = {
-            "calls": self.calls,
-            "mean_ms": self.time_ms.mean,
-            "stddev_ms": self.time_ms.stddev,
-            "total_ms": self.total_ms,
-            "rows_per_call": self.sums.get("rows", 0.0) / self.calls,
+            "statement.calls": self.calls,
+            MEAN_TIME: self.time_ms.mean,
+            "statement.stddev_ms": self.time_ms.stddev,
+            "statement.total_ms": self.total_ms,
+            "statement.rows_per_call": self.sums.get("rows", 0.0) / self.calls,
         }
         if of_all_ms > 0:
-            found["share_of_time"] = 100 * found["total_ms"] / of_all_ms
-        found = {f"statement.{name}": value for name, value in found.items()}
+            found["statement.share_of_time"] = 100 * self.total_ms / of_all_ms
         for metric in OF_STATEMENTS:
             if metric.formula is not None:
                 (column,) = metric.formula.columns

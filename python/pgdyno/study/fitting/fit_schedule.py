@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pgdyno.study.cases import cases_of
+from pgdyno.study.defaults import SLICE_S, WINDOW_S
 from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, FitChange, changed_values, ratio, with_levels
 from pgdyno.study.fitting.fit_settings import RULES, quantity
 from pgdyno.study.forecast_cost import costs_of, pass_s, transactions_per_s
@@ -74,7 +75,8 @@ WINDOW_MIN_S = 10.0
 """Minimum window of a trial without slices: connections, caches and the first WAL files settle in seconds."""
 
 SLICES_MIN = 4
-"""Minimum number of slices per arm and block: two rounds and their mirror images."""
+SLICES_MIN_S = 4.0
+"""Minimum number and time of slices per arm and block: two rounds and their mirror images."""
 
 WARMUP_MIN_S = 2.0
 
@@ -102,8 +104,16 @@ class RequestedLengths:
         """Minimum window, at most that of the file; with slices, an even number of them."""
         if self.slice_s is None:
             return min(self.window_s, max(WINDOW_MIN_S, self.least_s))
-        pairs = math.ceil(max(SLICES_MIN, self.least_s / self.slice_s) / 2)
+        pairs = math.ceil(max(SLICES_MIN, max(SLICES_MIN_S, self.least_s) / self.slice_s) / 2)
         return min(self.window_s, 2 * pairs * self.slice_s)
+
+    @property
+    def window_max_s(self) -> float:
+        """Maximum window: that of the file; with slices WINDOW_S, because many short blocks decide sooner."""
+        if self.slice_s is None:
+            return self.window_s
+        pair_s = 2 * self.slice_s
+        return min(self.window_s, max(self.window_min_s, pair_s * round(WINDOW_S / pair_s)))
 
     def pass_s(self, window_s: float) -> float:
         """Return the time of one block of every case with this window."""
@@ -133,19 +143,21 @@ class Layout:
 def lay_out(wanted: RequestedLengths, least: int) -> Layout | None:
     """Return a layout of at least ``least`` blocks, or None if they do not fit with the shortest windows.
 
-    Windows keep their length if BLOCKS_WANTED blocks fit, or the number of blocks in the file.
+    Windows have their maximum length if BLOCKS_TARGET blocks fit, or the number of blocks in the file.
     """
     most = wanted.blocks_max or BLOCKS_TARGET
-    whole = math.floor(wanted.time_s / wanted.pass_s(wanted.window_s))
+    window_s = wanted.window_max_s
+    whole = math.floor(wanted.time_s / wanted.pass_s(window_s))
     if whole >= max(least, min(most, BLOCKS_TARGET)):
-        return Layout(min(whole, most), wanted.window_s, wanted.warmup_s)
+        blocks = min(whole, most) if wanted.slice_s is None else whole
+        return Layout(blocks, window_s, wanted.warmup_of(window_s))
     for blocks in range(max(least, BLOCKS_TARGET), least - 1, -1):
-        window_s = _window_s(wanted, wanted.time_s / blocks)
-        if window_s is None:
+        shorter_s = _window_s(wanted, wanted.time_s / blocks)
+        if shorter_s is None:
             continue
-        driven_s = blocks * wanted.driven_s(window_s)
+        driven_s = blocks * wanted.driven_s(shorter_s)
         if blocks <= BLOCKS_BETTER or driven_s >= DRIVEN_SHARE * wanted.time_s:
-            return Layout(blocks, window_s, wanted.warmup_of(window_s))
+            return Layout(blocks, shorter_s, wanted.warmup_of(shorter_s))
     return None
 
 
@@ -157,12 +169,13 @@ def shortest(wanted: RequestedLengths) -> Layout:
 
 def _window_s(wanted: RequestedLengths, pass_s: float) -> float | None:
     """Return the longest window with which one block of every case takes at most ``pass_s``."""
-    if wanted.pass_s(wanted.window_s) <= pass_s:
-        return wanted.window_s
+    most_s = wanted.window_max_s
+    if wanted.pass_s(most_s) <= pass_s:
+        return most_s
     if wanted.pass_s(wanted.window_min_s) > pass_s:
         return None
     step = 1.0 if wanted.slice_s is None else 2 * wanted.slice_s
-    low, high = 0, math.ceil((wanted.window_s - wanted.window_min_s) / step)
+    low, high = 0, math.ceil((most_s - wanted.window_min_s) / step)
     while high - low > 1:
         middle = (low + high) // 2
         fits = wanted.pass_s(wanted.window_min_s + middle * step) <= pass_s
@@ -187,7 +200,7 @@ def fit_run(
     update: dict[str, object] = {}
     if slice_s is not None:
         update["schedule"] = "duet" if run.schedule == "duet" else "slices"
-        if slice_s != 1.0:
+        if slice_s != SLICE_S:
             update["slice_s"] = slice_s
     if layout.window_s != wanted.window_s:
         update |= _window(file, layout, machine)
@@ -231,8 +244,8 @@ def run_changes(
     if was.slice_s != now.slice_s:
         yield FitChange(
             "run.slice",
-            format_duration(was.slice_s or 1.0),
-            format_duration(now.slice_s or 1.0),
+            format_duration(was.slice_s or SLICE_S),
+            format_duration(now.slice_s or SLICE_S),
             "many clients per core",
         )
     yield from _lengths(before, after, format_duration(time_s))

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib import resources
-from typing import Any
 
-from pgdyno.engine import dataset_format
+from pgdyno.engine import TargetResult, dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.workload.goodness_of_fit import fit_weights, tests_of
@@ -91,9 +90,9 @@ class PgbenchChecks:
         if self._known and not self.restored:
             self.before = read_sums(conn)
 
-    def end(self, connect: Connect, result: Mapping[str, Any], server_log: str | None) -> list[Check]:
+    def end(self, connect: Connect, result: TargetResult, server_log: str | None) -> list[Check]:
         """Check balances, history, mix and log."""
-        totals: Mapping[str, Mapping[str, int]] = result["totals"]
+        totals = result.totals
         checks: list[Check] = []
         if self._known:
             with closing(connect()) as conn:

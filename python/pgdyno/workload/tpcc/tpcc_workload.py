@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
 
-from pgdyno.engine import dataset_format
+from pgdyno.engine import TargetResult, dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.estimate import counted
 from pgdyno.study.tpcc_parameters import DECK, TpccParameters, weights_of
@@ -63,19 +61,19 @@ class TpccChecks:
         """Read the sum of the order numbers."""
         self.next_o_ids_before = sum_d_next_o_id(conn)
 
-    def end(self, connect: Connect, result: Mapping[str, Any], server_log: str | None) -> list[Check]:
+    def end(self, connect: Connect, result: TargetResult, server_log: str | None) -> list[Check]:
         """Check conditions, committed orders, conformance and log."""
         with closing(connect()) as conn:
             mark = read_marker(conn)
             warehouses = require_warehouses(conn)
             next_o_ids_after = sum_d_next_o_id(conn)
-        tally = result["tally"]
+        tally = result.tally
         checks = check_conditions(connect)
         checks.append(
-            check_new_orders(self.next_o_ids_before, next_o_ids_after, result["counters"]["new_orders"])
+            check_new_orders(self.next_o_ids_before, next_o_ids_after, result.counters["new_orders"])
         )
         checks += check_conformance(tally, warehouses=warehouses, clients=self.clients, mix=self.mix)
         checks.append(check_constant(mark.c_load, tally["nurand_c"]["c_last"]))
         if server_log is not None:
-            checks.append(check_log(server_log, counted_in(result["totals"].values())))
+            checks.append(check_log(server_log, counted_in(result.totals.values())))
         return checks

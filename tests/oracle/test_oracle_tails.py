@@ -1,0 +1,37 @@
+"""Coverage of the intervals of tail percentiles under rare stalls, by simulation."""
+
+import math
+
+import pytest
+from bench.tails import KINDS, PAGE, PATHS, kept, rule_row, truth
+
+STUDIES = 200
+
+
+def bound(share: float) -> float:
+    """Return the share that so many studies exceed with a probability of about 0.1%."""
+    return share + 3.1 * math.sqrt(share * (1 - share) / STUDIES)
+
+
+@pytest.mark.parametrize("blocks", [5, 8])
+@pytest.mark.parametrize("name", ["none", "none, B +10%"])
+def test_intervals_without_stalls_are_shown_and_cover(name: str, blocks: int) -> None:
+    of = kept(KINDS[name], blocks, STUDIES)
+    assert of.shown == 1
+    assert 1 - of.covers <= bound(0.05)
+
+
+@pytest.mark.parametrize("blocks", [5, 8])
+def test_intervals_under_rare_stalls_are_false_only_if_no_block_has_a_stall(blocks: int) -> None:
+    """In blocks of B only, at a rate of 0.3. Without the rule, the interval covers in half of the studies."""
+    tails = KINDS["0 and 0.3"]
+    of = kept(tails, blocks, STUDIES)
+    assert truth(tails) > math.log(10)
+    assert of.student <= 0.7
+    assert of.false <= bound(0.7**blocks)
+
+
+def test_the_page_on_tails_has_the_result_of_the_simulation() -> None:
+    name = "0 and 0.3"
+    row = rule_row(name, KINDS[name], 5, PATHS)
+    assert f"| {' | '.join(row)} |" in PAGE.read_text("utf-8"), "run `python -m bench tails`"
