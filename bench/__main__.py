@@ -1,6 +1,6 @@
 """``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [NAME…]``: measures, prints a table;
---record keeps one line. ``stopping``, ``history``, ``tails`` and ``verdict`` have options of their own, and
-run by themselves.
+--record keeps one line. ``stopping``, ``history``, ``tails``, ``verdict`` and ``warm-ups`` have options of
+their own, and run by themselves.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from bench import (
     telemetry,
     tpcc,
     verdict,
+    warm_ups,
 )
 from bench.figure import Figure, markdown
 from bench.setting import FULL, SMOKE, Place, Sizes, place
@@ -57,6 +58,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "history": history.main,
     "tails": tails.main,
     "verdict": verdict.main,
+    "warm-ups": warm_ups.main,
 }
 """Those that need no server that waits for them, and say what they found in their own way."""
 

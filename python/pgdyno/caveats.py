@@ -73,6 +73,8 @@ class Code(StrEnum):
     NO_STEADY_STATE = "no-steady-state"
     RATE_TREND = "rate-trend"
     EFFECT_TREND = "effect-trend"
+    WARM_UP_EXTENDED = "warm-up-extended"
+    EFFECT_CHANGED_BY_WARM_UP = "effect-changed-by-warm-up"
     RATE_STEP = "rate-step"
     # the machine, checked by the doctor
     GOVERNOR = "governor"

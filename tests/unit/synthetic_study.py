@@ -11,7 +11,7 @@ import numpy as np
 from synthetic_telemetry import PROBE_CPU_S, machine_readings, readings, series
 
 from pgdyno.caveats import Caveat
-from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, StoredStep
+from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, StoredStep, WarmUpEnd
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import (
     Arm,
@@ -91,6 +91,7 @@ class Synthetic:
     arms: Sequence[Mapping[str, str]] = ()  # the levels of each
     slowed: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (block, arm) → of its rate
     cold: Sequence[float] = ()  # arm by arm, share of the rate that is missing in the first slice
+    warm_up_times: Mapping[int, int] | None = None  # block → multiple of the planned warm-up
     stolen: Mapping[tuple[int, int], float] | None = None  # (block, arm) → share of the CPU time
 
     @property
@@ -236,7 +237,12 @@ def write_trial(
             counters={"new_orders": int(executed * 10 / 23)},
             driver_memory_bytes=21_000_000,
             driver=DriverFacts(
-                threads=2, stopped_by=wanted.stopped_by.get(place), capacity=_sought(wanted, rate_per_s)
+                threads=2,
+                stopped_by=wanted.stopped_by.get(place),
+                capacity=_sought(wanted, rate_per_s),
+                warm_up=None
+                if wanted.warm_up_times is None
+                else WarmUpEnd(3.0, "time", 6, 1, 1, times=wanted.warm_up_times.get(block, 1)),
             ),
             settings={"shared_buffers": "128MB" if arm == 0 else "2GB", "fsync": "on"},
             failures=_failures(wanted),

@@ -36,7 +36,7 @@ STORED: dict[str, Any] = {
         "closed_loop_per_s": 2000.5,
         "steps": [{"rate_per_s": 1400.0, "latency_ms": 3.5}, {"rate_per_s": 1750.0, "latency_ms": None}],
     },
-    "warm_up": {"driven_s": 5.0, "by": "evidence", "values": 5, "looks": 1, "looks_steady": 1},
+    "warm_up": {"driven_s": 5.0, "by": "evidence", "values": 5, "looks": 1, "looks_steady": 1, "times": 1},
     "ordered_checkpoint_s": 0.25,
 }
 """As the first version of the results file with these keys has it."""

@@ -24,7 +24,7 @@ from pgdyno.lab.trial import Lab
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import StudyEnd
+from pgdyno.results.records import StudyEnd, TrialStatus
 
 STOPPING = Synthetic(stops_on_verdict=True, ended=StudyEnd.VERDICT)
 
@@ -54,7 +54,7 @@ def test_a_look_sees_what_the_report_says(tmp_path: Path, wanted: Synthetic) -> 
     assert [(of.primary, of.decision) for of in seen.comparisons] == [
         (of.primary, of.decision) for of in reported
     ]
-    assert seen.is_decided == all(of.verdict is not Verdict.UNDECIDED for of in reported)
+    assert seen.is_decided == all(of.verdict is not Verdict.UNDECIDED and not of.may_trend for of in reported)
 
 
 def test_an_effect_that_changes_within_the_windows_is_undecided_and_says_why(tmp_path: Path) -> None:
@@ -67,6 +67,48 @@ def test_an_effect_that_changes_within_the_windows_is_undecided_and_says_why(tmp
         assert (Code.EFFECT_TREND in {caveat.code for caveat in found.caveats}) == is_trending
 
 
+def test_blocks_before_the_longest_warm_up_do_not_count(tmp_path: Path) -> None:
+    extended = replace(STOPPING, blocks=12, warm_up_times={5: 2, **dict.fromkeys(range(6, 12), 4)})
+    found = found_in(tmp_path / "e.sqlite", extended).first
+    superseded = {one.block for one in found.trials if one.status is TrialStatus.SUPERSEDED}
+    assert superseded == set(range(6))
+    assert list(found.comparisons[0].blocks) == list(range(6, 12))
+    assert found.comparisons[0].verdict is not Verdict.UNDECIDED
+    (caveat,) = [one for one in found.caveats if one.code is Code.WARM_UP_EXTENDED]
+    assert caveat.parameters == {"longest": "12 s", "blocks": 6}
+
+
+def test_an_effect_that_the_longer_warm_up_changed_has_no_verdict(tmp_path: Path) -> None:
+    before = {(block, 1): 0.9 for block in range(6)}
+    extended = replace(STOPPING, blocks=12, noise=0.003, warm_up_times=dict.fromkeys(range(6, 12), 2))
+    for slowed, is_settled in (({}, True), (before, False)):
+        found = found_in(tmp_path / f"{is_settled}.sqlite", replace(extended, slowed=slowed)).first
+        (comparison,) = found.comparisons
+        assert (comparison.verdict is not Verdict.UNDECIDED) == is_settled
+        codes = {caveat.code for caveat in found.caveats}
+        assert (Code.EFFECT_CHANGED_BY_WARM_UP in codes) == (not is_settled)
+
+
+def test_a_study_goes_on_while_an_effect_may_change_within_the_windows(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    slightly = replace(STOPPING, effects=(1.0, 1.3), cold=(0.0, 0.04))
+    (comparison,) = found_in(path, slightly).first.comparisons
+    assert comparison.verdict is Verdict.FASTER and comparison.may_trend
+    with Evidence(path) as evidence:
+        assert not interim_result(evidence, 0).is_decided
+
+
+def test_a_failure_before_the_longest_warm_up_still_holds_the_verdict_back(tmp_path: Path) -> None:
+    extended = replace(
+        STOPPING,
+        warm_up_times=dict.fromkeys(range(6, 12), 2),
+        blocks=12,
+        statuses={(2, 1): TrialStatus.FAILED},
+    )
+    (comparison,) = found_in(tmp_path / "e.sqlite", extended).first.comparisons
+    assert comparison.failed == [2] and comparison.verdict is Verdict.UNDECIDED
+
+
 def test_a_case_is_looked_at_by_itself(tmp_path: Path) -> None:
     path = tmp_path / "e.sqlite"
     clear = Synthetic(stops_on_verdict=True, levels={"clients": "1"})
@@ -76,7 +118,7 @@ def test_a_case_is_looked_at_by_itself(tmp_path: Path) -> None:
     said: list[Progress] = []
     labs = [cast(Lab, SimpleNamespace(case=case, watch=said.append, study=make_study())) for case in (0, 1)]
     budget = Budget(600.0, 240.0, {0: 20.0, 1: 12.0})
-    assert [look(lab, budget) for lab in labs] == [True, False]
+    assert [look(lab, budget).is_decided for lab in labs] == [True, False]
     decided, undecided = (cast(InterimVerdicts, one).standings[0] for one in said)
     assert (decided.verdict, decided.blocks_needed) == (Verdict.FASTER, None)
     assert undecided.verdict is Verdict.UNDECIDED and (undecided.blocks_needed or 0) > 0

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from example_studies import make_study
+from pgdyno.analysis.comparison.interim_analysis import InterimResult
 from pgdyno.interruption import Interruption
 from pgdyno.lab import block as lab_block
 from pgdyno.lab import study_blocks
 from pgdyno.lab.progress import BlockEnded
-from pgdyno.lab.study_blocks import run_study
+from pgdyno.lab.study_blocks import Budget, run_study
 from pgdyno.lab.trial import Lab
 from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.study.schedule import PlannedBlock, blocks_of
@@ -49,8 +51,16 @@ def labs(blocks: Sequence[int], **changes: object) -> list[Lab]:
     ]
 
 
-def undecided(_lab: Lab, _block_s: float | None) -> bool:
-    return False
+@dataclass(frozen=True)
+class Found:
+    """What an interim analysis finds."""
+
+    is_decided: bool = False
+    is_trending: bool = False
+
+
+def undecided(_lab: Lab, _budget: Budget | None) -> InterimResult:
+    return cast(InterimResult, Found())
 
 
 class Deciding:
@@ -59,10 +69,10 @@ class Deciding:
     def __init__(self, played: Played, after: Sequence[int], resumed: int = 0) -> None:
         self.played, self.after, self.resumed, self.looks = played, after, resumed, 0
 
-    def __call__(self, lab: Lab, _block_s: float | None) -> bool:
+    def __call__(self, lab: Lab, _budget: Budget | None) -> InterimResult:
         self.looks += 1
         ran = self.resumed + sum(case == lab.case for case, _ in self.played.ran)
-        return ran >= self.after[lab.case]
+        return cast(InterimResult, Found(is_decided=ran >= self.after[lab.case]))
 
 
 def test_a_pass_has_a_block_of_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,3 +187,66 @@ def test_what_is_not_decided_when_it_is_resumed_stops_on_its_verdict(monkeypatch
     deciding = Deciding(played, after=[8], resumed=6)
     assert run_study(labs([20]), deciding, first_blocks=[6]) is StudyEnd.VERDICT
     assert [block for _, block in played.ran] == [6, 7]
+
+
+class Trending:
+    """Finds that an effect changes until a warm-up has at least this maximum; notes that of each block."""
+
+    def __init__(self, until_s: float) -> None:
+        self.until_s = until_s
+        self.warm_ups_s: list[float] = []
+
+    def __call__(self, lab: Lab, _budget: Budget | None) -> InterimResult:
+        study = lab.block_study
+        self.warm_ups_s.append(study.warmup_s)
+        return cast(InterimResult, Found(is_trending=study.warmup_s < self.until_s))
+
+
+class Interrupting:
+    """Interrupts before the block after so many."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    @property
+    def requested(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"warmup_min_s": 1.0}, [4, 8, 16, 16, 16]),
+        ({"warmup_min_s": None}, [4] * 5),
+        ({"warmup_min_s": 1.0, "blocks_max": 8}, [4, 8, 16, 16, 16, 16, 16, 16]),
+        ({"warmup_min_s": 1.0, "blocks_max": 6}, [4, 8, 8, 8, 8, 8]),
+    ],
+    ids=["until the effect is constant", "never a fixed one", "blocks left", "too few blocks left"],
+)
+def test_the_warm_up_is_extended_while_an_effect_changes(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], expected: list[float]
+) -> None:
+    Played(monkeypatch)
+    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    trending = Trending(until_s=16)
+    plan = make_study(**{"blocks_max": None, "warmup_s": 4.0, "budget_s": 1e4, **changes})
+    lab = replace(labs([1])[0], study=plan)
+    if plan.blocks_max is None:
+        lab = replace(lab, interruption=cast(Interruption, Interrupting(after=5)))
+    run_study([lab], trending)
+    assert trending.warm_ups_s == expected
+    extended = replace(lab, warm_up_times=4).block_study
+    assert (extended.warmup_min_s, extended.warmup_s) == (8, 16)
+
+
+def test_the_warm_up_stays_if_the_budget_has_no_time_for_five_longer_blocks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Played(monkeypatch)
+    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    trending = Trending(until_s=1000)
+    plan = make_study(blocks_max=None, warmup_s=4.0, warmup_min_s=1.0, budget_s=420.0)
+    assert run_study([replace(labs([1])[0], study=plan)], trending) is StudyEnd.BUDGET
+    # After a block 370 s are left, for five of 50 + 16 s; after two, 320 s do not suffice for five of 82 s.
+    assert trending.warm_ups_s[:3] == [4, 8, 8]

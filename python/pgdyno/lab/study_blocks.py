@@ -11,14 +11,15 @@ import random
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pgdyno.analysis.comparison.interim_analysis import interim_result
+from pgdyno.analysis.comparison.interim_analysis import InterimResult, interim_result
 from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict_forecast import RemainingBudget, forecast_verdict
+from pgdyno.caveats import Caveat, Code
 from pgdyno.lab.block import run_block, run_in_sequence
-from pgdyno.lab.progress import ArmVerdict, BlockStarted, InterimVerdicts
+from pgdyno.lab.progress import ArmVerdict, BlockStarted, InterimVerdicts, Warned
 from pgdyno.lab.trial import Lab
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
@@ -27,21 +28,23 @@ from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import block_of, blocks_of
 from pgdyno.study.sizing import is_duet_sound
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.units import format_duration
 
-InterimAnalysis = Callable[[Lab, "Budget | None"], bool]
-"""Returns whether every comparison of the case is decided. With the budget, it also forecasts verdicts."""
+InterimAnalysis = Callable[[Lab, "Budget | None"], InterimResult]
+"""Analyzes the blocks of a case so far. With the budget, it also forecasts verdicts."""
 
 
 def interim_analysis_of(path: Path) -> InterimAnalysis:
     """Return the interim analysis of the results file that is being written."""
 
-    def analyze(lab: Lab, budget: Budget | None) -> bool:
+    def analyze(lab: Lab, budget: Budget | None) -> InterimResult:
         # Without verification: this process writes the file, and it grows with every block.
         with Evidence(path, verify=False) as evidence:
             found = interim_result(evidence, lab.case)
         standings = tuple(_standing(comparison, lab, budget) for comparison in found.comparisons)
         lab.watch(InterimVerdicts(standings, budget.block_s[lab.case] if budget else None))
-        return found.is_decided
+        return found
 
     return analyze
 
@@ -174,7 +177,7 @@ def run_study(
     cases = [_Case(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)]
     number = min(case.next_block for case in cases)
     is_sequential = labs[0].study.stops_on_verdict
-    may_stop = is_sequential and not (number > 0 and all(analyze(lab, None) for lab in labs))
+    may_stop = is_sequential and not (number > 0 and all(analyze(lab, None).is_decided for lab in labs))
     while active := [case for case in cases if not case.is_done]:
         # In a resumed study some cases may be a block ahead: they wait for the others.
         turn = [case for case in active if case.next_block <= number]
@@ -188,7 +191,7 @@ def run_study(
             block = case.next_block
             status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
-                case.decided = is_sequential and analyze(case.lab, budget)
+                case.decided = is_sequential and _is_decided(case, analyze, budget)
             if status is BlockStatus.DONE and not (may_stop and case.decided):
                 status = _run_aa(case, block, budget)
             if status is BlockStatus.INTERRUPTED:
@@ -199,6 +202,30 @@ def run_study(
             return StudyEnd.VERDICT
         number += 1
     return StudyEnd.FAILED if any(case.given_up for case in cases) else StudyEnd.BLOCKS
+
+
+def _is_decided(case: _Case, analyze: InterimAnalysis, budget: Budget) -> bool:
+    """Analyze a case after its block. Extend its warm-up if an effect changes within the windows."""
+    found = analyze(case.lab, budget)
+    if found.is_trending and _may_extend_warm_up(case, budget):
+        case.lab = lab = replace(case.lab, warm_up_times=2 * case.lab.warm_up_times)
+        most = format_duration(lab.block_study.warmup_s)
+        lab.watch(Warned(Caveat(Code.WARM_UP_EXTENDED, {"longest": most, "blocks": case.next_block}).text))
+    return found.is_decided
+
+
+def _may_extend_warm_up(case: _Case, budget: Budget) -> bool:
+    """Return whether enough blocks for a verdict fit with a warm-up of twice the time.
+
+    A fixed warm-up is the user's choice.
+    """
+    study = case.lab.block_study
+    if case.lab.study.warmup_min_s is None:
+        return False
+    arms = 1 if study.schedule == "duet" else len(study.arms)
+    pass_s = budget.pass_s() + 2 * study.warmup_s * arms
+    blocks = sys.maxsize if case.left is None else case.left
+    return min(blocks, (budget.budget_s - budget.spent_s) / pass_s) >= VERDICT_BLOCKS_MIN
 
 
 def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: bool) -> BlockStatus:
@@ -221,7 +248,7 @@ def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: 
     if study.schedule == "sequential":
         status, ran = run_in_sequence(lab, list(blocks_of(study))), study.blocks_max or 0
     else:
-        status, ran = run_block(lab, block_of(study, case.next_block)), case.next_block + 1
+        status, ran = run_block(lab, block_of(lab.block_study, case.next_block)), case.next_block + 1
     budget.spend(time.monotonic() - begun_s, lab.case)
     if status is not BlockStatus.INTERRUPTED:
         case.next_block = ran

@@ -112,6 +112,7 @@ def resume_study(
                     case.name,
                     case.kept,
                     rates=case.rates,
+                    warm_up_times=case.warm_up_times,
                 )
                 for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
             ]
@@ -134,6 +135,7 @@ class _Progress:
     spent_s: float
     kept: Mapping[tuple[int, int], float | None]
     rates: dict[int, list[Rates]]
+    warm_up_times: int
 
     @property
     def may_go_on(self) -> bool:
@@ -154,6 +156,7 @@ def _progress_of(evidence: Evidence, case: int) -> _Progress:
     trials = [
         t for t in evidence.trials(case) if t.status not in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
     ]
+    warm_ups = [one for t in trials if (one := t.driver.warm_up) is not None]
     spent = [(b.started_unix_s, b.ended_unix_s) for b in blocks]
     if study.schedule == "sequential":
         # Blocks overlap in time; trials do not.
@@ -165,6 +168,7 @@ def _progress_of(evidence: Evidence, case: int) -> _Progress:
         spent_s=sum((ended or begun) - begun for begun, ended in spent),
         kept={(t.block, t.arm): _rate(study, t) for t in trials},
         rates=rates_so_far(evidence, case, study),
+        warm_up_times=max((one.times for one in warm_ups), default=1),
     )
 
 

@@ -18,6 +18,7 @@ from pgdyno.errors import ServerError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import Connection, LabArm
 from pgdyno.lab.progress import PreparationStep, Watch
+from pgdyno.lab.warm_up import with_longer_warm_up
 from pgdyno.probe.cpu_time import MachineCpu, machine_cpu
 from pgdyno.probe.server_probes import autovacuum_runs
 from pgdyno.results import records
@@ -162,6 +163,13 @@ class Lab:
     """By arm, the rates from the start of the warm-up in each block so far, for later warm-ups."""
     warmed_s: dict[tuple[int, int], float] = field(default_factory=dict)
     """By case and block, the warm-up of the first arm in seconds, if arms run one after the other."""
+    warm_up_times: int = 1
+    """Maximum of the warm-up as a multiple of the plan's. It grows while an effect changes in the windows."""
+
+    @property
+    def block_study(self) -> Study:
+        """The plan of the next block."""
+        return with_longer_warm_up(self.study, self.warm_up_times)
 
 
 @dataclass

@@ -208,7 +208,9 @@ def drive_trials(
     )
     # Warm-ups of earlier blocks are comparable at the same rate only; a capacity search finds another rate.
     earlier = [[] if lab.study.searches_capacity else lab.rates.get(index, []) for index in arms]
-    warm_up = WarmUp(lab.study, len(arms), interval_s, earlier, lab.warmed_s.get((lab.case, block.index)))
+    warm_up = WarmUp(
+        lab.block_study, len(arms), interval_s, earlier, lab.warmed_s.get((lab.case, block.index))
+    )
 
     def on_event(event: Event) -> None:
         match event["event"]:
@@ -240,7 +242,8 @@ def drive_trials(
     lab.watch(PreparationStep("connecting"))
     run = run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver, warm_up.ends_with)
     for target, index in enumerate(arms):
-        trials[index].warmed = warm_up.found(target)
+        if (found := warm_up.found(target)) is not None:
+            trials[index].warmed = replace(found, times=lab.warm_up_times)
         if run.complete:
             lab.rates.setdefault(index, []).append(warm_up.rates(target))
         if lab.study.schedule == "blocks" and (found := warm_up.found(target)) is not None:

@@ -39,6 +39,9 @@ RESUMED_BLOCKS_MAX = 20
 """Number of last blocks that a resumed study reads. More blocks hardly change the mean, and an hour has
 thousands of intervals."""
 
+RAN = (TrialStatus.OK, TrialStatus.EXCLUDED, TrialStatus.SUPERSEDED)
+"""Trials that ran to their end."""
+
 Rates = Sequence[float]
 
 
@@ -76,6 +79,17 @@ class _ArmWarmUp:
         if of_latency:
             return [float(p50_ns) for _, _, p50_ns in self.seen if p50_ns is not None]
         return [n / took_s for n, took_s, _ in self.seen]
+
+
+def with_longer_warm_up(study: Study, times: int) -> Study:
+    """Return the plan with a maximum of the warm-up that is a multiple, and a minimum of half of it.
+
+    The rates were steady too early, or not at all: otherwise the effect would not change afterwards.
+    """
+    if times == 1:
+        return study
+    most_s = times * study.warmup_s
+    return study.model_copy(update={"warmup_s": most_s, "warmup_min_s": most_s / 2})
 
 
 class WarmUp:
@@ -167,7 +181,7 @@ def rates_so_far(evidence: Evidence, case: int, study: Study) -> dict[int, list[
     found: dict[int, list[Rates]] = {}
     if study.warmup_min_s is None:
         return found
-    whole = [one for one in evidence.trials(case) if one.status in (TrialStatus.OK, TrialStatus.EXCLUDED)]
+    whole = [one for one in evidence.trials(case) if one.status in RAN]
     last = max((one.block for one in whole), default=0) - RESUMED_BLOCKS_MAX
     interval_s = step_for(study.window_likely_s())
     for trial in whole:

@@ -259,7 +259,7 @@ def _why_held_back(comparison: Comparison) -> str:
     }
     reasons = [f"{words} in {counted(len(blocks), 'block')}" for words, blocks in lost.items() if blocks]
     if comparison.is_trending:
-        reasons.append("the effect changes within the windows")
+        reasons.append("the effect depends on the length of the warm-up")
     return f"No verdict: {result_tables.enumeration(reasons)}."
 
 

@@ -49,6 +49,7 @@ class WarmUpEnd:
     """End of a warm-up: ``by`` evidence (stationarity) or time.
 
     ``values`` is the number of intervals, ``looks`` that of tests, and ``looks_steady`` that of passed tests.
+    ``times``: its maximum as a multiple of the plan's, which a study extends while the effect changes.
     """
 
     driven_s: NotNegative
@@ -56,6 +57,7 @@ class WarmUpEnd:
     values: Whole
     looks: Whole
     looks_steady: Whole
+    times: Annotated[int, Field(ge=1, lt=2**31)] = 1
 
 
 def _limit(text: str) -> str:

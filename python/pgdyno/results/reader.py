@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain, groupby
 from pathlib import Path
 from types import TracebackType
@@ -195,6 +196,7 @@ class Evidence:
                     "SELECT * FROM trial WHERE case_id = ? ORDER BY block, arm, attempt", case
                 )
             ]
+        every = _without_superseded(every)
         if all_attempts:
             return every
         return list({(trial.block, trial.arm): trial for trial in every}.values())
@@ -360,6 +362,18 @@ class Evidence:
             raise EvidenceError(
                 f"{self.path} has an invalid value ({in_one_line(error)}): restore it from a copy"
             ) from error
+
+
+def _without_superseded(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials of a case; those with a shorter warm-up than later ones do not count."""
+    times = [1 if (one := trial.driver.warm_up) is None else one.times for trial in trials]
+    most = max(times, default=1)
+    return [
+        replace(trial, status=TrialStatus.SUPERSEDED)
+        if trial.status is TrialStatus.OK and of < most
+        else trial
+        for trial, of in zip(trials, times, strict=True)
+    ]
 
 
 def concatenate_chunks(probe: str, chunks: Sequence[tuple[Sequence[str], Points]]) -> SampleSeries:

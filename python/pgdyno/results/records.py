@@ -45,6 +45,7 @@ class TrialStatus(StrEnum):
     EXCLUDED = "excluded"  # ran, but a check failed
     FAILED = "failed"  # did not run to its end
     INTERRUPTED = "interrupted"  # stopped by the user or by a kill: to be repeated
+    SUPERSEDED = "superseded"  # counted until the warm-up was extended. Derived, not stored
 
 
 class StudyEnd(StrEnum):

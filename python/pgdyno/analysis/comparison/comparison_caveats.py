@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX, Comparison
 from pgdyno.analysis.statistics.autocorrelation import autocorrelation, is_autocorrelated
@@ -25,6 +25,7 @@ from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.study.tpcc_parameters import is_tpcc_mix
+from pgdyno.units import format_duration
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
 """Settings of initdb or the compiler that change the cost of a page or a commit."""
@@ -186,7 +187,7 @@ def comparison_caveats(
     p50_ms: Mapping[int, float | None],
 ) -> list[Caveat]:
     """Return all caveats, the most severe first. ``p50_ms`` is the median latency by arm."""
-    found = [*_trial_caveats(arms, trials)]
+    found = [*_trial_caveats(arms, trials), *_warm_up_extended(study.plan, trials)]
     found += _slice_caveats(study, arms, p50_ms)
     for comparison in comparisons:
         found += _comparison_caveats(comparison)
@@ -251,6 +252,14 @@ def _trial_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]
     if interrupted:
         found.append(Caveat(Code.INTERRUPTED, {"trials": interrupted}))
     return found
+
+
+def _warm_up_extended(plan: Study, trials: Sequence[Trial]) -> Iterator[Caveat]:
+    blocks = {trial.block for trial in trials if trial.status is TrialStatus.SUPERSEDED}
+    if blocks:
+        times = max(trial.driver.warm_up.times for trial in trials if trial.driver.warm_up is not None)
+        longest = format_duration(times * plan.warmup_s)
+        yield Caveat(Code.WARM_UP_EXTENDED, {"longest": longest, "blocks": len(blocks)})
 
 
 def _slice_caveats(

@@ -23,8 +23,16 @@ class InterimResult:
 
     @property
     def is_decided(self) -> bool:
-        """True if every comparison is decided."""
-        return all(comparison.verdict is not Verdict.UNDECIDED for comparison in self.comparisons)
+        """True if every comparison is decided, and no effect may change within the windows."""
+        return all(
+            comparison.verdict is not Verdict.UNDECIDED and not comparison.may_trend
+            for comparison in self.comparisons
+        )
+
+    @property
+    def is_trending(self) -> bool:
+        """True if an effect changes within the windows."""
+        return any(comparison.is_trending for comparison in self.comparisons)
 
 
 def interim_result(evidence: Evidence, case: int) -> InterimResult:

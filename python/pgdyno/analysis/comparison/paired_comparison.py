@@ -12,7 +12,13 @@ from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide, judge
 from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.statistics.bootstrap import bootstrap_interval
 from pgdyno.analysis.statistics.effect import LogRatioSummary, Method
-from pgdyno.analysis.steady_state.stationarity import effect_trends, trending
+from pgdyno.analysis.steady_state.stationarity import (
+    SUSPICION,
+    WarmUpChange,
+    effect_trends,
+    trending,
+    warm_up_changes,
+)
 from pgdyno.analysis.telemetry.metrics import Metric, is_tail
 from pgdyno.estimate import Estimate
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
@@ -80,7 +86,9 @@ class Comparison:
     lower bound of its value is known. In ``failed`` blocks the server of an arm failed, or a check of its
     work. Omitting an arm's worst blocks would bias the effect in its favor, so a comparison with blocks
     ``lost_by_an_arm`` has no decision, and a metric with censored values has no effect. ``is_trending``: the
-    effect changes within the windows, so its mean depends on the length of the warm-up: no decision, either.
+    effect changes within the windows, or with the warm-up, so its mean depends on the length of the warm-up:
+    no decision, either. ``may_trend``: it may change, at a level that is too weak for this, but another block
+    will tell.
     """
 
     baseline: Arm
@@ -95,6 +103,7 @@ class Comparison:
     decision: Decision | None
     margin: float
     is_trending: bool = False
+    may_trend: bool = False
 
     @property
     def lost_by_an_arm(self) -> list[int]:
@@ -151,12 +160,17 @@ def compare_arms(
     effects = effects_by_arm(
         len(arms) - 1, values, metrics, plan.confidence, primary=metrics[0].key, method=method_of(plan)
     )
-    are_trending = trending(effect_trends(plan, arms, trials), plan.margin, cases)
+    trends = effect_trends(plan, arms, trials)
+    are_trending = trending(trends, plan.margin, cases)
+    may_trend = trending(trends, plan.margin, cases, SUSPICION)
+    by_warm_up = warm_up_changes(arms, trials)
     return [
         _comparison(
             arms[0],
             arm,
             is_trending=are_trending[1 + i],
+            may_trend=may_trend[1 + i],
+            by_warm_up=by_warm_up[1 + i],
             dropped=_dropped(trials, arm.arm),
             failed=sorted({t.block for t in trials if t.arm in {0, arm.arm} and t.failed_by_itself}),
             censored=censored[metrics[0].key][i],
@@ -203,6 +217,8 @@ def _comparison(
     arm: Arm,
     *,
     is_trending: bool,
+    may_trend: bool,
+    by_warm_up: WarmUpChange | None,
     dropped: Sequence[int],
     failed: Sequence[int],
     censored: Sequence[int],
@@ -212,6 +228,7 @@ def _comparison(
     plan: Study,
 ) -> Comparison:
     main = effects.get(primary.key)
+    is_trending = is_trending or (by_warm_up is not None and by_warm_up.exceeds(plan.margin))
     # With a censored block no ratio is computed, so whether another block has one is not known.
     stalled = [] if censored else sorted(both_ok - (main.log_ratios.keys() if main else set()))
     return Comparison(
@@ -229,6 +246,7 @@ def _comparison(
         else None,
         margin=plan.margin,
         is_trending=is_trending,
+        may_trend=may_trend,
     )
 
 

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.statistics.slopes import SPAN_S_MIN
 from pgdyno.analysis.steady_state import checkpoint_cycles, stationarity
 from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles
-from pgdyno.analysis.steady_state.stationarity import LargestStep, Observed, Trend, surely
+from pgdyno.analysis.steady_state.stationarity import LargestStep, Observed, Trend, WarmUpChange, surely
 from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Code, Parameter
@@ -120,6 +121,7 @@ class SteadyState:
     warm_ups: WarmUps | None
     rate_trend: Trend | None
     effect_trend: Trend | None
+    warm_up_change: WarmUpChange | None = None
     steps: Sequence[LargestStep] = field(default_factory=list)
     tested: int = 0
     cycles: Cycles | None = None
@@ -151,6 +153,7 @@ def find_steady_state(
             warm_ups=warm_ups(arm, trials),
             rate_trend=stationarity.trend_of_trials(list(seen[arm.arm].values()), plan.confidence),
             effect_trend=effect_trend,
+            warm_up_change=warm_up_change,
             steps=[
                 one
                 for one in steps
@@ -163,7 +166,12 @@ def find_steady_state(
                 plan, [trial for trial in trials if trial.arm == arm.arm], series, telemetry
             ),
         )
-        for arm, effect_trend in zip(arms, stationarity.effect_trends(plan, arms, trials), strict=True)
+        for arm, effect_trend, warm_up_change in zip(
+            arms,
+            stationarity.effect_trends(plan, arms, trials),
+            stationarity.warm_up_changes(arms, trials),
+            strict=True,
+        )
     ]
 
 
@@ -185,6 +193,13 @@ def steady_state_caveats(plan: Study, found: Sequence[SteadyState], cases: int =
     ):
         if one is not None and is_trending:
             caveats.append(_changes(Code.EFFECT_TREND, of, one, found[0].arm.name))
+    for of in found:
+        if of.warm_up_change is not None and of.warm_up_change.exceeds(plan.margin):
+            before, after = (
+                signed(percent_of(d), 1, "%") for d in (of.warm_up_change.before, of.warm_up_change.after)
+            )
+            names = {"arm": of.arm.name, "baseline": found[0].arm.name, "before": before, "after": after}
+            caveats.append(Caveat(Code.EFFECT_CHANGED_BY_WARM_UP, names))
     caveats += [_step_caveat(of) for of in found if of.steps]
     return caveats + [
         caveat
