@@ -5,7 +5,8 @@ studies are run as ``pgdyno compare`` runs them, with restores, restarts, checks
 verdict or the limit; studies of two arms that are alike stand between them. What is told of each: whether the
 right verdict came in time, and minutes from the beginning of the first block to the end of the last.
 
-A study takes minutes, so there are never many. ``--keep FILE`` collects them over several calls on a machine.
+A study takes minutes, so there are never many. ``--keep FILE`` collects them over several calls on a machine;
+``--record`` does so in bench/verdicts.jsonl, and writes docs/explanation/time-to-a-verdict.md from it.
 And what is known of their blocks is told beside: how thousands of studies would end whose blocks were drawn
 from these.
 """
@@ -20,6 +21,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
@@ -40,6 +42,7 @@ from pgdyno.results.reader import Evidence
 from pgdyno.server.find_build import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import only_case
+from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.sizing import default_clients, discard_s, fit_block_layout
@@ -57,10 +60,17 @@ WORKS = {
 }
 """Nearly all of a transaction's time is the loop of ``:work`` turns; update commits besides."""
 
+EFFECTS = (0.0, 0.02, 0.05)
+MINUTES_MAX = 25.0
 TURNS = 20_000
 """Milliseconds of a core: what comes beside the loop, a round trip and a plan, is a few per cent of it."""
 
-SOON_MIN = 6.0
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "time-to-a-verdict.md"
+TEMPLATE = Path(__file__).with_name("verdict.txt")
+RECORDED = Path(__file__).with_name("verdicts.jsonl")
+"""Studies by the default options of ``pgdyno compare``, apart from ``--minutes`` and ``--schedule``."""
+
+SOON_MIN = 4.0
 """Minutes within which a change of 5 % is to be found in 9 of 10 studies."""
 
 
@@ -87,6 +97,7 @@ class Ran:
     verdict: Verdict
     minutes: float
     log_ratios: tuple[float, ...]
+    day: str = ""
 
     def line(self, wanted: Wanted) -> str:
         """For a file that keeps it."""
@@ -98,7 +109,7 @@ def kept_in(path: Path, wanted: Wanted) -> list[Ran]:
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     found = [dict(json.loads(line)) for line in lines]
     return [
-        Ran(of["effect"], Verdict(of["verdict"]), of["minutes"], tuple(of["log_ratios"]))
+        Ran(of["effect"], Verdict(of["verdict"]), of["minutes"], tuple(of["log_ratios"]), of["day"])
         for of in found
         if of["wanted"] == _alike(wanted)
     ]
@@ -178,7 +189,8 @@ def _ran(path: Path, effect: float) -> Ran:
         blocks = [block for block in evidence.blocks(0) if block.ended_unix_s is not None]
     lasted_s = max(b.ended_unix_s or 0.0 for b in blocks) - min(b.started_unix_s for b in blocks)
     ratios = comparison.primary.log_ratios.values() if comparison.primary else ()
-    return Ran(effect, comparison.verdict, lasted_s / 60, tuple(ratios))
+    day = datetime.now(tz=UTC).date().isoformat()
+    return Ran(effect, comparison.verdict, lasted_s / 60, tuple(ratios), day)
 
 
 def report(ran: Sequence[Ran], wanted: Wanted) -> str:
@@ -227,7 +239,7 @@ def _row(ran: Sequence[Ran], wanted: Wanted) -> list[str]:
     return [
         _percent(ran[0].effect),
         f"{summary.percent(Better.MORE).signed_text} ({summary.percent(Better.MORE).signed_interval_text})",
-        "–" if summary.sd is None else f"{percent_of(summary.sd):.1f} %",
+        "–" if summary.sd is None else f"{percent_of(summary.sd):.1f}%",
         str(len(ran)),
         *(
             str(verdicts.count(of))
@@ -265,17 +277,35 @@ def _drawn_row(effect: float, noise: Floats, ran: Sequence[Ran], wanted: Wanted)
         _percent(effect),
         str(len(noise)),
         f"{minutes_each:.2f}",
-        *(f"{100 * float(share):.1f} %" for share in shares),
+        *(f"{100 * float(share):.1f}%" for share in shares),
         *(_minutes(of, wanted) for of in median_and_nine),
     ]
 
 
 def _percent(effect: float) -> str:
-    return f"{100 * effect:g} %" if effect else "none"
+    return f"{100 * effect:g}%" if effect else "none"
 
 
 def _minutes(of: float, wanted: Wanted) -> str:
     return f"{of:.1f}" if math.isfinite(of) else f"> {wanted.minutes_max:g}"
+
+
+def page() -> str:
+    """docs/explanation/time-to-a-verdict.md."""
+    lines = RECORDED.read_text("utf-8").splitlines() if RECORDED.exists() else []
+    tables, days = {}, set()
+    for schedule in ("slices", "duet"):
+        alike = [of for line in lines if (of := json.loads(line)["wanted"])["schedule"] == schedule]
+        tables[schedule] = "No study has been recorded."
+        if alike:
+            # The last options; studies of others are kept, but not shown.
+            wanted = Wanted(effects=EFFECTS, trials=0, **alike[-1])
+            ran = kept_in(RECORDED, wanted)
+            tables[schedule] = report(ran, wanted)
+            days |= {one.day for one in ran}
+    return TEMPLATE.read_text("utf-8").format(
+        **tables, days=", ".join(sorted(days)), minutes=f"{MINUTES_MAX:g}", soon=f"{SOON_MIN:g}"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -283,22 +313,27 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench verdict", description=__doc__)
     parser.add_argument("--effect", type=float, action="append", metavar="PERCENT", help="[default: 2, 5]")
     parser.add_argument("--trials", type=int, default=10, metavar="N", help="studies of each [default: 10]")
-    parser.add_argument("--minutes-max", type=float, default=25.0, metavar="N", help="of each [default: 25]")
+    parser.add_argument(
+        "--minutes-max", type=float, default=MINUTES_MAX, metavar="N", help="of each [default: 25]"
+    )
     parser.add_argument("--schedule", default="slices", help="[default: slices]")
-    parser.add_argument("--slice", type=float, default=1.0, metavar="S", help="seconds [default: 1]")
+    parser.add_argument("--slice", type=float, default=SLICE_S, metavar="S", help="seconds [default: 0.5]")
     parser.add_argument(
         "--window", type=float, metavar="S", help="seconds per arm and block [default: fitted]"
     )
     parser.add_argument("--work", choices=sorted(WORKS), default="update", help="[default: update]")
     parser.add_argument("--server", help="a version or a directory [default: the installed one]")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="goes on with the studies in it")
+    parser.add_argument(
+        "--record", action="store_true", help=f"keeps them in {RECORDED.name}, and renews the page"
+    )
     parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: does it still run?")
     chosen = parser.parse_args(arguments)
     builds = system_builds()
     server = chosen.server or (str(builds[0].bin_dir) if builds else "18")
-    effects = tuple(percent / 100 for percent in chosen.effect or (2.0, 5.0))
+    effects = (0.0, *(percent / 100 for percent in chosen.effect)) if chosen.effect else EFFECTS
     wanted = Wanted(
-        effects=(0.0, *effects),
+        effects=effects,
         trials=chosen.trials,
         minutes_max=chosen.minutes_max,
         schedule=chosen.schedule,
@@ -309,13 +344,16 @@ def main(arguments: Sequence[str]) -> int:
     )
     if chosen.smoke:
         wanted = Wanted((0.0, 1.0), 1, 0.15, chosen.schedule, 0.2, chosen.work, server, 2000, 0.4)
-    ran = kept_in(chosen.keep, wanted) if chosen.keep else []
+    keep = RECORDED if chosen.record else chosen.keep
+    ran = kept_in(keep, wanted) if keep else []
     for one in run(wanted, first=len(ran)):
         ran.append(one)
-        if chosen.keep:
-            with chosen.keep.open("a", encoding="utf-8") as file:
+        if keep:
+            with keep.open("a", encoding="utf-8") as file:
                 file.write(one.line(wanted))
         found = f"{one.verdict} after {one.minutes:.1f} min, {len(one.log_ratios)} blocks"
-        print(f"{100 * one.effect:g} % more work: {found}", file=sys.stderr, flush=True)
+        print(f"{100 * one.effect:g}% more work: {found}", file=sys.stderr, flush=True)
+        if chosen.record:
+            PAGE.write_text(page(), "utf-8")
     print(report(ran, wanted))
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bench.verdict import Ran, Wanted, kept_in, report
+from bench.verdict import PAGE, Ran, Wanted, kept_in, page, report
 
 from pgdyno.analysis.comparison.verdict import Verdict
 
@@ -37,13 +37,17 @@ def test_studies_drawn_from_blocks_end_the_sooner_the_quieter_these_are() -> Non
 
     # Half a minute a block; five blocks are the least that a verdict takes.
     none, five = drawn(0.002)
-    assert none == ["none", "55", "0.50", "100.0 %", "100.0 %", "0.0 %", "2.5", "2.5"]
-    assert five == ["5 %", *none[1:]]
+    assert none == ["none", "55", "0.50", "100.0%", "100.0%", "0.0%", "2.5", "2.5"]
+    assert five == ["5%", *none[1:]]
     none, five = drawn(0.2)
-    assert none[4] == "0.0 %"
+    assert none[4] == "0.0%"
     assert none[6:] == five[6:] == ["> 25", "> 25"]
 
 
 def test_where_fewer_blocks_fit_than_a_verdict_takes_nothing_is_drawn() -> None:
     told = rows(report([Ran(0.05, Verdict.UNDECIDED, 2.0, (-0.05, -0.04))], replace(WANTED, minutes_max=2.0)))
-    assert told[-2:] == [["none"] + ["–"] * 7, ["5 %"] + ["–"] * 7]
+    assert told[-2:] == [["none"] + ["–"] * 7, ["5%"] + ["–"] * 7]
+
+
+def test_the_page_has_the_recorded_studies() -> None:
+    assert PAGE.read_text("utf-8") == page(), "run `python -m bench verdict --record --trials 0`"
