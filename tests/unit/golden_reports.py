@@ -210,6 +210,9 @@ HEADLINES = {
     "slower": Synthetic(effects=(1, 0.9)),
     "equivalent": Synthetic(effects=(1, 1), noise=0.004),
     "undecided": Synthetic(effects=(1, 1), noise=0.08, seed=2),
+    "undecided, more instructions": Synthetic(
+        effects=(1, 1), noise=0.08, seed=2, instructions=(500_000, 501_500)
+    ),
     "two blocks": Synthetic(effects=(1, 1.1), blocks=2),
     "one block": Synthetic(blocks=1),
     "no block": Synthetic(blocks=0),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from synthetic_telemetry import PROBE_CPU_S, machine_readings, readings, series
+from synthetic_telemetry import PROBE_CPU_S, hardware_readings, machine_readings, readings, series
 
 from pgdyno.caveats import Caveat
 from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, StoredStep, WarmUpEnd
@@ -88,6 +88,9 @@ class Synthetic:
     capacity: str | None = None
     latencies: Sequence[float] = ()  # arm by arm, times as long as else
     probed: bool = False  # with readings and series
+    instructions: Sequence[
+        float
+    ] = ()  # arm by arm, of a transaction in user mode; 0: the machine has no counters
     arms: Sequence[Mapping[str, str]] = ()  # the levels of each
     slowed: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (block, arm) → of its rate
     cold: Sequence[float] = ()  # arm by arm, share of the rate that is missing in the first slice
@@ -260,6 +263,9 @@ def write_trial(
 
 def _readings(wanted: Synthetic, place: tuple[int, int], executed: int, end_s: float) -> list[StoredReading]:
     found = readings(place[1], executed, end_s) if wanted.probed else []
+    if wanted.instructions:
+        sign = -1 if sum(place) % 2 else 1
+        found += hardware_readings(wanted.instructions[place[1]], executed, end_s, sign)
     if wanted.stolen is not None:
         found += machine_readings(end_s, wanted.stolen.get(place, 0.001))
     return found

@@ -77,7 +77,7 @@ def test_what_probes_need_of_a_database_and_of_a_server() -> None:
 
 
 def test_a_study_may_ask_for_every_probe() -> None:
-    assert set(get_args(ProbeName)) == {*PROBES, "host", "profile"}
+    assert set(get_args(ProbeName)) == {*PROBES, "hardware", "host", "profile"}
 
 
 @pytest.mark.parametrize("probe", PROBES)

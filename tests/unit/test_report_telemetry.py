@@ -6,17 +6,22 @@ import csv
 import io
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from report_forms import FORMS, on_terminal, only, plain
 from synthetic_study import Synthetic, write_study
-from synthetic_telemetry import NOT_IN_15, SELECT, UPDATE
+from synthetic_telemetry import NO_COUNTERS, NOT_IN_15, SELECT, UPDATE
 
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.findings.gates import gate, parse_condition
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
+from pgdyno.report.case_report import Headline
 from pgdyno.report.study_report import StudyReport
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
@@ -130,6 +135,67 @@ def test_what_a_version_does_not_have_is_no_caveat(tmp_path: Path) -> None:
     built = probed(tmp_path)
     assert all(caveat.code is not Code.PROBE_UNAVAILABLE for caveat in findings(built).caveats)
     assert findings(built).telemetry.missing == {0: {"io": NOT_IN_15}, 1: {"io": NOT_IN_15}}
+
+
+UNDECIDED = Synthetic(effects=(1.0, 1.0), noise=0.08, seed=2, blocks=8, slices=2)
+INSTRUCTIONS = "hardware.user_instructions_per_tx"
+
+
+def headline_of(path: Path, **of: Any) -> Headline:
+    (headline,) = only(probed(path, replace(UNDECIDED, **of))).headlines
+    return headline
+
+
+@pytest.mark.parametrize(("ratio", "word"), [(1.003, "0.300% more"), (0.995, "0.500% fewer")])
+def test_a_difference_in_instructions_is_said_where_throughput_is_undecided(
+    tmp_path: Path, ratio: float, word: str
+) -> None:
+    built = probed(tmp_path, replace(UNDECIDED, instructions=(5e5, ratio * 5e5)))
+    (headline,) = only(built).headlines
+    assert headline.verdict is Verdict.UNDECIDED and "more blocks" in headline.more
+    assert f"18 needs {word} user-mode instructions" in headline.more
+    effect = findings(built).telemetry.effects[1][INSTRUCTIONS].percent
+    assert effect.low is not None and effect.high is not None
+    assert effect.low < 100 * (ratio - 1) < effect.high and effect.high - effect.low < 0.2
+    assert findings(built).telemetry.levels[0][INSTRUCTIONS].value == pytest.approx(5e5, rel=1e-3)
+    for form in ("terminal", "md", "html"):
+        assert f"18 needs {word}" in " ".join(plain(FORMS[form](built)).split())
+
+
+@pytest.mark.parametrize(
+    "of",
+    [
+        {"instructions": (5e5, 5e5)},  # the interval includes 0
+        {"instructions": (5e5, 6e5), "blocks": 4},  # too few blocks for an interval
+        {"instructions": (5e5, 6e5), "effects": (1.0, 2.0)},  # throughput is decided
+        {"instructions": (5e5, 6e5), "stalled": [(2, 1)]},  # no verdict, whatever the intervals are
+        {"instructions": (0, 0)},
+    ],
+)
+def test_instructions_are_not_in_the_headline(tmp_path: Path, of: Mapping[str, Any]) -> None:
+    assert "instructions" not in headline_of(tmp_path, **of).more
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.05, "slower"), (0.95, "faster"), (1.003, "")])
+def test_instructions_have_a_verdict_of_their_own(tmp_path: Path, ratio: float, verdict: str) -> None:
+    built = probed(tmp_path, replace(UNDECIDED, instructions=(5e5, ratio * 5e5)))
+    conditions = [
+        parse_condition(f"{outcome}:{INSTRUCTIONS}") for outcome in ("slower", "faster", "not-same")
+    ]
+    met = {of.condition.outcome for of in gate(built.findings, conditions).met}
+    assert met == ({verdict, "not-same"} if verdict else set())
+
+
+def test_a_machine_without_counters_is_said_once_and_changes_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    without, lacking = (
+        only(probed(path, replace(PROBED, instructions=of)))
+        for path, of in ((tmp_path / "a", ()), (tmp_path, (0, 0)))
+    )
+    assert lacking.headlines == without.headlines and lacking.tables == without.tables
+    (said,) = (caveat for caveat in lacking.caveats if caveat not in without.caveats)
+    assert said.code is Code.PROBE_UNAVAILABLE and NO_COUNTERS in said.sentence
+    assert "17 and 18" in said.sentence and len(lacking.caveats) == len(without.caveats) + 1
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -20,6 +20,7 @@ from pgdyno.errors import ServerError, in_one_line
 from pgdyno.lab.arms import Connection, LabArm
 from pgdyno.lab.trial import Lab, RunningTrial
 from pgdyno.probe.cpu_time import scheduled
+from pgdyno.probe.hardware_counters import CountersError, HardwareCounters
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.perf_profiler import ProfileError, Profiler, hz_for
 from pgdyno.probe.sampled_server import Chunk, SeriesEnd, Target, sample, sample_waits
@@ -46,7 +47,7 @@ SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
 """Probes with values in the one-second series of the server."""
 
 
-PROFILE = "profile"
+PROFILE, HARDWARE = "profile", "hardware"
 
 
 @dataclass
@@ -63,20 +64,26 @@ class TelemetryCollection:
     _cost: Cost | None = None
     _readings: dict[int, list[StoredReading]] = field(default_factory=dict)
     _profilers: dict[int, Profiler] = field(default_factory=dict)
+    _counters: dict[int, HardwareCounters | CountersError] = field(default_factory=dict)
     _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
 
     @classmethod
     @contextlib.contextmanager
     def open(cls, lab: Lab, trials: Sequence[RunningTrial]) -> Iterator[TelemetryCollection]:
-        """Create extensions for the probes in restored databases, and stop sampling at the end."""
+        """Create extensions for the probes in restored databases, and start the hardware counters. Stop
+        sampling and counting at the end.
+        """
         for trial in trials:
             if trial.arm.is_restored():
                 _create_extensions(lab, trial.arm)
         telemetry = cls(lab, trials)
         try:
+            if HARDWARE in lab.study.probes:
+                telemetry._open_counters()
             yield telemetry
         finally:
             telemetry._stop_sampling()
+            telemetry._close_counters()
             for profiler in telemetry._profilers.values():
                 profiler.give_up()
 
@@ -112,11 +119,14 @@ class TelemetryCollection:
         if PROFILE in asked:
             for trial in self.trials:
                 self._start_profile(trial)
+        self._count(Moment.BEGIN)
 
     def end(self) -> None:
         """Stop sampling and read the probes, at the barrier after the measured part."""
         if not self.lab.study.probes:
             return
+        self._count(Moment.END)
+        self._close_counters()
         if PROFILE in self.lab.study.probes:
             for trial in self.trials:
                 self._end_profile(trial)
@@ -161,7 +171,8 @@ class TelemetryCollection:
 
     def _read(self, moment: Moment) -> None:
         for trial in self.trials:
-            self._read_trial(trial, moment, [probe for probe in self.lab.study.probes if probe != PROFILE])
+            queried = [probe for probe in self.lab.study.probes if probe not in (PROFILE, HARDWARE)]
+            self._read_trial(trial, moment, queried)
 
     def _read_trial(self, trial: RunningTrial, moment: Moment, probes: Sequence[str]) -> None:
         """Read probes over a new connection, so that only the sampler's connection exists during the
@@ -193,6 +204,37 @@ class TelemetryCollection:
         clients = self._clients.get(trial.id)
         of = scheduled(clients) if clients else None
         return {} if of is None else {ON_CPU: of.on_cpu_s, READY: of.ready_s}
+
+    def _open_counters(self) -> None:
+        """Start the counters of servers that have only one arm's work, before the clients connect."""
+        for trial in self.trials:
+            if trial.arm.shares_server:
+                continue
+            try:
+                if (pid := trial.arm.postmaster_pid()) is None:
+                    raise CountersError("the server's processes are not visible on this machine")
+                self._counters[trial.id] = HardwareCounters.open(pid)
+            except CountersError as error:
+                self._counters[trial.id] = error
+
+    def _count(self, moment: Moment) -> None:
+        """Read the hardware counters: last before the measured part and first after it, without our own
+        queries, as the CPU time.
+        """
+        for trial_id, counters in self._counters.items():
+            at_s, begun_s = self._now_s(), time.monotonic()
+            if isinstance(counters, CountersError):
+                reading = StoredReading(HARDWARE, moment, at_s, 0.0, None, str(counters))
+            else:
+                rows = [counters.read()]
+                reading = StoredReading(HARDWARE, moment, at_s, time.monotonic() - begun_s, rows)
+            self._readings.setdefault(trial_id, []).append(reading)
+
+    def _close_counters(self) -> None:
+        for counters in self._counters.values():
+            if isinstance(counters, HardwareCounters):
+                counters.close()
+        self._counters.clear()
 
     def _start_profile(self, trial: RunningTrial) -> None:
         pid, window_s = trial.arm.postmaster_pid(), self.lab.study.window_likely_s()

@@ -56,9 +56,15 @@ MERGED_OVER_ARMS = frozenset(
         Code.DRIVER_LATE,
         Code.CHECKPOINT_IN_SLICES,
         Code.AUTOVACUUM_IN_SLICES,
+        Code.PROBE_UNAVAILABLE,
     }
 )
 """Codes of caveats that are merged over the arms of a block or of the study."""
+
+
+INSTRUCTIONS = ("hardware.instructions_per_tx", "hardware.user_instructions_per_tx")
+"""Keys of the metric that a headline adds. The first one with values is used: a choice by the size of the
+effects would be biased."""
 
 
 UNFINISHED = "The study is still running or was interrupted. These are preliminary results."
@@ -68,8 +74,8 @@ UNFINISHED = "The study is still running or was interrupted. These are prelimina
 class Headline:
     """The verdict on one arm: the claim and its basis (interval, blocks, margin).
 
-    ``more`` is the number of blocks that an undecided verdict needs, or the variation between hosts; it is
-    empty otherwise.
+    ``more`` is the number of blocks that an undecided verdict needs, a difference in instructions that the
+    verdict does not show, or the variation between hosts; it is empty otherwise.
     """
 
     verdict: Verdict
@@ -205,7 +211,8 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
         basis = f"{findings.primary.name}, {basis}"
     if verdict is not Verdict.UNDECIDED:
         basis += f"; equivalence margin {given_percent(comparison.margin)}"
-    return Headline(verdict, claim, basis, _more(comparison, findings.block_s))
+    more = f"{_more(comparison, findings.block_s)} {_instructions(comparison, findings)}".strip()
+    return Headline(verdict, claim, basis, more)
 
 
 def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, metric: str) -> str:
@@ -284,6 +291,23 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
             f"({given_percent(POWER)} power)"
         )
     return f"{sentence}."
+
+
+def _instructions(comparison: Comparison, findings: Findings) -> str:
+    """Return a significant difference in instructions per transaction, if the verdict is no difference."""
+    effects = findings.telemetry.effects[comparison.arm.arm]
+    effect = next((effects[key] for key in INSTRUCTIONS if key in effects), None)
+    is_told = comparison.verdict in {Verdict.FASTER, Verdict.SLOWER}
+    if effect is None or is_told or comparison.is_held_back or findings.has_own_rates:
+        return ""
+    a, b, estimate = comparison.baseline.name, comparison.arm.name, effect.percent
+    if estimate.n < VERDICT_BLOCKS_MIN or estimate.low is None or estimate.high is None:
+        return ""
+    if estimate.low <= 0 <= estimate.high:
+        return ""
+    change = f"{_size(estimate)} {'fewer' if estimate.value < 0 else 'more'} {effect.name}"
+    basis = f"{_interval(Verdict.SLOWER, estimate)}, {counted(estimate.n, 'block')}"
+    return f"{b} needs {change} than {a} ({basis})."
 
 
 def _roughly(duration_s: float) -> str:

@@ -9,6 +9,7 @@ ProbeName = Literal[
     "blocks",
     "checkpoints",
     "database",
+    "hardware",
     "host",
     "io",
     "locks",
@@ -36,7 +37,8 @@ DEFAULT_PROBES: tuple[ProbeName, ...] = (
     "wraparound",
 )
 """All probes except expensive ones. statements requires a preloaded library, which slows every statement
-slightly; pgstattuple reads whole tables; profile requires perf and the permission to use it."""
+slightly; pgstattuple reads whole tables; profile requires perf and the permission to use it; hardware slows
+every context switch of the server."""
 
 
 class Absence(StrEnum):

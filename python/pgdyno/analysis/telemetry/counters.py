@@ -35,6 +35,9 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+ENABLED, RUNNING = "_enabled_ns", "_running_ns"
+"""Ends of the columns with the time for which an event was enabled, and for which a counter counted it."""
+
 COUNTERS: Mapping[str, frozenset[str]] = {
     "statements": _words(
         "calls rows total_exec_time plans total_plan_time wal_records wal_fpi wal_bytes wal_buffers_full "
@@ -74,6 +77,12 @@ COUNTERS: Mapping[str, frozenset[str]] = {
         "heap_blks_hit idx_blks_read idx_blks_hit"
     ),
     "wraparound": frozenset({"next_xid"}),
+    "hardware": frozenset(
+        f"{event}_{mode}{part}"
+        for event in ("instructions", "cycles")
+        for mode in ("user", "kernel")
+        for part in ("", ENABLED, RUNNING)
+    ),
 }
 """Cumulative counters. All other columns are gauges, which may fall or disappear."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.analysis.telemetry.counters import Gauges, Window, total, values
+from pgdyno.analysis.telemetry.counters import ENABLED, RUNNING, Gauges, Window, total, values
 from pgdyno.units import PER_MIB, PERCENT, S_PER_MS, US_PER_MS
 
 SCALES: Mapping[tuple[str, str], float] = {
@@ -68,6 +68,19 @@ def _timed(of: Readings, columns: Sequence[str]) -> float | None:
     return None if spent == 0 and happened else of.per_transaction(spent, US_PER_MS)
 
 
+def _counted(of: Readings, columns: Sequence[str]) -> float | None:
+    """Return the sum of events per transaction; None if one has no counter.
+
+    If the CPU has too few counters, an event is counted for a part of the time only, and its count is scaled.
+    """
+    scaled = [
+        _ratio(of.delta(column), of.delta(f"{column}{RUNNING}"), of.delta(f"{column}{ENABLED}") or 0.0)
+        for column in columns
+    ]
+    known = [count for count in scaled if count is not None]
+    return of.per_transaction(sum(known)) if len(known) == len(columns) else None
+
+
 @dataclass(frozen=True)
 class _Kind:
     """``text`` has the columns as ``{0}`` and ``{1}``, and the sum of all differences as ``{sum}``."""
@@ -85,6 +98,9 @@ _KINDS: Mapping[str, _Kind] = {
         lambda of, c: of.per_transaction(of.delta(c[0])) if of.delta(c[1]) else None,
     ),
     "time_per_transaction": _Kind("Δ {0} / transactions, if timing is enabled", _timed),
+    "events_per_transaction": _Kind(
+        "{sum} / transactions, scaled if counted for a part of the time", _counted
+    ),
     # the time for which the driver drove this server
     "per_second": _Kind("{sum} / seconds driven", lambda of, c: _ratio(of.sum(c), of.window.driven_s)),
     "share": _Kind("Δ {0} / Δ {1}", lambda of, c: _ratio(of.delta(c[0]), of.delta(c[1]), PERCENT)),
