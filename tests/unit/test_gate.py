@@ -224,6 +224,15 @@ def test_an_effect_that_changes_within_the_windows_has_no_verdict(tmp_path: Path
     assert status(tmp_path, replace(warming_up, cold=(0.3, 0.3)), conditions="faster") == 3
 
 
+def test_a_capacity_at_which_the_limit_did_not_hold_passes_no_gate(tmp_path: Path) -> None:
+    missed = replace(SAME, latencies=(90.0, 90.0), capacity="p99 < 25ms", slices=1)
+    assert status(tmp_path, missed, conditions="slower") == 1
+    (tmp_path / "e.sqlite").unlink()
+    assert status(tmp_path, missed, conditions="undecided") == 3
+    (tmp_path / "e.sqlite").unlink()
+    assert status(tmp_path, replace(missed, latencies=(1.0, 1.0)), conditions="slower") == 0
+
+
 def test_a_trial_stopped_by_the_user_or_the_engine_does_not_prevent_a_verdict(tmp_path: Path) -> None:
     ended_early = {(3, 0): TrialStatus.FAILED, (3, 1): TrialStatus.FAILED, (4, 1): TrialStatus.INTERRUPTED}
     stopped_by = {(3, 0): ENGINE, (3, 1): ENGINE}

@@ -43,8 +43,9 @@ def found_in(path: Path, *cases: Synthetic) -> StudyFindings:
         Synthetic(stops_on_verdict=True, fixed_rate_per_s=500.0),
         Synthetic(stops_on_verdict=True, blocks=4),
         Synthetic(stops_on_verdict=True, cold=(0.0, 0.3)),
+        Synthetic(stops_on_verdict=True, capacity="p99 < 25ms", latencies=(1.0, 90.0), slices=1),
     ],
-    ids=["two arms", "three arms", "a fixed rate", "few blocks", "an arm still warms up"],
+    ids=["two arms", "three arms", "a fixed rate", "few blocks", "an arm still warms up", "a missed limit"],
 )
 def test_a_look_sees_what_the_report_says(tmp_path: Path, wanted: Synthetic) -> None:
     path = tmp_path / "e.sqlite"

@@ -267,6 +267,9 @@ def _why_held_back(comparison: Comparison) -> str:
     reasons = [f"{words} in {counted(len(blocks), 'block')}" for words, blocks in lost.items() if blocks]
     if comparison.is_trending:
         reasons.append("the effect depends on the length of the warm-up")
+    if comparison.unconfirmed:
+        arms = result_tables.enumeration(list(comparison.unconfirmed))
+        reasons.append(f"the latency limit did not hold in the measured windows of {arms}")
     return f"No verdict: {result_tables.enumeration(reasons)}."
 
 

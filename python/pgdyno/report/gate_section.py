@@ -52,8 +52,8 @@ def outcome(of: Gate) -> str:
 
 NO_BLOCK = "no block has a value of this metric"
 SOME_BLOCKS = (
-    "the result is biased: some blocks have no value of this metric for one arm, or the effect changes "
-    "within the windows"
+    "the result is biased: some blocks have no value of this metric for one arm, the effect changes within "
+    "the windows, or the latency limit did not hold at the capacity found"
 )
 
 DISPERSED = "the blocks differ too much for an interval of this percentile"

@@ -9,7 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.comparison.measurement_noise import read_noise, with_noise
-from pgdyno.analysis.comparison.paired_comparison import Comparison, compare_arms
+from pgdyno.analysis.comparison.paired_comparison import (
+    Comparison,
+    compare_arms,
+    without_unconfirmed,
+)
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.telemetry import metrics, percentiles
 from pgdyno.results.reader import Evidence
@@ -41,6 +45,8 @@ def interim_result(evidence: Evidence, case: int) -> InterimResult:
         plan, arms, trials = evidence.study(case).plan, evidence.arms(case), evidence.trials(case)
         chosen = metrics.of_plan(plan, percentiles.latencies_of_all_kinds(evidence, plan, trials))
         noise = read_noise(evidence)[case]
+        missed = percentiles.read_missed_limits(evidence, plan, arms, trials)
     comparisons = compare_arms(arms, trials, plan, chosen[:1], len(evidence.cases()))
+    comparisons = without_unconfirmed(comparisons, missed)
     noise = noise.of_today(comparisons)
     return InterimResult([with_noise(found, noise) for found in comparisons])

@@ -20,6 +20,7 @@ from pgdyno.analysis.steady_state.stationarity import (
     warm_up_changes,
 )
 from pgdyno.analysis.telemetry.metrics import Metric, is_tail
+from pgdyno.analysis.telemetry.percentiles import MissedLimit
 from pgdyno.estimate import Estimate
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
 from pgdyno.study.plan import Study
@@ -89,6 +90,7 @@ class Comparison:
     effect changes within the windows, or with the warm-up, so its mean depends on the length of the warm-up:
     no decision, either. ``may_trend``: it may change, at a level that is too weak for this, but another block
     will tell.
+    ``unconfirmed`` names the arms that missed the latency limit at their capacity: no decision, either.
     """
 
     baseline: Arm
@@ -104,6 +106,7 @@ class Comparison:
     margin: float
     is_trending: bool = False
     may_trend: bool = False
+    unconfirmed: Sequence[str] = ()
 
     @property
     def lost_by_an_arm(self) -> list[int]:
@@ -113,7 +116,7 @@ class Comparison:
     @property
     def is_held_back(self) -> bool:
         """True if the estimate is biased, whatever its interval is."""
-        return self.is_trending or bool(self.lost_by_an_arm)
+        return self.is_trending or bool(self.lost_by_an_arm or self.unconfirmed)
 
     @property
     def verdict(self) -> Verdict:
@@ -181,6 +184,16 @@ def compare_arms(
         )
         for i, arm in enumerate(arms[1:])
     ]
+
+
+def without_unconfirmed(comparisons: Sequence[Comparison], missed: Sequence[MissedLimit]) -> list[Comparison]:
+    """Return the comparisons, without a decision on capacities at which an arm missed the limit."""
+    found = []
+    for comparison in comparisons:
+        pair = {comparison.baseline.arm, comparison.arm.arm}
+        names = [of.arm.name for of in missed if of.arm.arm in pair]
+        found.append(replace(comparison, unconfirmed=names, decision=None) if names else comparison)
+    return found
 
 
 def method_of(plan: Study) -> Method:

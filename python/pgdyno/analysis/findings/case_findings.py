@@ -18,7 +18,12 @@ from pgdyno.analysis.comparison.comparison_caveats import (
     skips_arrivals,
 )
 from pgdyno.analysis.comparison.measurement_noise import Noise, noise_caveats, with_noise
-from pgdyno.analysis.comparison.paired_comparison import Comparison, compare_arms, method_of
+from pgdyno.analysis.comparison.paired_comparison import (
+    Comparison,
+    compare_arms,
+    method_of,
+    without_unconfirmed,
+)
 from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.steady_state import drift
 from pgdyno.analysis.steady_state.drift import Drift, drifts_of_arm
@@ -42,6 +47,7 @@ from pgdyno.analysis.telemetry.percentiles import (
     limited_by_trial,
     merge_latencies,
     missed_limit_caveats,
+    missed_limits,
 )
 from pgdyno.analysis.telemetry.samples import SERVER
 from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint, throughput_points
@@ -145,7 +151,10 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     latency_ms = percentiles.trial_latencies(latencies)
     chosen = metrics.of_plan(study.plan, latency_ms)
     compared = _latencies(kinds, PERCENTILES_COMPARED, latency_ms)
+    limited_ms = limited_by_trial(study.plan, trials, latencies)
+    missed = missed_limits(study.plan, arms, trials, limited_ms)
     comparisons = compare_arms(arms, trials, study.plan, [*chosen, *compared], cases)
+    comparisons = without_unconfirmed(comparisons, missed)
     noise = noise.of_today(comparisons)
     of_arms = [_of_arm(arm, trials, latencies, chosen, study.plan) for arm in arms]
     medians = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
@@ -160,9 +169,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     computed += steady_state_caveats(study.plan, steady, cases)
     computed += trial_telemetry.telemetry_caveats(arms, trials, telemetry.by_trial)
     computed += autocorrelation_caveats(comparisons, cases)
-    limited_ms = limited_by_trial(study.plan, trials, latencies)
-    if chosen[0].key == metrics.CAPACITY.key:
-        computed += missed_limit_caveats(study.plan, arms, trials, limited_ms)
+    computed += missed_limit_caveats(study.plan, missed)
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
         computed += drift.drift_caveats(

@@ -76,10 +76,10 @@ class GateComparison:
     """One arm against the baseline in one metric. ``case`` is empty for a single case, "average" over cases.
 
     ``percent`` and ``p_value`` are None without values. ``equivalence`` has the interval for *same*, for this
-    verdict only. ``partial``: the result is biased, because an arm completed nothing in some blocks or the
-    effect changed within the windows. ``dispersed``: the block ratios of a tail percentile are too dispersed
-    for an interval. ``taken_back`` is the verdict of an average before it became undecided because it is
-    below its noise floor.
+    verdict only. ``partial``: the result is biased, because an arm completed nothing in some blocks, the
+    effect changed within the windows, or the latency limit did not hold at the capacity found. ``dispersed``:
+    the block ratios of a tail percentile are too dispersed for an interval. ``taken_back`` is the verdict of
+    an average before it became undecided because it is below its noise floor.
     """
 
     case: str

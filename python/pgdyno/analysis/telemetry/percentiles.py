@@ -8,6 +8,7 @@ of the others would hide overload. A percentile among them is therefore only a l
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -17,6 +18,7 @@ import numpy as np
 from pgdyno.analysis.statistics.distributions import binomial_at_most
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, TrialLatencies, latency_key
 from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.estimate import decimals_of, group_digits
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Measure, Pairs, Trial, TrialStatus
 from pgdyno.study.capacity_search import parse_limit
@@ -202,11 +204,29 @@ def limited_by_trial(
     return found
 
 
-def missed_limit_caveats(
+LATENCY_FACTOR_MAX = 2.0
+"""Largest median of the limited quantile, as a multiple of the limit, that confirms a capacity: close to
+saturation, an error of 5% of the rate (``capacity_search.RESOLUTION``) doubles the latency of a queue."""
+
+
+@dataclass(frozen=True)
+class MissedLimit:
+    """An arm that missed the limit at its capacity. ``median_ms`` is that of the limited quantile."""
+
+    arm: Arm
+    kept: int
+    blocks: int
+    median_ms: float
+
+
+def missed_limits(
     plan: Study, arms: Sequence[Arm], trials: Sequence[Trial], limited: Mapping[int, float | None]
-) -> list[Caveat]:
-    """Return a caveat for each arm that missed the limit at the rates of its search significantly often."""
-    if plan.capacity is None:
+) -> list[MissedLimit]:
+    """Return the arms that missed the limit at the rates of their search.
+
+    Either significantly often, or by too much for an error of the search. Empty without a search.
+    """
+    if plan.capacity is None or not plan.searches_capacity:
         return []
     limit_ms = 1e3 * parse_limit(plan.capacity).latency_s
     found = []
@@ -214,13 +234,35 @@ def missed_limit_caveats(
         known = [
             ms for trial in trials if trial.arm == arm.arm and (ms := limited.get(trial.trial)) is not None
         ]
-        kept = sum(ms < limit_ms for ms in known)
-        if known and binomial_at_most(kept, len(known), 0.5) <= ALARM:
-            names: dict[str, Parameter] = {
-                "arm": arm.name,
-                "limit": plan.capacity,
-                "kept": kept,
-                "blocks": len(known),
-            }
-            found.append(Caveat(Code.CAPACITY_NOT_SUSTAINED, names))
+        if not known:
+            continue
+        missed = MissedLimit(arm, sum(ms < limit_ms for ms in known), len(known), statistics.median(known))
+        is_often = binomial_at_most(missed.kept, missed.blocks, 0.5) <= ALARM
+        if is_often or missed.median_ms > LATENCY_FACTOR_MAX * limit_ms:
+            found.append(missed)
+    return found
+
+
+def read_missed_limits(
+    evidence: Evidence, plan: Study, arms: Sequence[Arm], trials: Sequence[Trial]
+) -> list[MissedLimit]:
+    """Return the arms that missed the limit, from the latencies of a study that searches its capacity."""
+    ok = [trial.trial for trial in trials if trial.status is TrialStatus.OK and plan.searches_capacity]
+    latencies = {trial: read_latencies(evidence, trial) for trial in ok}
+    return missed_limits(plan, arms, trials, limited_by_trial(plan, trials, latencies))
+
+
+def missed_limit_caveats(plan: Study, missed: Iterable[MissedLimit]) -> list[Caveat]:
+    """Return a caveat for each arm whose capacity is not confirmed."""
+    found = []
+    for of in missed:
+        ms = of.median_ms
+        parameters: dict[str, Parameter] = {
+            "arm": of.arm.name,
+            "limit": plan.capacity or "",
+            "kept": of.kept,
+            "blocks": of.blocks,
+            "median_ms": "∞" if math.isinf(ms) else group_digits(ms, decimals_of(ms, 3)),
+        }
+        found.append(Caveat(Code.CAPACITY_NOT_SUSTAINED, parameters))
     return found
