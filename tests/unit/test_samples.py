@@ -70,6 +70,13 @@ def test_waits_are_shares_of_the_active_backends_time() -> None:
     assert found.share == pytest.approx({"running": 0.625, "Lock/transactionid": 0.375})
 
 
+def test_names_of_one_wait_event_in_several_versions_are_one_wait() -> None:
+    of = {"samples": [1.0] * 21, "LWLock/BufferIO": [1.0] * 21, "IPC/BufferIo": [3.0] * 21}
+    found = waits(series("waits", at_s=SECONDS, **of), [(0.0, 10.0)])
+    assert found is not None
+    assert found.share == {"IPC/BufferIo": 1.0}
+
+
 def test_of_slices_that_the_samples_do_not_resolve_the_shares_are_over_all_the_time() -> None:
     of = {"samples": [10.0] * 21, "running": [5.0] * 21, "IO/DataFileRead": [15.0] * 21}
     spans = [(float(s), s + 1.0) for s in range(0, 20, 2)]

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from pgdyno.analysis.telemetry.formulas import Formula
 from pgdyno.analysis.telemetry.metrics import OF_SAMPLES, keyed
+from pgdyno.analysis.telemetry.wait_event_names import newest_name
 from pgdyno.results.records import SampleSeries, Slice, Trial
 from pgdyno.units import PERCENT
 
@@ -86,6 +87,8 @@ class Lateness:
 @dataclass(frozen=True)
 class Waits:
     """Waits of the active backends: ``share`` of their time by wait (``running``: none), the largest first.
+
+    The waits have the names of the newest version of PostgreSQL.
 
     ``backends`` is the mean number of active backends if the spans are resolved, else None.
     ``samples`` is the number of samples.
@@ -159,7 +162,10 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
     weight = overlap(series.points[:, 0], within)
     samples = float(np.nansum(weight * series.column(SAMPLES)))
     names = [name for name in series.columns[2:] if name != SAMPLES]
-    seen = {name: float(np.nansum(weight * series.column(name))) for name in names}
+    seen: dict[str, float] = {}
+    for name in names:
+        event = newest_name(name)
+        seen[event] = seen.get(event, 0.0) + float(np.nansum(weight * series.column(name)))
     active = sum(seen.values())
     if not samples or not active:
         return None
