@@ -61,6 +61,24 @@ def test_levels_and_changes_are_those_computed_by_hand(tmp_path: Path) -> None:
     assert not [key for arm in (0, 1) for key in told.levels[arm] if key.startswith("host.")]
 
 
+@pytest.mark.parametrize(("rate_per_s", "compared"), [(3000, [UPDATE, SELECT]), (20, [SELECT])])
+def test_statements_of_few_calls_and_transaction_control_have_a_mean_and_no_change(
+    tmp_path: Path, rate_per_s: float, compared: list[str]
+) -> None:
+    """At 20 transactions per second, a block has 16 calls of the UPDATE and 64 of the SELECT."""
+    built = probed(tmp_path, replace(PROBED, rate_per_s=rate_per_s, slices=1))
+    found = findings(built).telemetry
+    means = {
+        key.removeprefix("statement.mean_ms:") for key in found.levels[1] if key.startswith("statement.m")
+    }
+    assert means == {UPDATE, SELECT, "BEGIN"}
+    assert [
+        text for text in (UPDATE, SELECT, "BEGIN") if f"statement.mean_ms:{text}" in found.effects[1]
+    ] == (compared)
+    (table,) = (table for table in built.only.results if table.title == "Statements") if built.only else ()
+    assert "calls" not in table.dispensable
+
+
 def test_the_average_over_statements_is_a_geometric_mean_of_ratios(tmp_path: Path) -> None:
     average = findings(probed(tmp_path)).telemetry.average[1]
     assert sorted(average.names) == sorted([UPDATE, SELECT])

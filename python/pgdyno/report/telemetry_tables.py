@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from pgdyno.analysis.comparison.case_telemetry import CALLS_MIN
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.steady_state.drift import Drift
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, keyed, split_key
@@ -296,19 +297,21 @@ def statement_table(findings: Findings) -> Table:
     averages = _averages(findings, table)
     note = (
         "From pg_stat_statements, during measurement. stddev is over calls; time, % is the share of "
-        "the total time of all statements (a lower mean is better)."
+        "the total time of all statements (a lower mean is better). A change needs at least "
+        f"{CALLS_MIN} calls in every block. Transaction control statements (BEGIN, COMMIT) have none: "
+        "they take about as long as reading the clock."
     )
     if averages:
         note += (
-            " The average is the geometric mean of the ratios of means with equal weights, without "
-            "BEGIN, COMMIT and other transaction control statements."
+            " The average is the geometric mean of the ratios of means with equal weights, of the statements "
+            "with a change."
         )
     droppable = [head for head in table.columns[2:] if head not in {"calls", "mean, ms", _CHANGE, "time, %"}]
     return replace(
         table,
         rows=[*averages, *table.rows],
         note=note,
-        dispensable=(*reversed(droppable), "calls", "time, %"),
+        dispensable=(*reversed(droppable), "time, %"),
         rows_on_terminal=len(averages) + STATEMENTS_ON_TERMINAL * len(findings.arms),
     )
 

@@ -15,7 +15,7 @@ from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry import trial_telemetry
 from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.events import SERVER_CPU, Events, events_of
-from pgdyno.analysis.telemetry.metrics import MEAN_TIME, Metric, keyed, split_key
+from pgdyno.analysis.telemetry.metrics import MEAN_TIME, OF_STATEMENTS, Metric, keyed, split_key
 from pgdyno.analysis.telemetry.samples import HOST, SERVER
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, compared_metrics, telemetry_of_trial
 from pgdyno.estimate import Estimate
@@ -75,6 +75,15 @@ SERVER_COLUMNS = ("at_s", "late_s", "lsn_bytes", "num_timed", "num_requested", "
 BRACKETS = frozenset({"BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE"})
 """Transaction statements of less than a microsecond: their ratios measure the clock, not the server."""
 
+CALLS_MIN = 30
+"""Minimum number of calls of a statement in every trial for a change: single calls dominate smaller means."""
+
+PER_CALL = {of.key for of in OF_STATEMENTS} - {
+    "statement.calls",
+    "statement.total_ms",
+    "statement.share_of_time",
+}
+
 
 @dataclass(frozen=True)
 class CaseTelemetry:
@@ -132,7 +141,8 @@ def read_case(
     }
     confidence = study.plan.confidence
     metrics = {metric.key: metric for metric in compared_metrics(by_trial)}
-    effects = effects_on(arms, ok, list(metrics.values()), study.plan.schedule, confidence)
+    compared = [metric for key, metric in metrics.items() if not _is_rare(key, by_trial)]
+    effects = effects_on(arms, ok, compared, study.plan.schedule, confidence)
     return CaseTelemetry(
         by_trial=by_trial,
         series=series,
@@ -184,15 +194,21 @@ def effects_on(
     return {arm.arm: found[i] for i, arm in enumerate(arms[1:])}
 
 
+def _is_rare(key: str, telemetry: Mapping[int, TrialTelemetry]) -> bool:
+    """Return True for values per call of a statement that has no change: too few calls, or BRACKETS."""
+    name, text = split_key(key)
+    if name not in PER_CALL:
+        return False
+    calls = [
+        of.values[own] for of in telemetry.values() if (own := keyed("statement.calls", text)) in of.values
+    ]
+    return text.split()[0].upper() in BRACKETS or min(calls, default=0) < CALLS_MIN
+
+
 def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | None:
-    """Return the average over the statements that both arms have, except BRACKETS."""
+    """Return the average over the statements with a change of the mean time."""
     of = keyed(MEAN_TIME, "")
-    texts = {key: key.removeprefix(of) for key in effects if key.startswith(of)}
-    ratios = {
-        text: effects[key].log_ratios
-        for key, text in texts.items()
-        if text.split()[0].upper() not in BRACKETS
-    }
+    ratios = {key.removeprefix(of): effects[key].log_ratios for key in effects if key.startswith(of)}
     return combine(ratios, confidence) if len(ratios) > 1 else None
 
 
