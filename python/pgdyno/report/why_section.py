@@ -205,15 +205,12 @@ class WhyReport:
 
 
 def why_reports(findings: Findings) -> list[WhyReport]:
-    """Return a report for each arm with data from the probes.
-
-    Arms driven at different rates get tables only: comparing their times would mislead.
-    """
+    """Return a report for each arm with data from the probes."""
     verdicts = {of.arm.arm: of.verdict for of in findings.comparisons}
     return [
         WhyReport(
             one,
-            [] if findings.has_own_rates else why_sentences(one, verdicts[arm]),
+            why_sentences(one, verdicts[arm]),
             tables(one, findings),
         )
         for arm, one in findings.time_breakdowns.items()
@@ -230,7 +227,7 @@ def tables(why: TimeBreakdown, findings: Findings) -> list[Table]:
         ("by statement", why.by_statement, _note_on_statements(why)),
     ):
         if waterfall is not None:
-            head = f"Time per transaction {title}{several}, µs{findings.at_own_rates}"
+            head = f"Time per transaction {title}{several}, µs"
             found.append(_table(head, why, waterfall, note))
     return found
 

@@ -248,6 +248,9 @@ def _time_breakdowns(
     telemetry: CaseTelemetry,
     plan: Study,
 ) -> dict[int, TimeBreakdown]:
+    if plan.searches_capacity:
+        # Each arm has another rate in each block. The times would show the load, not the servers.
+        return {}
     arms = [*(of.baseline for of in comparisons[:1]), *(of.arm for of in comparisons)]
     confidences = {
         of.arm.arm: of.primary.summary.confidence if of.primary else plan.confidence for of in comparisons
