@@ -16,12 +16,14 @@ from rich.console import Console, Group
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli.report import read_report
+from pgdyno.estimate import Better, Estimate
 from pgdyno.report.ci_summary import to_summary
 from pgdyno.report.csv_format import to_csv
 from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _table
 from pgdyno.report.why_chart import WIDTH
+from pgdyno.report.why_section import tables
 
 FASTER = Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, noise=0.004)
 
@@ -74,6 +76,22 @@ def test_statements_that_took_more_than_the_whole_are_said_and_not_clipped(built
     (outside,) = (row for row in table.rows if row[0] == "outside statements")
     assert outside[1].startswith("−")
     assert "exceed the whole" in table.note
+
+
+def test_the_clock_of_the_server_is_beside_the_sampled_wait(built: StudyReport) -> None:
+    assert built.only is not None
+    findings, (reason,) = built.only.findings, built.only.why
+    assert "clock of the server" not in reason.tables[0].note
+    levels = {
+        arm: {**of, **{key: Estimate(us + arm, "µs/tx", 6, Better.LESS) for key, us in WAL_TIMES.items()}}
+        for arm, of in findings.telemetry.levels.items()
+    }
+    timed = replace(findings, telemetry=replace(findings.telemetry, levels=levels))
+    note = tables(reason.why, timed)[0].note.replace("\u00a0", " ")
+    assert "155 µs (17) and 157 µs (18)" in note
+
+
+WAL_TIMES = {"wal.write_us_per_tx": 46.0, "wal.sync_us_per_tx": 109.0}
 
 
 def test_the_json_adds_up(built: StudyReport) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured_trials import ARMS, explained, noisy, trial
+from synthetic_study import Synthetic, arms_of
 
 from pgdyno.analysis.causes import time_breakdown
 from pgdyno.analysis.causes.time_breakdown import (
@@ -227,6 +228,47 @@ def test_a_significant_but_small_part_is_not_named_in_sentences() -> None:
     assert {part.key for part in found.by_statement.parts if part.significant} >= {"statement:SELECT"}
     sentences = " ".join(why_sentences(found, Verdict.FASTER))
     assert "UPDATE" in sentences and "SELECT" not in sentences
+
+
+def test_queueing_for_a_cpu_is_never_named_as_a_cause() -> None:
+    """Without the WAL sync, processes wake up less often and queue less. The queue changes most."""
+    rng = np.random.default_rng(21)
+    rates, times = [], []
+    for _ in range(8):
+        of = []
+        for wal, queue in ((1.0, 3000.0), (0.2, 1000.0)):
+            noise = float(rng.normal(1, 0.003))
+            samples = WaitSamples({"running": 1.0, "wal": wal * noise}, 1000)
+            of.append(ClientTime(on_cpu_us=500.0, runnable_us=queue * noise, wait_samples=samples))
+        rates.append((1000.0, 1600.0))
+        times.append((of[0], of[1]))
+    found = explained(rates, times)
+    assert found.by_resource is not None
+    assert RUNNABLE in {part.key for part in found.by_resource.parts if part.significant}
+    (by_resource,) = (text for text in why_sentences(found, Verdict.FASTER) if text.startswith("By resource"))
+    named, _, consequence = by_resource.partition(". ")
+    assert "WAL" in named and "runnable" not in named and "CPU" not in named
+    assert "runnable" in consequence and "consequence" in consequence
+
+
+def test_the_levels_of_an_arm_are_as_measured_in_all_comparisons() -> None:
+    arms = arms_of(Synthetic(names=("17", "18", "19"), effects=(1, 1, 1)))
+    rng = np.random.default_rng(22)
+    trials, times = [], {}
+    for block in range(6):
+        for arm, per_s in enumerate((1000.0, 2000.0, 500.0)):
+            made = trial(block, arm, per_s * float(rng.uniform(0.7, 1.4)))
+            trials.append(made)
+            times[made.trial] = ClientTime(on_cpu_us=float(rng.uniform(300, 500)), runnable_us=100.0)
+    found = break_down_time(arms, trials, times, None, {1: 0.95, 2: 0.95})
+    for arm, of in found.items():
+        assert of.by_resource is not None
+        levels = us(of.by_resource)[CPU]
+        for level, measured in zip(levels, (0, arm), strict=True):
+            mine = [times[one.trial].on_cpu_us or 0.0 for one in trials if one.arm == measured]
+            assert level == pytest.approx(sum(mine) / len(mine))
+    wholes = [of.by_resource.total.a_us for of in found.values() if of.by_resource]
+    assert wholes[0] == pytest.approx(wholes[1])
 
 
 def test_an_undecided_verdict_names_no_part_even_if_one_is_significant() -> None:

@@ -59,7 +59,6 @@ NAMES: Mapping[str, str] = {
 
 IN_SENTENCES: Mapping[str, str] = {
     of.CPU: "server CPU time",
-    of.RUNNABLE: "time waiting for CPU (runnable)",
     of.EXECUTING: "time executing or runnable",
     "wal": "WAL write/sync time",
     "io": "data file I/O time",
@@ -144,17 +143,25 @@ def _of_statements(waterfall: Waterfall) -> str:
 
 
 def _of_resources(waterfall: Waterfall) -> str:
-    parts = [part for part in _named(waterfall) if part.key != of.UNEXPLAINED]
-    unexplained = [part for part in waterfall.parts if part.key == of.UNEXPLAINED and part.significant]
+    parts = _named(waterfall)
     text = f"By resource: {_listed(parts)}." if parts else ""
-    if unexplained:
-        text = f"{text} {_size(unexplained[0])} {_more_or_less(unexplained[0])} are unattributed.".strip()
+    for part in waterfall.parts:
+        if part.key in NOT_CAUSES and part.significant:
+            text = f"{text} {_size(part)} {_more_or_less(part)} {NOT_CAUSES[part.key]}".strip()
     return text
 
 
+NOT_CAUSES: Mapping[str, str] = {
+    of.RUNNABLE: "are queueing for CPU (runnable), which is a consequence and not a cause.",
+    of.UNEXPLAINED: "are unattributed.",
+}
+"""Parts that are not among the named ones. A process queues for a CPU after any wait, as long as other
+processes are on it: without the wait, or with less CPU time of all, it queues less."""
+
+
 def _named(waterfall: Waterfall) -> list[TimePart]:
-    """Return the significant parts, largest change first."""
-    found = [part for part in waterfall.parts if part.significant]
+    """Return the significant parts except NOT_CAUSES, largest change first."""
+    found = [part for part in waterfall.parts if part.significant and part.key not in NOT_CAUSES]
     largest = max((abs(part.difference.value) for part in found), default=0.0)
     shown = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
     return sorted(shown, key=lambda part: -abs(part.difference.value))[:NAMED_MAX]
@@ -223,7 +230,7 @@ def tables(why: TimeBreakdown, findings: Findings) -> list[Table]:
     several = f", {why.arm.name}" if len(findings.arms) > 2 else ""
     found = []
     for title, waterfall, note in (
-        ("by resource", why.by_resource, _note_on_resources(why)),
+        ("by resource", why.by_resource, _note_on_resources(why, _server_clock(why, findings))),
         ("by statement", why.by_statement, _note_on_statements(why)),
     ):
         if waterfall is not None:
@@ -273,8 +280,30 @@ def _level(us: float) -> str:
     return ABSENT if us == 0 else group_digits(us, min(2, decimals_of(us, 3)))
 
 
-def _note_on_resources(why: TimeBreakdown) -> str:
-    said = [_SIGNIFICANT]
+WAL_CLOCK = ("wal.write_us_per_tx", "wal.sync_us_per_tx")
+"""Metrics of WAL writes and syncs by the clock of the server (track_wal_io_timing)."""
+
+
+def _server_clock(why: TimeBreakdown, findings: Findings) -> str:
+    """Return a sentence with the server's own WAL times, which differ from the sampled waits."""
+    known = {
+        arm.name: [level.value for key in WAL_CLOCK if (level := findings.telemetry.levels[arm.arm].get(key))]
+        for arm in (why.baseline, why.arm)
+    }
+    if not all(known.values()):
+        return ""
+    times = enumeration([f"{_level(sum(us))}{NO_BREAK}µs ({name})" for name, us in known.items()])
+    return (
+        f"By the clock of the server, WAL writes and syncs took {times} per transaction. It counts a sync "
+        "once for all transactions that wait for it, and includes background processes. The sampled wait "
+        "counts every waiting transaction."
+    )
+
+
+def _note_on_resources(why: TimeBreakdown, server_clock: str) -> str:
+    said = [_SIGNIFICANT, _QUEUE] if _has_queue(why) else [_SIGNIFICANT]
+    if server_clock:
+        said.append(server_clock)
     if why.cpu_is_of_all:
         said.append("CPU time includes all server processes, because that of client backends is unknown.")
     if why.samples:
@@ -307,8 +336,16 @@ def _note_on_statements(why: TimeBreakdown) -> str:
     return " ".join(said)
 
 
-_SIGNIFICANT = "*: significant; the CIs are corrected for all parts (Holm). The parts add up to the whole."
+_SIGNIFICANT = (
+    "*: significant; the CIs are corrected for all parts (Holm). The parts add up to the whole. Levels are "
+    "as measured; B − A is scaled to the same speed of the machine in all blocks."
+)
+_QUEUE = "Runnable processes queue for a CPU after any wait: a consequence of the other parts, not a cause."
 _TOO_MUCH = "A negative residual means that the measured parts exceed the whole by that amount."
+
+
+def _has_queue(why: TimeBreakdown) -> bool:
+    return why.by_resource is not None and any(part.key == of.RUNNABLE for part in why.by_resource.parts)
 
 
 def _negative(part: TimePart) -> bool:

@@ -12,8 +12,9 @@ For a fixed load it is the mean latency. Each of two decompositions adds up to i
 
 Differences are B − A in µs by block. Their intervals have the method and confidence of the verdict, with
 Holm's correction over the parts of a decomposition. They add up to the difference of the wholes, because they
-do in every block. The times of a block are multiplied by one factor, so that the mean of its two wholes is
-the same in all blocks. As in the ratio of throughputs, variations of the machine's speed cancel.
+do in every block. The differences of a block are multiplied by one factor, so that the mean of its two wholes
+is the same in all blocks. As in the ratio of throughputs, variations of the machine's speed cancel. Levels
+are means of the measured times, so that an arm has the same levels in all comparisons.
 """
 
 from __future__ import annotations
@@ -193,8 +194,8 @@ ALWAYS_REPORTED = {UNEXPLAINED}
 class TimePart:
     """One part. ``key`` is its name (for a statement, followed by a colon and its text).
 
-    ``a_us`` and ``b_us`` are means over blocks. ``difference`` is B − A, with an interval at the confidence
-    of Holm's test.
+    ``a_us`` and ``b_us`` are means over blocks, as measured. ``difference`` is B − A of blocks scaled to one
+    speed, with an interval at the confidence of Holm's test.
     """
 
     key: str
@@ -325,16 +326,13 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
     ]
     values = {
         key: {
-            block: (factors[block] * split[a.trial.trial][key], factors[block] * split[b.trial.trial][key])
-            for block, (a, b) in pairs.items()
+            block: (split[a.trial.trial][key], split[b.trial.trial][key]) for block, (a, b) in pairs.items()
         }
         for key in keys
     }
-    parts = simultaneous([partial(_part, key, of, method) for key, of in values.items()], confidence)
-    wholes = {
-        block: (factors[block] * a.whole_us, factors[block] * b.whole_us) for block, (a, b) in pairs.items()
-    }
-    return Waterfall(_part("", wholes, method, confidence), parts)
+    parts = simultaneous([partial(_part, key, of, factors, method) for key, of in values.items()], confidence)
+    wholes = {block: (a.whole_us, b.whole_us) for block, (a, b) in pairs.items()}
+    return Waterfall(_part("", wholes, factors, method, confidence), parts)
 
 
 def _factors(pairs: Pairs) -> dict[int, float]:
@@ -344,12 +342,15 @@ def _factors(pairs: Pairs) -> dict[int, float]:
     return {block: usual / mean for block, mean in means.items()}
 
 
-def _differences(values: Mapping[int, tuple[float, float]]) -> list[float]:
-    return [b - a for a, b in values.values()]
-
-
-def _part(key: str, values: Mapping[int, tuple[float, float]], method: Method, confidence: float) -> TimePart:
-    summary = summarize(_differences(values), confidence, method)
+def _part(
+    key: str,
+    values: Mapping[int, tuple[float, float]],
+    factors: Mapping[int, float],
+    method: Method,
+    confidence: float,
+) -> TimePart:
+    by_block = {block: factors[block] * (b - a) for block, (a, b) in values.items()}
+    summary = summarize(list(by_block.values()), confidence, method)
     n = len(values)
     return TimePart(
         key=key,
@@ -359,5 +360,5 @@ def _part(key: str, values: Mapping[int, tuple[float, float]], method: Method, c
             summary.mean, UNIT, n, Better.LESS, summary.low, summary.high, confidence=confidence
         ),
         p_value=summary.p_value,
-        by_block=dict(zip(values, _differences(values), strict=True)),
+        by_block=by_block,
     )
