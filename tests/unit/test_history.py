@@ -166,7 +166,10 @@ def test_terminal_and_html_have_the_change(
     shown = capsys.readouterr().out
     assert "night-07.sqlite" in shown and "18.3 → 18.4" in shown
     assert run_command(["history", str(nights), "--html", str(tmp_path / "h.html")]) == 0
+    assert capsys.readouterr().out == shown
     page = (tmp_path / "h.html").read_text()
+    # The kernel and the build changed with one file, in each of its three series.
+    assert page.count("▴<title>night-07.sqlite") == page.count("▴") == 3
     assert page.count("<svg") == 9 and "<script" not in page
     assert "torn.sqlite" in page and "night-07.sqlite" in page
 

@@ -106,7 +106,7 @@ def history(
         from pgdyno.report.json_format import history_to_json  # noqa: PLC0415 - takes 50 ms
 
         write_out(history_to_json(report, found, not_evaluable, awaiting))
-    elif html is None:
+    else:
         print_history(report, out)
     for sentence in [*(found or ()), *awaiting]:
         say(f"pgdyno: {sentence}")

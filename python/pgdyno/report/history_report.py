@@ -27,7 +27,7 @@ from pgdyno.estimate import ci_text, counted, decimals_of, given_percent, group_
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.result_tables import Table, level_text
-from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, text
+from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, text
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -97,10 +97,13 @@ def other_differences(change: HistoryChange) -> str:
     """Return the other differences between the file and the previous one."""
     if not change.differences:
         return "The files record no other difference."
-    named = [_difference(of) for of in change.differences[:DIFFERENCES_MAX]]
-    rest = len(change.differences) - len(named)
-    more = f"; and {rest} more" if rest > 0 else ""
-    return f"Other differences from the previous file: {'; '.join(named)}{more}."
+    return f"Other differences from the previous file: {_named(change.differences)}."
+
+
+def _named(differences: Sequence[FileDifference]) -> str:
+    named = [_difference(of) for of in differences[:DIFFERENCES_MAX]]
+    rest = len(differences) - len(named)
+    return "; ".join(named) + (f"; and {rest} more" if rest > 0 else "")
 
 
 def _difference(of: FileDifference) -> str:
@@ -313,11 +316,12 @@ def panels(history: StudyHistory) -> list[Panel]:
     """Return the charts; series with a change come first."""
     ordered = sorted(history.series, key=lambda series: not shown_changes(series))
     return [
-        Panel(f"{subject(series)}: {series.key.name}", _picture(series)) for series in ordered[:PANELS_MAX]
+        Panel(f"{subject(series)}: {series.key.name}", _picture(series, history.differences))
+        for series in ordered[:PANELS_MAX]
     ]
 
 
-def _picture(series: HistorySeries) -> Markup:
+def _picture(series: HistorySeries, differences: Mapping[str, Sequence[FileDifference]]) -> Markup:
     width, height, left, right, top, bottom = 640.0, 226.0, 64.0, 14.0, 26.0, 180.0
     points, relative = series.points, series.key.is_change
     low, high = _range(points)
@@ -344,6 +348,8 @@ def _picture(series: HistorySeries) -> Markup:
         parts.append(text(at, bottom + 36, label, class_="middle strong"))
     for point in points:
         parts += _point(point, x, y, color)
+        if point.file in differences:
+            parts.append(_mark(point, differences[point.file], x(point.created_unix_s), bottom))
     parts += _means(series, x, y, color)
     label = f"{subject(series)}: {series.key.name}, {len(points)} files, {len(series.changes)} changes"
     return drawing(width, height, label, parts, "effect")
@@ -373,6 +379,12 @@ def _point(point: HistoryPoint, x: Scale, y: Scale, color: str) -> list[Markup]:
         low, high = (min(max(end, y.low), y.high) for end in (of.low, of.high))
         parts.append(line(at, y(low), at, y(high), class_=f"tick faint {color}"))
     return [*parts, circle(at, y(of.value), 3.4, title, class_=f"dot {color}")]
+
+
+def _mark(point: HistoryPoint, differences: Sequence[FileDifference], x: float, bottom: float) -> Markup:
+    """Return a mark below a file that records other builds, settings or facts than the previous one."""
+    title = element("title", f"{point.file}, {day(point.created_unix_s)}: {_named(differences)}")
+    return text(x, bottom + 8, Markup("▴") + title, class_="middle quiet")
 
 
 def _means(series: HistorySeries, x: Scale, y: Scale, color: str) -> list[Markup]:

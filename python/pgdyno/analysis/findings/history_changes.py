@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -171,7 +172,8 @@ class Separation:
 class StudyHistory:
     """History of one study on one machine. ``machine`` is its number, from 1, and its processor.
 
-    ``separation`` is the reason why it is not part of another history.
+    ``separation`` is the reason why it is not part of another history. ``differences`` has the files that
+    record other builds, settings or facts of the machine than the previous one.
     """
 
     title: str
@@ -180,6 +182,7 @@ class StudyHistory:
     series: Sequence[HistorySeries]
     confidence: float
     separation: Separation | None = None
+    differences: Mapping[str, Sequence[FileDifference]] = field(default_factory=dict)
 
 
 @dataclass
@@ -265,7 +268,10 @@ def find_history(group: Group, machine: str) -> StudyHistory:
     ]
     series |= {of.key: of for of in found}
     files = [one.file for one in ordered]
-    return StudyHistory(study.title, machine, files, list(series.values()), confidence, group.separation)
+    differences = {after.file: _differences(before, after) for before, after in pairwise(ordered)}
+    differences = {file: of for file, of in differences.items() if of}
+    of_all = list(series.values())
+    return StudyHistory(study.title, machine, files, of_all, confidence, group.separation, differences)
 
 
 def _tested(
