@@ -12,7 +12,7 @@ from example_builds import build
 from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.lab.trial import untested_version
-from pgdyno.server.build import Build
+from pgdyno.server.build import Build, read_build
 from pgdyno.server.find_build import nearest_version, resolve_all, resolve_build, system_builds
 from pgdyno.server.version import Version, VersionSpec, parse_version_spec, reported_version
 
@@ -190,7 +190,15 @@ def test_installed_servers_are_found_newest_first_and_pre_releases_last_without_
 def test_a_directory_may_be_named_with_or_without_bin(tmp_path: Path) -> None:
     directory = make_installation(tmp_path, "pg/bin", "16.3")
     for spec in (directory, directory.parent):
-        assert resolve_build(str(spec), store=FakeStore([])).bin_dir == directory
+        found = resolve_build(str(spec), store=FakeStore([]))
+        assert found.bin_dir == directory
+        assert found.label == "16.3 (directory)"
+
+
+def test_the_directory_of_an_installed_server_is_that_server(tmp_path: Path) -> None:
+    installed = read_build(make_installation(tmp_path, "pg/bin", "16.3"), "system", "found")
+    found = resolve_all([str(tmp_path / "pg")], store=FakeStore([]), installed=[installed])
+    assert [one.label for one in found.builds] == ["16.3 (system)"]
 
 
 def test_the_identity_of_a_build_changes_with_its_binary(tmp_path: Path) -> None:

@@ -4,11 +4,15 @@ hand.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
+from pgdyno.server.build_catalogue import Catalogue, lacks_jit
 from pgdyno.server.settings.machine_resources import MachineResources
 from pgdyno.server.settings.reserved_settings import config_text, refuse_reserved
 from pgdyno.server.settings.setting_definition import Definition, parse_bool, validate
@@ -126,6 +130,32 @@ def test_a_wrong_setting_is_refused_before_anything_starts(setting: tuple[str, s
     with pytest.raises(UsageError, match=words) as raised:
         validate(dict([setting]), CATALOGUE, V18)
     assert setting[0] in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "asked", "library"),
+    [
+        ("io_method", ("sync", "worker"), "io_uring", "liburing"),
+        ("wal_compression", ("pglz", "on", "off"), "lz4", "lz4"),
+        ("wal_compression", ("pglz", "lz4", "on", "off"), "ZSTD", "zstd"),
+        ("default_toast_compression", ("pglz",), "lz4", "lz4"),
+    ],
+)
+def test_a_value_that_needs_a_library_names_what_the_build_lacks(
+    name: str, values: tuple[str, ...], asked: str, library: str
+) -> None:
+    known = {name: define(name, "enum", values=values)}
+    with pytest.raises(UsageError, match=f"lacks {library}.*--with-{library}"):
+        validate({name: asked}, known, V18)
+
+
+def test_jit_needs_the_library_of_the_build(tmp_path: Path) -> None:
+    known = Catalogue("", {"PKGLIBDIR": str(tmp_path)}, CATALOGUE, {"jit": "on", "jit_provider": "llvmjit"})
+    assert lacks_jit({"jit": "on"}, known)
+    assert not lacks_jit({}, known) and not lacks_jit({"jit": "off"}, known)
+    assert not lacks_jit({"jit": "on"}, replace(known, compiled={}))  # of a server whose files are not known
+    (tmp_path / "llvmjit.so").touch()
+    assert not lacks_jit({"jit": "on"}, known)
 
 
 def test_fractions_are_refused_where_the_version_refuses_them() -> None:

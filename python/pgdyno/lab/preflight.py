@@ -18,7 +18,13 @@ from pgdyno.lab.dataset_loading import init_options
 from pgdyno.lab.progress import PreparationStep, Warned, Watch
 from pgdyno.probe.server_probes import EXTENSIONS, NEEDS_PRELOAD
 from pgdyno.server.build import Build
-from pgdyno.server.build_catalogue import Catalogue, catalogue, compiled_differences, empty_cluster
+from pgdyno.server.build_catalogue import (
+    Catalogue,
+    catalogue,
+    compiled_differences,
+    empty_cluster,
+    lacks_jit,
+)
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.dsn import Dsn
@@ -123,6 +129,8 @@ def resolve_arms(
         known = catalogues[labels[build]]
         requested = settings_request(study, index, build, known, machine)
         found[index] = ArmRequest(arm, build, known, requested)
+        if lacks_jit(requested.settings, known):
+            caveats.append(Caveat(Code.JIT_UNAVAILABLE, {"arm": arm.name}))
         if resolved.substitutions and not _is_what_was_asked(arm.server, build):
             names = {"requested": arm.server, "resolved": str(build.version)}
             caveats.append(Caveat(Code.NEAREST_VERSION, names))

@@ -167,7 +167,7 @@ def _directory(server: str) -> tuple[Build | None, str]:
     directory = Path(server).expanduser()
     inner = directory / "bin"
     try:
-        build = read_build(inner if (inner / "postgres").is_file() else directory, "system", server)
+        build = read_build(inner if (inner / "postgres").is_file() else directory, "directory", server)
     except ServerError as error:
         return None, str(error)
     return build, build.label

@@ -12,7 +12,8 @@ from typing import Literal
 from pgdyno.errors import ServerError
 from pgdyno.server.version import Version, reported_version
 
-Provider = Literal["system", "embedded"]
+Provider = Literal["system", "embedded", "directory"]
+"""Installed on this machine, downloaded, or in a directory that the user named: its builder is unknown."""
 
 # A working binary answers at once. The limit is for a broken one (a wrapper with a prompt, a dead mount).
 PROBE_TIMEOUT_S = 20.0

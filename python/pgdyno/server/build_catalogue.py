@@ -15,7 +15,12 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.file_system import locked
 from pgdyno.server.running import Connection
-from pgdyno.server.settings.setting_definition import COLUMNS, Definition, definition
+from pgdyno.server.settings.setting_definition import (
+    COLUMNS,
+    Definition,
+    definition,
+    parse_bool,
+)
 
 
 @contextlib.contextmanager
@@ -85,6 +90,13 @@ def read_catalogue(connection: Connection) -> Catalogue:
     return Catalogue(
         str(text[0]) if text else "", dict(compiled), found, {row[1]: row[0] or "" for row in rows}
     )
+
+
+def lacks_jit(settings: Mapping[str, str], known: Catalogue) -> bool:
+    """Return whether the settings request ``jit`` of a build without its library, which then ignores it."""
+    libraries = known.compiled.get("PKGLIBDIR", "") if parse_bool(settings.get("jit", "off")) else ""
+    provider = settings.get("jit_provider") or known.initial.get("jit_provider") or "llvmjit"
+    return bool(libraries) and Path(libraries).is_dir() and not Path(libraries, f"{provider}.so").is_file()
 
 
 def compiled_differences(catalogues: Mapping[str, Catalogue]) -> list[str]:

@@ -122,8 +122,11 @@ def _fixed(spec: str, system: Sequence[Build]) -> Build:
     directory = Path(spec).expanduser()
     if not (directory / "postgres").is_file() and (directory / "bin" / "postgres").is_file():
         directory /= "bin"
+    installed = [build for build in system if build.bin_dir == directory.resolve()]
+    if installed:
+        return installed[0]
     try:
-        build = read_build(directory, "system", f"named as {spec}")
+        build = read_build(directory, "directory", f"named as {spec}")
     except ServerError as error:
         raise UsageError(str(error)) from error
     check_major(build.version.major, f"{build.version} in {directory}")

@@ -33,6 +33,12 @@ SYNONYMS = {
 }
 
 
+LIBRARIES = {"io_uring": "liburing", "lz4": "lz4", "zstd": "zstd"}
+"""Values of enumerations that only builds with a library have, and its name in --with-NAME of configure."""
+
+LIBRARY_SETTINGS = frozenset({"io_method", "wal_compression", "default_toast_compression"})
+
+
 @dataclass(frozen=True)
 class Definition:
     """One row of ``pg_settings``, without the value. ``context``: when the setting can change."""
@@ -102,6 +108,13 @@ class Definition:
             word = ""
         if word in self.enumvals:
             return word
+        library = LIBRARIES.get(given)
+        if library is not None and self.name in LIBRARY_SETTINGS:
+            raise ValueError(
+                f"has only {', '.join(self.enumvals)}, because this build of PostgreSQL lacks {library}: use "
+                "an installed server, for example of apt.postgresql.org or yum.postgresql.org, or a build "
+                f"configured with --with-{library}"
+            )
         raise ValueError(f"must be one of {', '.join(self.enumvals)}")
 
     def _parse_integer(self, text: str, version: Version) -> int:
