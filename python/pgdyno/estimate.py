@@ -99,6 +99,22 @@ def decimals_of(value: float, digits: int) -> int:
     return min(6, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 
 
+def time_of_blocks(blocks: int, block_s: float | None) -> str:
+    """Return the time of further blocks in parentheses after a space, rounded; empty if it is unknown.
+
+    ``block_s``: duration of the last block.
+    """
+    if not block_s:
+        return ""
+    duration_s = blocks * block_s
+    if duration_s < 90:
+        return f" ({with_unit(f'{max(1, round(duration_s / 10)) * 10}', 's')})"
+    minutes = duration_s / 60
+    if minutes < 100:
+        return f" ({with_unit(f'{round(minutes)}', 'min')})"
+    return f" ({with_unit(group_digits(minutes / 60, decimals_of(minutes / 60, 2)), 'h')})"
+
+
 def with_unit(text: str, unit: str) -> str:
     """Join a number and a unit: ``8.2%`` without a space, ``1.5 ms`` with a no-break space."""
     return f"{text}{NO_BREAK if unit and unit != '%' else ''}{unit}"

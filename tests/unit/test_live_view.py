@@ -2,15 +2,20 @@
 
 import io
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from report_forms import only
 from rich.console import Console
+from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
 from pgdyno.cli import live_view
 from pgdyno.cli.live_view import LiveView, standing_lines, standing_text
-from pgdyno.estimate import Better, Estimate
+from pgdyno.cli.report import read_report
+from pgdyno.estimate import Better, Estimate, time_of_blocks
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import (
     ArmVerdict,
@@ -21,6 +26,8 @@ from pgdyno.lab.progress import (
     PreparationStep,
     Running,
 )
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Block
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:
@@ -145,3 +152,24 @@ def test_after_a_block_it_says_how_the_arms_stand(
     standing: ArmVerdict, block_s: float | None, said: str
 ) -> None:
     assert standing_text(standing, block_s).replace("\u00a0", " ") == said
+
+
+def test_the_report_estimates_the_time_left_as_the_progress_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first block copies all data and takes 40 times as long as the last one."""
+    stored = Evidence.blocks
+
+    def blocks(evidence: Evidence, case: int = 0) -> list[Block]:
+        first, *others = stored(evidence, case)
+        return [replace(first, ended_unix_s=first.started_unix_s + 1520.0), *others]
+
+    monkeypatch.setattr(Evidence, "blocks", blocks)
+    write_study(tmp_path / "e", Synthetic(effects=(1, 1), noise=0.08, seed=2))
+    report = only(read_report(tmp_path / "e"))
+    (comparison,), block_s = report.findings.comparisons, report.findings.block_s
+    assert comparison.decision is not None and comparison.primary is not None and block_s == 38.0
+    needed = comparison.decision.blocks_needed
+    standing = ArmVerdict("18", "17", Verdict.UNDECIDED, comparison.primary.percent, needed)
+    left = time_of_blocks(needed or 0, 38.0)
+    assert left and left in standing_text(standing, block_s) and left in report.headlines[0].more

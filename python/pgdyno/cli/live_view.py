@@ -18,7 +18,7 @@ from rich.text import Text
 
 from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
 from pgdyno.cli.console import err, say
-from pgdyno.estimate import counted, given_percent
+from pgdyno.estimate import counted, given_percent, time_of_blocks
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import (
     ArmVerdict,
@@ -254,8 +254,7 @@ def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
         return f"{of}: {change_text(change, '%')}, no CI yet"
     left = ""
     if needed is not None:
-        lasts = f" ({format_duration(round(needed * block_s))})" if block_s else ""
-        left = f", about {counted(needed, 'more block')}{lasts}"
+        left = f", about {counted(needed, 'more block')}{time_of_blocks(needed, block_s)}"
     return f"{of}: {change.signed_text} ({change.signed_interval_text}), {standing.verdict}{left}"
 
 

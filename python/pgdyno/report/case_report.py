@@ -16,10 +16,10 @@ from pgdyno.estimate import (
     bracketed,
     ci_text,
     counted,
-    decimals_of,
     given_percent,
     group_digits,
     share_text,
+    time_of_blocks,
     with_unit,
 )
 from pgdyno.report import (
@@ -283,9 +283,9 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
     if n < VERDICT_BLOCKS_MIN:
         # A standard deviation of so few blocks predicts nothing.
         missing = VERDICT_BLOCKS_MIN - n
-        minutes = f" ({_roughly(missing * block_s)})" if block_s else ""
+        minutes = time_of_blocks(missing, block_s)
         return f"A CI needs at least {VERDICT_BLOCKS_MIN} blocks: {missing} more{minutes}."
-    minutes = f" ({_roughly(decision.blocks_needed * block_s)})" if block_s else ""
+    minutes = time_of_blocks(decision.blocks_needed, block_s)
     are = "is" if decision.blocks_needed == 1 else "are"
     sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"
     if decision.detectable_percent is not None:
@@ -311,16 +311,6 @@ def _instructions(comparison: Comparison, findings: Findings) -> str:
     change = f"{_size(estimate)} {'fewer' if estimate.value < 0 else 'more'} {effect.name}"
     basis = f"{_interval(Verdict.SLOWER, estimate)}, {counted(estimate.n, 'block')}"
     return f"{b} needs {change} than {a} ({basis})."
-
-
-def _roughly(duration_s: float) -> str:
-    """Return a predicted duration, rounded."""
-    if duration_s < 90:
-        return with_unit(f"{max(1, round(duration_s / 10)) * 10}", "s")
-    minutes = duration_s / 60
-    if minutes < 100:
-        return with_unit(f"{round(minutes)}", "min")
-    return with_unit(group_digits(minutes / 60, decimals_of(minutes / 60, 2)), "h")
 
 
 def _shown_caveats(findings: Findings) -> list[ShownCaveat]:

@@ -105,7 +105,7 @@ class Findings:
     latencies: Sequence[Metric]  # all percentiles of all kinds, by name
     limited_ms: Mapping[int, float | None]  # trial ID → the quantile that the study limits; may be infinite
     caveats: Sequence[Caveat]
-    block_s: float | None  # mean duration of a finished block
+    block_s: float | None  # duration of the last finished block: the first one copies all data
     telemetry: CaseTelemetry
     drifts: Mapping[int, Sequence[Drift]]  # by arm; empty for short windows
     noise: Noise
@@ -192,7 +192,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         latencies=_latencies(sorted(kinds), PERCENTILES, latency_ms),
         limited_ms=limited_ms,
         caveats=_without_duplicates(computed, stored),
-        block_s=sum(durations) / len(durations) if durations else None,
+        block_s=durations[-1] if durations else None,
         telemetry=telemetry,
         drifts=drifts_by_arm,
         noise=noise,
