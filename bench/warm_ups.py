@@ -37,7 +37,7 @@ CASES = ((2.0, 2.0), (2.0, 5.0), (2.0, 10.0), (2.0, 20.0))
 """Time constants of both arms in seconds of their own load."""
 
 SLICE_S, ROUNDS = 0.5, 20
-WARM_UP_S, WARM_UP_MIN_S = 10.0, 2.0
+WARM_UP_S, WARM_UP_MIN_S = 4.0, 2.0
 OVERHEAD_S = 5.0
 SLICE_SD, BLOCK_SD, DRIFT_SD = 0.06, 0.015, 0.005
 """Log SDs: of a slice, of an arm in a block, and of a step of the drift that both arms share."""

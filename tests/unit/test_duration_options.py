@@ -34,32 +34,36 @@ ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=3
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (None, WarmUpLimits(16.0, 2.0)),
-        ("auto", WarmUpLimits(16.0, 2.0)),
+        (None, WarmUpLimits(8.0, 2.0)),
+        ("auto", WarmUpLimits(8.0, 2.0)),
         ("10s", WarmUpLimits(10.0)),
         ("0s", WarmUpLimits(0.0)),
         ("5s..1min", WarmUpLimits(60.0, 5.0)),
     ],
 )
 def test_a_warm_up_is_a_time_or_two_bounds(text: str | None, expected: WarmUpLimits) -> None:
-    assert warm_up_from_option(text, 8.0, 1.0) == expected
+    assert warm_up_from_option(text, 8.0, 1.0, "slices") == expected
 
 
 def test_a_warm_up_too_short_to_tell_anything_takes_its_time() -> None:
-    assert warm_up_from_option(None, 2.0, 1.0) == WarmUpLimits(2.0)
-    assert warm_up_from_option(None, 2.0, 0.5) == WarmUpLimits(4.0, 2.0)
+    assert warm_up_from_option(None, 4.0, 1.0, "slices") == WarmUpLimits(4.0)
+    assert warm_up_from_option(None, 4.0, 0.5, "slices") == WarmUpLimits(4.0, 2.0)
+
+
+def test_a_trial_by_itself_may_take_longer_because_nothing_extends_its_warm_up() -> None:
+    assert warm_up_from_option(None, 8.0, 1.0, "blocks") == WarmUpLimits(16.0, 2.0)
 
 
 @pytest.mark.parametrize("text", ["soon", "5s..1min..2min"])
 def test_what_is_no_warm_up_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a duration"):
-        warm_up_from_option(text, 8.0, 1.0)
+        warm_up_from_option(text, 8.0, 1.0, "slices")
 
 
 @pytest.mark.parametrize("text", ["..5s", "5s.."])
 def test_a_warm_up_between_bounds_needs_both(text: str) -> None:
     with pytest.raises(UsageError, match="lacks a bound"):
-        warm_up_from_option(text, 8.0, 1.0)
+        warm_up_from_option(text, 8.0, 1.0, "slices")
 
 
 def test_the_minimum_warm_up_does_not_exceed_the_maximum() -> None:

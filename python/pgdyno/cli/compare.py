@@ -100,7 +100,7 @@ class DesignOptions:
         typer.Option(
             metavar="auto|DURATION|MIN..MAX",
             help="Warm-up per arm and block: a fixed time, or (auto, MIN..MAX) until the rates reach steady "
-            "state. [default: auto, at most half of the load time of a block]",
+            "state. [default: auto, 2s to a third of the window, longer while an effect changes]",
         ),
     ] = None
     window: Annotated[
@@ -279,7 +279,7 @@ def study_of(
     rhythm = fit_block_layout(budget_s, turns, slice_s, schedule)
     if design.capacity is not None:
         rhythm = replace(rhythm, rounds=min(rhythm.rounds, ROUNDS_AT_CAPACITY))
-    warm_up = warm_up_from_option(design.warmup, rhythm.warmup_s, slice_s)
+    warm_up = warm_up_from_option(design.warmup, rhythm.warmup_s, slice_s, schedule)
     fields = dict(load.driving(parameters, n_clients))
     fields |= {
         "title": title_of([arm.name for arm in arms]),

@@ -35,7 +35,7 @@ ALARM_OF_TRENDS, ALARM_OF_STEPS, ALARM_OF_EFFECTS = 0.025, 0.01, 0.015
 
 SUSPICION = 0.1
 """Level of the trend of an effect at which a study does not stop on its verdict. A false alarm costs a block
-or two. Without it, three in ten studies of arms that warm up at unlike speed stopped too early."""
+or two. Without it, three in ten studies stopped too early if arms had time constants of 2 and 10 s."""
 
 EXTENDED_BLOCKS_MIN = 3
 """Minimum number of blocks after an extension of the warm-up, to compare the effect with that before."""
