@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from measured_trials import noisy
-from report_forms import on_terminal, only
+from report_forms import on_terminal, only, summarized
 from several_hosts import LARGE, LARGER, SMALL, pooled_of
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, arms_of, study_of, write_block, write_study
 
@@ -264,6 +264,8 @@ def reports(name: str, folder: Path) -> dict[str, str]:
     """Return the text of each golden file of a study, which is written into this folder first."""
     built = STUDIES[name](folder)
     texts = {"txt": on_terminal(built, WIDTH)}
+    if isinstance(built, StudyReport) and built.only is not None:
+        texts["summary.txt"] = summarized(built, WIDTH)
     if name in WITH_MARKDOWN:
         texts["md"] = to_markdown(built)
     if name in WITH_EVERY_FORM:

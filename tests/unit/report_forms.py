@@ -14,7 +14,7 @@ from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import decoded, to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
-from pgdyno.report.terminal_format import print_terminal
+from pgdyno.report.terminal_format import print_summary, print_terminal
 
 HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
 
@@ -31,6 +31,13 @@ def on_terminal(built: StudyReport, width: int = 140) -> str:
     return console.file.getvalue()
 
 
+def summarized(built: StudyReport | HostsReport, width: int = 140) -> str:
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    print_summary(built, console, "All tables: pgdyno report results.sqlite --full")
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
 def checked_json(built: StudyReport | HostsReport, gate: Gate | None = None) -> str:
     """The JSON, which its schema describes."""
     text = to_json(built, gate)
@@ -38,7 +45,14 @@ def checked_json(built: StudyReport | HostsReport, gate: Gate | None = None) -> 
     return text
 
 
-FORMS = {"terminal": on_terminal, "md": to_markdown, "json": checked_json, "csv": to_csv, "html": to_html}
+FORMS = {
+    "terminal": on_terminal,
+    "summary": summarized,
+    "md": to_markdown,
+    "json": checked_json,
+    "csv": to_csv,
+    "html": to_html,
+}
 
 
 def plain(text: str) -> str:

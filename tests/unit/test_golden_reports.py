@@ -49,6 +49,13 @@ def test_a_report_is_its_golden_file_in_every_form(tmp_path: Path, name: str) ->
     require_golden(reports(name, tmp_path))
 
 
+def test_every_summary_fits_a_terminal_of_24_lines() -> None:
+    for path in FOLDER.glob("*.summary.txt"):
+        lines = path.read_text("utf-8").splitlines()
+        # A line remains for the prompt, and one for the name of the results file.
+        assert len(lines) <= 22 and max(map(len, lines)) <= 80, path.name
+
+
 def test_the_headline_of_every_verdict_is_its_golden_text(tmp_path: Path) -> None:
     require_golden({"headlines.txt": headlines(tmp_path)})
 

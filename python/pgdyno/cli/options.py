@@ -77,6 +77,9 @@ def _made(group: Any, given: dict[str, Any]) -> Any:
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Suppress progress messages.")]
+Full = Annotated[
+    bool, typer.Option("--full", help="Print all tables, not only the summary that fits one screen.")
+]
 Force = Annotated[
     bool,
     typer.Option("--force", help="Overwrite the --html file even if pgdyno did not write it."),
@@ -147,6 +150,7 @@ class Output:
         ),
     ] = None
     force: Force = False
+    full: Full = False
     json: Json = False
     quiet: Quiet = False
 

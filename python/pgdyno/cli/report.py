@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
@@ -23,7 +24,7 @@ from pgdyno.report.hosts_report import HostsReport, build_hosts
 from pgdyno.report.html_format import to_html
 from pgdyno.report.markdown_format import published_as_markdown, to_markdown
 from pgdyno.report.study_report import StudyReport, build_study
-from pgdyno.report.terminal_format import print_published, print_terminal
+from pgdyno.report.terminal_format import print_published, print_summary, print_terminal
 from pgdyno.results.reader import Evidence
 
 _TEXTS = {"md": to_markdown, "csv": to_csv}
@@ -61,6 +62,7 @@ def report(
     csv: Annotated[
         bool, typer.Option("--csv", help="Print CSV on standard output, one row per trial and metric.")
     ] = False,
+    full: options.Full = False,
     gating: GateOptions,
 ) -> int:
     """Show the results of a study: verdict, figures, caveats.
@@ -69,6 +71,7 @@ def report(
 
     \b
       pgdyno report results.sqlite
+      pgdyno report results.sqlite --full
       pgdyno report results.sqlite --html report.html
       pgdyno report results.sqlite --json | jq .verdict
       pgdyno report small.sqlite large.sqlite --html hosts.html
@@ -96,7 +99,7 @@ def report(
         say(f"report {html}")
     found = gating.gate(built)
     if wanted or html is None:
-        print_report(built, wanted[0] if wanted else "terminal", found)
+        print_report(built, wanted[0] if wanted else "full" if full else "terminal", evidence, found)
     gating.summarise(built, found, [*evidence, *([html] if html else [])])
     return gating.status(found)
 
@@ -158,9 +161,13 @@ def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:
         print_published(built, out)
 
 
-def print_report(built: StudyReport | HostsReport, form: str, gate: Gate | None = None) -> None:
-    """Print the report; ``form`` is terminal, md, json or csv. JSON includes the result of ``gate``."""
+def print_report(
+    built: StudyReport | HostsReport, form: str, evidence: Sequence[Path], gate: Gate | None = None
+) -> None:
+    """Print the report; ``form`` is terminal, full, md, json or csv. JSON includes the result of ``gate``."""
     if form == "terminal":
+        print_summary(built, out, f"All tables: pgdyno report {shlex.join(map(str, evidence))} --full")
+    elif form == "full":
         print_terminal(built, out)
     elif form == "json":
         from pgdyno.report.json_format import to_json  # noqa: PLC0415 - takes 50 ms

@@ -73,7 +73,7 @@ def run_and_report(
     built = read_report(path)
     write_html(built, html, force=force)
     found = gating.gate(built)
-    print_report(built, "json" if output.json else "terminal", found)
+    print_report(built, "json" if output.json else "full" if output.full else "terminal", [path], found)
     if not quiet:
         say(f"results {path}   report {html}")
     gating.summarise(built, found, [path, html])

@@ -113,7 +113,7 @@ PLACES = frozenset(
 
 def settings(findings: Findings) -> Table:
     """Return the effective settings that differ between arms."""
-    rows = [row for row in _unequal_settings(findings) if ABSENT not in row]
+    rows = [row for row in differing_settings(findings) if ABSENT not in row]
     note = "Effective settings that are not equal in all arms."
     if len(rows) > SETTINGS_ROWS_MAX:
         note += f" {len(rows) - SETTINGS_ROWS_MAX} more are in the results file."
@@ -123,13 +123,14 @@ def settings(findings: Findings) -> Table:
 
 def version_specific_settings(findings: Findings) -> Table:
     """Return the settings that some versions of the arms do not have."""
-    rows = [row for row in _unequal_settings(findings) if ABSENT in row]
+    rows = [row for row in differing_settings(findings) if ABSENT in row]
     columns = ("setting", *(of.arm.name for of in findings.arms))
     note = f"{ABSENT}: this version does not have the setting."
     return Table("Settings of some versions only", columns, rows, note, long=True)
 
 
-def _unequal_settings(findings: Findings) -> list[list[str]]:
+def differing_settings(findings: Findings) -> list[list[str]]:
+    """Return a row for each effective setting that is not equal in all arms: name, value of each arm."""
     effective = []
     for of in findings.arms:
         known = [t.settings for t in findings.trials if t.arm == of.arm.arm and t.settings]

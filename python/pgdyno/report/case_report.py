@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison
-from pgdyno.analysis.comparison.verdict import POWER, Verdict
+from pgdyno.analysis.comparison.verdict import POWER, Decision, Verdict
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.telemetry.metrics import CAPACITY
 from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
@@ -15,6 +15,7 @@ from pgdyno.estimate import (
     Estimate,
     bracketed,
     ci_text,
+    confidence_percent,
     counted,
     given_percent,
     group_digits,
@@ -277,7 +278,40 @@ def _more(comparison: Comparison, block_s: float | None) -> str:
     if comparison.is_held_back:
         return _why_held_back(comparison)
     decision = comparison.decision
-    if decision is None or decision.blocks_needed is None:
+    if decision is not None and decision.verdict is Verdict.UNDECIDED:
+        return " ".join(
+            filter(None, [_limits(comparison, decision), _missing(comparison, decision, block_s)])
+        )
+    return ""
+
+
+def _limits(comparison: Comparison, decision: Decision) -> str:
+    """Return the largest change in each direction that is likely: two one-sided bounds.
+
+    Empty if the interval excludes 0: then the noise floor is the reason, which these bounds do not have.
+    """
+    estimate, primary = decision.equivalence, comparison.primary
+    change = None if primary is None else primary.percent
+    if change is None or change.low is None or change.high is None or not change.low <= 0 <= change.high:
+        return ""
+    if estimate.low is None or estimate.high is None or estimate.n < VERDICT_BLOCKS_MIN:
+        return ""
+    less, more = (f"{_size(replace(estimate, value=end))}" for end in (estimate.low, estimate.high))
+    words = ("lower", "higher") if estimate.better is Better.LESS else ("slower", "faster")
+    bounds = [
+        f"at most {size} {word}" if is_possible else f"not {word}"
+        for size, word, is_possible in zip(
+            (less, more), words, (estimate.low < 0, estimate.high > 0), strict=True
+        )
+    ]
+    confidence = confidence_percent((1 + estimate.confidence) / 2)
+    b, a = comparison.arm.name, comparison.baseline.name
+    return f"{b} is {bounds[0]} and {bounds[1]} than {a} (each with {confidence} confidence)."
+
+
+def _missing(comparison: Comparison, decision: Decision, block_s: float | None) -> str:
+    """Return what is needed for a verdict."""
+    if decision.blocks_needed is None:
         return ""
     n = len(comparison.blocks)
     if n < VERDICT_BLOCKS_MIN:

@@ -67,7 +67,7 @@ def level_table(findings: Findings) -> Table:
         if any(of.levels[metric.key] or metric.key in of.bounds for of in findings.arms)
         for i, arm in enumerate(findings.arms)
     ]
-    numeric = ("level", f"{confidence} CI", f"change vs. {_in_a_head(baseline)}, %", "blocks")
+    numeric = ("level", f"{confidence} CI", f"change vs. {in_a_head(baseline)}, %", "blocks")
     return Table(
         title=f"Throughput and CPU{findings.at_own_rates}",
         columns=("metric", "better", "arm", *numeric),
@@ -75,14 +75,14 @@ def level_table(findings: Findings) -> Table:
         note=(
             "Intervals of levels include drift between blocks; it cancels in the paired change."
             + _at_any_time(findings)
-            + _of_several_arms(findings)
+            + of_several_arms(findings)
         ),
         numeric=frozenset(numeric),
         dispensable=("better", "blocks", numeric[1]),
     )
 
 
-def _in_a_head(name: str) -> str:
+def in_a_head(name: str) -> str:
     """Return a name short enough for the head of a narrow column."""
     return name if len(name) <= NAME_IN_HEAD_MAX else "the baseline"
 
@@ -94,14 +94,15 @@ def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bo
         metric.label if first else "",
         metric.better if first else "",
         of.arm.name,
-        _level_or_bound(of, metric.key),
+        level_or_bound(of, metric.key),
         level.interval_text.replace(" ", NO_BREAK) if level and level.n >= VERDICT_BLOCKS_MIN else ABSENT,
         with_interval(change, findings.study.plan.confidence) if change else "",
         str(change.n if change else level.n if level else 0),
     ]
 
 
-def _level_or_bound(of: ArmFindings, key: str) -> str:
+def level_or_bound(of: ArmFindings, key: str) -> str:
+    """Return the level of a metric, or a lower bound such as ``> 5.00``."""
     level, bound = of.levels[key], of.bounds.get(key)
     if bound is not None:
         return ms_text(LatencyMs(bound, is_bound=True))
@@ -144,11 +145,16 @@ def _at_any_time(findings: Findings) -> str:
     )
 
 
-def _of_several_arms(findings: Findings) -> str:
+def of_several_arms(findings: Findings) -> str:
+    """Return the note on the correction for several arms; empty for two."""
     if len(findings.comparisons) < 2:
         return ""
     usual = given_percent(findings.study.plan.confidence)
-    return f" CIs are corrected for several arms (Holm); the confidence is {usual} unless shown."
+    error = given_percent(1 - findings.study.plan.confidence)
+    return (
+        " With several arms, CIs are wider (Holm's correction): any false difference has a probability of "
+        f"at most {error}. The confidence is {usual} unless shown."
+    )
 
 
 def latency_table(findings: Findings) -> Table:
@@ -208,7 +214,7 @@ def latency_changes(findings: Findings) -> Table:
             f"{VERDICT_BLOCKS_MIN} blocks on. {ABSENT}: a block has fewer than 10 transactions above it"
             f"{', or only a lower bound' if is_bounded else ''}."
             + (f" Without CI: its block ratios have an SD above {limit}." if is_dispersed else "")
-            + _of_several_arms(findings)
+            + of_several_arms(findings)
         ),
         numeric=frozenset(PERCENTILES_COMPARED),
         dispensable=("p90", "p95", "p99"),

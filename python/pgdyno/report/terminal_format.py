@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.report import first_screen
 from pgdyno.report import history_report as history_words
 from pgdyno.report.case_report import Report, ShownCaveat
 from pgdyno.report.hidden_characters import visible
@@ -56,6 +57,47 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
     console.print(render(study.only, console.width))
     _print_beside(study.published, console)
     console.print(Group(*_sections(study, console.width), *_fitted(study, min(console.width, WIDTH_MAX))))
+
+
+def print_summary(study: StudyReport | HostsReport, console: Console, more: str) -> None:
+    """Print what fits the first screen: of a single case its summary, otherwise the whole report.
+
+    ``more``: where the other tables are.
+    """
+    report = None if isinstance(study, HostsReport) else study.only
+    if report is None or study.published:
+        print_terminal(study, console)
+        return
+    console.print(_first_screen(report, console.width))
+    console.print(_wrapped(more, min(console.width, WIDTH_MAX), "dim"))
+
+
+def _first_screen(report: Report, width: int) -> RenderableType:
+    prose = min(width, WIDTH_MAX)
+    parts: list[RenderableType] = []
+    if len(report.headlines) <= first_screen.HEADLINES_MAX:
+        parts += _headlines(report, prose)
+    if report.unfinished:
+        parts.append(_wrapped(report.unfinished, prose, "bold"))
+    _, *table = _table(first_screen.effect_table(report.findings), width)
+    parts += [*table, Text()]
+    if differing := first_screen.differences(report.findings):
+        parts.append(_wrapped(f"{'; '.join(differing)}.", prose, begin="Differs: "))
+    parts += [_wrapped(sentence, prose) for sentence in first_screen.causes(report)]
+    shown, others = first_screen.main_caveats(report.caveats)
+    parts += [_wrapped(f"{one.sentence} {one.remedy}", prose, "yellow", "! ") for one in shown]
+    if others:
+        parts.append(_wrapped(f"{others}.", prose, begin="+ "))
+    return Group(*parts)
+
+
+def _headlines(report: Report, prose: int) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for headline in report.headlines:
+        parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
+        if headline.more:
+            parts.append(_wrapped(headline.more, prose))
+    return parts
 
 
 def print_history(report: HistoryReport, console: Console) -> None:
@@ -165,13 +207,8 @@ def _tables(tables: Sequence[Table], width: int) -> list[RenderableType]:
 def render(report: Report, width: int) -> RenderableType:
     """Return the report of one case. Untrusted text becomes Text, never markup."""
     prose = min(width, WIDTH_MAX)
-    parts: list[RenderableType] = []
-    for headline in report.headlines:
-        parts.append(_wrapped(headline.sentence, prose, _VERDICT_STYLE[headline.verdict]))
-        if headline.more:
-            parts.append(_wrapped(headline.more, prose))
-    for reason in report.why:
-        parts += [_wrapped(sentence, prose) for sentence in reason.sentences]
+    parts = _headlines(report, prose)
+    parts += [_wrapped(" ".join(reason.sentences), prose) for reason in report.why if reason.sentences]
     parts += [_wrapped(sentence, prose) for sentence in report.dips]
     if report.unfinished:
         parts.append(_wrapped(report.unfinished, prose, "bold"))

@@ -1,0 +1,144 @@
+"""The summary of a case that fits a terminal: effect, differences of the arms, causes, main caveats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.caveats import Severity
+from pgdyno.estimate import ABSENT, Estimate, counted
+from pgdyno.report.background_tables import differing_settings
+from pgdyno.report.case_report import Report, ShownCaveat
+from pgdyno.report.result_tables import Table, in_a_head, level_or_bound, of_several_arms, with_interval
+from pgdyno.results.recorded_facts import ServerFacts
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+
+HEADLINES_MAX = 2
+"""Maximum number of arms with a headline each; the table of more arms has a column of verdicts."""
+
+SETTINGS_MAX = 4
+CAVEATS_MAX = 2
+
+BAR_WIDTH = 23
+"""Characters of the bar, an odd number: zero is in the middle."""
+
+
+def effect_table(findings: Findings) -> Table:
+    """Return one row per arm: level, change with its interval, and both as a bar against the margin."""
+    metric, baseline = findings.primary, findings.arms[0].arm.name
+    by_arm = {comparison.arm.arm: comparison for comparison in findings.comparisons}
+    shown = {arm: of.primary.percent for arm, of in by_arm.items() if of.primary is not None}
+    margin = 100 * findings.study.plan.margin
+    reach = max([2 * margin, *(abs(end) for of in shown.values() for end in _ends(of))])
+    change, bar = f"change vs. {in_a_head(baseline)}, %", _scale(reach)
+    rows = []
+    for of in findings.arms:
+        estimate = shown.get(of.arm.arm)
+        interval = with_interval(estimate, findings.study.plan.confidence) if estimate else ""
+        verdict = by_arm[of.arm.arm].verdict if of.arm.arm in by_arm else "baseline"
+        drawn = bar_of(estimate, margin, reach) if estimate else ""
+        rows.append([of.arm.name, level_or_bound(of, metric.key), interval, verdict, drawn])
+    table = Table(
+        title="",
+        columns=("arm", metric.label, change, "verdict", bar),
+        rows=rows,
+        note=of_several_arms(findings).strip(),
+        numeric=frozenset({metric.label, change, bar}),
+        dispensable=(bar, "verdict", metric.label),
+    )
+    if len(findings.comparisons) > HEADLINES_MAX:
+        return table
+    return _without(table, "verdict")
+
+
+def _without(table: Table, column: str) -> Table:
+    """Return the table without a column, which the headlines repeat."""
+    at = list(table.columns).index(column)
+    return Table(
+        table.title,
+        [*table.columns[:at], *table.columns[at + 1 :]],
+        [[*row[:at], *row[at + 1 :]] for row in table.rows],
+        table.note,
+        numeric=table.numeric,
+        dispensable=[name for name in table.dispensable if name != column],
+    )
+
+
+def _ends(estimate: Estimate) -> tuple[float, ...]:
+    return tuple(end for end in (estimate.low, estimate.value, estimate.high) if end is not None)
+
+
+def _scale(reach: float) -> str:
+    low, high = f"−{reach:.2g}", f"+{reach:.2g}"
+    space = BAR_WIDTH - len(low) - len(high)
+    return low + "0".center(space) + high
+
+
+def bar_of(estimate: Estimate, margin: float, reach: float) -> str:
+    """Return a line of BAR_WIDTH characters from −reach to +reach: interval, estimate, zero, margin."""
+    half = BAR_WIDTH // 2
+
+    def column(value: float) -> int:
+        return half + max(-half, min(half, round(half * value / reach)))
+
+    line = [" "] * BAR_WIDTH
+    for end in (-margin, margin):
+        line[column(end)] = "┊"
+    line[half] = "│"
+    if estimate.low is not None and estimate.high is not None and estimate.n >= VERDICT_BLOCKS_MIN:
+        low, high = column(estimate.low), column(estimate.high)
+        line[low : high + 1] = "─" * (high + 1 - low)
+        line[low], line[high] = "├", "┤"
+    line[column(estimate.value)] = "●"
+    return "".join(line).rstrip().ljust(BAR_WIDTH)
+
+
+def differences(findings: Findings) -> list[str]:
+    """Return what differs between the arms: servers, their builds, then settings, requested ones first."""
+    facts = [of.arm.server_facts for of in findings.arms]
+    found = [
+        f"{name} {_values(values)}"
+        for name, values in (
+            ("PostgreSQL", [of.version or "unknown" for of in facts]),
+            ("compiler", [_compiler(of) for of in facts]),
+            ("CFLAGS", [_optimization(of) for of in facts]),
+            ("clients", [str(of.arm.clients) for of in findings.arms]),
+        )
+        if len(set(values)) > 1
+    ]
+    requested = {name for of in findings.arms for name in of.arm.settings_requested}
+    known = [row for row in differing_settings(findings) if ABSENT not in row]
+    settings = sorted(known, key=lambda row: row[0] not in requested)
+    found += [f"{name} {_values(values)}" for name, *values in settings[:SETTINGS_MAX]]
+    more = len(settings) - SETTINGS_MAX
+    return [*found, *([counted(more, "more setting")] if more > 0 else [])]
+
+
+def _values(values: Sequence[str]) -> str:
+    return (" → " if len(values) == 2 else " | ").join(values)
+
+
+def _compiler(of: ServerFacts) -> str:
+    found = re.search(r"compiled by (.+?),", of.version_text or "")
+    return found[1] if found else "unknown"
+
+
+def _optimization(of: ServerFacts) -> str:
+    """Return the level of optimization, which may explain an effect by itself."""
+    words = re.findall(r"(?<!\S)-O\S*", of.compiled_with("CFLAGS"))
+    return words[-1] if words else "-O0"
+
+
+def causes(report: Report) -> list[str]:
+    """Return a paragraph on the causes of the difference of each arm, if these are few."""
+    if len(report.why) > HEADLINES_MAX:
+        return []
+    return [" ".join(one.sentences) for one in report.why if one.sentences]
+
+
+def main_caveats(caveats: Sequence[ShownCaveat]) -> tuple[list[ShownCaveat], str]:
+    """Return the most severe caveats, and the number of the others in words."""
+    first = [one for one in caveats if one.severity is not Severity.LOW][:CAVEATS_MAX]
+    rest = len(caveats) - len(first)
+    return first, counted(rest, "other caveat" if first else "minor caveat") if rest else ""
