@@ -359,3 +359,27 @@ def test_no_two_arms_have_one_name(texts: list[str]) -> None:
     names = [arm.name for arm in parse_arms(texts)]
     assert len({*names}) == len(names)
     assert max(map(len, names)) <= NAME_MAX + len(" (again 6)")
+
+
+def test_a_name_before_an_arm_is_its_name_and_changes_nothing_else() -> None:
+    plain, tuned = parse_arms(["18", "tuned=18,@starter,work_mem=4MB"])
+    assert (tuned.name, tuned.is_named, tuned.full_name) == ("tuned", True, "18,@starter,work_mem=4MB")
+    assert tuned.is_same(parse_arm("18,@starter,work_mem=4MB")) and not plain.is_named
+    assert parse_arm("system,work_mem=4MB").settings == {"work_mem": "4MB"}
+    running = parse_arm("prod=host=/tmp password=secret")
+    assert (running.name, running.is_dsn) == ("prod", True)
+    assert parse_arm("host=/tmp").is_dsn and "secret" not in running.full_name
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["a=18", "a=17"], "two arms are named 'a'"),
+        (["a=b=postgresql://u:secret@h/d"], "two names, a and b"),
+        ([f"{'x' * 33}=18"], "longer than 32"),
+    ],
+)
+def test_a_bad_name_of_an_arm_is_refused(texts: list[str], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as raised:
+        parse_arms(texts)
+    assert "secret" not in str(raised.value)

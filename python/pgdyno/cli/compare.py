@@ -208,8 +208,9 @@ def compare(
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
 
-    An ARM is a server with its settings: SERVER[,@PROFILE|SETTING=VALUE]…. SERVER is a version (18, 17.5),
-    a directory of binaries, `system`, or the DSN of a running server. The first ARM is the baseline.
+    An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|SETTING=VALUE]…. SERVER is a version
+    (18, 17.5), a directory of binaries, `system`, or the DSN of a running server. The first ARM is
+    the baseline. Reports show NAME, if given.
 
     Each block restores the data from a snapshot, restarts the server of every arm and applies the same load
     to each. Confidence intervals are computed over blocks. Ctrl-C stops the study and keeps the results.
@@ -217,7 +218,7 @@ def compare(
 
     \b
       pgdyno compare 17 18
-      pgdyno compare 18 18,@starter --minutes 20
+      pgdyno compare 18 tuned=18,@starter --minutes 20
       pgdyno compare 18 18,synchronous_commit=off --clients 32
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5

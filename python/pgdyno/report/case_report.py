@@ -190,9 +190,12 @@ def case_report(findings: Findings) -> Report:
 
 
 def _full_names(findings: Findings) -> str:
-    """Return the full names of arms whose names are shortened."""
-    arms = [of.arm for of in findings.arms]
-    return "".join(f" {arm.name} is {arm.spec}." for arm in arms if LEFT_OUT in arm.name)
+    """Return the full names of arms whose names are shortened or given."""
+    return "".join(
+        f" {of.arm.name} is {of.arm.spec}."
+        for of, asked in zip(findings.arms, findings.study.plan.arms, strict=True)
+        if asked.is_named or LEFT_OUT in of.arm.name
+    )
 
 
 def _headline(comparison: Comparison, findings: Findings) -> Headline:

@@ -1,4 +1,4 @@
-"""Parser of ARM on the command line, ``SERVER[,@PROFILE|SETTING=VALUE]…``, and short names of arms.
+"""Parser of ARM on the command line, ``[NAME=]SERVER[,@PROFILE|SETTING=VALUE]…``, and short names of arms.
 
 A directory goes by its last parts, as many as tell it from the other arms' (``…/15/bin``). Of a long list of
 settings what all arms have is left out, then what is beyond NAME_MAX. ``…`` stands where something is
@@ -10,6 +10,7 @@ Nothing is looked up here: whether the server exists and the settings are known 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
@@ -59,6 +60,7 @@ def _cut_front(tail: str) -> str:
 
 
 _PROFILE = re.compile(r"@[A-Za-z0-9][\w.-]*")
+_NAMED = re.compile(r"([A-Za-z][\w.+-]*)=(.+)", re.DOTALL)
 _SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*=(.*)", re.DOTALL)
 _URI = re.compile(r"postgres(ql)?://")
 _CONNECTION_KEYWORD = re.compile(
@@ -76,6 +78,7 @@ class ArmSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
+    is_named: bool = False  # by the user: NAME=ARM
     server: str
     is_dsn: bool = False
     profiles: tuple[str, ...] = ()
@@ -92,7 +95,7 @@ class ArmSpec(BaseModel):
         """The name; where that leaves something out, the whole ARM."""
         if self.is_dsn:
             return self.without_password().server
-        return ",".join([self.server, *self.parts]) if LEFT_OUT in self.name else self.name
+        return ",".join([self.server, *self.parts]) if self.is_named or LEFT_OUT in self.name else self.name
 
     def without_password(self) -> ArmSpec:
         """The arm as it may be stored and shown. A resumed study finds the password as libpq does."""
@@ -100,7 +103,8 @@ class ArmSpec(BaseModel):
 
     def is_same(self, other: ArmSpec) -> bool:
         """True if both ask for the same thing, however a connection string is spelled."""
-        mine, others = (arm.without_password().model_copy(update={"name": ""}) for arm in (self, other))
+        unnamed = {"name": "", "is_named": False}
+        mine, others = (arm.without_password().model_copy(update=unnamed) for arm in (self, other))
         return mine == others
 
 
@@ -113,6 +117,8 @@ def parse_arm(text: str) -> ArmSpec:
     spec = text.strip()
     if _URI.match(spec) or _CONNECTION_KEYWORD.match(spec):
         return _parse_dsn(spec)
+    if named := _NAMED.fullmatch(spec):
+        return _named(*named.groups())
     server, *parts = spec.split(",")
     if not server.strip():
         raise UsageError(f"the arm {text!r} names no server; for example: 18  or  18,@starter,work_mem=16MB")
@@ -143,11 +149,23 @@ def parse_arm(text: str) -> ArmSpec:
     return ArmSpec(name=spec, server=server.strip(), profiles=tuple(profiles), settings=settings)
 
 
+def _named(name: str, text: str) -> ArmSpec:
+    arm = parse_arm(text)
+    if arm.is_named:
+        raise UsageError(f"an arm has two names, {name} and {arm.name}: remove one of them")
+    if len(name) > NAME_MAX:
+        raise UsageError(f"the name {name!r} is longer than {NAME_MAX} characters")
+    return arm.model_copy(update={"name": name, "is_named": True})
+
+
 def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
     """Parses all arms, with short and distinct names: equal ones (an A/A comparison) get a number."""
     arms: list[ArmSpec] = []
+    names = Counter(arm.name for arm in map(parse_arm, texts) if arm.is_named)
+    if repeated := [name for name, n in names.items() if n > 1]:
+        raise UsageError(f"two arms are named {repeated[0]!r}: give each its own name")
     for arm in _with_short_names([parse_arm(text) for text in texts]):
-        n = 1 + sum(arm.is_same(other) for other in arms)
+        n = 1 if arm.is_named else 1 + sum(arm.is_same(other) for other in arms)
         name = f"{arm.name} (again {n})" if n > 1 else arm.name
         if any(name == other.name for other in arms):  # another way to one place, or cut to the same
             name = f"{name} ({len(arms) + 1})"
@@ -161,7 +179,7 @@ def _with_short_names(arms: Sequence[ArmSpec]) -> list[ArmSpec]:
     common = [part for part in builds[0].parts if all(part in arm.parts for arm in builds)] if builds else []
     return [
         arm
-        if arm.is_dsn or (arm.server not in tails and len(arm.name) <= NAME_MAX)
+        if arm.is_named or arm.is_dsn or (arm.server not in tails and len(arm.name) <= NAME_MAX)
         else arm.model_copy(update={"name": short_name(tails.get(arm.server, arm.server), arm.parts, common)})
         for arm in arms
     ]
