@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -9,9 +10,11 @@ from typing import Any
 
 import pytest
 from psycopg import sql
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
+from typer.testing import CliRunner
 
+from pgdyno.cli import cache
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
 from pgdyno.lab.dsn_arm import require_room
 from pgdyno.lab.preflight import OWN_CONNECTIONS, require_connections
@@ -285,3 +288,46 @@ def test_clients_that_a_running_server_has_no_room_for_are_refused_for_every_arm
     for clients, schedule in ((each + 1, "slices"), (most - OWN_CONNECTIONS + 1, "blocks")):
         with pytest.raises(UsageError, match=rf"^--clients: .*\({most}\), .*\({most}\): set it to"):
             require_connections(study_on(arms=arms, clients=clients, schedule=schedule), {})
+
+
+def test_databases_are_dropped_unless_a_running_pgdyno_uses_one(remote: Remote) -> None:
+    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
+    copy = TrialCopy(remote, "pgdyno_pristine")
+    copy.restore()
+    found = {of.name: of for of in remote.describe_databases()}
+    assert found.keys() == {"pgdyno_pristine", copy.name}
+    assert all(of.in_use and of.size_bytes > 1e6 for of in found.values())
+    assert remote.prune() == []
+    copy.end()
+    until_unlocked(remote, copy.number)
+    assert [of.name for of in remote.prune()] == ["pgdyno_pristine"]
+    assert remote.describe_databases() == []
+
+
+def test_the_command_lists_and_drops_databases(remote: Remote) -> None:
+    remote.create("pgdyno_pristine", "[red]tpcc")
+    given = ["--dsn", remote.dsn.conninfo, "--json"]
+    listed = CliRunner().invoke(cache.app, ["list", *given])
+    (of,) = json.loads(listed.stdout)["databases"]
+    assert (of["name"], of["purpose"], of["in_use"]) == ("pgdyno_pristine", "[red]tpcc", False)
+    assert "[red]tpcc" in CliRunner().invoke(cache.app, ["list", *given[:2]]).output
+    dry = CliRunner().invoke(cache.app, ["prune", "--dry-run", *given])
+    assert json.loads(dry.stdout)["databases"] == [of] and remote.has_database("pgdyno_pristine")
+    pruned = CliRunner().invoke(cache.app, ["prune", *given])
+    assert json.loads(pruned.stdout)["databases"] == [of] and not remote.has_database("pgdyno_pristine")
+    refused = CliRunner().invoke(cache.app, ["prune", "--keep", "1", *given])
+    assert isinstance(refused.exception, UsageError)
+
+
+def test_a_server_is_found_without_a_database_of_the_users_name(
+    running_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = conninfo_to_dict(running_server.conninfo())
+    words.pop("dbname")
+    with Remote(Dsn(running_server.conninfo())).connect() as connection:
+        connection.execute("create role homeless superuser login")
+    monkeypatch.delenv("PGDATABASE", raising=False)
+    homeless = Remote(Dsn(make_conninfo("", **{**words, "user": "homeless"})))
+    assert homeless.check().user == "homeless"
+    with pytest.raises(ConnectError, match="homeless"):
+        Remote(homeless.dsn.with_database("homeless")).check()

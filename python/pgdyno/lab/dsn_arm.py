@@ -6,6 +6,7 @@ With ``--into-existing`` the trials use the database of the DSN: nothing is crea
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,6 +165,10 @@ def open_dsn_arm(
         yield DsnArm(index, spec.name, remote, description, copy.name, copy, {"name": pristine})
     finally:
         copy.end()
+    if all(arm.server != spec.server for arm in study.arms[:index]):
+        size = format_size(sum(of.size_bytes for of in remote.describe_databases()))
+        command = f"pgdyno cache prune --dsn {shlex.quote(remote.dsn.shown)}"
+        watch(Warned(f"{spec.name} keeps the dataset for later studies ({size}); to drop it: {command}"))
 
 
 def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm:

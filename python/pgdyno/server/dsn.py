@@ -32,6 +32,12 @@ class Dsn:
         return Dsn(make_conninfo(self.conninfo, dbname=dbname))
 
     @property
+    def names_database(self) -> bool:
+        """True if the database is given, not libpq's default."""
+        given = conninfo_to_dict(self.conninfo).keys()
+        return bool({"dbname", "service"} & given) or bool({"PGDATABASE", "PGSERVICE"} & os.environ.keys())
+
+    @property
     def database(self) -> str:
         """Name of the database; the default is the name of the user, as in libpq."""
         parts = conninfo_to_dict(self.conninfo)

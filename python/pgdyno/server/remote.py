@@ -26,7 +26,7 @@ from pgdyno.server import ownership_marker
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.limited_connection import connect
-from pgdyno.server.ownership_marker import held_locks, take_lock
+from pgdyno.server.ownership_marker import held_locks, lock_of, take_lock
 from pgdyno.server.pooler_detection import require_session
 from pgdyno.server.running import Connection
 from pgdyno.server.version import OLDEST_MAJOR, Version, version_of
@@ -96,6 +96,16 @@ class Description:
 
 
 @dataclass(frozen=True)
+class OwnDatabase:
+    """A database that pgdyno created. ``in_use``: by a running pgdyno, on any machine."""
+
+    name: str
+    purpose: str
+    size_bytes: int
+    in_use: bool
+
+
+@dataclass(frozen=True)
 class Remote:
     """A running server given as a connection string. Call ``check`` first."""
 
@@ -127,6 +137,10 @@ class Remote:
         try:
             return connect(dsn.conninfo)
         except (psycopg.Error, OSError, UnicodeError) as error:
+            if not dsn.names_database:
+                # libpq's default, a database of the user's name, need not exist.
+                with contextlib.suppress(psycopg.Error, OSError, UnicodeError):
+                    return connect(dsn.with_database(MAINTENANCE).conninfo)
             raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
 
     def check(self, *, must_create: bool = True) -> Description:
@@ -249,6 +263,25 @@ class Remote:
             found = connection.execute(f"{_MARKS} order by datname").fetchall()
         purposes = {row[0]: ownership_marker.purpose_of(*row) for row in found}
         return {name: purpose for name, purpose in purposes.items() if purpose is not None}
+
+    def describe_databases(self) -> list[OwnDatabase]:
+        """Return the databases with an ownership marker, by name.
+
+        A study holds a lock on its copies only. So all are in use while one is.
+        """
+        own = self.own_databases()
+        with self.connect() as connection:
+            held = held_locks(connection)
+        locks = {ownership_marker.lock_in(purpose) for purpose in own.values()} | {*map(lock_of, own)}
+        in_use = bool(locks & held)
+        return [OwnDatabase(name, purpose, self.size_bytes(name), in_use) for name, purpose in own.items()]
+
+    def prune(self) -> list[OwnDatabase]:
+        """Drop the databases that are not in use, and return them. Raises DatasetError."""
+        found = [of for of in self.describe_databases() if not of.in_use]
+        for of in found:
+            self.drop(of.name)
+        return found
 
     def drop_what_nobody_holds(self) -> None:
         """Drop the databases of killed pgdynos on any machine: unfinished databases and trial copies.
