@@ -93,6 +93,10 @@ class DatasetError(PgdynoError):
     """A dataset is missing, incomplete, or of another workload or scale."""
 
 
+class WorkloadError(PgdynoError):
+    """Every transaction of a kind failed on an arm: a repetition would fail, too."""
+
+
 class EvidenceError(PgdynoError):
     """A results file is damaged, has another version, or is in use by another pgdyno."""
 

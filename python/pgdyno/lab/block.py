@@ -18,7 +18,7 @@ from typing import TypeVar
 import psycopg
 
 from pgdyno.drive.engine_runs import EngineRun
-from pgdyno.errors import DatasetError, EngineError, ServerError, in_one_line
+from pgdyno.errors import DatasetError, EngineError, ServerError, WorkloadError, in_one_line
 from pgdyno.lab.progress import BlockEnded, PreparationStep, Warned
 from pgdyno.lab.trial import (
     Lab,
@@ -47,7 +47,7 @@ FAULTS = (ServerError, EngineError, DatasetError, psycopg.Error)
 def run_block(lab: Lab, block: PlannedBlock) -> BlockStatus:
     """Run one block. Faults of servers and engine set the status of trials and are not raised.
 
-    Raises Interrupted only between trials, after marking the block.
+    Raises Interrupted only between trials, after marking the block, and WorkloadError in the first block.
     """
     _begin_block(lab, block)
     groups = [block.order] if lab.study.is_together else [(arm,) for arm in block.order]
@@ -57,7 +57,11 @@ def run_block(lab: Lab, block: PlannedBlock) -> BlockStatus:
         if lab.interruption.requested:
             status = BlockStatus.INTERRUPTED
             break
-        status = max(status, run_group(lab, block, group, rates), key=_badness)
+        try:
+            status = max(status, run_group(lab, block, group, rates), key=_badness)
+        except WorkloadError:
+            _finish_block(lab, block, BlockStatus.FAILED, rates)
+            raise
     _finish_block(lab, block, status, rates)
     return status
 
@@ -134,10 +138,27 @@ def run_group(
         if outcome.status in (TrialStatus.FAILED, TrialStatus.EXCLUDED):
             why = with_log_error(outcome.reason, outcome.log_error)
             lab.watch(Warned(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {why}"))
+    if block.index == 0:
+        for index, trial in trials.items():
+            require_working_kinds(trial.arm.name, trial.ok, outcomes[index].failures)
     found = {outcome.status for outcome in outcomes.values()}
     if TrialStatus.INTERRUPTED in found:
         return BlockStatus.INTERRUPTED
     return BlockStatus.FAILED if TrialStatus.FAILED in found else BlockStatus.DONE
+
+
+TEMPORARY = ("40", "connection", "abandoned")
+"""SQLSTATEs, or their first digits, that another block need not have: conflicts and lost connections."""
+
+
+def require_working_kinds(arm: str, ok: Mapping[str, int], failures: Sequence[records.Failure]) -> None:
+    """Raise WorkloadError for a kind of transaction that never succeeded. ``ok``: successes by kind."""
+    for failure in failures:
+        if not ok.get(failure.kind) and not failure.sqlstate.startswith(TEMPORARY):
+            raise WorkloadError(
+                f"every transaction of {failure.kind} failed on {arm}: {failure.sqlstate}: {failure.sample}; "
+                "correct the workload or the settings of the arm, then start a new study"
+            )
 
 
 def with_log_error_of_server(outcome: TrialOutcome) -> TrialOutcome:

@@ -80,7 +80,7 @@ def scripts(findings: Findings) -> Table:
 
 
 def failures(findings: Findings) -> Table:
-    """Return the failed transactions of all trials by arm, kind and SQLSTATE."""
+    """Return the failed transactions of all trials by arm, kind and SQLSTATE, the most frequent first."""
     found: dict[tuple[str, str, str], tuple[int, str]] = {}
     names = {of.arm.arm: of.arm.name for of in findings.arms}
     for trial in findings.trials:
@@ -90,7 +90,7 @@ def failures(findings: Findings) -> Table:
             found[key] = (n + failure.n, sample or failure.sample)
     rows = [
         [arm, kind_text(kind), sqlstate, group_digits(n, 0), sample]
-        for (arm, kind, sqlstate), (n, sample) in found.items()
+        for (arm, kind, sqlstate), (n, sample) in sorted(found.items(), key=lambda item: -item[1][0])
     ]
     return Table(
         "Failures",

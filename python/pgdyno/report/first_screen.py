@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.caveats import Severity
 from pgdyno.estimate import ABSENT, Estimate, counted
-from pgdyno.report.background_tables import differing_settings
+from pgdyno.report import background_tables
 from pgdyno.report.case_report import Report, ShownCaveat
 from pgdyno.report.result_tables import Table, in_a_head, level_or_bound, of_several_arms, with_interval
 from pgdyno.results.recorded_facts import ServerFacts
@@ -18,6 +18,7 @@ HEADLINES_MAX = 2
 """Maximum number of arms with a headline each; the table of more arms has a column of verdicts."""
 
 SETTINGS_MAX = 4
+FAILURES_MAX = 1
 CAVEATS_MAX = 2
 
 BAR_WIDTH = 23
@@ -108,11 +109,23 @@ def differences(findings: Findings) -> list[str]:
         if len(set(values)) > 1
     ]
     requested = {name for of in findings.arms for name in of.arm.settings_requested}
-    known = [row for row in differing_settings(findings) if ABSENT not in row]
+    known = [row for row in background_tables.differing_settings(findings) if ABSENT not in row]
     settings = sorted(known, key=lambda row: row[0] not in requested)
     found += [f"{name} {_values(values)}" for name, *values in settings[:SETTINGS_MAX]]
     more = len(settings) - SETTINGS_MAX
     return [*found, *([counted(more, "more setting")] if more > 0 else [])]
+
+
+def failures(findings: Findings) -> list[str]:
+    """Return the most frequent error of the first arms with failed transactions."""
+    table = background_tables.failures(findings)
+    most: dict[str, Sequence[str]] = {}
+    for row in table.rows:
+        most.setdefault(row[0], row)
+    return [
+        f"Failed transactions of {arm}, most frequent: {n} {kind}, SQLSTATE {sqlstate}: {sample}"
+        for arm, kind, sqlstate, n, sample in most.values()
+    ][:FAILURES_MAX]
 
 
 def _values(values: Sequence[str]) -> str:

@@ -84,6 +84,7 @@ def _first_screen(report: Report, width: int) -> RenderableType:
     if differing := first_screen.differences(report.findings):
         parts.append(_wrapped(f"{'; '.join(differing)}.", prose, begin="Differs: "))
     parts += [_wrapped(sentence, prose) for sentence in first_screen.causes(report)]
+    parts += [_wrapped(one, prose, "red", "! ") for one in first_screen.failures(report.findings)]
     shown, others = first_screen.main_caveats(report.caveats)
     parts += [_wrapped(f"{one.sentence} {one.remedy}", prose, "yellow", "! ") for one in shown]
     if others:
