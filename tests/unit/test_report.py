@@ -24,7 +24,7 @@ from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, UNFINISHED
 from pgdyno.report.csv_format import COLUMNS, to_csv
-from pgdyno.report.html_format import to_html
+from pgdyno.report.html_format import CONTENTS, to_html
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _broken, print_terminal
@@ -188,14 +188,25 @@ def test_html_is_one_file_that_asks_nobody_and_runs_nothing(tmp_path: Path, want
     elements = Elements()
     elements.feed(page)
     assert elements.open == []
-    forbidden = {"script", "link", "img", "iframe", "object", "embed", "base", "form", "a"}
+    forbidden = {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
     assert not forbidden & set(elements.tags)
-    assert not {"src", "href", "xlink:href", "style"} & {name for name, _ in elements.attributes}
+    assert not {"src", "xlink:href", "style"} & {name for name, _ in elements.attributes}
+    assert all((value or "").startswith("#") for name, value in elements.attributes if name == "href")
     assert not [name for name, _ in elements.attributes if name.startswith("on")]
     style = page[page.index("<style>") : page.index("</style>")]
     assert "url(" not in style and "@import" not in style
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
     assert "49" not in page[page.index("<title>") : page.index("</title>")]
+
+
+def test_html_has_contents_with_an_address_for_every_section(tmp_path: Path) -> None:
+    page = to_html(report_of(tmp_path, THREE))
+    contents = page[page.index('<nav class="contents">') : page.index("</nav>")]
+    targets = re.findall(r'href="#([^"]+)"', contents)
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(targets) > 5 and len(ids) == len(set(ids))
+    assert set(targets) <= set(ids)
+    assert "caveats" in targets and CONTENTS not in page
 
 
 def test_html_draws_every_block_and_every_arm(tmp_path: Path) -> None:

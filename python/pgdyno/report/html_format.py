@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from datetime import UTC, datetime
+from html import unescape
 from importlib.resources import files
 from typing import Any
 
@@ -10,7 +13,7 @@ from jinja2 import Environment, StrictUndefined
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import StudyFindings
-from pgdyno.report import charts, hosts_tables, profile_section, timelines, why_chart
+from pgdyno.report import charts, first_screen, hosts_tables, profile_section, timelines, why_chart
 from pgdyno.report.case_report import Report
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.hosts_report import HostsReport
@@ -37,7 +40,43 @@ def to_html(study: StudyReport | HostsReport) -> str:
         },
         when=datetime.fromtimestamp(created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-    return visible(document)
+    return with_contents(visible(document))
+
+
+CONTENTS = "<!-- contents -->"
+TOKENS = re.compile(
+    r'<details class="case">|<details>|</details>|<(?P<tag>h2|summary)>(?P<title>.*?)</(?P=tag)>'
+)
+
+
+def with_contents(document: str) -> str:
+    """Give each section a permanent address, and replace CONTENTS by links to those outside single cases."""
+    open_details: list[str] = []
+    items: list[str] = []
+    taken = Counter[str]()
+
+    def anchored(found: re.Match[str]) -> str:
+        tag, title = found["tag"], found["title"]
+        if tag is None:
+            if found[0] == "</details>":
+                open_details.pop()
+            else:
+                open_details.append(found[0])
+            return found[0]
+        # Without units and conditions: they are long, and may change between studies.
+        short = re.split(r",| \(", title)[0]
+        words = re.sub("[^a-z0-9]+", "-", unescape(short).lower()).strip("-")
+        taken[words] += 1
+        slug = words if taken[words] == 1 else f"{words}-{taken[words]}"
+        if not any("case" in of for of in open_details):
+            items.append(f'<li><a href="#{slug}">{short}</a></li>')
+        if tag == "summary":
+            return f'<summary id="{slug}">{title}</summary>'
+        return f'<h2 id="{slug}">{title}<a class="anchor" href="#{slug}" aria-label="Link"></a></h2>'
+
+    found = TOKENS.sub(anchored, document)
+    links = f"<details><summary>Contents</summary><ul>{''.join(items)}</ul></details>"
+    return found.replace(CONTENTS, f'<nav class="contents">{links}</nav>', 1)
 
 
 def _first(study: StudyReport | HostsReport) -> Findings:
@@ -50,6 +89,7 @@ def _pictures(report: Report) -> dict[str, Any]:
     findings = report.findings
     return {
         "arms": [(of.arm, charts.arm_class(of.arm.arm)) for of in findings.arms],
+        "differences": first_screen.differences(findings),
         "effects": charts.effects(findings),
         "why": why_chart.waterfalls(report.why),
         "throughput": timelines.throughput_timelines(findings),
