@@ -198,7 +198,7 @@ def report(ran: Sequence[Ran], wanted: Wanted) -> str:
     noise = _noise(ran)
     drawn = [_drawn_row(effect, noise, ran, wanted) for effect in wanted.effects]
     head = (
-        "slowdown of the work",
+        "additional work",
         "blocks to draw from",
         "minutes a block",
         f"right within {SOON_MIN:g} min",
@@ -214,9 +214,9 @@ def report(ran: Sequence[Ran], wanted: Wanted) -> str:
 def _measured(ran: Sequence[Ran], wanted: Wanted) -> str:
     rows = [_row([one for one in ran if one.effect == effect], wanted) for effect in wanted.effects]
     head = (
-        "slowdown of the work",
+        "additional work",
         "change measured, all blocks",
-        "spread of a block",
+        "SD of a block",
         "studies",
         "slower",
         "same",

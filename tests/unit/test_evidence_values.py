@@ -74,14 +74,15 @@ def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
     }
     (target,) = DriveResult.of(event).targets
     errors = [
-        {"kind": "payment", "sqlstate": "40001", "message": "first"},
-        {"kind": "payment", "sqlstate": "40001", "message": "second"},
+        {"kind": "server", "sqlstate": "40001", "message": "first"},
+        {"kind": "server", "sqlstate": "40001", "message": "second"},
+        {"kind": "connection", "sqlstate": None, "message": "closed"},
     ]
     found = histograms_from(target)
     assert [(h.measure, h.n) for h in found] == [(Measure.LATENCY, 7), (Measure.LAG, 7)]
     assert failures_from(target, errors) == [
         Failure("payment", "40001", 2, "first"),
-        Failure("payment", "connection", 1, ""),
+        Failure("payment", "connection", 1, "closed"),
     ]
 
 

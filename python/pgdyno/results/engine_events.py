@@ -60,12 +60,15 @@ def histograms_from(target: TargetResult) -> list[Histogram]:
 
 
 def failures_from(target: TargetResult, errors: Iterable[Event] = ()) -> list[Failure]:
-    """Return the failures of one target of the ``result`` event, with the first message of each kind."""
-    samples: dict[tuple[str, str], str] = {}
+    """Return the failures of one target of the ``result`` event, with the first message of each SQLSTATE.
+
+    An ``error`` event does not name the kind of transaction. A lost connection has no SQLSTATE.
+    """
+    samples: dict[str, str] = {}
     for error in errors:
-        samples.setdefault((error["kind"], error["sqlstate"]), error["message"])
+        samples.setdefault(error["sqlstate"] or "connection", error["message"])
     return [
-        Failure(kind, sqlstate, n, samples.get((kind, sqlstate), ""))
+        Failure(kind, sqlstate, n, samples.get(sqlstate, ""))
         for kind, result in target.kinds.items()
         for sqlstate, n in result.failures.items()
     ]
