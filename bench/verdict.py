@@ -142,7 +142,7 @@ def study_of(wanted: Wanted, effect: float, seed: int) -> Study:
     duet = wanted.schedule == "duet"
     clients = default_clients(replace(machine, cores=max(1, machine.cores // 2)) if duet else machine)
     rhythm = fit_block_layout(budget_s, 1 if duet else 2, wanted.slice_s, wanted.schedule)
-    warm_up = warm_up_from_option(None, rhythm.warmup_s, wanted.slice_s, wanted.schedule)
+    warm_up = warm_up_from_option(None, rhythm.warmup_s, wanted.slice_s, extends=True)
     rounds = rhythm.rounds
     if wanted.window_s is not None:
         rounds = max(2, 2 * round(wanted.window_s / wanted.slice_s / 2))

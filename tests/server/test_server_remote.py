@@ -305,16 +305,19 @@ def test_databases_are_dropped_unless_a_running_pgdyno_uses_one(remote: Remote) 
 
 
 def test_the_command_lists_and_drops_databases(remote: Remote) -> None:
-    remote.create("pgdyno_pristine", "[red]tpcc")
+    remote.create("pgdyno_loaded", "made by pgdyno load")
+    remote.create("pgdyno_pristine", "[red]tpcc, pristine")
     given = ["--dsn", remote.dsn.conninfo, "--json"]
     listed = CliRunner().invoke(cache.app, ["list", *given])
-    (of,) = json.loads(listed.stdout)["databases"]
-    assert (of["name"], of["purpose"], of["in_use"]) == ("pgdyno_pristine", "[red]tpcc", False)
+    loaded, of = json.loads(listed.stdout)["databases"]
+    assert (of["name"], of["purpose"], of["in_use"]) == ("pgdyno_pristine", "[red]tpcc, pristine", False)
     assert "[red]tpcc" in CliRunner().invoke(cache.app, ["list", *given[:2]]).output
     dry = CliRunner().invoke(cache.app, ["prune", "--dry-run", *given])
     assert json.loads(dry.stdout)["databases"] == [of] and remote.has_database("pgdyno_pristine")
     pruned = CliRunner().invoke(cache.app, ["prune", *given])
     assert json.loads(pruned.stdout)["databases"] == [of] and not remote.has_database("pgdyno_pristine")
+    assert remote.has_database(loaded["name"])
+    remote.drop(loaded["name"])
     refused = CliRunner().invoke(cache.app, ["prune", "--keep", "1", *given])
     assert isinstance(refused.exception, UsageError)
 

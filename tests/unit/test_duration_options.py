@@ -42,28 +42,28 @@ ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=3
     ],
 )
 def test_a_warm_up_is_a_time_or_two_bounds(text: str | None, expected: WarmUpLimits) -> None:
-    assert warm_up_from_option(text, 8.0, 1.0, "slices") == expected
+    assert warm_up_from_option(text, 8.0, 1.0, extends=True) == expected
 
 
 def test_a_warm_up_too_short_to_tell_anything_takes_its_time() -> None:
-    assert warm_up_from_option(None, 4.0, 1.0, "slices") == WarmUpLimits(4.0)
-    assert warm_up_from_option(None, 4.0, 0.5, "slices") == WarmUpLimits(4.0, 2.0)
+    assert warm_up_from_option(None, 4.0, 1.0, extends=True) == WarmUpLimits(4.0)
+    assert warm_up_from_option(None, 4.0, 0.5, extends=True) == WarmUpLimits(4.0, 2.0)
 
 
 def test_a_trial_by_itself_may_take_longer_because_nothing_extends_its_warm_up() -> None:
-    assert warm_up_from_option(None, 8.0, 1.0, "blocks") == WarmUpLimits(16.0, 2.0)
+    assert warm_up_from_option(None, 8.0, 1.0, extends=False) == WarmUpLimits(16.0, 2.0)
 
 
 @pytest.mark.parametrize("text", ["soon", "5s..1min..2min"])
 def test_what_is_no_warm_up_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="not a duration"):
-        warm_up_from_option(text, 8.0, 1.0, "slices")
+        warm_up_from_option(text, 8.0, 1.0, extends=True)
 
 
 @pytest.mark.parametrize("text", ["..5s", "5s.."])
 def test_a_warm_up_between_bounds_needs_both(text: str) -> None:
     with pytest.raises(UsageError, match="lacks a bound"):
-        warm_up_from_option(text, 8.0, 1.0, "slices")
+        warm_up_from_option(text, 8.0, 1.0, extends=True)
 
 
 def test_the_minimum_warm_up_does_not_exceed_the_maximum() -> None:

@@ -79,6 +79,13 @@ def test_blocks_before_the_longest_warm_up_do_not_count(tmp_path: Path) -> None:
     assert caveat.parameters == {"longest": "12 s", "blocks": 6}
 
 
+def test_an_interrupted_block_with_a_longer_warm_up_supersedes_nothing(tmp_path: Path) -> None:
+    statuses = {(11, arm): TrialStatus.INTERRUPTED for arm in (0, 1)}
+    extended = replace(STOPPING, blocks=12, warm_up_times={11: 2}, statuses=statuses)
+    (comparison,) = found_in(tmp_path / "e.sqlite", extended).first.comparisons
+    assert list(comparison.blocks) == list(range(11))
+
+
 def test_an_effect_that_the_longer_warm_up_changed_has_no_verdict(tmp_path: Path) -> None:
     before = {(block, 1): 0.9 for block in range(6)}
     extended = replace(STOPPING, blocks=12, noise=0.003, warm_up_times=dict.fromkeys(range(6, 12), 2))

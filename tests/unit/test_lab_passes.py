@@ -57,6 +57,7 @@ class Found:
 
     is_decided: bool = False
     is_trending: bool = False
+    comparisons: Sequence[object] = ()
 
 
 def undecided(_lab: Lab, _budget: Budget | None) -> InterimResult:

@@ -377,9 +377,18 @@ def test_a_name_before_an_arm_is_its_name_and_changes_nothing_else() -> None:
         (["a=18", "a=17"], "two arms are named 'a'"),
         (["a=b=postgresql://u:secret@h/d"], "two names, a and b"),
         ([f"{'x' * 33}=18"], "longer than 32"),
+        (["2nd=postgresql://u:secret@h/d"], "NAME of letters"),
+        (["my prod=host=h password=secret"], "NAME of letters"),
     ],
 )
 def test_a_bad_name_of_an_arm_is_refused(texts: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message) as raised:
         parse_arms(texts)
     assert "secret" not in str(raised.value)
+
+
+def test_the_command_of_a_named_running_server_has_no_password() -> None:
+    typed = ["compare", "prod=postgresql://u:secret@h/d", "host=/tmp password=secret"]
+    study = make_study(arms=tuple(parse_arms(typed[1:])))
+    command = command_of(study, typed)
+    assert "prod=" in command and "secret" not in command

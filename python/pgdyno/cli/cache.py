@@ -83,7 +83,7 @@ def prune_items(
             raise UsageError(f"{option} is for the cache and cannot be combined with --dsn: remove it")
         remote = Remote(Dsn(dsn))
         databases = remote.describe_databases() if dry_run else remote.prune()
-        free = [of for of in databases if not of.in_use]
+        free = [of for of in databases if of.is_of_study and not of.in_use]
         _print_databases(free, "would be dropped" if dry_run else "dropped", as_json=as_json)
         return
     older_than_s = None if older_than is None else parse_duration_s(older_than, bare="d")
@@ -106,10 +106,14 @@ def _print_databases(found: Sequence[OwnDatabase], verb: str, *, as_json: bool) 
     table = Table("name", "purpose", "size", "", box=None)
     for of in found:
         # Text: no markup in names and comments, which others can set.
-        cells = (of.name, of.purpose, format_size(of.size_bytes), "in use" if of.in_use else "")
+        cells = (of.name, of.purpose, format_size(of.size_bytes), _state(of))
         table.add_row(*map(Text, cells))
     if found:
         out.print(table)
+
+
+def _state(of: OwnDatabase) -> str:
+    return "in use" if of.in_use else "" if of.is_of_study else "kept: not of a study"
 
 
 def _facts(item: Item) -> dict[str, object]:

@@ -280,7 +280,12 @@ def study_of(
     rhythm = fit_block_layout(budget_s, turns, slice_s, schedule)
     if design.capacity is not None:
         rhythm = replace(rhythm, rounds=min(rhythm.rounds, ROUNDS_AT_CAPACITY))
-    warm_up = warm_up_from_option(design.warmup, rhythm.warmup_s, slice_s, schedule)
+    warm_up = warm_up_from_option(
+        design.warmup,
+        rhythm.warmup_s,
+        slice_s,
+        extends=Schedule(schedule).is_together and design.stop == "verdict",
+    )
     fields = dict(load.driving(parameters, n_clients))
     fields |= {
         "title": title_of([arm.name for arm in arms]),
@@ -366,7 +371,10 @@ def command_of(study: Study, typed: Sequence[str]) -> str:
 
     Connection strings are included without passwords.
     """
-    shown = {arm.server: arm.without_password().server for arm in study.arms if arm.is_dsn}
+    shown = {}
+    for arm in (arm for arm in study.arms if arm.is_dsn):
+        for name in ("", f"{arm.name}="):
+            shown[name + arm.server] = name + arm.without_password().server
     words = ["pgdyno", *(shown.get(word.strip(), word) for word in typed)]
     if study.slice_from:  # another day's calibration may say another length
         words = [f"{study.slice_s:g}s" if word == AUTO else word for word in words]

@@ -13,7 +13,6 @@ from pgdyno.estimate import counted
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
 from pgdyno.study.plan import CHECKPOINTS_MAX, Study
-from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import (
     BLOCK_OVERHEAD_S,
     ROUNDS_OF_A_WINDOW_MAX,
@@ -28,14 +27,14 @@ from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_duration, parse_duration_s
 
 
-def warm_up_from_option(text: str | None, likely_s: float, slice_s: float, schedule: str) -> WarmUpLimits:
+def warm_up_from_option(text: str | None, likely_s: float, slice_s: float, *, extends: bool) -> WarmUpLimits:
     """Parse ``10s``, ``5s..60s`` or ``auto``; ``likely_s`` is the share of a block. Raises UsageError.
 
-    Arms that run together begin with a short maximum: a trend of the effect extends it, and is the clearer
-    the shorter the warm-up was (docs/explanation/steady-state.md). One arm at a time has no such test.
+    ``extends``: a trend of the effect extends the maximum, which then begins short, because the trend is the
+    clearer the shorter the warm-up was (docs/explanation/steady-state.md).
     """
     if text is None or text == "auto":
-        return adaptive_warm_up(likely_s, likely_s if schedule in TOGETHER else 2 * likely_s, slice_s)
+        return adaptive_warm_up(likely_s, likely_s if extends else 2 * likely_s, slice_s)
     least, dots, most = text.partition("..")
     if not dots:
         return WarmUpLimits(parse_duration_s(text))

@@ -80,7 +80,12 @@ def run_in_sequence(lab: Lab, blocks: Sequence[PlannedBlock]) -> BlockStatus:
         if lab.interruption.requested:
             status[block.index] = BlockStatus.INTERRUPTED
         elif lab.study.on_failure == "continue" or BlockStatus.FAILED not in status.values():
-            became = run_group(lab, block, (arm,), rates[block.index])
+            try:
+                became = run_group(lab, block, (arm,), rates[block.index])
+            except WorkloadError:
+                for begun in blocks:
+                    _finish_block(lab, begun, BlockStatus.FAILED, rates[begun.index])
+                raise
             status[block.index] = max(status[block.index], became, key=_badness)
     for block in blocks:
         _finish_block(lab, block, status[block.index], rates[block.index])
@@ -140,24 +145,30 @@ def run_group(
             lab.watch(Warned(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {why}"))
     if block.index == 0:
         for index, trial in trials.items():
-            require_working_kinds(trial.arm.name, trial.ok, outcomes[index].failures)
+            if outcomes[index].status in (TrialStatus.OK, TrialStatus.EXCLUDED):
+                require_working_kinds(trial.arm.name, trial.ok, outcomes[index].failures)
     found = {outcome.status for outcome in outcomes.values()}
     if TrialStatus.INTERRUPTED in found:
         return BlockStatus.INTERRUPTED
     return BlockStatus.FAILED if TrialStatus.FAILED in found else BlockStatus.DONE
 
 
-TEMPORARY = ("40", "connection", "abandoned")
-"""SQLSTATEs, or their first digits, that another block need not have: conflicts and lost connections."""
+TEMPORARY = ("40", "53", "57", "55P03", "connection", "abandoned")
+"""SQLSTATEs, or their first digits, that another block need not have: conflicts, lack of resources,
+shutdowns, timeouts, lost connections."""
+
+FAILURES_MIN = 10
+"""Minimum number of failures of a kind without a success, so that bad luck does not end a study."""
 
 
 def require_working_kinds(arm: str, ok: Mapping[str, int], failures: Sequence[records.Failure]) -> None:
     """Raise WorkloadError for a kind of transaction that never succeeded. ``ok``: successes by kind."""
     for failure in failures:
-        if not ok.get(failure.kind) and not failure.sqlstate.startswith(TEMPORARY):
+        is_rare = failure.n < FAILURES_MIN
+        if not ok.get(failure.kind) and not is_rare and not failure.sqlstate.startswith(TEMPORARY):
             raise WorkloadError(
-                f"every transaction of {failure.kind} failed on {arm}: {failure.sqlstate}: {failure.sample}; "
-                "correct the workload or the settings of the arm, then start a new study"
+                f"every transaction of {failure.kind} failed on {arm} ({failure.sqlstate}: {failure.sample});"
+                " correct the workload or the settings of the arm, then start a new study"
             )
 
 

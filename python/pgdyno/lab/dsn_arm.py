@@ -13,14 +13,14 @@ from pathlib import Path
 
 import psycopg
 
-from pgdyno.errors import DatasetError, DiskFullError, UsageError
+from pgdyno.errors import DatasetError, DiskFullError, ServerError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import Connection
 from pgdyno.lab.dataset_loading import Place, dataset_database_name, load_data
 from pgdyno.lab.progress import LoadProgress, PreparationStep, Warned, Watch
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.ownership_marker import INCOMPLETE, lock_of, take_lock
-from pgdyno.server.remote import Description, Remote, TrialCopy, free_for_data, local_postmaster
+from pgdyno.server.remote import PRISTINE, Description, Remote, TrialCopy, free_for_data, local_postmaster
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
@@ -166,9 +166,10 @@ def open_dsn_arm(
     finally:
         copy.end()
     if all(arm.server != spec.server for arm in study.arms[:index]):
-        size = format_size(sum(of.size_bytes for of in remote.describe_databases()))
-        command = f"pgdyno cache prune --dsn {shlex.quote(remote.dsn.shown)}"
-        watch(Warned(f"{spec.name} keeps the dataset for later studies ({size}); to drop it: {command}"))
+        with contextlib.suppress(ServerError, DatasetError, psycopg.Error):
+            size = format_size(remote.size_bytes(pristine))
+            command = f"pgdyno cache prune --dsn {shlex.quote(remote.dsn.shown)}"
+            watch(Warned(f"{spec.name} keeps the dataset for later studies ({size}); to drop it: {command}"))
 
 
 def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm:
@@ -207,7 +208,7 @@ def _load_once(
                 return
             # Left by a load that was killed: we have its lock.
             remote.drop(name)
-        with remote.making(name, f"{workload.data_name}, pristine"):
+        with remote.making(name, f"{workload.data_name}{PRISTINE}"):
             load_data(
                 Place(remote.dsn.with_database(name).conninfo, lambda: remote.connect(name)),
                 workload,

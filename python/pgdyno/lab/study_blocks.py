@@ -210,7 +210,8 @@ def _is_decided(case: _Case, analyze: InterimAnalysis, budget: Budget) -> bool:
     if found.is_trending and _may_extend_warm_up(case, budget):
         case.lab = lab = replace(case.lab, warm_up_times=2 * case.lab.warm_up_times)
         most = format_duration(lab.block_study.warmup_s)
-        lab.watch(Warned(Caveat(Code.WARM_UP_EXTENDED, {"longest": most, "blocks": case.next_block}).text))
+        blocks = max((len(comparison.blocks) for comparison in found.comparisons), default=0)
+        lab.watch(Warned(Caveat(Code.WARM_UP_EXTENDED, {"longest": most, "blocks": blocks}).text))
     return found.is_decided
 
 
@@ -277,6 +278,7 @@ def _run_aa(case: _Case, block: int, budget: Budget) -> BlockStatus:
         )
     )
     begun_s = time.monotonic()
-    status = run_block(aa_lab, block_of(aa_lab.study, block))
+    aa_lab = replace(aa_lab, warm_up_times=case.lab.warm_up_times)
+    status = run_block(aa_lab, block_of(aa_lab.block_study, block))
     budget.spent_s += time.monotonic() - begun_s
     return status

@@ -156,7 +156,7 @@ def _progress_of(evidence: Evidence, case: int) -> _Progress:
     trials = [
         t for t in evidence.trials(case) if t.status not in (TrialStatus.RUNNING, TrialStatus.INTERRUPTED)
     ]
-    warm_ups = [one for t in trials if (one := t.driver.warm_up) is not None]
+    warm_ups = [one for t in trials if t.status is TrialStatus.OK and (one := t.driver.warm_up) is not None]
     spent = [(b.started_unix_s, b.ended_unix_s) for b in blocks]
     if study.schedule == "sequential":
         # Blocks overlap in time; trials do not.

@@ -215,7 +215,7 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
         basis = f"{findings.primary.name}, {basis}"
     if verdict is not Verdict.UNDECIDED:
         basis += f"; equivalence margin {given_percent(comparison.margin)}"
-    more = f"{_more(comparison, findings.block_s)} {_instructions(comparison, findings)}".strip()
+    more = f"{_more(comparison, findings)} {_instructions(comparison, findings)}".strip()
     return Headline(verdict, claim, basis, more)
 
 
@@ -277,18 +277,24 @@ def _why_held_back(comparison: Comparison) -> str:
     return f"No verdict: {result_tables.enumeration(reasons)}."
 
 
-def _more(comparison: Comparison, block_s: float | None) -> str:
+def _more(comparison: Comparison, findings: Findings) -> str:
     if comparison.is_held_back:
         return _why_held_back(comparison)
     decision = comparison.decision
     if decision is not None and decision.verdict is Verdict.UNDECIDED:
         return " ".join(
-            filter(None, [_limits(comparison, decision), _missing(comparison, decision, block_s)])
+            filter(
+                None,
+                [
+                    _limits(comparison, decision, findings.primary.name),
+                    _missing(comparison, decision, findings.block_s),
+                ],
+            )
         )
     return ""
 
 
-def _limits(comparison: Comparison, decision: Decision) -> str:
+def _limits(comparison: Comparison, decision: Decision, metric: str) -> str:
     """Return the largest change in each direction that is likely: two one-sided bounds.
 
     Empty if the interval excludes 0: then the noise floor is the reason, which these bounds do not have.
@@ -300,7 +306,8 @@ def _limits(comparison: Comparison, decision: Decision) -> str:
     if estimate.low is None or estimate.high is None or estimate.n < VERDICT_BLOCKS_MIN:
         return ""
     less, more = (f"{_size(replace(estimate, value=end))}" for end in (estimate.low, estimate.high))
-    words = ("lower", "higher") if estimate.better is Better.LESS else ("slower", "faster")
+    is_rate = estimate.better is not Better.LESS and primary is not None and primary.key != CAPACITY.key
+    words = ("slower", "faster") if is_rate else ("lower", "higher")
     bounds = [
         f"at most {size} {word}" if is_possible else f"not {word}"
         for size, word, is_possible in zip(
@@ -309,7 +316,8 @@ def _limits(comparison: Comparison, decision: Decision) -> str:
     ]
     confidence = confidence_percent((1 + estimate.confidence) / 2)
     b, a = comparison.arm.name, comparison.baseline.name
-    return f"{b} is {bounds[0]} and {bounds[1]} than {a} (each with {confidence} confidence)."
+    subject, other = (b, a) if is_rate else (f"The {metric} of {b}", f"that of {a}")
+    return f"{subject} is {bounds[0]} and {bounds[1]} than {other} (each with {confidence} confidence)."
 
 
 def _missing(comparison: Comparison, decision: Decision, block_s: float | None) -> str:

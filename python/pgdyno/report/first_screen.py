@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.caveats import Severity
-from pgdyno.estimate import ABSENT, Estimate, counted
+from pgdyno.estimate import ABSENT, Estimate, counted, decimals_of, group_digits
 from pgdyno.report import background_tables
 from pgdyno.report.case_report import Report, ShownCaveat
 from pgdyno.report.result_tables import Table, in_a_head, level_or_bound, of_several_arms, with_interval
@@ -18,6 +18,7 @@ HEADLINES_MAX = 2
 """Maximum number of arms with a headline each; the table of more arms has a column of verdicts."""
 
 SETTINGS_MAX = 4
+UNKNOWN = "unknown"
 FAILURES_MAX = 1
 CAVEATS_MAX = 2
 
@@ -46,7 +47,7 @@ def effect_table(findings: Findings) -> Table:
         rows=rows,
         note=of_several_arms(findings).strip(),
         numeric=frozenset({metric.label, change, bar}),
-        dispensable=(bar, "verdict", metric.label),
+        dispensable=(bar, metric.label),
     )
     if len(findings.comparisons) > HEADLINES_MAX:
         return table
@@ -71,7 +72,7 @@ def _ends(estimate: Estimate) -> tuple[float, ...]:
 
 
 def _scale(reach: float) -> str:
-    low, high = f"−{reach:.2g}", f"+{reach:.2g}"
+    low, high = (f"{sign}{group_digits(reach, min(1, decimals_of(reach, 2)))}" for sign in "−+")
     space = BAR_WIDTH - len(low) - len(high)
     return low + "0".center(space) + high
 
@@ -101,12 +102,12 @@ def differences(findings: Findings) -> list[str]:
     found = [
         f"{name} {_values(values)}"
         for name, values in (
-            ("PostgreSQL", [of.version or "unknown" for of in facts]),
+            ("PostgreSQL", [of.version or UNKNOWN for of in facts]),
             ("compiler", [_compiler(of) for of in facts]),
             ("CFLAGS", [_optimization(of) for of in facts]),
             ("clients", [str(of.arm.clients) for of in findings.arms]),
         )
-        if len(set(values)) > 1
+        if len(set(values)) > 1 and UNKNOWN not in values
     ]
     requested = {name for of in findings.arms for name in of.arm.settings_requested}
     known = [row for row in background_tables.differing_settings(findings) if ABSENT not in row]
@@ -134,13 +135,14 @@ def _values(values: Sequence[str]) -> str:
 
 def _compiler(of: ServerFacts) -> str:
     found = re.search(r"compiled by (.+?),", of.version_text or "")
-    return found[1] if found else "unknown"
+    return found[1] if found else UNKNOWN
 
 
 def _optimization(of: ServerFacts) -> str:
     """Return the level of optimization, which may explain an effect by itself."""
-    words = re.findall(r"(?<!\S)-O\S*", of.compiled_with("CFLAGS"))
-    return words[-1] if words else "-O0"
+    flags = of.compiled_with("CFLAGS")
+    words = re.findall(r"(?<!\S)-O\S*", flags)
+    return words[-1] if words else "-O0" if flags else UNKNOWN
 
 
 def causes(report: Report) -> list[str]:

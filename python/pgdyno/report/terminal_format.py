@@ -77,6 +77,10 @@ def _first_screen(report: Report, width: int) -> RenderableType:
     parts: list[RenderableType] = []
     if len(report.headlines) <= first_screen.HEADLINES_MAX:
         parts += _headlines(report, prose)
+    else:
+        for comparison, headline in zip(report.findings.comparisons, report.headlines, strict=True):
+            if comparison.is_held_back:
+                parts.append(_wrapped(f"{comparison.arm.name}: {headline.more}", prose))
     if report.unfinished:
         parts.append(_wrapped(report.unfinished, prose, "bold"))
     _, *table = _table(first_screen.effect_table(report.findings), width)

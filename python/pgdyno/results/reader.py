@@ -196,10 +196,11 @@ class Evidence:
                     "SELECT * FROM trial WHERE case_id = ? ORDER BY block, arm, attempt", case
                 )
             ]
-        every = _without_superseded(every)
-        if all_attempts:
-            return every
-        return list({(trial.block, trial.arm): trial for trial in every}.values())
+        last = _without_superseded(list({(trial.block, trial.arm): trial for trial in every}.values()))
+        if not all_attempts:
+            return last
+        by_id = {trial.trial: trial for trial in last}
+        return [by_id.get(trial.trial, trial) for trial in every]
 
     def intervals(self, trial: int) -> list[Interval]:
         """Return the intervals that the driver streamed, sorted by time."""
@@ -365,15 +366,22 @@ class Evidence:
 
 
 def _without_superseded(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials of a case; those with a shorter warm-up than later ones do not count."""
-    times = [1 if (one := trial.driver.warm_up) is None else one.times for trial in trials]
-    most = max(times, default=1)
+    """Return the trials of a case; those with a shorter warm-up than later ones do not count.
+
+    A failed or interrupted trial supersedes nothing.
+    """
+    ok = [trial for trial in trials if trial.status is TrialStatus.OK]
+    most = max(map(_warm_up_times, ok), default=1)
     return [
         replace(trial, status=TrialStatus.SUPERSEDED)
-        if trial.status is TrialStatus.OK and of < most
+        if trial.status is TrialStatus.OK and _warm_up_times(trial) < most
         else trial
-        for trial, of in zip(trials, times, strict=True)
+        for trial in trials
     ]
+
+
+def _warm_up_times(trial: Trial) -> int:
+    return 1 if trial.driver.warm_up is None else trial.driver.warm_up.times
 
 
 def concatenate_chunks(probe: str, chunks: Sequence[tuple[Sequence[str], Points]]) -> SampleSeries:

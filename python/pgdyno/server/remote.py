@@ -95,6 +95,10 @@ class Description:
     effective: Mapping[str, str]
 
 
+PRISTINE = ", pristine"
+"""End of the purpose of a dataset that studies copy."""
+
+
 @dataclass(frozen=True)
 class OwnDatabase:
     """A database that pgdyno created. ``in_use``: by a running pgdyno, on any machine."""
@@ -103,6 +107,12 @@ class OwnDatabase:
     purpose: str
     size_bytes: int
     in_use: bool
+
+    @property
+    def is_of_study(self) -> bool:
+        """True if a study loads it again when needed."""
+        locked = ownership_marker.lock_in(self.purpose) is not None
+        return locked or self.purpose == ownership_marker.INCOMPLETE or self.purpose.endswith(PRISTINE)
 
 
 @dataclass(frozen=True)
@@ -137,8 +147,8 @@ class Remote:
         try:
             return connect(dsn.conninfo)
         except (psycopg.Error, OSError, UnicodeError) as error:
-            if not dsn.names_database:
-                # libpq's default, a database of the user's name, need not exist.
+            if not dsn.names_database and f'"{dsn.database}" does not exist' in str(error):
+                # libpq's default is a database of the user's name.
                 with contextlib.suppress(psycopg.Error, OSError, UnicodeError):
                     return connect(dsn.with_database(MAINTENANCE).conninfo)
             raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
@@ -277,8 +287,11 @@ class Remote:
         return [OwnDatabase(name, purpose, self.size_bytes(name), in_use) for name, purpose in own.items()]
 
     def prune(self) -> list[OwnDatabase]:
-        """Drop the databases that are not in use, and return them. Raises DatasetError."""
-        found = [of for of in self.describe_databases() if not of.in_use]
+        """Drop the databases of studies that are not in use, and return them. Raises DatasetError.
+
+        A database of ``pgdyno load`` has a name that the user chose, and is kept.
+        """
+        found = [of for of in self.describe_databases() if of.is_of_study and not of.in_use]
         for of in found:
             self.drop(of.name)
         return found

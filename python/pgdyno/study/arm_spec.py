@@ -61,6 +61,7 @@ def _cut_front(tail: str) -> str:
 
 _PROFILE = re.compile(r"@[A-Za-z0-9][\w.-]*")
 _NAMED = re.compile(r"([A-Za-z][\w.+-]*)=(.+)", re.DOTALL)
+_SECRET = re.compile(r"postgres(ql)?://|password\s*=")
 _SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*=(.*)", re.DOTALL)
 _URI = re.compile(r"postgres(ql)?://")
 _CONNECTION_KEYWORD = re.compile(
@@ -119,6 +120,12 @@ def parse_arm(text: str) -> ArmSpec:
         return _parse_dsn(spec)
     if named := _NAMED.fullmatch(spec):
         return _named(*named.groups())
+    if _SECRET.search(spec):
+        # Not quoted: it may contain a password.
+        raise UsageError(
+            "an arm contains a connection string in the middle; NAME=DSN needs a NAME of letters, digits and "
+            "_.+- that begins with a letter"
+        )
     server, *parts = spec.split(",")
     if not server.strip():
         raise UsageError(f"the arm {text!r} names no server; for example: 18  or  18,@starter,work_mem=16MB")

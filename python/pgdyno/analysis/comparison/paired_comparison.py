@@ -273,7 +273,7 @@ def _censored(by_block: BlockTrials, arm: int, metric: Metric) -> list[int]:
 
 
 def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:
-    counting = {TrialStatus.OK, TrialStatus.RUNNING}
+    counting = {TrialStatus.OK, TrialStatus.SUPERSEDED, TrialStatus.RUNNING}
     return sorted({t.block for t in trials if t.arm in {0, arm} and t.status not in counting})
 
 

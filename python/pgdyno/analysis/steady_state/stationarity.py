@@ -25,6 +25,7 @@ from pgdyno.analysis.statistics.mser import mser_of_mean
 from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Arm, Trial, TrialStatus
+from pgdyno.study.defaults import CONFIDENCE
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 
@@ -219,8 +220,8 @@ class WarmUpChange:
     def exceeds(self, margin: float) -> bool:
         """Return whether the longer warm-up changed the effect by more than the margin.
 
-        Without a test: the warm-up was extended because the effect depended on it. So the burden of proof is
-        reversed, and an effect that is still unsettled costs one more extension at most.
+        Without a test: the warm-up was extended because the effect depended on it, so the burden of proof is
+        reversed. With noisy blocks this costs further extensions.
         """
         return abs(self.after - self.before) > math.log1p(margin)
 
@@ -228,32 +229,42 @@ class WarmUpChange:
 def warm_up_changes(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[WarmUpChange | None]:
     """Return the change of the effect of each arm by the last extension of the warm-up.
 
-    None for the first arm, without an extension, and below EXTENDED_BLOCKS_MIN blocks since.
+    None for the first arm, without an extension, below EXTENDED_BLOCKS_MIN blocks since, and for an arm that
+    cannot be the reason of the extension: one of several, without a trend before it.
     """
-    ratios: list[dict[int, list[float]]] = [{} for _ in arms]
     by_block: dict[int, dict[int, Trial]] = {}
     for trial in trials:
-        if trial.status in (TrialStatus.OK, TrialStatus.SUPERSEDED):
+        if trial.status in (TrialStatus.OK, TrialStatus.SUPERSEDED) and trial.driver.warm_up is not None:
             by_block.setdefault(trial.block, {})[trial.arm] = trial
+    return [_warm_up_change(arm.arm, by_block, is_only=len(arms) == 2) for arm in arms]
+
+
+def _warm_up_change(
+    arm: int, by_block: Mapping[int, Mapping[int, Trial]], *, is_only: bool
+) -> WarmUpChange | None:
+    stages: dict[int, list[float]] = {}
+    superseded: list[tuple[Observed, Observed]] = []
     for of_arm in by_block.values():
-        means = {arm: (trial, _mean_rate(trial)) for arm, trial in of_arm.items()}
-        for arm, (trial, mean) in means.items():
-            if trial.driver.warm_up is None or not mean or not means.get(0, (None, 0.0))[1]:
-                continue
-            ratios[arm].setdefault(trial.driver.warm_up.times, []).append(math.log(mean / means[0][1]))
-    found: list[WarmUpChange | None] = []
-    for stages in ratios:
-        *_, before, after = [None, None, *(stages[times] for times in sorted(stages))]
-        if before is None or after is None or len(after) < EXTENDED_BLOCKS_MIN:
-            found.append(None)
-        else:
-            found.append(WarmUpChange(float(np.mean(before)), float(np.mean(after))))
-    return found
-
-
-def _mean_rate(trial: Trial) -> float:
-    rates = slice_rates(trial).per_s
-    return float(rates.mean()) if len(rates) else 0.0
+        if arm == 0 or not {0, arm} <= of_arm.keys():
+            continue
+        rates, other = slice_rates(of_arm[arm]), slice_rates(of_arm[0])
+        warm_up = of_arm[arm].driver.warm_up
+        if warm_up is None or not rates.per_s.sum() or not other.per_s.sum():
+            continue
+        ratio = math.log(float(rates.per_s.mean() / other.per_s.mean()))
+        stages.setdefault(warm_up.times, []).append(ratio)
+        if of_arm[arm].status is TrialStatus.SUPERSEDED:
+            superseded.append((rates, other))
+    if len(stages) < 2:
+        return None
+    *_, before, after = (stages[times] for times in sorted(stages))
+    if len(after) < EXTENDED_BLOCKS_MIN:
+        return None
+    if not is_only:
+        trend = effect_trend([mine for mine, _ in superseded], [base for _, base in superseded], CONFIDENCE)
+        if trend is None or trend.p_value is None or trend.p_value > SUSPICION:
+            return None
+    return WarmUpChange(float(np.mean(before)), float(np.mean(after)))
 
 
 def _truncation_s(trials: Sequence[Observed]) -> float | None:
