@@ -59,7 +59,7 @@ def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build) -> No
         [[cell.strip() for cell in line.split("|")[1:-1]] for line in told.splitlines()[2:]]
         for told in (measured, drawn)
     ]
-    assert [[row[0] for row in rows] for rows in tables] == [["none", "100 %"]] * 2
+    assert [[row[0] for row in rows] for rows in tables] == [["none", "100%"]] * 2
     for row in tables[0]:
         assert row[3] == "1" and sum(map(int, row[4:8])) == 1
 

@@ -113,7 +113,7 @@ def test_standard_error_has_the_reasons_and_the_outcome_after_the_report(
 ) -> None:
     assert status(tmp_path, SLOWER, conditions="slower") == 3
     shown, found = capsys.readouterr(), gate_of(tmp_path, "slower")
-    assert "Throughput" in shown.out
+    assert "All tables: pgdyno report" in shown.out
     assert places(found) == ([("slower", "", "18")], [])
     assert shown.err.splitlines() == [f"pgdyno: {line}" for line in (*reasons(found), outcome(found))]
 
@@ -515,5 +515,5 @@ def test_a_gate_on_a_new_study_is_evaluated_after_all_files_are_written(
     assert run_command(["compare", "--resume", str(path), "--quiet", *asked]) == expected
     assert path.with_suffix(".html").exists() and "18 vs. 17" in summary.read_text()
     shown = capsys.readouterr()
-    assert "Throughput" in shown.out
+    assert "All tables: pgdyno report" in shown.out
     assert (outcome(gate_of(tmp_path, "slower")) in shown.err) == (ending is StudyEnd.BLOCKS)
