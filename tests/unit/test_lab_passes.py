@@ -53,7 +53,7 @@ def labs(blocks: Sequence[int], **changes: object) -> list[Lab]:
 
 @dataclass(frozen=True)
 class Found:
-    """What an interim analysis finds."""
+    """Findings of an interim analysis."""
 
     is_decided: bool = False
     is_trending: bool = False

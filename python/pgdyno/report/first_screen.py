@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.caveats import Severity
@@ -57,13 +58,10 @@ def effect_table(findings: Findings) -> Table:
 def _without(table: Table, column: str) -> Table:
     """Return the table without a column, which the headlines repeat."""
     at = list(table.columns).index(column)
-    return Table(
-        table.title,
-        [*table.columns[:at], *table.columns[at + 1 :]],
-        [[*row[:at], *row[at + 1 :]] for row in table.rows],
-        table.note,
-        numeric=table.numeric,
-        dispensable=[name for name in table.dispensable if name != column],
+    return replace(
+        table,
+        columns=[*table.columns[:at], *table.columns[at + 1 :]],
+        rows=[[*row[:at], *row[at + 1 :]] for row in table.rows],
     )
 
 
