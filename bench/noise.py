@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 from scipy.signal import lfilter
 
 from pgdyno.analysis.statistics.effect import paired
@@ -25,6 +26,7 @@ Noise = Callable[[np.random.Generator, int, int], Floats]
 SD = 0.025
 """Of a block, where noise is made up: 2.5 %, as blocks of half a minute a side have on a small machine."""
 
+STUDIES = Path(__file__).with_name("verdicts.jsonl")
 RECORDED = Path(__file__).parents[1] / "tests" / "oracle" / "data" / "aa_noise.json"
 
 
@@ -55,6 +57,16 @@ def one_sided_outliers(rng: np.random.Generator, paths: int, blocks: int) -> Flo
     return rng.normal(0, SD, (paths, blocks)) - np.where(hit, rng.exponential(0.1, hit.shape), 0) + 0.01
 
 
+def skewed(skewness: float) -> Noise:
+    """A gamma distribution's, turned round: one arm often gains a little and seldom loses much."""
+    shape = (2 / skewness) ** 2
+
+    def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+        return np.asarray((shape - rng.gamma(shape, 1, (paths, blocks))) / np.sqrt(shape) * SD)
+
+    return noise
+
+
 def autocorrelated(share: float) -> Noise:
     """First order: a block remembers ``share`` of the one before it."""
 
@@ -82,35 +94,36 @@ def drift(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
     return np.asarray(np.log(rates[1] / rates[0]))
 
 
-PAIRS_OF_A_BLOCK = 20
 BLOCKS_TOGETHER = 5
-"""Taken one behind the other out of the recording, so that what a block remembers of the one before stays."""
+"""Taken one behind the other out of a recorded study: what a block remembers of the one before stays."""
 
 
-def recorded(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
-    """Pieces of a recording of two servers that are alike, drawn with replacement (a moving block bootstrap:
-    Künsch, Annals of Statistics 1989): of each block of the recording some slices in a row. Which arm is
-    called A is drawn for each piece: they are alike.
+def recorded(schedule: str) -> Noise:
+    """Pieces of recorded studies, drawn with replacement (a moving block bootstrap: Künsch, Annals of
+    Statistics 1989): so many blocks in a row of one of them, with their restores and restarts.
     """
-    ratios = _ratios_by_beginning()
-    pieces = -(-blocks // BLOCKS_TOGETHER)
-    first = rng.integers(0, len(ratios) - BLOCKS_TOGETHER + 1, (paths, pieces, 1))
-    beginning = rng.integers(0, ratios.shape[1], (paths, pieces, BLOCKS_TOGETHER))
-    drawn = ratios[first + np.arange(BLOCKS_TOGETHER), beginning] * rng.choice([-1.0, 1.0], first.shape)
-    return np.asarray(drawn.reshape(paths, -1)[:, :blocks])
+
+    def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
+        studies = [of for of in recorded_blocks(schedule) if len(of) >= BLOCKS_TOGETHER]
+        pieces = np.concatenate([sliding_window_view(of, BLOCKS_TOGETHER) for of in studies])
+        drawn = pieces[rng.integers(0, len(pieces), (paths, -(-blocks // BLOCKS_TOGETHER)))]
+        return np.asarray(drawn.reshape(paths, -1)[:, :blocks])
+
+    return noise
 
 
-def _ratios_by_beginning() -> Floats:
-    """(blocks, beginnings): the ratio of so many pairs of slices from that one on; every other pair is the
-    mirror image of the one before.
+def recorded_blocks(schedule: str) -> list[Floats]:
+    """Of every study that ``python -m bench verdict --record`` kept, the log ratios less the mean of all
+    studies with the same slowdown, scaled: around their own mean they spread less than others would.
     """
+    kept = [json.loads(line) for line in STUDIES.read_text("utf-8").splitlines()]
+    alike = [of for of in kept if of["wanted"]["schedule"] == schedule]
     found = []
-    for block in json.loads(RECORDED.read_text("utf-8"))["blocks"]:
-        a, b = (np.cumsum([0, *block[arm]]) for arm in ("a", "b"))
-        begin = np.arange(0, len(a) - PAIRS_OF_A_BLOCK, 2)
-        end = begin + PAIRS_OF_A_BLOCK
-        found.append(np.log((b[end] - b[begin]) / (a[end] - a[begin])))
-    return np.array(found)
+    for effect in sorted({of["effect"] for of in alike}):
+        ratios = [np.array(of["log_ratios"]) for of in alike if of["effect"] == effect]
+        every = np.concatenate(ratios)
+        found += [(of - every.mean()) * np.sqrt(len(every) / (len(every) - 1)) for of in ratios]
+    return found
 
 
 COVARIATES: Mapping[str, Callable[[Trial], float | None]] = {
@@ -165,8 +178,11 @@ SCENARIOS: Mapping[str, Noise] = {
     "heavy tails (Student's t, 3 degrees of freedom)": heavy_tails,
     "outliers: 1 block in 20 has six times the SD": outliers,
     "drift: the machine loses a third of its speed in every block": drift,
-    "recorded: two identical servers": recorded,
+    "recorded blocks: slices": recorded("slices"),
+    "recorded blocks: duet": recorded("duet"),
     "autocorrelation 0.1": autocorrelated(0.1),
     "autocorrelation 0.3": autocorrelated(0.3),
+    "skewness 1": skewed(1.0),
+    "skewness 1.75": skewed(1.75),
     "1 block in 10 loses about 10%, always of the same arm": one_sided_outliers,
 }

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench import autocorrelation
+from bench import block_caveats
 from bench.noise import (
     BLOCKS_TOGETHER,
-    PAIRS_OF_A_BLOCK,
     RECORDED,
     SCENARIOS,
     SD,
@@ -26,16 +25,18 @@ from bench.noise import (
     Noise,
     normal,
     record,
+    recorded_blocks,
     recorded_ratios,
 )
 from pgdyno.analysis.statistics.effect import Method, critical_value, one_sided_critical_value
-from pgdyno.estimate import group_digits
+from pgdyno.analysis.statistics.symmetry import skewness
+from pgdyno.estimate import group_digits, signed
 from pgdyno.study.defaults import CONFIDENCE, MARGIN
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "stopping.md"
 TEMPLATE = Path(__file__).with_name("stopping.txt")
-OF_RECORDED = "recorded: two identical servers"
+OF_RECORDED = "recorded blocks: slices"
 PATHS = 4000
 BLOCKS = 60
 EFFECTS = (0.0, 0.02, 0.05, 0.10)
@@ -182,20 +183,36 @@ def page(paths: int = PATHS) -> str:
         guarantees=guarantees,
         needed=needed,
         others=f"{', '.join(others[:2])} and {others[2]}",
-        pairs=PAIRS_OF_A_BLOCK,
+        recorded=_recorded(),
         together=BLOCKS_TOGETHER,
         sd=f"{100 * SD:g}%",
         covariates=covariates(),
         recorded_blocks=len(recorded_ratios()["throughput"]),
-        remembered=table(
-            ("Noise", *(f"{n} blocks" for n in autocorrelation.BLOCKS)),
-            autocorrelation.rows(paths // 4, SEED),
-        ),
+        **{
+            name: table(("Noise", *(f"{n} blocks" for n in block_caveats.BLOCKS)), of(paths // 4, SEED))
+            for name, of in (
+                ("autocorrelated", block_caveats.of_autocorrelation),
+                ("skewed", block_caveats.of_skewness),
+            )
+        },
         widths=table(
             ("Blocks", "Anytime-valid", "Student's, one analysis", "Ratio", "One-sided, anytime-valid"),
             [_width(n) for n in (5, 6, 8, 10, 15, 20, 30, 60)],
         ),
     )
+
+
+def _recorded() -> str:
+    """Number, SD and skewness of the recorded blocks by schedule."""
+    found = []
+    for schedule, words in (("slices", "slices"), ("duet", "a duet")):
+        studies = recorded_blocks(schedule)
+        every = np.concatenate(studies)
+        found.append(
+            f"{len(every)} blocks of {len(studies)} studies in {words} "
+            f"(SD {100 * every.std():.1f}%, skewness {signed(skewness(every.tolist()), 1, '')})"
+        )
+    return " and ".join(found)
 
 
 def covariates() -> str:

@@ -111,6 +111,7 @@ class Code(StrEnum):
     INTERVALS_DISAGREE = "intervals-disagree"
     TAIL_LATENCY_DISPERSED = "tail-latency-dispersed"
     AUTOCORRELATED_BLOCKS = "autocorrelated-blocks"
+    SKEWED_BLOCKS = "skewed-blocks"
     UNDER_NOISE_FLOOR = "under-noise-floor"
     AA_DIFFERS = "aa-differs"
     HOSTS_DISAGREE = "hosts-disagree"

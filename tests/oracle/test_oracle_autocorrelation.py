@@ -10,7 +10,7 @@ import scipy.stats
 from bench.noise import Noise, autocorrelated, heavy_tails, normal
 from bench.stopping import judged
 
-from pgdyno.analysis.comparison.comparison_caveats import AUTOCORRELATION_ALARM as ALARM
+from pgdyno.analysis.comparison.comparison_caveats import BLOCKS_ALARM as ALARM
 from pgdyno.analysis.statistics.autocorrelation import (
     BLOCKS_MIN,
     autocorrelation,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX, Comparison
 from pgdyno.analysis.statistics.autocorrelation import autocorrelation, is_autocorrelated
+from pgdyno.analysis.statistics.symmetry import is_skewed, skewness
 from pgdyno.analysis.telemetry.metrics import LATENCY, mixes
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text, signed
@@ -174,9 +175,9 @@ BLOCKS_TO_DISAGREE_MIN = 10
 """With fewer blocks the bootstrap interval is too narrow (ADR 4), and a disagreement means nothing."""
 
 
-AUTOCORRELATION_ALARM = 0.05
-"""Maximum probability of this caveat in a study with independent blocks, over all its cases and arms by
-Bonferroni's correction."""
+BLOCKS_ALARM = 0.05
+"""Maximum probability of ``autocorrelated-blocks`` in a study with independent blocks, and of
+``skewed-blocks`` in one with symmetric noise, over all its cases and arms by Bonferroni's correction."""
 
 
 def comparison_caveats(
@@ -198,21 +199,27 @@ def comparison_caveats(
     return found + _study_caveats(study) + _script_caveats(study.plan, arms)
 
 
-def autocorrelation_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
-    """Return caveats for autocorrelated blocks. ``comparisons`` are of one of ``cases`` cases."""
+def block_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
+    """Return caveats for autocorrelated or skewed blocks. ``comparisons`` are of one of ``cases`` cases."""
     found = []
     for comparison in comparisons:
         if comparison.primary is None:
             continue
         ratios = comparison.primary.log_ratios
         d = [ratios[block] for block in sorted(ratios)]
-        if is_autocorrelated(d, AUTOCORRELATION_ALARM / (cases * len(comparisons))):
-            parameters: dict[str, Parameter] = {
-                "correlation": signed(autocorrelation(d), 2, ""),
-                "blocks": len(d),
-            }
-            parameters |= {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
-            found.append(Caveat(Code.AUTOCORRELATED_BLOCKS, parameters))
+        alarm = BLOCKS_ALARM / (cases * len(comparisons))
+        names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
+        if is_autocorrelated(d, alarm):
+            lag_1 = signed(autocorrelation(d), 2, "")
+            found.append(
+                Caveat(Code.AUTOCORRELATED_BLOCKS, {**names, "correlation": lag_1, "blocks": len(d)})
+            )
+        if is_skewed(d, alarm):
+            found.append(
+                Caveat(
+                    Code.SKEWED_BLOCKS, {**names, "skewness": signed(skewness(d), 1, ""), "blocks": len(d)}
+                )
+            )
     return found
 
 

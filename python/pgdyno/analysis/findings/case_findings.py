@@ -13,7 +13,7 @@ from pgdyno.analysis.causes.throughput_dips import ArmDips, TrialRates, find_dip
 from pgdyno.analysis.causes.time_breakdown import TimeBreakdown
 from pgdyno.analysis.comparison.case_telemetry import CaseTelemetry, read_case
 from pgdyno.analysis.comparison.comparison_caveats import (
-    autocorrelation_caveats,
+    block_caveats,
     comparison_caveats,
     skips_arrivals,
 )
@@ -168,7 +168,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     steady = find_steady_state(study.plan, arms, trials, series, telemetry.series, telemetry.by_trial, cases)
     computed += steady_state_caveats(study.plan, steady, cases)
     computed += trial_telemetry.telemetry_caveats(arms, trials, telemetry.by_trial)
-    computed += autocorrelation_caveats(comparisons, cases)
+    computed += block_caveats(comparisons, cases)
     computed += missed_limit_caveats(study.plan, missed)
     for arm in arms:
         window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
