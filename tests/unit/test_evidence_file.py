@@ -303,6 +303,19 @@ def test_a_block_begun_again_keeps_its_trials(tmp_path: Path) -> None:
         assert evidence.blocks() == [Block(0, 11, [0, 1], 20.0)]
 
 
+def test_a_case_whose_plan_is_replaced_repeats_its_blocks(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer:
+        writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
+        writer.finish_block(0, BlockStatus.DONE, 9.0)
+        plan = make_study(slice_s=2.0)
+        writer.repeat_with(plan, 0)
+    with Evidence(tmp_path / "e") as evidence:
+        assert evidence.study().plan == plan
+        assert [block.status for block in evidence.blocks()] == [BlockStatus.INTERRUPTED]
+        assert [one.status for one in evidence.trials()] == [TrialStatus.INTERRUPTED]
+
+
 def test_a_second_writer_is_kept_out_and_told_by_whom(tmp_path: Path) -> None:
     writer, _ = begun(tmp_path / "e")
     with writer:

@@ -18,6 +18,7 @@ from pgdyno.lab.progress import BlockEnded
 from pgdyno.lab.study_blocks import Budget, run_study
 from pgdyno.lab.trial import Lab
 from pgdyno.results.records import BlockStatus, StudyEnd
+from pgdyno.study.plan import Study
 from pgdyno.study.schedule import PlannedBlock, blocks_of
 
 
@@ -251,3 +252,61 @@ def test_the_warm_up_stays_if_the_budget_has_no_time_for_five_longer_blocks(
     assert run_study([replace(labs([1])[0], study=plan)], trending) is StudyEnd.BUDGET
     # After a block 370 s are left, for five of 50 + 16 s; after two, 320 s do not suffice for five of 82 s.
     assert trending.warm_ups_s[:3] == [4, 8, 8]
+
+
+class Repeating:
+    """A writer that keeps the plans with which cases are repeated."""
+
+    def __init__(self) -> None:
+        self.plans: list[tuple[int, Study]] = []
+
+    def repeat_with(self, plan: Study, case: int) -> None:
+        self.plans.append((case, plan))
+
+
+@pytest.mark.parametrize(
+    ("changes", "rates", "slice_s"),
+    [
+        # 8 clients at 80 transactions per second: 100 ms each, which is at most a twentieth of 2 s.
+        ({}, [800, 80], 2.0),
+        ({}, [800, 400], None),
+        ({"slices_may_grow": False}, [800, 80], None),
+        ({"rate": {"per_s": 80.0}}, [800, 80], None),
+        # Five blocks of four slices of each arm in 90 s: at most 2.25 s.
+        ({"budget_s": 90.0}, [800, 8], 2.0),
+        ({"budget_s": 30.0}, [800, 80], None),
+        ({}, [800, 0], 32.0),
+    ],
+    ids=["slow", "fast", "chosen", "open loop", "little time", "too little time", "nothing completed"],
+)
+def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_long(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], rates: list[int], slice_s: float | None
+) -> None:
+    played, writer = Played(monkeypatch), Repeating()
+    monkeypatch.setattr(study_blocks.time, "monotonic", lambda: 0.0)
+    plan = make_study(
+        **{
+            "clients": 8,
+            "blocks_max": 2,
+            "budget_s": 1500.0,
+            "slices_may_grow": True,
+            "rounds": 20,
+            **changes,
+        }
+    )
+    assert plan.slice_s == 0.5
+    lab = replace(
+        labs([2])[0],
+        study=plan,
+        writer=cast(Any, writer),
+        rates={arm: [[float(rate)] * 9] for arm, rate in enumerate(rates)},
+    )
+    run_study([lab], undecided)
+    blocks = [block for _, block in played.ran]
+    if slice_s is None:
+        assert blocks == [0, 1] and not writer.plans
+        return
+    ((case, longer),) = writer.plans
+    assert blocks == [0, 0, 1] and case == 0
+    assert (longer.slice_s, longer.rounds) == (slice_s, max(2, 2 * round(10 / slice_s / 2)))
+    assert longer.discard_s == slice_s / 20 and not longer.slices_may_grow and "each" in longer.slice_from

@@ -296,6 +296,7 @@ def study_of(
         "probes": asked_probes(design.probes, profile=design.profile),
         "slice_s": slice_s,
         "slice_from": slice_from,
+        "slices_may_grow": design.slice_length is None,
         "discard_s": discard_s(slice_s),
         "warmup_s": warm_up.most_s,
         "warmup_min_s": warm_up.least_s,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from statistics import median
 
 from pgdyno.analysis.comparison.interim_analysis import InterimResult, interim_result
 from pgdyno.analysis.comparison.paired_comparison import Comparison
@@ -27,7 +28,7 @@ from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, share_of_time
 from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import block_of, blocks_of
-from pgdyno.study.sizing import is_duet_sound
+from pgdyno.study.sizing import discard_s, is_duet_sound, longer_slice_s, whole_rounds
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_duration
 
@@ -76,6 +77,12 @@ def _can_be_duet(study: Study) -> bool:
     in_turns = study.schedule == "slices" and not study.searches_capacity
     return in_turns and is_duet_sound(study.arms) and len(os.sched_getaffinity(0)) > 1
 
+
+TRANSACTIONS_PER_S_MIN = 1e-3
+"""Rate of an arm that completed none."""
+
+ROUNDS_AND_WARM_UP = 4
+"""Minimum length of a block in slices of each arm: two rounds, and about as long for warm-up and restore."""
 
 FAILED_BLOCKS_IN_A_ROW_MAX = 3
 """Number of consecutive failed blocks after which a case is given up. Occasional failures are a result."""
@@ -190,6 +197,8 @@ def run_study(
                 return StudyEnd.BUDGET
             block = case.next_block
             status = _run_next(case, budget, active, may_stop=may_stop)
+            if status is BlockStatus.DONE and block == 0 and _lengthen_slices(case, budget):
+                continue
             if status is not BlockStatus.INTERRUPTED:
                 case.decided = is_sequential and _is_decided(case, analyze, budget)
             if status is BlockStatus.DONE and not (may_stop and case.decided):
@@ -213,6 +222,55 @@ def _is_decided(case: _Case, analyze: InterimAnalysis, budget: Budget) -> bool:
         blocks = max((len(comparison.blocks) for comparison in found.comparisons), default=0)
         lab.watch(Warned(Caveat(Code.WARM_UP_EXTENDED, {"longest": most, "blocks": blocks}).text))
     return found.is_decided
+
+
+def _lengthen_slices(case: _Case, budget: Budget) -> bool:
+    """Return whether the first block is to be repeated with longer slices, because of long transactions.
+
+    At least VERDICT_BLOCKS_MIN blocks of them must fit into the budget.
+    """
+    lab, study = case.lab, case.lab.study
+    if not (study.slices_may_grow and study.is_together) or study.load_is_fixed:
+        return False
+    rates = [lab.rates.get(arm, ()) for arm in range(len(study.arms))]
+    if not all(rates):
+        return False
+    # A closed loop: by Little's law, clients / rate is the mean latency.
+    latency_s = max(
+        study.driving(arm).clients / max(median(blocks[-1]), TRANSACTIONS_PER_S_MIN)
+        for arm, blocks in enumerate(rates)
+    )
+    turns = 1 if study.schedule == "duet" else len(study.arms)
+    most_s = (budget.budget_s - budget.spent_s) / VERDICT_BLOCKS_MIN / turns / ROUNDS_AND_WARM_UP
+    slice_s = longer_slice_s(study.slice_s, latency_s, most_s)
+    if slice_s == study.slice_s:
+        return False
+    reason = f"the transactions of the first block, {format_duration(latency_s)} each"
+    lengths = {
+        "slice_s": slice_s,
+        "slice_from": reason,
+        "slices_may_grow": False,
+        "discard_s": discard_s(slice_s),
+        "rounds": whole_rounds(study.rounds * study.slice_s, slice_s, study.schedule),
+    }
+    aa = {arm: replace(of, study=_with_lengths(of.study, lengths)) for arm, of in lab.aa.items()}
+    case.lab = replace(lab, study=_with_lengths(study, lengths), aa=aa)
+    for of in (case.lab, *aa.values()):
+        of.writer.repeat_with(of.study, of.case)
+    case.next_block = 0
+    lab.watch(
+        Warned(
+            f"slices of {format_duration(slice_s)} instead of {format_duration(study.slice_s)}, because of "
+            f"{reason}: the block is repeated"
+        )
+    )
+    return True
+
+
+def _with_lengths(study: Study, lengths: Mapping[str, object]) -> Study:
+    discarded = {"discard_s": lengths["discard_s"]}
+    drivings = study.drivings and tuple(one.model_copy(update=discarded) for one in study.drivings)
+    return study.model_copy(update={**lengths, "drivings": drivings})
 
 
 def _may_extend_warm_up(case: _Case, budget: Budget) -> bool:

@@ -49,6 +49,7 @@ from pgdyno.results.records import (
     TrialStatus,
 )
 from pgdyno.results.results_file import WriterLock
+from pgdyno.study.plan import Study
 
 _TEMPORARY_SUFFIX = re.compile(r"\.[0-9a-f]{16}\.new(-journal|-wal|-shm)?")
 """Suffix of the temporary name of a results file during its creation. It cannot be guessed."""
@@ -143,6 +144,19 @@ class Writer:
             connection.execute(
                 "UPDATE study_case SET plan = json_set(plan, '$.resumed_for_more', json('true'))"
             )
+
+    def repeat_with(self, plan: Study, case: int) -> None:
+        """Replace the plan of a case, whose blocks so far are to be repeated with it.
+
+        A/A blocks of earlier studies had another load and no longer apply.
+        """
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE study_case SET plan = ?, aa_before = '[]' WHERE case_id = ?",
+                (masked_json(plan.without_passwords().model_dump(mode="json")), case),
+            )
+            for table in ("block", "trial"):
+                connection.execute(f"UPDATE {table} SET status = 'interrupted' WHERE case_id = ?", (case,))
 
     def add_machine_state(self, state: Json) -> None:
         """Append the state of the machine before or after the study to ``states`` of its host."""

@@ -311,6 +311,7 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
     return {
         "schedule": run.schedule,
         "slice_s": slice_s,
+        "slices_may_grow": run.slice_s is None,
         "discard_s": sizing.discard_s(slice_s),
         **_warmup(file, rhythm.warmup_s, slice_s),
         "rounds": rhythm.rounds,

@@ -121,6 +121,7 @@ class Study(Driving):
     aa: bool = True
     aa_refused_by: str = ""  # reason, as text
     slice_from: str = ""
+    slices_may_grow: bool = False  # after the first block, if transactions are long (sizing.longer_slice_s)
     resumed_for_more: bool = False  # a resume added time, perhaps because of the results so far
 
     @model_validator(mode="after")

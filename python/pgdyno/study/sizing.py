@@ -95,6 +95,18 @@ def default_slice_s(machine: MachineSize, clients: int) -> float:
     return float(SLICE_S * 2 ** math.ceil(math.log2(times)))
 
 
+SLICE_SHARE_MAX = 0.05
+"""Maximum share of a slice that a transaction may take. A closed loop that starts empty completes none in
+that time, so an effect of x on latency appears as about (1 + share) x in the rate."""
+
+
+def longer_slice_s(slice_s: float, latency_s: float, most_s: float) -> float:
+    """Return the slice, doubled up to ``most_s`` while a transaction exceeds SLICE_SHARE_MAX of it."""
+    while latency_s > SLICE_SHARE_MAX * slice_s and 2 * slice_s <= min(most_s, SLICE_S_MAX):
+        slice_s *= 2
+    return slice_s
+
+
 def discard_s(slice_s: float) -> float:
     """Return the discarded start of a slice: a twentieth; for slices below 1 s a tenth, at most 50 ms.
 

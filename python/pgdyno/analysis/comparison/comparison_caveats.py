@@ -24,6 +24,7 @@ from pgdyno.results.records import (
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
+from pgdyno.study.sizing import SLICE_SHARE_MAX
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.study.tpcc_parameters import is_tpcc_mix
 from pgdyno.units import format_duration
@@ -164,11 +165,6 @@ SKIPPED_SHARE_MAX = 0.01
 
 RETRIES_SHARE_MAX = 0.05
 """Share of retries above which contention determines a good part of the arm's result."""
-
-
-SLICE_SHARE_MAX = 0.05
-"""Maximum share of a slice that the median transaction may take. A closed loop that starts empty completes
-none in that time, so an effect of x on latency appears as about (1 + share) x in the rate."""
 
 
 BLOCKS_TO_DISAGREE_MIN = 10

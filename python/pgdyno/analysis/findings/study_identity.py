@@ -25,6 +25,7 @@ MAY_DIFFER = {
     "aa",
     "aa_refused_by",
     "slice_from",
+    "slices_may_grow",
     "resumed_for_more",
 }
 """Fields of a study that may differ between hosts. Seeds should differ."""
