@@ -263,9 +263,7 @@ HISTORIES = {"a change": (12, 7, 2), "another window": (8, 7, 3), "few files": (
 def reports(name: str, folder: Path) -> dict[str, str]:
     """Return the text of each golden file of a study, which is written into this folder first."""
     built = STUDIES[name](folder)
-    texts = {"txt": on_terminal(built, WIDTH)}
-    if isinstance(built, StudyReport) and built.only is not None:
-        texts["summary.txt"] = summarized(built, WIDTH)
+    texts = {"txt": on_terminal(built, WIDTH), "summary.txt": summarized(built, WIDTH)}
     if name in WITH_MARKDOWN:
         texts["md"] = to_markdown(built)
     if name in WITH_EVERY_FORM:

@@ -65,6 +65,18 @@ def _without(table: Table, column: str) -> Table:
     )
 
 
+ROWS_MAX = 7
+"""Maximum number of rows of a table over cases or hosts."""
+
+
+def first_rows(table: Table) -> Table:
+    """Return the first rows, and the first sentence of the note."""
+    rest = len(table.rows) - ROWS_MAX
+    note = [f"{counted(rest, 'more row')} with --full."] if rest > 0 else []
+    note.append(re.split(r"(?<=\.) ", table.note)[0])
+    return replace(table, rows=table.rows[:ROWS_MAX], note=" ".join(note))
+
+
 def _ends(estimate: Estimate) -> tuple[float, ...]:
     return tuple(end for end in (estimate.low, estimate.value, estimate.high) if end is not None)
 

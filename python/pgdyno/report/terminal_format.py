@@ -14,6 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.estimate import counted
 from pgdyno.report import first_screen
 from pgdyno.report import history_report as history_words
 from pgdyno.report.case_report import Report, ShownCaveat
@@ -60,16 +61,50 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
 
 
 def print_summary(study: StudyReport | HostsReport, console: Console, more: str) -> None:
-    """Print what fits the first screen: of a single case its summary, otherwise the whole report.
-
-    ``more``: where the other tables are.
-    """
-    report = None if isinstance(study, HostsReport) else study.only
-    if report is None or study.published:
-        print_terminal(study, console)
-        return
-    console.print(_first_screen(report, console.width))
+    """Print what fits the first screen, and published tables. ``more``: where the other tables are."""
+    if isinstance(study, HostsReport) or study.only is None or study.published:
+        _print_overview(study, console)
+    else:
+        console.print(_first_screen(study.only, console.width))
     console.print(_wrapped(more, min(console.width, WIDTH_MAX), "dim"))
+
+
+def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
+    """Print the headlines, the published tables or the first rows of the results, and the main caveats."""
+    width, prose = console.width, min(console.width, WIDTH_MAX)
+    if isinstance(study, HostsReport):
+        headlines = [
+            _wrapped(of.sentence, prose, _VERDICT_STYLE[of.verdict])
+            for of in study.headlines[: first_screen.HEADLINES_MAX]
+        ]
+    elif study.only is not None:
+        headlines = _headlines(study.only, prose)
+    else:
+        shown = study.headlines[: first_screen.HEADLINES_MAX]
+        headlines = [_wrapped(of.sentence, prose, "bold") for of in shown]
+    console.print(Group(*headlines))
+    if rest := len(study.headlines) - len(headlines) if study.headlines else 0:
+        console.print(_wrapped(f"{counted(rest, 'other comparison')}.", prose, begin="+ "))
+    if study.unfinished:
+        console.print(_wrapped(study.unfinished, prose, "bold"))
+    if study.published:
+        console.print()
+        _print_beside(study.published, console)
+    else:
+        for table in study.results[:1]:
+            console.print(Group(*_table(first_screen.first_rows(table), width)))
+    if isinstance(study, StudyReport):
+        for section in study.sections:
+            for sentence in section.sentences[:1]:
+                console.print(_wrapped(f"{section.title}: {sentence}", prose))
+    caveats, others = first_screen.main_caveats(study.caveats)
+    console.print(
+        Group(*[_wrapped(f"{one.sentence} {one.remedy}", prose, "yellow", "! ") for one in caveats])
+    )
+    fitted = counted(len(study.fitted), "setting") if isinstance(study, StudyReport) and study.fitted else ""
+    rest_of = [one for one in (others, f"{fitted} fitted to this machine" if fitted else "") if one]
+    if rest_of:
+        console.print(_wrapped(f"{'; '.join(rest_of)}.", prose, begin="+ "))
 
 
 def _first_screen(report: Report, width: int) -> RenderableType:
