@@ -86,7 +86,8 @@ def judged(noise: Floats, effect: float, method: Method) -> Judged:
 class Kept:
     """What is kept of 95 % under one kind of noise, as shares. Without an effect: studies that call the arms
     different at any look, by the interval of the verdict and by Student's. ``coverage`` at the stop: the
-    least over the effects. ``equivalent``: studies with an effect of the margin that call the arms the same.
+    least over the effects. ``equivalent``: studies with an effect of the margin that call the arms the same,
+    the more of both directions.
     """
 
     name: str
@@ -102,7 +103,8 @@ def kept(name: str, noise: Noise, paths: int = PATHS) -> Kept:
     covered = [float(judged(drawn, effect, Method.ANYTIME).covered.mean()) for effect in EFFECTS]
     alarmed = {method: judged(drawn, 0.0, method).alarmed for method in Method}
     alarms, student = (float(alarmed[method].mean()) for method in (Method.ANYTIME, Method.STUDENT))
-    equivalent = float(judged(drawn, MARGIN, Method.ANYTIME).equivalent.mean())
+    both = (MARGIN, 1 / (1 + MARGIN) - 1)
+    equivalent = max(float(judged(drawn, effect, Method.ANYTIME).equivalent.mean()) for effect in both)
     return Kept(name, alarms, student, min(covered), equivalent)
 
 
@@ -212,7 +214,7 @@ def _recorded() -> str:
             f"{len(every)} blocks of {len(studies)} studies in {words} "
             f"(SD {100 * every.std():.1f}%, skewness {signed(skewness(every.tolist()), 1, '')})"
         )
-    return " and ".join(found)
+    return "\n- ".join(found)
 
 
 def covariates() -> str:

@@ -158,7 +158,10 @@ def test_before_the_first_look_there_is_no_interval() -> None:
     assert found.sd is not None
 
 
-PROMISED = [name for name in SCENARIOS if "autocorrelation" not in name and "always of the same" not in name]
+LIMITS = ("autocorrelation", "skewness", "always of the same")
+"""Noise with which the page says that the promise of 5 % is not kept."""
+
+PROMISED = [name for name in SCENARIOS if not any(limit in name for limit in LIMITS)]
 
 
 @pytest.fixture(scope="module")
@@ -177,11 +180,14 @@ def test_to_look_after_every_block_makes_no_more_false_alarms_than_promised(
 
 @pytest.mark.parametrize("name", PROMISED)
 def test_an_effect_of_the_margin_is_seldom_called_the_same(drawn: dict[str, np.ndarray], name: str) -> None:
-    for effect in (MARGIN, 1 / (1 + MARGIN) - 1):
-        equivalent = judged(drawn[name], effect, Method.ANYTIME).equivalent.sum()
-        assert equivalent <= binomial_high(PATHS, 0.05)
+    both = (MARGIN, 1 / (1 + MARGIN) - 1)
+    several, single = (
+        max(judged(drawn[name], effect, method).equivalent.sum() for effect in both)
+        for method in (Method.ANYTIME, Method.STUDENT)
+    )
+    assert several <= binomial_high(PATHS, 0.05)
     # With the critical values of a single analysis it often is.
-    assert judged(drawn[name], MARGIN, Method.STUDENT).equivalent.sum() > 2 * binomial_high(PATHS, 0.05)
+    assert single > 2 * binomial_high(PATHS, 0.05)
 
 
 @pytest.mark.parametrize("name", PROMISED)

@@ -232,7 +232,7 @@ def _lengthen_slices(case: _Case, budget: Budget) -> bool:
     lab, study = case.lab, case.lab.study
     if not (study.slices_may_grow and study.is_together) or study.load_is_fixed:
         return False
-    rates = [lab.rates.get(arm, ()) for arm in range(len(study.arms))]
+    rates = [lab.rates.get(arm, []) for arm in range(len(study.arms))]
     if not all(rates):
         return False
     # A closed loop: by Little's law, clients / rate is the mean latency.

@@ -73,7 +73,7 @@ def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
     """Print the headlines, the published tables or the first rows of the results, and the main caveats."""
     width, prose = console.width, min(console.width, WIDTH_MAX)
     if isinstance(study, HostsReport):
-        headlines = [
+        headlines: list[RenderableType] = [
             _wrapped(of.sentence, prose, _VERDICT_STYLE[of.verdict])
             for of in study.headlines[: first_screen.HEADLINES_MAX]
         ]
