@@ -1,6 +1,6 @@
-"""``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [NAME…]``: measures, prints a table;
---record keeps one line. ``stopping``, ``history``, ``tails``, ``verdict`` and ``warm-ups`` have options of
-their own, and run by themselves.
+"""``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``: measures,
+prints a table; --record keeps one line. ``stopping``, ``history``, ``tails``, ``verdict`` and ``warm-ups``
+have options of their own, and run by themselves.
 """
 
 from __future__ import annotations
@@ -80,6 +80,9 @@ def main(arguments: list[str]) -> int:
         "--rounds", type=_count, metavar="N", help="runs of each; from 6 on ratios have intervals"
     )
     parser.add_argument("--init-scale", type=_count, metavar="N", help="of pgbench-init [default: 100]")
+    parser.add_argument(
+        "--warehouses", type=_count, metavar="N", help="of tpcc, load and restore, 100 MB each [default: 10]"
+    )
     chosen = parser.parse_args(arguments)
     unknown = sorted(set(chosen.names) - set(BENCHMARKS))
     if unknown:
@@ -93,6 +96,8 @@ def main(arguments: list[str]) -> int:
         sizes = replace(sizes, pairs=chosen.rounds)
     if chosen.init_scale:
         sizes = replace(sizes, init_scale=chosen.init_scale)
+    if chosen.warehouses:
+        sizes = replace(sizes, warehouses=chosen.warehouses)
     with place(sizes) as here:
         server = here.cluster.build.label
         for name in chosen.names or [name for name in BENCHMARKS if name not in LONG]:

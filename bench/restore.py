@@ -1,11 +1,17 @@
-"""Restoring a data directory against ``cp -a`` of it, into nothing and over a copy that was used."""
+"""Restoring a data directory against ``cp -a`` of it: into nothing, over a copy that a server used, and over
+one with changed blocks in every file. ``--warehouses 100`` makes it 10 GB.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+import numpy as np
 
 from bench.drivers import run_engine
 from bench.figure import Figure, compared
@@ -16,6 +22,10 @@ from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.file_system import sync_file_system
 from pgdyno.server.restore import restore
 from pgdyno.server.snapshot import Snapshot, take
+
+BLOCK_BYTES = 8192
+CHANGED_SHARE = 0.05
+_WITH_BLOCKS = re.compile(r"(global|base/\d+)/\d+(_fsm|_vm)?(\.\d+)?")
 
 
 def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
@@ -28,7 +38,8 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
         run_engine("load", load_specification(server.conninfo(), sizes.warehouses))
     snapshot = take(origin.data_dir)
     ours, theirs = place.directory / "ours", place.directory / "theirs"
-    fresh, used = [], []
+    fresh, used, changed = [], [], []
+    rng = np.random.default_rng(1)
     for turn in range(sizes.pairs):
         if turn % 2:
             mine = _restored(snapshot, ours, place)
@@ -41,10 +52,30 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
         with used_cluster.start(sizes.settings) as server, server.connect() as connection:
             connection.execute("UPDATE stock SET s_ytd = s_ytd + 1 WHERE s_i_id <= 1000")
         used.append((_restored(snapshot, ours, place), copied_s))
+        _change_blocks(snapshot, ours, rng)
+        changed.append((_restored(snapshot, ours, place), copied_s))
         shutil.rmtree(ours)
     at = f"restore of {sizes.warehouses} warehouses ({snapshot.size_bytes / 1e6:,.0f} MB)"
     yield compared(f"{at}: into nothing", "s", fresh, "cp -a", wanted=1.0)
     yield compared(f"{at}: over a used copy", "s", used, "cp -a", wanted=1.0)
+    name = f"{at}: {CHANGED_SHARE:.0%} of the blocks changed in every file"
+    yield compared(name, "s", changed, "cp -a", wanted=0.1)
+
+
+def _change_blocks(snapshot: Snapshot, data_dir: Path, rng: np.random.Generator) -> None:
+    """Change random blocks as a server does: a new LSN, a new checksum and other content."""
+    for path in filter(_WITH_BLOCKS.fullmatch, snapshot.entries):
+        blocks = snapshot.entries[path].size_bytes // BLOCK_BYTES
+        if blocks == 0:
+            continue
+        descriptor = os.open(data_dir / path, os.O_RDWR)
+        chosen = rng.choice(blocks, max(1, round(CHANGED_SHARE * blocks)), replace=False)
+        for offset in (np.sort(chosen) * BLOCK_BYTES).tolist():
+            block = bytearray(os.pread(descriptor, BLOCK_BYTES, offset))
+            block[:10] = rng.bytes(10)
+            block[-100:] = rng.bytes(100)
+            os.pwrite(descriptor, block, offset)
+        os.close(descriptor)
 
 
 def _restored(snapshot: Snapshot, into: Path, place: Place) -> float:
