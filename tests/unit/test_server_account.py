@@ -17,7 +17,6 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.file_system import locked_if_free
 from pgdyno.server.live_directories import SOCKET_PREFIX, SocketDirectory, sweep
 from pgdyno.server.ownership_marker import database_name
-from pgdyno.server.restore import copy_bytes
 from pgdyno.server.server_account import Account, server_account
 from pgdyno.server.settings.machine_resources import disk_kind
 from pgdyno.server.snapshot import ClusterState, require_clean, state_of
@@ -162,23 +161,6 @@ def test_the_state_of_a_data_directory_is_read(tmp_path: Path) -> None:
     (tmp_path / "global" / "pg_control").write_bytes(b"short")
     with pytest.raises(DatasetError, match="not a valid control file"):
         state_of(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [(b"", b"new"), (b"longer than new", b"new"), (b"x", b"y" * 100_000)]
-)
-def test_a_copy_replaces_what_was_there(tmp_path: Path, old: bytes, new: bytes) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.write_bytes(new)
-    target.write_bytes(old)
-    copy_bytes(source, target, len(new))
-    assert target.read_bytes() == new
-
-
-def test_a_copy_of_a_file_that_became_shorter_fails(tmp_path: Path) -> None:
-    (tmp_path / "source").write_bytes(b"short")
-    with pytest.raises(OSError, match="was truncated"):
-        copy_bytes(tmp_path / "source", tmp_path / "target", 1000)
 
 
 @pytest.mark.parametrize(

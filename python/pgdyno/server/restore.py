@@ -1,15 +1,14 @@
-"""Restore of a live data directory from a snapshot, and copies of file contents.
+"""Restore of a live data directory from a snapshot.
 
-A restore copies only the files that differ from the snapshot. Each restore records size, modification time,
-change time and inode of every file in the live directory. If all of these still hold, the file was not
-written since: the kernel sets the change time at every write, and no program can set it back. So the cost of
-a restore is proportional to the changes of a trial.
+A restore writes only what differs from the snapshot. Each restore records size, modification time, change
+time and inode of every file in the live directory. If all of these still hold, the file was not written
+since: the kernel sets the change time at every write, and no program can set it back. A file that was written
+is compared with the snapshot, and only the blocks that differ are copied.
 """
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import shutil
@@ -22,64 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from pgdyno.errors import DatasetError, DiskFullError
+from pgdyno.server.file_copy import copy_bytes
 from pgdyno.server.file_system import free_bytes, sync_file_system
 from pgdyno.server.server_account import Account
 from pgdyno.server.server_process import clear_after_kill
 from pgdyno.server.snapshot import TRANSIENT, Snapshot, different_paths, first_paths, take, walk
 from pgdyno.units import format_size
-
-# linux/fs.h: make the target share the source's blocks (btrfs, xfs).
-FICLONE = 0x40049409
-CHUNK_BYTES = 2**30  # a call copies at most 2 GiB; smaller chunks allow an interrupt in between
-
-_NO_REFLINK = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM}
-_NO_COPY_RANGE = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
-
-
-def copy_bytes(source: Path, target: Path, size_bytes: int) -> None:
-    """Copy the content of a file to the target. An existing target is overwritten in place.
-
-    In place, the file keeps its blocks on disk: the layout is the same in every trial, and no block is freed
-    and allocated again. Raises OSError.
-    """
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    with source.open("rb", buffering=0) as reading:
-        descriptor = os.open(target, flags, 0o600)
-        try:
-            if not _share_blocks(reading.fileno(), descriptor):
-                _copy(reading.fileno(), descriptor, size_bytes)
-            # Only if it was longer: ext4 starts a transaction for each truncation, even to the same size.
-            if os.fstat(descriptor).st_size > size_bytes:
-                os.ftruncate(descriptor, size_bytes)
-        finally:
-            os.close(descriptor)
-
-
-def _share_blocks(source: int, target: int) -> bool:
-    try:
-        fcntl.ioctl(target, FICLONE, source)
-    except OSError as error:
-        if error.errno not in _NO_REFLINK:
-            raise
-        return False
-    return True
-
-
-def _copy(source: int, target: int, size_bytes: int) -> None:
-    done = 0
-    while done < size_bytes:
-        count = min(CHUNK_BYTES, size_bytes - done)
-        try:
-            copied = os.copy_file_range(source, target, count, done, done)
-        except OSError as error:
-            if error.errno not in _NO_COPY_RANGE:
-                raise
-            os.lseek(target, done, os.SEEK_SET)
-            copied = os.sendfile(target, source, done, count)
-        if copied == 0:
-            raise OSError(errno.EIO, "the source was truncated during the copy")
-        done += copied
-
 
 # Two writes within one tick of the kernel clock (at most 10 ms) have the same change time. A restore ends
 # only after that tick, so that every later write is detected.
@@ -90,7 +37,7 @@ COPY_THREADS = min(4, os.cpu_count() or 1)
 
 @dataclass(frozen=True)
 class RestoreStatistics:
-    """Statistics of a restore."""
+    """Statistics of a restore. ``bytes_copied``: bytes written into the copied files."""
 
     files_copied: int
     bytes_copied: int
@@ -117,10 +64,9 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     _record(data_dir).unlink(missing_ok=True)  # an interrupted restore must not be trusted
     removed, kept = _remove_and_sort(snapshot, data_dir, recorded)
     files = [path for path, entry in snapshot.entries.items() if not entry.is_directory and path not in kept]
-    bytes_copied = sum(snapshot.entries[path].size_bytes for path in files)
     _require_space(data_dir, files, snapshot)
     _make_directories(snapshot, data_dir, account)
-    _copy_all(snapshot, data_dir, files, account)
+    bytes_copied = _copy_all(snapshot, data_dir, files, account)
     _check(snapshot, data_dir)
     copied_s = time.monotonic() - start
     if sync:
@@ -184,19 +130,21 @@ def _make_directories(snapshot: Snapshot, data_dir: Path, account: Account) -> N
             account.own(target)
 
 
-def _copy_all(snapshot: Snapshot, data_dir: Path, files: list[str], account: Account) -> None:
-    def copy(path: str) -> None:
+def _copy_all(snapshot: Snapshot, data_dir: Path, files: list[str], account: Account) -> int:
+    """Copy the files. Return the number of bytes written."""
+
+    def copy(path: str) -> int:
         entry, target = snapshot.entries[path], data_dir / path
-        copy_bytes(snapshot.data_dir / path, target, entry.size_bytes)
+        written = copy_bytes(snapshot.data_dir / path, target, entry.size_bytes)
         account.own(target)
         target.chmod(entry.mode)
         os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
+        return written
 
     files = sorted(files, key=lambda path: snapshot.entries[path].size_bytes, reverse=True)
     with ThreadPoolExecutor(COPY_THREADS, thread_name_prefix="pgdyno-copy") as pool:
         try:
-            for _ in pool.map(copy, files):
-                pass
+            return sum(pool.map(copy, files))
         except OSError as error:
             pool.shutdown(cancel_futures=True)
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
