@@ -93,6 +93,16 @@ def test_a_comparison_of_several_factors_without_cases_has_them_too(tmp_path: Pa
         assert plain(section.sentences[0]) in " ".join(plain(FORMS[form](built)).split())
 
 
+def test_a_setting_as_a_factor_has_its_own_name_and_its_main_effect(tmp_path: Path) -> None:
+    levels = {"server": "server", "settings": "settings.wal_compression"}
+    arms = tuple({levels[name]: level for name, level in of.items()} for of in ARMS)
+    write_study(tmp_path / "e", replace(CASE, effects=EFFECTS, arms=arms))
+    (section,) = read_report(tmp_path / "e").sections
+    assert [plain(of).split(":")[0] for of in section.sentences] == ["server", "wal_compression"]
+    row = section.tables[0].rows[1]
+    assert row[0] == "wal_compression old → new" and row[2] == "higher"
+
+
 def test_one_factor_is_what_the_comparison_says(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2, slices=2, arms=({"server": "17"}, {"server": "18"})))
     assert read_report(tmp_path / "e").sections == []

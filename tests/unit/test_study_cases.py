@@ -96,6 +96,52 @@ def test_the_arms_come_in_the_order_of_the_factors_compared() -> None:
     assert untuned.optional == ("jit",)
 
 
+SETTINGS = {"settings.shared_buffers": {"small": "64MB", "large": "1GB"}, "settings.jit": [True, "off"]}
+
+
+def test_a_setting_as_a_factor_is_a_setting_of_every_arm_of_its_cases() -> None:
+    file = study_file(
+        compare=["server", "settings"],
+        factors={"server": ["12", "13"], "settings": ["@starter", "work_mem=2MB"], **SETTINGS},
+        workload={"kind": "pgbench", "scale": 1},
+        drive={"clients": 4},
+    )
+    cases = cases_of(file)
+    assert [case.name for case in cases] == [
+        "shared_buffers=small, jit=true",
+        "shared_buffers=small, jit=off",
+        "shared_buffers=large, jit=true",
+        "shared_buffers=large, jit=off",
+    ]
+    for case in cases:
+        size = {"small": "64MB", "large": "1GB"}[case.levels["settings.shared_buffers"]]
+        of_case = {"shared_buffers": size, "jit": case.levels["settings.jit"]}
+        starter, sized = case.study.arms[:2]
+        assert starter.profiles == ("starter",) and starter.settings == of_case
+        assert sized.settings == {"work_mem": "2MB", **of_case}
+
+
+def test_settings_on_one_server_are_the_arms_if_they_are_compared() -> None:
+    on_one: dict[str, Any] = {"workload": {"kind": "pgbench", "scale": 1}, "drive": {"clients": 4}}
+    file = study_file(compare=list(SETTINGS), server="15", factors=SETTINGS, **on_one)
+    (study,) = (case.study for case in cases_of(file))
+    assert [arm.name for arm in study.arms][:2] == [
+        "shared_buffers=small, jit=true",
+        "shared_buffers=small, jit=off",
+    ]
+    assert [dict(arm.settings) for arm in study.arms][2:] == [
+        {"shared_buffers": "1GB", "jit": "true"},
+        {"shared_buffers": "1GB", "jit": "off"},
+    ]
+    with pytest.raises(StudyFileError, match=r'compare = \["settings.shared_buffers", "settings.jit"\]'):
+        cases_of(study_file(factors={"server": ["15"], **SETTINGS}, **on_one))
+
+
+def test_a_table_may_list_its_levels() -> None:
+    listed = study_file(factors={"server": {"levels": ["15", "16"]}, "scale": [1], "clients": [1]})
+    assert listed == study_file(factors={"server": ["15", "16"], "scale": [1], "clients": [1]})
+
+
 def test_each_case_has_its_share_of_the_budget_and_a_seed_of_its_own() -> None:
     cases = cases_of(study_file())
     assert len(cases) == 6

@@ -163,8 +163,8 @@ WRONG = {
         'kind = "tpcc"',
         [
             "x.toml:9: factors.scale: unknown factor: did you mean calls?",
-            "x.toml:10: factors.variant: unknown factor; available: server, settings, clients, rate, "
-            "arrivals, pacing, retries, threads, warehouses, calls, pipeline, isolation, mix",
+            "x.toml:10: factors.variant: unknown factor; available: server, settings, settings.NAME, "
+            "clients, rate, arrivals, pacing, retries, threads, warehouses, calls, pipeline, isolation, mix",
         ],
     ),
     "level": (
@@ -231,6 +231,40 @@ WRONG = {
         "jit = true",
         "jit = [1]",
         ["x.toml:14: factors.settings.tuned: jit must be a string, a number, true or false"],
+    ),
+    "setting as a factor and fixed": (
+        "[run]",
+        '[settings]\nwork_mem = "1MB"\n[factors."settings.work_mem"]\nlevels = ["2MB", "4MB"]\n[run]',
+        ["x.toml:19: settings.work_mem: settings.work_mem is a factor: remove its value from [settings]"],
+    ),
+    "setting as a factor and in a set": (
+        "[run]",
+        '[factors."settings.jit"]\nlevels = ["on", "off"]\n[run]',
+        [
+            "x.toml:14: factors.settings.tuned.jit: settings.jit is a factor of its own: remove the setting "
+            "from this level"
+        ],
+    ),
+    "setting as a factor without quotes": (
+        "[run]",
+        '[factors.settings.work_mem]\nlevels = ["2MB", "4MB"]\n[run]',
+        [
+            "x.toml:18: factors.settings.work_mem: must be a table of settings; write the factor in quotes: "
+            '"settings.work_mem"'
+        ],
+    ),
+    "setting as a factor without a name": (
+        "[run]",
+        '[factors."settings.Work mem"]\nlevels = ["2MB", "4MB"]\n[run]',
+        [
+            "x.toml:18: factors.settings.Work mem: must be settings.NAME with the name of a setting in lower "
+            "case, in quotes"
+        ],
+    ),
+    "setting as a factor with sets": (
+        "[run]",
+        '[factors."settings.jit"]\na = {jit = "on"}\n[run]',
+        ["x.toml:19: factors.settings.jit.a: must be a plain value"],
     ),
     "factor and fixed": (
         'protocol = "prepared"',

@@ -6,11 +6,20 @@ from typing import Any
 
 import pytest
 
+from pgdyno.errors import StudyFileError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_data import DISK_SHARE, floor_of
 from pgdyno.study.fitting.fit_levels import changed_values, with_levels, without_level
 from pgdyno.study.fitting.fit_schedule import Layout, RequestedLengths, lay_out, shortest
-from pgdyno.study.fitting.fit_settings import contrasted_of, quantity, scaled, wal_bytes, written
+from pgdyno.study.fitting.fit_settings import (
+    Scales,
+    contrasted_of,
+    fit_settings,
+    quantity,
+    scaled,
+    wal_bytes,
+    written,
+)
 from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 from pgdyno.study.forecast_cost import Data, costs_of, data_of, disk_bytes, load_s, units_at, window_s
 from pgdyno.study.pgbench_parameters import PgbenchParameters
@@ -227,6 +236,20 @@ def test_what_may_go_follows_its_levels_and_never_leaves_none() -> None:
     last = with_levels(file, "clients", without_level(file.factors["clients"], "1"))
     assert last.fit.drop[0].levels == ("4", "3")
     assert list(errors_of(last)) == []
+
+
+def test_levels_of_a_setting_keep_their_shares_and_never_meet() -> None:
+    factors = {"settings.shared_buffers": ["1GB", "4GB"], "settings.jit": ["on", "off"], "clients": [1]}
+    file = a_study(compare=["settings.jit"], server="15", factors=factors, drive={})
+    fitted, changes = fit_settings(file, Scales(0.25, 1.0, 1.0), ())
+    assert [level.value for level in fitted.factors["settings.shared_buffers"]] == ["256MB", "1GB"]
+    assert [level.value for level in fitted.factors["settings.jit"]] == ["on", "off"]
+    assert [(change.key, change.after) for change in changes] == [
+        ("factors.settings.shared_buffers", "256MB"),
+        ("factors.settings.shared_buffers", "1GB"),
+    ]
+    with pytest.raises(StudyFileError, match="would leave the levels 32MB only"):
+        fit_settings(file, Scales(0.001, 1.0, 1.0), ())
 
 
 def test_a_study_without_a_source_keeps_its_numbers_and_gets_shorter() -> None:

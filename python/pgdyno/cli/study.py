@@ -23,7 +23,7 @@ from pgdyno.server.file_system import free_bytes
 from pgdyno.server.settings.reserved_settings import refuse_reserved
 from pgdyno.server.settings.settings_profile import profile_named
 from pgdyno.server.version import is_version, parse_version_spec
-from pgdyno.study.cases import Case, cases_of, own_settings_of
+from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
 from pgdyno.study.defaults import FIT_MIN
 from pgdyno.study.fitting.fit_levels import FitChange
 from pgdyno.study.fitting.fit_study import FitMachine, fit_study
@@ -256,6 +256,9 @@ def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
     levels = file.factors.get("settings", ())
     sets: list[tuple[Keys, Settings]] = [(("settings",), file.settings)]
     sets += [(("factors", "settings", one.place), own_settings_of({"settings": one})) for one in levels]
+    for factor in file.factors:
+        if setting := setting_of(factor):
+            yield ("factors", factor), partial(refuse_reserved, {setting: ""})
     for keys, settings in sets:
         for name in settings.values:
             yield (*keys, name), partial(refuse_reserved, {name: ""})

@@ -14,6 +14,7 @@ from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.section import Section
 from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, polyline, text
+from pgdyno.study.cases import setting_of
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
@@ -31,7 +32,7 @@ def effects_over(effects: Effects) -> list[Panel]:
     pairs = [pair for pair in effects.simple_effects if effects.design.factor(pair[0]).compared]
     drawn = [(pair, picture) for pair in pairs if (picture := _picture(effects, *pair)) is not None]
     return [
-        Panel(f"{_named(effects, factor)}, by {other}", picture)
+        Panel(f"{_named(effects, factor)}, by {factor_name(other)}", picture)
         for (factor, other), picture in drawn[:PANELS_MAX]
     ]
 
@@ -62,7 +63,7 @@ def _picture(effects: Effects, factor: str, other: str) -> Markup | None:
             text(LEFT - 5, y(tick) + 3.5, label, class_="end small"),
         ]
     parts += [text(round(x, 1), BOTTOM + 15, level, class_="middle small") for level, x in at.items()]
-    parts.append(text(LEFT + width / 2, BOTTOM + 30, other, class_="middle small"))
+    parts.append(text(LEFT + width / 2, BOTTOM + 30, factor_name(other), class_="middle small"))
     order = effects.design.factor(factor).levels
     for i, (level, points) in enumerate(lines.items()):
         number = order.index(level)
@@ -72,7 +73,8 @@ def _picture(effects: Effects, factor: str, other: str) -> Markup | None:
             x = LEFT + width * i / len(lines)
             parts.append(line(x, TOP - 12, x + 12, TOP - 12, class_=f"curve {arm_class(number)}"))
             parts.append(text(x + 16, TOP - 9, level, class_="small"))
-    return drawing(WIDTH, HEIGHT, f"Change by {factor} at each level of {other}", parts, "curves")
+    title = f"Change by {factor_name(factor)} at each level of {factor_name(other)}"
+    return drawing(WIDTH, HEIGHT, title, parts, "curves")
 
 
 def _range(contrasts: Sequence[Contrast]) -> tuple[float, float]:
@@ -148,7 +150,8 @@ def factor_sentence(effects: Effects, factor: str, plan: Study) -> str:
     known = [contrast for contrast in contrasts if contrast.combined is not None]
     metric, first = effects.design.metric.name, contrasts[0].change.first
     if not known:
-        return f"{factor}: effect unknown, because no two levels have valid blocks in the same pass."
+        why = "no two levels have valid blocks in the same pass"
+        return f"{factor_name(factor)}: effect unknown, because {why}."
     others = [of.name for of in effects.design.factors if of.name != factor]
     parts = [
         f"{contrast.change.level} {f'instead of {first} changes {metric} by' if i == 0 else 'by'} "
@@ -156,8 +159,14 @@ def factor_sentence(effects: Effects, factor: str, plan: Study) -> str:
         for i, contrast in enumerate(known)
     ]
     passes = max(contrast.combined.summary.n for contrast in known if contrast.combined)
-    average = f"averaged over {enumeration(others)}, {counted_passes(passes)}"
-    return f"{factor}: {enumeration(parts)}, {average}. {_interactions_text(effects, factor, others, plan)}"
+    average = f"averaged over {enumeration(list(map(factor_name, others)))}, {counted_passes(passes)}"
+    depends = _interactions_text(effects, factor, others, plan)
+    return f"{factor_name(factor)}: {enumeration(parts)}, {average}. {depends}"
+
+
+def factor_name(factor: str) -> str:
+    """Return the name of a factor in texts: that of the setting, if it is one."""
+    return setting_of(factor) or factor
 
 
 def counted_passes(n: int) -> str:
@@ -190,7 +199,7 @@ def _interactions_text(effects: Effects, factor: str, others: Sequence[str], pla
     for other in others:
         found = [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other]
         word = interaction_of(found, plan)
-        by_word.setdefault(word, []).append(other)
+        by_word.setdefault(word, []).append(factor_name(other))
         if word == "depends":
             sentences.append(_largest_interaction(found, plan))
     if "same" in by_word:
@@ -228,8 +237,9 @@ def _largest_interaction(contrasts: Sequence[Contrast], plan: Study) -> str:
     largest = max(sure, key=lambda c: abs(c.combined.summary.mean) if c.combined else 0.0)
     by, change = largest.by, contrast_text(largest, Better.NEITHER)
     assert by is not None and change is not None
+    other = factor_name(by.factor)
     return (
-        f"The average is misleading, because the effect depends on {by.factor}: with {by.factor} {by.level}, "
+        f"The average is misleading, because the effect depends on {other}: with {other} {by.level}, "
         f"the ratio of {largest.change.level} to {largest.change.first} is {_higher(change)} than with "
         f"{by.first} ({ci_text(change.confidence)} {change.signed_interval_text})."
     )
@@ -243,7 +253,7 @@ def _higher(change: Estimate) -> str:
 
 def change_name(change: LevelChange) -> str:
     """Return the name of a change, for example ``clients 1 → 64``."""
-    return f"{change.factor} {change.first} → {change.level}"
+    return f"{factor_name(change.factor)} {change.first} → {change.level}"
 
 
 def main_effects(effects: Effects, plan: Study) -> Table:
@@ -298,7 +308,7 @@ def effects_by_level(effects: Effects, plan: Study) -> Table:
         if effects.design.factor(factor).compared and interaction_of(between, plan) == "depends":
             for level, contrast in found:
                 cells = _cells(contrast, HIGHER, effects, plan)
-                rows.append([change_name(contrast.change), f"{other} {level}", *cells])
+                rows.append([change_name(contrast.change), f"{factor_name(other)} {level}", *cells])
     return Table(
         title="Effects by level of the interacting factor",
         columns=("factor", "at", *COLUMNS),
@@ -334,7 +344,7 @@ _WITHIN = {Schedule.SLICES: "in alternating slices", Schedule.DUET: "at the same
 
 def _over_time(effects: Effects) -> str:
     """Return a note on factors that make cases: their levels are compared between blocks."""
-    cases = [factor.name for factor in effects.design.factors if not factor.compared]
+    cases = [factor_name(factor.name) for factor in effects.design.factors if not factor.compared]
     if not cases:
         return ""
     if effects.design.schedule is Schedule.SEQUENTIAL:

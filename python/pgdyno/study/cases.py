@@ -1,16 +1,18 @@
 """The cases of a study file, each a comparison with its arms. Pure: the same file gives the same cases.
 
 Combinations of the factors in ``compare`` are the arms; combinations of the others are the cases. Exclusions
-remove combinations.
+remove combinations. A factor ``settings.NAME`` is one setting: of all arms of a case, or of the arm that it
+creates.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +30,7 @@ from pgdyno.study.plan import Driving, Study, require_duet
 from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, StudyFile
-from pgdyno.study.values import Level, Settings, frozen, plain_message
+from pgdyno.study.values import Level, Settings, frozen, level_name, plain_message
 
 Levels = Mapping[str, Level]
 """One level of each factor, by the name of the factor."""
@@ -42,6 +44,9 @@ UNLIMITED_S = 366 * 86_400.0
 ROUNDS_MAX = 10_000
 SPEAKING = ("server", "settings", "variant")
 """Factors whose levels need no name of the factor: ``12``, ``untuned``. Others: ``clients 8``."""
+
+SETTING_PREFIX = "settings."
+"""Start of the name of a factor that is a single setting: ``settings.wal_compression``."""
 
 FILE_KEYS = {"per_s": "rate", "retries_max": "retries"}
 """Keys of the file whose field in the plan has another name, by that name."""
@@ -83,8 +88,18 @@ def names_of(levels: Levels) -> dict[str, str]:
 
 def label_of(levels: Mapping[str, str]) -> str:
     """Return the name of an arm or a case from its levels: ``12, untuned``, ``scale 100, clients 8``."""
-    parts = [name if factor in SPEAKING else f"{factor} {name}" for factor, name in levels.items()]
-    return ", ".join(parts)
+    return ", ".join(_label(factor, name) for factor, name in levels.items())
+
+
+def _label(factor: str, level: str) -> str:
+    if setting := setting_of(factor):
+        return f"{setting}={level}"
+    return level if factor in SPEAKING else f"{factor} {level}"
+
+
+def setting_of(factor: str) -> str:
+    """Return the setting of a factor ``settings.NAME``; empty for other factors."""
+    return factor.removeprefix(SETTING_PREFIX) if factor.startswith(SETTING_PREFIX) else ""
 
 
 def _product(file: StudyFile, factors: Sequence[str]) -> Iterator[Levels]:
@@ -101,8 +116,15 @@ def _arms(file: StudyFile, case: Levels) -> list[Levels]:
     if len(left) == 1:
         place = ("exclude",) if file.exclude else ("compare",)
         of = f" of the case {label_of(names_of(case))}" if case else ""
-        raise StudyFileError(place, f"leaves only one arm{of}: {label_of(names_of(left[0]))}")
+        words = f"leaves only one arm{of}: {label_of(names_of(left[0]))}"
+        remedy = f"; to compare the levels of a factor, name it here: {_quoted(case)}" if case else ""
+        raise StudyFileError(place, words if file.exclude else f"{words}{remedy}")
     return left
+
+
+def _quoted(factors: Iterable[str]) -> str:
+    """Return the factors as an array of TOML."""
+    return f"compare = [{', '.join(json.dumps(factor) for factor in factors)}]"
 
 
 def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case:
@@ -192,8 +214,26 @@ def settings_of(file: StudyFile, levels: Levels) -> Settings:
 
 
 def own_settings_of(levels: Levels) -> Settings:
-    """Return the settings of the level of the factor only. Raises StudyFileError."""
-    level = levels.get("settings")
+    """Return the settings of the levels of the factors only. Raises StudyFileError.
+
+    A setting that is a factor must not be part of a set of settings, too: the factors would not be
+    independent.
+    """
+    own = _settings_of_set(levels.get("settings"))
+    single = {setting: level for factor, level in levels.items() if (setting := setting_of(factor))}
+    for setting in single:
+        if setting in own.values:
+            place = ("factors", "settings", levels["settings"].place, setting)
+            factor = f"{SETTING_PREFIX}{setting}"
+            raise StudyFileError(
+                place, f"{factor} is a factor of its own: remove the setting from this level"
+            )
+    values = {setting: level_name(level.value) for setting, level in single.items()}
+    return Settings.model_construct(values=values).over(own)
+
+
+def _settings_of_set(level: Level | None) -> Settings:
+    """Return the settings of a level of the factor ``settings``."""
     if level is None:
         return Settings()
     path = ("factors", "settings", level.place)
@@ -244,7 +284,7 @@ def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
 
 def is_parameter(factor: str) -> bool:
     """Return whether a factor is a parameter of the workload."""
-    return factor not in ("server", "settings", *Drive.model_fields)
+    return factor not in ("server", "settings", *Drive.model_fields) and not setting_of(factor)
 
 
 def case_parameters(levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:

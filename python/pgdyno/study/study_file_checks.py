@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from pgdyno.errors import StudyFileError
 from pgdyno.study.capacity_search import parse_limit
-from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_settings_of
+from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_settings_of, setting_of
 from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.published_experiment import Reference
 from pgdyno.study.schedule import TOGETHER, Schedule
@@ -30,7 +31,13 @@ def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
 
 def factors_known(file: StudyFile) -> list[str]:
     """Return the possible factors of a study of this workload."""
-    return ["server", "settings", *Drive.model_fields, *_workload_keys(str(file.workload.get("kind")))]
+    return [
+        "server",
+        "settings",
+        "settings.NAME",
+        *Drive.model_fields,
+        *_workload_keys(str(file.workload.get("kind"))),
+    ]
 
 
 def errors_of(file: StudyFile) -> Errors:
@@ -70,7 +77,9 @@ def _workload(file: StudyFile, kind: str) -> Errors:
 def _factors(file: StudyFile) -> Errors:
     known = factors_known(file)
     for name, levels in file.factors.items():
-        if name not in known:
+        if setting_of(name):
+            yield from _setting(name, levels)
+        elif name not in known:
             yield StudyFileError(("factors", name), unknown_name("factor", name, known))
         yield from _levels_of_factor(name, levels)
     for n, name in enumerate(file.compare):
@@ -98,12 +107,36 @@ def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Errors:
             try:
                 own_settings_of({name: level})
             except StudyFileError as error:
-                yield error
+                yield _or_single_setting(error, level)
+
+
+SETTING_NAME = re.compile(r"[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)?")
+
+
+def _setting(factor: str, levels: tuple[Level, ...]) -> Errors:
+    """Yield the errors of a factor ``settings.NAME``."""
+    if not SETTING_NAME.fullmatch(setting_of(factor)):
+        message = "must be settings.NAME with the name of a setting in lower case, in quotes"
+        yield StudyFileError(("factors", factor), message)
+    for level in levels:
+        if not isinstance(level.value, Scalar):
+            yield StudyFileError(("factors", factor, level.place), "must be a plain value")
+
+
+def _or_single_setting(error: StudyFileError, level: Level) -> StudyFileError:
+    """Return the error, or the remedy if the name of a factor ``settings.NAME`` lacks its quotes."""
+    is_list = isinstance(level.value, tuple) or (isinstance(level.value, Mapping) and "levels" in level.value)
+    if not is_list:
+        return error
+    message = f'must be a table of settings; write the factor in quotes: "settings.{level.name}"'
+    return StudyFileError(error.path[:3], message)
 
 
 def _also_fixed(file: StudyFile, factor: str) -> Iterator[tuple[str, Path]]:
     if factor == "server" and file.server is not None:
         yield "the study", ("server",)
+    if setting_of(factor) in file.settings.values:
+        yield "[settings]", ("settings", setting_of(factor))
     if factor in file.workload:
         yield "[workload]", ("workload", factor)
     if factor in Drive.model_fields and getattr(file.drive, factor) is not None:

@@ -43,7 +43,8 @@ def schema() -> dict[str, Any]:
         "description": "Sets of settings: as in an arm (@PROFILE or NAME=VALUE), or tables.",
     }
     factors = {name: _levels(value) for name, value in values.items()} | {"settings": _levels(settings)}
-    properties["factors"] |= _table(factors)
+    setting = _levels({"type": ["string", "number", "boolean"], "description": "Levels of one setting."})
+    properties["factors"] |= _table(factors) | {"patternProperties": {r"^settings\.": setting}}
     own_keys = {name: parts["Settings"]["properties"][name] for name in ("about", "profiles", "optional")}
     parts["Settings"] = {"type": "object", "properties": own_keys, "additionalProperties": SETTING}
     _bare_cells(parts)
@@ -59,10 +60,12 @@ def _table(properties: dict[str, Any], required: list[str] | None = None) -> dic
 def _levels(value: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a list of values or a table of named values."""
     of = {key: one for key, one in value.items() if key not in ("default", "title", "description")}
+    listed = {"type": "array", "items": of, "minItems": 1}
     described = {"description": value["description"]} if "description" in value else {}
     return described | {
         "anyOf": [
-            {"type": "array", "items": of, "minItems": 1},
+            listed,
+            _table({"levels": {**listed, "description": "List of levels."}}, required=["levels"]),
             {"type": "object", "additionalProperties": of, "minProperties": 1},
         ]
     }

@@ -129,7 +129,12 @@ class Level(BaseModel):
 
 
 def levels_of(given: Any) -> tuple[Level, ...]:
-    """Return the levels of a list of values or a table of named values. Raises ValueError."""
+    """Return the levels of a list of values, also as ``levels`` of a table, or a table of named values.
+
+    Raises ValueError.
+    """
+    if isinstance(given, Mapping) and set(given) == {"levels"} and isinstance(given["levels"], tuple):
+        given = given["levels"]  # a table of its own, [factors.NAME]
     if isinstance(given, tuple) and given:
         if any(not isinstance(value, Scalar) for value in given):
             raise ValueError("must be plain values; for other values use a table of named levels")

@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pgdyno.errors import UsageError
+from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.fitting.fit_levels import FitChange, Mapped, with_levels
+from pgdyno.study.cases import setting_of
+from pgdyno.study.fitting.fit_levels import FitChange, Mapped, changed_values, with_levels
 from pgdyno.study.forecast_cost import MAX_WAL_SIZE_BYTES, ArmCost, Costs
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.values import Level, Settings, level_name
@@ -164,7 +165,33 @@ def fit_settings(
             names = [level.name for level in file.factors["settings"]]
             mapped = Mapped(tuple(levels), dict(zip(names, (level.name for level in levels), strict=True)))
             file = with_levels(file, "settings", mapped)
+    for factor in file.factors:
+        if setting_of(factor) in RULES:
+            file = with_levels(file, factor, _scaled_factor(file, factor, scales, contrasted, changes))
     return file, changes
+
+
+def _scaled_factor(
+    file: StudyFile, factor: str, scales: Scales, contrasted: Collection[str], changes: list[FitChange]
+) -> Mapped:
+    """Return the scaled levels of a factor that is a single setting. Raises StudyFileError if two are equal.
+
+    Equal levels would remove the factor from the study.
+    """
+    setting, found = setting_of(factor), list[FitChange]()
+
+    def scaled_level(value: Any) -> Any:
+        given = {setting: level_name(value)}
+        text = _scaled_values(given, scales, contrasted, "factors.settings", found)[setting]
+        return value if text == given[setting] else text
+
+    mapped = changed_values(file.factors[factor], scaled_level)
+    if len(mapped.levels) < len(file.factors[factor]):
+        left = ", ".join(level.name for level in mapped.levels)
+        message = f"--fit would leave the levels {left} only: remove levels that are close, or --fit"
+        raise StudyFileError(("factors", factor), message)
+    changes += found
+    return mapped
 
 
 def _scaled_level(
