@@ -6,7 +6,7 @@ import secrets
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, get_args
@@ -36,7 +36,7 @@ from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study_runner import Request
 from pgdyno.report.steady_state_section import warm_up_text
-from pgdyno.study.arm_spec import ArmSpec, parse_arms
+from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import only_case
 from pgdyno.study.defaults import BUDGET_MIN, CONFIDENCE, MARGIN
 from pgdyno.study.plan import Study
@@ -51,6 +51,7 @@ from pgdyno.study.sizing import (
     discard_s,
     fit_block_layout,
 )
+from pgdyno.study.sweep import choose_arms
 
 ROUNDS_AT_CAPACITY = 4
 """Maximum number of slices per arm at the rate found: the search takes most of the time of a block."""
@@ -169,6 +170,14 @@ def compare(
     # What an arm is stands in the docstring: typer would call it a `<list[str]>`.
     arms: Annotated[list[str] | None, typer.Argument(metavar="ARM", hidden=True)] = None,
     *,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SETTING=VALUE,VALUE…",
+            help="Compare values of a setting on the one ARM that is named; the first value is the baseline. "
+            "May be repeated for other settings: every combination is an arm.",
+        ),
+    ] = None,
     clients: Annotated[
         int | None,
         typer.Option(
@@ -220,6 +229,7 @@ def compare(
       pgdyno compare 17 18
       pgdyno compare 18 tuned=18,@starter --minutes 20
       pgdyno compare 18 18,synchronous_commit=off --clients 32
+      pgdyno compare 17 --sweep shared_buffers=1GB,4GB,8GB
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
@@ -232,13 +242,16 @@ def compare(
             raise UsageError(f"--resume takes the arms from the results file: remove {' '.join(arms)!r}")
         refuse_ignored_options(context)
         return run_and_report(resume, None, more_minutes=minutes, output=output, gating=gating)
-    if not arms or len(arms) < 2:
+    if len(arms or ()) < (1 if sweep else 2):
         raise UsageError(
             f"compare requires at least 2 arms, baseline first (got {len(arms or ())}); "
-            "for example: pgdyno compare 17 18"
+            "for example: pgdyno compare 17 18, or pgdyno compare 17 --sweep work_mem=4MB,64MB"
         )
     refuse_slices_for_whole_windows(context, design.window, design.transactions, design.schedule)
-    study = study_of(tuple(parse_arms(arms)), clients, minutes, design, load, workload)
+    chosen = choose_arms(arms or (), sweep or ())
+    study = study_of(chosen.arms, clients, minutes, design, load, workload)
+    if chosen.server:
+        study = study.model_copy(update={"title": f"{chosen.server}: {study.title}"})
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
     require_writable(path)
     if not (design.slice_length is design.window is design.warmup is None):
@@ -246,7 +259,7 @@ def compare(
     if short := shortage(study):
         say(short)
     return run_and_report(
-        path, study_request(study), heading=describe_sizes(study), output=output, gating=gating
+        path, study_request(study, chosen.levels), heading=describe_sizes(study), output=output, gating=gating
     )
 
 
@@ -345,9 +358,12 @@ def asked_probes(names: Sequence[str] | None, *, profile: bool = False) -> Seque
     return tuple(dict.fromkeys(probe for of in each for probe in of))
 
 
-def study_request(study: Study) -> Request:
-    """Return the request of a study of one case, with the command that repeats it."""
-    return Request(study.title, [only_case(study)], command_of(study, sys.argv[1:]))
+def study_request(study: Study, levels: Sequence[Mapping[str, str]] | None = None) -> Request:
+    """Return the request of a study of one case, with the command that repeats it.
+
+    ``levels`` of each arm: those of a sweep.
+    """
+    return Request(study.title, [only_case(study, levels)], command_of(study, sys.argv[1:]))
 
 
 def title_of(names: Sequence[str]) -> str:

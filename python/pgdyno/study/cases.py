@@ -66,9 +66,9 @@ class Case:
     study: Study
 
 
-def only_case(study: Study) -> Case:
-    """Return the case of a comparison without a study file."""
-    return Case("", {}, tuple({} for _ in study.arms), study)
+def only_case(study: Study, levels: Sequence[Mapping[str, str]] | None = None) -> Case:
+    """Return the case of a comparison without a study file. ``levels`` of each arm: those of a sweep."""
+    return Case("", {}, tuple(levels or ({} for _ in study.arms)), study)
 
 
 def cases_of(file: StudyFile) -> tuple[Case, ...]:

@@ -1,0 +1,114 @@
+"""Arms of ``--sweep SETTING=VALUE,VALUE…``: one server, with one arm for each value of a setting.
+
+Several sweeps give an arm for each combination, in the order of a study file with these factors. Their levels
+are recorded, so that the report has main effects and interactions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pgdyno.errors import UsageError
+from pgdyno.study.arm_spec import NAME_MAX, ArmSpec, parse_arms
+from pgdyno.study.cases import SETTING_PREFIX, label_of
+
+SWEPT_ARMS_MAX = 16
+"""Maximum number of arms of a sweep. Each has its own copy of the data, and lengthens every block."""
+
+EXAMPLE = "for example: --sweep work_mem=4MB,64MB"
+
+
+@dataclass(frozen=True)
+class SettingSweep:
+    """A setting and its values; the first one is that of the baseline."""
+
+    setting: str
+    values: Sequence[str]
+
+
+@dataclass(frozen=True)
+class ChosenArms:
+    """Arms of a comparison, with the levels of each if they come from a sweep. ``server`` is its name."""
+
+    arms: tuple[ArmSpec, ...]
+    levels: tuple[dict[str, str], ...]
+    server: str = ""
+
+
+def parse_sweep(text: str) -> SettingSweep:
+    """Parse ``work_mem=4MB,64MB``. Raises UsageError."""
+    found = re.fullmatch(r"\s*([A-Za-z_][\w.$]*)\s*=(.*)", text, re.DOTALL)
+    if not found:
+        raise UsageError(f"--sweep must be SETTING=VALUE,VALUE… (got {text!r}); {EXAMPLE}")
+    setting, values = found[1].lower(), [value.strip() for value in found[2].split(",")]
+    if any(_is_part_of_a_value(value) for value in values):
+        raise UsageError(
+            f"--sweep {text!r} has a value that contains a comma: name its arms instead, "
+            f"for example: 18,{setting}=a,b 18,{setting}=c"
+        )
+    if "" in values:
+        raise UsageError(f"--sweep {text!r} has an empty value: remove it, or name its arms instead")
+    if len(values) < 2:
+        raise UsageError(f"--sweep {text!r} has one value: give two or more, baseline first; {EXAMPLE}")
+    if twice := [value for value in values if values.count(value) > 1]:
+        raise UsageError(f"--sweep {text!r} has the value {twice[0]} twice: remove one of them")
+    return SettingSweep(setting, values)
+
+
+def _is_part_of_a_value(text: str) -> bool:
+    """Return True if quotes or parentheses do not match, because a comma inside them was split."""
+    return text.count("(") != text.count(")") or text.count('"') % 2 == 1 or text.count("'") % 2 == 1
+
+
+def choose_arms(texts: Sequence[str], sweeps: Sequence[str]) -> ChosenArms:
+    """Return the arms of a command line, with at most one sweep of each setting. Raises UsageError."""
+    arms = tuple(parse_arms(texts))
+    if not sweeps:
+        return ChosenArms(arms, tuple({} for _ in arms))
+    if len(arms) != 1:
+        raise UsageError(
+            f"--sweep requires exactly one ARM, the server of all values (got {len(arms)}); "
+            "for several servers, make the setting a factor of a study file (docs/how-to/write-a-study.md)"
+        )
+    return _swept(arms[0], [parse_sweep(text) for text in sweeps])
+
+
+def _swept(arm: ArmSpec, sweeps: Sequence[SettingSweep]) -> ChosenArms:
+    settings = [sweep.setting for sweep in sweeps]
+    if arm.is_dsn:
+        raise UsageError(
+            "--sweep requires a server that pgdyno starts: settings cannot be given for a running server; "
+            "name a version or a directory"
+        )
+    for setting in settings:
+        if settings.count(setting) > 1:
+            raise UsageError(f"--sweep {setting} is given twice: list all values in one of them")
+        if setting in arm.settings:
+            raise UsageError(f"the arm and --sweep both set {setting}: remove it from the arm")
+    if (arms := math.prod(len(sweep.values) for sweep in sweeps)) > SWEPT_ARMS_MAX:
+        raise UsageError(
+            f"--sweep gives {arms} arms, more than the maximum of {SWEPT_ARMS_MAX}: remove values"
+        )
+    chosen = list(itertools.product(*(sweep.values for sweep in sweeps)))
+    levels = [
+        {f"{SETTING_PREFIX}{setting}": value for setting, value in zip(settings, values, strict=True)}
+        for values in chosen
+    ]
+    names = [label_of(of_arm) for of_arm in levels]
+    if max(map(len, names)) > NAME_MAX:  # the title and the list of differences have the settings
+        names = [", ".join(values) for values in chosen]
+    specs = [
+        arm.model_copy(
+            update={
+                "name": name,
+                "is_named": True,
+                "settings": {**arm.settings, **dict(zip(settings, values, strict=True))},
+            }
+        )
+        for name, values in zip(names, chosen, strict=True)
+    ]
+    return ChosenArms(tuple(specs), tuple(levels), arm.name)
