@@ -79,6 +79,7 @@ class Synthetic:
     created_unix_s: float = CREATED_UNIX_S
     file: str = ""
     warehouses: int = 10
+    mix: str = "deck"
     settings: Mapping[str, str] = field(default_factory=dict)  # requested of every arm
     versions: Sequence[str] = ()  # of the servers; else the names
     case: int = 0
@@ -112,7 +113,7 @@ def study_of(wanted: Synthetic) -> StudyRecord:
         plan=Study(
             title=wanted.title,
             arms=tuple(ArmSpec(name=name, server=name) for name in wanted.names),
-            workload=TpccParameters(warehouses=wanted.warehouses),
+            workload=TpccParameters(warehouses=wanted.warehouses, mix=wanted.mix),
             clients=8,
             schedule=wanted.schedule,
             margin=wanted.margin,

@@ -103,6 +103,39 @@ def test_a_setting_as_a_factor_has_its_own_name_and_its_main_effect(tmp_path: Pa
     assert row[0] == "wal_compression old → new" and row[2] == "higher"
 
 
+def test_levels_with_other_transactions_are_not_compared_but_their_interactions_are(tmp_path: Path) -> None:
+    cases = [
+        replace(case, levels={"load": load, "clients": "8"}, mix=mix)
+        for case, load, mix in zip(
+            [*CASES, CASES[0]],
+            ["full", "orders", "same"],
+            ["deck", "new-order=1", "deck"],
+            strict=True,
+        )
+    ]
+    write_study(tmp_path / "e", *cases)
+    built = read_report(tmp_path / "e")
+    (section,) = built.sections
+    main, interactions, by_level = section.tables
+    assert [row[0] for row in main.rows] == ["server 17 → 18", "settings old → new", "load full → same"]
+    assert ["server 17 → 18", "load full → orders"] in [row[:2] for row in interactions.rows]
+    assert ["server 17 → 18", "load orders"] in [row[:2] for row in by_level.rows]
+    (sentence,) = [plain(of) for of in section.sentences if "common unit" in of]
+    assert sentence.startswith("load: same instead")
+    found = json.loads(FORMS["json"](built))["factors"]
+    assert found["not_compared"] == [{"factor": "load", "first": "full", "level": "orders"}]
+    assert {(of["factor"], of["level"]) for of in found["simple_effects"]}.isdisjoint({("load", "orders")})
+
+
+def test_a_factor_of_other_transactions_only_has_the_reason_and_no_change(tmp_path: Path) -> None:
+    full, orders = (replace(case, levels={"load": str(n)}) for n, case in enumerate(CASES))
+    write_study(tmp_path / "e", full, replace(orders, mix="new-order=1"))
+    (section,) = read_report(tmp_path / "e").sections
+    (sentence,) = [of for of in section.sentences if of.startswith("load")]
+    assert "common unit" in sentence and "%" not in sentence
+    assert not [row for row in section.tables[0].rows if row[0].startswith("load")]
+
+
 def test_one_factor_is_what_the_comparison_says(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2, slices=2, arms=({"server": "17"}, {"server": "18"})))
     assert read_report(tmp_path / "e").sections == []

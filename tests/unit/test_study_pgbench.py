@@ -131,3 +131,23 @@ def test_every_variant_is_whole_and_an_unknown_one_is_answered_with_the_list() -
     assert made["skip-some-updates"].protocol == "prepared"
     with pytest.raises(UsageError, match=r"variant 'nonsense'; available: default: .*; analytical: "):
         variant_of("nonsense")
+
+
+def test_the_work_of_a_transaction_is_that_of_its_scripts_and_not_of_its_data() -> None:
+    def work(**fields: Any) -> str:
+        return PgbenchParameters.model_validate({"scale": 1} | fields).work()
+
+    mixed = [{"name": "select-only", "weight": 9}, {"name": "tpcb-like"}]
+    assert work() == work(scale=9, protocol="prepared", indexes=["pgbench_accounts (bid)"], define={"n": "1"})
+    assert work(scripts=mixed) == work(
+        scripts=[{"name": "tpcb-like", "weight": 2}, {**mixed[0], "weight": 18}]
+    )
+    own = [{"name": "mine", "text": "SELECT :n"}]
+    different = [
+        work(),
+        work(scripts=mixed),
+        work(scripts=own),
+        work(scripts=own, define={"n": "1"}),
+        work(scripts=[{"name": "select-only"}]),
+    ]
+    assert len(set(different)) == len(different)

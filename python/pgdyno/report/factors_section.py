@@ -146,13 +146,20 @@ def factors_section(effects: Effects, plan: Study) -> Section:
 
 def factor_sentence(effects: Effects, factor: str, plan: Study) -> str:
     """Return the average change by a factor and the factors on which it depends."""
-    contrasts = effects.of(factor)
-    known = [contrast for contrast in contrasts if contrast.combined is not None]
-    metric, first = effects.design.metric.name, contrasts[0].change.first
+    known = [contrast for contrast in effects.of(factor) if contrast.combined is not None]
+    metric, first = effects.design.metric.name, effects.design.factor(factor).levels[0]
+    others = [of.name for of in effects.design.factors if of.name != factor]
+    unlike = [change.level for change in effects.not_compared if change.factor == factor]
+    no_unit = (
+        f"{metric} of {enumeration(unlike)} {'is' if len(unlike) == 1 else 'are'} not compared with {first}, "
+        "because their transactions differ and have no common unit."
+    )
+    if unlike and not effects.of(factor):
+        where = f"Interactions show how the other effects depend on {factor_name(factor)}."
+        return f"{factor_name(factor)}: {no_unit} {where}"
     if not known:
         why = "no two levels have valid blocks in the same pass"
         return f"{factor_name(factor)}: effect unknown, because {why}."
-    others = [of.name for of in effects.design.factors if of.name != factor]
     parts = [
         f"{contrast.change.level} {f'instead of {first} changes {metric} by' if i == 0 else 'by'} "
         f"{_with_verdict(contrast, plan)}"
@@ -161,7 +168,8 @@ def factor_sentence(effects: Effects, factor: str, plan: Study) -> str:
     passes = max(contrast.combined.summary.n for contrast in known if contrast.combined)
     average = f"averaged over {enumeration(list(map(factor_name, others)))}, {counted_passes(passes)}"
     depends = _interactions_text(effects, factor, others, plan)
-    return f"{factor_name(factor)}: {enumeration(parts)}, {average}. {depends}"
+    left_out = f" {no_unit[:1].upper()}{no_unit[1:]}" if unlike else ""
+    return f"{factor_name(factor)}: {enumeration(parts)}, {average}.{left_out} {depends}"
 
 
 def factor_name(factor: str) -> str:

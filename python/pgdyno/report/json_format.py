@@ -210,6 +210,7 @@ def _factors(effects: Effects, findings: StudyFindings) -> models.FactorsEntry:
         factors=factors,
         main=[_contrast(contrast, effects) for contrast in effects.main],
         interactions=[_contrast(contrast, effects) for contrast in effects.interactions],
+        not_compared=effects.not_compared,
         simple_effects=[
             models.ConditionalContrast(**vars(_contrast(contrast, effects)), other=other, at=level)
             for (_, other), found in effects.simple_effects.items()

@@ -122,6 +122,9 @@ class FactorsEntry:
     factors: Sequence[Factor]
     main: Sequence[ContrastEntry]
     interactions: Sequence[ContrastEntry]
+    not_compared: Annotated[
+        Sequence[LevelChange], about("Between levels with other transactions, which have no common unit.")
+    ]
     simple_effects: Sequence[ConditionalContrast]
     sentences: Sequence[str]
 

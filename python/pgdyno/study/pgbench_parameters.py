@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -191,6 +192,18 @@ class PgbenchParameters(WorkloadParameters):
             "indexes": "; ".join(sorted(self.indexes)),
             "accounts_copy": int(self.accounts_copy),
         }
+
+    def work(self) -> str:
+        """Return the scripts with their relative frequencies, and the variables that they may read."""
+        total = sum(script.weight for script in self.scripts)
+        scripts = [(script.text or script.name, script.weight / total) for script in self.scripts]
+        own = [script for script in scripts if script[1]]
+        return json.dumps([sorted(own), self.define if self._reads_variables else {}], sort_keys=True)
+
+    @property
+    def _reads_variables(self) -> bool:
+        """True if a script is not built in."""
+        return any(script.text is not None for script in self.scripts)
 
     def to_load(self) -> dict[str, Any]:
         """Return the parameters of the pgbench tables; additional indexes and the copy are made later."""

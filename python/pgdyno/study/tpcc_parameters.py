@@ -134,6 +134,10 @@ class TpccParameters(WorkloadParameters):
         """Return the parameters of the data; calls, mix and isolation do not change it."""
         return {"warehouses": self.warehouses}
 
+    def work(self) -> str:
+        """Return the mix of the transactions."""
+        return self.mix
+
     def to_load(self) -> dict[str, Any]:
         """Return the parameters of the load of the data."""
         return {"kind": self.kind, **self.shape()}

@@ -54,6 +54,13 @@ class WorkloadParameters(BaseModel):
         """Return all parameters of the data, and no others: equal shapes mean equal data."""
 
     @abstractmethod
+    def work(self) -> str:
+        """Return what a transaction does, as text: equal texts mean that transactions are a common unit.
+
+        The data, the protocol and the isolation are no part of it.
+        """
+
+    @abstractmethod
     def to_load(self) -> dict[str, Any]:
         """Return the part ``workload`` of a load specification (docs/reference/engine-protocol.md)."""
 

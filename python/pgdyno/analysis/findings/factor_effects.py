@@ -20,6 +20,10 @@ If combinations were excluded or have no blocks, a contrast is averaged over tho
 cells. Their number is reported. Without any, the contrast is not estimated. Filling gaps with a model without
 interactions would assume the result.
 
+Levels of a case factor with other transactions (scripts, a mix) have no common unit. Their throughput is not
+compared, only how the effects of other factors depend on them. Factors in ``compare`` are always compared:
+the study file asks for it.
+
 Holm's correction is over two families: all main effects of the study, and all its interactions. In each
 family the probability of one or more false claims is at most α.
 """
@@ -65,7 +69,7 @@ class FactorialCell:
     """Values of a cell. ``logs`` is pass → ln of the metric.
 
     ``stalled``: in some pass the arm completed nothing or failed, so the other passes would bias the result
-    in its favor.
+    in its favor. ``work`` is what a transaction does (``WorkloadParameters.work``).
     """
 
     levels: Levels
@@ -73,6 +77,7 @@ class FactorialCell:
     rate_per_s: float | None  # of an open loop
     logs: Mapping[int, float]
     stalled: bool
+    work: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,19 @@ class FactorialDesign:
     def at(self, levels: Levels) -> FactorialCell | None:
         """Return the cell with these levels of all factors, or None if it was not run."""
         return self._by_levels.get(frozenset(levels.items()))
+
+    def have_other_work(self, change: LevelChange) -> bool:
+        """Return whether the transactions of two levels differ, and the study file does not compare them."""
+        if self.factor(change.factor).compared:
+            return False
+        pairs = (
+            (
+                self.at({**context, change.factor: change.first}),
+                self.at({**context, change.factor: change.level}),
+            )
+            for context in self.contexts(change.factor)
+        )
+        return any(a is not None and b is not None and a.work != b.work for a, b in pairs)
 
     def contexts(self, *but: str) -> list[Levels]:
         """Return every combination of levels of all factors except these, run or not."""
@@ -143,10 +161,12 @@ def _cells(
             seen.append(own)
             values = _values(of, arm, value)
             known = {block: math.log(measured) for block, measured in values.items() if measured}
-            rate_per_s = of.study.plan.rate_per_s
+            plan = of.study.plan
+            work = plan.driving(arm).workload.work()
             failed = any(trial.arm == arm and trial.failed_by_itself for trial in of.trials)
             stalled = failed or len(known) < len(values)
-            yield FactorialCell(own, of.arms[arm].arm.clients, rate_per_s, known, stalled=stalled)
+            clients = of.arms[arm].arm.clients
+            yield FactorialCell(own, clients, plan.rate_per_s, known, stalled=stalled, work=work)
 
 
 def _arms(of: Findings) -> Sequence[Levels]:
@@ -229,12 +249,14 @@ class Contrast:
 class Effects:
     """Effects of factors. ``main`` and ``interactions`` are each corrected as a family.
 
+    ``not_compared`` are the changes between levels with other transactions, which have no main effect.
     ``simple_effects`` has the change of one factor at each level of another, corrected over these.
     """
 
     design: FactorialDesign
     main: Sequence[Contrast]
     interactions: Sequence[Contrast]
+    not_compared: Sequence[LevelChange]
     simple_effects: Mapping[
         tuple[str, str], Sequence[tuple[str, Contrast]]
     ]  # (factor, other) → (other's level, change)
@@ -259,14 +281,14 @@ def effects_of(design: FactorialDesign, confidence: float) -> Effects | None:
     """Return the effects; None for a single factor, which the comparisons cover."""
     if len(design.factors) < 2:
         return None
+    every = [change for factor in design.factors for change in factor_level_changes(factor)]
     return Effects(
         design=design,
         main=_family(
-            design,
-            [(change, None) for of in design.factors for change in factor_level_changes(of)],
-            confidence,
+            design, [(change, None) for change in every if not design.have_other_work(change)], confidence
         ),
         interactions=interactions_of(design, confidence),
+        not_compared=[change for change in every if design.have_other_work(change)],
         simple_effects={
             (one.name, other.name): _at_each(design, one, other, confidence)
             for one, other in itertools.permutations(design.factors, 2)
@@ -300,7 +322,8 @@ def _family(
 def _at_each(
     design: FactorialDesign, one: Factor, other: Factor, confidence: float
 ) -> list[tuple[str, Contrast]]:
-    places = [(change, level) for change in factor_level_changes(one) for level in other.levels]
+    alike = [change for change in factor_level_changes(one) if not design.have_other_work(change)]
+    places = [(change, level) for change in alike for level in other.levels]
     found = [_Ratios.of(design, change, None, {other.name: level}) for change, level in places]
     return [
         (level, contrast)
