@@ -154,13 +154,25 @@ def test_csv_gives_a_spreadsheet_no_formula(tmp_path: Path) -> None:
     assert {row["arm"][0] for row in rows} == {"1", "'"}
 
 
-@pytest.mark.parametrize(("blocks", "drawn"), [(4, 0), (6, 1)])
-def test_an_interval_is_drawn_and_said_only_from_five_blocks_on(
-    tmp_path: Path, blocks: int, drawn: int
-) -> None:
+@pytest.mark.parametrize(("blocks", "drawn"), [(1, 0), (2, 1), (6, 1)])
+def test_an_interval_is_drawn_and_said_from_two_blocks_on(tmp_path: Path, blocks: int, drawn: int) -> None:
     built = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=blocks))
     assert to_html(built).count('class="interval ') == drawn
     assert ("%, " in only(built).headlines[0].basis) == (drawn == 1)
+
+
+def test_a_study_that_ended_before_its_first_analysis_has_student_s_interval_and_no_verdict(
+    tmp_path: Path,
+) -> None:
+    built = report_of(tmp_path, Synthetic(effects=(1, 2.28), blocks=3, stops_on_verdict=True))
+    found = json.loads(FORMS["json"](built))
+    effect = found["comparisons"][0]["effects"]["nopm"]
+    assert effect["interval"] == "student" and 0 < effect["low"] < 128 < effect["high"]
+    headline = only(built).headlines[0]
+    assert headline.verdict is Verdict.UNDECIDED and "95% CI" in headline.basis
+    assert "2 more" in headline.more
+    text = " ".join(only(built).method)
+    assert "Student's t" in text and "interim analysis followed" not in text
 
 
 class Elements(HTMLParser):

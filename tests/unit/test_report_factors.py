@@ -141,7 +141,7 @@ def test_one_factor_is_what_the_comparison_says(tmp_path: Path) -> None:
     assert read_report(tmp_path / "e").sections == []
 
 
-def test_few_passes_give_no_interval_and_decide_nothing(tmp_path: Path) -> None:
+def test_few_passes_decide_nothing_whatever_their_interval_is(tmp_path: Path) -> None:
     write_study(tmp_path / "e", *(replace(case, blocks=3) for case in CASES))
     (section,) = read_report(tmp_path / "e").sections
     assert not [row for table in section.tables for row in table.rows if row[-3] not in ("undecided",)]

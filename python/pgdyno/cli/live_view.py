@@ -32,6 +32,7 @@ from pgdyno.lab.progress import (
     Warned,
 )
 from pgdyno.report.result_tables import change_text
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_duration
 
 SPARKS = "▁▂▃▄▅▆▇█"
@@ -250,7 +251,7 @@ def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
     of = f"{standing.arm} vs. {standing.baseline}"
     if change is None:
         return f"{of}: no valid block yet"
-    if change.low is None:
+    if change.low is None or change.n < VERDICT_BLOCKS_MIN:  # no analysis yet
         return f"{of}: {change_text(change, '%')}, no CI yet"
     left = ""
     if needed is not None:

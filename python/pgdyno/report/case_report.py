@@ -248,7 +248,7 @@ def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate) -> str
 
 def _interval(verdict: Verdict, estimate: Estimate) -> str:
     """Return the interval: of a difference without signs, which the claim has in a word."""
-    if estimate.low is None or estimate.high is None or estimate.n < VERDICT_BLOCKS_MIN:
+    if estimate.low is None or estimate.high is None:
         return "no CI yet"
     interval = estimate.signed_interval_text
     if verdict in {Verdict.FASTER, Verdict.SLOWER}:
@@ -329,7 +329,7 @@ def _missing(comparison: Comparison, decision: Decision, block_s: float | None) 
         # A standard deviation of so few blocks predicts nothing.
         missing = VERDICT_BLOCKS_MIN - n
         minutes = time_of_blocks(missing, block_s)
-        return f"A CI needs at least {VERDICT_BLOCKS_MIN} blocks: {missing} more{minutes}."
+        return f"A verdict needs at least {VERDICT_BLOCKS_MIN} blocks: {missing} more{minutes}."
     minutes = time_of_blocks(decision.blocks_needed, block_s)
     are = "is" if decision.blocks_needed == 1 else "are"
     sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"

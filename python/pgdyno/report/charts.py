@@ -28,7 +28,6 @@ from pgdyno.report.svg import (
     polyline,
     text,
 )
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 COLORS = 6
 """Number of different colors; further arms reuse them."""
@@ -80,8 +79,8 @@ def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
 
 
 def _interval(percent: Estimate) -> tuple[float, float] | None:
-    """Return the interval; None with fewer than VERDICT_BLOCKS_MIN blocks, as in text and tables."""
-    if percent.low is None or percent.high is None or percent.n < VERDICT_BLOCKS_MIN:
+    """Return the interval; None with a single block."""
+    if percent.low is None or percent.high is None:
         return None
     return percent.low, percent.high
 

@@ -17,7 +17,7 @@ from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, polyline
 from pgdyno.study.cases import setting_of
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN
 
 PANELS_MAX = 6
 """Maximum number of charts; the tables have all pairs of factors."""
@@ -88,10 +88,10 @@ def _range(contrasts: Sequence[Contrast]) -> tuple[float, float]:
 
 
 def _ends(contrast: Contrast) -> tuple[float, float] | None:
-    """Return the interval; None with fewer than VERDICT_BLOCKS_MIN passes, as in text and tables."""
+    """Return the interval; None with a single pass."""
     assert contrast.combined is not None
     percent = contrast.combined.percent(Better.NEITHER)
-    if percent.low is None or percent.high is None or percent.n < VERDICT_BLOCKS_MIN:
+    if percent.low is None or percent.high is None:
         return None
     return percent.low, percent.high
 
@@ -190,8 +190,8 @@ def contrast_text(contrast: Contrast, better: Better) -> Estimate | None:
 def _with_verdict(contrast: Contrast, plan: Study) -> str:
     change = contrast_text(contrast, Better.NEITHER)
     assert change is not None
-    text = result_tables.change_text(change, "%")
-    if change.low is None or change.n < VERDICT_BLOCKS_MIN:
+    text = result_tables.change_text(change, "%", INTERVAL_BLOCKS_MIN)
+    if change.low is None:
         return f"{text} (no CI yet)"
     verdict = contrast.verdict(plan)
     if verdict is Verdict.SAME and contrast.combined is not None:
@@ -336,7 +336,7 @@ def _cells(contrast: Contrast, words: dict[Verdict, str], effects: Effects, plan
     if contrast.combined is None or change is None:
         return [ABSENT, NOT_RUN, f"0 of {contrast.combinations}", "0"]
     over = f"{len(contrast.combined.names)} of {contrast.combinations}"
-    text = result_tables.with_interval(change, plan.confidence)
+    text = result_tables.with_interval(change, plan.confidence, INTERVAL_BLOCKS_MIN)
     return [text, words[contrast.verdict(plan)], over, str(change.n)]
 
 

@@ -13,7 +13,7 @@ from pgdyno.report import background_tables
 from pgdyno.report.case_report import Report, ShownCaveat
 from pgdyno.report.result_tables import Table, in_a_head, level_or_bound, of_several_arms, with_interval
 from pgdyno.results.recorded_facts import ServerFacts
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN
 
 HEADLINES_MAX = 2
 """Maximum number of arms with a headline each; the table of more arms has a column of verdicts."""
@@ -38,7 +38,9 @@ def effect_table(findings: Findings) -> Table:
     rows = []
     for of in findings.arms:
         estimate = shown.get(of.arm.arm)
-        interval = with_interval(estimate, findings.study.plan.confidence) if estimate else ""
+        interval = (
+            with_interval(estimate, findings.study.plan.confidence, INTERVAL_BLOCKS_MIN) if estimate else ""
+        )
         verdict = by_arm[of.arm.arm].verdict if of.arm.arm in by_arm else "baseline"
         drawn = bar_of(estimate, margin, reach) if estimate else ""
         rows.append([of.arm.name, level_or_bound(of, metric.key), interval, verdict, drawn])
@@ -98,7 +100,7 @@ def bar_of(estimate: Estimate, margin: float, reach: float) -> str:
     for end in (-margin, margin):
         line[column(end)] = "┊"
     line[half] = "│"
-    if estimate.low is not None and estimate.high is not None and estimate.n >= VERDICT_BLOCKS_MIN:
+    if estimate.low is not None and estimate.high is not None:
         low, high = column(estimate.low), column(estimate.high)
         line[low : high + 1] = "─" * (high + 1 - low)
         line[low], line[high] = "├", "┤"

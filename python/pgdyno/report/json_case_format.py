@@ -196,7 +196,7 @@ def _effects(effects: Mapping[str, Effect]) -> dict[str, models.EffectEntry]:
             models.EffectEntry,
             effect.percent,
             p_value=effect.summary.p_value,
-            interval=effect.summary.method,
+            interval=effect.summary.interval_method,
             bootstrap=(effect.bootstrap.low, effect.bootstrap.high) if effect.bootstrap else None,
             log_ratios=effect.log_ratios,
         )

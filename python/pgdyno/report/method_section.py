@@ -5,6 +5,7 @@ from __future__ import annotations
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import ci_text, counted, given_percent
 from pgdyno.report import steady_state_section
+from pgdyno.report.result_tables import has_anytime_interval
 from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.study.capacity_search import RESOLUTION
 from pgdyno.study.plan import Study
@@ -104,6 +105,11 @@ def _interval(findings: Findings) -> str:
         if findings.study.ended_because is StudyEnd.VERDICT
         else ""
     )
+    if not has_anytime_interval(findings):
+        return (
+            f"Its CI {level} is Student's t on log ratios, because the study has no interim analysis: the "
+            f"first follows block {VERDICT_BLOCKS_MIN}."
+        )
     first = VERDICT_BLOCKS_MIN
     analyses = f"An interim analysis followed each block from the {first}th on ({blocks} in total) {ended}"
     if not plan.stops_on_verdict:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
+from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.telemetry.metrics import (
     ALL_KINDS,
     PERCENTILES,
@@ -30,7 +31,7 @@ from pgdyno.estimate import (
     signed,
 )
 from pgdyno.results.records import Kept
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 
 DIGITS_WITHOUT_INTERVAL = 2
 """Significant digits of a change without an interval."""
@@ -90,13 +91,14 @@ def in_a_head(name: str) -> str:
 def _level_row(findings: Findings, metric: Metric, of: ArmFindings, *, first: bool) -> list[str]:
     level = of.levels[metric.key]
     change = _change(findings, of.arm.arm, metric.key)
+    blocks_min = INTERVAL_BLOCKS_MIN if metric.key == findings.primary.key else VERDICT_BLOCKS_MIN
     return [
         metric.label if first else "",
         metric.better if first else "",
         of.arm.name,
         level_or_bound(of, metric.key),
         level.interval_text.replace(" ", NO_BREAK) if level and level.n >= VERDICT_BLOCKS_MIN else ABSENT,
-        with_interval(change, findings.study.plan.confidence) if change else "",
+        with_interval(change, findings.study.plan.confidence, blocks_min) if change else "",
         str(change.n if change else level.n if level else 0),
     ]
 
@@ -136,13 +138,19 @@ def _of_every_block(findings: Findings, arm: int, key: str) -> Estimate | None:
 
 def _at_any_time(findings: Findings) -> str:
     plan = findings.study.plan
-    if not plan.needs_anytime_intervals:
+    if not plan.needs_anytime_intervals or not has_anytime_interval(findings):
         return ""
     why = "has an interim analysis after each block" if plan.stops_on_verdict else "was resumed"
     return (
         f" The CI of the change of {findings.primary.label} is valid at any stopping time, because the study "
         f"{why}; other CIs are Student's t."
     )
+
+
+def has_anytime_interval(findings: Findings) -> bool:
+    """Return whether an effect has as many blocks as an interim analysis, unless the plan has none."""
+    primaries = [of.primary.summary for of in findings.comparisons if of.primary is not None]
+    return not primaries or any(of.interval_method is Method.ANYTIME for of in primaries)
 
 
 def of_several_arms(findings: Findings) -> str:
@@ -221,17 +229,20 @@ def latency_changes(findings: Findings) -> Table:
     )
 
 
-def change_text(change: Estimate, unit: str) -> str:
-    """Return a change, for example ``+4.2%``, with the digits that its precision supports."""
-    if change.low is None or change.n < VERDICT_BLOCKS_MIN:
+def change_text(change: Estimate, unit: str, blocks_min: int = VERDICT_BLOCKS_MIN) -> str:
+    """Return a change, for example ``+4.2%``, with the digits that its precision supports.
+
+    ``blocks_min``: minimum number of blocks of an interval; the effect has one from INTERVAL_BLOCKS_MIN on.
+    """
+    if change.low is None or change.n < blocks_min:
         return signed(change.value, min(1, decimals_of(change.value, DIGITS_WITHOUT_INTERVAL)), unit)
     return signed(change.value, change.decimals, unit)
 
 
-def with_interval(change: Estimate, usual: float) -> str:
+def with_interval(change: Estimate, usual: float, blocks_min: int = VERDICT_BLOCKS_MIN) -> str:
     """Return value and interval, with its confidence unless it is ``usual``."""
-    value = change_text(change, "")
-    if change.low is None or change.high is None or change.n < VERDICT_BLOCKS_MIN:
+    value = change_text(change, "", blocks_min)
+    if change.low is None or change.high is None or change.n < blocks_min:
         return value
     low, high = (signed(end, change.decimals, "") for end in (change.low, change.high))
     return f"{value} {in_cell(low, high, change.confidence, usual)}"

@@ -16,7 +16,7 @@ from pgdyno.report.published_section import with_measured_columns
 from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.scalability_section import scalability_section
 from pgdyno.report.section import Section
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN
 
 WORDS = {
     Verdict.FASTER: "faster in {n}",
@@ -111,10 +111,10 @@ def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:
     if over.average is None:
         return OverCasesHeadline(claim, "no valid block yet")
     percent = over.average.percent(metric.better)
-    known = percent.low is not None and percent.n >= VERDICT_BLOCKS_MIN
+    known = percent.low is not None
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     names = f"{metric.name}, {interval if known else 'no CI yet'}"
-    average = f"average over cases {result_tables.change_text(percent, '%')}"
+    average = f"average over cases {result_tables.change_text(percent, '%', INTERVAL_BLOCKS_MIN)}"
     return OverCasesHeadline(claim, f"{average} ({names}, {counted(percent.n, 'block')})")
 
 
@@ -135,7 +135,7 @@ def changes_by_case(findings: StudyFindings) -> Table:
                     over.arm,
                     result_tables.level_text(a) if a else ABSENT,
                     result_tables.level_text(b) if b else ABSENT,
-                    result_tables.with_interval(change, usual) if change else ABSENT,
+                    result_tables.with_interval(change, usual, INTERVAL_BLOCKS_MIN) if change else ABSENT,
                     str(comparison.verdict),
                     str(len(comparison.blocks)),
                 ]
@@ -166,7 +166,7 @@ def _left_out(findings: StudyFindings) -> str:
 
 def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
     change = over.average.percent(better) if over.average else None
-    text = result_tables.with_interval(change, usual) if change else ABSENT
+    text = result_tables.with_interval(change, usual, INTERVAL_BLOCKS_MIN) if change else ABSENT
     return ["average", over.arm, "", "", text, "", str(change.n) if change else "0"]
 
 
