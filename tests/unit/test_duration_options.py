@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for, with_window
 from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
-from pgdyno.study.sizing import BlockLayout, WarmUpLimits
+from pgdyno.study.sizing import BlockLayout, WarmUpLimits, fit_block_layout
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import errors_of
 
@@ -111,13 +112,29 @@ def test_cycles_are_not_measured_in_a_duet() -> None:
 
 def test_a_budget_of_fewer_than_five_blocks_is_told_before_the_start() -> None:
     cycles = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS[:1])
-    assert "20" in shortage(make_study(**cycles, budget_s=300.0))
+    assert "5 min gives about 1" in shortage(make_study(**cycles, budget_s=300.0))
     # A block of two arms is 2 · (2 s + 4 s), and some 6 s of restoring and checking.
     assert shortage(make_study(budget_s=90.0, slice_s=1.0)) == ""
-    assert "the budget of 1 min is probably too short for a verdict" in shortage(
-        make_study(budget_s=60.0, slice_s=1.0)
+    assert shortage(make_study(budget_s=60.0, slice_s=1.0)).startswith(
+        "2 arms need about 2 min for 5 blocks, the minimum for a verdict; 1 min gives about 3: use --minutes "
     )
-    assert "59 s is too short" in shortage(make_study(budget_s=59.0, slice_s=1.0))
+    assert shortage(make_study(budget_s=60.0, slice_s=1.0, blocks_max=4)) == ""
+    assert "in 3 cases need about 5 min" in shortage(make_study(budget_s=60.0, slice_s=1.0), cases=3)
+
+
+def test_several_arms_in_few_minutes_have_five_blocks_or_the_minutes_that_they_need() -> None:
+    for arms, minutes in itertools.product(range(2, 9), range(1, 11)):
+        layout = fit_block_layout(60.0 * minutes, arms, 0.5, "slices")
+        study = make_study(
+            arms=parse_arms(["18"] * arms),
+            budget_s=60.0 * minutes,
+            slice_s=0.5,
+            rounds=layout.rounds,
+            warmup_s=layout.warmup_s,
+        )
+        if shortage(study):
+            assert (layout.rounds, layout.warmup_s) == (4, 2)  # nothing is left to be shortened
+            assert 60 * minutes < 5 * (arms * (2 + 2) + 6 + 4 * (arms - 2))
 
 
 def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() -> None:

@@ -14,13 +14,13 @@ from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
 from pgdyno.study.plan import CHECKPOINTS_MAX, Study
 from pgdyno.study.sizing import (
-    BLOCK_OVERHEAD_S,
     ROUNDS_OF_A_WINDOW_MAX,
     SLICE_S_MAX,
     SLICE_S_MIN,
     BlockLayout,
     WarmUpLimits,
     adaptive_warm_up,
+    block_overhead_s,
     whole_rounds,
 )
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
@@ -148,17 +148,26 @@ def require_time_for_block(study: Study) -> None:
     )
 
 
-def shortage(study: Study) -> str:
-    """Return a warning if the budget has too few blocks for a verdict; else an empty string."""
+def shortage(study: Study, cases: int = 1) -> str:
+    """Return a warning if the budget has too few blocks for a verdict; else an empty string.
+
+    ``cases`` share the minutes. This is no error: fewer blocks have an interval, too, and the estimate of the
+    blocks is rough.
+    """
     driven_s = block_least_s(study)
-    likely_s = driven_s + BLOCK_OVERHEAD_S if driven_s else 0.0
-    if study.budget_s >= VERDICT_BLOCKS_MIN * likely_s:
+    if not driven_s or (study.blocks_max is not None and study.blocks_max < VERDICT_BLOCKS_MIN):
         return ""
-    short = "too short" if study.budget_s < VERDICT_BLOCKS_MIN * driven_s else "probably too short"
+    likely_s = driven_s + block_overhead_s(1 if study.schedule == "duet" else len(study.arms))
+    blocks = int(study.budget_s / likely_s)
+    if blocks >= VERDICT_BLOCKS_MIN:
+        return ""
+    needed = math.ceil(cases * VERDICT_BLOCKS_MIN * likely_s / 60)
+    arms = counted(len(study.arms), "arm") + (f" in {counted(cases, 'case')}" if cases > 1 else "")
+    # The first block always runs.
     return (
-        f"the budget of {format_duration(study.budget_s)} is {short} for a verdict, which requires "
-        f"{VERDICT_BLOCKS_MIN} blocks of at least {format_duration(driven_s)} plus restore and checks; "
-        f"use --minutes {math.ceil(VERDICT_BLOCKS_MIN * likely_s / 60)} or more"
+        f"{arms} need about {needed} min for {VERDICT_BLOCKS_MIN} blocks, the minimum for a verdict; "
+        f"{format_duration(cases * study.budget_s)} gives about {max(1, blocks)}: use --minutes {needed} or "
+        "more, or fewer arms"
     )
 
 

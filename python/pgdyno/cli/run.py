@@ -13,6 +13,8 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
+from pgdyno.cli.console import say
+from pgdyno.cli.duration_options import shortage
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Output, expanded
 from pgdyno.cli.output_files import require_writable, require_writable_page
@@ -122,6 +124,8 @@ def run(
     )
     target = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
     require_writable(target)
+    if short := next(filter(None, (shortage(case.study, len(cases)) for case in cases)), ""):
+        say(short)
     heading = "\n".join([describe_study(file, cases), *(f"  {change.sentence}" for change in changes)])
     return run_and_report(
         target,
