@@ -39,6 +39,11 @@ def test_two_sweeps_are_every_combination() -> None:
 def test_names_that_are_too_long_for_a_table_are_the_values() -> None:
     found = choose_arms(["17"], ["max_parallel_workers_per_gather=0,2", "jit=on,off"])
     assert [arm.name for arm in found.arms] == ["0, on", "0, off", "2, on", "2, off"]
+    found = choose_arms(["17"], ["synchronous_commit=on,off", "wal_compression=off,pglz"])
+    assert [arm.name for arm in found.arms][1::2] == [
+        "synchronous_commit=on, pglz",
+        "synchronous_commit=off, pglz",
+    ]
     assert max(len(arm.name) for arm in found.arms) <= NAME_MAX
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
@@ -77,6 +77,24 @@ def choose_arms(texts: Sequence[str], sweeps: Sequence[str]) -> ChosenArms:
     return _swept(arms[0], [parse_sweep(text) for text in sweeps])
 
 
+def _names(levels: Sequence[Mapping[str, str]]) -> list[str]:
+    """Return names that fit a table: the last settings are left out if they are too long, the values never.
+
+    The list of differences in a report has all settings.
+    """
+    for named in range(len(levels[0]), -1, -1):
+        names = [
+            ", ".join(
+                label_of({factor: value}) if place < named else value
+                for place, (factor, value) in enumerate(of_arm.items())
+            )
+            for of_arm in levels
+        ]
+        if max(map(len, names)) <= NAME_MAX:
+            break
+    return names
+
+
 def _swept(arm: ArmSpec, sweeps: Sequence[SettingSweep]) -> ChosenArms:
     settings = [sweep.setting for sweep in sweeps]
     if arm.is_dsn:
@@ -98,9 +116,7 @@ def _swept(arm: ArmSpec, sweeps: Sequence[SettingSweep]) -> ChosenArms:
         {f"{SETTING_PREFIX}{setting}": value for setting, value in zip(settings, values, strict=True)}
         for values in chosen
     ]
-    names = [label_of(of_arm) for of_arm in levels]
-    if max(map(len, names)) > NAME_MAX:  # the title and the list of differences have the settings
-        names = [", ".join(values) for values in chosen]
+    names = _names(levels)
     specs = [
         arm.model_copy(
             update={
