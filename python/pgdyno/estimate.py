@@ -18,6 +18,9 @@ _DIGITS_ALONE = 4
 _DIGITS_OF_HALF_WIDTH = 2
 """Significant digits of the half-width of an interval: further digits of the estimate are noise."""
 
+_ASYMMETRY_MAX = 12
+"""Maximum width of an interval as a multiple of its shorter side, for digits by its half-width."""
+
 
 class Better(StrEnum):
     """The better direction of a metric."""
@@ -57,13 +60,19 @@ class Estimate:
 
     @property
     def decimals(self) -> int:
-        """Digits after the decimal point, for the value and both ends; −2 means whole hundreds."""
+        """Digits after the decimal point, for the value and both ends; −2 means whole hundreds.
+
+        The shorter side of a very asymmetric interval decides, or the value would lose all of its digits.
+        """
         if self.low is None or self.high is None or self.high == self.low:
             return decimals_of(self.value, _DIGITS_ALONE)
         half_width = (self.high - self.low) / 2
         if not math.isfinite(half_width):
             return decimals_of(self.value, _DIGITS_ALONE)
-        return min(6, _DIGITS_OF_HALF_WIDTH - 1 - math.floor(math.log10(half_width)))
+        shorter = min(self.value - self.low, self.high - self.value)
+        is_asymmetric = 0 < _ASYMMETRY_MAX * shorter < 2 * half_width
+        width = 2 * shorter if is_asymmetric else half_width
+        return min(6, _DIGITS_OF_HALF_WIDTH - 1 - math.floor(math.log10(width)))
 
     @property
     def value_text(self) -> str:

@@ -205,6 +205,7 @@ def plain(text: str) -> str:
         (Estimate(4.21, "%", 12, Better.MORE, 2.93, 5.52), "+4.2%", "+2.9% to +5.5%"),
         (Estimate(-4.0, "%", 12, Better.MORE, -31.0, 32.0), "−4%", "−31% to +32%"),
         (Estimate(0.0, "%", 12, Better.MORE), "0%", "–"),
+        (Estimate(236.0, "%", 2, Better.MORE, -98.0, 69_474.0), "+240%", "−100% to +69 470%"),
     ],
 )
 def test_an_effect_shows_its_sign(estimate: Estimate, value: str, interval: str) -> None:
