@@ -3,6 +3,7 @@
 import dataclasses
 from pathlib import Path
 
+from report_forms import summarized
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.findings.case_findings import Findings
@@ -20,3 +21,12 @@ def test_checks_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     trials = [dataclasses.replace(trial, checks=told) for trial in findings.trials]
     names = [row[0] for row in checks(dataclasses.replace(findings, trials=trials)).rows if row[0]]
     assert names == [*(f"condition {number}" for number in (1, 2, 9, 10, 11)), "mix"]
+
+
+def test_a_narrow_terminal_breaks_no_verdict(tmp_path: Path) -> None:
+    names = ["on, off", "on, pglz", "off, off", "off, pglz"]
+    write_study(tmp_path / "e", Synthetic(names=names, effects=(1, 1, 2.5, 2.3), noise=0.1, blocks=6))
+    built = read_report(tmp_path / "e")
+    for width in range(62, 100):
+        rows = [line for line in summarized(built, width).splitlines() if line.startswith("on, pglz")]
+        assert rows[0].split("[")[1].split()[2:3] == ["undecided"], width

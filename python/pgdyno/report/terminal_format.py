@@ -30,6 +30,9 @@ WIDTH_MAX = 120
 NAME_WIDTH_MAX = 28
 """Maximum width reserved for a name before less important columns are omitted; longer names are wrapped."""
 
+NAME_WORD_MAX = 16
+"""Maximum width of a word that is not broken."""
+
 NAME_WIDTH_MIN = 8
 """Minimum width of a wrapped name."""
 
@@ -303,7 +306,7 @@ def _table(table: Table, width: int) -> list[RenderableType]:
             justify="right" if number else "left",
             no_wrap=whole,
             overflow="fold",
-            min_width=needed[index] if number else min(needed[index], NAME_WIDTH_MIN),
+            min_width=needed[index] if number else min(needed[index], _wrapped_width(table, index)),
         )
     for row in table.rows:
         cells = (_broken(row[index], width_of_name) if index in names else row[index] for index in columns)
@@ -337,13 +340,19 @@ def _fitting(table: Table, width: int) -> list[int]:
         if index == 0 and table.breaks_first:
             needed[index] = min(needed[index], FIRST_WIDTH_MIN)
         elif index and column not in table.numeric:
-            needed[index] = min(needed[index], NAME_WIDTH_MIN)  # wrap names before omitting a column
+            needed[index] = min(needed[index], _wrapped_width(table, index))  # wrap before omitting a column
     shown = list(range(len(needed)))
     for name in table.dispensable:
         if sum(needed[index] + _GAP for index in shown) - _GAP <= width:
             break
         shown.remove(table.columns.index(name))
     return shown
+
+
+def _wrapped_width(table: Table, index: int) -> int:
+    """Return the least width of a column of names or words: a word, or a part of a setting, is not broken."""
+    parts = (part for row in table.rows for part in re.findall(r"[^, /:_=]+[, /:_=]?", row[index]))
+    return max(NAME_WIDTH_MIN, min(NAME_WORD_MAX, max((len(part.rstrip()) for part in parts), default=0)))
 
 
 def _width(table: Table, index: int) -> int:
