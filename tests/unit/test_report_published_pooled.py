@@ -68,7 +68,7 @@ def test_a_change_is_pooled_as_the_report_pools_it_and_a_level_is_not(tmp_path: 
     assert_alike(change.over, found.primary[0])
     (shown,) = build_hosts(found).published
     assert list(shown.columns) == ["users", "18", "change", "change, pooled"]
-    assert shown.rows[0][:3] == ["8", "1000", "50"] and shown.rows[0][3].startswith("+1")
+    assert shown.rows[0][:3] == ["8", "1000", "50%"] and shown.rows[0][3].startswith("+1")
 
 
 def test_of_a_table_without_changes_those_of_its_values_are_pooled(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_every_form_shows_the_pooled_table_before_each_hosts_own(tmp_path: Path)
     for text in (to_markdown(built), to_html(built), on_terminal(built)):
         assert "New orders: 2 hosts" in plain(text) and "change, pooled" in plain(text)
     for text in (to_markdown(built), to_html(built)):
-        assert plain(text).index("change, pooled") < plain(text).index("change, here")
+        assert plain(text).index("change, pooled") < plain(text).index("change, %, here")
 
 
 def test_the_command_shows_them_and_says_where_there_are_none(
@@ -112,8 +112,8 @@ def test_the_command_shows_them_and_says_where_there_are_none(
     for form in ([], ["--md"]):
         assert run_command(["report", *paths, "--as", "published", *form]) == 0
         said = plain(capfdbinary.readouterr().out.decode())
-        assert said.index("change, pooled") < said.index("small") < said.index("change, here")
-        assert said.count("change, here") == 2
+        assert said.index("change, pooled") < said.index("small") < said.index("change, %, here")
+        assert said.count("change, %, here") == 2
     plainly = [str(path) for path in written(tmp_path, c=SMALL, d=LARGER)]
     assert run_command(["report", *plainly, "--as", "published"]) == UsageError.exit_status
     assert "has no published tables" in capfdbinary.readouterr().err.decode()

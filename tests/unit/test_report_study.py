@@ -107,7 +107,7 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     write_study(tmp_path / "e", *wanted[:cases])
     built = read_report(tmp_path / "e")
     (table,) = built.published
-    assert list(table.columns) == ["users", "18", "18, here", "change", "change, here"]
+    assert list(table.columns) == ["users", "18", "18, here", "change, %", "change, %, here"]
     users, published, ours, change, our_change = table.rows[0]
     level = built.findings.first.arms[1].levels["nopm"]
     assert level is not None
@@ -120,12 +120,53 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     assert "New orders by users" in text and plain(ours) in text
 
 
-def test_no_column_of_a_published_table_is_cut_off_on_a_narrow_terminal(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_notes_of_the_source_are_below_its_tables(tmp_path: Path, form: str) -> None:
+    published = {**PUBLISHED, "notes": ["Each number is one run."]}
+    write_study(tmp_path / "e", replace(CASES[0], published=published))
+    text = plain(FORMS[form](read_report(tmp_path / "e")))
+    assert 0 < text.index("New orders by users") < text.index("Each number is one run.")
+    assert json.loads(FORMS["json"](read_report(tmp_path / "e")))["published_notes"] == published["notes"]
+
+
+def test_a_published_table_too_wide_for_the_terminal_has_a_line_for_each_number(tmp_path: Path) -> None:
     write_study(tmp_path / "e", replace(CASES[0], published=PUBLISHED))
     built = read_report(tmp_path / "e")
-    shown = [plain(line) for line in on_terminal(built, 40).splitlines()]
-    (head,) = [line for line in shown if line.startswith("users")]
-    assert all(title in head for title in built.published[0].columns)
+    (table,) = built.published
+    assert table.narrow is not None
+    assert [row[:2] for row in table.narrow.rows] == [
+        ["8", "18"],
+        ["", "change, %"],
+        ["9", "18"],
+        ["", "change, %"],
+        ["7", "18"],
+        ["", "change, %"],
+    ]
+    assert [row[2:] for row in table.narrow.rows[:2]] == [list(table.rows[0][1:3]), list(table.rows[0][3:5])]
+    shown = plain(on_terminal(built, 60))
+    assert max(map(len, shown[shown.index("New orders by users") :].splitlines())) <= 60
+
+
+def a_cell(text: str, unit: str, value: float | None, ours: Estimate | None = None) -> MeasuredCell:
+    return MeasuredCell(text, value, None, unit, "", False, ours)
+
+
+def test_a_number_of_a_published_table_has_its_unit_in_the_cell_or_the_heading() -> None:
+    size = Estimate(215.0, "MB", 2, Better.NEITHER)
+    rate = Estimate(2000.0, "tx/s", 2, Better.MORE)
+    rows = [
+        [a_cell("size", "", None), a_cell("118", "GB", 118.0, size), a_cell("1978", "tx/s", 1978.0, rate)],
+        [a_cell("time", "", None), a_cell("33 min", "min", 33.0), a_cell("", "tx/s", None)],
+    ]
+    found = with_measured_columns(MeasuredTable("t", ["of", "then", "rate"], rows, []), 0.95)
+    assert list(found.columns) == ["of", "then", "then, here", "rate, tx/s", "rate, tx/s, here"]
+    assert [plain(cell) for cell in found.rows[0]] == ["size", "118 GB", "215 MB", "1978", "2 000"]
+    assert [plain(cell) for cell in found.rows[1]] == ["time", "33 min", "", "", ""]
+
+
+def test_a_published_table_without_measured_numbers_explains_none() -> None:
+    found = with_measured_columns(MeasuredTable("t", ["of"], [[a_cell("3", "", 3.0)]], ["One run"]), 0.95)
+    assert (found.note, found.narrow) == ("One run.", None)
 
 
 def test_a_case_in_which_an_arm_stalled_is_not_in_the_average(tmp_path: Path) -> None:

@@ -228,6 +228,28 @@ def test_an_exclusion_that_excludes_nothing_any_more_is_gone() -> None:
     assert with_levels(file, "variant", without_level(file.factors["variant"], "analytical")).exclude == ()
 
 
+def test_a_number_whose_level_is_dropped_stays_and_one_without_it_is_still_measured() -> None:
+    levels = {"server": "18", "scale": "100"}
+    against = {"scale": "1"}
+    columns = [
+        {"title": "tps", "metric": "tps"},
+        {"title": "change", "metric": "tps", "show": "change"},
+    ]
+    rows = [{"levels": levels, "against": against, "cells": [1.0, 2.0]}]
+    file = a_study(
+        compare=["server", "scale"],
+        factors={"server": ["17", "18"], "scale": [1, 100]},
+        workload={"kind": "pgbench"},
+        published={"tables": [{"title": "t", "columns": columns, "rows": rows}]},
+    )
+    left = with_levels(file, "scale", without_level(file.factors["scale"], "1"))
+    assert left.published is not None
+    ((value, change),) = left.published.tables[0].figures()
+    assert (value.metric, dict(value.levels), value.dropped) == ("tps", levels, False)
+    assert (change.metric, change.show, change.dropped) == (None, "change", True)
+    assert list(errors_of(left)) == []
+
+
 def test_what_may_go_follows_its_levels_and_never_leaves_none() -> None:
     file = with_clients(fit={"drop": [{"factor": "clients", "levels": [4, 3, 2]}]})
     halves = changed_values(file.factors["clients"], lambda n: (n + 1) // 2)

@@ -100,6 +100,7 @@ def _file(study: StudyReport) -> models.CaseFile | models.CasesFile:
     findings = study.findings
     tables = models.StudyTables(
         published=findings.published if study.published else None,
+        published_notes=findings.source_notes if study.published else None,
         capacity=_capacity(findings.capacity) if findings.capacity else None,
         factors=_factors(findings.effects, findings) if findings.effects else None,
         scalability=_scalability(findings.scalability, findings) if findings.scalability else None,

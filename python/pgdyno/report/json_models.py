@@ -219,6 +219,7 @@ class StudyTables:
     """Results over the cases of one file."""
 
     published: Annotated[Sequence[MeasuredTable] | None, only_if("the study has any.")] = None
+    published_notes: Annotated[Sequence[str] | None, only_if("the study has published tables.")] = None
     capacity: Annotated[CapacityEntry | None, only_if("the study limits the latency.")] = None
     factors: Annotated[FactorsEntry | None, only_if("several factors vary.")] = None
     scalability: Annotated[ScalabilityEntry | None, only_if("the number of clients varies enough.")] = None

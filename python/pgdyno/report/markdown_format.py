@@ -9,6 +9,7 @@ from pgdyno.report.case_report import Report, ShownCaveat
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.result_tables import Table
+from pgdyno.report.section import Section
 from pgdyno.report.study_report import StudyReport
 
 # Characters of markup, tables and tags. Names and server messages are untrusted.
@@ -42,6 +43,7 @@ def _published(study: StudyReport, title: str) -> Iterator[str]:
     yield ""
     for table in study.published:
         yield from _table(table)
+    yield from _sections(study.source)
     for table in study.background:
         yield from _table(table)
     yield from _caveats(study.caveats)
@@ -53,15 +55,18 @@ def _of_study(study: StudyReport, title: str) -> Iterator[str]:
 
 def _of_one(study: StudyReport, only: Report, title: str) -> Iterator[str]:
     yield from _of_case(only, title)
-    yield from _sections(study)
-    for table in [*study.published, *study.background]:
+    yield from _sections(study.sections)
+    for table in study.published:
+        yield from _table(table)
+    yield from _sections(study.source)
+    for table in study.background:
         yield from _table(table)
 
 
 def _of_hosts(study: HostsReport) -> Iterator[str]:
     """Yield the pooled results, then the report of each host."""
     headlines = [text for headline in study.headlines for text in (headline.sentence, headline.more)]
-    yield from _together(study, study.title, headlines, [*study.published, *study.results])
+    yield from _together(study, study.title, headlines)
     for name, report in study.studies.items():
         yield from _of_study(report, name)
 
@@ -69,31 +74,33 @@ def _of_hosts(study: HostsReport) -> Iterator[str]:
 def _of_cases(study: StudyReport, title: str) -> Iterator[str]:
     """Yield the results over cases, then the report of each case."""
     headlines = [headline.sentence for headline in study.headlines]
-    yield from _together(study, title, headlines, [*study.published, *study.results])
+    yield from _together(study, title, headlines)
     for name, report in study.cases.items():
         yield from _of_case(report, name)
 
 
-def _together(
-    study: StudyReport | HostsReport, title: str, headlines: Sequence[str], results: Sequence[Table]
-) -> Iterator[str]:
+def _together(study: StudyReport | HostsReport, title: str, headlines: Sequence[str]) -> Iterator[str]:
     yield f"# {escaped(title)}"
     yield ""
     for sentence in [*headlines, study.unfinished, study.percent_of]:
         if sentence:
             yield escaped(sentence)
             yield ""
-    for table in results:
+    for table in study.published:
         yield from _table(table)
     if isinstance(study, StudyReport):
-        yield from _sections(study)
+        yield from _sections(study.source)
+    for table in study.results:
+        yield from _table(table)
+    if isinstance(study, StudyReport):
+        yield from _sections(study.sections)
     yield from _caveats(study.caveats)
     for table in study.background:
         yield from _table(table)
 
 
-def _sections(study: StudyReport) -> Iterator[str]:
-    for section in study.sections:
+def _sections(sections: Sequence[Section]) -> Iterator[str]:
+    for section in sections:
         yield f"## {escaped(section.title)}"
         yield ""
         yield from (f"- {escaped(sentence)}" for sentence in section.sentences)

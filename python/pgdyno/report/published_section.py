@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
-from pgdyno.estimate import ABSENT, NO_BREAK, counted, decimals_of, group_digits, signed
+from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.estimate import ABSENT, counted, decimals_of, group_digits, signed, with_unit
 from pgdyno.report import result_tables
 from pgdyno.report.result_tables import Table
+from pgdyno.report.section import Section
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 HERE = "here"
@@ -15,26 +17,78 @@ AS_ABOVE = "as above"
 """Shown instead of a repeated number, which would look like a second measurement."""
 
 
+def source_section(findings: StudyFindings) -> list[Section]:
+    """Return the section below the published tables: the notes on the published values."""
+    if not findings.published or not findings.source_notes:
+        return []
+    return [Section("Notes on the published values", findings.source_notes, ())]
+
+
 def with_measured_columns(table: MeasuredTable, confidence: float) -> Table:
-    """Return the published table with a column of measured values after each column that has any."""
+    """Return the published table with a column of measured values after each column that has any.
+
+    A unit that all numbers of a column share is in its heading, any other unit is beside its number.
+    """
     measured = [any(row[n].is_requested for row in table.rows) for n in range(len(table.columns))]
+    units = [_common_unit([row[n] for row in table.rows]) for n in range(len(table.columns))]
+    titles = _titles(table, units)
     columns: list[str] = []
     numeric: set[str] = set()
-    for title, has_ours in zip(table.columns, measured, strict=True):
+    for title, has_ours in zip(titles, measured, strict=True):
         columns.append(title)
         if has_ours:
             columns.append(f"{title}, {HERE}")
             numeric |= {title, columns[-1]}
+    rows = [
+        _row(row, measured, units, confidence, again=n > 0 and _is_the_same(row, table.rows[n - 1]))
+        for n, row in enumerate(table.rows)
+    ]
     return Table(
         title=table.title,
         columns=columns,
-        rows=[
-            _row(row, measured, confidence, again=n > 0 and _is_the_same(row, table.rows[n - 1]))
-            for n, row in enumerate(table.rows)
-        ],
+        rows=rows,
         note=_note(table),
         numeric=frozenset(numeric),
+        narrow=_narrow(table, measured, titles, rows),
     )
+
+
+def _common_unit(cells: Sequence[MeasuredCell]) -> str:
+    """Return the unit of all published and measured numbers of a column; empty if they differ."""
+    units = {cell.unit for cell in cells if cell.value is not None}
+    units |= {cell.measured.unit for cell in cells if cell.measured is not None}
+    return units.pop() if len(units) == 1 else ""
+
+
+def _titles(table: MeasuredTable, units: Sequence[str]) -> list[str]:
+    return [
+        f"{title}, {unit}" if unit and not title.endswith(unit) else title
+        for title, unit in zip(table.columns, units, strict=True)
+    ]
+
+
+def _narrow(
+    table: MeasuredTable, measured: Sequence[bool], titles: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Table | None:
+    """Return the table with a line for each number; None if it has no measured numbers.
+
+    The texts of a row are its name, which the lines below the first leave out.
+    """
+    if not any(measured):
+        return None
+    places = [n + sum(measured[:n]) for n in range(len(titles))]
+    has_number = [any(row[n].value is not None for row in table.rows) for n in range(len(titles))]
+    names = [n for n in range(len(titles)) if not measured[n] and not has_number[n]]
+    lines: list[list[str]] = []
+    for cells, row in zip(table.rows, rows, strict=True):
+        name = ", ".join(filter(None, (row[places[n]] for n in names)))
+        for n, title in enumerate(titles):
+            if n in names or not (cells[n].text or cells[n].is_requested):
+                continue
+            lines.append([name, title, row[places[n]], row[places[n] + 1] if measured[n] else ""])
+            name = ""
+    columns = (", ".join(filter(None, (titles[n] for n in names))), "figure", "published", HERE)
+    return Table(table.title, columns, lines, numeric=frozenset(columns[2:]))
 
 
 def _is_the_same(row: Sequence[MeasuredCell], above: Sequence[MeasuredCell]) -> bool:
@@ -46,33 +100,42 @@ def _is_the_same(row: Sequence[MeasuredCell], above: Sequence[MeasuredCell]) -> 
 
 
 def _row(
-    row: Sequence[MeasuredCell], measured: Sequence[bool], confidence: float, *, again: bool
+    row: Sequence[MeasuredCell],
+    measured: Sequence[bool],
+    units: Sequence[str],
+    confidence: float,
+    *,
+    again: bool,
 ) -> list[str]:
     cells = []
-    for cell, has_ours in zip(row, measured, strict=True):
-        cells.append(as_printed(cell))
+    for cell, has_ours, unit in zip(row, measured, units, strict=True):
+        cells.append(as_printed(cell, in_head=unit))
         if has_ours:
-            cells.append(AS_ABOVE if again and cell.measured else _measured(cell, confidence))
+            cells.append(AS_ABOVE if again and cell.measured else _measured(cell, unit, confidence))
     return cells
 
 
-def as_printed(cell: MeasuredCell) -> str:
-    """Return the published text, with the correct value if it was wrong."""
+def as_printed(cell: MeasuredCell, *, in_head: str = "") -> str:
+    """Return the published number or text with its unit, and the correct value if it was wrong.
+
+    ``in_head``: unit in the heading of the column.
+    """
+    known = cell.value is not None and cell.unit and cell.unit != in_head
+    text = with_unit(cell.text, cell.unit) if known and not cell.text.endswith(cell.unit) else cell.text
     if cell.corrected is None:
-        return cell.text
+        return text
     right = signed(cell.corrected, decimals_of(cell.corrected, 3), cell.unit)
-    return f"{cell.text} (correct: {right})"
+    return f"{text} (correct: {right})"
 
 
-def _measured(cell: MeasuredCell, confidence: float) -> str:
+def _measured(cell: MeasuredCell, in_head: str, confidence: float) -> str:
     if cell.measured is None:
         return ABSENT if cell.is_requested else ""
+    found = cell.measured
     if cell.is_change:
-        return result_tables.with_interval(cell.measured, confidence)
-    unit = "" if cell.measured.unit in ("", cell.unit) else f"{NO_BREAK}{cell.measured.unit}"
-    if cell.measured.value <= 0:
-        return f"{group_digits(cell.measured.value, 0)}{unit}"
-    return f"{result_tables.level_text(cell.measured)}{unit}"
+        return result_tables.with_interval(found, confidence)
+    text = group_digits(found.value, 0) if found.value <= 0 else result_tables.level_text(found)
+    return text if found.unit in ("", in_head) else with_unit(text, found.unit)
 
 
 def _note(table: MeasuredTable) -> str:
@@ -86,9 +149,10 @@ def _note(table: MeasuredTable) -> str:
     notes += _averages(table)
     if any(cell.is_change and cell.measured and cell.measured.n < VERDICT_BLOCKS_MIN for cell in every):
         notes.append(f"Fewer than {VERDICT_BLOCKS_MIN} blocks: no CIs")
-    notes.append(
-        f"Columns “{HERE}” are measured on this machine; changes are (B − A) / A in percent of the baseline."
-    )
+    if any(cell.is_requested for cell in every):
+        notes.append(f"“{HERE}”: measured on this machine")
+    if any(cell.is_change and cell.measured for cell in every):
+        notes.append("Changes are (B − A) / A in percent of the baseline")
     return " ".join(f"{sentence.rstrip('.')}." for sentence in dict.fromkeys(notes))
 
 

@@ -56,6 +56,7 @@ class Table:
     said_elsewhere: bool = False  # the terminal has it as text
     breaks_first: bool = False  # a narrow page wraps the first column before omitting one
     rows_on_terminal: int = 0  # rows of a long table shown on the terminal
+    narrow: Table | None = None  # the same numbers, for a terminal on which this table does not fit
 
 
 def level_table(findings: Findings) -> Table:

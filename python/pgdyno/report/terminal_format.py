@@ -22,6 +22,7 @@ from pgdyno.report.hidden_characters import visible
 from pgdyno.report.history_report import HistoryReport
 from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.result_tables import Table
+from pgdyno.report.section import Section
 from pgdyno.report.study_report import StudyReport
 
 WIDTH_MAX = 120
@@ -59,8 +60,10 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
         _print_cases(study, console)
         return
     console.print(render(study.only, console.width))
-    _print_beside(study.published, console)
-    console.print(Group(*_sections(study, console.width), *_fitted(study, min(console.width, WIDTH_MAX))))
+    _print_source(study, console)
+    console.print(
+        Group(*_sections(study.sections, console.width), *_fitted(study, min(console.width, WIDTH_MAX)))
+    )
 
 
 def print_summary(study: StudyReport | HostsReport, console: Console, more: str) -> None:
@@ -161,22 +164,32 @@ def print_published(study: StudyReport | HostsReport, console: Console) -> None:
         console.print(Group(*_caveats(study.caveats, prose)))
         for name, report in study.studies.items():
             console.print(Text(name, style="bold"), Text(), sep="\n")
-            _print_beside(report.published, console)
+            _print_source(report, console)
             console.print(Group(*_fitted(report, prose)))
         return
+    console.print(Group(*_sections(study.source, console.width)))
     console.print(Group(*_caveats(study.caveats, prose), *_fitted(study, prose)))
 
 
 def _print_beside(tables: Sequence[Table], console: Console) -> None:
-    """Print tables with all columns, even if they are wider than the terminal."""
+    """Print tables with all columns; of a table that is too wide, its narrow form if it has one."""
     for table in tables:
-        needed = sum(_width(table, index) + _GAP for index in range(len(table.columns)))
+        needed = sum(_width(table, index) + _GAP for index in range(len(table.columns))) - _GAP
+        if needed > console.width and table.narrow is not None:
+            console.print(Group(*_table(replace(table.narrow, note=table.note), console.width), Text()))
+            continue
         title, drawn, *_ = _table(table, max(console.width, needed))
         assert isinstance(drawn, RichTable)
         drawn.width = needed if needed > console.width else None
         console.print(title)
         console.print(drawn, crop=False)
         console.print(_wrapped(table.note, min(console.width, WIDTH_MAX), "dim"), Text(), sep="\n")
+
+
+def _print_source(study: StudyReport, console: Console) -> None:
+    """Print the published tables and the section below them."""
+    _print_beside(study.published, console)
+    console.print(Group(*_sections(study.source, console.width)))
 
 
 def _fitted(study: StudyReport, prose: int) -> list[RenderableType]:
@@ -205,17 +218,17 @@ def _print_cases(study: StudyReport, console: Console) -> None:
     console.print(
         Group(*[_wrapped(headline.sentence, prose, "bold") for headline in study.headlines], Text())
     )
-    _print_beside(study.published, console)
+    _print_source(study, console)
     noise = [_wrapped(sentence, prose, "dim") for sentence in study.noise]
     console.print(
         Group(*_below_headlines(study, study.results, width), *noise, Text(), *_fitted(study, prose))
     )
 
 
-def _sections(study: StudyReport, width: int) -> list[RenderableType]:
+def _sections(sections: Sequence[Section], width: int) -> list[RenderableType]:
     """Return the sentences and tables of each section."""
     parts: list[RenderableType] = []
-    for section in study.sections:
+    for section in sections:
         parts.append(Text(section.title, style="bold"))
         parts += [_wrapped(sentence, min(width, WIDTH_MAX), begin="- ") for sentence in section.sentences]
         parts += [Text(), *_tables(section.tables, width)]
@@ -231,7 +244,7 @@ def _below_headlines(
         parts.append(_wrapped(study.unfinished, prose, "bold"))
     parts += [_wrapped(study.percent_of, prose, "dim"), Text()]
     parts += _tables(results, width)
-    parts += _sections(study, width) if isinstance(study, StudyReport) else []
+    parts += _sections(study.sections, width) if isinstance(study, StudyReport) else []
     parts += _caveats(study.caveats, prose)
     return parts
 

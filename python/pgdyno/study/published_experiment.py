@@ -58,6 +58,7 @@ class Cell(Reference):
         default=None, description="The correct number, if the published one is wrong."
     )
     note: str = Field(default="", description="Note on the cell, for example the reason for a correction.")
+    dropped: bool = Field(default=False, description="The fit dropped the levels of this figure.")
 
     @model_validator(mode="before")
     @classmethod

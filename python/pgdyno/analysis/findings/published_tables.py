@@ -112,6 +112,8 @@ def _cell(cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
         note=cell.note,
         is_change=cell.show == "change",
     )
+    if cell.dropped:
+        return replace(found, missing_reason=NOT_RUN)
     # A text is the row's name or an empty cell of the source, for any metric of the column.
     return found if cell.metric is None or cell.value is None else _filled(found, cell, cases)
 

@@ -67,6 +67,7 @@ class StudyFindings:
     cases: Sequence[Findings]
     over_cases: Sequence[OverCases]
     published: Sequence[MeasuredTable]  # the source's tables with measured values
+    source_notes: Sequence[str]  # notes on the published values
     effects: Effects | None  # of the factors, if several vary
     scalability: Scalability | None  # if the number of clients varies enough
     capacity: Capacity | None  # if the study limits the latency
@@ -85,30 +86,30 @@ def find_study(evidence: Evidence) -> StudyFindings:
     names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
     design = design_of(cases)
     confidence = cases[0].study.plan.confidence
+    source = _source(cases)
     return StudyFindings(
         cases=cases,
         over_cases=[_over(cases, *pair) for pair in names],
-        published=_published(cases),
+        published=[] if source is None else with_measured_values(source, _values(cases)),
+        source_notes=() if source is None else source.notes,
         effects=None if design is None else effects_of(design, confidence),
         scalability=None if design is None else scalability_of(design, confidence),
         capacity=capacity_of(cases),
     )
 
 
-def _published(cases: Sequence[Findings]) -> list[MeasuredTable]:
+def _source(cases: Sequence[Findings]) -> Published | None:
     given = cases[0].study.published
-    if given is None:
-        return []
-    return with_measured_values(Published.model_validate_json(json.dumps(given)), _values(cases))
+    return None if given is None else Published.model_validate_json(json.dumps(given))
 
 
 def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list[list[Changed | None]]]:
     """Return the change in each figure of the published tables; ``names`` are the labels of the cases."""
-    given = cases[0].study.published
-    if given is None:
+    source = _source(cases)
+    if source is None:
         return []
     values = [replace(of, name=name) for name, of in zip(names, _values(cases), strict=True)]
-    return published_changes(Published.model_validate_json(json.dumps(given)), values)
+    return published_changes(source, values)
 
 
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pgdyno.errors import StudyFileError
 from pgdyno.study.cases import COMBINATIONS_MAX, cases_of
-from pgdyno.study.published_experiment import Published, PublishedTable, Reference
+from pgdyno.study.published_experiment import Cell, Published, PublishedTable, Reference
 from pgdyno.study.study_file import Drop, StudyFile, excludes, level_names
 from pgdyno.study.values import Level, Scalar, level_name
 from pgdyno.units import format_duration
@@ -151,7 +151,10 @@ def _published(published: Published, factor: str, names: Mapping[str, str | None
 
 
 def _table(table: PublishedTable, factor: str, names: Mapping[str, str | None]) -> PublishedTable:
-    """Return the table with renamed references; cells that refer to a dropped level lose their metric."""
+    """Return the table with renamed references; cells that refer to a dropped level are marked.
+
+    Only a change refers to the levels of ``against``.
+    """
     if any(_is_dropped(part, factor, names) for part in _parts(table)):
         table = _with_references_in_cells(table)
 
@@ -172,7 +175,7 @@ def _parts(table: PublishedTable) -> Iterable[Reference]:
         yield from row.cells
 
 
-NOTHING: Mapping[str, object] = {"metric": None, "levels": {}, "against": {}}
+NOTHING: Mapping[str, object] = {"metric": None, "levels": {}, "against": {}, "show": None}
 
 
 def _is_dropped(part: Reference, factor: str, names: Mapping[str, str | None]) -> bool:
@@ -181,7 +184,9 @@ def _is_dropped(part: Reference, factor: str, names: Mapping[str, str | None]) -
 
 def _renamed(part: R, factor: str, names: Mapping[str, str | None]) -> R:
     if _is_dropped(part, factor, names):
-        return part.model_copy(update=NOTHING)
+        is_asked = part.metric is not None and isinstance(part, Cell) and part.value is not None
+        update = {**NOTHING, "show": part.show}
+        return part.model_copy(update={**update, "dropped": True} if is_asked else update)
     update = {
         key: {**of, factor: names[level_name(of[factor])]}
         for key, of in (("levels", part.levels), ("against", part.against))
@@ -196,11 +201,15 @@ def _with_references_in_cells(table: PublishedTable) -> PublishedTable:
     rows = []
     for row, whole in zip(table.rows, table.figures(), strict=True):
         cells = tuple(
-            cell.model_copy(update={key: getattr(found, key) for key in NOTHING})
-            for cell, found in zip(row.cells, whole, strict=True)
+            cell.model_copy(update=_reference_of(found)) for cell, found in zip(row.cells, whole, strict=True)
         )
         rows.append(row.model_copy(update={**NOTHING, "cells": cells}))
     return table.model_copy(update={**NOTHING, "columns": columns, "rows": tuple(rows)})
+
+
+def _reference_of(cell: Cell) -> dict[str, object]:
+    found = {key: getattr(cell, key) for key in NOTHING}
+    return found if cell.show == "change" else {**found, "against": {}}
 
 
 def with_dropped_levels(file: StudyFile) -> Iterator[StudyFile]:
