@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from pgdyno.cli import options
+from pgdyno.cli import run as cli_run
+from pgdyno.cli import study as cli_study
 from pgdyno.cli.main import run_command
+from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
+from pgdyno.study.sizing import MachineSize
 
 STUDIES = Path(__file__).parents[2] / "studies"
 TEMPLATE = (STUDIES / "templates" / "upgrade.toml").read_text()
@@ -63,3 +68,42 @@ def test_studies_are_found_by_name_and_listed(capsys: pytest.CaptureFixture[str]
 def test_the_schema_is_printed_as_it_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["study", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((STUDIES / "study.schema.json").read_text())
+
+
+MOPPEL_2022 = "moppel-2022-a-billion-transactions"
+
+
+@pytest.fixture
+def a_machine_of_24_gb(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "machine_size", lambda: MachineSize(2, 24 * 2**30))
+    monkeypatch.setattr(cli_run, "free_bytes", lambda _: 50 * 2**30)
+    monkeypatch.setattr(cli_study, "free_bytes", lambda _: 50 * 2**30)
+
+
+@pytest.mark.usefixtures("a_machine_of_24_gb")
+def test_a_fit_that_loses_the_question_is_refused_and_planned_with_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["run", MOPPEL_2022, "--fit", "--minutes", "30"]) == 2
+    message = capsys.readouterr().err
+    assert "data : memory: 5.56" in message and "MemoryMax=" in message and "--fit=anyway" in message
+    assert not list(tmp_path.iterdir())
+    assert run_command(["study", "plan", MOPPEL_2022, "--fit", "--minutes", "30", "--json"]) == 0
+    _, lost, needs = json.loads(capsys.readouterr().out)["lost_question"]
+    assert lost.startswith("data : memory") and "MemoryMax=" in needs
+
+
+@pytest.mark.usefixtures("a_machine_of_24_gb")
+def test_a_fit_anyway_runs_and_its_changes_say_what_was_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+    monkeypatch.setattr(
+        cli_run, "run_and_report", lambda _, request, **more: given.append((request, more)) or 0
+    )
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["run", MOPPEL_2022, "--fit=anyway", "--minutes", "30"]) == 0
+    ((request, more),) = given
+    assert request.changes[0]["key"] == LOST + "data : memory"
+    assert more["heading"].startswith(NOT_THE_QUESTION)

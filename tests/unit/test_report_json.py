@@ -52,7 +52,7 @@ def test_a_key_is_missing_only_if_the_schema_allows_it(text: str) -> None:
     found = json.loads(text)
     required = set(schema()["$defs"]["CaseDocument"]["required"])
     assert required == set(found)
-    assert {"published", "published_notes", "capacity", "factors", "scalability"} == (
+    assert {"lost_question", "published", "published_notes", "capacity", "factors", "scalability"} == (
         set(schema()["$defs"]["CaseDocument"]["properties"]) - required
     )
 

@@ -7,6 +7,7 @@ import io
 import json
 import re
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from pgdyno.estimate import ABSENT, Better, Estimate
 from pgdyno.report.published_section import AS_ABOVE, with_measured_columns
 from pgdyno.report.result_tables import level_text
 from pgdyno.report.study_report import StudyReport
+from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 CHANGE = {"key": "workload.warehouses", "before": "2000", "after": "16", "why": "the memory is smaller"}
@@ -118,6 +120,17 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     assert table.rows[2][2] == ABSENT and ABSENT in table.note and "the base was wrong" in table.note
     text = " ".join(plain(FORMS[form](built)).split())
     assert "New orders by users" in text and plain(ours) in text
+
+
+@pytest.mark.parametrize("cases", [1, 3])
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_a_lost_question_is_above_the_verdict(tmp_path: Path, form: str, cases: int) -> None:
+    lost = {"key": f"{LOST}data : memory", "before": "5.56", "after": "0.2", "why": "too small"}
+    write_study(tmp_path / "e", *[replace(case, changes=[lost]) for case in CASES[:cases]])
+    text = " ".join(unescape(plain(FORMS[form](read_report(tmp_path / "e")))).split())
+    said = f"{NOT_THE_QUESTION}: data : memory 5.56 → 0.2 (too small)."
+    assert 0 <= text.index(said) < text.index("Percentages are")
+    assert json.loads(FORMS["json"](read_report(tmp_path / "e")))["lost_question"] == said
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,15 @@ from example_studies import read_study
 from pgdyno.errors import UsageError
 from pgdyno.study.capacity_search import STEPS_USUAL
 from pgdyno.study.cases import cases_of
+from pgdyno.study.fitting.fit_levels import Mapped, with_levels
+from pgdyno.study.fitting.fit_needs import needs_of
+from pgdyno.study.fitting.fit_question import Asked, losses
+from pgdyno.study.fitting.fit_settings import quantity
 from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
-from pgdyno.study.forecast_cost import costs_of, load_s, pass_s
+from pgdyno.study.forecast_cost import costs_of, data_of, load_s, pass_s
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import errors_of
+from pgdyno.study.values import Level
 
 STUDIES = Path(__file__).parents[2] / "studies"
 EDB, MOPPEL_2019, MOPPEL_2022, PERCONA = (
@@ -88,12 +94,12 @@ def test_edb_on_a_small_machine() -> None:
     assert file.workload["warehouses"] == 5
     tuned = file.factors["settings"][1].value
     assert tuned["shared_buffers"] == "256MB"  # 100 GB x 5 / 2000
-    assert tuned["checkpoint_timeout"] == "15min"  # not below the 5 min of the untuned servers
-    # 5 / 2000 of 350 GB, 2 GB, 300 GB, 128 MB are less than the defaults, which the untuned servers have.
-    assert tuned["effective_cache_size"] == "4GB"
-    assert tuned["maintenance_work_mem"] == "64MB"
-    assert tuned["max_wal_size"] == "1GB"
-    assert tuned["work_mem"] == "4MB"
+    assert file.settings.values["shared_buffers"] == "2MB"  # the least of the untuned servers
+    assert tuned["effective_cache_size"] == "896MB"  # 350 GB x 5 / 2000
+    assert file.settings.values["effective_cache_size"] == "10488kB"
+    assert tuned["max_wal_size"] == "768MB"  # 300 GB x 5 / 2000
+    assert file.settings.values["max_wal_size"] == "32MB"  # two segments, the least
+    assert tuned["work_mem"] == "128MB"
     assert tuned["autovacuum_max_workers"] == 10
     # 4 cases x 2 versions = 8 trials: 1 s, 650 MB at 300 and at 150 MB/s = 6.5 s, and 7 s of driving: 116 s.
     assert pass_s(cases_of(file), SMALL) == pytest.approx(116)
@@ -149,7 +155,7 @@ def test_percona_on_a_small_machine() -> None:
     safe = file.factors["settings"][1].value
     assert safe["shared_buffers"] == "2163MB"  # 192 GB x 11 / 1000
     assert safe["work_mem"] == "4MB"
-    assert safe["checkpoint_timeout"] == "1h"
+    assert safe["checkpoint_timeout"] == file.settings.values["checkpoint_timeout"] == "30s"
     assert file.run.schedule == "blocks"  # it says so
     # 120 s a pass for three trials: 1 s, 10 s of recovery, 13.1 s of data leave 15.9 s.
     assert (file.run.warmup_s, file.run.window_s) == (0, 15)
@@ -157,9 +163,83 @@ def test_percona_on_a_small_machine() -> None:
 
 def test_more_time_gives_larger_data_and_more_levels_and_not_longer_windows() -> None:
     hour, day = (fit_study(study(EDB), SMALL, minutes).file for minutes in (60, 24 * 60))
-    assert levels(hour, "clients") == [1, 2, 5, 10]
+    assert levels(hour, "clients") == [1, 5]
+    assert levels(day, "clients") == [1, 2, 5, 10]
     assert hour.workload["warehouses"] < day.workload["warehouses"]
-    assert hour.run.window_s == day.run.window_s == 10
+    assert hour.run.window_s == day.run.window_s == 30  # two timed checkpoints of servers that take turns
+
+
+def ratios(file: StudyFile, settings: str) -> tuple[float, float]:
+    """Return data : shared_buffers and data : max_wal_size of the arms with a level of the settings."""
+    case = next(case for case in cases_of(file) if case.levels.get("settings", settings) == settings)
+    of = next(n for n, arm in enumerate(case.arms) if {**case.levels, **arm}["settings"] == settings)
+    data = data_of(case.study.workload)
+    given = case.study.arms[of].settings
+    sizes = [quantity(name, given.get(name, default)) for name, default in DEFAULTS.items()]
+    assert all(sizes)
+    return tuple(data.units * data.unit_bytes / size for size in sizes if size)  # type: ignore[return-value]
+
+
+DEFAULTS = {"shared_buffers": "128MB", "max_wal_size": "1GB"}
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "tuned"), [(EDB, "untuned", "tuned"), (PERCONA, "default", "crash-safe")]
+)
+def test_default_and_tuned_arms_keep_their_own_ratios_to_the_data(
+    name: str, default: str, tuned: str
+) -> None:
+    file, fitted = study(name), fit_study(study(name), SMALL, 30)
+    assert fitted.lost == ()
+    for level in (default, tuned):
+        now, was = ratios(fitted.file, level), ratios(file, level)
+        assert now[0] == pytest.approx(was[0], rel=0.15)
+        assert 0.49 < now[1] / was[1] < 1.15  # WAL of 32 MB is PostgreSQL's least
+    windows = [case.study.rounds * case.study.slice_s for case in cases_of(fitted.file)]
+    turns = 2 if fitted.file.run.schedule == "slices" else 1
+    assert {turns * window_s >= 60 for window_s in windows} == {True}  # two checkpoints, 30 s apart
+
+
+def test_a_fit_that_loses_the_question_says_what_and_what_it_needs() -> None:
+    fitted = fit_study(study(EDB), SMALL, 3)
+    assert {change.key for change in fitted.lost} >= {"data : shared_buffers", "timed checkpoints per window"}
+    needs = needs_of(study(EDB), SMALL, 3, fitted)
+    assert needs.memory_bytes is None and needs.minutes is not None and 3 < needs.minutes < 30
+    assert fit_study(study(EDB), SMALL, needs.minutes).lost == ()
+
+
+def test_arms_that_became_equal_or_were_dropped_are_lost() -> None:
+    file = study(PERCONA)
+    asked = Asked(file, 56, 256 * GB)
+    tuned = file.factors["settings"][1]
+    equal = Level(name=tuned.name, value={**tuned.value, "shared_buffers": "128MB"}, place=tuned.name)
+    names = [level.name for level in file.factors["settings"]]
+    mapped = Mapped(
+        (file.factors["settings"][0], equal), {**dict.fromkeys(names), names[0]: names[0], names[1]: names[1]}
+    )
+    lost = losses(file, asked, replace(asked, file=with_levels(file, "settings", mapped)))
+    found = {change.key: change.why for change in lost}
+    assert "no longer differ" in found["shared_buffers"]
+    assert "dropped" in found["factors.settings"]  # crash-unsafe, which [fit] does not allow
+    assert losses(file, asked, asked) == []
+
+
+def test_data_larger_than_the_memory_need_a_limit_of_the_memory() -> None:
+    fitted = fit_study(study(MOPPEL_2022), SMALL, 30)
+    assert [change.key for change in fitted.lost] == ["data : memory"]
+    needs = needs_of(study(MOPPEL_2022), SMALL, 30, fitted)
+    assert needs.minutes is None  # 5.6 times the memory are more than the disk has
+    assert needs.memory_bytes is not None and needs.memory_bytes < GB
+    limited = fit_study(study(MOPPEL_2022), replace(SMALL, memory_bytes=needs.memory_bytes), 30)
+    assert limited.lost == () and limited.file.workload["scale"] == fitted.file.workload["scale"]
+    assert "MemoryMax=" in needs.sentence
+
+
+def test_the_wal_buffers_that_follow_from_shared_buffers_stay_those_of_the_source() -> None:
+    fitted = fit_study(study(PERCONA), SMALL, 30)
+    default, tuned = (level.value for level in fitted.file.factors["settings"][:2])
+    assert default["wal_buffers"] == "4MB"  # of 128 MB, a 32nd
+    assert "wal_buffers" not in tuned  # 16 MB here and there
 
 
 def test_a_disk_that_is_too_small_for_the_smallest_data_is_told() -> None:

@@ -23,6 +23,8 @@ import psutil
 import typer
 
 from pgdyno.errors import UsageError
+from pgdyno.probe.machine_facts import read_limits
+from pgdyno.probe.proc_files import Tree
 from pgdyno.study.sizing import MachineSize
 
 
@@ -124,8 +126,12 @@ SEED_MAX = 2**53 - 1
 
 
 def machine_size() -> MachineSize:
-    """Return the cores available to this process, and the memory."""
-    return MachineSize(len(psutil.Process().cpu_affinity()), psutil.virtual_memory().total)
+    """Return the cores available to this process, and the memory up to the limit of its control group."""
+    physical_bytes = psutil.virtual_memory().total
+    limit_bytes = read_limits(Tree()).memory_bytes
+    return MachineSize(
+        len(psutil.Process().cpu_affinity()), min(physical_bytes, limit_bytes or physical_bytes)
+    )
 
 
 def parse_percent(text: str) -> float:

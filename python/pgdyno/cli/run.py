@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from pgdyno.cli import options
 from pgdyno.cli.console import say
@@ -26,10 +27,26 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.file_system import free_bytes
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_levels import FitChange
-from pgdyno.study.fitting.fit_study import FitMachine
+from pgdyno.study.fitting.fit_needs import needs_of
+from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
+from pgdyno.study.fitting.fit_study import FitMachine, Fitted
 from pgdyno.study.fitting.fit_study import fit_study as fit_to
 from pgdyno.study.study_file import StudyFile
 from pgdyno.units import format_duration
+
+ANYWAY = "--fit-anyway"
+"""The parser of options has none with an optional value; RunCommand replaces ``--fit=anyway``."""
+
+
+class RunCommand(TyperCommand):
+    """The command ``run``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; ``--fit=anyway`` is an option of its own."""
+        return super().parse_args(ctx, [ANYWAY if arg == "--fit=anyway" else arg for arg in args])
+
+
+AS_COMMAND = {"cls": RunCommand}
 
 
 @expanded
@@ -45,9 +62,12 @@ def run(
     fit: Annotated[
         bool,
         typer.Option(
-            "--fit", help="Scale the study to this machine and to --minutes, and report the changes."
+            "--fit",
+            help="Scale the study to this machine and to --minutes, and report the changes. A fit that loses "
+            "the question of the source is refused, except with --fit=anyway.",
         ),
     ] = False,
+    fit_anyway: Annotated[bool, typer.Option(ANYWAY, hidden=True)] = False,
     minutes: Annotated[
         float | None,
         typer.Option(
@@ -87,6 +107,7 @@ def run(
     gating.check()
     if output.html is not None:
         require_writable_page(output.html, force=output.force)
+    fit = fit or fit_anyway
     if resume is not None:
         if study is not None or fit:
             raise UsageError(
@@ -105,7 +126,10 @@ def run(
     if study is None:
         raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
     path = study_path(study)
-    file, changes = _as_asked(read_study(study), fit=fit, minutes=minutes, nearest=nearest, no_aa=no_aa)
+    fitted = _as_asked(
+        read_study(study), fit=fit, anyway=fit_anyway, minutes=minutes, nearest=nearest, no_aa=no_aa
+    )
+    file, changes = fitted.file, fitted.changes
     cases = _naming_who_refused_aa(cases_of(file), changes, no_aa=no_aa)
     request = Request(
         title=file.title,
@@ -114,7 +138,7 @@ def run(
         file=text_of(path),
         changes=[
             {"key": change.key, "before": change.before, "after": change.after, "why": change.why}
-            for change in changes
+            for change in [*(replace(one, key=LOST + one.key) for one in fitted.lost), *changes]
         ]
         + [
             {"key": "", "before": "", "after": "", "why": note}
@@ -126,7 +150,8 @@ def run(
     require_writable(target)
     if short := next(filter(None, (shortage(case.study, len(cases)) for case in cases)), ""):
         say(short)
-    heading = "\n".join([describe_study(file, cases), *(f"  {change.sentence}" for change in changes)])
+    lost = [f"{NOT_THE_QUESTION}:", *(f"  {one.sentence}" for one in fitted.lost)] if fitted.lost else []
+    heading = "\n".join([*lost, describe_study(file, cases), *(f"  {change.sentence}" for change in changes)])
     return run_and_report(
         target,
         request,
@@ -151,9 +176,9 @@ def _naming_who_refused_aa(
 
 
 def _as_asked(
-    file: StudyFile, *, fit: bool, minutes: float | None, nearest: bool, no_aa: bool
-) -> tuple[StudyFile, tuple[FitChange, ...]]:
-    """Raises UsageError: --fit without --minutes, a disk that is too small."""
+    file: StudyFile, *, fit: bool, anyway: bool, minutes: float | None, nearest: bool, no_aa: bool
+) -> Fitted:
+    """Raises UsageError: --fit without --minutes, a disk that is too small, a question that is lost."""
     if nearest:
         file = file.model_copy(update={"run": file.run.model_copy(update={"nearest": True})})
     if no_aa:
@@ -161,10 +186,16 @@ def _as_asked(
     if fit:
         if minutes is None:
             raise UsageError("--fit requires --minutes; for example: --fit --minutes 10")
-        machine = options.machine_size()
-        free = free_bytes(Cache.open().root)
-        fitted = fit_to(file, FitMachine(machine.cores, machine.memory_bytes, free), minutes)
-        return fitted.file, fitted.changes
+        machine = fit_machine(Cache.open())
+        fitted = fit_to(file, machine, minutes)
+        if fitted.lost and not anyway:
+            lost = "; ".join(one.sentence for one in fitted.lost)
+            needs = needs_of(file, machine, minutes, fitted).sentence
+            raise UsageError(
+                f"--fit --minutes {minutes:g} loses the question of the source: {lost}: "
+                f"{f'use {needs}, or ' if needs else ''}use --fit=anyway"
+            )
+        return fitted
     if minutes is not None:
         if file.run.schedule == "sequential":
             raise UsageError(
@@ -173,7 +204,13 @@ def _as_asked(
                 "blocks of one arm before the next: change repeats in the study file, or add --fit"
             )
         file = file.model_copy(update={"run": file.run.model_copy(update={"budget_s": 60 * minutes})})
-    return file, ()
+    return Fitted(file, ())
+
+
+def fit_machine(cache: Cache) -> FitMachine:
+    """Return the machine to which studies are fitted."""
+    machine = options.machine_size()
+    return FitMachine(machine.cores, machine.memory_bytes, free_bytes(cache.root))
 
 
 def describe_study(file: StudyFile, cases: tuple[Case, ...]) -> str:

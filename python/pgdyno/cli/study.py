@@ -26,6 +26,8 @@ from pgdyno.server.version import is_version, parse_version_spec
 from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
 from pgdyno.study.defaults import FIT_MIN
 from pgdyno.study.fitting.fit_levels import FitChange
+from pgdyno.study.fitting.fit_needs import needs_of
+from pgdyno.study.fitting.fit_question import NOT_THE_QUESTION
 from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import FILE_BYTES_MAX, examine_text
@@ -51,13 +53,16 @@ def size_of(cases: tuple[Case, ...]) -> str:
     return f"{counted(len(cases), 'case')} of {many} arms"
 
 
-def plan_lines(file: StudyFile, found: StudyForecast, changes: Sequence[FitChange]) -> Iterator[str]:
+def plan_lines(
+    file: StudyFile, found: StudyForecast, changes: Sequence[FitChange], lost: Sequence[str] = ()
+) -> Iterator[str]:
     """Yield the lines of the plan, from title to cases."""
     yield file.title
     if file.source:
         named = (file.source.author, str(file.source.year), file.source.title, file.source.where)
         yield ", ".join(part for part in named if part)
     yield ""
+    yield from _part("question", lost)
     yield from _part("arms", [_levels(file, name) for name in file.compare])
     yield from _part("cases", [_levels(file, name) for name in file.case_factors])
     yield from _part("excluded", [_exclusion(one) for one in file.exclude])
@@ -80,10 +85,13 @@ def plan_lines(file: StudyFile, found: StudyForecast, changes: Sequence[FitChang
     yield from _part("each case", [*names, *([f"and {more} more"] if names and more > 0 else [])])
 
 
-def plan_as_json(file: StudyFile, found: StudyForecast, changes: Sequence[FitChange]) -> dict[str, Any]:
+def plan_as_json(
+    file: StudyFile, found: StudyForecast, changes: Sequence[FitChange], lost: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the plan as JSON; sizes in bytes, times in seconds."""
     return {
         "title": file.title,
+        "lost_question": list(lost),
         "cases": [
             {
                 "name": case.name,
@@ -324,15 +332,20 @@ def plan(
     study, cache = read_study(file), Cache.open()
     machine = options.machine_size()
     changes: tuple[FitChange, ...] = ()
+    lost: list[str] = []
     if fit_it:
-        free = free_bytes(cache.root)
-        fitted = fit_study(study, FitMachine(machine.cores, machine.memory_bytes, free), minutes or FIT_MIN)
+        to = FitMachine(machine.cores, machine.memory_bytes, free_bytes(cache.root))
+        fitted = fit_study(study, to, minutes or FIT_MIN)
+        if fitted.lost:
+            lost = [NOT_THE_QUESTION, *(one.sentence for one in fitted.lost)]
+            if needed := needs_of(study, to, minutes or FIT_MIN, fitted).sentence:
+                lost.append(f"needs {needed}")
         study, changes = fitted.file, fitted.changes
     found = study_forecast(study, cache, machine)
     if as_json:
-        print_json(plan_as_json(study, found, changes))
+        print_json(plan_as_json(study, found, changes, lost))
     else:
-        for line in plan_lines(study, found, changes):
+        for line in plan_lines(study, found, changes, lost):
             out.print(line, markup=False, soft_wrap=True)
 
 

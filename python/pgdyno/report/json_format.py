@@ -99,6 +99,7 @@ class _Untitled(GenerateJsonSchema):
 def _file(study: StudyReport) -> models.CaseFile | models.CasesFile:
     findings = study.findings
     tables = models.StudyTables(
+        lost_question=study.lost or None,
         published=findings.published if study.published else None,
         published_notes=findings.source_notes if study.published else None,
         capacity=_capacity(findings.capacity) if findings.capacity else None,

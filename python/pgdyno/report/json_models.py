@@ -218,6 +218,7 @@ class CapacityEntry:
 class StudyTables:
     """Results over the cases of one file."""
 
+    lost_question: Annotated[str | None, only_if("the fit lost the question of the source.")] = None
     published: Annotated[Sequence[MeasuredTable] | None, only_if("the study has any.")] = None
     published_notes: Annotated[Sequence[str] | None, only_if("the study has published tables.")] = None
     capacity: Annotated[CapacityEntry | None, only_if("the study limits the latency.")] = None

@@ -41,6 +41,7 @@ def _published_over_hosts(study: HostsReport) -> Iterator[str]:
 def _published(study: StudyReport, title: str) -> Iterator[str]:
     yield f"# {escaped(title)}"
     yield ""
+    yield from _lost(study)
     for table in study.published:
         yield from _table(table)
     yield from _sections(study.source)
@@ -49,8 +50,15 @@ def _published(study: StudyReport, title: str) -> Iterator[str]:
     yield from _caveats(study.caveats)
 
 
+def _lost(study: StudyReport) -> Iterator[str]:
+    if study.lost:
+        yield f"**{escaped(study.lost)}**"
+        yield ""
+
+
 def _of_study(study: StudyReport, title: str) -> Iterator[str]:
-    return _of_cases(study, title) if study.only is None else _of_one(study, study.only, title)
+    yield from _lost(study)
+    yield from _of_cases(study, title) if study.only is None else _of_one(study, study.only, title)
 
 
 def _of_one(study: StudyReport, only: Report, title: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from pgdyno.report.published_section import source_section, with_measured_column
 from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.scalability_section import scalability_section
 from pgdyno.report.section import Section
+from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
 from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN
 
 WORDS = {
@@ -47,6 +48,7 @@ class StudyReport:
     findings: StudyFindings
     headlines: Sequence[OverCasesHeadline]
     unfinished: str
+    lost: str  # sentence: how the fit lost the question of the source; empty if it did not
     percent_of: str
     published: Sequence[Table]  # published tables beside the measured values
     source: Sequence[Section]  # the source's notes, below its tables
@@ -76,6 +78,7 @@ def build_study(findings: StudyFindings) -> StudyReport:
         findings=findings,
         headlines=[_headline(over, findings) for over in findings.over_cases],
         unfinished=next(iter(cases.values())).unfinished,
+        lost=_lost_question(findings),
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
         published=[with_measured_columns(table, first.study.plan.confidence) for table in findings.published],
         source=source_section(findings),
@@ -93,6 +96,15 @@ def build_study(findings: StudyFindings) -> StudyReport:
         background=[table for table in background if table.rows],
         command=first.study.command,
     )
+
+
+def _lost_question(findings: StudyFindings) -> str:
+    lost = [
+        f"{change['key'].removeprefix(LOST)} {change['before']} → {change['after']} ({change['why']})"
+        for change in findings.first.study.changes
+        if str(change["key"]).startswith(LOST)
+    ]
+    return f"{NOT_THE_QUESTION}: {'; '.join(lost)}." if lost else ""
 
 
 def _sections(findings: StudyFindings) -> Iterator[Section]:

@@ -59,6 +59,7 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
     if study.only is None:
         _print_cases(study, console)
         return
+    _print_lost(study, console)
     console.print(render(study.only, console.width))
     _print_source(study, console)
     console.print(
@@ -68,6 +69,7 @@ def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
 
 def print_summary(study: StudyReport | HostsReport, console: Console, more: str) -> None:
     """Print what fits the first screen, and published tables. ``more``: where the other tables are."""
+    _print_lost(study, console)
     if isinstance(study, HostsReport) or study.only is None or study.published:
         _print_overview(study, console)
     else:
@@ -159,6 +161,7 @@ def print_history(report: HistoryReport, console: Console) -> None:
 def print_published(study: StudyReport | HostsReport, console: Console) -> None:
     """Print the published tables with measured values, and the caveats; pooled tables come first."""
     prose = min(console.width, WIDTH_MAX)
+    _print_lost(study, console)
     _print_beside(study.published, console)
     if isinstance(study, HostsReport):
         console.print(Group(*_caveats(study.caveats, prose)))
@@ -184,6 +187,12 @@ def _print_beside(tables: Sequence[Table], console: Console) -> None:
         console.print(title)
         console.print(drawn, crop=False)
         console.print(_wrapped(table.note, min(console.width, WIDTH_MAX), "dim"), Text(), sep="\n")
+
+
+def _print_lost(study: StudyReport | HostsReport, console: Console) -> None:
+    """Print how the fit lost the question of the source, above everything else."""
+    if isinstance(study, StudyReport) and study.lost:
+        console.print(_wrapped(study.lost, min(console.width, WIDTH_MAX), "bold red"), Text(), sep="\n")
 
 
 def _print_source(study: StudyReport, console: Console) -> None:
@@ -215,6 +224,7 @@ def _of_hosts(study: HostsReport, width: int) -> RenderableType:
 
 def _print_cases(study: StudyReport, console: Console) -> None:
     width, prose = console.width, min(console.width, WIDTH_MAX)
+    _print_lost(study, console)
     console.print(
         Group(*[_wrapped(headline.sentence, prose, "bold") for headline in study.headlines], Text())
     )

@@ -49,8 +49,9 @@ class Room:
 
     ``study`` is that of any case. ``blocks``: number of blocks of every case whose restores and checks must
     fit DATA_SHARE; None: no limit. ``is_settled``: the data are already fitted to this machine, and only the
-    disk can make them smaller. ``scales_settings``: sizes in the settings follow the data. ``aa_share``: time
-    of A/A blocks as a share of the other blocks.
+    disk can make them smaller. ``scales_settings``: sizes in the settings follow the data.
+    ``keeps_buffers``: the data are large enough for the minimum of shared buffers. ``aa_share``: time of A/A
+    blocks as a share of the other blocks.
     """
 
     study: Study
@@ -61,6 +62,7 @@ class Room:
     blocks: int | None
     is_settled: bool
     scales_settings: bool
+    keeps_buffers: bool = False
     aa_share: float = 0.0
 
     def limits(self, costs: Costs, contrasted: Collection[str]) -> dict[str, Callable[[float], bool]]:
@@ -111,7 +113,7 @@ def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[st
         allowed = found if room.is_settled else _largest(limits[name], found)
         if allowed < found:
             found, why = allowed, WHY[name]
-    least = min(memory, floor_of(costs, room.scales_settings))
+    least = min(memory, floor_of(costs, room.keeps_buffers))
     if found < least:
         found, why = least, f"{why}, but {WHY['floor']}"
     allowed = _largest(limits["disk"], found)
@@ -145,14 +147,14 @@ def _largest(allows: Callable[[float], bool], most: float) -> float:
     return low
 
 
-def floor_of(costs: Costs, scales_buffers: bool) -> float:
+def floor_of(costs: Costs, keeps_buffers: bool) -> float:
     """Return the factor, at most 1, below which clients contend or shared buffers reach their minimum."""
     factors = [0.0]
     for arm in (arm for case in costs for arm in case):
         wanted = max(1, UNITS_PER_CLIENT[arm.data.kind] * arm.clients if arm.writes else 1)
         factors.append(wanted / arm.data.units)
     buffers = smallest(costs, "shared_buffers")
-    if scales_buffers and buffers is not None:
+    if keeps_buffers and buffers is not None:
         factors.append(SHARED_BUFFERS_MIN_BYTES / buffers)
     return min(1.0, max(factors))
 
@@ -212,7 +214,6 @@ class Memories:
     after: int
 
 
-DEFAULT_KEPT = "arms with PostgreSQL's default of shared_buffers keep it"
 AS_NEAR = "nearest ratio with whole warehouses or branches and the minimum of shared_buffers"
 
 
@@ -233,15 +234,24 @@ def ratio_changes(
         was, now = sizes[0] / buffers_before, sizes[1] / buffers_after
         if abs(now / was - 1) > RATIO_TOLERANCE:
             key = f"data : shared_buffers{'' if is_given else ' (default)'}"
-            yield FitChange(key, ratio(was), ratio(now), AS_NEAR if is_given else DEFAULT_KEPT)
+            yield FitChange(key, ratio(was), ratio(now), AS_NEAR)
+
+
+def data_sizes(costs: Costs) -> list[float]:
+    """Return the sizes of the data of all cases, smallest first, without an empty cluster."""
+    return sorted({arm.data.units * arm.data.unit_bytes for arm in _arms(costs)})
+
+
+def shared_buffers_of(costs: Costs) -> list[int]:
+    """Return the shared buffers of the arms, smallest first."""
+    return [size for _, size in _buffers(costs, ())]
 
 
 def _buffers(costs: Costs, contrasted: Collection[str]) -> list[tuple[bool, int]]:
     """Return the shared buffers of the arms, smallest first, each with True if the arm sets them."""
     arms = (arm for arm in _arms(costs) if not arm.has_profile)
-    return sorted(
-        {("shared_buffers" in arm.settings, shared_buffers_bytes(arm, 1, contrasted)) for arm in arms}
-    )
+    found = {("shared_buffers" in arm.settings, shared_buffers_bytes(arm, 1, contrasted)) for arm in arms}
+    return sorted(found, key=lambda one: one[1])
 
 
 def _arms(costs: Costs) -> list[ArmCost]:

@@ -10,8 +10,9 @@ from typing import Any
 from pgdyno.study.cases import cases_of
 from pgdyno.study.defaults import SLICE_S, WINDOW_S
 from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, FitChange, changed_values, ratio, with_levels
-from pgdyno.study.fitting.fit_settings import RULES, quantity
+from pgdyno.study.fitting.fit_settings import CHECKPOINT_TIMEOUT_MIN_S, RULES, quantity
 from pgdyno.study.forecast_cost import costs_of, pass_s, transactions_per_s
+from pgdyno.study.schedule import Schedule
 from pgdyno.study.sizing import BLOCKS_TARGET, MAX_CLIENTS, MachineSize
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.units import format_duration
@@ -79,6 +80,12 @@ SLICES_MIN_S = 4.0
 """Minimum number and time of slices per arm and block: two rounds and their mirror images."""
 
 WARMUP_MIN_S = 2.0
+
+CHECKPOINTS_MIN = 2.0
+"""Timed checkpoints of a window, of which the first one is complete. A window of a source with more of them
+has at least this number."""
+
+CHECKPOINT_WINDOW_S = CHECKPOINTS_MIN * CHECKPOINT_TIMEOUT_MIN_S
 
 
 @dataclass(frozen=True)
@@ -299,14 +306,26 @@ def _checkpoints(before: StudyFile, after: StudyFile) -> Iterator[FitChange]:
     """Yield the changes of the ratio of window and checkpoint_timeout."""
     if before.run.transactions is not None:
         return
-    windows = (_run_window_s(before), _run_window_s(after))
-    for timeouts in zip(_timeouts_s(before), _timeouts_s(after), strict=False):
-        was, now = windows[0] / timeouts[0], windows[1] / timeouts[1]
+    timeouts_s = zip(_timeouts_s(before), _timeouts_s(after), strict=False)
+    ratios = zip(checkpoints_of(before), checkpoints_of(after), strict=False)
+    for timeouts, (was, now) in zip(timeouts_s, ratios, strict=False):
         if abs(now / was - 1) > RATIO_TOLERANCE:
             short = "; the window has no timed checkpoint" if now < 1 <= was else ""
             then, here = map(format_duration, timeouts)
             why = f"a timed checkpoint every {here}, instead of every {then}{short}"
             yield FitChange("window : checkpoint_timeout", ratio(was), ratio(now), why)
+
+
+def checkpoints_of(file: StudyFile) -> list[float]:
+    """Return the number of timed checkpoints of a window, by checkpoint_timeout, shortest first.
+
+    Servers whose slices alternate run all the time. None for a number of transactions.
+    """
+    if file.run.transactions is not None:
+        return []
+    study = cases_of(file)[0].study
+    turns = len(study.arms) if study.schedule == Schedule.SLICES else 1
+    return [turns * _run_window_s(file) / timeout_s for timeout_s in _timeouts_s(file)]
 
 
 def _timeouts_s(file: StudyFile) -> list[float]:

@@ -1,7 +1,8 @@
 """Fit of settings that depend on the machine or the window of the source.
 
 Memory and WAL sizes scale with the data, numbers of processes with the cores, and checkpoint_timeout with the
-window. A size or time equal to PostgreSQL's default was not chosen for a machine, and is kept.
+window. Where the ratio to the data or the window makes the question, PostgreSQL's default scales, too: an arm
+with default settings then has them as its own.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Any, Literal
 
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.cases import setting_of
+from pgdyno.study.cases import cases_of, setting_of
 from pgdyno.study.fitting.fit_levels import FitChange, Mapped, changed_values, with_levels
-from pgdyno.study.forecast_cost import MAX_WAL_SIZE_BYTES, ArmCost, Costs
+from pgdyno.study.forecast_cost import MAX_WAL_SIZE_BYTES, ArmCost, Costs, costs_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.values import Level, Settings, level_name
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, format_setting_size, split_quantity
@@ -26,37 +27,45 @@ KB, MB, GB = 2**10, 2**20, 2**30
 
 @dataclass(frozen=True)
 class Rule:
-    """Scaling of a setting in bytes, seconds or processes; ``unit`` is that of a number without a unit."""
+    """Scaling of a setting in bytes, seconds or processes; ``unit`` is that of a number without a unit.
+
+    ``with_default``: an arm without the setting gets the scaled default.
+    """
 
     by: By
     unit: float
     default: float
     least: float
+    with_default: bool = False
 
 
-SHARED_BUFFERS_MIN_BYTES = 32 * MB
-"""Minimum of shared_buffers: with fewer pages, contention for buffers changes the experiment."""
+SHARED_BUFFERS_MIN_BYTES = 2 * MB
+"""Minimum of shared_buffers: with fewer pages, clients wait for each other's pinned buffers."""
 
 CHECKPOINT_TIMEOUT_MIN_S = 30.0
 """PostgreSQL's minimum of checkpoint_timeout."""
 
 RULES: Mapping[str, Rule] = {
-    "shared_buffers": Rule("data", 8 * KB, 128 * MB, SHARED_BUFFERS_MIN_BYTES),
-    "effective_cache_size": Rule("data", 8 * KB, 4 * GB, 8 * MB),
-    "maintenance_work_mem": Rule("data", KB, 64 * MB, MB),
+    "shared_buffers": Rule("data", 8 * KB, 128 * MB, SHARED_BUFFERS_MIN_BYTES, with_default=True),
+    "effective_cache_size": Rule("data", 8 * KB, 4 * GB, MB, with_default=True),
+    "maintenance_work_mem": Rule("data", KB, 64 * MB, MB, with_default=True),
     "autovacuum_work_mem": Rule("data", KB, 64 * MB, MB),
     "work_mem": Rule("data", KB, 4 * MB, 64 * KB),
     "temp_buffers": Rule("data", 8 * KB, 8 * MB, 800 * KB),
     "wal_buffers": Rule("data", 8 * KB, 16 * MB, 32 * KB),
-    "max_wal_size": Rule("data", MB, MAX_WAL_SIZE_BYTES, 128 * MB),
+    "max_wal_size": Rule("data", MB, MAX_WAL_SIZE_BYTES, 32 * MB, with_default=True),
     "min_wal_size": Rule("data", MB, 80 * MB, 32 * MB),
     "max_worker_processes": Rule("cores", 1, 8, 1),
     "max_parallel_workers": Rule("cores", 1, 8, 1),
     "max_parallel_workers_per_gather": Rule("cores", 1, 2, 1),
     "max_parallel_maintenance_workers": Rule("cores", 1, 2, 1),
-    "checkpoint_timeout": Rule("window", 1.0, 300, CHECKPOINT_TIMEOUT_MIN_S),
+    "checkpoint_timeout": Rule("window", 1.0, 300, CHECKPOINT_TIMEOUT_MIN_S, with_default=True),
 }
 """Rules by setting. Defaults are those of all PostgreSQL versions (wal_buffers: the automatic maximum)."""
+
+KEPT_IF_CONTRASTED = frozenset({"work_mem", "temp_buffers", "autovacuum_work_mem", "min_wal_size"})
+"""Sizes that are kept if they are a treatment: what they limit depends on a query or on the WAL, and scaled
+values would fall to the minimum of all arms."""
 
 WHOLE_MB_FROM = 16 * MB
 """Smaller sizes are rounded to 8 kB instead of 1 MB."""
@@ -91,16 +100,19 @@ def quantity(name: str, text: str) -> float | None:
 def scaled(name: str, value: float, factor: float, *, contrasted: bool) -> float:
     """Return the value multiplied by the factor, rounded, and not below the minimum of its rule.
 
-    ``contrasted``: other arms have the default. The value then does not cross the default, so that the tuned
-    server does not become the smaller one; a time that would cross it is kept.
+    ``contrasted``: other arms have the default, and the setting is a treatment. If the default does not
+    scale, it is kept or does not cross the default.
     """
     rule = RULES[name]
-    if factor == 1 or (value == rule.default and (contrasted or rule.by != "cores")):
+    if factor == 1:
         return value
-    wanted = value * factor
-    if contrasted and (wanted > rule.default) != (value > rule.default):
-        if rule.by == "window":
+    if not rule.with_default:
+        if value == rule.default and (contrasted or rule.by != "cores"):
             return value
+        if contrasted and name in KEPT_IF_CONTRASTED:
+            return value
+    wanted = value * factor
+    if contrasted and not rule.with_default and (wanted > rule.default) != (value > rule.default):
         wanted = rule.default
     return _rounded(rule, max(wanted, min(rule.least, value)))
 
@@ -126,10 +138,9 @@ def written(name: str, value: float) -> str:
 
 def wal_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
     """Return the WAL size of a server at a factor of the data."""
-    value = quantity("max_wal_size", arm.settings.get("max_wal_size", ""))
-    if value is None:
-        return MAX_WAL_SIZE_BYTES
-    return round(scaled("max_wal_size", value, factor, contrasted="max_wal_size" in contrasted))
+    names = ("max_wal_size", "min_wal_size")
+    values = {name: quantity(name, arm.settings.get(name, "")) or RULES[name].default for name in names}
+    return round(max(scaled(name, of, factor, contrasted=name in contrasted) for name, of in values.items()))
 
 
 def contrasted_of(costs: Costs) -> frozenset[str]:
@@ -145,9 +156,10 @@ def contrasted_of(costs: Costs) -> frozenset[str]:
 
 
 def smallest(costs: Costs, name: str) -> float | None:
-    """Return the smallest value of a setting over the arms that set it."""
-    values = [quantity(name, arm.settings[name]) for case in costs for arm in case if name in arm.settings]
-    return min((value for value in values if value is not None), default=None)
+    """Return the smallest value of a setting over the arms; None if a profile determines all."""
+    arms = [arm for case in costs for arm in case if name in arm.settings or not arm.has_profile]
+    values = [quantity(name, arm.settings.get(name, "")) or RULES[name].default for arm in arms]
+    return min(values, default=None)
 
 
 def fit_settings(
@@ -155,10 +167,10 @@ def fit_settings(
 ) -> tuple[StudyFile, list[FitChange]]:
     """Return the file with scaled settings: those of all arms, and those of each level."""
     changes: list[FitChange] = []
+    before = file
+    file = _with_defaults(file, scales)
     values = _scaled_values(file.settings.values, scales, contrasted, "settings", changes)
-    if values != file.settings.values:
-        settings = Settings.model_construct(**{**dict(file.settings), "values": values})
-        file = file.model_copy(update={"settings": settings})
+    file = _with_values(file, values)
     if "settings" in file.factors:
         levels = [_scaled_level(level, scales, contrasted, changes) for level in file.factors["settings"]]
         if tuple(levels) != file.factors["settings"]:
@@ -168,7 +180,88 @@ def fit_settings(
     for factor in file.factors:
         if setting_of(factor) in RULES:
             file = with_levels(file, factor, _scaled_factor(file, factor, scales, contrasted, changes))
-    return file, changes
+    return _with_wal_buffers(before, file, changes), changes
+
+
+def _with_defaults(file: StudyFile, scales: Scales) -> StudyFile:
+    """Return the file with those of PostgreSQL's defaults that scale as settings of all arms.
+
+    An arm's own setting overrides them. Running servers take no settings, and values of profiles are unknown.
+    """
+    arms = [arm for case in costs_of(cases_of(file)) for arm in case]
+    if any(arm.is_dsn or arm.has_profile for arm in arms):
+        return file
+    given = file.settings.values.keys() | {setting_of(factor) for factor in file.factors}
+    added = {
+        name: written(name, rule.default)
+        for name, rule in RULES.items()
+        if rule.with_default
+        and name not in given
+        and scaled(name, rule.default, scales.of(rule.by), contrasted=False) != rule.default
+    }
+    return _with_values(file, {**file.settings.values, **added})
+
+
+def _with_values(file: StudyFile, values: Mapping[str, str]) -> StudyFile:
+    if values == file.settings.values:
+        return file
+    settings = Settings.model_construct(**{**dict(file.settings), "values": values})
+    return file.model_copy(update={"settings": settings})
+
+
+def _has_profile(level: Level) -> bool:
+    if isinstance(level.value, Mapping):
+        return bool(level.value.get("profiles"))
+    return "@" in str(level.value)
+
+
+WAL_BUFFERS_SHARE = 1 / 32
+"""Share of shared_buffers that PostgreSQL uses as WAL buffers by default, up to a default WAL segment."""
+
+
+def _with_wal_buffers(before: StudyFile, after: StudyFile, changes: list[FitChange]) -> StudyFile:
+    """Return the file with the automatic wal_buffers of the source, which follow from shared_buffers.
+
+    The WAL of a transaction does not depend on the size of the data.
+    """
+    if "wal_buffers" in before.settings.values or before.settings.profiles:
+        return after
+    levels = after.factors.get("settings", ())
+    why = "automatic value at the source"
+    if not levels:
+        was, now = (_automatic_wal_buffers(of.settings.values) for of in (before, after))
+        if was != now:
+            changes.append(FitChange("settings.wal_buffers", now, was, why))
+            return _with_values(after, {**after.settings.values, "wal_buffers": was})
+        return after
+    given = []
+    for then, level in zip(before.factors["settings"], levels, strict=True):
+        is_own = not isinstance(level.value, Mapping) or _has_profile(level) or "wal_buffers" in level.value
+        pair = ((before, then), (after, level))
+        was, now = (_automatic_wal_buffers({**file.settings.values, **_texts(of)}) for file, of in pair)
+        if not is_own and was != now:
+            changes.append(FitChange(f"factors.settings.{level.name}.wal_buffers", now, was, why))
+            given.append(level.model_copy(update={"value": {**level.value, "wal_buffers": was}}))
+        else:
+            given.append(level)
+    if tuple(given) == levels:
+        return after
+    names = [level.name for level in levels]
+    return with_levels(after, "settings", Mapped(tuple(given), dict(zip(names, names, strict=True))))
+
+
+def _automatic_wal_buffers(values: Mapping[str, str]) -> str:
+    buffers = quantity("shared_buffers", values.get("shared_buffers", ""))
+    size = (buffers or RULES["shared_buffers"].default) * WAL_BUFFERS_SHARE
+    return format_setting_size(
+        int(min(RULES["wal_buffers"].default, max(64 * KB, size))) // (8 * KB) * 8 * KB
+    )
+
+
+def _texts(level: Level) -> dict[str, str]:
+    if not isinstance(level.value, Mapping):
+        return {}
+    return {key.lower(): level_name(value) for key, value in level.value.items() if _is_scaled(key, value)}
 
 
 def _scaled_factor(
@@ -268,7 +361,6 @@ def _why(rule: Rule, value: float, factor: float, found: float, *, contrasted: b
 
 def shared_buffers_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
     """Return the shared buffers of a server at a factor of the data; PostgreSQL's default if not set."""
-    value = quantity("shared_buffers", arm.settings.get("shared_buffers", ""))
-    if value is None:
-        return int(RULES["shared_buffers"].default)
+    text = arm.settings.get("shared_buffers", "")
+    value = quantity("shared_buffers", text) or RULES["shared_buffers"].default
     return int(scaled("shared_buffers", value, factor, contrasted="shared_buffers" in contrasted))

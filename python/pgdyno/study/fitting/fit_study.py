@@ -2,7 +2,8 @@
 
 Kept ratios: data : shared buffers : memory, clients per core, the shares of memory and cores in the settings,
 checkpoints per window, warm-up : window. All other changes are reported. If the time is short: shorter
-windows and warm-ups, then fewer levels if the file allows it, then fewer blocks. docs/explanation/fitting.md
+windows and warm-ups, then fewer levels if the file allows it, then fewer blocks. A fit that loses the
+question of the source says so (``fit_question.py``). docs/explanation/fitting.md
 explains the rules.
 
 A fitted file is an ordinary study file; fitting it again changes nothing.
@@ -24,13 +25,17 @@ from pgdyno.study.fitting.fit_data import (
     ratio_changes,
 )
 from pgdyno.study.fitting.fit_levels import FitChange, level_changes, with_dropped_levels, with_fewer_levels
+from pgdyno.study.fitting.fit_question import Asked, losses, memory_needed_bytes
 from pgdyno.study.fitting.fit_schedule import (
     BLOCKS_BETTER,
     BLOCKS_MIN,
+    CHECKPOINT_WINDOW_S,
+    CHECKPOINTS_MIN,
     SLICES_MIN,
     WINDOW_MIN_S,
     Layout,
     RequestedLengths,
+    checkpoints_of,
     fit_clients,
     fit_duet,
     fit_run,
@@ -69,10 +74,16 @@ class FitMachine(MachineSize):
 
 @dataclass(frozen=True)
 class Fitted:
-    """The fitted study, and all changes."""
+    """The fitted study, and all changes.
+
+    ``lost``: changes that lose the question of the source. ``memory_bytes``: memory with which the data would
+    keep their ratio to it, if that is lost.
+    """
 
     file: StudyFile
     changes: tuple[FitChange, ...]
+    lost: tuple[FitChange, ...] = ()
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -86,6 +97,7 @@ class _Fit:
     contrasted: frozenset[str]
     is_from_elsewhere: bool  # the file names the machine of its numbers; else they are for this one
     is_settled: bool  # the file is already fitted to this machine
+    asks: bool = False  # data and windows are large enough to keep the question of the source
 
     @property
     def time_s(self) -> float:
@@ -124,7 +136,10 @@ def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
     changes += found
     with_clients, found = fit_clients(scheduled, task.cores)
     changes += found
-    draft = _full_length_draft(task, with_clients) or _shortened_draft(task, with_clients)
+    draft = _full_length_draft(task, with_clients)
+    if draft is None and made_for is not None:
+        draft = _asking_draft(task, file, with_clients, made_for)
+    draft = draft or _shortened_draft(task, with_clients)
     if draft.wanted.aa_share and draft.layout is not None and draft.layout.blocks < BLOCKS_BETTER:
         return _without_aa(fit_study(_with_aa_disabled(file), machine, minutes))
     changes += level_changes(with_clients, draft.file, minutes)
@@ -132,13 +147,36 @@ def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
     changes += found
     changes += run_changes(scheduled, fitted, draft.layout, task.time_s, machine)
     memories = Memories(made_for.memory_bytes, machine.memory_bytes) if made_for else None
-    changes += ratio_changes(
-        costs_of(cases_of(draft.file)), costs_of(cases_of(fitted)), memories, task.contrasted
+    before, after = costs_of(cases_of(draft.file)), costs_of(cases_of(fitted))
+    changes += ratio_changes(before, after, memories, task.contrasted)
+    lost = _lost(task, file, draft.file, fitted, made_for)
+    needed_bytes = (
+        None if made_for is None else memory_needed_bytes(lost, before, after, made_for.memory_bytes)
     )
     if made_for is not None and (made_for != _as_made_for(machine) or draft.factor.value != 1):
         update = {"machine": _as_made_for(machine)}
         fitted = fitted.model_copy(update={"fit": fitted.fit.model_copy(update=update)})
-    return Fitted(fitted, tuple(changes))
+    return Fitted(fitted, tuple(changes), tuple(lost), needed_bytes)
+
+
+def _lost(
+    task: _Fit, file: StudyFile, before: StudyFile, fitted: StudyFile, made_for: FittedTo | None
+) -> list[FitChange]:
+    """Return the changes that lose the question; ``before`` has the levels of the fitted file."""
+    if made_for is None or task.is_settled:
+        return []
+    source = Asked(before, made_for.cores, made_for.memory_bytes)
+    return losses(file, source, Asked(fitted, task.machine.cores, task.machine.memory_bytes))
+
+
+def _asking_draft(task: _Fit, file: StudyFile, left: StudyFile, made_for: FittedTo) -> _Draft | None:
+    """Return a draft that keeps the question, with windows for checkpoints and few levels dropped."""
+    asking = replace(task, asks=not task.is_settled)
+    for one in with_dropped_levels(left):
+        draft = _laid_out(asking, one, BLOCKS_BETTER)
+        if draft is not None and not _lost(task, file, one, _applied(task, draft)[0], made_for):
+            return draft
+    return None
 
 
 def _with_aa_disabled(file: StudyFile) -> StudyFile:
@@ -148,7 +186,7 @@ def _with_aa_disabled(file: StudyFile) -> StudyFile:
 def _without_aa(fitted: Fitted) -> Fitted:
     """Disable A/A blocks, because a verdict has priority over the measurement of noise."""
     why = f"with A/A blocks, fewer than {BLOCKS_BETTER} blocks of the arms would fit"
-    return Fitted(fitted.file, (*fitted.changes, FitChange("run.aa", "true", "false", why)))
+    return replace(fitted, changes=(*fitted.changes, FitChange("run.aa", "true", "false", why)))
 
 
 def _as_made_for(machine: FitMachine) -> FittedTo:
@@ -238,6 +276,7 @@ def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | 
         blocks=blocks if task.is_from_elsewhere else None,
         is_settled=task.is_settled,
         scales_settings=task.is_from_elsewhere,
+        keeps_buffers=task.asks,
         aa_share=aa_share(cases, in_slices=not file.fit.keep_schedule),
     )
     return factor_of(costs_of(cases), room, task.memory, task.contrasted)
@@ -300,15 +339,30 @@ def _wanted(
         warmup_s=study.warmup_s,
         slice_s=slice_s,
         blocks_max=file.run.repeats,
-        least_s=file.fit.window_min_s or 0.0,
+        least_s=max(file.fit.window_min_s or 0.0, _checkpoint_window_s(task, file, cases, slice_s)),
         aa_share=aa_share(cases, in_slices=slice_s is not None),
     )
+
+
+def _checkpoint_window_s(
+    task: _Fit, file: StudyFile, cases: tuple[Case, ...], slice_s: float | None
+) -> float:
+    """Return the shortest window with CHECKPOINTS_MIN checkpoints, if those of the source have as many."""
+    writes = any(arm.writes for case in costs_of(cases) for arm in case)
+    if not (task.asks and writes) or max(checkpoints_of(file), default=0) < CHECKPOINTS_MIN:
+        return 0.0
+    alternates = slice_s is not None and file.run.schedule != "duet"
+    return CHECKPOINT_WINDOW_S / (min(len(case.arms) for case in cases) if alternates else 1)
 
 
 def _applied(task: _Fit, draft: _Draft) -> tuple[StudyFile, list[FitChange]]:
     """Return the file with data, settings and run of the draft, and the changes."""
     sized, changes = fit_data(draft.file, draft.factor)
-    windows = 1.0 if draft.layout is None else draft.layout.window_s / draft.wanted.window_s
+    windows = 1.0
+    if draft.layout is not None:
+        alternates = draft.slice_s is not None and draft.file.run.schedule not in TOGETHER
+        turns = len(cases_of(sized)[0].arms) if alternates else 1
+        windows = min(1.0, turns * draft.layout.window_s / draft.wanted.window_s)
     tuned = sized
     if task.is_from_elsewhere:
         scales = Scales(draft.factor.value, task.cores, windows)
