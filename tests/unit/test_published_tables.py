@@ -21,6 +21,7 @@ from pgdyno.analysis.findings.published_tables import (
     in_unit,
     with_measured_values,
 )
+from pgdyno.analysis.findings.source_agreement import Agreement, SourceChange, changes_of_source
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.telemetry.metrics import METRICS
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, MetricValues
@@ -269,3 +270,63 @@ def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
         change.measured is not None and change.measured.value == pytest.approx(20) and change.measured.n == 2
     )
     assert len(change.cases) == 30
+
+
+def changes_of(cases: list[CaseValues], **given: object) -> list[SourceChange]:
+    return changes_of_source(
+        Published.model_validate({"tables": [{"title": "t", **given}]}, strict=False), cases
+    )
+
+
+SETTINGS = [{"settings": name} for name in ("default", "safe")]
+
+
+@pytest.mark.parametrize(
+    ("ours", "agreement"),
+    [
+        ((2.8, 2.9, 3.0, 2.95, 2.85), Agreement.AGREES),
+        ((0.6, 0.65, 0.62, 0.66, 0.64), Agreement.OPPOSITE),
+        ((1.2, 1.25, 1.22, 1.26, 1.24), Agreement.SMALLER),
+        ((5.2, 5.25, 5.22, 5.26, 5.24), Agreement.LARGER),
+        ((0.5, 1.5, 0.7, 1.6, 0.9), Agreement.UNRESOLVED),
+        ((2.8, 2.9), Agreement.NO_INTERVAL),
+    ],
+)
+def test_direction_and_size_are_compared_with_the_source(
+    ours: tuple[float, ...], agreement: Agreement
+) -> None:
+    of = case({"tps": {0: blocks(*[1.0] * len(ours)), 1: blocks(*ours)}}, arms=SETTINGS)
+    columns = [{"title": "Settings"}, {"title": "TPS", "metric": "tps"}]
+    rows = [
+        {"levels": {"settings": "default"}, "cells": ["untuned", 1978.48]},
+        {"levels": {"settings": "safe"}, "cells": ["tuned", 5736.66]},
+    ]
+    (found,) = changes_of([of], columns=columns, rows=rows)
+    assert found.published_percent == pytest.approx(189.95, abs=0.01)
+    assert (found.arm, found.baseline, found.agreement) == ("safe", "default", agreement)
+
+
+def test_a_printed_change_stands_for_the_one_that_follows_from_its_values() -> None:
+    of = case({"tps": {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)}})
+    columns = [
+        {"title": "10", "metric": "tps", "levels": {"server": "10"}},
+        {"title": "15", "metric": "tps", "levels": {"server": "15"}},
+        {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"},
+    ]
+    rows = [{"cells": [100, 150, {"value": 33, "corrected": 50}]}]
+    (found,) = changes_of([of], columns=columns, rows=rows)
+    assert (found.published_percent, found.measured.value) == (50, pytest.approx(100))
+
+
+def test_a_level_of_the_settings_is_compared_over_cases() -> None:
+    def of(settings: str, *rates: float) -> CaseValues:
+        return case({"tps": {0: blocks(*rates), 1: blocks(*rates)}}, {"settings": settings})
+
+    rows = [
+        {"levels": {"settings": name, "server": "10"}, "cells": [name, value]}
+        for name, value in (("untuned", 100), ("tuned", 700))
+    ]
+    columns = [{"title": "Settings"}, {"title": "TPS", "metric": "tps"}]
+    (found,) = changes_of([of("untuned", 2.0, 4.0), of("tuned", 3.0, 6.0)], columns=columns, rows=rows)
+    assert (found.arm, found.baseline, found.published_percent) == ("tuned", "untuned", pytest.approx(600))
+    assert found.measured.value == pytest.approx(50)

@@ -52,9 +52,15 @@ def test_a_key_is_missing_only_if_the_schema_allows_it(text: str) -> None:
     found = json.loads(text)
     required = set(schema()["$defs"]["CaseDocument"]["required"])
     assert required == set(found)
-    assert {"lost_question", "published", "published_notes", "capacity", "factors", "scalability"} == (
-        set(schema()["$defs"]["CaseDocument"]["properties"]) - required
-    )
+    assert {
+        "lost_question",
+        "published_changes",
+        "published",
+        "published_notes",
+        "capacity",
+        "factors",
+        "scalability",
+    } == (set(schema()["$defs"]["CaseDocument"]["properties"]) - required)
 
 
 def test_numbers_that_json_does_not_have_become_null(text: str) -> None:

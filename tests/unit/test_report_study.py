@@ -16,6 +16,7 @@ from report_forms import FORMS, on_terminal, plain
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
+from pgdyno.analysis.findings.source_agreement import Agreement
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
@@ -140,6 +141,25 @@ def test_notes_of_the_source_are_below_its_tables(tmp_path: Path, form: str) -> 
     text = plain(FORMS[form](read_report(tmp_path / "e")))
     assert 0 < text.index("New orders by users") < text.index("Each number is one run.")
     assert json.loads(FORMS["json"](read_report(tmp_path / "e")))["published_notes"] == published["notes"]
+
+
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_an_effect_of_opposite_sign_is_told_with_probable_reasons(tmp_path: Path, form: str) -> None:
+    published = {"tables": [{**PUBLISHED["tables"][0], "rows": [{"cells": ["8", 1000, -35]}]}]}
+    fit = {"key": "data : shared_buffers", "before": "820", "after": "1.64", "why": "little time"}
+    machine = {"key": "fit.machine", "before": "56 cores", "after": "2 cores", "why": ""}
+    of = replace(
+        CASES[0], published=published, changes=[machine, fit], levels={}, arms=({"server": "17"}, OF_18)
+    )
+    write_study(tmp_path / "e", of)
+    built = read_report(tmp_path / "e")
+    (change,) = built.findings.source_changes
+    assert change.agreement is Agreement.OPPOSITE
+    text = " ".join(unescape(plain(FORMS[form](built))).replace("\\", "").split())
+    assert re.search(r"source −35\.0%, here \+1\d\.\d% \[.*\]: opposite sign", text)
+    assert "data : shared_buffers 820 → 1.64; other hardware" in text
+    (entry,) = json.loads(FORMS["json"](built))["published_changes"]
+    assert (entry["published_percent"], entry["agreement"]) == (-35, "opposite sign")
 
 
 def test_a_published_table_too_wide_for_the_terminal_has_a_line_for_each_number(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pgdyno.analysis.findings.gates import Gate, MetCondition, gate_comparisons
 from pgdyno.analysis.findings.history_changes import HistoryChange, HistorySeries
 from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.analysis.findings.scalability import Curve, Scalability
+from pgdyno.analysis.findings.source_agreement import SourceChange
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.estimate import Estimate
 from pgdyno.report import json_models as models
@@ -102,6 +103,7 @@ def _file(study: StudyReport) -> models.CaseFile | models.CasesFile:
         lost_question=study.lost or None,
         published=findings.published if study.published else None,
         published_notes=findings.source_notes if study.published else None,
+        published_changes=[_published_change(one) for one in findings.source_changes] or None,
         capacity=_capacity(findings.capacity) if findings.capacity else None,
         factors=_factors(findings.effects, findings) if findings.effects else None,
         scalability=_scalability(findings.scalability, findings) if findings.scalability else None,
@@ -109,6 +111,10 @@ def _file(study: StudyReport) -> models.CaseFile | models.CasesFile:
     if study.only:
         return models.CaseFile(**vars(case_entry(study.only)), **vars(tables))
     return models.CasesFile(**vars(_cases(study)), **vars(tables))
+
+
+def _published_change(one: SourceChange) -> models.PublishedChangeEntry:
+    return filled(models.PublishedChangeEntry, one, agreement=one.agreement.value)
 
 
 def _hosts(report: HostsReport) -> models.HostsEntry:

@@ -214,6 +214,19 @@ class CapacityEntry:
     changes: Sequence[CapacityChangeEntry]
 
 
+@dataclass(frozen=True)
+class PublishedChangeEntry:
+    """A change of the source in percent beside the measured one."""
+
+    table: str
+    what: str
+    arm: str
+    baseline: str
+    published_percent: float
+    measured: Estimate
+    agreement: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyTables:
     """Results over the cases of one file."""
@@ -221,6 +234,9 @@ class StudyTables:
     lost_question: Annotated[str | None, only_if("the fit lost the question of the source.")] = None
     published: Annotated[Sequence[MeasuredTable] | None, only_if("the study has any.")] = None
     published_notes: Annotated[Sequence[str] | None, only_if("the study has published tables.")] = None
+    published_changes: Annotated[
+        Sequence[PublishedChangeEntry] | None, only_if("changes of the source were measured.")
+    ] = None
     capacity: Annotated[CapacityEntry | None, only_if("the study limits the latency.")] = None
     factors: Annotated[FactorsEntry | None, only_if("several factors vary.")] = None
     scalability: Annotated[ScalabilityEntry | None, only_if("the number of clients varies enough.")] = None

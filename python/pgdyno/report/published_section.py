@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
+from pgdyno.analysis.findings.source_agreement import Agreement, SourceChange, counts_of
 from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.caveats import Code
 from pgdyno.estimate import ABSENT, counted, decimals_of, group_digits, signed, with_unit
 from pgdyno.report import result_tables
 from pgdyno.report.result_tables import Table
 from pgdyno.report.section import Section
+from pgdyno.study.fitting.fit_question import LOST
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 HERE = "here"
@@ -18,10 +21,97 @@ AS_ABOVE = "as above"
 
 
 def source_section(findings: StudyFindings) -> list[Section]:
-    """Return the section below the published tables: the notes on the published values."""
-    if not findings.published or not findings.source_notes:
+    """Return the sections below the published tables: agreement with them, and their notes."""
+    sections = []
+    if findings.source_changes:
+        sections.append(
+            Section("Agreement with the source", agreement_sentences(findings), [_agreement(findings)])
+        )
+    if findings.published and findings.source_notes:
+        sections.append(Section("Notes on the published values", findings.source_notes, ()))
+    return sections
+
+
+OPPOSITE_MAX = 3
+"""Maximum number of changes of opposite sign with a sentence each; the table has all."""
+
+REASONS_MAX = 4
+
+REASONS = (
+    LOST,
+    "data : ",
+    "window : ",
+    "factors.settings",
+    "run.window",
+    "run.transactions",
+    "drive.",
+    "factors.",
+)
+"""Beginnings of the changes of a fit, most probable reason of another effect first."""
+
+
+def agreement_sentences(findings: StudyFindings) -> list[str]:
+    """Return the number of changes by agreement, and those of opposite sign with probable reasons."""
+    if not findings.source_changes:
         return []
-    return [Section("Notes on the published values", findings.source_notes, ())]
+    counts = counts_of(findings.source_changes)
+    said = ", ".join(f"{n} {agreement}" for agreement, n in counts.items())
+    sentences = [f"{counted(len(findings.source_changes), 'change')} of the source measured here: {said}."]
+    opposite = [one for one in findings.source_changes if one.agreement is Agreement.OPPOSITE]
+    sentences += [
+        f"{_named(one)}: {_beside(one, findings)}: opposite sign." for one in opposite[:OPPOSITE_MAX]
+    ]
+    unlike = {Agreement.OPPOSITE, Agreement.SMALLER, Agreement.LARGER}
+    if unlike & counts.keys() and (reasons := probable_reasons(findings)):
+        sentences.append(f"Probable reasons of differences: {'; '.join(reasons)}.")
+    return sentences
+
+
+def _named(change: SourceChange) -> str:
+    return f"{change.what}, {change.arm} vs. {change.baseline}"
+
+
+def _beside(change: SourceChange, findings: StudyFindings) -> str:
+    then = signed(change.published_percent, decimals_of(change.published_percent, 3), "%")
+    here = result_tables.with_interval(change.measured, findings.first.study.plan.confidence)
+    return f"source {then}, here {here.replace(' ', '% ', 1) if ' ' in here else here + '%'}"
+
+
+def probable_reasons(findings: StudyFindings) -> list[str]:
+    """Return the deviations from the source that can change an effect, most important first."""
+    changes = findings.first.study.changes
+    ranked = [
+        change for beginning in REASONS for change in changes if str(change["key"]).startswith(beginning)
+    ]
+    texts = [
+        f"{str(change['key']).removeprefix(LOST)} {change['before']} → {change['after']}" for change in ranked
+    ]
+    reasons = list(dict.fromkeys(texts))[:REASONS_MAX]
+    if any(caveat.code is Code.NEAREST_VERSION for of in findings.cases for caveat in of.caveats):
+        reasons.append("other minor versions")
+    if any(change["key"] == "fit.machine" for change in changes):
+        reasons.append("other hardware")
+    return reasons
+
+
+def _agreement(findings: StudyFindings) -> Table:
+    confidence = findings.first.study.plan.confidence
+    rows = [
+        [
+            one.what,
+            f"{one.arm} vs. {one.baseline}",
+            signed(one.published_percent, decimals_of(one.published_percent, 3), ""),
+            result_tables.with_interval(one.measured, confidence),
+            one.agreement.value,
+        ]
+        for one in findings.source_changes
+    ]
+    columns = ("figure", "change", "source, %", f"{HERE}, %", "agreement")
+    note = (
+        "The source has no CI: agrees means that the CI contains its value. Not resolved: the CI contains 0. "
+        "Levels of settings of different cases are compared between the blocks of a pass."
+    )
+    return Table("Published and measured changes", columns, rows, note, frozenset(columns[2:4]))
 
 
 def with_measured_columns(table: MeasuredTable, confidence: float) -> Table:

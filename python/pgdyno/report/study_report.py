@@ -12,7 +12,7 @@ from pgdyno.report import result_tables
 from pgdyno.report.capacity_section import capacity_section
 from pgdyno.report.case_report import Report, ShownCaveat, by_severity, case_report
 from pgdyno.report.factors_section import factors_section
-from pgdyno.report.published_section import source_section, with_measured_columns
+from pgdyno.report.published_section import agreement_sentences, source_section, with_measured_columns
 from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.scalability_section import scalability_section
 from pgdyno.report.section import Section
@@ -51,7 +51,8 @@ class StudyReport:
     lost: str  # sentence: how the fit lost the question of the source; empty if it did not
     percent_of: str
     published: Sequence[Table]  # published tables beside the measured values
-    source: Sequence[Section]  # the source's notes, below its tables
+    source: Sequence[Section]  # agreement with the source and its notes, below its tables
+    agreement: Sequence[str]  # sentences: agreement with the source
     results: Sequence[Table]
     sections: Sequence[Section]  # about all cases together
     caveats: Sequence[ShownCaveat]
@@ -82,6 +83,7 @@ def build_study(findings: StudyFindings) -> StudyReport:
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
         published=[with_measured_columns(table, first.study.plan.confidence) for table in findings.published],
         source=source_section(findings),
+        agreement=agreement_sentences(findings),
         results=[table for table in results if table.rows],
         sections=list(_sections(findings)),
         caveats=_shown_caveats(cases),

@@ -190,9 +190,12 @@ def _print_beside(tables: Sequence[Table], console: Console) -> None:
 
 
 def _print_lost(study: StudyReport | HostsReport, console: Console) -> None:
-    """Print how the fit lost the question of the source, above everything else."""
-    if isinstance(study, StudyReport) and study.lost:
-        console.print(_wrapped(study.lost, min(console.width, WIDTH_MAX), "bold red"), Text(), sep="\n")
+    """Print a lost question and the agreement with the source, above everything else."""
+    if isinstance(study, StudyReport):
+        prose = min(console.width, WIDTH_MAX)
+        lost = [_wrapped(study.lost, prose, "bold red")] if study.lost else []
+        parts = [*lost, *(_wrapped(sentence, prose) for sentence in study.agreement)]
+        console.print(Group(*parts, *([Text()] if parts else [])))
 
 
 def _print_source(study: StudyReport, console: Console) -> None:

@@ -119,7 +119,7 @@ def _cell(cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
 
 
 @dataclass(frozen=True)
-class _Item:
+class Item:
     """One value of one arm of one case. ``baseline`` is the arm to which its change refers."""
 
     case: CaseValues
@@ -139,7 +139,7 @@ def _filled(cell: MeasuredCell, asked: Cell, cases: Sequence[CaseValues]) -> Mea
     arms = [found for case in cases if (found := _arm(case, asked)) is not None]
     if not arms:
         return replace(cell, missing_reason=NOT_RUN)
-    items = _items(asked, arms)
+    items = _items_in(asked, arms)
     if cell.is_change:
         items = [item for item in items if item.baseline != item.arm]
         if not items and all(arm == baseline for _, arm, baseline in arms):
@@ -153,9 +153,14 @@ def _filled(cell: MeasuredCell, asked: Cell, cases: Sequence[CaseValues]) -> Mea
     return _changed(cell, items) if cell.is_change else _valued(cell, items)
 
 
-def _items(asked: Cell, arms: Sequence[tuple[CaseValues, int, int | None]]) -> list[_Item]:
+def items_of(asked: Cell, cases: Sequence[CaseValues]) -> list[Item]:
+    """Return the values of a figure: one for each case that it covers, and for each statement or the like."""
+    return _items_in(asked, [found for case in cases if (found := _arm(case, asked)) is not None])
+
+
+def _items_in(asked: Cell, arms: Sequence[tuple[CaseValues, int, int | None]]) -> list[Item]:
     return [
-        _Item(case, key, arm, baseline)
+        Item(case, key, arm, baseline)
         for case, arm, baseline in arms
         for key in _keys(case, asked)
         if case.values[key].by_block.get(arm)
@@ -182,7 +187,7 @@ def _change(asked: Cell, cases: Sequence[CaseValues]) -> Changed | None:
     if asked.metric is None or asked.value is None:
         return None
     arms = [found for case in cases if (found := _arm(case, asked)) is not None]
-    items = [item for item in _items(asked, arms) if item.baseline != item.arm]
+    items = [item for item in _items_in(asked, arms) if item.baseline != item.arm]
     ratios = _ratios(items)
     return Changed(ratios, items[0].case.values[items[0].key].better) if ratios else None
 
@@ -234,7 +239,7 @@ def _is_requested(part: str, asked: Cell) -> bool:
     return not asked.statements or any(text.startswith(" ".join(of.split())) for of in asked.statements)
 
 
-def _ratios(items: Sequence[_Item]) -> dict[tuple[str, str], dict[int, float]] | None:
+def _ratios(items: Sequence[Item]) -> dict[tuple[str, str], dict[int, float]] | None:
     """Return the log ratios; None if a block has a value of zero or less."""
     ratios: dict[tuple[str, str], dict[int, float]] = {}
     for item in items:
@@ -249,7 +254,7 @@ def _ratios(items: Sequence[_Item]) -> dict[tuple[str, str], dict[int, float]] |
     return ratios
 
 
-def _changed(cell: MeasuredCell, items: Sequence[_Item]) -> MeasuredCell:
+def _changed(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
     ratios = _ratios(items)
     if ratios is None:
         return replace(cell, missing_reason=NO_RATIO)
@@ -260,7 +265,7 @@ def _changed(cell: MeasuredCell, items: Sequence[_Item]) -> MeasuredCell:
     return replace(cell, measured=combined.percent(first.case.values[first.key].better))
 
 
-def _valued(cell: MeasuredCell, items: Sequence[_Item]) -> MeasuredCell:
+def _valued(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
     """Return the value. Several are averaged in each common block, or without one over their levels."""
     of, confidence = items[0].case.values[items[0].key], items[0].case.confidence
     every = [item.blocks(item.arm) for item in items]

@@ -20,6 +20,7 @@ from pgdyno.analysis.findings.published_tables import (
     with_measured_values,
 )
 from pgdyno.analysis.findings.scalability import Scalability, scalability_of
+from pgdyno.analysis.findings.source_agreement import SourceChange, changes_of_source
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, case_values
 from pgdyno.results.reader import Evidence
@@ -68,6 +69,7 @@ class StudyFindings:
     over_cases: Sequence[OverCases]
     published: Sequence[MeasuredTable]  # the source's tables with measured values
     source_notes: Sequence[str]  # notes on the published values
+    source_changes: Sequence[SourceChange]  # the published changes beside the measured ones
     effects: Effects | None  # of the factors, if several vary
     scalability: Scalability | None  # if the number of clients varies enough
     capacity: Capacity | None  # if the study limits the latency
@@ -92,6 +94,7 @@ def find_study(evidence: Evidence) -> StudyFindings:
         over_cases=[_over(cases, *pair) for pair in names],
         published=[] if source is None else with_measured_values(source, _values(cases)),
         source_notes=() if source is None else source.notes,
+        source_changes=[] if source is None else changes_of_source(source, _values(cases)),
         effects=None if design is None else effects_of(design, confidence),
         scalability=None if design is None else scalability_of(design, confidence),
         capacity=capacity_of(cases),
