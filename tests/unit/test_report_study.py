@@ -123,6 +123,26 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     assert "New orders by users" in text and plain(ours) in text
 
 
+@pytest.mark.parametrize("form", ["terminal", "md", "html"])
+def test_what_is_not_repeated_is_listed_with_its_reason(tmp_path: Path, form: str) -> None:
+    published = {**PUBLISHED, "not_repeated": ["Load time: not by settings."]}
+    write_study(tmp_path / "e", replace(CASES[0], published=published))
+    built = read_report(tmp_path / "e")
+    assert "Load time: not by settings." in plain(FORMS[form](built))
+    assert json.loads(FORMS["json"](built))["published_not_repeated"] == ["Load time: not by settings."]
+
+
+def test_a_published_chart_has_its_counterpart(tmp_path: Path) -> None:
+    published = {"tables": [{**PUBLISHED["tables"][0], "chart": True}]}
+    arms = ({"server": "17"}, OF_18)
+    write_study(tmp_path / "e", *[replace(case, published=published, arms=arms) for case in CASES])
+    built = read_report(tmp_path / "e")
+    panels = [panel for section in built.source for panel in section.panels]
+    assert [panel.title for panel in panels] == [f"New orders by users, {of}" for of in ("published", "here")]
+    assert [panel.picture.count("<circle") for panel in panels] == [3, 2]  # 7 users were not run
+    assert "New orders by users, here" in FORMS["html"](built)
+
+
 @pytest.mark.parametrize("cases", [1, 3])
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
 def test_a_lost_question_is_above_the_verdict(tmp_path: Path, form: str, cases: int) -> None:

@@ -71,6 +71,17 @@ def test_a_published_experiment_has_its_source_and_its_tables(path: Path) -> Non
     assert any(cell.metric and cell.value is not None for cell in figures)
 
 
+def test_figures_without_a_counterpart_are_explained() -> None:
+    """EDB prints one table, all of which is measured."""
+    for path in STUDIES.glob("*.toml"):
+        published = study(path).published
+        assert published is not None
+        cells = [cell for table in published.tables for row in table.figures() for cell in row[1:]]
+        texts = [cell.text for cell in cells if cell.metric is None and cell.text]
+        printed = [text for text in texts if any(letter.isdigit() for letter in text)]
+        assert published.not_repeated or (path.stem.startswith("edb") and not printed), path.stem
+
+
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
 def test_published_tables_go_through_the_evidence_and_back(path: Path) -> None:
     published = study(path).published

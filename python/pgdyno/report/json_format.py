@@ -104,6 +104,7 @@ def _file(study: StudyReport) -> models.CaseFile | models.CasesFile:
         published=findings.published if study.published else None,
         published_notes=findings.source_notes if study.published else None,
         published_changes=[_published_change(one) for one in findings.source_changes] or None,
+        published_not_repeated=findings.not_repeated or None,
         capacity=_capacity(findings.capacity) if findings.capacity else None,
         factors=_factors(findings.effects, findings) if findings.effects else None,
         scalability=_scalability(findings.scalability, findings) if findings.scalability else None,

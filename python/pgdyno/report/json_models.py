@@ -237,6 +237,9 @@ class StudyTables:
     published_changes: Annotated[
         Sequence[PublishedChangeEntry] | None, only_if("changes of the source were measured.")
     ] = None
+    published_not_repeated: Annotated[
+        Sequence[str] | None, only_if("the source has more than the study repeats.")
+    ] = None
     capacity: Annotated[CapacityEntry | None, only_if("the study limits the latency.")] = None
     factors: Annotated[FactorsEntry | None, only_if("several factors vary.")] = None
     scalability: Annotated[ScalabilityEntry | None, only_if("the number of clients varies enough.")] = None

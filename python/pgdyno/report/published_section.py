@@ -10,6 +10,7 @@ from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.caveats import Code
 from pgdyno.estimate import ABSENT, counted, decimals_of, group_digits, signed, with_unit
 from pgdyno.report import result_tables
+from pgdyno.report.published_charts import source_charts
 from pgdyno.report.result_tables import Table
 from pgdyno.report.section import Section
 from pgdyno.study.fitting.fit_question import LOST
@@ -23,12 +24,16 @@ AS_ABOVE = "as above"
 def source_section(findings: StudyFindings) -> list[Section]:
     """Return the sections below the published tables: agreement with them, and their notes."""
     sections = []
+    if panels := [panel for table in findings.published if table.chart for panel in source_charts(table)]:
+        sections.append(Section("Charts of the source", (), (), panels))
     if findings.source_changes:
         sections.append(
             Section("Agreement with the source", agreement_sentences(findings), [_agreement(findings)])
         )
     if findings.published and findings.source_notes:
         sections.append(Section("Notes on the published values", findings.source_notes, ()))
+    if findings.not_repeated:
+        sections.append(Section("Published, and not repeated", findings.not_repeated, ()))
     return sections
 
 

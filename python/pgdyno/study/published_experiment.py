@@ -81,6 +81,10 @@ class PublishedTable(Reference):
 
     title: str = Field(description="Title of the table.")
     notes: tuple[str, ...] = Field(default=(), description="Notes on the table.")
+    chart: bool = Field(
+        default=False,
+        description="Show the table as charts, too: a line for each column of values, over the rows.",
+    )
     columns: tuple[Column, ...] = Field(min_length=1, description="Columns in order.")
     rows: tuple[Row, ...] = Field(min_length=1, description="Rows in order.")
 
@@ -99,6 +103,11 @@ class Published(StudyTable):
 
     notes: tuple[str, ...] = Field(
         default=(), description="Notes on the published values, for example corrections and omissions."
+    )
+    not_repeated: tuple[str, ...] = Field(
+        default=(),
+        description="Published figures, tables and charts without a counterpart in the report, each with the "
+        "reason.",
     )
     tables: tuple[PublishedTable, ...] = Field(min_length=1, description="The published tables.")
 

@@ -91,6 +91,7 @@ class MeasuredTable:
     columns: Sequence[str]
     rows: Sequence[Sequence[MeasuredCell]]
     notes: Sequence[str]
+    chart: bool = False
 
 
 def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[MeasuredTable]:
@@ -100,7 +101,9 @@ def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> l
 
 def _table(table: PublishedTable, cases: Sequence[CaseValues]) -> MeasuredTable:
     rows = [[_cell(cell, cases) for cell in row] for row in table.figures()]
-    return MeasuredTable(table.title, [column.title for column in table.columns], rows, list(table.notes))
+    return MeasuredTable(
+        table.title, [column.title for column in table.columns], rows, list(table.notes), table.chart
+    )
 
 
 def _cell(cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:

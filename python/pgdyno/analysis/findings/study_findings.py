@@ -69,6 +69,7 @@ class StudyFindings:
     over_cases: Sequence[OverCases]
     published: Sequence[MeasuredTable]  # the source's tables with measured values
     source_notes: Sequence[str]  # notes on the published values
+    not_repeated: Sequence[str]  # published figures without a counterpart, with the reason
     source_changes: Sequence[SourceChange]  # the published changes beside the measured ones
     effects: Effects | None  # of the factors, if several vary
     scalability: Scalability | None  # if the number of clients varies enough
@@ -94,6 +95,7 @@ def find_study(evidence: Evidence) -> StudyFindings:
         over_cases=[_over(cases, *pair) for pair in names],
         published=[] if source is None else with_measured_values(source, _values(cases)),
         source_notes=() if source is None else source.notes,
+        not_repeated=() if source is None else source.not_repeated,
         source_changes=[] if source is None else changes_of_source(source, _values(cases)),
         effects=None if design is None else effects_of(design, confidence),
         scalability=None if design is None else scalability_of(design, confidence),
