@@ -54,6 +54,9 @@ def _lost(study: StudyReport) -> Iterator[str]:
     if study.lost:
         yield f"**{escaped(study.lost)}**"
         yield ""
+    for sentence in study.agreement:
+        yield escaped(sentence)
+        yield ""
 
 
 def _of_study(study: StudyReport, title: str) -> Iterator[str]:
@@ -109,6 +112,8 @@ def _together(study: StudyReport | HostsReport, title: str, headlines: Sequence[
 
 def _sections(sections: Sequence[Section]) -> Iterator[str]:
     for section in sections:
+        if not section.sentences and not section.tables:  # charts only
+            continue
         yield f"## {escaped(section.title)}"
         yield ""
         yield from (f"- {escaped(sentence)}" for sentence in section.sentences)

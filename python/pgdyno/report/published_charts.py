@@ -11,7 +11,7 @@ from pgdyno.estimate import decimals_of, group_digits
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, polyline, text
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300.0, 216.0, 50.0, 12.0, 24.0, 176.0
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 312.0, 216.0, 62.0, 12.0, 24.0, 176.0
 LEGEND_LINE = 12.0
 
 Value = Callable[[MeasuredCell], float | None]

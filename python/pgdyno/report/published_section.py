@@ -27,9 +27,7 @@ def source_section(findings: StudyFindings) -> list[Section]:
     if panels := [panel for table in findings.published if table.chart for panel in source_charts(table)]:
         sections.append(Section("Charts of the source", (), (), panels))
     if findings.source_changes:
-        sections.append(
-            Section("Agreement with the source", agreement_sentences(findings), [_agreement(findings)])
-        )
+        sections.append(Section("Agreement with the source", (), [_agreement(findings)]))
     if findings.published and findings.source_notes:
         sections.append(Section("Notes on the published values", findings.source_notes, ()))
     if findings.not_repeated:
@@ -38,7 +36,7 @@ def source_section(findings: StudyFindings) -> list[Section]:
 
 
 OPPOSITE_MAX = 3
-"""Maximum number of changes of opposite sign with a sentence each; the table has all."""
+"""Maximum number of changes of opposite sign with a sentence each, the largest first; the table has all."""
 
 REASONS_MAX = 4
 
@@ -60,9 +58,10 @@ def agreement_sentences(findings: StudyFindings) -> list[str]:
     if not findings.source_changes:
         return []
     counts = counts_of(findings.source_changes)
-    said = ", ".join(f"{n} {agreement}" for agreement, n in counts.items())
+    said = "; ".join(f"{n} {agreement}" for agreement, n in counts.items())
     sentences = [f"{counted(len(findings.source_changes), 'change')} of the source measured here: {said}."]
     opposite = [one for one in findings.source_changes if one.agreement is Agreement.OPPOSITE]
+    opposite.sort(key=lambda one: -abs(one.published_percent))
     sentences += [
         f"{_named(one)}: {_beside(one, findings)}: opposite sign." for one in opposite[:OPPOSITE_MAX]
     ]

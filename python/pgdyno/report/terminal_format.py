@@ -242,6 +242,8 @@ def _sections(sections: Sequence[Section], width: int) -> list[RenderableType]:
     """Return the sentences and tables of each section."""
     parts: list[RenderableType] = []
     for section in sections:
+        if not section.sentences and not section.tables:  # charts only
+            continue
         parts.append(Text(section.title, style="bold"))
         parts += [_wrapped(sentence, min(width, WIDTH_MAX), begin="- ") for sentence in section.sentences]
         parts += [Text(), *_tables(section.tables, width)]
