@@ -142,7 +142,7 @@ def test_a_study_file_and_the_command_line_can_refuse_them() -> None:
     refused = read_study(text + "aa = false\n", "t.toml")
     assert cases_of(asked)[0].study.aa
     assert not cases_of(refused)[0].study.aa
-    by_option, _ = _as_asked(asked, fit=False, minutes=None, nearest=False, no_aa=True)
+    by_option = _as_asked(asked, fit=False, minutes=None, nearest=False, no_aa=True).file
     assert by_option.run == refused.run
 
 

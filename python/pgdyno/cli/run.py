@@ -100,7 +100,7 @@ def run(
 
     \b
       pgdyno run mine.toml
-      pgdyno run moppel-2019-pgbench-11-vs-12 --fit --minutes 10 --nearest
+      pgdyno run edb-2020-tproc-c-12-vs-13 --fit --minutes 30
       pgdyno run --resume results.sqlite
     """
     options.require_minutes(minutes)
@@ -176,7 +176,7 @@ def _naming_who_refused_aa(
 
 
 def _as_asked(
-    file: StudyFile, *, fit: bool, anyway: bool, minutes: float | None, nearest: bool, no_aa: bool
+    file: StudyFile, *, fit: bool, anyway: bool = False, minutes: float | None, nearest: bool, no_aa: bool
 ) -> Fitted:
     """Raises UsageError: --fit without --minutes, a disk that is too small, a question that is lost."""
     if nearest:
