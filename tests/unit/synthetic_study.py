@@ -82,6 +82,7 @@ class Synthetic:
     mix: str = "deck"
     settings: Mapping[str, str] = field(default_factory=dict)  # requested of every arm
     versions: Sequence[str] = ()  # of the servers; else the names
+    flags: Sequence[str] = ()  # of the compiler, by arm; else unknown
     case: int = 0
     levels: Mapping[str, str] = field(default_factory=dict)  # of the case
     changes: Sequence[Mapping[str, str]] = ()
@@ -148,6 +149,7 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
                 "version": versions[i],
                 "compiler": "gcc 12.2 -O2",
                 "checksums": "off",
+                **({"compiled": {"CFLAGS": wanted.flags[i]}} if wanted.flags else {}),
             },
             settings_requested=wanted.settings,
             safety=[

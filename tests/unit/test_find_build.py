@@ -33,7 +33,11 @@ class FakeStore:
             raise FetchError("no network")
         return [build(text, "embedded").version for text in self.versions]
 
-    def obtain(self, wanted: VersionSpec) -> Build:
+    def common_source(self, wanted: Sequence[VersionSpec]) -> str | None:  # noqa: ARG002
+        return None
+
+    def obtain(self, wanted: VersionSpec, source_name: str | None = None) -> Build:
+        assert source_name is None
         self.obtained.append(str(wanted))
         found = [
             one for one in (build(text, "embedded") for text in self.versions) if wanted.matches(one.version)

@@ -65,6 +65,23 @@ def test_the_headline_has_the_verdict(
     assert headline.verdict is verdict and bool(headline.more) == needs_more
 
 
+@pytest.mark.parametrize(
+    ("flags", "levels"),
+    [
+        (("-Wall -O2", "-g -Os"), "-O2 and -Os"),
+        (("-O2", "-g"), "-O2 and -O0"),
+        (("-O3 -O2", "-O2"), ""),
+        (("-O2", ""), ""),
+    ],
+)
+def test_unlike_optimization_stands_beside_the_effect(
+    tmp_path: Path, flags: tuple[str, str], levels: str
+) -> None:
+    (headline,) = only(report_of(tmp_path, Synthetic(effects=(1, 1.1), flags=flags))).headlines
+    sentence = f"The builds have different optimization ({levels})"
+    assert (sentence in headline.more) if levels else ("optimization" not in headline.more)
+
+
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
 def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None:
     built = report_of(tmp_path, THREE)

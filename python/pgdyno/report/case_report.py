@@ -215,8 +215,8 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
         basis = f"{findings.primary.name}, {basis}"
     if verdict is not Verdict.UNDECIDED:
         basis += f"; equivalence margin {given_percent(comparison.margin)}"
-    more = f"{_more(comparison, findings)} {_instructions(comparison, findings)}".strip()
-    return Headline(verdict, claim, basis, more)
+    more = (_more(comparison, findings), _instructions(comparison, findings), _unlike_builds(comparison))
+    return Headline(verdict, claim, basis, " ".join(filter(None, more)))
 
 
 def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, metric: str) -> str:
@@ -292,6 +292,17 @@ def _more(comparison: Comparison, findings: Findings) -> str:
             )
         )
     return ""
+
+
+def _unlike_builds(comparison: Comparison) -> str:
+    """Return a sentence if the builds of the arms have different optimization."""
+    levels = [of.server_facts.optimization for of in (comparison.baseline, comparison.arm)]
+    if not all(levels) or levels[0] == levels[1]:
+        return ""
+    return (
+        f"The builds have different optimization ({levels[0]} and {levels[1]}), which may explain a part of "
+        "the change."
+    )
 
 
 def _limits(comparison: Comparison, decision: Decision, metric: str) -> str:

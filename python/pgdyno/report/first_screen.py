@@ -116,7 +116,7 @@ def differences(findings: Findings) -> list[str]:
         for name, values in (
             ("PostgreSQL", [of.version or UNKNOWN for of in facts]),
             ("compiler", [_compiler(of) for of in facts]),
-            ("CFLAGS", [_optimization(of) for of in facts]),
+            ("CFLAGS", [of.optimization or UNKNOWN for of in facts]),
             ("clients", [str(of.arm.clients) for of in findings.arms]),
         )
         if len(set(values)) > 1 and UNKNOWN not in values
@@ -148,13 +148,6 @@ def _values(values: Sequence[str]) -> str:
 def _compiler(of: ServerFacts) -> str:
     found = re.search(r"compiled by (.+?),", of.version_text or "")
     return found[1] if found else UNKNOWN
-
-
-def _optimization(of: ServerFacts) -> str:
-    """Return the level of optimization, which may explain an effect by itself."""
-    flags = of.compiled_with("CFLAGS")
-    words = re.findall(r"(?<!\S)-O\S*", flags)
-    return words[-1] if words else "-O0" if flags else UNKNOWN
 
 
 def causes(report: Report) -> list[str]:

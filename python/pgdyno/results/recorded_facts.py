@@ -5,6 +5,7 @@ The JSON has further facts, which reports only show. A missing fact is None or e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -34,6 +35,13 @@ class ServerFacts:
     def compiled_with(self, name: str) -> str:
         """Return a value of pg_config; empty if it is unknown."""
         return (self.compiled or {}).get(name, "")
+
+    @property
+    def optimization(self) -> str:
+        """Level of optimization of the build, for example -O2; empty if it is unknown."""
+        flags = self.compiled_with("CFLAGS")
+        words = re.findall(r"(?<!\S)-O\S*", flags)
+        return words[-1] if words else "-O0" if flags else ""
 
 
 @dataclass(frozen=True)

@@ -68,13 +68,37 @@ class Store:
         lists = (_read_list(self._list(source)) or {} for source in self.sources)
         return sorted({version for listed in lists for version in listed}, reverse=True)
 
-    def obtain(self, wanted: VersionSpec) -> Build:
-        """Return the newest matching cached build; download one if none is cached. Raises FetchError."""
-        found = [build for build in self.cached() if wanted.matches(build.version)]
+    def obtain(self, wanted: VersionSpec, source_name: str | None = None) -> Build:
+        """Return the newest matching cached build; download one if none is cached. Raises FetchError.
+
+        ``source_name``: the only source for it.
+        """
+        found = [
+            build
+            for build in self.cached()
+            if wanted.matches(build.version) and source_name in (None, _source_of(build))
+        ]
         if not found:
-            return self.install(wanted)
+            return self.install(wanted, source_name)
         self._touch(found[0])
         return found[0]
+
+    def common_source(self, wanted: Sequence[VersionSpec]) -> str | None:
+        """Return the name of the first source with all of these versions; None if there is none.
+
+        Builds of one source have the same compiler and optimization. Cached builds come before downloads.
+        """
+        cached = self.cached()
+        for source in self.sources:
+            versions = [build.version for build in cached if _source_of(build) == source.name]
+            if all(any(map(spec.matches, versions)) for spec in wanted):
+                return source.name
+        for source in self.sources:
+            with contextlib.suppress(FetchError):
+                versions = list(self._versions(source))
+                if all(any(map(spec.matches, versions)) for spec in wanted):
+                    return source.name
+        return None
 
     def _touch(self, build: Build) -> None:
         """Record the last use for `cache list` and `prune`."""
@@ -183,6 +207,11 @@ class Store:
             part.write_text(json.dumps({"listed_at_unix_s": time.time(), "versions": facts}))
             part.replace(cached)
         return versions
+
+
+def _source_of(build: Build) -> str:
+    """Return the name of the source of an embedded build."""
+    return build.origin.partition(" ")[0]
 
 
 def _read_list(path: Path) -> dict[Version, str] | None:

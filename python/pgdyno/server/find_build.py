@@ -50,8 +50,12 @@ class EmbeddedStore(Protocol):
         """Return the versions available for download. Raises FetchError if no client works or answers."""
         ...
 
-    def obtain(self, wanted: VersionSpec) -> Build:
-        """Return the build; download it if it is not cached. Raises FetchError."""
+    def obtain(self, wanted: VersionSpec, source_name: str | None = None) -> Build:
+        """Return the build, of this source if given; download it if not cached. Raises FetchError."""
+        ...
+
+    def common_source(self, wanted: Sequence[VersionSpec]) -> str | None:
+        """Return the name of a source with all of these versions; None if there is none."""
         ...
 
 
@@ -139,13 +143,11 @@ def _choose(
     local = {spec: _newest(system, version) for spec, version in wanted.items()}
     if all(local.values()):
         return {spec: build for spec, build in local.items() if build}, []
-    fetched: dict[str, Build] = {}
-    missing: dict[str, FetchError] = {}
-    for spec, version in wanted.items():
-        try:
-            fetched[spec] = store.obtain(version)
-        except FetchError as error:
-            missing[spec] = error
+    if len(wanted) > 1 and (source := store.common_source(list(wanted.values()))) is not None:
+        fetched, missing = _obtain(wanted, store, source)
+        if not missing:
+            return fetched, []
+    fetched, missing = _obtain(wanted, store)
     if not missing:
         return fetched, []
     chosen: dict[str, Build] = {}
@@ -157,6 +159,20 @@ def _choose(
             substitutions.append(f"PostgreSQL {version} was not available; {build.label} replaced it")
         chosen[spec] = build
     return chosen, substitutions
+
+
+def _obtain(
+    wanted: dict[str, VersionSpec], store: EmbeddedStore, source_name: str | None = None
+) -> tuple[dict[str, Build], dict[str, FetchError]]:
+    """Return the builds, and the errors of those that could not be obtained."""
+    fetched: dict[str, Build] = {}
+    missing: dict[str, FetchError] = {}
+    for spec, version in wanted.items():
+        try:
+            fetched[spec] = store.obtain(version, source_name)
+        except FetchError as error:
+            missing[spec] = error
+    return fetched, missing
 
 
 def _newest(builds: Sequence[Build], wanted: VersionSpec) -> Build | None:
