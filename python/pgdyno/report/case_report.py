@@ -37,7 +37,6 @@ from pgdyno.report.method_section import DERIVED_FROM_TPC_C, method_paragraphs
 from pgdyno.report.profile_section import cpu_by_function
 from pgdyno.report.result_tables import Table
 from pgdyno.report.why_section import WhyReport
-from pgdyno.study.arm_spec import LEFT_OUT
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 CAVEATS_PER_CODE_MAX = 3
@@ -194,7 +193,7 @@ def _full_names(findings: Findings) -> str:
     return "".join(
         f" {of.arm.name} is {of.arm.spec}."
         for of, asked in zip(findings.arms, findings.study.plan.arms, strict=True)
-        if asked.is_named or LEFT_OUT in of.arm.name
+        if asked.is_named or not (asked.is_dsn or of.arm.spec in of.arm.name)
     )
 
 

@@ -1,8 +1,8 @@
 """Parser of ARM on the command line, ``[NAME=]SERVER[,@PROFILE|SETTING=VALUE]…``, and short names of arms.
 
-A directory goes by its last parts, as many as tell it from the other arms' (``…/15/bin``). Of a long list of
-settings what all arms have is left out, then what is beyond NAME_MAX. ``…`` stands where something is
-missing, and the report says what it stands for.
+What all arms have is left out of their names: ``17,fsync=off`` beside ``17`` is ``fsync=off``. A directory
+goes by its last parts, as many as tell it from the other arms' (``…/15/bin``). A name is cut at NAME_MAX.
+``…`` stands where something is missing, and the report says what it stands for.
 
 Nothing is looked up here: whether the server exists and the settings are known is for ``server`` to say.
 """
@@ -42,17 +42,8 @@ def short_tails(servers: Sequence[str]) -> dict[str, str]:
     }
 
 
-def short_name(server: str, parts: Sequence[str], common: Sequence[str]) -> str:
-    """``parts`` are the arm's profiles and settings, ``common`` those that every arm has."""
-    whole = ",".join([server, *parts])
-    if len(whole) <= NAME_MAX:
-        return whole
-    own = [part for part in parts if part not in common]
-    name = ",".join([server, *own, LEFT_OUT][: None if len(own) < len(parts) else -1])
-    if len(name) <= NAME_MAX:
-        return name
-    name = ",".join([server, *own])
-    return f"{name[: NAME_MAX - len(LEFT_OUT)]}{LEFT_OUT}"
+def _short(name: str) -> str:
+    return name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - len(LEFT_OUT)]}{LEFT_OUT}"
 
 
 def _cut_front(tail: str) -> str:
@@ -93,10 +84,8 @@ class ArmSpec(BaseModel):
 
     @property
     def full_name(self) -> str:
-        """The name; where that leaves something out, the whole ARM."""
-        if self.is_dsn:
-            return self.without_password().server
-        return ",".join([self.server, *self.parts]) if self.is_named or LEFT_OUT in self.name else self.name
+        """The whole ARM, of which the name leaves something out."""
+        return self.without_password().server if self.is_dsn else ",".join([self.server, *self.parts])
 
     def without_password(self) -> ArmSpec:
         """The arm as it may be stored and shown. A resumed study finds the password as libpq does."""
@@ -181,14 +170,19 @@ def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
 
 
 def _with_short_names(arms: Sequence[ArmSpec]) -> list[ArmSpec]:
+    """The arms with what tells them apart as names; without anything of its own an arm keeps its server."""
     builds = [arm for arm in arms if not arm.is_dsn]
     tails = short_tails([arm.server for arm in builds])
-    common = [part for part in builds[0].parts if all(part in arm.parts for arm in builds)] if builds else []
+    common = set.intersection(*(set(arm.parts) for arm in builds)) if len(builds) > 1 else set()
+    is_one_server = len({arm.server for arm in builds}) == 1 < len(builds) == len(arms)
+
+    def name_of(arm: ArmSpec) -> str:
+        own = [part for part in arm.parts if part not in common]
+        server = tails.get(arm.server, arm.server)
+        return _short(",".join(own if own and is_one_server else [server, *own]))
+
     return [
-        arm
-        if arm.is_named or arm.is_dsn or (arm.server not in tails and len(arm.name) <= NAME_MAX)
-        else arm.model_copy(update={"name": short_name(tails.get(arm.server, arm.server), arm.parts, common)})
-        for arm in arms
+        arm if arm.is_named or arm.is_dsn else arm.model_copy(update={"name": name_of(arm)}) for arm in arms
     ]
 
 
