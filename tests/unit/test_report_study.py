@@ -17,6 +17,7 @@ from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
 from pgdyno.analysis.findings.source_agreement import Agreement
+from pgdyno.analysis.statistics.effect import level_of
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
@@ -245,3 +246,18 @@ def test_a_published_table_says_what_ours_averages_and_why_it_has_no_intervals()
     assert f"{VERDICT_BLOCKS_MIN} blocks" in note
     note = with_measured_columns(MeasuredTable("t", ["users", "change"], [row("8", 5)], []), 0.95).note
     assert "cases" not in note and f"{VERDICT_BLOCKS_MIN} blocks" not in note
+
+
+@pytest.mark.parametrize(
+    ("blocks", "text"),
+    [
+        ([48.421053] * 6, "48.421"),
+        ([48.0, 49.0, 47.5, 48.5, 48.2, 48.9], "48.35"),
+        ([123456.7] * 6, "123\u00a0460"),
+    ],
+)
+def test_a_level_has_three_to_five_digits(
+    blocks: list[float], text: str
+) -> None:
+    level = level_of(dict(enumerate(blocks)), "tx/s", Better.MORE, 0.95)
+    assert level is not None and level_text(level) == text

@@ -113,11 +113,11 @@ def level_or_bound(of: ArmFindings, key: str) -> str:
 
 
 def level_text(level: Estimate) -> str:
-    """Return a level with at least three digits: its interval includes drift, which cancels in the change."""
+    """Return a level with three to five digits: its interval includes drift, which cancels in the change."""
     three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(level.value))
     if level.n < VERDICT_BLOCKS_MIN:
         return group_digits(level.value, min(6, three))
-    return group_digits(level.value, min(6, max(three, level.decimals)))
+    return group_digits(level.value, min(6, three + 2, max(three, level.decimals)))
 
 
 def _change(findings: Findings, arm: int, key: str) -> Estimate | None:
