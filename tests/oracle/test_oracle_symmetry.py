@@ -42,6 +42,8 @@ def test_scale_place_and_side_do_not_matter() -> None:
     assert score is not None and score > 2
     assert triples_score([5 + 3 * one for one in d]) == pytest.approx(score)
     assert triples_score([-one for one in d]) == pytest.approx(-score)
+    assert all(is_skewed([2.0**i for i in range(n)], ALARM) for n in range(12, 60))
+    assert all(is_skewed([-(2.0**i) for i in range(n)], ALARM) for n in range(12, 60))
     assert triples_score(d[:9]) is None and triples_score([1.0] * 12) is None
     assert triples_score([*range(500), *d * 4]) == triples_score((d * 4)[-BLOCKS_MAX:])
     assert skewness(d) == pytest.approx(scipy.stats.skew(d))

@@ -265,25 +265,44 @@ class Repeating:
 
 
 @pytest.mark.parametrize(
-    ("changes", "rates", "slice_s"),
+    ("changes", "rates", "block_s", "slice_s"),
     [
         # 8 clients at 80 transactions per second: 100 ms each, which is at most a twentieth of 2 s.
-        ({}, [800, 80], 2.0),
-        ({}, [800, 400], None),
-        ({"slices_may_grow": False}, [800, 80], None),
-        ({"rate": {"per_s": 80.0}}, [800, 80], None),
-        # Five blocks of four slices of each arm in 90 s: at most 2.25 s.
-        ({"budget_s": 90.0}, [800, 8], 2.0),
-        ({"budget_s": 30.0}, [800, 80], None),
-        ({}, [800, 0], 32.0),
+        ({}, [800, 80], 30, 2.0),
+        ({}, [800, 400], 30, None),
+        ({"slices_may_grow": False}, [800, 80], 30, None),
+        ({"slice_from": "the transactions of the first block"}, [800, 80], 30, None),
+        ({"rate": {"per_s": 80.0}}, [800, 80], 30, None),
+        # A window of 10 s per arm becomes one of 16 s: five blocks of 42 s take 210 of the 270 s left.
+        ({"budget_s": 300.0}, [800, 20], 30, 8.0),
+        # One of 32 s would need five blocks of 74 s.
+        ({"budget_s": 300.0}, [800, 10], 30, 8.0),
+        ({"budget_s": 150.0}, [800, 80], 30, None),
+        ({"budget_s": 300.0}, [800, 80], 250, None),
+        ({}, [800, 0], 30, None),
     ],
-    ids=["slow", "fast", "chosen", "open loop", "little time", "too little time", "nothing completed"],
+    ids=[
+        "slow",
+        "fast",
+        "chosen",
+        "grown before",
+        "open loop",
+        "little time",
+        "less than needed",
+        "too little time",
+        "a long block",
+        "nothing completed",
+    ],
 )
 def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_long(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], rates: list[int], slice_s: float | None
+    monkeypatch: pytest.MonkeyPatch,
+    changes: dict[str, Any],
+    rates: list[int],
+    block_s: int,
+    slice_s: float | None,
 ) -> None:
     played, writer = Played(monkeypatch), Repeating()
-    monkeypatch.setattr(study_blocks.time, "monotonic", lambda: 0.0)
+    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, block_s)).__next__)
     plan = make_study(
         **{
             "clients": 8,
@@ -304,9 +323,25 @@ def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_
     run_study([lab], undecided)
     blocks = [block for _, block in played.ran]
     if slice_s is None:
-        assert blocks == [0, 1] and not writer.plans
+        assert blocks in ([0], [0, 1]) and not writer.plans
         return
     ((case, longer),) = writer.plans
     assert blocks == [0, 0, 1] and case == 0
     assert (longer.slice_s, longer.rounds) == (slice_s, max(2, 2 * round(10 / slice_s / 2)))
-    assert longer.discard_s == slice_s / 20 and not longer.slices_may_grow and "each" in longer.slice_from
+    assert longer.discard_s == slice_s / 20 and longer.has_grown_slices and "each" in longer.slice_from
+
+
+def test_a_case_with_longer_slices_stays_in_step_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    played, writer = Played(monkeypatch), Repeating()
+    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 100_000, 10)).__next__)
+    plan = make_study(clients=8, blocks_max=3, budget_s=9000.0, slices_may_grow=True, rounds=20)
+    slow = {0: [[80.0] * 9], 1: [[80.0] * 9]}
+    three = [
+        replace(lab, study=plan, writer=cast(Any, writer), rates=slow if lab.case == 1 else {})
+        for lab in labs([3, 3, 3])
+    ]
+    run_study(three, undecided)
+    at = played.ran.index((1, 0))
+    assert played.ran.pop(at + 1) == (1, 0), "repeated at once"
+    passes = [sorted(played.ran[i : i + 3]) for i in (0, 3, 6)]
+    assert passes == [[(case, n) for case in range(3)] for n in range(3)]

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings
-from pgdyno.analysis.findings.study_identity import is_same_machine
+from pgdyno.analysis.findings.study_identity import difference_of, difference_of_plans, is_same_machine
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.statistics.pooling import combine
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
@@ -193,6 +193,22 @@ def test_files_of_different_studies_are_refused_with_what_differs(tmp_path: Path
 def test_numbers_of_blocks_seeds_and_titles_may_differ(tmp_path: Path) -> None:
     found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, blocks=8, title="another"))
     assert [of.summary.n for of in found.primary[0].pooled.hosts] == [6, 8]
+
+
+@pytest.mark.parametrize("grown", [True, False], ids=["grown", "chosen"])
+def test_slices_that_grew_on_one_host_are_no_other_study(tmp_path: Path, grown: bool) -> None:
+    found = findings_of(tmp_path, small=SMALL, large=LARGER)
+    small = _with_plan(found["small"], slices_may_grow=grown)
+    lengths = {"slice_s": 4.0, "rounds": 4, "slice_from": "long transactions"}
+    large = _with_plan(found["large"], slices_may_grow=grown, **lengths)
+    assert (difference_of(small, large) is None) == grown
+    assert (difference_of_plans(small, large) is None) == grown
+
+
+def _with_plan(study: StudyFindings, **changes: object) -> StudyFindings:
+    (case,) = study.cases
+    plan = case.study.plan.model_copy(update=changes)
+    return replace(study, cases=[replace(case, study=replace(case.study, plan=plan))])
 
 
 def test_settings_of_a_profile_may_follow_the_machine_and_are_told(tmp_path: Path) -> None:

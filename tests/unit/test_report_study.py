@@ -256,8 +256,6 @@ def test_a_published_table_says_what_ours_averages_and_why_it_has_no_intervals()
         ([123456.7] * 6, "123\u00a0460"),
     ],
 )
-def test_a_level_has_three_to_five_digits(
-    blocks: list[float], text: str
-) -> None:
+def test_a_level_has_three_to_five_digits(blocks: list[float], text: str) -> None:
     level = level_of(dict(enumerate(blocks)), "tx/s", Better.MORE, 0.95)
     assert level is not None and level_text(level) == text

@@ -78,12 +78,6 @@ def _can_be_duet(study: Study) -> bool:
     return in_turns and is_duet_sound(study.arms) and len(os.sched_getaffinity(0)) > 1
 
 
-TRANSACTIONS_PER_S_MIN = 1e-3
-"""Rate of an arm that completed none."""
-
-ROUNDS_AND_WARM_UP = 4
-"""Minimum length of a block in slices of each arm: two rounds, and about as long for warm-up and restore."""
-
 FAILED_BLOCKS_IN_A_ROW_MAX = 3
 """Number of consecutive failed blocks after which a case is given up. Occasional failures are a result."""
 
@@ -198,7 +192,7 @@ def run_study(
             block = case.next_block
             status = _run_next(case, budget, active, may_stop=may_stop)
             if status is BlockStatus.DONE and block == 0 and _lengthen_slices(case, budget):
-                continue
+                status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
                 case.decided = is_sequential and _is_decided(case, analyze, budget)
             if status is BlockStatus.DONE and not (may_stop and case.decided):
@@ -227,34 +221,34 @@ def _is_decided(case: _Case, analyze: InterimAnalysis, budget: Budget) -> bool:
 def _lengthen_slices(case: _Case, budget: Budget) -> bool:
     """Return whether the first block is to be repeated with longer slices, because of long transactions.
 
-    At least VERDICT_BLOCKS_MIN blocks of them must fit into the budget.
+    The budget must have time for VERDICT_BLOCKS_MIN of these blocks.
     """
     lab, study = case.lab, case.lab.study
-    if not (study.slices_may_grow and study.is_together) or study.load_is_fixed:
+    may_grow = study.slices_may_grow and not study.has_grown_slices
+    if not (may_grow and study.is_together) or study.load_is_fixed:
         return False
-    rates = [lab.rates.get(arm, []) for arm in range(len(study.arms))]
+    rates = [median(lab.rates[arm][-1]) if lab.rates.get(arm) else 0.0 for arm in range(len(study.arms))]
     if not all(rates):
-        return False
+        return False  # an arm without a transaction is no reason for longer slices
     # A closed loop: by Little's law, clients / rate is the mean latency.
-    latency_s = max(
-        study.driving(arm).clients / max(median(blocks[-1]), TRANSACTIONS_PER_S_MIN)
-        for arm, blocks in enumerate(rates)
-    )
+    latency_s = max(study.driving(arm).clients / rate for arm, rate in enumerate(rates))
     turns = 1 if study.schedule == "duet" else len(study.arms)
-    most_s = (budget.budget_s - budget.spent_s) / VERDICT_BLOCKS_MIN / turns / ROUNDS_AND_WARM_UP
-    slice_s = longer_slice_s(study.slice_s, latency_s, most_s)
-    if slice_s == study.slice_s:
+    window_s = study.rounds * study.slice_s
+    least_rounds = whole_rounds(0.0, study.slice_s, study.schedule)
+    spare_s = (budget.budget_s - budget.spent_s) / VERDICT_BLOCKS_MIN - budget.pass_s()
+    slice_s = longer_slice_s(study.slice_s, latency_s, (window_s + spare_s / turns) / least_rounds)
+    if spare_s < 0 or slice_s == study.slice_s:
         return False
     reason = f"the transactions of the first block, {format_duration(latency_s)} each"
     lengths = {
         "slice_s": slice_s,
         "slice_from": reason,
-        "slices_may_grow": False,
         "discard_s": discard_s(slice_s),
-        "rounds": whole_rounds(study.rounds * study.slice_s, slice_s, study.schedule),
+        "rounds": whole_rounds(window_s, slice_s, study.schedule),
     }
     aa = {arm: replace(of, study=_with_lengths(of.study, lengths)) for arm, of in lab.aa.items()}
-    case.lab = replace(lab, study=_with_lengths(study, lengths), aa=aa)
+    # Warm-up rates of other slices have another interval.
+    case.lab = replace(lab, study=_with_lengths(study, lengths), aa=aa, rates={})
     for of in (case.lab, *aa.values()):
         of.writer.repeat_with(of.study, of.case)
     case.next_block = 0

@@ -91,7 +91,8 @@ def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
         shown = study.headlines[: first_screen.HEADLINES_MAX]
         headlines = [_wrapped(of.sentence, prose, "bold") for of in shown]
     console.print(Group(*headlines))
-    if rest := len(study.headlines) - len(headlines) if study.headlines else 0:
+    is_single = isinstance(study, StudyReport) and study.only is not None
+    if (rest := len(study.headlines) - first_screen.HEADLINES_MAX) > 0 and not is_single:
         console.print(_wrapped(f"{counted(rest, 'other comparison')}.", prose, begin="+ "))
     if study.unfinished:
         console.print(_wrapped(study.unfinished, prose, "bold"))

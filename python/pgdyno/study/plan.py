@@ -203,6 +203,11 @@ class Study(Driving):
         return self
 
     @property
+    def has_grown_slices(self) -> bool:
+        """True if the slices were lengthened after the first block, because its transactions were long."""
+        return self.slices_may_grow and bool(self.slice_from)
+
+    @property
     def searches_capacity(self) -> bool:
         """True if each block searches for its rate. With given rates, the levels of the rate determine it."""
         return self.capacity is not None and self.rate is None

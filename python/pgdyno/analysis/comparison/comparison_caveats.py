@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX, Comparison
 from pgdyno.analysis.statistics.autocorrelation import autocorrelation, is_autocorrelated
-from pgdyno.analysis.statistics.symmetry import is_skewed, skewness
+from pgdyno.analysis.statistics.symmetry import is_skewed, skewness, tested
 from pgdyno.analysis.telemetry.metrics import LATENCY, mixes
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.estimate import share_text, signed
@@ -213,7 +213,8 @@ def block_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]
         if is_skewed(d, alarm):
             found.append(
                 Caveat(
-                    Code.SKEWED_BLOCKS, {**names, "skewness": signed(skewness(d), 1, ""), "blocks": len(d)}
+                    Code.SKEWED_BLOCKS,
+                    {**names, "skewness": signed(skewness(tested(d)), 1, ""), "blocks": len(tested(d))},
                 )
             )
     return found

@@ -25,7 +25,6 @@ MAY_DIFFER = {
     "aa",
     "aa_refused_by",
     "slice_from",
-    "slices_may_grow",
     "resumed_for_more",
 }
 """Fields of a study that may differ between hosts. Seeds should differ."""
@@ -69,7 +68,8 @@ def difference_of(one: StudyFindings, other: StudyFindings) -> tuple[str, str, s
             {"the number of arms": len(one.first.arms)}, {"the number of arms": len(other.first.arms)}
         )
     for x, y in zip(one.cases, other.cases, strict=False):
-        found = _unequal(_asked(x), _asked(y)) or _unequal(_settings(x, y), _settings(y, x))
+        grown = _have_grown_slices(x, y)
+        found = _unequal(_asked(x, grown), _asked(y, grown)) or _unequal(_settings(x, y), _settings(y, x))
         if found:
             return found
     return _unequal({"the number of cases": len(one.cases)}, {"the number of cases": len(other.cases)})
@@ -79,8 +79,21 @@ def difference_of_plans(one: StudyFindings, other: StudyFindings) -> tuple[str, 
     """Return the first difference of fitted values, cases, load and windows, like ``difference_of``."""
     found = _unequal(_fitted(one), _fitted(other))
     for x, y in zip(one.cases, other.cases, strict=False):
-        found = found or _unequal(_planned(x), _planned(y))
+        grown = _have_grown_slices(x, y)
+        found = found or _unequal(_planned(x, grown), _planned(y, grown))
     return found
+
+
+LENGTHS = frozenset({"slice_s", "slices_per_arm", "rounds", "discard_s", "window_s"})
+"""Lengths that depend on the transactions of the first block if the slices may grow."""
+
+
+def _have_grown_slices(*cases: Findings) -> bool:
+    return any(case.study.plan.has_grown_slices for case in cases)
+
+
+def _compared(values: Mapping[str, Any], grown: bool) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if not (grown and name in LENGTHS)}
 
 
 def _fitted(study: StudyFindings) -> dict[str, str]:
@@ -93,7 +106,7 @@ CHANGES_MAY_DIFFER = frozenset({"what run.repeats was fitted to"})
 """Fitted values that may differ: the number of blocks."""
 
 
-def _planned(findings: Findings) -> dict[str, Any]:
+def _planned(findings: Findings, grown: bool) -> dict[str, Any]:
     plan = findings.study.plan
     place = f" in {findings.study.case}" if findings.study.case else ""
     arms = [of.arm for of in findings.arms]
@@ -107,7 +120,7 @@ def _planned(findings: Findings) -> dict[str, Any]:
         "warm_up_s": plan.warmup_s,
         **{name: getattr(plan, name) for name in ("discard_s", "pacing", "rate_per_s")},
     }
-    return {f"{what}{place}": value for what, value in values.items()}
+    return {f"{what}{place}": value for what, value in _compared(values, grown).items()}
 
 
 def _lines(text: str) -> str:
@@ -122,21 +135,23 @@ def _unequal(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str
     return None
 
 
-def _asked(findings: Findings) -> dict[str, Any]:
+def _asked(findings: Findings, grown: bool) -> dict[str, Any]:
     """Return the requested properties, the most informative first."""
     arms = [of.arm for of in findings.arms]
     plan = findings.study.plan
-    return {
+    hidden = MAY_DIFFER | {"drivings"}  # workload and clients of each arm are named
+    values = {
         "the list of arms": ", ".join(arm.name for arm in arms),
         **{f"the specification of arm {arm.name}": arm.spec for arm in arms},
         **dict(_flat(plan.workload.model_dump(), "workload")),
         **{f"clients of arm {arm.name}": arm.clients for arm in arms},
         "schedule": str(plan.schedule),
-        **dict(_flat(plan.model_dump(mode="json", exclude=MAY_DIFFER), "")),
+        **dict(_flat(plan.model_dump(mode="json", exclude=hidden if grown else MAY_DIFFER), "")),
         "slice_s": plan.turn_s,
         "window_s": plan.window_s,
         "rate_per_s": plan.rate_per_s,
     }
+    return _compared(values, grown)
 
 
 def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
