@@ -11,7 +11,7 @@ from bench.stopping import BLOCKS, EFFECTS, PAGE, PATHS, Judged, judged, other_m
 from scipy import integrate, stats
 
 from pgdyno.analysis.comparison.verdict import Verdict, decide
-from pgdyno.analysis.statistics.effect import Method, anytime, critical_value, holm_confidences, student
+from pgdyno.analysis.statistics.effect import Method, anytime, critical_value, holm_confidences
 from pgdyno.analysis.statistics.sequential import (
     PRIOR,
     log_bayes_factor,
@@ -152,14 +152,10 @@ def test_a_one_sided_test_of_few_blocks_cannot_reject_at_a_high_confidence() -> 
     assert one_sided_critical_value(5, 0.99) < math.inf > one_sided_critical_value(10, 0.999)
 
 
-def test_before_the_first_analysis_the_interval_is_student_s_and_nothing_is_equivalent() -> None:
-    blocks = [0.1, 0.11, 0.09, 0.1]
-    found, expected = anytime(blocks, 0.95), student(blocks, 0.95)
-    assert (found.low, found.high, found.p_value) == (expected.low, expected.high, expected.p_value)
-    assert found.interval_method is Method.STUDENT and found.method is Method.ANYTIME
-    assert found.equivalence(0.95).low is None
-    assert anytime([*blocks, 0.1], 0.95).interval_method is Method.ANYTIME
-    assert anytime(blocks[:1], 0.95).low is None
+def test_the_interval_for_any_stopping_time_needs_as_many_blocks_as_an_analysis() -> None:
+    found = anytime([0.1, 0.11, 0.09, 0.1], 0.95)
+    assert (found.low, found.high, found.p_value, found.equivalence(0.95).low) == (None,) * 4
+    assert anytime([0.1, 0.11, 0.09, 0.1, 0.1], 0.95).low is not None
 
 
 @pytest.mark.parametrize("name", [name for name in SCENARIOS if "0.3" not in name])

@@ -18,6 +18,7 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block, write_stu
 from typer.testing import CliRunner
 
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.statistics.effect import Method
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.console import PLAIN, VisibleConsole
 from pgdyno.cli.report import read_report, report
@@ -80,6 +81,15 @@ def test_unlike_optimization_stands_beside_the_effect(
     (headline,) = only(report_of(tmp_path, Synthetic(effects=(1, 1.1), flags=flags))).headlines
     sentence = f"The builds have different optimization ({levels})"
     assert (sentence in headline.more) if levels else ("optimization" not in headline.more)
+
+
+def test_an_arm_that_lost_blocks_has_no_interval_of_a_single_analysis(tmp_path: Path) -> None:
+    failed = {(block, 2): TrialStatus.FAILED for block in range(9)}
+    names = ("17", "18", "19")
+    wanted = Synthetic(names=names, effects=(1, 1.1, 1.2), blocks=12, statuses=failed, stops_on_verdict=True)
+    _, lost = only(report_of(tmp_path, wanted)).findings.comparisons
+    assert lost.primary is not None and lost.primary.summary.n == 3
+    assert lost.primary.summary.method is Method.ANYTIME and lost.primary.percent.low is None
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])

@@ -9,6 +9,7 @@ import pytest
 
 from pgdyno.cli import compare
 from pgdyno.cli.main import run_command
+from pgdyno.errors import UsageError
 from pgdyno.lab.study_runner import Request
 from pgdyno.study.arm_spec import NAME_MAX
 from pgdyno.study.sweep import choose_arms
@@ -64,3 +65,19 @@ def test_compare_records_the_levels_and_names_the_server(
     assert request.cases[0].arms == ({"settings.jit": "on"}, {"settings.jit": "off"})
     assert run_command(["compare", "17", "18", "--seed", "1"]) == 0
     assert requests[1].cases[0].arms == ({}, {})
+
+
+@pytest.mark.parametrize("values", ["4MB,4096kB", "on,TRUE", "1min,60s", "100,100", "0.5,0.50"])
+def test_two_spellings_of_one_value_are_refused(values: str) -> None:
+    with pytest.raises(UsageError, match="twice: remove one of them"):
+        choose_arms(["17"], [f"work_mem={values}"])
+
+
+@pytest.mark.parametrize("values", ["4MB,4GB", "on,off", "1min,1s", "100,100MB", "replica,logical"])
+def test_different_values_are_not(values: str) -> None:
+    assert len(choose_arms(["17"], [f"work_mem={values}"]).arms) == 2
+
+
+def test_values_that_are_too_long_give_numbers() -> None:
+    found = choose_arms(["17"], [f"log_line_prefix={'a' * 40},{'b' * 40}"])
+    assert [arm.name for arm in found.arms] == ["arm 1", "arm 2"]

@@ -242,7 +242,7 @@ def compare(
             raise UsageError(f"--resume takes the arms from the results file: remove {' '.join(arms)!r}")
         refuse_ignored_options(context)
         return run_and_report(resume, None, more_minutes=minutes, output=output, gating=gating)
-    if len(arms or ()) < (1 if sweep else 2):
+    if len(arms or ()) < 2 and not sweep:
         raise UsageError(
             f"compare requires at least 2 arms, baseline first (got {len(arms or ())}); "
             "for example: pgdyno compare 17 18, or pgdyno compare 17 --sweep work_mem=4MB,64MB"

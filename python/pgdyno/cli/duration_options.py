@@ -167,7 +167,7 @@ def shortage(study: Study, cases: int = 1) -> str:
     return (
         f"{arms} need about {needed} min for {VERDICT_BLOCKS_MIN} blocks, the minimum for a verdict; "
         f"{format_duration(cases * study.budget_s)} gives about {max(1, blocks)}: use --minutes {needed} or "
-        "more, or fewer arms"
+        f"more{', or fewer arms' if len(study.arms) > 2 else ''}"
     )
 
 

@@ -196,7 +196,7 @@ def _effects(effects: Mapping[str, Effect]) -> dict[str, models.EffectEntry]:
             models.EffectEntry,
             effect.percent,
             p_value=effect.summary.p_value,
-            interval=effect.summary.interval_method,
+            interval=effect.summary.method,
             bootstrap=(effect.bootstrap.low, effect.bootstrap.high) if effect.bootstrap else None,
             log_ratios=effect.log_ratios,
         )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX
+from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX, method_of
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.telemetry.metrics import (
@@ -139,7 +139,7 @@ def _of_every_block(findings: Findings, arm: int, key: str) -> Estimate | None:
 
 def _at_any_time(findings: Findings) -> str:
     plan = findings.study.plan
-    if not plan.needs_anytime_intervals or not has_anytime_interval(findings):
+    if not has_anytime_interval(findings):
         return ""
     why = "has an interim analysis after each block" if plan.stops_on_verdict else "was resumed"
     return (
@@ -149,9 +149,8 @@ def _at_any_time(findings: Findings) -> str:
 
 
 def has_anytime_interval(findings: Findings) -> bool:
-    """Return whether an effect has as many blocks as an interim analysis, unless the plan has none."""
-    primaries = [of.primary.summary for of in findings.comparisons if of.primary is not None]
-    return not primaries or any(of.interval_method is Method.ANYTIME for of in primaries)
+    """Return whether the interval of the effect is valid at any stopping time."""
+    return method_of(findings.study.plan, findings.trials) is Method.ANYTIME
 
 
 def of_several_arms(findings: Findings) -> str:

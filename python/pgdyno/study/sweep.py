@@ -6,6 +6,7 @@ are recorded, so that the report has main effects and interactions.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import re
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import NAME_MAX, ArmSpec, parse_arms
 from pgdyno.study.cases import SETTING_PREFIX, label_of
+from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
 
 SWEPT_ARMS_MAX = 16
 """Maximum number of arms of a sweep. Each has its own copy of the data, and lengthens every block."""
@@ -54,9 +56,26 @@ def parse_sweep(text: str) -> SettingSweep:
         raise UsageError(f"--sweep {text!r} has an empty value: remove it, or name its arms instead")
     if len(values) < 2:
         raise UsageError(f"--sweep {text!r} has one value: give two or more, baseline first; {EXAMPLE}")
-    if twice := [value for value in values if values.count(value) > 1]:
-        raise UsageError(f"--sweep {text!r} has the value {twice[0]} twice: remove one of them")
+    same = [_canonical(value) for value in values]
+    if twice := [value for value, of in zip(values, same, strict=True) if same.count(of) > 1]:
+        raise UsageError(
+            f"--sweep {text!r} has the value {' and '.join(twice[:2])} twice: remove one of them"
+        )
     return SettingSweep(setting, values)
+
+
+_BOOLEANS = {"true": "on", "yes": "on", "false": "off", "no": "off"}
+
+
+def _canonical(value: str) -> object:
+    """Return a value that is equal for spellings of one setting: 4MB and 4096kB, on and true."""
+    with contextlib.suppress(ValueError):
+        number, unit = split_quantity(value)
+        for units in (SIZE_UNITS_BYTES, DURATION_UNITS_S):
+            if unit in units:
+                return round(number * units[unit], 6), min(units)
+        return number, unit
+    return _BOOLEANS.get(value.lower(), value.lower())
 
 
 def _is_part_of_a_value(text: str) -> bool:
@@ -78,9 +97,9 @@ def choose_arms(texts: Sequence[str], sweeps: Sequence[str]) -> ChosenArms:
 
 
 def _names(levels: Sequence[Mapping[str, str]]) -> list[str]:
-    """Return names that fit a table: the last settings are left out if they are too long, the values never.
+    """Return names that fit a table: the last settings are left out if they are too long.
 
-    The list of differences in a report has all settings.
+    An arm whose values alone are too long has a number. The report has all settings.
     """
     for named in range(len(levels[0]), -1, -1):
         names = [
@@ -92,7 +111,7 @@ def _names(levels: Sequence[Mapping[str, str]]) -> list[str]:
         ]
         if max(map(len, names)) <= NAME_MAX:
             break
-    return names
+    return [name if len(name) <= NAME_MAX else f"arm {place + 1}" for place, name in enumerate(names)]
 
 
 def _swept(arm: ArmSpec, sweeps: Sequence[SettingSweep]) -> ChosenArms:

@@ -24,7 +24,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.comparison.paired_comparison import Comparison, compare_arms, method_of
+from pgdyno.analysis.comparison.paired_comparison import Comparison, compare_arms
 from pgdyno.analysis.comparison.verdict import POWER, Verdict, detectable_log_ratio, judge
 from pgdyno.analysis.statistics import distributions
 from pgdyno.analysis.statistics.distributions import binomial_interval, chi2_quantile, f_below
@@ -273,7 +273,8 @@ def read_noise(evidence: Evidence) -> dict[int, Noise]:
 def _noise(study: StudyRecord, log_ratios: Sequence[float]) -> Noise:
     plan = study.plan
     why_no_aa = study.why_no_aa or ("" if log_ratios else NO_BLOCK_YET)
-    return Noise(log_ratios, study.aa_before, plan.confidence, plan.margin, why_no_aa, method_of(plan))
+    method = Method.ANYTIME if plan.needs_anytime_intervals else Method.STUDENT
+    return Noise(log_ratios, study.aa_before, plan.confidence, plan.margin, why_no_aa, method)
 
 
 def _layout(plan: Study) -> object:

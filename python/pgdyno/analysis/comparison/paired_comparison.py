@@ -25,6 +25,7 @@ from pgdyno.estimate import Estimate
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 BlockTrials = Mapping[int, Mapping[int, Trial]]
 """block → arm → its ok trial."""
@@ -161,7 +162,12 @@ def compare_arms(
         for key, of_arms in values.items()
     }
     effects = effects_by_arm(
-        len(arms) - 1, values, metrics, plan.confidence, primary=metrics[0].key, method=method_of(plan)
+        len(arms) - 1,
+        values,
+        metrics,
+        plan.confidence,
+        primary=metrics[0].key,
+        method=method_of(plan, trials),
     )
     trends = effect_trends(plan, arms, trials)
     are_trending = trending(trends, plan.margin, cases)
@@ -196,9 +202,15 @@ def without_unconfirmed(comparisons: Sequence[Comparison], missed: Sequence[Miss
     return found
 
 
-def method_of(plan: Study) -> Method:
-    """Return the method of the intervals for verdicts."""
-    return Method.ANYTIME if plan.needs_anytime_intervals else Method.STUDENT
+def method_of(plan: Study, trials: Sequence[Trial]) -> Method:
+    """Return the method of the intervals for verdicts.
+
+    A study that ended before its first interim analysis has a single one. The blocks of an arm do not matter:
+    one that lost blocks was analyzed as often as the others.
+    """
+    blocks = {trial.block for trial in trials if trial.status is not TrialStatus.RUNNING}
+    several = plan.needs_anytime_intervals and len(blocks) >= VERDICT_BLOCKS_MIN
+    return Method.ANYTIME if several else Method.STUDENT
 
 
 def effects_by_arm(

@@ -260,7 +260,7 @@ def _time_breakdowns(
     overloaded = any(skips_arrivals([t for t in trials if t.arm == arm.arm]) for arm in arms)
     measured = () if overloaded else times
     mean_us = _mean_latencies_us(evidence, measured) if plan.load_is_fixed else None
-    return time_breakdown.break_down_time(arms, trials, times, mean_us, confidences, method_of(plan))
+    return time_breakdown.break_down_time(arms, trials, times, mean_us, confidences, method_of(plan, trials))
 
 
 def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, tuple[float, float]]:

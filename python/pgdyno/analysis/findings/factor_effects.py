@@ -147,7 +147,7 @@ def design_of(cases: Sequence[Findings], value: Value | None = None) -> Factoria
         cells=list(_cells(placed, {factor.name for factor in factors if len(factor.levels) > 1}, value)),
         metric=first.primary,
         schedule=first.study.plan.schedule,
-        method=method_of(first.study.plan),
+        method=method_of(first.study.plan, first.trials),
     )
 
 

@@ -250,7 +250,7 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateCom
     key = metric or findings.primary.key
     effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
     if effect is not None and key != findings.primary.key:
-        effect = _with_method(effect, method_of(findings.study.plan))
+        effect = _with_method(effect, method_of(findings.study.plan, findings.trials))
     partial = comparison.is_held_back or (
         effect is not None and len(effect.log_ratios) < len(comparison.blocks)
     )

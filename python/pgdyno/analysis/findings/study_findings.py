@@ -133,7 +133,7 @@ def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
     whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.is_held_back}
     ratios = {case: primary.log_ratios for case, primary in whole.items()}
     plan = cases[0].study.plan
-    average = combine(ratios, plan.confidence, method_of(plan))
+    average = combine(ratios, plan.confidence, method_of(plan, cases[0].trials))
     return OverCases(baseline, arm, found, average, _floor(cases, ratios, average))
 
 

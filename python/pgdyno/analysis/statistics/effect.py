@@ -26,7 +26,6 @@ import numpy as np
 from pgdyno.analysis.statistics import distributions, sequential
 from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import Slice, Trial
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 
 class Method(StrEnum):
@@ -40,8 +39,9 @@ class Method(StrEnum):
 class LogRatioSummary:
     """Mean and interval of the blocks' log ratios. ``sd`` and Student's interval need at least two blocks.
 
-    Ratios that are too dispersed for an interval have no ``sd`` either. Logs are natural. ``p_value`` is
-    two-sided, for mean d = 0. It is below 1 − ``confidence`` exactly if the interval excludes 0.
+    Ratios that are too dispersed for an interval have no ``sd`` either. The anytime-valid interval needs
+    ``VERDICT_BLOCKS_MIN`` blocks. Logs are natural. ``p_value`` is two-sided, for mean d = 0. It is below
+    1 − ``confidence`` exactly if the interval excludes 0.
     """
 
     mean: float
@@ -52,11 +52,6 @@ class LogRatioSummary:
     confidence: float
     p_value: float | None
     method: Method = Method.STUDENT
-
-    @property
-    def interval_method(self) -> Method:
-        """Type of the two-sided interval and its p-value."""
-        return _method_with(self.n, self.method)
 
     def mirrored(self) -> LogRatioSummary:
         """Return the result of the baseline against the arm."""
@@ -124,7 +119,7 @@ def with_error(mean: float, sd: float | None, n: int, confidence: float, method:
 
 def critical_value(n: int, confidence: float, method: Method) -> float:
     """Return half the width of an interval in standard errors; infinite if ``n`` blocks are too few."""
-    if _method_with(n, method) is Method.ANYTIME:
+    if method is Method.ANYTIME:
         return sequential.sequential_critical_value(n, confidence)
     return distributions.t_quantile((1 + confidence) / 2, n - 1) if n > 1 else math.inf
 
@@ -136,13 +131,8 @@ def one_sided_critical_value(n: int, confidence: float, method: Method) -> float
     return distributions.t_quantile(confidence, n - 1) if n > 1 else math.inf
 
 
-def _method_with(n: int, method: Method) -> Method:
-    """Return Student's method for so few blocks that no interim analysis preceded: there is one analysis."""
-    return method if n >= VERDICT_BLOCKS_MIN else Method.STUDENT
-
-
 def _p_value(t: float, n: int, method: Method) -> float | None:
-    if _method_with(n, method) is Method.ANYTIME:
+    if method is Method.ANYTIME:
         return sequential.sequential_p_value(t, n)
     return 2 * distributions.t_beyond(abs(t), n - 1)
 
