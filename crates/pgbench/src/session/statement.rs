@@ -5,7 +5,7 @@ use crate::script::Scripts;
 use crate::script::command::Action;
 use crate::script::error::ScriptError;
 use crate::variables::{Slot, Variables};
-use pgwire::frontend::{self, EncodeError, Target};
+use pgwire::frontend::{self, EncodeError, Format, Target};
 
 /// A command of SQL.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Statement {
             frontend::parse(out, "", &self.text, &[])?;
         }
         let parameters = &self.parameters;
-        frontend::bind_text(out, &self.name, parameters.len(), |out, index| {
+        frontend::bind_text(out, &self.name, parameters.len(), Format::Text, |out, index| {
             variables.write_text(parameters[index], out)
         })?;
         if self.describes {

@@ -140,13 +140,14 @@ pub fn bind(
     })
 }
 
-/// Bind of the unnamed portal: parameters and results as text. `append` writes the parameter of an index; `false`, and
+/// Bind of the unnamed portal: parameters as text, all results in one format. `append` writes the parameter of an index; `false`, and
 /// nothing appended, is NULL.
 #[inline]
 pub fn bind_text(
     out: &mut Vec<u8>,
     statement: &str,
     parameters: usize,
+    results: Format,
     mut append: impl FnMut(&mut Vec<u8>, usize) -> bool,
 ) -> Result<(), EncodeError> {
     message(out, b'B', "the parameters", |out| {
@@ -157,7 +158,10 @@ pub fn bind_text(
         for parameter in 0..parameters {
             sized(out, |out| append(out, parameter))?;
         }
-        out.extend_from_slice(&[0, 0]);
+        match results {
+            Format::Text => out.extend_from_slice(&[0, 0]),
+            Format::Binary => out.extend_from_slice(&[0, 1, 0, 1]),
+        }
         Ok(())
     })
 }
