@@ -7,6 +7,7 @@ use driver::{AnyWorkload, WorkloadContext, WorkloadError};
 pub use driver::{End, Input};
 use pgbench::workload::Pgbench;
 use serde_json::Value;
+use sysbench::workload::Sysbench;
 use tpcc::Tpcc;
 
 use super::select_only::SelectOnly;
@@ -22,6 +23,7 @@ fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorklo
         Some("select-only") => SelectOnly::read(workload).map(AnyWorkload::new),
         Some("tpcc") => Tpcc::read(workload, seed).map(AnyWorkload::new),
         Some("pgbench") => Pgbench::read(workload, clients, threads, seed).map(AnyWorkload::new),
+        Some("sysbench") => Sysbench::read(workload, clients, seed).map(AnyWorkload::new),
         other => Err(WorkloadError::UnknownKind(other.unwrap_or("(none)").to_owned())),
     }
 }

@@ -1,0 +1,427 @@
+//! A client: its Lua state, its connections, and the requests of its script, carried out.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use mlua::{Function, Value, Variadic};
+
+use super::counts::{Counts, RESTARTING};
+use super::links::Links;
+use super::lua::{Coroutine, ScriptState, Yielded};
+use super::program::{Program, Report};
+use super::random::Random;
+use super::session::{self, Answer, Prepared};
+use reactor::{Connection, Error, Nanos, Reactor};
+
+/// The operations that a script asks for, as `lua/prelude.lua` numbers them.
+mod operation {
+    pub const CONNECT: u32 = 1;
+    pub const DISCONNECT: u32 = 2;
+    pub const QUERY: u32 = 3;
+    pub const PREPARE: u32 = 4;
+    pub const EXECUTE: u32 = 5;
+    pub const SLEEP: u32 = 6;
+    pub const EVENT: u32 = 7;
+    pub const DONE: u32 = 20;
+    pub const STOP: u32 = 21;
+    pub const RESTART: u32 = 22;
+    pub const FAILED: u32 = 23;
+}
+
+/// What a script with its own loop says of an event: it has ended.
+const EVENT_ENDS: u32 = 2;
+
+/// Bytes of kept rows after which Lua's garbage is collected: it does not know of them.
+const KEPT_BYTES_MAX: usize = 256 << 10;
+
+/// Why a script stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptError {
+    /// An error of the script's own, or of the API that it uses.
+    #[error("{0}")]
+    Lua(String),
+    /// The server reported an error that the script did not catch.
+    #[error("{message}")]
+    Server {
+        /// The error as the script got it.
+        message: String,
+        /// The error as the connection got it.
+        error: Box<Error>,
+    },
+}
+
+/// How an event ended that did not fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventEnd {
+    /// To be followed by the next.
+    Done,
+    /// Its script wants no more events.
+    Stop,
+    /// An error was ignored: the event is to be run again.
+    Restart,
+}
+
+/// A client.
+pub struct ScriptClient {
+    program: Arc<Program>,
+    tid: u32,
+    random: Rc<RefCell<Random>>,
+    state: ScriptState,
+    events: Option<Coroutine>,
+    part: Part,
+    /// What has been given away of the counters.
+    reported: Cell<Counts>,
+}
+
+/// What requests need besides the state.
+#[derive(Default)]
+struct Part {
+    /// By connection and number of the statement.
+    statements: HashMap<(u32, u32), Prepared>,
+    /// An error of the server, until it is known whether the script catches it.
+    failure: Option<Error>,
+    kept_bytes: usize,
+    /// Where errors are reported that end the script unless it catches them.
+    report: Option<Report>,
+    has_connected: bool,
+    /// Whether the last event has waited for anything.
+    has_waited: bool,
+}
+
+impl ScriptClient {
+    /// Loads the script for client `tid`.
+    pub fn new(program: Arc<Program>, tid: u32) -> Result<Self, ScriptError> {
+        let random = program.random(tid).shared();
+        let state = ScriptState::new(&program, tid, Rc::clone(&random))?;
+        let part = Part { report: program.report, ..Part::default() };
+        Ok(Self { program, tid, random, state, events: None, part, reported: Cell::default() })
+    }
+
+    /// Loads the script again, with no connections. Random numbers and counters go on.
+    pub fn reload(&mut self) -> Result<(), ScriptError> {
+        let counts = self.counts();
+        self.events = None;
+        self.part = Part { report: self.program.report, ..Part::default() };
+        self.state = ScriptState::new(&self.program, self.tid, Rc::clone(&self.random))?;
+        self.state.shared.counts.set(counts);
+        Ok(())
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.state.shared.counts.get()
+    }
+
+    /// Adds what was counted since the last call to counters in the order of [`Counts::NAMES`].
+    pub fn add_new_counts(&self, counters: &mut [u64]) {
+        counters.iter_mut().zip(self.take_new_counts().values()).for_each(|(counter, new)| *counter += new);
+    }
+
+    /// What was counted since the last call.
+    pub fn take_new_counts(&self) -> Counts {
+        let counts = self.counts();
+        counts.since(&self.reported.replace(counts))
+    }
+
+    /// Whether the script has opened a connection.
+    #[must_use]
+    pub fn has_connected(&self) -> bool {
+        self.part.has_connected
+    }
+
+    /// The Lua state.
+    #[must_use]
+    pub fn state(&self) -> &ScriptState {
+        &self.state
+    }
+
+    /// Whether the script has a function of this name.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.state.find(name).is_some()
+    }
+
+    /// Runs a function of the script, with the client's number, to its end.
+    pub async fn run(
+        &mut self,
+        reactor: &Reactor,
+        function: Function,
+        links: &mut impl Links,
+    ) -> Result<(), ScriptError> {
+        let mut coroutine = self.state.coroutine("run", function, self.tid)?;
+        self.carry_on(reactor, &mut coroutine, links).await.map(|_| ())
+    }
+
+    /// Runs one event.
+    pub async fn event(
+        &mut self,
+        reactor: &Reactor,
+        links: &mut impl Links,
+    ) -> Result<EventEnd, ScriptError> {
+        let mut coroutine = if let Some(coroutine) = self.events.take() {
+            coroutine
+        } else {
+            let event = self.state.find("event").ok_or_else(|| {
+                ScriptError::Lua(format!("cannot find the event() function in {}", self.program.name))
+            })?;
+            self.state.coroutine("events", event, self.tid)?
+        };
+        let end = self.carry_on(reactor, &mut coroutine, links).await;
+        if !self.part.has_waited {
+            // An event that asks for nothing must not keep the loop to itself.
+            reactor.pause().await;
+        }
+        self.events = Some(coroutine);
+        if matches!(end, Ok(EventEnd::Done)) {
+            self.draw_for_event();
+        }
+        end
+    }
+
+    /// sysbench draws a number of the client at the end of each event, of which its statistics make use.
+    fn draw_for_event(&self) {
+        self.random.borrow_mut().bits.next_u64();
+    }
+
+    async fn carry_on(
+        &mut self,
+        reactor: &Reactor,
+        coroutine: &mut Coroutine,
+        links: &mut impl Links,
+    ) -> Result<EventEnd, ScriptError> {
+        let Self { state, part, .. } = self;
+        part.failure = None;
+        part.has_waited = false;
+        let mut yielded = state.resume(coroutine, ())?;
+        loop {
+            let (operation, first, second, others) = yielded;
+            yielded = match operation {
+                Some(operation::EXECUTE) => {
+                    let (link, number) = (number(&first), number(&second));
+                    let done = part.execute(state, links, (link, number), &others).await;
+                    part.answer(state, coroutine, done, ("PQexecPrepared()", &Value::Nil))?
+                }
+                Some(operation::QUERY) => {
+                    let done = part.query(state, links, number(&first), &second, &others).await;
+                    part.answer(state, coroutine, done, ("PQexec()", &second))?
+                }
+                Some(operation::DONE) => return Ok(EventEnd::Done),
+                Some(operation::STOP) => return Ok(EventEnd::Stop),
+                Some(operation::RESTART) => return Ok(EventEnd::Restart),
+                Some(operation::FAILED) => return Err(part.failed(state, &first)),
+                Some(rare) => {
+                    let values = (first, second, others);
+                    Box::pin(part.rare(reactor, state, coroutine, links, rare, values)).await?
+                }
+                None => return Err(ScriptError::Lua("attempt to yield outside a coroutine".to_owned())),
+            };
+        }
+    }
+}
+
+fn number(value: &Value) -> u32 {
+    value.as_u32().unwrap_or(u32::MAX)
+}
+
+fn closed() -> Error {
+    Error::Workload("the connection is closed".to_owned())
+}
+
+impl Part {
+    async fn query(
+        &mut self,
+        state: &ScriptState,
+        links: &mut impl Links,
+        link: u32,
+        sql: &Value,
+        others: &[Value],
+    ) -> Result<Answer, Error> {
+        self.has_waited = true;
+        let keep = state.shared.keeps_rows.get() || matches!(others.first(), Some(Value::Boolean(true)));
+        let text = match sql {
+            Value::String(text) => text.as_bytes().to_vec(),
+            other => {
+                let problem = format!("a query is a string, not a {}", other.type_name());
+                return Err(Error::Workload(problem));
+            }
+        };
+        let connection = links.link(link).ok_or_else(closed)?;
+        let outcome = session::query(connection, &text, keep).await;
+        recovered(connection, outcome).await
+    }
+
+    #[inline]
+    async fn execute(
+        &mut self,
+        state: &ScriptState,
+        links: &mut impl Links,
+        key: (u32, u32),
+        values: &[Value],
+    ) -> Result<Answer, Error> {
+        self.has_waited = true;
+        let connection = links.link(key.0).ok_or_else(closed)?;
+        let prepared = self
+            .statements
+            .get_mut(&key)
+            .ok_or_else(|| Error::Workload("the statement is not prepared on this connection".to_owned()))?;
+        let outcome = session::execute(connection, prepared, values, state.shared.keeps_rows.get()).await;
+        match outcome {
+            Ok(answer) => Ok(answer),
+            Err(error) => recovered(connection, Err(error)).await,
+        }
+    }
+
+    /// Hands the outcome of a statement to the script.
+    #[inline]
+    fn answer(
+        &mut self,
+        state: &ScriptState,
+        coroutine: &mut Coroutine,
+        outcome: Result<Answer, Error>,
+        (function, query): (&'static str, &Value),
+    ) -> Result<Yielded, ScriptError> {
+        match outcome {
+            Ok(Answer { rows, columns, kept, class }) => {
+                if let Some(class) = class {
+                    let mut counts = state.shared.counts.get();
+                    counts.add(class);
+                    state.shared.counts.set(counts);
+                }
+                let Some(kept) = kept else { return state.resume(coroutine, (true, rows, columns)) };
+                self.kept_bytes += kept.size_bytes();
+                if self.kept_bytes > KEPT_BYTES_MAX {
+                    self.kept_bytes = 0;
+                    // The script's memory may be used up: it learns that soon enough.
+                    let _ = state.lua().gc_collect();
+                }
+                state.resume(coroutine, (true, rows, columns, kept))
+            }
+            Err(error) => {
+                let sqlstate = error.sqlstate().map_or_else(String::new, |state| state.as_str().to_owned());
+                let message = match &error {
+                    Error::Server(error) => error.message.clone(),
+                    other => other.to_string(),
+                };
+                let is_ignorable = RESTARTING.contains(&sqlstate.as_str());
+                if let (Some(report), false) = (self.report, is_ignorable) {
+                    let query = if let Value::String(query) = query {
+                        query.to_string_lossy()
+                    } else {
+                        String::new()
+                    };
+                    report(function, &message, &query);
+                }
+                self.failure = Some(error);
+                state.resume(coroutine, (false, sqlstate, message, is_ignorable))
+            }
+        }
+    }
+
+    /// The error with which a script ended.
+    fn failed(&mut self, state: &ScriptState, message: &Value) -> ScriptError {
+        let message = match message {
+            Value::String(text) => text.to_string_lossy(),
+            other => format!("{other:?}"),
+        };
+        let message = message.split("\nstack traceback:").next().unwrap_or_default().to_owned();
+        let is_fatal = state.shared.is_fatal.take();
+        match self.failure.take().filter(|error| is_fatal || error.is_fatal()) {
+            Some(error) => ScriptError::Server { message, error: Box::new(error) },
+            None => ScriptError::Lua(message),
+        }
+    }
+
+    /// Requests that are no statements.
+    async fn rare(
+        &mut self,
+        reactor: &Reactor,
+        state: &ScriptState,
+        coroutine: &mut Coroutine,
+        links: &mut impl Links,
+        operation: u32,
+        (first, second, others): (Value, Value, Variadic<Value>),
+    ) -> Result<Yielded, ScriptError> {
+        self.has_waited = true;
+        let link = number(&first);
+        match operation {
+            operation::CONNECT => match links.connect().await {
+                Ok(link) => {
+                    if std::mem::replace(&mut self.has_connected, true) {
+                        let mut counts = state.shared.counts.get();
+                        counts.reconnects += 1;
+                        state.shared.counts.set(counts);
+                    }
+                    state.resume(coroutine, (true, link))
+                }
+                Err(error) => {
+                    self.failure = Some(error);
+                    state.resume(coroutine, false)
+                }
+            },
+            operation::DISCONNECT => {
+                self.statements.retain(|(of, _), _| *of != link);
+                match links.disconnect(link).await {
+                    Ok(()) => state.resume(coroutine, true),
+                    Err(error) => state.resume(coroutine, (false, error.to_string())),
+                }
+            }
+            operation::PREPARE => {
+                let name = session::statement_name(&mut state.shared.random.borrow_mut().bits);
+                let prepared = prepare(links, link, name, &others).await;
+                match prepared {
+                    Ok(prepared) => {
+                        self.statements.insert((link, number(&second)), prepared);
+                        state.resume(coroutine, true)
+                    }
+                    Err(error) => self.answer(state, coroutine, Err(error), ("PQprepare()", &Value::Nil)),
+                }
+            }
+            operation::SLEEP => {
+                let us = second.as_f64().unwrap_or(0.0).clamp(0.0, 1e12);
+                reactor.sleep_until(reactor.now() + Nanos((us * 1000.0) as u64)).await;
+                state.resume(coroutine, ())
+            }
+            operation::EVENT => {
+                let what = number(&second);
+                if what == EVENT_ENDS {
+                    state.shared.random.borrow_mut().bits.next_u64();
+                }
+                let goes_on = links.event(what).await;
+                state.resume(coroutine, goes_on)
+            }
+            _ => Err(ScriptError::Lua("attempt to yield outside a coroutine".to_owned())),
+        }
+    }
+}
+
+async fn prepare(
+    links: &mut impl Links,
+    link: u32,
+    name: String,
+    others: &[Value],
+) -> Result<Prepared, Error> {
+    let connection = links.link(link).ok_or_else(closed)?;
+    let Some((Value::String(sql), types)) = others.split_first() else {
+        return Err(Error::Workload("a statement is a string".to_owned()));
+    };
+    let types: Vec<_> = types.iter().map(|kind| session::type_oid(number(kind))).collect();
+    let sql = sql.as_bytes().to_vec();
+    let prepared = session::prepare(connection, name, &sql, &types).await;
+    recovered(connection, prepared).await
+}
+
+/// After an error that leaves the connection usable, brings the session to where the next statement can be sent. Errors that restart the
+/// event roll back, too.
+async fn recovered<T>(connection: &mut Connection, outcome: Result<T, Error>) -> Result<T, Error> {
+    match outcome {
+        Err(error) if !error.is_fatal() && error.sqlstate().is_some() => {
+            let restarts = error.sqlstate().is_some_and(|state| RESTARTING.contains(&state.as_str()));
+            Box::pin(session::recover(connection, restarts)).await?;
+            Err(error)
+        }
+        outcome => outcome,
+    }
+}

@@ -1,0 +1,34 @@
+//! sysbench's Lua scripts, unchanged, as a workload of the driver. Behavior follows sysbench 1.0.20 as documented and observed; no code of it is used.
+//!
+//! | question | place |
+//! |---|---|
+//! | what runs: script, options, limits | [`Program`], [`options`], [`Sources`]; sysbench's own scripts, written anew: [`stock`] |
+//! | random numbers | [`random`] |
+//! | one client's Lua state, and the API that scripts see | [`lua`], `lua/prelude.lua` |
+//! | what a script asks for, carried out | [`ScriptClient`], [`session`] |
+//! | queries by kind | [`counts`] |
+//! | latencies as sysbench reports them | [`Histogram`] |
+//! | workload of the driver | [`workload`] |
+
+mod client;
+pub mod counts;
+pub mod general;
+mod histogram;
+mod links;
+pub mod lua;
+pub mod options;
+pub mod program;
+pub mod random;
+pub mod session;
+mod sources;
+pub mod stock;
+pub mod workload;
+
+pub use client::{EventEnd, ScriptClient, ScriptError};
+pub use histogram::Histogram;
+pub use links::{Links, NoLinks};
+pub use program::{Limits, Output, Program, ProgramError};
+pub use sources::Sources;
+
+/// The version of sysbench whose behavior this follows, as scripts see it.
+pub const SYSBENCH_VERSION: &str = "1.0.20";

@@ -1,0 +1,197 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use reactor::{Clock, Reactor};
+
+use super::*;
+use crate::{EventEnd, Limits, NoLinks, ScriptClient, Sources};
+use OptionType::{Bool, Double, Int, List, Size, Text};
+
+fn silent(_: &str) {}
+
+fn program(text: &str) -> Program {
+    Program::new("test.lua", text, Sources::default(), 2, 42, silent)
+}
+
+/// Runs one event of a script in client 0.
+fn event(program: Program) -> Result<EventEnd, ScriptError> {
+    let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
+    let mut client = ScriptClient::new(Arc::new(program), 0)?;
+    reactor.block_on(client.event(&reactor, &mut NoLinks)).expect("an end")
+}
+
+fn ends(text: &str) -> EventEnd {
+    event(program(text)).expect(text)
+}
+
+fn fails(program: Program) -> String {
+    event(program).expect_err("a failure").to_string()
+}
+
+#[test]
+fn an_event_ends_or_stops_or_restarts() {
+    assert_eq!(ends("function event() end"), EventEnd::Done);
+    assert_eq!(ends("function event() return false end"), EventEnd::Done);
+    assert_eq!(ends("function event() return 1 end"), EventEnd::Stop);
+    let restarts = "function event() error({errcode = sysbench.error.RESTART_EVENT}) end";
+    assert_eq!(ends(restarts), EventEnd::Restart);
+}
+
+#[test]
+fn an_error_has_its_place_in_the_script() {
+    assert_eq!(fails(program("\nfunction event() error('boom') end")), "test.lua:2: boom");
+    let message = fails(program("function event() local x; x.y = 1 end"));
+    assert_eq!(message, "test.lua:1: attempt to index local 'x' (a nil value)");
+    let message = fails(program("x = = 1"));
+    assert_eq!(message, "test.lua:1: unexpected symbol near '='");
+}
+
+#[test]
+fn each_client_draws_the_numbers_of_its_thread_of_sysbench() {
+    let text = "function event()
+        assert(tostring(sysbench.rand.uniform_uint64()) == '6678695823595818893ULL')
+        assert(sysbench.tid == 0 and thread_id == 0)
+        assert(#sysbench.rand.varstring(3, 8) >= 3)
+        assert(sysbench.rand.string('abc') == 'abc')
+        assert(sb_rand_uniform(5, 5) == 5 and sysbench.rand.zipfian(7, 7) == 7)
+    end";
+    assert_eq!(ends(text), EventEnd::Done);
+}
+
+#[test]
+fn an_endless_loop_is_stopped_even_inside_pcall_and_coroutines() {
+    let loops = [
+        "while true do end",
+        "while true do pcall(function() while true do end end) end",
+        "coroutine.wrap(function() while true do end end)()",
+        "local function f() return f() end f()",
+    ];
+    for text in loops {
+        let mut program = program(&format!("function event() {text} end"));
+        program.limits = Limits { compute: Duration::from_millis(20), ..Limits::default() };
+        let message = fails(program);
+        assert!(message.contains("computed for more than 0.02 s"), "{text}: {message}");
+    }
+    let mut endless = program("while true do end");
+    endless.limits.compute = Duration::from_millis(20);
+    assert!(ScriptClient::new(Arc::new(endless), 0).is_err(), "while it is loaded");
+}
+
+#[test]
+fn memory_has_a_limit() {
+    let texts = [
+        "local t = {} for i = 1, 1e9 do t[i] = {} end",
+        "local s = 'x' while true do s = s .. s end",
+        "string.rep('x', 1e9)",
+    ];
+    for text in texts {
+        let mut program = program(&format!("function event() {text} end"));
+        program.limits.memory_bytes = 4 << 20;
+        let message = fails(program);
+        assert!(message.contains("not enough memory"), "{text}: {message}");
+    }
+}
+
+#[test]
+fn files_and_processes_need_allow_os() {
+    let refused = [
+        "io.open('/etc/passwd')",
+        "io.popen('true')",
+        "io.lines('/etc/passwd')",
+        "os.execute('true')",
+        "os.remove('x')",
+        "os.exit(1)",
+        "dofile('/etc/passwd')",
+        "require('/etc/passwd')",
+        "ffi.C.system('true')",
+        "require('ffi').load('c')",
+        "require('io').open('x')",
+        "loadstring('\\27LJ')()",
+        "load(string.dump(function() end))()",
+        "debug.getregistry()",
+        "package.loadlib('x', 'y')",
+        "jit.on()",
+    ];
+    for text in refused {
+        assert!(event(program(&format!("function event() {text} end"))).is_err(), "{text}");
+    }
+    let harmless = "function event() assert(os.time() > 0 and os.clock() >= 0 and os.date() and os.getenv('PATH')) io.write('') end";
+    assert_eq!(ends(harmless), EventEnd::Done);
+    let mut allowed =
+        program("function event() assert(os.execute('true') == 0) assert(io.open('/dev/null')):close() end");
+    allowed.limits.allow_os = true;
+    assert_eq!(event(allowed).expect("allowed"), EventEnd::Done);
+}
+
+#[test]
+fn coroutines_of_the_script_hand_requests_on() {
+    let text = "function event()
+        local co = coroutine.wrap(function(a) ffi.C.usleep(1) local b = coroutine.yield(a + 1) ffi.C.usleep(1) return b * 2 end)
+        assert(co(1) == 2)
+        assert(co(21) == 42)
+        assert(select(2, pcall(coroutine.yield, 1)):find('outside a coroutine'))
+        local ok, problem = pcall(coroutine.wrap(function() error('inner', 0) end))
+        assert(not ok and problem == 'inner', problem)
+    end";
+    assert_eq!(ends(text), EventEnd::Done);
+}
+
+#[test]
+fn a_request_may_be_made_inside_pcall_and_iterators() {
+    let text = "function event()
+        assert(pcall(ffi.C.usleep, 1))
+        for _ in function(_, i) ffi.C.usleep(1) return not i and 1 or nil end do end
+        local t = setmetatable({}, {__index = function() ffi.C.usleep(1) return 7 end})
+        assert(t.x == 7)
+    end";
+    assert_eq!(ends(text), EventEnd::Done);
+}
+
+#[test]
+fn without_a_server_a_script_cannot_connect() {
+    let message = fails(program(
+        "function event() sysbench.opt.db_driver = 'pgsql' sysbench.sql.driver():connect() end",
+    ));
+    assert_eq!(message, "test.lua:1: connection creation failed");
+}
+
+#[test]
+fn definitions_have_the_types_of_their_defaults() {
+    let text = "sysbench.cmdline.options = {
+        n = {'A number', 5}, d = {'A double', 0.5}, s = {'A string', 'abc'}, b = {'A flag', true}, l = {'A list', {'a', 'b'}},
+        none = {'No default'}, size = {'Size', '1M', sysbench.cmdline.ARG_SIZE}, ['with-dash'] = {'x', 3}}
+        function event() end";
+    let mut program = program(text);
+    let mut definitions = program.definitions().expect("sound");
+    definitions.sort_by(|a, b| a.name.cmp(&b.name));
+    let types: Vec<_> = definitions.iter().map(|one| (one.name.as_str(), one.option_type)).collect();
+    let expected = [
+        ("b", Bool),
+        ("d", Double),
+        ("l", List),
+        ("n", Int),
+        ("none", Text),
+        ("s", Text),
+        ("size", Size),
+        ("with-dash", Int),
+    ];
+    assert_eq!(types, expected);
+    program.set_options(&definitions, &[("with_dash".into(), "9".into())]).expect("known");
+    program.text += " assert(sysbench.opt.with_dash == 9 and sysbench.opt.size == 1048576 and sysbench.opt.l[2] == 'b' and sysbench.opt.none == '')";
+    assert!(ScriptState::new(&program, 0, program.random(0).shared()).is_ok());
+    let unknown = program.set_options(&definitions, &[("bogus".into(), "1".into())]);
+    assert!(unknown.expect_err("unknown").to_string().starts_with("invalid option: --bogus=1"));
+}
+
+#[test]
+fn all_stock_scripts_load_with_their_options() {
+    for name in crate::stock::names() {
+        let mut program = Program::stock(name, 1, 1, silent).expect("stock");
+        let definitions = program.definitions().expect(name);
+        program.set_options(&definitions, &[]).expect("defaults");
+        let state = ScriptState::new(&program, 0, program.random(0).shared());
+        let state = state.expect(name);
+        assert!(name == "oltp_common" || state.find("event").is_some(), "{name}");
+        assert!(state.command("prepare").is_some() && state.command("cleanup").is_some(), "{name}");
+    }
+}

@@ -1,0 +1,11 @@
+-- Updates of a column without an index by primary key.
+
+require("oltp_common")
+
+function prepare_statements()
+    prepare_non_index_updates()
+end
+
+function event()
+    execute_non_index_updates()
+end
