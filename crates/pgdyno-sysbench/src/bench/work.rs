@@ -1,0 +1,190 @@
+//! One thread of a run: its clients are initialized, begin together, and run events.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+
+use driver::derive_seed;
+use reactor::{Error, Io, Nanos, Reactor, Routine};
+use sysbench::counts::Counts;
+use sysbench::{EventEnd, ScriptClient, ScriptError};
+
+use super::{Bench, ThreadEnd, lock};
+use crate::links::Connections;
+use crate::record::Arrivals;
+use crate::report;
+
+/// Events that are queued beyond this are too many for the clients: sysbench gives up then.
+const QUEUE_S_MAX: u64 = 100_000;
+
+/// What a script with its own loop asks.
+pub trait EventLoop {
+    /// 0: is there another event? 1: it begins. 2: it has ended.
+    fn ask(&self, what: u32) -> bool;
+}
+
+/// What the clients of a thread share.
+struct Thread<'a> {
+    bench: &'a Bench,
+    reactor: &'a Reactor,
+    number: usize,
+    start: Nanos,
+    ends: Nanos,
+    arrivals: Option<RefCell<Arrivals>>,
+}
+
+/// A client of a thread.
+struct Client<'a> {
+    script: ScriptClient,
+    links: Connections<'a>,
+    place: usize,
+}
+
+/// The loop of a script's own, of one client.
+struct OwnLoop<'a> {
+    thread: &'a Thread<'a>,
+    place: usize,
+    began: Cell<Nanos>,
+}
+
+impl EventLoop for OwnLoop<'_> {
+    fn ask(&self, what: u32) -> bool {
+        let now = self.thread.reactor.now();
+        match what {
+            0 => return self.thread.bench.take_event(self.thread.ends, now),
+            1 => self.began.set(now),
+            _ => self.thread.record(self.place, now - self.began.get(), now, &Counts::default()),
+        }
+        true
+    }
+}
+
+impl Bench {
+    /// One thread from its start to its end. With a command, its clients run that and nothing else.
+    pub(super) fn work(&self, number: usize, clients: Range<u32>, command: Option<&str>) -> ThreadEnd {
+        let reactor = Reactor::with_io(self.clock.clone(), Io::Auto)?;
+        let first = clients.start;
+        let mut created = Vec::new();
+        for tid in clients {
+            match ScriptClient::new(Arc::clone(&self.program), tid) {
+                Ok(script) => {
+                    let links = Connections::new(&reactor, &self.conninfo, None);
+                    created.push(Client { script, links, place: (tid - first) as usize });
+                }
+                Err(error) => {
+                    report::fatal(error);
+                    self.fail();
+                }
+            }
+        }
+        if let Some(command) = command {
+            return self.all(&reactor, &mut created, command).map(|_| ());
+        }
+        if !self.has_failed.load(SeqCst) && !self.all(&reactor, &mut created, "thread_init")? {
+            report::fatal("Thread initialization failed!");
+        }
+        let uses_sql = created.iter().any(|client| client.links.has_connected.get());
+        self.uses_sql.fetch_or(uses_sql, SeqCst);
+        let Some(start) = self.wait_for_start() else { return Ok(()) };
+        self.events(&reactor, number, start, &mut created)?;
+        if !self.has_failed.load(SeqCst) {
+            self.all(&reactor, &mut created, "thread_done")?;
+            let mut record = lock(&self.records[number]);
+            for client in &created {
+                record.count(&client.script.take_new_counts());
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a function of the script in all clients, if there is one; whether all succeeded.
+    fn all(&self, reactor: &Reactor, clients: &mut [Client<'_>], name: &str) -> Result<bool, Error> {
+        let run = async |client: &mut Client<'_>| {
+            let Some(function) = client.script.state().command(name) else { return };
+            if let Err(error) = client.script.run(reactor, function, &mut client.links).await {
+                report::failed(name, &error);
+                self.fail();
+            }
+        };
+        reactor.run(clients.iter_mut().map(|client| Box::pin(run(client)) as Routine<'_>).collect())?;
+        Ok(!self.has_failed.load(SeqCst))
+    }
+
+    /// Runs events in all clients until the run ends.
+    fn events(
+        &self,
+        reactor: &Reactor,
+        number: usize,
+        start: Nanos,
+        clients: &mut [Client<'_>],
+    ) -> Result<(), Error> {
+        let share = clients.len() as f64 / f64::from(self.options.clients);
+        let seed = derive_seed(u64::from(self.options.seed.unwrap_or(start.0 as u32)), number as u64);
+        let arrivals =
+            self.options.rate_per_s.map(|rate| RefCell::new(Arrivals::new(seed, rate as f64 * share, start)));
+        let thread = Thread { bench: self, reactor, number, start, ends: self.ends(start), arrivals };
+        self.running.fetch_add(clients.len() as u64, SeqCst);
+        let run = async |client: &mut Client<'_>| {
+            if let Err(error) = thread.client(client).await {
+                report::failed("thread_run", &error);
+                self.fail();
+            }
+            self.running.fetch_sub(1, SeqCst);
+        };
+        reactor.run(clients.iter_mut().map(|client| Box::pin(run(client)) as Routine<'_>).collect())
+    }
+}
+
+impl Thread<'_> {
+    /// One client from its first event to its last.
+    async fn client(&self, client: &mut Client<'_>) -> Result<(), ScriptError> {
+        // What thread_init asked for counts, too, as in sysbench.
+        lock(&self.bench.records[self.number]).count(&client.script.take_new_counts());
+        if let Some(function) = client.script.state().find("thread_run") {
+            let own = OwnLoop { thread: self, place: client.place, began: Cell::new(self.start) };
+            let mut links = Connections::new(self.reactor, &self.bench.conninfo, Some(&own));
+            links.take_over(&mut client.links);
+            return client.script.run(self.reactor, function, &mut links).await;
+        }
+        while let Some(due) = self.next_event().await {
+            loop {
+                match client.script.event(self.reactor, &mut client.links).await? {
+                    EventEnd::Done => break,
+                    EventEnd::Restart if self.bench.is_over.load(SeqCst) => return Ok(()),
+                    EventEnd::Restart => {}
+                    EventEnd::Stop => return Ok(()),
+                }
+            }
+            let now = self.reactor.now();
+            self.record(client.place, now - due, now, &client.script.take_new_counts());
+        }
+        Ok(())
+    }
+
+    /// Waits for the next event, and gives the instant at which it was due.
+    async fn next_event(&self) -> Option<Nanos> {
+        let now = self.reactor.now();
+        if !self.bench.take_event(self.ends, now) {
+            return None;
+        }
+        let Some(arrivals) = &self.arrivals else { return Some(now) };
+        let due = arrivals.borrow_mut().take();
+        if now > due && (now - due).0 / 1_000_000_000 >= QUEUE_S_MAX {
+            report::fatal("The event queue is full. This means the clients cannot keep up with --rate");
+            self.bench.fail();
+            return None;
+        }
+        if due >= self.ends {
+            return None;
+        }
+        self.reactor.sleep_until(due).await;
+        (!self.bench.is_over.load(SeqCst)).then_some(due)
+    }
+
+    fn record(&self, place: usize, latency: Nanos, now: Nanos, counts: &Counts) {
+        if now - self.start >= Nanos(self.bench.options.warmup_s * 1_000_000_000) {
+            lock(&self.bench.records[self.number]).add(place, latency, counts);
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! sysbench's command line over pgdyno's event loop.
+
+use std::process::ExitCode;
+
+use reactor::end_with_reader;
+
+fn main() -> ExitCode {
+    end_with_reader();
+    let arguments: Vec<_> =
+        std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    pgdyno_sysbench::main(&arguments)
+}

@@ -1,0 +1,360 @@
+//! What is printed: messages, intermediate reports, the final report.
+
+use std::fmt::{Display, Write};
+
+use mlua::Table;
+use reactor::{Nanos, Reactor, print};
+use sysbench::{ScriptClient, ScriptError};
+
+use super::arguments::RunOptions;
+use super::bench::Bench;
+use super::record::{Interval, Record};
+
+/// Reports that a function of the script failed.
+pub fn failed(function: &str, error: &ScriptError) {
+    fatal(format_args!("`{function}' function failed: {error}"));
+}
+
+/// Reports an error that ends the program, where sysbench does: on standard output.
+pub fn fatal(problem: impl Display) {
+    // Where that cannot be written there is nobody to be told.
+    let _ = print(format_args!("FATAL: {problem}\n"));
+}
+
+/// Reports an error of the server.
+pub fn server_error(function: &str, message: &str, query: &str) {
+    let result = if function == "PQprepare()" { "ERROR: " } else { "7" };
+    fatal(format_args!("{function} failed: {result} {message}"));
+    if !query.is_empty() {
+        fatal(format_args!("failed query was: {query}"));
+    }
+}
+
+/// What is printed before the clients are initialized.
+#[must_use]
+pub fn preamble(options: &RunOptions) -> String {
+    let mut text = "Running the test with following options:\n".to_owned();
+    let _ = writeln!(text, "Number of threads: {}", options.clients);
+    if options.warmup_s > 0 {
+        let _ = writeln!(text, "Warmup time: {}s", options.warmup_s);
+    }
+    if let Some(rate) = options.rate_per_s {
+        let _ = writeln!(text, "Target transaction rate: {rate}/sec");
+    }
+    if let Some(interval_s) = options.report_interval_s {
+        let _ = writeln!(text, "Report intermediate results every {interval_s} second(s)");
+    }
+    if !options.checkpoints_s.is_empty() {
+        let times: Vec<_> = options.checkpoints_s.iter().map(u64::to_string).collect();
+        let _ = writeln!(text, "Report checkpoint(s) at {} seconds", times.join(", "));
+    }
+    let _ = match options.seed {
+        Some(seed) => writeln!(text, "Initializing random number generator from seed ({seed}).\n\n"),
+        None => writeln!(text, "Initializing random number generator from current time\n\n"),
+    };
+    text
+}
+
+/// Calls a function of the script's first state, if there is one; `false` if it failed.
+pub fn call(bench: &Bench, main: &mut ScriptClient, name: &str) -> bool {
+    let Some(function) = main.state().find(name) else { return true };
+    let run = || -> Result<Result<(), ScriptError>, reactor::Error> {
+        let reactor = Reactor::new(reactor::Clock::monotonic())?;
+        let mut links = super::links::Connections::new(&reactor, &bench.conninfo, None);
+        reactor.block_on(main.run(&reactor, function, &mut links))
+    };
+    match run() {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => failed(name, &error),
+        Err(error) => fatal(error),
+    }
+    false
+}
+
+/// Prints reports when they are due.
+pub struct Reporter<'a> {
+    bench: &'a Bench,
+    start: Nanos,
+    /// When the last intermediate report was, and when the last checkpoint.
+    reported: Nanos,
+    checkpoint: Nanos,
+    next_report: Nanos,
+    /// The checkpoints that are to come, the last one first.
+    checkpoints: Vec<Nanos>,
+}
+
+/// Statistics of a stretch of time, as hooks of scripts get them.
+struct Stretch<'a> {
+    interval: &'a Interval,
+    /// Since the start.
+    total_s: f64,
+    /// Of the stretch.
+    interval_s: f64,
+    clients: u64,
+    percentile: u32,
+    queue: Option<(u64, u64)>,
+    is_cumulative: bool,
+}
+
+fn seconds(s: u64) -> Nanos {
+    Nanos(s * 1_000_000_000)
+}
+
+impl<'a> Reporter<'a> {
+    /// Reports of a run that began at `start`.
+    #[must_use]
+    pub fn new(bench: &'a Bench, start: Nanos) -> Self {
+        let start = start + seconds(bench.options.warmup_s);
+        let every = bench.options.report_interval_s;
+        let mut checkpoints: Vec<_> =
+            bench.options.checkpoints_s.iter().map(|s| start + seconds(*s)).collect();
+        checkpoints.sort_unstable_by(|a, b| b.cmp(a));
+        let next_report = every.map_or(Nanos::MAX, |s| start + seconds(s));
+        Self { bench, start, reported: start, checkpoint: start, next_report, checkpoints }
+    }
+
+    /// When the next report is due.
+    #[must_use]
+    pub fn due(&self) -> Nanos {
+        self.next_report.min(self.checkpoints.last().copied().unwrap_or(Nanos::MAX))
+    }
+
+    /// Prints what is due.
+    pub fn report(&mut self, main: &mut ScriptClient) {
+        let now = self.bench.now();
+        if now >= self.next_report {
+            self.next_report = self.next_report + seconds(self.bench.options.report_interval_s.unwrap_or(1));
+            let record = self.bench.take_record(false);
+            let stretch = self.stretch(&record.recent, self.reported, now, false);
+            self.reported = now;
+            self.show(main, "report_intermediate", &stretch, || self.intermediate(&stretch));
+        }
+        if self.checkpoints.last().is_some_and(|at| now >= *at) {
+            self.checkpoints.pop();
+            let record = self.bench.take_record(true);
+            let stretch = self.stretch(&record.total, self.checkpoint, now, true);
+            let at = stretch.total_s;
+            self.checkpoint = now;
+            self.show(main, "report_cumulative", &stretch, || {
+                format!("[ {at:.0}s ] Checkpoint report:\n{}", self.cumulative(&record, &stretch))
+            });
+        }
+    }
+
+    /// Prints the final report.
+    pub fn last(&mut self, main: &mut ScriptClient) {
+        let now = self.bench.now();
+        let record = self.bench.take_record(true);
+        if self.bench.options.has_histogram {
+            let histogram = record.total.latencies.text();
+            self.bench.message(&format!("Latency histogram (values are in milliseconds)\n{histogram} \n"));
+        }
+        let stretch = self.stretch(&record.total, self.checkpoint, now, true);
+        self.show(main, "report_cumulative", &stretch, || self.cumulative(&record, &stretch));
+    }
+
+    fn stretch<'b>(
+        &self,
+        interval: &'b Interval,
+        from: Nanos,
+        now: Nanos,
+        is_cumulative: bool,
+    ) -> Stretch<'b> {
+        let options = &self.bench.options;
+        Stretch {
+            interval,
+            total_s: (now - self.start).as_s(),
+            interval_s: (now - from).as_s().max(1e-9),
+            clients: self.bench.running_clients(),
+            percentile: options.percentile.unwrap_or(0),
+            queue: options.rate_per_s.map(|_| (0, 0)),
+            is_cumulative,
+        }
+    }
+
+    /// Prints a report: the script's hook does, if there is one.
+    fn show(&self, main: &mut ScriptClient, hook: &str, stretch: &Stretch<'_>, text: impl Fn() -> String) {
+        match main.state().hook(hook) {
+            None => self.bench.message(&text()),
+            Some(function) => {
+                if let Err(error) = call_hook(main, &function, stretch) {
+                    failed(hook, &error);
+                }
+            }
+        }
+    }
+
+    fn intermediate(&self, stretch: &Stretch<'_>) -> String {
+        let Stretch { interval, total_s, interval_s, clients, .. } = stretch;
+        let percentile = interval.latencies.percentile(f64::from(stretch.percentile));
+        let per_s = |n: u64| n as f64 / interval_s;
+        let counts = &interval.counts;
+        let mut text = if self.bench.uses_sql() {
+            format!(
+                "[ {total_s:.0}s ] thds: {clients} tps: {:.2} qps: {:.2} (r/w/o: {:.2}/{:.2}/{:.2}) lat (ms,{}%): {percentile:.2} err/s: {:.2} reconn/s: {:.2}\n",
+                per_s(interval.events),
+                per_s(counts.reads + counts.writes + counts.others),
+                per_s(counts.reads),
+                per_s(counts.writes),
+                per_s(counts.others),
+                stretch.percentile,
+                per_s(counts.errors()),
+                per_s(counts.reconnects),
+            )
+        } else {
+            let eps = per_s(interval.events);
+            format!(
+                "[ {total_s:.0}s ] thds: {clients} eps: {eps:.2} lat (ms,{}%): {percentile:.2}\n",
+                stretch.percentile
+            )
+        };
+        if let Some((queue, running)) = stretch.queue {
+            let _ = writeln!(text, "[ {total_s:.0}s ] queue length: {queue}, concurrency: {running}");
+        }
+        text
+    }
+
+    fn cumulative(&self, record: &Record, stretch: &Stretch<'_>) -> String {
+        let Stretch { interval, interval_s, .. } = stretch;
+        let mut text = String::new();
+        let counts = &interval.counts;
+        let queries = counts.reads + counts.writes + counts.others;
+        if self.bench.uses_sql() {
+            text += "SQL statistics:\n    queries performed:\n";
+            let kinds = [
+                ("read:", counts.reads),
+                ("write:", counts.writes),
+                ("other:", counts.others),
+                ("total:", queries),
+            ];
+            for (name, n) in kinds {
+                let _ = writeln!(text, "        {name:<33}{n}");
+            }
+            let rates = [
+                ("transactions:", interval.events),
+                ("queries:", queries),
+                ("ignored errors:", counts.errors()),
+                ("reconnects:", counts.reconnects),
+            ];
+            for (name, n) in rates {
+                let _ = writeln!(text, "    {name:<37}{n:<6} ({:.2} per sec.)", n as f64 / interval_s);
+            }
+        }
+        text += "\nGeneral statistics:\n";
+        let _ = writeln!(text, "    {:<37}{:.4}s", "total time:", stretch.interval_s);
+        let _ = writeln!(text, "    {:<37}{}\n", "total number of events:", interval.events);
+        text += &latency(interval, stretch.percentile);
+        text + &fairness(&record.clients)
+    }
+}
+
+fn latency(interval: &Interval, percentile: u32) -> String {
+    let ms = |time: Nanos| time.0 as f64 / 1e6;
+    let has_events = interval.events > 0;
+    let min = if has_events { ms(interval.min) } else { 0.0 };
+    let avg = if has_events { ms(interval.sum) / interval.events as f64 } else { 0.0 };
+    let line = |name: &str, value: f64| format!("         {name:<31} {value:>12.2}\n");
+    let suffix = match percentile {
+        11..=13 => "th",
+        n if n % 10 == 1 => "st",
+        n if n % 10 == 2 => "nd",
+        n if n % 10 == 3 => "rd",
+        _ => "th",
+    };
+    let percentiles = if percentile > 0 {
+        line(
+            &format!("{percentile}{suffix} percentile:"),
+            interval.latencies.percentile(f64::from(percentile)),
+        )
+    } else {
+        "         percentile stats:               disabled\n".to_owned()
+    };
+    let max = line("max:", ms(interval.max));
+    [
+        "Latency (ms):\n".to_owned(),
+        line("min:", min),
+        line("avg:", avg),
+        max,
+        percentiles,
+        line("sum:", ms(interval.sum)),
+    ]
+    .concat()
+}
+
+/// How evenly events and time are spread over the clients: average and standard deviation.
+fn fairness(clients: &[(u64, Nanos)]) -> String {
+    let spread = |values: &[f64]| {
+        let n = values.len().max(1) as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n;
+        (mean, variance.sqrt())
+    };
+    let (events, events_sd) = spread(&clients.iter().map(|(n, _)| *n as f64).collect::<Vec<_>>());
+    let (time, time_sd) = spread(&clients.iter().map(|(_, time)| time.as_s()).collect::<Vec<_>>());
+    format!(
+        "\nThreads fairness:\n    events (avg/stddev):           {events:.4}/{events_sd:.2}\n    execution time (avg/stddev):   {time:.4}/{time_sd:.2}\n\n"
+    )
+}
+
+/// Calls a hook with the statistics.
+fn call_hook(
+    main: &mut ScriptClient,
+    hook: &mlua::Function,
+    stretch: &Stretch<'_>,
+) -> Result<(), ScriptError> {
+    let table = stretch.table(main).map_err(|error| ScriptError::Lua(sysbench::lua::message(&error)))?;
+    let called = hook.call::<()>(table);
+    called.map_err(|error| ScriptError::Lua(sysbench::lua::message(&error)))
+}
+
+impl Stretch<'_> {
+    fn table(&self, main: &ScriptClient) -> mlua::Result<Table> {
+        let (interval, counts) = (self.interval, &self.interval.counts);
+        let table = main.state().lua().create_table()?;
+        let s = |time: Nanos| time.as_s();
+        table.set("threads_running", if self.is_cumulative { 0 } else { self.clients })?;
+        table.set("time_total", self.total_s)?;
+        table.set("time_interval", self.interval_s)?;
+        table.set("events", interval.events)?;
+        table.set("reads", counts.reads)?;
+        table.set("writes", counts.writes)?;
+        table.set("other", counts.others)?;
+        table.set("errors", counts.errors())?;
+        table.set("reconnects", counts.reconnects)?;
+        table.set("latency_pct", interval.latencies.percentile(f64::from(self.percentile)) / 1e3)?;
+        if self.is_cumulative {
+            let has_events = interval.events > 0;
+            table.set("latency_min", if has_events { s(interval.min) } else { 0.0 })?;
+            table.set("latency_max", s(interval.max))?;
+            table.set(
+                "latency_avg",
+                if has_events { s(interval.sum) / interval.events as f64 } else { 0.0 },
+            )?;
+            table.set("latency_sum", s(interval.sum))?;
+        } else {
+            table.set("queue_length", 0)?;
+            table.set("concurrency", 0)?;
+        }
+        Ok(table)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_aligned_as_in_sysbench() {
+        let expected = "Latency (ms):\n         min:                                    0.00\n         avg:                                    0.00\n         max:                                    0.00\n         95th percentile:                        0.00\n         sum:                                    0.00\n";
+        assert_eq!(latency(&Interval::default(), 95), expected);
+        let text = latency(&Interval::default(), 0);
+        assert!(text.contains("\n         percentile stats:               disabled\n"), "{text}");
+    }
+
+    #[test]
+    fn fairness_is_an_average_and_a_standard_deviation() {
+        let clients = [(3, Nanos(0)), (0, Nanos(2_000_000_000))];
+        let expected = "\nThreads fairness:\n    events (avg/stddev):           1.5000/1.50\n    execution time (avg/stddev):   1.0000/1.00\n\n";
+        assert_eq!(fairness(&clients), expected);
+    }
+}
