@@ -225,7 +225,8 @@ fn finish(bench: &Bench, ends: &mpsc::Receiver<ThreadEnd>) -> ExitCode {
 /// Runs events, and reports. `main` is the script's first state, which has its hooks.
 pub fn run(bench: &Arc<Bench>, mut main: ScriptClient) -> ExitCode {
     if !main.has("event") && !main.has("thread_run") {
-        report::fatal(format_args!("cannot find the event() function in {}", bench.program.name));
+        let name = bench.program.name.rsplit('/').next().unwrap_or_default();
+        report::fatal(format_args!("cannot find the event() function in {name}"));
         return ExitCode::FAILURE;
     }
     if !report::call(bench, &mut main, "init") {

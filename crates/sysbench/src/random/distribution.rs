@@ -108,6 +108,9 @@ impl RandomOptions {
     pub(super) fn special(&self, bits: &mut Xoroshiro, from: u32, to: u32) -> u32 {
         let distance = f64::from(to.wrapping_sub(from));
         let first = bits.unit();
+        if from == to {
+            return from;
+        }
         if first >= 1.0 - f64::from(self.special_share_percent) / 100.0 {
             let percent = f64::from(self.special_percent);
             let lowest = f64::from(from) + distance * (0.5 - percent / 200.0);

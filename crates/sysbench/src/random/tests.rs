@@ -71,6 +71,16 @@ fn ranks_follow_the_law_of_zipf() {
 }
 
 #[test]
+fn the_special_distribution_draws_once_for_a_range_of_one_value() {
+    let (mut random, mut other) = (of_thread(0), of_thread(0));
+    for _ in 0..100 {
+        random.draw(Special, 7, 7);
+        other.bits.next_u64();
+    }
+    assert_eq!(random.bits, other.bits);
+}
+
+#[test]
 fn a_range_of_one_value_gives_it() {
     let mut random = of_thread(0);
     for distribution in [Uniform, Gaussian, Special, Pareto, Zipfian] {

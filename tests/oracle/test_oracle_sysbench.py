@@ -1,0 +1,263 @@
+"""pgdyno-sysbench against sysbench 1.0.20: the same seed, the same statements, names and reports."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from pgdyno.engine import find_engine
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.running import Server
+from pgdyno.server.server_account import Account
+
+SYSBENCH = shutil.which("sysbench")
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.skipif(SYSBENCH is None, reason="NO SYSBENCH: there is none to compare with"),
+]
+
+SMALL = "--table-size=500 --tables=3 --rand-seed=42"
+
+RUNS = [
+    *(
+        pytest.param(script, "", id=script)
+        for script in (
+            "oltp_point_select",
+            "oltp_read_only",
+            "oltp_read_write",
+            "oltp_write_only",
+            "oltp_update_index",
+            "oltp_update_non_index",
+            "oltp_delete",
+            "oltp_insert",
+            "select_random_points",
+            "select_random_ranges",
+        )
+    ),
+    pytest.param("oltp_read_write", "--rand-type=uniform", id="uniform"),
+    pytest.param("oltp_read_write", "--rand-type=gaussian --rand-spec-iter=3", id="gaussian"),
+    pytest.param("oltp_read_write", "--rand-type=pareto --rand-pareto-h=0.4", id="pareto"),
+    pytest.param("oltp_read_write", "--rand-spec-pct=10 --rand-spec-res=30", id="special"),
+    pytest.param("oltp_read_write", "--skip_trx=on --range_selects=off", id="without transactions"),
+    pytest.param("oltp_read_write", "--db-ps-mode=disable", id="without prepared statements"),
+    pytest.param(
+        "oltp_read_write",
+        "--point_selects=2 --simple_ranges=2 --sum_ranges=0 --order_ranges=3 --distinct_ranges=2"
+        " --index_updates=3 --non_index_updates=2 --delete_inserts=3 --range_size=7",
+        id="numbers of statements",
+    ),
+    pytest.param("select_random_points", "--random_points=3", id="points"),
+    pytest.param("select_random_ranges", "--number_of_ranges=2 --delta=50", id="ranges"),
+]
+
+SCRIPTS = {
+    "random": """
+        function thread_init() con = sysbench.sql.driver():connect() end
+        function event()
+            local r = sysbench.rand
+            for _, name in ipairs({"uniform", "gaussian", "special", "pareto", "default"}) do
+                for _, range in ipairs({{1, 10}, {0, 99}, {500, 999}, {1, 4000000000}, {7, 7}}) do
+                    print(name, r[name](range[1], range[2]))
+                end
+            end
+            print(r.string("##-@@ x"))
+            print(string.format("%.17g", r.uniform_double()), tostring(r.uniform_uint64()))
+            print(sb_rand(1, 100), sb_rand_uniform(1, 100), sb_rand_str("@@@"))
+        end""",
+    "results": """
+        function thread_init()
+            con = sysbench.sql.driver():connect()
+            con:query("DROP TABLE IF EXISTS api")
+            con:query("CREATE TABLE api (id int PRIMARY KEY, t text)")
+            con:query("INSERT INTO api VALUES (1, 'a'), (2, NULL)")
+        end
+        function event()
+            local rs = con:query("SELECT id, t FROM api ORDER BY 1")
+            print(rs.nrows, rs.nfields)
+            for i = 1, rs.nrows do print(unpack(rs:fetch_row(), 1, rs.nfields)) end
+            print(con:query_row("SELECT 1, 'x', NULL, 2.5"))
+            print(con:query_row("SELECT 1 WHERE false"))
+            con:query("UPDATE api SET t = 'z' WHERE id = 99")
+            con:query("UPDATE api SET t = 'z' WHERE id = 1")
+            local s = con:prepare("SELECT i FROM generate_series(1, ?) i")
+            local p = s:bind_create(sysbench.sql.type.INT)
+            s:bind_param(p)
+            p:set(2.9)
+            print(s:execute().nrows)
+        end""",
+    "restarts": """
+        function thread_init()
+            con = sysbench.sql.driver():connect()
+            con:query("DROP TABLE IF EXISTS once")
+            con:query("CREATE TABLE once (i int PRIMARY KEY)")
+        end
+        sysbench.hooks.before_restart_event = function(e)
+            print(e.errcode, e.sql_errno, e.sql_state, e.sql_errmsg, e.query)
+        end
+        local n = 0
+        function event()
+            n = n + 1
+            if n == 4 then n = 100 end
+            con:query("BEGIN")
+            con:query("INSERT INTO once VALUES (" .. (n < 4 and 1 or n) .. ")")
+            con:query("COMMIT")
+        end""",
+    "ignored": """
+        function thread_init() con = sysbench.sql.driver():connect() end
+        sysbench.hooks.sql_error_ignorable = function(e) print("ignorable", e.sql_state) return true end
+        local n = 0
+        function event()
+            n = n + 1
+            if n < 3 then con:query("SELECT 1 / 0") end
+        end""",
+    "fatal": """
+        function thread_init() con = sysbench.sql.driver():connect() end
+        function event()
+            print(pcall(con.query, con, "SELECT 1 / 0"))
+            con:query("SELECT * FROM missing")
+        end""",
+    "a lua error": "function event() local x = nil; x.y = 1 end",
+    "no event": "function prepare() end",
+    "a reporting hook": """
+        function event() end
+        sysbench.hooks.report_cumulative = function(stat) print(stat.events, stat.reads, stat.errors) end""",
+    "bulk insert": """
+        function thread_init()
+            con = sysbench.sql.driver():connect()
+            con:query("CREATE TABLE bulk (i int, t text)")
+        end
+        function event()
+            con:bulk_insert_init("INSERT INTO bulk VALUES")
+            for i = 1, 9000 do con:bulk_insert_next("(" .. i .. ", '" .. string.rep("x", i % 150) .. "')") end
+            con:bulk_insert_done()
+        end
+        function thread_done() con:query("DROP TABLE bulk") end""",
+}
+
+
+@dataclass
+class Programs:
+    """Both programs on a server that logs its statements."""
+
+    server: Server
+    log: Path
+
+    def run(self, program: str, line: str) -> tuple[int, list[str], list[str]]:
+        """The exit status, the comparable lines of the output, and the statements that the server got."""
+        start = self.log.stat().st_size
+        to = conninfo_to_dict(self.server.conninfo("postgres"))
+        where = [f"--pgsql-host={to['host']}", f"--pgsql-port={to['port']}", f"--pgsql-user={to['user']}"]
+        command = [program, "--db-driver=pgsql", *where, "--pgsql-db=postgres", *line.split()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        with closing(self.server.connect()) as connection:
+            # The log is written in order: behind this all of the run is in it.
+            connection.execute("SELECT 'the run has ended'")
+        with self.log.open(errors="replace") as file:
+            file.seek(start)
+            logged = file.read().split("statement: SELECT 'the run has ended'")[0]
+        return done.returncode, comparable(done.stdout + done.stderr), statements(logged)
+
+
+def comparable(output: str) -> list[str]:
+    """Lines without the version and without times and rates."""
+    lines = [re.sub(r"\s*\(\d+\.\d+ per sec\.\)", "", line.rstrip()) for line in output.splitlines()]
+    return [
+        line
+        for line in lines
+        if line and not re.search(r"^sysbench |:\s+[\d.]+s?$|time \(avg|percentile", line)
+    ] + [
+        line
+        for line in lines
+        if re.search(r"(read|write|other|total|events|transactions|queries|errors):\s+\d+$", line)
+    ]
+
+
+def statements(log: str) -> list[str]:
+    entries = re.split(r"^\d{4}-.*?\[\d+\] (?:\S+ )??(?=[A-Z]+: )", log, flags=re.MULTILINE)
+    found = [" ".join(entry.split()) for entry in entries]
+    return [entry for entry in found if re.match(r"LOG: (statement|execute)|DETAIL: param|ERROR|WARN", entry)]
+
+
+@pytest.fixture(scope="module")
+def programs(build: Build, account: Account, session_dir: Path) -> Iterator[Programs]:
+    cluster = Cluster(build, session_dir / "sysbench", account)
+    cluster.initdb(InitOptions(sync=False))
+    with cluster.start({"log_statement": "all"}) as server:
+        yield Programs(server, cluster.log_path)
+
+
+@pytest.fixture(scope="module")
+def ours() -> str:
+    path = find_engine().with_name("pgdyno-sysbench")
+    assert os.access(path, os.X_OK), path
+    return str(path)
+
+
+@pytest.fixture
+def tables(programs: Programs, ours: str) -> Iterator[None]:
+    assert programs.run(ours, f"oltp_read_write {SMALL} prepare")[0] == 0
+    yield
+    assert programs.run(ours, f"oltp_read_write {SMALL} cleanup")[0] == 0
+
+
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize(("script", "options"), RUNS)
+def test_a_stock_script_sends_the_statements_of_sysbench(
+    programs: Programs, ours: str, script: str, options: str
+) -> None:
+    assert SYSBENCH
+    line = f"{script} {SMALL} {options} --events=30 run"
+    # Which rows exist does not matter to the statements, only to the counts of writes.
+    _, _, theirs = programs.run(SYSBENCH, line)
+    status, _, got = programs.run(ours, line)
+    assert status == 0
+    assert theirs
+    assert got == theirs
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_script_runs_as_in_sysbench(programs: Programs, ours: str, tmp_path: Path, name: str) -> None:
+    assert SYSBENCH
+    script = tmp_path / "script.lua"
+    script.write_text(SCRIPTS[name])
+    line = f"{script} --events=3 --rand-seed=7 run"
+    theirs, got = programs.run(SYSBENCH, line), programs.run(ours, line)
+    assert got == theirs
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_prepare_makes_the_tables_of_sysbench(programs: Programs, ours: str, threads: int) -> None:
+    assert SYSBENCH
+    digits = re.compile(r"\d+")
+    line = f"oltp_read_write --table-size=4000 --tables=2 --threads={threads}"
+    found = []
+    for program in (SYSBENCH, ours):
+        status, output, sent = programs.run(program, f"{line} prepare")
+        # Rows are random in sysbench, whatever the seed; their form and number are not.
+        shapes = sorted(digits.sub("#", statement) for statement in sent)
+        found.append((status, sorted(output), shapes))
+        assert programs.run(program, f"{line} cleanup")[0] == 0
+    assert found[0] == found[1]
+
+
+def test_an_unknown_option_is_refused_as_in_sysbench(programs: Programs, ours: str) -> None:
+    assert SYSBENCH
+    for line in (
+        "oltp_read_only --bogus=1 run",
+        "oltp_read_only nothing",
+        "missing_script run",
+        "oltp_read_only run --threads=0",
+        "oltp_read_only run --rand-type=bogus",
+        "bulk_insert help",
+    ):
+        assert programs.run(ours, line) == programs.run(SYSBENCH, line), line
