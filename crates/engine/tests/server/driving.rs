@@ -350,7 +350,7 @@ fn a_lost_server_is_named(server: &Server) {
 }
 
 /// Two clients on each of two databases, a tenth of a second each, with barriers.
-fn specification(server: &Server) -> Value {
+pub fn specification(server: &Server) -> Value {
     let conninfo = server.by_socket();
     let slice = |target: u32| json!({"target": target, "role": "measure", "duration_s": 0.1});
     json!({"targets": [{"name": "a", "conninfo": conninfo},
@@ -361,7 +361,7 @@ fn specification(server: &Server) -> Value {
 }
 
 /// All events of a run; `at_barrier` is called at each before it is passed.
-fn drive(specification: &Value, at_barrier: &dyn Fn(&str)) -> Vec<Value> {
+pub fn drive(specification: &Value, at_barrier: &dyn Fn(&str)) -> Vec<Value> {
     drive_with(specification, &|event| {
         (event["event"] == "barrier").then(|| {
             at_barrier(event["name"].as_str().unwrap_or_default());
@@ -418,11 +418,11 @@ impl Write for Parent<'_> {
     }
 }
 
-fn execute(server: &Server, sql: &str) {
+pub fn execute(server: &Server, sql: &str) {
     ask(server, sql);
 }
 
-fn ask(server: &Server, sql: &str) -> Vec<Vec<Option<String>>> {
+pub fn ask(server: &Server, sql: &str) -> Vec<Vec<Option<String>>> {
     let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async { Connection::connect(&reactor, &conninfo).await?.simple(sql).await };

@@ -7,3 +7,4 @@
 
 mod driving;
 mod loading;
+mod sysbench_scripts;

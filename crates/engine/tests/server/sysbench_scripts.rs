@@ -1,0 +1,158 @@
+//! Scripts of sysbench in the driver: what is counted, and what becomes of errors.
+
+use serde_json::{Value, json};
+
+use super::driving::{ask, drive, execute, specification};
+use test_server::Server;
+
+const ROWS: &str =
+    "INSERT INTO sbtest1 SELECT i, i, repeat('c', 120), repeat('p', 60) FROM generate_series(1, 1000) i";
+
+#[test]
+fn sysbench_scripts() {
+    let Some(server) = Server::start("sysbench") else { return };
+    execute(&server, "CREATE TABLE sbtest1 (id serial PRIMARY KEY, k int, c char(120), pad char(60))");
+    execute(&server, ROWS);
+    a_stock_script_is_driven_and_its_queries_are_counted(&server);
+    the_same_seed_gives_the_same_statements(&server);
+    errors_that_restart_an_event_are_counted_by_kind(&server);
+    other_errors_fail_the_event_by_their_kind(&server);
+    a_lost_connection_begins_anew(&server);
+    a_wrong_script_is_refused(&server);
+}
+
+/// The specification of so many events of each of 2 clients.
+fn events(server: &Server, workload: Value, transactions: u64) -> Value {
+    let mut specification = specification(server);
+    specification["targets"] = json!([{"name": "a", "conninfo": server.by_socket()}]);
+    specification["slices"] =
+        json!([{"target": 0, "role": "measure", "duration_s": 60.0, "transactions": transactions}]);
+    specification["workload"] = workload;
+    specification
+}
+
+fn own(text: &str) -> Value {
+    json!({"kind": "sysbench", "script": {"name": "own.lua", "text": text}})
+}
+
+fn result(server: &Server, workload: Value, transactions: u64) -> Value {
+    let mut events = drive(&events(server, workload, transactions), &|_| ());
+    let last = events.pop().unwrap();
+    assert_eq!(last["event"], "result", "{last}");
+    last["targets"][0].clone()
+}
+
+fn a_stock_script_is_driven_and_its_queries_are_counted(server: &Server) {
+    let workload = json!({"kind": "sysbench", "script": {"stock": "oltp_read_write"},
+        "options": {"table_size": "1000", "point_selects": "3", "rand-type": "uniform"}});
+    let target = result(server, workload, 20);
+    let totals = &target["totals"]["event"];
+    assert_eq!((&totals["ok"], &totals["failed"]), (&json!(40), &json!(0)));
+    // Two clients may update one row at the same time, but never delete it twice.
+    let counters = &target["counters"];
+    assert_eq!(counters["queries_read"], 40 * 7);
+    let all =
+        ["queries_write", "queries_other"].map(|name| counters[name].as_u64().unwrap()).iter().sum::<u64>();
+    let restarts = counters["restarts_23505"].as_u64().unwrap();
+    assert!(all >= 40 * 6 && (all == 40 * 6 || restarts > 0), "{counters}");
+}
+
+fn the_same_seed_gives_the_same_statements(server: &Server) {
+    execute(server, "CREATE TABLE drawn (run int, client int, n int, value text)");
+    let script = "
+        function thread_init() con = sysbench.sql.driver():connect() end
+        local n = 0
+        function event()
+            n = n + 1
+            local value = sysbench.rand.string('@@@') .. sysbench.rand.default(1, 1000000)
+            con:query(string.format(\"INSERT INTO drawn VALUES (%d, %d, %d, '%s')\", sysbench.opt.run, sysbench.tid, n, value))
+        end
+        sysbench.cmdline.options = { run = { 'Run', 0 } }";
+    for (run, seed) in [("1", 5), ("2", 5), ("3", 6)] {
+        let mut workload = own(script);
+        workload["options"] = json!({"run": run});
+        workload["random_seed"] = json!(seed);
+        result(server, workload, 10);
+    }
+    let of_run = |run: u32| {
+        ask(server, &format!("SELECT client, n, value FROM drawn WHERE run = {run} ORDER BY 1, 2"))
+    };
+    assert_eq!(of_run(1).len(), 20);
+    assert_eq!(of_run(1), of_run(2));
+    assert_ne!(of_run(1), of_run(3));
+}
+
+fn errors_that_restart_an_event_are_counted_by_kind(server: &Server) {
+    execute(server, "CREATE TABLE once (i int PRIMARY KEY)");
+    let script = "
+        function thread_init() con = sysbench.sql.driver():connect() end
+        local n = 0
+        function event()
+            n = n + 1
+            con:query('BEGIN')
+            con:query('INSERT INTO once VALUES (' .. (sysbench.tid * 1000 + math.floor(n / 2)) .. ')')
+            con:query('COMMIT')
+        end";
+    let target = result(server, own(script), 5);
+    assert_eq!(
+        (&target["totals"]["event"]["ok"], &target["totals"]["event"]["retried"]),
+        (&json!(10), &json!(0))
+    );
+    // Of each client, every second insert has the key of the one before: 5 events need 3 restarts.
+    assert_eq!(target["counters"]["restarts_23505"], 6);
+    assert_eq!(target["counters"]["restarts_40001"], 0);
+}
+
+fn other_errors_fail_the_event_by_their_kind(server: &Server) {
+    let cases = [
+        ("con:query('SELECT 1 / 0')", "22012"),
+        ("con:query('BEGIN') con:query('SELECT * FROM missing')", "42P01"),
+        ("error('boom')", "workload"),
+        ("return true", "workload"),
+        ("con:disconnect() con:query('SELECT 1')", "workload"),
+        ("sysbench.sql.driver():connect()", "workload"),
+        ("os.execute('true')", "workload"),
+    ];
+    for (body, kind) in cases {
+        let script = format!(
+            "function thread_init() con = sysbench.sql.driver():connect() end
+             local n = 0
+             function event() n = n + 1 if n == 2 then {body} end end"
+        );
+        let target = result(server, own(&script), 2);
+        let event = &target["kinds"]["event"];
+        assert_eq!(event["failures"][kind], 2, "{body}: {event}");
+        assert_eq!(target["totals"]["event"]["ok"], 2, "{body}");
+    }
+}
+
+fn a_lost_connection_begins_anew(server: &Server) {
+    execute(server, "CREATE SEQUENCE events");
+    let script = "
+        function thread_init()
+            con = sysbench.sql.driver():connect()
+            s = con:prepare(\"SELECT pg_terminate_backend(pg_backend_pid()) WHERE nextval('events') = 5\")
+        end
+        function event() s:execute() end";
+    let target = result(server, own(script), 6);
+    assert_eq!(target["connections_lost"], 1);
+    let totals = &target["totals"]["event"];
+    assert_eq!((&totals["ok"], &totals["failed"]), (&json!(11), &json!(1)));
+}
+
+fn a_wrong_script_is_refused(server: &Server) {
+    let mut unknown = own("function event() end sysbench.cmdline.options = { a = { 'A', 1 } }");
+    unknown["options"] = json!({"b": "1"});
+    let cases = [
+        (own("function event( end"), "own.lua:1: "),
+        (own("function prepare() end"), "own.lua has no function event()"),
+        (own("function event() end function thread_run() end"), "own.lua defines thread_run()"),
+        (json!({"kind": "sysbench", "script": {"stock": "oltp"}}), "there is no stock script oltp"),
+        (unknown, "invalid option: --b=1"),
+    ];
+    for (workload, expected) in cases {
+        let events = drive(&events(server, workload, 1), &|_| ());
+        let message = events.last().unwrap()["message"].as_str().unwrap().to_owned();
+        assert!(message.starts_with("workload: ") && message.contains(expected), "{message}");
+    }
+}
