@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
-ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
+ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test crash-test check wheel wheel-demo bench docs golden lock clean
@@ -27,6 +27,7 @@ $(BIN)/pgdyno: .venv/installed pyproject.toml
 $(BIN)/pgdyno-engine: .venv/installed $(ENGINE_SOURCES)
 	cargo build --release --locked --quiet
 	@install -m 755 target/release/pgdyno-pgbench $(BIN)/pgdyno-pgbench
+	@install -m 755 target/release/pgdyno-sysbench $(BIN)/pgdyno-sysbench
 	@install -m 755 target/release/pgdyno-engine $@
 
 demo: setup ## measure the effect of synchronous_commit in about two minutes; results and report in demo/

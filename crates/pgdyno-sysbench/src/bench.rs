@@ -13,7 +13,7 @@ use reactor::{Clock, Error, Nanos};
 use sysbench::{Program, ScriptClient};
 
 use super::arguments::RunOptions;
-use super::record::{Interval, Record};
+use super::record::{Arrivals, Interval, Record};
 use super::report::{self, Reporter};
 
 pub use work::EventLoop;
@@ -37,8 +37,11 @@ pub struct Bench {
     has_failed: AtomicBool,
     /// Whether a client has connected to a server.
     uses_sql: AtomicBool,
-    /// Clients that run events.
+    /// Clients that have not ended, and those that run an event.
     running: AtomicU64,
+    busy: AtomicU64,
+    /// The arrivals of a rate.
+    arrivals: Mutex<Option<Arrivals>>,
     start: Start,
 }
 
@@ -49,6 +52,10 @@ struct Start {
     state: Mutex<(usize, Option<Nanos>)>,
     changed: Condvar,
 }
+
+/// Arrivals that may wait, as in sysbench, and how often they are counted.
+const QUEUE_MAX: usize = 100_000;
+const QUEUE_EVERY: Nanos = Nanos(100_000_000);
 
 /// What a thread leaves.
 type ThreadEnd = Result<(), Error>;
@@ -74,6 +81,8 @@ impl Bench {
             has_failed: AtomicBool::new(false),
             uses_sql: AtomicBool::new(false),
             running: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+            arrivals: Mutex::default(),
             start: Start::default(),
         }
     }
@@ -116,6 +125,8 @@ impl Bench {
             self.message("Threads started!\n\n");
         }
         let now = self.clock.now();
+        let seed = self.options.seed.map_or(now.0, u64::from);
+        *lock(&self.arrivals) = self.options.rate_per_s.map(|rate| Arrivals::new(seed, rate as f64, now));
         state.1 = Some(now);
         self.start.changed.notify_all();
         now
@@ -153,7 +164,18 @@ impl Bench {
         self.uses_sql.load(SeqCst)
     }
 
-    /// Clients that run events.
+    /// The next arrival, under a rate.
+    fn take_arrival(&self) -> Option<Nanos> {
+        lock(&self.arrivals).as_mut().map(Arrivals::take)
+    }
+
+    /// Arrivals that wait and clients that run an event, under a rate.
+    pub(crate) fn queue(&self) -> Option<(usize, u64)> {
+        let waiting = lock(&self.arrivals).as_mut()?.waiting(self.clock.now());
+        Some((waiting, self.busy.load(SeqCst)))
+    }
+
+    /// Clients that have not ended.
     pub(crate) fn running_clients(&self) -> u64 {
         self.running.load(SeqCst)
     }
@@ -258,7 +280,14 @@ fn wait(
     let forced = bench.options.forced_shutdown_s.map(|s| bench.ends(start) + Nanos(s * 1_000_000_000));
     loop {
         let due = reporter.due().min(forced.unwrap_or(Nanos::MAX));
-        let left = due - bench.clock.now();
+        // Under a rate the queue is looked at often enough.
+        let every = if bench.options.rate_per_s.is_some() { QUEUE_EVERY } else { Nanos::MAX };
+        let left = (due - bench.clock.now()).min(every);
+        if bench.queue().is_some_and(|(waiting, _)| waiting > QUEUE_MAX) {
+            report::fatal("The event queue is full. The clients cannot keep up with --rate");
+            bench.fail();
+            return false;
+        }
         match ends.recv_timeout(Duration::from_nanos(left.0.min(1 << 60))) {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
@@ -272,7 +301,11 @@ fn wait(
                 // Threads that wait for the server end with the process.
                 process::exit(1);
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => reporter.report(main),
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                if bench.clock.now() >= reporter.due() {
+                    reporter.report(main);
+                }
+            }
         }
     }
     !bench.has_failed.load(SeqCst)

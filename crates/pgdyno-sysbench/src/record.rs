@@ -1,5 +1,7 @@
 //! What is counted and timed of a run.
 
+use std::collections::VecDeque;
+
 use driver::Stream;
 use reactor::Nanos;
 use sysbench::Histogram;
@@ -93,23 +95,37 @@ impl Record {
     }
 }
 
-/// The arrivals of a thread's share of a rate: Poisson.
+/// The arrivals of a rate: Poisson. Those that no client has taken wait in a queue.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     stream: Stream,
     mean_ns: f64,
     next: f64,
+    queue: VecDeque<Nanos>,
 }
 
 impl Arrivals {
     /// Arrivals from `start` on.
     #[must_use]
     pub fn new(seed: u64, per_s: f64, start: Nanos) -> Self {
-        Self { stream: Stream::new(seed), mean_ns: 1e9 / per_s, next: start.0 as f64 }
+        Self { stream: Stream::new(seed), mean_ns: 1e9 / per_s, next: start.0 as f64, queue: VecDeque::new() }
     }
 
     /// The next arrival.
     pub fn take(&mut self) -> Nanos {
+        self.queue.pop_front().unwrap_or_else(|| self.draw())
+    }
+
+    /// How many have arrived and wait.
+    pub fn waiting(&mut self, now: Nanos) -> usize {
+        while self.queue.back().is_none_or(|last| *last <= now) {
+            let next = self.draw();
+            self.queue.push_back(next);
+        }
+        self.queue.len() - 1
+    }
+
+    fn draw(&mut self) -> Nanos {
         self.next += self.stream.exponential() * self.mean_ns;
         Nanos(self.next as u64)
     }
@@ -136,5 +152,14 @@ mod tests {
         let mut arrivals = Arrivals::new(1, 1000.0, Nanos(5));
         let last = (0..10_000).map(|_| arrivals.take()).last().expect("many");
         assert!((9.5e9..10.5e9).contains(&(last.0 as f64)), "{}", last.0);
+    }
+
+    #[test]
+    fn arrivals_wait_until_they_are_taken() {
+        let (mut arrivals, mut same) =
+            (Arrivals::new(1, 1000.0, Nanos(0)), Arrivals::new(1, 1000.0, Nanos(0)));
+        let taken: Vec<_> = (0..5).map(|_| same.take()).collect();
+        assert_eq!(arrivals.waiting(taken[2]), 3);
+        assert_eq!((0..5).map(|_| arrivals.take()).collect::<Vec<_>>(), taken);
     }
 }

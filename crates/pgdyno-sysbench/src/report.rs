@@ -92,7 +92,8 @@ struct Stretch<'a> {
     interval_s: f64,
     clients: u64,
     percentile: u32,
-    queue: Option<(u64, u64)>,
+    /// Arrivals that wait, and clients that run an event.
+    queue: Option<(usize, u64)>,
     is_cumulative: bool,
 }
 
@@ -167,7 +168,7 @@ impl<'a> Reporter<'a> {
             interval_s: (now - from).as_s().max(1e-9),
             clients: self.bench.running_clients(),
             percentile: options.percentile.unwrap_or(0),
-            queue: options.rate_per_s.map(|_| (0, 0)),
+            queue: self.bench.queue(),
             is_cumulative,
         }
     }
@@ -209,7 +210,8 @@ impl<'a> Reporter<'a> {
             )
         };
         if let Some((queue, running)) = stretch.queue {
-            let _ = writeln!(text, "[ {total_s:.0}s ] queue length: {queue}, concurrency: {running}");
+            let comma = if self.bench.uses_sql() { "," } else { "" };
+            let _ = writeln!(text, "[ {total_s:.0}s ] queue length: {queue}{comma} concurrency: {running}");
         }
         text
     }
@@ -332,8 +334,9 @@ impl Stretch<'_> {
             )?;
             table.set("latency_sum", s(interval.sum))?;
         } else {
-            table.set("queue_length", 0)?;
-            table.set("concurrency", 0)?;
+            let (waiting, running) = self.queue.unwrap_or_default();
+            table.set("queue_length", waiting)?;
+            table.set("concurrency", running)?;
         }
         Ok(table)
     }

@@ -1,22 +1,18 @@
 //! One thread of a run: its clients are initialized, begin together, and run events.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use driver::derive_seed;
 use reactor::{Error, Io, Nanos, Reactor, Routine};
 use sysbench::counts::Counts;
 use sysbench::{EventEnd, ScriptClient, ScriptError};
 
 use super::{Bench, ThreadEnd, lock};
 use crate::links::Connections;
-use crate::record::Arrivals;
 use crate::report;
-
-/// Events that are queued beyond this are too many for the clients: sysbench gives up then.
-const QUEUE_S_MAX: u64 = 100_000;
 
 /// What a script with its own loop asks.
 pub trait EventLoop {
@@ -31,7 +27,6 @@ struct Thread<'a> {
     number: usize,
     start: Nanos,
     ends: Nanos,
-    arrivals: Option<RefCell<Arrivals>>,
 }
 
 /// A client of a thread.
@@ -119,11 +114,7 @@ impl Bench {
         start: Nanos,
         clients: &mut [Client<'_>],
     ) -> Result<(), Error> {
-        let share = clients.len() as f64 / f64::from(self.options.clients);
-        let seed = derive_seed(u64::from(self.options.seed.unwrap_or(start.0 as u32)), number as u64);
-        let arrivals =
-            self.options.rate_per_s.map(|rate| RefCell::new(Arrivals::new(seed, rate as f64 * share, start)));
-        let thread = Thread { bench: self, reactor, number, start, ends: self.ends(start), arrivals };
+        let thread = Thread { bench: self, reactor, number, start, ends: self.ends(start) };
         self.running.fetch_add(clients.len() as u64, SeqCst);
         let run = async |client: &mut Client<'_>| {
             if let Err(error) = thread.client(client).await {
@@ -133,6 +124,22 @@ impl Bench {
             self.running.fetch_sub(1, SeqCst);
         };
         reactor.run(clients.iter_mut().map(|client| Box::pin(run(client)) as Routine<'_>).collect())
+    }
+}
+
+/// Counts a client while it runs an event.
+struct Busy<'a>(&'a AtomicU64);
+
+impl<'a> Busy<'a> {
+    fn new(busy: &'a AtomicU64) -> Self {
+        busy.fetch_add(1, Relaxed);
+        Self(busy)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -148,6 +155,7 @@ impl Thread<'_> {
             return client.script.run(self.reactor, function, &mut links).await;
         }
         while let Some(due) = self.next_event().await {
+            let _busy = Busy::new(&self.bench.busy);
             loop {
                 match client.script.event(self.reactor, &mut client.links).await? {
                     EventEnd::Done => break,
@@ -168,13 +176,7 @@ impl Thread<'_> {
         if !self.bench.take_event(self.ends, now) {
             return None;
         }
-        let Some(arrivals) = &self.arrivals else { return Some(now) };
-        let due = arrivals.borrow_mut().take();
-        if now > due && (now - due).0 / 1_000_000_000 >= QUEUE_S_MAX {
-            report::fatal("The event queue is full. This means the clients cannot keep up with --rate");
-            self.bench.fail();
-            return None;
-        }
+        let Some(due) = self.bench.take_arrival() else { return Some(now) };
         if due >= self.ends {
             return None;
         }
