@@ -5,7 +5,8 @@
 -- `host` has the functions in Rust and the values of this client.
 
 local host = ...
-local yield, running, create_coroutine, resume = coroutine.yield, coroutine.running, coroutine.create, coroutine.resume
+local yield, running, create_coroutine, resume, status =
+    coroutine.yield, coroutine.running, coroutine.create, coroutine.resume, coroutine.status
 local error, type, tostring, tonumber, setmetatable, select, unpack = error, type, tostring, tonumber, setmetatable, select, unpack
 local pairs, ipairs, pcall, getmetatable = pairs, ipairs, pcall, getmetatable
 local concat, format, floor = table.concat, string.format, math.floor
@@ -16,20 +17,8 @@ local load_text = loadstring
 -- The operations, as `request.rs` numbers them.
 local CONNECT, DISCONNECT, QUERY, PREPARE, EXECUTE, SLEEP, EVENT = 1, 2, 3, 4, 5, 6, 7
 
--- Whether a request is on its way through the coroutines that the script made itself.
-local asking = false
-
-local function answered(...)
-    asking = false
-    return ...
-end
-
-local function ask(...)
-    asking = true
-    return answered(yield(...))
-end
-
--- Coroutines of the script hand requests on to the host.
+-- Coroutines of the script hand requests on to the host. What the script itself yields begins with a mark.
+local MARK = {}
 local made = setmetatable({}, { __mode = "k" })
 
 function coroutine.create(f)
@@ -38,11 +27,13 @@ function coroutine.create(f)
     return co
 end
 
-local function hand_on(co, ...)
-    if asking and ... then
-        return hand_on(co, resume(co, yield(select(2, ...))))
+local function hand_on(co, ok, first, ...)
+    if ok and first == MARK then
+        return true, ...
+    elseif ok and status(co) == "suspended" then
+        return hand_on(co, resume(co, yield(first, ...)))
     end
-    return ...
+    return ok, first, ...
 end
 
 function coroutine.resume(co, ...)
@@ -67,7 +58,7 @@ function coroutine.yield(...)
     if not made[running()] then
         error("attempt to yield outside a coroutine", 2)
     end
-    return yield(...)
+    return yield(MARK, ...)
 end
 
 -- ---- sysbench
@@ -175,15 +166,15 @@ local function failed(connection, query, level, state, message, is_ignorable)
 end
 
 -- The answer to a statement: either true, rows, columns and the rows where they are kept, or false and the error. To be called as the last
--- thing that a function of the API does, or with a `level` that is greater by one.
-local function settled(connection, query, level, ok, rows, columns, kept)
+-- thing that a function of the API does, or with a `level` that is greater by one. The sender is a connection or a statement.
+local function settled(sender, query, level, ok, rows, columns, kept)
     if not ok then
-        failed(connection, query, level, rows, columns, kept)
+        failed(sender.connection or sender, query or sender.query, level, rows, columns, kept)
     end
     if columns == nil then
         return nil
     end
-    return setmetatable({ nrows = rows, nfields = columns, rows = kept, connection = connection }, Result)
+    return setmetatable({ nrows = rows, nfields = columns, rows = kept }, Result)
 end
 
 function sysbench.sql.driver(name)
@@ -200,11 +191,12 @@ function Driver:name()
 end
 
 function Driver:connect()
-    local ok, id = ask(CONNECT)
+    local ok, id = yield(CONNECT)
     if not ok then
         error("connection creation failed", 2)
     end
-    return setmetatable({ id = id, driver = self, statements = 0, generation = 0 }, Connection)
+    local prepared = setmetatable({}, { __mode = "k" })
+    return setmetatable({ id = id, driver = self, statements = 0, prepared = prepared }, Connection)
 end
 
 local function open(self)
@@ -216,12 +208,12 @@ local function open(self)
 end
 
 function Connection:query(sql)
-    return settled(self, sql, 3, ask(QUERY, open(self), sql, false))
+    return settled(self, sql, 3, yield(QUERY, open(self), sql, false))
 end
 
 -- The values of the first row; nothing without a row.
 function Connection:query_row(sql)
-    local rs = settled(self, sql, 4, ask(QUERY, open(self), sql, true))
+    local rs = settled(self, sql, 4, yield(QUERY, open(self), sql, true))
     if rs == nil or rs.nrows == 0 then
         return nil
     end
@@ -264,18 +256,19 @@ end
 local function prepare_on_server(self)
     local connection, types = self.connection, {}
     if host.opt.db_ps_mode == "disable" then
-        self.pieces, self.generation = pieces(self.query), connection.generation
+        self.pieces = pieces(self.query)
         return
     end
     for i = 1, self.count do
         types[i] = self.parameters[i].type
     end
-    self.generation = connection.generation
-    local ok, state = ask(PREPARE, open(connection), self.number, self.query, unpack(types, 1, self.count))
+    connection.prepared[self] = true
+    local ok, state = yield(PREPARE, open(connection), self.number, self.query, unpack(types, 1, self.count))
     if not ok then
         host.fatal()
         error("SQL API error", 3)
     end
+    self.id = connection.id
 end
 
 -- A statement with parameters is prepared when it knows their types.
@@ -291,23 +284,28 @@ function Connection:prepare(sql)
     return statement
 end
 
-function Connection:disconnect()
+-- Ends the session, and with it the statements that are prepared there.
+local function close(self)
     local id = open(self)
     self.id = nil
-    ask(DISCONNECT, id)
+    for statement in pairs(self.prepared) do
+        statement.id = nil
+    end
+    yield(DISCONNECT, id)
+end
+
+function Connection:disconnect()
+    close(self)
     return 0
 end
 
 function Connection:reconnect()
-    local id = open(self)
-    self.id = nil
-    ask(DISCONNECT, id)
-    local ok, again = ask(CONNECT)
+    close(self)
+    local ok, again = yield(CONNECT)
     if not ok then
         error("reconnection failed", 2)
     end
     self.id = again
-    self.generation = self.generation + 1
     return 0
 end
 
@@ -335,7 +333,7 @@ local function send_bulk(self, bulk, name)
     end
     local sql = concat(bulk)
     self.bulk = { bulk[1], size = bulk.head, head = bulk.head, rows = 0 }
-    local ok = ask(QUERY, open(self), sql, false)
+    local ok = yield(QUERY, open(self), sql, false)
     if not ok then
         host.fatal()
         error(name .. "() failed", 3)
@@ -385,25 +383,25 @@ function Statement:bind_param(...)
 end
 
 function Statement:execute()
-    local connection = self.connection
-    if self.generation ~= connection.generation then
+    local id, parameters, count = self.id, self.parameters, self.count
+    if not id then
+        if self.pieces then
+            local sql = substituted(self)
+            return settled(self, sql, 3, yield(QUERY, open(self.connection), sql, false))
+        end
         prepare_on_server(self)
-    end
-    local id, parameters, count = open(connection), self.parameters, self.count
-    if self.pieces then
-        local sql = substituted(self)
-        return settled(connection, sql, 3, ask(QUERY, id, sql, false))
+        id = self.id
     end
     if count == 1 then
-        return settled(connection, self.query, 3, ask(EXECUTE, id, self.number, parameters[1].value))
+        return settled(self, nil, 3, yield(EXECUTE, id, self.number, parameters[1].value))
     elseif count == 2 then
-        return settled(connection, self.query, 3, ask(EXECUTE, id, self.number, parameters[1].value, parameters[2].value))
+        return settled(self, nil, 3, yield(EXECUTE, id, self.number, parameters[1].value, parameters[2].value))
     end
     local values = self.values
     for i = 1, count do
         values[i] = parameters[i].value
     end
-    return settled(connection, self.query, 3, ask(EXECUTE, id, self.number, unpack(values, 1, count)))
+    return settled(self, nil, 3, yield(EXECUTE, id, self.number, unpack(values, 1, count)))
 end
 
 function Statement:more_results()
@@ -637,12 +635,12 @@ end
 local C = { }
 
 function C.usleep(us)
-    ask(SLEEP, nil, tonumber(us))
+    yield(SLEEP, nil, tonumber(us))
     return 0
 end
 
 function C.sleep(seconds)
-    ask(SLEEP, nil, tonumber(seconds) * 1000000)
+    yield(SLEEP, nil, tonumber(seconds) * 1000000)
     return 0
 end
 
@@ -655,15 +653,15 @@ function C.sb_counter_add(_, counter, n)
 end
 
 function C.sb_more_events()
-    return (ask(EVENT, nil, 0))
+    return (yield(EVENT, nil, 0))
 end
 
 function C.sb_event_start()
-    ask(EVENT, nil, 1)
+    yield(EVENT, nil, 1)
 end
 
 function C.sb_event_stop()
-    ask(EVENT, nil, 2)
+    yield(EVENT, nil, 2)
 end
 
 function C.sb_rand_default(from, to) return host.rand_default(from, to) end

@@ -31,6 +31,7 @@ sysbench.cmdline.options = {
 }
 
 local opt = sysbench.opt
+local uniform, default = sysbench.rand.uniform, sysbench.rand.default
 
 function get_c_value()
     return sysbench.rand.string(C_PATTERN)
@@ -41,11 +42,11 @@ function get_pad_value()
 end
 
 function get_table_num()
-    return sysbench.rand.uniform(1, opt.tables)
+    return uniform(1, opt.tables)
 end
 
 function get_id()
-    return sysbench.rand.default(1, opt.table_size)
+    return default(1, opt.table_size)
 end
 
 -- ---- tables
