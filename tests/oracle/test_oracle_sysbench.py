@@ -11,10 +11,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from pgdyno.engine import find_engine
+from pgdyno.engine import Engine, find_engine
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
@@ -152,6 +153,12 @@ class Programs:
     server: Server
     log: Path
 
+    def ask(self, *queries: str) -> list[object]:
+        """The rows of each query that has some."""
+        with closing(psycopg.connect(self.server.conninfo("postgres"), autocommit=True)) as connection:
+            cursors = [connection.execute(query.encode()) for query in queries]
+            return [cursor.fetchall() for cursor in cursors if cursor.description]
+
     def run(self, program: str, line: str) -> tuple[int, list[str], list[str]]:
         """The exit status, the comparable lines of the output, and the statements that the server got."""
         start = self.log.stat().st_size
@@ -252,6 +259,51 @@ def test_prepare_makes_the_tables_of_sysbench(programs: Programs, ours: str, thr
         found.append((status, sorted(lines), shapes))
         assert programs.run(program, f"{line} cleanup")[0] == 0
     assert found[0] == found[1]
+
+
+SCHEMA = (
+    """SELECT attrelid::regclass::text, attnum, attname, format_type(atttypid, atttypmod), attnotnull,
+              pg_get_expr(adbin, adrelid)
+         FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+         LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+        WHERE relname LIKE 'sbtest%' AND relkind = 'r' AND attnum > 0 ORDER BY 1, 2""",
+    "SELECT pg_get_indexdef(indexrelid), indisprimary FROM pg_index"
+    " WHERE indrelid::regclass::text LIKE 'sbtest%' ORDER BY 1",
+    "SELECT count(*), min(id), max(id), min(k) > 0, max(k) <= 3000,"
+    " bool_and(length(c) = 119), bool_and(length(pad) = 59),"
+    " bool_and(c ~ '^([0-9]{11}-){9}[0-9]{11}$'), bool_and(pad ~ '^([0-9]{11}-){4}[0-9]{11}$') FROM sbtest2",
+)
+
+
+@pytest.mark.parametrize("auto_inc", [True, False])
+def test_the_engine_loads_the_tables_of_sysbench(programs: Programs, ours: str, auto_inc: bool) -> None:
+    assert SYSBENCH
+    options = f"oltp_read_write --table-size=3000 --tables=2 --auto_inc={'on' if auto_inc else 'off'}"
+    assert programs.run(SYSBENCH, f"{options} prepare")[0] == 0
+    theirs = programs.ask(*SCHEMA)
+    next_id = programs.ask("SELECT nextval('sbtest2_id_seq')") if auto_inc else []
+    assert programs.run(SYSBENCH, f"{options} cleanup")[0] == 0
+    specification = {
+        "conninfo": programs.server.conninfo("postgres"),
+        "workload": {"kind": "sysbench", "tables": 2, "table_size": 3000, "auto_inc": auto_inc},
+        "seed": 1,
+        "connections": 2,
+        "into_existing": True,
+    }
+    for _ in range(2):  # the second time the first one's tables are replaced
+        with Engine("load", specification) as engine:
+            result = list(engine.events())[-1]
+        assert result["event"] == "result", result
+    assert programs.ask(*SCHEMA) == theirs
+    if auto_inc:
+        assert programs.ask("SELECT nextval('sbtest2_id_seq')") == next_id
+    # A table without the ownership marker is left alone.
+    programs.ask("COMMENT ON TABLE sbtest1 IS NULL")
+    with Engine("load", specification) as engine:
+        failed = list(engine.events())[-1]
+    assert (failed["event"], failed["stage"]) == ("failed", "create")
+    assert "the database has sbtest1, which pgdyno did not load" in failed["message"]
+    assert programs.run(ours, f"{options} cleanup")[0] == 0
 
 
 def test_an_unknown_option_is_refused_as_in_sysbench(programs: Programs, ours: str) -> None:

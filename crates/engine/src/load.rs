@@ -11,6 +11,7 @@ use pgbench::initialise::PgbenchTables;
 use pgwire::conninfo;
 use reactor::catch_termination;
 use serde_json::{Value, json};
+use sysbench::dataset::OltpDataset;
 use tpcc::dataset::TpccTables;
 
 mod specification;
@@ -64,6 +65,7 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
         Workload::Tpcc { warehouses } => {
             load(&TpccTables::new(*warehouses, specification.seed), &order, stop, emit)
         }
+        Workload::Sysbench(oltp) => load(&OltpDataset::new(*oltp, specification.seed), &order, stop, emit),
         Workload::Pgbench(initialise) => load(&PgbenchTables::marked(initialise.clone()), &order, stop, emit),
     }
 }

@@ -1,5 +1,7 @@
 //! What the loader can load: a dataset says what its tables are, what is to be done, and in which order.
 
+use std::borrow::Cow;
+
 use super::error::LoadError;
 use super::phase::Phase;
 use reactor::{Connection, Error};
@@ -18,7 +20,7 @@ pub enum Replaceable {
 /// A table as it is foretold.
 pub struct Table {
     /// Its name in the database.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Rows, exactly or about.
     pub rows: u64,
     /// Bytes on disk with its indexes, about.

@@ -69,7 +69,7 @@ impl Progress {
     pub fn rows(&self, tables: &[Table]) -> Value {
         let counted = tables.iter().zip(&self.rows);
         let row =
-            |(table, rows): (&Table, &AtomicU64)| (table.name.to_owned(), Value::from(rows.load(Relaxed)));
+            |(table, rows): (&Table, &AtomicU64)| (table.name.to_string(), Value::from(rows.load(Relaxed)));
         Value::Object(counted.map(row).collect::<Map<_, _>>())
     }
 
@@ -97,7 +97,7 @@ impl Progress {
 /// The event `started`: what the load will make.
 pub fn forecast(tables: &[Table]) -> Value {
     let of_table = |table: &Table| {
-        (table.name.to_owned(), json!({"rows": table.rows, "bytes_estimated": table.bytes_estimated}))
+        (table.name.to_string(), json!({"rows": table.rows, "bytes_estimated": table.bytes_estimated}))
     };
     json!({"event": "started", "tables": tables.iter().map(of_table).collect::<Map<_, _>>()})
 }

@@ -9,9 +9,11 @@
 //! | queries by kind | [`counts`] |
 //! | latencies as sysbench reports them | [`Histogram`] |
 //! | workload of the driver | [`workload`] |
+//! | tables of the stock scripts, by COPY | [`dataset`] |
 
 mod client;
 pub mod counts;
+pub mod dataset;
 pub mod general;
 mod histogram;
 mod links;

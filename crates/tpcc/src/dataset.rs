@@ -27,7 +27,7 @@ impl TpccTables {
         let population = Population::new(seed, warehouses);
         let foretold = |table: &population::Table| {
             let rows = population.rows_estimated(*table);
-            Table { name: table.name(), rows, bytes_estimated: table.bytes_estimated(rows) }
+            Table { name: table.name().into(), rows, bytes_estimated: table.bytes_estimated(rows) }
         };
         Self { population, warehouses, seed, tables: TABLES.iter().map(foretold).collect() }
     }
@@ -130,7 +130,7 @@ impl Dataset for TpccTables {
 
     /// Drops the tables and routines.
     async fn clean_up(&self, control: &mut Connection, _: Phase, filled: &[usize]) -> Result<(), Error> {
-        let names = filled.iter().map(|&table| self.tables[table].name).chain([MARK]);
+        let names = filled.iter().map(|&table| self.tables[table].name.as_ref()).chain([MARK]);
         let tables: Vec<_> = names.map(str::to_owned).collect();
         let routines = existing_routines(control).await?;
         drop(control, &tables, &routines).await

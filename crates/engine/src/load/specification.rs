@@ -4,6 +4,7 @@ use serde::Deserialize;
 
 use loader::Replaceable;
 use pgbench::initialise::{Initialise, InitialiseError};
+use sysbench::dataset::{OltpTables, OltpTablesError};
 
 /// Warehouses that a load may have: identifiers of rows stay within `integer`, and nobody has that much disk.
 pub const WAREHOUSES_MAX: u32 = 100_000;
@@ -20,6 +21,9 @@ pub enum LoadSpecificationError {
     /// pgbench's tables cannot be made so.
     #[error("specification: {0}")]
     Initialise(#[from] InitialiseError),
+    /// sysbench's tables cannot be made so.
+    #[error("specification: {0}")]
+    Oltp(#[from] OltpTablesError),
     /// There is nothing to replace.
     #[error("specification: replace: needs into_existing and the workload pgbench")]
     Replace,
@@ -58,6 +62,8 @@ pub enum Workload {
     },
     /// pgbench's tables.
     Pgbench(Initialise),
+    /// Tables of sysbench's oltp scripts.
+    Sysbench(OltpTables),
 }
 
 impl Workload {
@@ -66,6 +72,7 @@ impl Workload {
             Self::Tpcc { warehouses } if (1..=WAREHOUSES_MAX).contains(warehouses) => Ok(()),
             Self::Tpcc { warehouses } => Err(LoadSpecificationError::Warehouses(*warehouses)),
             Self::Pgbench(initialise) => Ok(initialise.check()?),
+            Self::Sysbench(oltp) => Ok(oltp.check()?),
         }
     }
 }
@@ -133,6 +140,8 @@ mod tests {
             (json!({"kind": "tpcc", "warehouses": 1}), 0, "connections"),
             (json!({"kind": "pgbench", "scale": 1, "more": 1}), 1, "more"),
             (json!({"kind": "pgbench", "scale": 0}), 1, "scale"),
+            (json!({"kind": "sysbench", "tables": 0, "table_size": 1}), 1, "tables"),
+            (json!({"kind": "sysbench", "tables": 1, "table_size": 1, "scale": 1}), 1, "scale"),
         ];
         for (workload, connections, expected) in cases {
             let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": connections,

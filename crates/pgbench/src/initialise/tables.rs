@@ -111,7 +111,7 @@ pub fn forecast(of: &Initialise) -> Vec<Table> {
     let generated = of.steps.contains(['g', 'G']);
     let rows = if generated { rows(of.scale) } else { [0; 4] };
     let table = |(table, &name): (usize, &&'static str)| Table {
-        name,
+        name: name.into(),
         rows: rows[table],
         bytes_estimated: bytes_estimated(table, rows[table], of.fillfactor),
     };

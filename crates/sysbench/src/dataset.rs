@@ -1,0 +1,272 @@
+//! The tables of the oltp_* scripts, made by COPY: the columns, keys, indexes and distributions of rows that their `prepare` makes.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::random::{Random, RandomOptions, Xoroshiro};
+use driver::derive_seed;
+use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
+use loader::format::format_of;
+use loader::phase::Phase;
+use loader::{LoadError, Replaceable, Stage};
+use pgwire::copy;
+use reactor::{Connection, Error};
+
+/// The comment of tables that pgdyno has made.
+const MARK: &str = "made by pgdyno";
+/// Tables at most: more than anybody has used.
+const TABLES_MAX: u32 = 10_000;
+/// Rows of a group: 100 kB.
+const GROUP_ROWS: u64 = 500;
+/// Bytes of a row with its keys.
+const ROW_BYTES: u64 = 250;
+/// Changes whenever the same specification makes other rows.
+const ROWS_FORMAT: &str = "rows 1";
+
+const C_PATTERN: &[u8] = b"###########-###########-###########-###########-###########-###########-###########-###########-###########-###########";
+const PAD_PATTERN: &[u8] = b"###########-###########-###########-###########-###########";
+
+const CREATE: &str = include_str!("dataset/create.sql");
+const KEY: &str = include_str!("dataset/key.sql");
+const SEQUENCE: &str = include_str!("dataset/sequence.sql");
+const INDEX: &str = include_str!("dataset/index.sql");
+const EXISTING: &str = include_str!("dataset/existing.sql");
+
+/// The format of what a load makes: a digest.
+pub static FORMAT: LazyLock<String> =
+    LazyLock::new(|| format_of([CREATE, KEY, SEQUENCE, INDEX, ROWS_FORMAT].into_iter()));
+
+const PHASES: [Phase; 4] = [Phase::Copy, Phase::Index, Phase::Vacuum, Phase::Analyze];
+
+/// What to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OltpTables {
+    /// How many tables.
+    pub tables: u32,
+    /// Rows of each.
+    pub table_size: u32,
+    /// Whether the database numbers new rows.
+    #[serde(default = "yes")]
+    pub auto_inc: bool,
+    /// Whether column k has an index.
+    #[serde(default = "yes")]
+    pub create_secondary: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// Tables that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OltpTablesError {
+    /// Too many or none.
+    #[error("tables: {0} is not between 1 and {TABLES_MAX}")]
+    Tables(u32),
+    /// Too many or none.
+    #[error("table_size: {0} is not between 1 and 2147483647")]
+    TableSize(u32),
+}
+
+impl OltpTables {
+    /// Checks the numbers.
+    pub fn check(&self) -> Result<(), OltpTablesError> {
+        if !(1..=TABLES_MAX).contains(&self.tables) {
+            return Err(OltpTablesError::Tables(self.tables));
+        }
+        if !(1..=i32::MAX as u32).contains(&self.table_size) {
+            return Err(OltpTablesError::TableSize(self.table_size));
+        }
+        Ok(())
+    }
+
+    /// A statement of a table.
+    fn sql(&self, text: &str, number: usize) -> String {
+        let id_type = if self.auto_inc { "serial" } else { "integer" };
+        let (number, size) = (number.to_string(), self.table_size.to_string());
+        text.replace("{n}", &number).replace("{id_type}", id_type).replace("{size}", &size)
+    }
+}
+
+/// The dataset.
+pub struct OltpDataset {
+    oltp: OltpTables,
+    seed: u64,
+    tables: Vec<Table>,
+}
+
+impl OltpDataset {
+    /// Nothing is done yet.
+    #[must_use]
+    pub fn new(oltp: OltpTables, seed: u64) -> Self {
+        let rows = u64::from(oltp.table_size);
+        let table = |number: u32| Table {
+            name: format!("sbtest{number}").into(),
+            rows,
+            bytes_estimated: rows * ROW_BYTES,
+        };
+        Self { oltp, seed, tables: (1..=oltp.tables).map(table).collect() }
+    }
+
+    fn work(&self, phase: Phase, number: usize) -> Work {
+        let oltp = &self.oltp;
+        let sql = |text: &str| oltp.sql(text, number);
+        match phase {
+            Phase::Create | Phase::Copy => Work::Copy {
+                begin: format!("BEGIN; {}", sql(CREATE)),
+                copy: format!("COPY sbtest{number} FROM STDIN (FORMAT binary, FREEZE)"),
+                rows: Box::new(OltpRows {
+                    size: oltp.table_size,
+                    seed: derive_seed(self.seed, number as u64),
+                }),
+                end: "COMMIT".to_owned(),
+            },
+            Phase::Index => {
+                let parts = [(KEY, true), (SEQUENCE, oltp.auto_inc), (INDEX, oltp.create_secondary)];
+                let wanted = parts.into_iter().filter(|(_, is_wanted)| *is_wanted);
+                Work::Statements(wanted.map(|(text, _)| sql(text)).collect())
+            }
+            Phase::Vacuum => Work::Statements(vec![format!("VACUUM sbtest{number}")]),
+            Phase::Analyze => Work::Statements(vec![format!("ANALYZE sbtest{number}")]),
+        }
+    }
+
+    /// Tables of these names, and whether each has the mark.
+    async fn existing(&self, control: &mut Connection) -> Result<Vec<(String, bool)>, Error> {
+        let rows = control.simple(EXISTING).await?;
+        let found = rows.into_iter().filter_map(|row| match row.as_slice() {
+            [Some(name), mark] => Some((name.clone(), mark.as_deref() == Some(MARK))),
+            _ => None,
+        });
+        Ok(found.filter(|(name, _)| self.tables.iter().any(|table| table.name == *name)).collect())
+    }
+}
+
+/// The rows of one table.
+struct OltpRows {
+    size: u32,
+    seed: u64,
+}
+
+impl Rows for OltpRows {
+    fn groups(&self) -> u64 {
+        u64::from(self.size).div_ceil(GROUP_ROWS)
+    }
+
+    fn append(&self, group: u64, out: &mut Vec<u8>) -> u64 {
+        let state = [derive_seed(self.seed, 2 * group), derive_seed(self.seed, 2 * group + 1)];
+        let mut random = Random::new(Xoroshiro::new(state), RandomOptions::default());
+        let first = group * GROUP_ROWS + 1;
+        let last = (first + GROUP_ROWS - 1).min(u64::from(self.size));
+        let mut text = Vec::with_capacity(C_PATTERN.len());
+        for id in first..=last {
+            copy::row(out, 4);
+            copy::int4(out, id as i32);
+            copy::int4(out, random.default(1, self.size) as i32);
+            for pattern in [C_PATTERN, PAD_PATTERN] {
+                text.clear();
+                random.fill(pattern, &mut text);
+                copy::text(out, &text);
+            }
+        }
+        last + 1 - first
+    }
+}
+
+impl Dataset for OltpDataset {
+    /// Interrupted loads leave tables that the next one replaces, so no commit has to be waited for.
+    const SESSION: &'static str = "SET search_path = public; SET synchronous_commit = off; \
+        SET statement_timeout = 0; SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
+    const LEFT_BEHIND: &'static str = "the tables that it filled are still there";
+
+    fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    fn connections_max(&self) -> u32 {
+        self.oltp.tables
+    }
+
+    async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
+        let failed = |error: Error| LoadError::from_io(Stage::Create, "look at the database", &error);
+        let found = self.existing(control).await.map_err(failed)?;
+        if found.is_empty() {
+            return Ok(());
+        }
+        let names = |all: bool| {
+            let names =
+                found.iter().filter(|(_, is_marked)| all || !is_marked).map(|(name, _)| name.as_str());
+            names.collect::<Vec<_>>().join(", ")
+        };
+        let unmarked = names(false);
+        let problem = match existing {
+            Replaceable::Nothing => format!(
+                "the database already has {}; name another database, or replace what pgdyno loaded with --into-existing",
+                names(true)
+            ),
+            Replaceable::Marked if !unmarked.is_empty() => {
+                format!("the database has {unmarked}, which pgdyno did not load; name another database")
+            }
+            Replaceable::Marked | Replaceable::All => {
+                let dropped = control.simple(&format!("DROP TABLE {}", names(true))).await;
+                let drop_old =
+                    |error: Error| LoadError::from_io(Stage::Create, "drop the old tables", &error);
+                return dropped.map(|_| ()).map_err(drop_old);
+            }
+        };
+        Err(LoadError::new(Stage::Create, problem))
+    }
+
+    async fn round(&self, done: usize, _: &mut Connection) -> Result<Option<Round>, LoadError> {
+        let Some(&phase) = PHASES.get(done) else { return Ok(None) };
+        let job = |(index, table): (usize, &Table)| Job {
+            table: index,
+            doing: format!("{} {}", phase.name(), table.name),
+            work: self.work(phase, index + 1),
+        };
+        let jobs = self.tables.iter().enumerate().map(job).collect();
+        Ok(Some(Round { phase, step: None, jobs, rows: None }))
+    }
+
+    async fn finish(&self, _: &mut Connection) -> Result<(), LoadError> {
+        Ok(())
+    }
+
+    async fn clean_up(&self, control: &mut Connection, _: Phase, filled: &[usize]) -> Result<(), Error> {
+        if filled.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<_> = filled.iter().map(|&table| self.tables[table].name.as_ref()).collect();
+        control.simple(&format!("DROP TABLE IF EXISTS {}", names.join(", "))).await.map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_hold_every_row_once_and_depend_on_the_seed_only() {
+        let rows = |seed: u64| {
+            let rows = OltpRows { size: 1234, seed };
+            let mut out = Vec::new();
+            let counts: Vec<_> = (0..rows.groups()).map(|group| rows.append(group, &mut out)).collect();
+            (counts, out)
+        };
+        assert_eq!(rows(1).0, [500, 500, 234]);
+        assert_eq!(rows(1), rows(1));
+        assert_ne!(rows(1).1, rows(2).1);
+    }
+
+    #[test]
+    fn numbers_outside_their_ranges_are_refused() {
+        let oltp =
+            |tables, table_size| OltpTables { tables, table_size, auto_inc: true, create_secondary: true };
+        assert_eq!(oltp(1, 1).check(), Ok(()));
+        for (tables, table_size) in [(0, 1), (TABLES_MAX + 1, 1), (1, 0), (1, u32::MAX)] {
+            assert!(oltp(tables, table_size).check().is_err());
+        }
+    }
+}

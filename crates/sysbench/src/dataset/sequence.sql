@@ -1,0 +1,1 @@
+SELECT pg_catalog.setval('sbtest{n}_id_seq', {size})
