@@ -57,6 +57,9 @@ struct Start {
 const QUEUE_MAX: usize = 100_000;
 const QUEUE_EVERY: Nanos = Nanos(100_000_000);
 
+/// The exit status after a forced shutdown, as in sysbench.
+const FORCED: i32 = 2;
+
 /// What a thread leaves.
 type ThreadEnd = Result<(), Error>;
 
@@ -299,7 +302,7 @@ fn wait(
                 report::fatal("The --time limit has expired, forcing shutdown...");
                 reporter.last(main);
                 // Threads that wait for the server end with the process.
-                process::exit(1);
+                process::exit(FORCED);
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 if bench.clock.now() >= reporter.due() {

@@ -71,6 +71,9 @@ pub fn call(bench: &Bench, main: &mut ScriptClient, name: &str) -> bool {
     false
 }
 
+/// How long before it is due the last intermediate report may be printed.
+const LAST_EARLY_MAX: Nanos = Nanos(100_000_000);
+
 /// Prints reports when they are due.
 pub struct Reporter<'a> {
     bench: &'a Bench,
@@ -124,11 +127,7 @@ impl<'a> Reporter<'a> {
     pub fn report(&mut self, main: &mut ScriptClient) {
         let now = self.bench.now();
         if now >= self.next_report {
-            self.next_report = self.next_report + seconds(self.bench.options.report_interval_s.unwrap_or(1));
-            let record = self.bench.take_record(false);
-            let stretch = self.stretch(&record.recent, self.reported, now, false);
-            self.reported = now;
-            self.show(main, "report_intermediate", &stretch, || self.intermediate(&stretch));
+            self.report_interval(main);
         }
         if self.checkpoints.last().is_some_and(|at| now >= *at) {
             self.checkpoints.pop();
@@ -142,8 +141,21 @@ impl<'a> Reporter<'a> {
         }
     }
 
+    fn report_interval(&mut self, main: &mut ScriptClient) {
+        let now = self.bench.now();
+        self.next_report = self.next_report + seconds(self.bench.options.report_interval_s.unwrap_or(1));
+        let record = self.bench.take_record(false);
+        let stretch = self.stretch(&record.recent, self.reported, now, false);
+        self.reported = now;
+        self.show(main, "report_intermediate", &stretch, || self.intermediate(&stretch));
+    }
+
     /// Prints the final report.
     pub fn last(&mut self, main: &mut ScriptClient) {
+        // The clients end at the instant of the last intermediate report.
+        if self.bench.now() + LAST_EARLY_MAX >= self.next_report {
+            self.report_interval(main);
+        }
         let now = self.bench.now();
         let record = self.bench.take_record(true);
         if self.bench.options.has_histogram {
@@ -151,7 +163,9 @@ impl<'a> Reporter<'a> {
             self.bench.message(&format!("Latency histogram (values are in milliseconds)\n{histogram} \n"));
         }
         let stretch = self.stretch(&record.total, self.checkpoint, now, true);
+        main.state().end_reports();
         self.show(main, "report_cumulative", &stretch, || self.cumulative(&record, &stretch));
+        main.state().end_reports();
     }
 
     fn stretch<'b>(

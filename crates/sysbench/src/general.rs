@@ -26,7 +26,7 @@ use Section::{Database, General, Latency, Log, PostgreSql, Random};
 type Row = (Section, &'static str, OptionType, Option<&'static str>, &'static str);
 
 #[rustfmt::skip]
-const OPTIONS: [Row; 41] = [
+const OPTIONS: [Row; 40] = [
     (General, "threads", Int, Some("1"), "number of clients"),
     (General, "events", Int, Some("0"), "number of events after which the run ends; 0: no limit"),
     (General, "time", Int, Some("10"), "time in seconds after which the run ends; 0: no limit"),
@@ -42,7 +42,6 @@ const OPTIONS: [Row; 41] = [
     (General, "help", Bool, Some("off"), "print help and exit"),
     (General, "version", Bool, Some("off"), "print the version and exit"),
     (General, "config-file", File, None, "file with options"),
-    (General, "luajit-cmd", Text, None, "not supported: compiled code is off"),
     (General, "tx-rate", Int, Some("0"), "old name of --rate"),
     (General, "max-requests", Int, Some("0"), "old name of --events"),
     (General, "max-time", Int, Some("0"), "old name of --time"),

@@ -177,10 +177,10 @@ impl Thread<'_> {
             return None;
         }
         let Some(due) = self.bench.take_arrival() else { return Some(now) };
+        self.reactor.sleep_until(due.min(self.ends)).await;
         if due >= self.ends {
             return None;
         }
-        self.reactor.sleep_until(due).await;
         (!self.bench.is_over.load(SeqCst)).then_some(due)
     }
 

@@ -139,6 +139,12 @@ impl ScriptState {
         self.look_up("hook", name)
     }
 
+    /// Ends the list of reports that the script has printed as JSON.
+    pub fn end_reports(&self) {
+        // It prints, and cannot fail.
+        let _ = self.host.get::<Function>("end_reports").and_then(|end| end.call::<()>(()));
+    }
+
     fn look_up(&self, by: &str, name: &str) -> Option<Function> {
         self.host.get::<Function>(by).and_then(|find| find.call::<Option<Function>>(name)).ok()?
     }

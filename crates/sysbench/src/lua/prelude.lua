@@ -578,12 +578,18 @@ function sysbench.report_csv(stat)
         reads, writes, others, stat.latency_pct * 1000, errors, reconnects))
 end
 
--- The intermediate reports of a run are one list, which the last report ends.
+-- The intermediate reports of a run are one list.
 local json_reports = 0
+
+function host.end_reports()
+    if json_reports > 0 then
+        host.print("\n]\n")
+        json_reports = 0
+    end
+end
 
 function sysbench.report_json(stat)
     local tps, qps, reads, writes, others, errors, reconnects = rates(stat)
-    local is_last = stat.latency_sum ~= nil
     host.print((json_reports == 0 and "[\n" or ",\n") .. format([[
   {
     "time": %4.0f,
@@ -600,10 +606,6 @@ function sysbench.report_json(stat)
     "reconnects": %4.2f
   }]], stat.time_total, stat.threads_running, tps, qps, reads, writes, others, stat.latency_pct * 1000, errors, reconnects))
     json_reports = json_reports + 1
-    if is_last then
-        host.print("\n]\n")
-        json_reports = 0
-    end
 end
 
 local Histogram = {}

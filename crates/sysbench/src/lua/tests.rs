@@ -195,3 +195,26 @@ fn all_stock_scripts_load_with_their_options() {
         assert!(state.command("prepare").is_some() && state.command("cleanup").is_some(), "{name}");
     }
 }
+
+thread_local! {
+    static PRINTED: RefCell<String> = RefCell::default();
+}
+
+fn keep(text: &str) {
+    PRINTED.with_borrow_mut(|printed| printed.push_str(text));
+}
+
+#[test]
+fn reports_as_json_are_one_list() {
+    let text = "local stat = {time_total = 1, time_interval = 2, threads_running = 3, events = 10, reads = 4, writes = 2,
+            other = 2, errors = 0, reconnects = 0, latency_pct = 0.001}
+        function event() end
+        sysbench.report_json(stat)
+        sysbench.report_json(stat)";
+    let program = Program::new("test.lua", text, Sources::default(), 1, 1, keep);
+    let state = ScriptState::new(&program, 0, program.random(0).shared()).expect("sound");
+    state.end_reports();
+    let reports: serde_json::Value = serde_json::from_str(&PRINTED.take()).expect("JSON");
+    assert_eq!(reports.as_array().map(Vec::len), Some(2));
+    assert_eq!((&reports[0]["tps"], &reports[1]["qps"]["total"]), (&5.0.into(), &4.0.into()));
+}
