@@ -9,21 +9,25 @@ import re
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from report_forms import FORMS, on_terminal, plain
-from synthetic_study import Synthetic, write_study
+from report_forms import FORMS, on_terminal, only, plain
+from several_hosts import LARGE, findings_of
+from synthetic_study import HOST, Synthetic, write_study
 
+from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
 from pgdyno.analysis.findings.source_agreement import Agreement
 from pgdyno.analysis.statistics.effect import level_of
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
+from pgdyno.report.hosts_report import build_hosts
 from pgdyno.report.published_section import AS_ABOVE, with_measured_columns
 from pgdyno.report.result_tables import level_text
-from pgdyno.report.study_report import StudyReport
+from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
@@ -144,15 +148,31 @@ def test_a_published_chart_has_its_counterpart(tmp_path: Path) -> None:
     assert "New orders by users, here" in FORMS["html"](built)
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
 @pytest.mark.parametrize("cases", [1, 3])
-@pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_a_lost_question_is_above_the_verdict(tmp_path: Path, form: str, cases: int) -> None:
+@pytest.mark.parametrize("form", ["terminal", "summary", "md", "html"])
+def test_a_lost_question_is_above_the_verdict(tmp_path: Path, form: str, cases: int, hosts: int) -> None:
     lost = {"key": f"{LOST}data : memory", "before": "5.56", "after": "0.2", "why": "too small"}
-    write_study(tmp_path / "e", *[replace(case, changes=[lost]) for case in CASES[:cases]])
-    text = " ".join(unescape(plain(FORMS[form](read_report(tmp_path / "e")))).split())
+    given = [[replace(case, changes=[lost], host=of) for case in CASES[:cases]] for of in (HOST, LARGE)]
+    studies = findings_of(tmp_path, **dict(zip("ab", given[:hosts], strict=False)))
+    built: Any = build_hosts(find_hosts(studies)) if hosts > 1 else build_study(studies["a"])
+    text = " ".join(unescape(plain(FORMS[form](built))).split())
     said = f"{NOT_THE_QUESTION}: data : memory 5.56 → 0.2 (too small)."
-    assert 0 <= text.index(said) < text.index("Percentages are")
-    assert json.loads(FORMS["json"](read_report(tmp_path / "e")))["lost_question"] == said
+    verdict = (only(built) if hosts == cases == 1 else built).headlines[0]
+    assert 0 <= text.index(said) < text.index(" ".join(plain(verdict.claim).split()))
+    found = json.loads(FORMS["json"](built))
+    assert (found if hosts == 1 else found["hosts"][0]["files"]["a"])["lost_question"] == said
+    rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))
+    assert {row["lost_question"] for row in rows} == {said}
+
+
+def test_a_question_lost_on_one_of_two_hosts_is_lost(tmp_path: Path) -> None:
+    lost = {"key": f"{LOST}data : memory", "before": "5.56", "after": "0.2", "why": "too small"}
+    given = {"a": CASES[0], "b": replace(CASES[0], changes=[lost], host=LARGE)}
+    built = build_hosts(find_hosts(findings_of(tmp_path, **given)))
+    assert built.lost == f"{NOT_THE_QUESTION}: data : memory 5.56 → 0.2 (too small)."
+    rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))
+    assert {(row["file"], row["lost_question"]) for row in rows} == {("a", ""), ("b", built.lost)}
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])

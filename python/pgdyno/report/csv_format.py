@@ -30,19 +30,22 @@ def to_csv(study: StudyReport | HostsReport) -> str:
 
     Excluded trials are included, with their status. The single case of a comparison has an empty name. With
     several hosts, each row starts with host and file. With a study file, each row ends with one column per
-    factor.
+    factor. If a fit lost the question of the source, the last column is ``lost_question``.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
+    lost = ("lost_question",) if study.lost else ()
     if isinstance(study, HostsReport):
-        writer.writerow((*COLUMNS_OF_HOSTS, *_factors(next(iter(study.studies.values())))))
+        writer.writerow((*COLUMNS_OF_HOSTS, *_factors(next(iter(study.studies.values()))), *lost))
         for host in study.findings.hosts:
             for file in host.studies:
                 place = (_plain(host.name), _plain(file))
-                writer.writerows((*place, *row) for row in _rows_of_study(study.studies[file]))
+                own = (_plain(study.studies[file].lost),) if lost else ()
+                writer.writerows((*place, *row, *own) for row in _rows_of_study(study.studies[file]))
     else:
-        writer.writerow((*COLUMNS, *_factors(study)))
-        writer.writerows(_rows_of_study(study))
+        writer.writerow((*COLUMNS, *_factors(study), *lost))
+        own = (_plain(study.lost),) if lost else ()
+        writer.writerows((*row, *own) for row in _rows_of_study(study))
     return visible(text.getvalue())
 
 

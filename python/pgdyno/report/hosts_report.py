@@ -25,7 +25,7 @@ from pgdyno.report import hosts_tables
 from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, Headline, ShownCaveat, by_severity
 from pgdyno.report.hosts_tables import with_pooled_changes
 from pgdyno.report.result_tables import Table, enumeration
-from pgdyno.report.study_report import WORDS, StudyReport, build_study
+from pgdyno.report.study_report import WORDS, StudyReport, build_study, lost_question
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 
@@ -37,6 +37,8 @@ class HostsReport:
     findings: HostsFindings
     headlines: Sequence[Headline]
     unfinished: str
+    lost: str  # sentence: how a fit lost the question of the source; empty if none did
+    agreement: Sequence[str]  # sentences: agreement of each host with the source
     percent_of: str
     published: Sequence[Table]  # published tables beside the pooled values
     results: Sequence[Table]
@@ -64,6 +66,8 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
         findings=findings,
         headlines=_headlines(findings),
         unfinished=" ".join(unfinished),
+        lost=lost_question(list(findings.studies.values())),
+        agreement=[f"{name}: {of}" for name, study in studies.items() for of in study.agreement[:1]],
         percent_of=(
             "Percentages are (B − A) / A, where A is the baseline. Pooled: random-effects mean over hosts; "
             "its CI applies to similar hosts, not only to these."

@@ -31,6 +31,7 @@ def published_as_markdown(study: StudyReport | HostsReport) -> str:
 def _published_over_hosts(study: HostsReport) -> Iterator[str]:
     yield f"# {escaped(study.title)}"
     yield ""
+    yield from _lost(study)
     for table in study.published:
         yield from _table(table)
     yield from _caveats(study.caveats)
@@ -50,7 +51,7 @@ def _published(study: StudyReport, title: str) -> Iterator[str]:
     yield from _caveats(study.caveats)
 
 
-def _lost(study: StudyReport) -> Iterator[str]:
+def _lost(study: StudyReport | HostsReport) -> Iterator[str]:
     if study.lost:
         yield f"**{escaped(study.lost)}**"
         yield ""
@@ -76,6 +77,7 @@ def _of_one(study: StudyReport, only: Report, title: str) -> Iterator[str]:
 
 def _of_hosts(study: HostsReport) -> Iterator[str]:
     """Yield the pooled results, then the report of each host."""
+    yield from _lost(study)
     headlines = [text for headline in study.headlines for text in (headline.sentence, headline.more)]
     yield from _together(study, study.title, headlines)
     for name, report in study.studies.items():

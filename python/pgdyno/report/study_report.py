@@ -79,7 +79,7 @@ def build_study(findings: StudyFindings) -> StudyReport:
         findings=findings,
         headlines=[_headline(over, findings) for over in findings.over_cases],
         unfinished=next(iter(cases.values())).unfinished,
-        lost=_lost_question(findings),
+        lost=lost_question([findings]),
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
         published=[with_measured_columns(table, first.study.plan.confidence) for table in findings.published],
         source=source_section(findings),
@@ -100,13 +100,15 @@ def build_study(findings: StudyFindings) -> StudyReport:
     )
 
 
-def _lost_question(findings: StudyFindings) -> str:
+def lost_question(studies: Sequence[StudyFindings]) -> str:
+    """Return a sentence with the changes that lose the question in any of the studies; empty without one."""
     lost = [
         f"{change['key'].removeprefix(LOST)} {change['before']} → {change['after']} ({change['why']})"
+        for findings in studies
         for change in findings.first.study.changes
         if str(change["key"]).startswith(LOST)
     ]
-    return f"{NOT_THE_QUESTION}: {'; '.join(lost)}." if lost else ""
+    return f"{NOT_THE_QUESTION}: {'; '.join(dict.fromkeys(lost))}." if lost else ""
 
 
 def _sections(findings: StudyFindings) -> Iterator[Section]:

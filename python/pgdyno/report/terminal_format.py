@@ -53,6 +53,7 @@ _VERDICT_STYLE = {
 def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
     """Print a report. Detailed tables, and those of single cases, are left to the other formats."""
     if isinstance(study, HostsReport):
+        _print_lost(study, console)
         console.print(_of_hosts(study, console.width))
         _print_beside(study.published, console)
         return
@@ -192,11 +193,10 @@ def _print_beside(tables: Sequence[Table], console: Console) -> None:
 
 def _print_lost(study: StudyReport | HostsReport, console: Console) -> None:
     """Print a lost question and the agreement with the source, above everything else."""
-    if isinstance(study, StudyReport):
-        prose = min(console.width, WIDTH_MAX)
-        lost = [_wrapped(study.lost, prose, "bold red")] if study.lost else []
-        parts = [*lost, *(_wrapped(sentence, prose) for sentence in study.agreement)]
-        console.print(Group(*parts, *([Text()] if parts else [])))
+    prose = min(console.width, WIDTH_MAX)
+    lost = [_wrapped(study.lost, prose, "bold red")] if study.lost else []
+    parts = [*lost, *(_wrapped(sentence, prose) for sentence in study.agreement)]
+    console.print(Group(*parts, *([Text()] if parts else [])))
 
 
 def _print_source(study: StudyReport, console: Console) -> None:
