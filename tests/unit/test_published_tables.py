@@ -288,7 +288,8 @@ SETTINGS = [{"settings": name} for name in ("default", "safe")]
         ((0.6, 0.65, 0.62, 0.66, 0.64), Agreement.OPPOSITE),
         ((1.2, 1.25, 1.22, 1.26, 1.24), Agreement.SMALLER),
         ((5.2, 5.25, 5.22, 5.26, 5.24), Agreement.LARGER),
-        ((0.5, 1.5, 0.7, 1.6, 0.9), Agreement.UNRESOLVED),
+        ((0.5, 5.5, 0.7, 1.6, 4.9), Agreement.UNRESOLVED),  # the CI contains the source's change and 0
+        ((0.999, 1.001, 1.0, 1.002, 0.998), Agreement.NOT_REPRODUCED),
         ((2.8, 2.9), Agreement.NO_INTERVAL),
     ],
 )
@@ -304,6 +305,52 @@ def test_direction_and_size_are_compared_with_the_source(
     (found,) = changes_of([of], columns=columns, rows=rows)
     assert found.published_percent == pytest.approx(189.95, abs=0.01)
     assert (found.arm, found.baseline, found.agreement) == ("safe", "default", agreement)
+
+
+@pytest.mark.parametrize(
+    ("ours", "agreement"),
+    [
+        ((1.05, 1.051, 1.049, 1.05, 1.052), Agreement.ONLY_HERE),
+        ((0.95, 0.951, 0.949, 0.95, 0.952), Agreement.ONLY_HERE),
+        ((0.999, 1.001, 1.0, 1.002, 0.998), Agreement.AGREES),
+    ],
+)
+def test_a_published_change_of_zero_has_no_sign(ours: tuple[float, ...], agreement: Agreement) -> None:
+    of = case({"tps": {0: blocks(*[1.0] * len(ours)), 1: blocks(*ours)}})
+    column = {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}
+    (found,) = changes_of([of], columns=[column], rows=[{"cells": [0]}])
+    assert (found.published_percent, found.agreement) == (0, agreement)
+
+
+def test_one_change_of_many_does_not_contradict_the_source_by_chance() -> None:
+    ours = {
+        "noisy": (0.9, 0.97, 0.99, 0.95, 0.88),
+        **{f"still {n}": (1.0, 1.01, 0.99, 1.0, 1.0) for n in range(20)},
+    }
+    cases = [
+        case({"tps": {0: blocks(*[1.0] * 5), 1: blocks(*of)}}, {"load": name}) for name, of in ours.items()
+    ]
+    columns = [{"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}]
+    rows = [{"levels": {"load": name}, "cells": [3]} for name in ours]
+    alone, *_ = changes_of(cases[:1], columns=columns, rows=rows[:1])
+    found = changes_of(cases, columns=columns, rows=rows)
+    assert alone.agreement is Agreement.OPPOSITE
+    assert len(found) == 21 and found[0].agreement is not Agreement.OPPOSITE
+    assert found[0].measured.confidence == pytest.approx(1 - 0.05 / 21)
+
+
+@pytest.mark.parametrize(
+    ("base", "value", "percent"),
+    [
+        (100, {"value": 150, "corrected": 200, "note": "a typo"}, 100),
+        ({"value": 100, "corrected": 50, "note": "a typo"}, 150, 200),
+    ],
+)
+def test_changes_follow_from_corrected_values(base: object, value: object, percent: float) -> None:
+    of = case({"tps": {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)}})
+    columns = [{"title": name, "metric": "tps", "levels": {"server": name}} for name in ("10", "15")]
+    (found,) = changes_of([of], columns=columns, rows=[{"cells": [base, value]}])
+    assert found.published_percent == pytest.approx(percent)
 
 
 def test_a_printed_change_stands_for_the_one_that_follows_from_its_values() -> None:

@@ -8,7 +8,7 @@ from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTabl
 from pgdyno.analysis.findings.source_agreement import Agreement, SourceChange, counts_of
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.caveats import Code
-from pgdyno.estimate import ABSENT, counted, decimals_of, group_digits, signed, with_unit
+from pgdyno.estimate import ABSENT, counted, decimals_of, given_percent, group_digits, signed, with_unit
 from pgdyno.report import result_tables
 from pgdyno.report.published_charts import source_charts
 from pgdyno.report.result_tables import Table
@@ -35,8 +35,10 @@ def source_section(findings: StudyFindings) -> list[Section]:
     return sections
 
 
-OPPOSITE_MAX = 3
-"""Maximum number of changes of opposite sign with a sentence each, the largest first; the table has all."""
+CONTRADICTIONS = (Agreement.OPPOSITE, Agreement.NOT_REPRODUCED)
+
+CONTRADICTIONS_MAX = 3
+"""Maximum number of contradictions with a sentence each, the largest first; the table has all."""
 
 REASONS_MAX = 4
 
@@ -54,19 +56,21 @@ REASONS = (
 
 
 def agreement_sentences(findings: StudyFindings) -> list[str]:
-    """Return the number of changes by agreement, and those of opposite sign with probable reasons."""
+    """Return the number of changes by agreement, and those that contradict the source, with reasons."""
     if not findings.source_changes:
         return []
     counts = counts_of(findings.source_changes)
     said = "; ".join(f"{n} {agreement}" for agreement, n in counts.items())
     sentences = [f"{counted(len(findings.source_changes), 'change')} of the source measured here: {said}."]
-    opposite = [one for one in findings.source_changes if one.agreement is Agreement.OPPOSITE]
-    opposite.sort(key=lambda one: -abs(one.published_percent))
+    contradicting = [one for one in findings.source_changes if one.agreement in CONTRADICTIONS]
+    contradicting.sort(key=lambda one: -abs(one.published_percent))
     sentences += [
-        f"{_named(one)}: {_beside(one, findings)}: opposite sign." for one in opposite[:OPPOSITE_MAX]
+        f"{_named(one)}: {_beside(one, findings)}: {one.agreement}."
+        for one in contradicting[:CONTRADICTIONS_MAX]
     ]
-    unlike = {Agreement.OPPOSITE, Agreement.SMALLER, Agreement.LARGER}
-    if unlike & counts.keys() and (reasons := probable_reasons(findings)):
+    if counts.keys() & {*CONTRADICTIONS, Agreement.ONLY_HERE, Agreement.SMALLER, Agreement.LARGER} and (
+        reasons := probable_reasons(findings)
+    ):
         sentences.append(f"Probable reasons of differences: {'; '.join(reasons)}.")
     return sentences
 
@@ -112,7 +116,10 @@ def _agreement(findings: StudyFindings) -> Table:
     ]
     columns = ("figure", "change", "source, %", f"{HERE}, %", "agreement")
     note = (
-        "The source has no CI: agrees means that the CI contains its value. Not resolved: the CI contains 0. "
+        "The source has no CI: agrees means that the CI contains its value. Not resolved: the CI contains "
+        "its value and 0. Not reproduced: the CI contains 0 and not its value. The CIs are corrected over "
+        "all changes (Holm); a CI without a confidence level has "
+        f"{given_percent(confidence)}. "
         "Levels of settings of different cases are compared between the blocks of a pass."
     )
     return Table("Published and measured changes", columns, rows, note, frozenset(columns[2:4]))

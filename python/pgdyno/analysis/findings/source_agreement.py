@@ -2,19 +2,22 @@
 
 A published table has changes, or values of which changes follow: an arm against the baseline in the same
 table, and a level of ``settings`` against the first one. A published value has no interval, so agreement
-means that the interval measured here contains it.
+means that the interval measured here contains it. The intervals hold simultaneously (Holm), because chance
+alone would contradict the source in a few of many changes.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from pgdyno.analysis.findings.published_tables import Item, items_of
-from pgdyno.analysis.statistics.pooling import combine
+from pgdyno.analysis.statistics.effect import simultaneous
+from pgdyno.analysis.statistics.pooling import LogRatios, combine
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues
 from pgdyno.estimate import Better, Estimate
 from pgdyno.study.published_experiment import Cell, Published, PublishedTable
@@ -25,6 +28,8 @@ class Agreement(StrEnum):
     """Result of the comparison; the text is shown."""
 
     OPPOSITE = "opposite sign"
+    NOT_REPRODUCED = "not reproduced"
+    ONLY_HERE = "change here only"
     SMALLER = "same sign, smaller"
     LARGER = "same sign, larger"
     AGREES = "agrees"
@@ -52,12 +57,15 @@ class SourceChange:
         here, then = self.measured, self.published_percent
         if here.low is None or here.high is None or here.n < VERDICT_BLOCKS_MIN:
             return Agreement.NO_INTERVAL
-        if here.low <= 0 <= here.high:
-            return Agreement.UNRESOLVED
+        contains_zero = here.low <= 0 <= here.high
+        if here.low <= then <= here.high:
+            return Agreement.UNRESOLVED if contains_zero and then else Agreement.AGREES
+        if contains_zero:
+            return Agreement.NOT_REPRODUCED
+        if then == 0:
+            return Agreement.ONLY_HERE
         if here.value * then < 0:
             return Agreement.OPPOSITE
-        if here.low <= then <= here.high:
-            return Agreement.AGREES
         return Agreement.LARGER if abs(here.value) > abs(then) else Agreement.SMALLER
 
 
@@ -65,17 +73,25 @@ def changes_of_source(published: Published, cases: Sequence[CaseValues]) -> list
     """Return each change of the source that was measured here, in the order of its tables."""
     if not cases or not cases[0].arms:
         return []
-    found: dict[object, SourceChange] = {}
+    found: dict[object, Compared] = {}
     for table in published.tables:
-        for key, change in _changes(table, cases):
-            found.setdefault(key, change)
-    return list(found.values())
+        for key, compared in _changes(table, cases):
+            found.setdefault(key, compared)
+    estimators = [partial(combine, ratios) for _, ratios in found.values()]
+    estimates = simultaneous(estimators, cases[0].confidence)
+    return [
+        change_of(estimate.percent(Better.NEITHER))
+        for (change_of, _), estimate in zip(found.values(), estimates, strict=True)
+        if estimate is not None
+    ]
 
 
 Place = tuple[int, int]
+Compared = tuple[Callable[[Estimate], SourceChange], Mapping[str, LogRatios]]
+"""A published change without its estimate, and the measured log ratios by case or statement."""
 
 
-def _changes(table: PublishedTable, cases: Sequence[CaseValues]) -> Iterator[tuple[object, SourceChange]]:
+def _changes(table: PublishedTable, cases: Sequence[CaseValues]) -> Iterator[tuple[object, Compared]]:
     figures = {
         (r, c): cell
         for r, row in enumerate(table.figures())
@@ -96,7 +112,7 @@ def _identity(cell: Cell) -> tuple[object, ...]:
 
 def _printed(
     table: PublishedTable, place: Place, cell: Cell, cases: Sequence[CaseValues]
-) -> Iterator[tuple[object, SourceChange]]:
+) -> Iterator[tuple[object, Compared]]:
     first = cases[0].arms[0]
     levels = {factor: str(level) for factor, level in {**first, **cell.levels}.items()}
     against = {
@@ -104,12 +120,16 @@ def _printed(
     }
     compared = {factor for factor in (*cell.levels, *cell.against) if factor in first}
     base = cell.model_copy(update={"levels": {**cell.levels, **{f: against[f] for f in compared}}})
-    measured = _measured(cell, base, cases)
-    then = cell.value if cell.corrected is None else cell.corrected
-    if measured is not None and then:
+    ratios, then = _ratios(cell, base, cases), _right_value(cell)
+    if ratios and then is not None:
         names = _names(levels, {**levels, **{f: against[f] for f in compared}})
         key = (_identity(cell), tuple(sorted(levels.items())), tuple(sorted(against.items())))
-        yield key, SourceChange(table.title, _row_name(table, place), *names, then, measured)
+        yield key, (partial(SourceChange, table.title, _row_name(table, place), *names, then), ratios)
+
+
+def _right_value(cell: Cell) -> float | None:
+    """Return the published value, corrected if it was wrong."""
+    return cell.value if cell.corrected is None else cell.corrected
 
 
 def _bases(cell: Cell, figures: Mapping[Place, Cell], cases: Sequence[CaseValues]) -> Iterator[Place]:
@@ -133,19 +153,20 @@ def _of_values(
     base: Place,
     figures: Mapping[Place, Cell],
     cases: Sequence[CaseValues],
-) -> Iterator[tuple[object, SourceChange]]:
+) -> Iterator[tuple[object, Compared]]:
     cell, other = figures[place], figures[base]
-    if not cell.value or not other.value:
+    value, base_value = _right_value(cell), _right_value(other)
+    if not value or not base_value:
         return
-    measured = _measured(cell, other, cases)
-    if measured is None:
+    ratios = _ratios(cell, other, cases)
+    if not ratios:
         return
-    then = 100 * (cell.value / other.value - 1)
+    then = 100 * (value / base_value - 1)
     names = _names(cell.levels, other.levels)
     levels = [tuple(sorted((f, str(v)) for f, v in one.levels.items())) for one in (cell, other)]
     yield (
         (_identity(cell), *levels),
-        SourceChange(table.title, _row_name(table, place), *names, then, measured),
+        (partial(SourceChange, table.title, _row_name(table, place), *names, then), ratios),
     )
 
 
@@ -168,15 +189,13 @@ def _row_name(table: PublishedTable, place: Place) -> str:
     return ", ".join(filter(None, [*texts, column]))
 
 
-def _measured(cell: Cell, base: Cell, cases: Sequence[CaseValues]) -> Estimate | None:
-    """Return the change in percent over common blocks; of several cases or statements their mean."""
+def _ratios(cell: Cell, base: Cell, cases: Sequence[CaseValues]) -> dict[str, dict[int, float]]:
+    """Return the log ratios of common blocks by case or statement; empty if one of the two has no value."""
     pair = items_of(cell, cases), items_of(base, cases)
     if not pair[0] or len(pair[0]) != len(pair[1]) or pair[0] == pair[1]:
-        return None
+        return {}
     ratios = {f"{n}": _log_ratios(*of) for n, of in enumerate(zip(*pair, strict=True))}
-    ratios = {name: of for name, of in ratios.items() if of}
-    combined = combine(ratios, pair[0][0].case.confidence) if ratios else None
-    return None if combined is None else combined.percent(Better.NEITHER)
+    return {name: of for name, of in ratios.items() if of}
 
 
 def _log_ratios(item: Item, base: Item) -> dict[int, float]:
