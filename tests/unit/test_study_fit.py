@@ -12,7 +12,7 @@ from pgdyno.errors import UsageError
 from pgdyno.study.capacity_search import STEPS_USUAL
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_levels import Mapped, with_levels
-from pgdyno.study.fitting.fit_needs import needs_of
+from pgdyno.study.fitting.fit_needs import MEMORY_MIN_BYTES, needs_of
 from pgdyno.study.fitting.fit_question import Asked, losses
 from pgdyno.study.fitting.fit_settings import quantity
 from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
@@ -233,6 +233,20 @@ def test_data_larger_than_the_memory_need_a_limit_of_the_memory() -> None:
     limited = fit_study(study(MOPPEL_2022), replace(SMALL, memory_bytes=needs.memory_bytes), 30)
     assert limited.lost == () and limited.file.workload["scale"] == fitted.file.workload["scale"]
     assert "MemoryMax=" in needs.sentence
+
+
+def test_a_memory_in_which_two_servers_do_not_fit_is_not_proposed() -> None:
+    fitted = fit_study(study(MOPPEL_2022), SMALL, 3)
+    assert fitted.memory_bytes is not None and fitted.memory_bytes < MEMORY_MIN_BYTES
+    assert needs_of(study(MOPPEL_2022), SMALL, 3, fitted).memory_bytes is None
+
+
+def test_the_time_that_keeps_the_question_names_the_levels_that_it_drops() -> None:
+    needs = needs_of(study(MOPPEL_2019), SMALL, 30, fit_study(study(MOPPEL_2019), SMALL, 30))
+    assert needs.minutes is not None
+    kept = fit_study(study(MOPPEL_2019), SMALL, needs.minutes)
+    assert kept.lost == () and len(kept.file.factors["scale"]) == 2
+    assert "scale 5000" in needs.sentence
 
 
 def test_the_wal_buffers_that_follow_from_shared_buffers_stay_those_of_the_source() -> None:

@@ -11,6 +11,7 @@ A fitted file is an ordinary study file; fitting it again changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pgdyno.study.cases import Case, cases_of
@@ -77,13 +78,14 @@ class Fitted:
     """The fitted study, and all changes.
 
     ``lost``: changes that lose the question of the source. ``memory_bytes``: memory with which the data would
-    keep their ratio to it, if that is lost.
+    keep their ratio to it, if that is lost. ``dropped``: factors with their dropped levels.
     """
 
     file: StudyFile
     changes: tuple[FitChange, ...]
     lost: tuple[FitChange, ...] = ()
     memory_bytes: int | None = None
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,17 @@ def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
     if made_for is not None and (made_for != _as_made_for(machine) or draft.factor.value != 1):
         update = {"machine": _as_made_for(machine)}
         fitted = fitted.model_copy(update={"fit": fitted.fit.model_copy(update=update)})
-    return Fitted(fitted, tuple(changes), tuple(lost), needed_bytes)
+    return Fitted(
+        fitted, tuple(changes), tuple(lost), needed_bytes, tuple(_dropped(with_clients, draft.file))
+    )
+
+
+def _dropped(before: StudyFile, after: StudyFile) -> Iterator[str]:
+    """Yield each factor with its dropped levels, for example ``scale 5000``."""
+    for name, levels in before.factors.items():
+        left = {level.name for level in after.factors[name]}
+        if gone := [level.name for level in levels if level.name not in left]:
+            yield f"{name} {', '.join(gone)}"
 
 
 def _lost(
