@@ -92,9 +92,19 @@ def contrasted(tuned: dict[str, str], other: dict[str, str]) -> frozenset[str]:
 def test_a_setting_is_contrasted_where_only_some_arms_leave_its_default() -> None:
     assert contrasted({"work_mem": "64MB"}, {}) == {"work_mem"}
     assert contrasted({"work_mem": "64MB"}, {"work_mem": "4096"}) == {"work_mem"}
-    assert contrasted({"work_mem": "64MB"}, {"work_mem": "1GB"}) == frozenset()
+    assert contrasted({"shared_buffers": "64MB"}, {"shared_buffers": "1GB"}) == frozenset()
     assert contrasted({"work_mem": "4MB"}, {"work_mem": "4MB"}) == frozenset()
     assert contrasted({"work_mem": "64MB"}, {"profiles": ["starter"]}) == frozenset()  # type: ignore[dict-item]
+
+
+def test_sizes_of_queries_are_kept_where_arms_differ_even_if_none_has_the_default() -> None:
+    sizes = {"low": {"work_mem": "512kB"}, "high": {"work_mem": "1MB"}}
+    file = a_study(compare=["settings"], server="18", factors={"settings": sizes})
+    found = contrasted_of(costs_of(cases_of(file)))
+    assert found == {"work_mem"}
+    assert contrasted({"work_mem": "1MB"}, {"work_mem": "1024kB"}) == frozenset()
+    fitted, _ = fit_settings(file, Scales(0.3, 1.0, 1.0), found)
+    assert [level.value["work_mem"] for level in fitted.factors["settings"]] == ["512kB", "1MB"]
 
 
 def test_data_are_rounded_down_to_whole_units_and_never_to_none() -> None:

@@ -100,8 +100,8 @@ def quantity(name: str, text: str) -> float | None:
 def scaled(name: str, value: float, factor: float, *, contrasted: bool) -> float:
     """Return the value multiplied by the factor, rounded, and not below the minimum of its rule.
 
-    ``contrasted``: other arms have the default, and the setting is a treatment. If the default does not
-    scale, it is kept or does not cross the default.
+    ``contrasted``: arms differ in the setting (``contrasted_of``), and it is a treatment. If the default does
+    not scale, it is kept or does not cross the default.
     """
     rule = RULES[name]
     if factor == 1:
@@ -144,13 +144,18 @@ def wal_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
 
 
 def contrasted_of(costs: Costs) -> frozenset[str]:
-    """Return the settings that have PostgreSQL's default in some arms, and another value in others."""
+    """Return the settings that have PostgreSQL's default in some arms, and another value in others.
+
+    Those of KEPT_IF_CONTRASTED need no arm with the default.
+    """
     arms = [arm for case in costs for arm in case if not arm.has_profile]
     found = set()
     for name in RULES:
         texts = {arm.settings.get(name) for arm in arms}
-        at_default = {text is None or quantity(name, text) == RULES[name].default for text in texts}
-        if len(texts) > 1 and True in at_default:
+        values = {RULES[name].default if text is None else quantity(name, text) for text in texts}
+        if len(texts) > 1 and RULES[name].default in values:
+            found.add(name)
+        if len(values) > 1 and name in KEPT_IF_CONTRASTED:
             found.add(name)
     return frozenset(found)
 
