@@ -95,6 +95,19 @@ def test_a_fit_that_loses_the_question_is_refused_and_planned_with_what_it_needs
 
 
 @pytest.mark.usefixtures("a_machine_of_24_gb")
+def test_the_plan_takes_a_fit_anyway_and_other_values_are_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run_command(["study", "plan", MOPPEL_2022, "--fit", "--minutes", "30", "--json"]) == 0
+    planned = json.loads(capsys.readouterr().out)["lost_question"]
+    assert run_command(["study", "plan", MOPPEL_2022, "--fit=anyway", "--minutes", "30", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["lost_question"] == planned != []
+    for command in (["run"], ["study", "plan"]):
+        assert run_command([*command, MOPPEL_2022, "--fit=foo", "--minutes", "30"]) == 2
+        assert "--fit=foo is invalid: use --fit, or --fit=anyway" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("a_machine_of_24_gb")
 def test_a_fit_anyway_runs_and_its_changes_say_what_was_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

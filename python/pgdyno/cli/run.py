@@ -8,14 +8,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from typer.core import TyperCommand
 
 from pgdyno.cli import options
 from pgdyno.cli.console import say
 from pgdyno.cli.duration_options import shortage
+from pgdyno.cli.fit_command import ANYWAY, FitCommand
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Output, expanded
 from pgdyno.cli.output_files import require_writable, require_writable_page
@@ -34,19 +34,7 @@ from pgdyno.study.fitting.fit_study import fit_study as fit_to
 from pgdyno.study.study_file import StudyFile
 from pgdyno.units import format_duration
 
-ANYWAY = "--fit-anyway"
-"""The parser of options has none with an optional value; RunCommand replaces ``--fit=anyway``."""
-
-
-class RunCommand(TyperCommand):
-    """The command ``run``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments; ``--fit=anyway`` is an option of its own."""
-        return super().parse_args(ctx, [ANYWAY if arg == "--fit=anyway" else arg for arg in args])
-
-
-AS_COMMAND = {"cls": RunCommand}
+AS_COMMAND = {"cls": FitCommand}
 
 
 @expanded

@@ -15,6 +15,7 @@ from rich.table import Table
 import pgdyno
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.fit_command import PlanCommand
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study_forecast import StudyForecast, study_forecast
@@ -298,7 +299,7 @@ def check(
     return status
 
 
-@app.command("plan")
+@app.command("plan", cls=PlanCommand)
 def plan(
     file: Annotated[
         str,
