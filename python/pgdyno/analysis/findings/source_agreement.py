@@ -2,8 +2,8 @@
 
 A published table has changes, or values of which changes follow: an arm against the baseline in the same
 table, and a level of ``settings`` against the first one. A published value has no interval, so agreement
-means that the interval measured here contains it. The intervals hold simultaneously (Holm), because chance
-alone would contradict the source in a few of many changes.
+means that the interval measured here contains it. The intervals hold simultaneously (Holm), because a few of
+many changes would differ from the source at random.
 """
 
 from __future__ import annotations
