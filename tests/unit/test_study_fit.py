@@ -224,6 +224,15 @@ def test_arms_that_became_equal_or_were_dropped_are_lost() -> None:
     assert losses(file, asked, asked) == []
 
 
+def test_a_setting_whose_levels_were_dropped_is_lost() -> None:
+    file = study(MOPPEL_2022)
+    levels_of = tuple(Level(name=text, value=text, place=n) for n, text in enumerate(("on", "off")))
+    with_factor = file.model_copy(update={"factors": {**file.factors, "settings.jit": levels_of}})
+    fewer = with_levels(with_factor, "settings.jit", Mapped(levels_of[:1], {"on": "on", "off": None}))
+    asked = Asked(fewer, 4, 16 * GB)
+    assert [one.key for one in losses(with_factor, asked, asked)] == ["factors.settings.jit"]
+
+
 def test_data_larger_than_the_memory_need_a_limit_of_the_memory() -> None:
     fitted = fit_study(study(MOPPEL_2022), SMALL, 30)
     assert [change.key for change in fitted.lost] == ["data : memory"]

@@ -278,12 +278,27 @@ def test_levels_of_a_setting_keep_their_shares_and_never_meet() -> None:
     fitted, changes = fit_settings(file, Scales(0.25, 1.0, 1.0), ())
     assert [level.value for level in fitted.factors["settings.shared_buffers"]] == ["256MB", "1GB"]
     assert [level.value for level in fitted.factors["settings.jit"]] == ["on", "off"]
-    assert [(change.key, change.after) for change in changes] == [
+    assert [(change.key, change.after) for change in changes if change.key.startswith("factors.")] == [
         ("factors.settings.shared_buffers", "256MB"),
         ("factors.settings.shared_buffers", "1GB"),
     ]
-    with pytest.raises(StudyFileError, match="would leave the levels 32MB only"):
-        fit_settings(file, Scales(0.001, 1.0, 1.0), ())
+    with pytest.raises(StudyFileError, match="would leave the levels 2MB only"):
+        fit_settings(file, Scales(0.0001, 1.0, 1.0), ())
+
+
+def test_levels_of_shared_buffers_keep_the_automatic_wal_buffers_or_it_is_told() -> None:
+    def fitted(*sizes: str) -> tuple[StudyFile, list[tuple[str, str]]]:
+        factors = {"settings.shared_buffers": list(sizes)}
+        file = a_study(compare=["settings.shared_buffers"], server="15", factors=factors)
+        found, changes = fit_settings(file, Scales(0.083, 1.0, 1.0), ())
+        return found, [(one.before, one.after) for one in changes if one.key == "settings.wal_buffers"]
+
+    file, changes = fitted("512MB", "1GB")
+    assert file.settings.values["wal_buffers"] == "16MB"
+    assert [after for _, after in changes] == ["16MB"]
+    file, changes = fitted("128MB", "256MB", "1GB")
+    assert "wal_buffers" not in file.settings.values
+    assert [before for before, _ in changes] == ["4MB, 8MB, 16MB"]
 
 
 def test_a_study_without_a_source_keeps_its_numbers_and_gets_shorter() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.cases import cases_of
+from pgdyno.study.cases import cases_of, setting_of
 from pgdyno.study.fitting.fit_data import Memories, data_sizes, shared_buffers_of
 from pgdyno.study.fitting.fit_levels import FitChange, ratio
 from pgdyno.study.fitting.fit_schedule import CHECKPOINTS_MIN, checkpoints_of
@@ -70,7 +70,8 @@ def memory_needed_bytes(
 
 def _dropped(before: StudyFile, after: StudyFile) -> Iterator[FitChange]:
     """Yield the arms and settings that were dropped, although ``[fit]`` does not allow it."""
-    for factor in dict.fromkeys([*before.compare, "settings"]):
+    single = [factor for factor in before.factors if setting_of(factor)]
+    for factor in dict.fromkeys([*before.compare, "settings", *single]):
         if factor not in before.factors or factor not in after.factors:
             continue
         allowed = {

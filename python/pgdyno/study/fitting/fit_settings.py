@@ -233,6 +233,8 @@ def _with_wal_buffers(before: StudyFile, after: StudyFile, changes: list[FitChan
         return after
     levels = after.factors.get("settings", ())
     why = "automatic value at the source"
+    if SHARED_BUFFERS_FACTOR in before.factors:
+        return _with_wal_buffers_of_all(before, after, changes)
     if not levels:
         was, now = (_automatic_wal_buffers(of.settings.values) for of in (before, after))
         if was != now:
@@ -253,6 +255,33 @@ def _with_wal_buffers(before: StudyFile, after: StudyFile, changes: list[FitChan
         return after
     names = [level.name for level in levels]
     return with_levels(after, "settings", Mapped(tuple(given), dict(zip(names, names, strict=True))))
+
+
+SHARED_BUFFERS_FACTOR = "settings.shared_buffers"
+
+
+def _with_wal_buffers_of_all(before: StudyFile, after: StudyFile, changes: list[FitChange]) -> StudyFile:
+    """Return the file with the automatic wal_buffers of the source if all levels of shared_buffers have one.
+
+    Levels of a single setting have no other settings, so different values are reported only.
+    """
+    was, now = (
+        [
+            _automatic_wal_buffers({"shared_buffers": level_name(level.value)})
+            for level in file.factors[SHARED_BUFFERS_FACTOR]
+        ]
+        for file in (before, after)
+    )
+    given = {name for level in before.factors.get("settings", ()) for name in _texts(level)}
+    if was == now or "settings.wal_buffers" in before.factors or "wal_buffers" in given:
+        return after
+    key = "settings.wal_buffers"
+    if len(set(was)) > 1:
+        why = "automatic value of each level of shared_buffers, which has no other settings"
+        changes.append(FitChange(key, ", ".join(was), ", ".join(now), why))
+        return after
+    changes.append(FitChange(key, ", ".join(now), was[0], "automatic value at the source"))
+    return _with_values(after, {**after.settings.values, "wal_buffers": was[0]})
 
 
 def _automatic_wal_buffers(values: Mapping[str, str]) -> str:
