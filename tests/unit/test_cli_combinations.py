@@ -16,7 +16,7 @@ REFUSED = {
     "compare 17 18 --transactions 10 --slice 1s": "--slice cannot be combined with --transactions 10",
     "compare 17 18 --transactions 10 --schedule duet": "use the schedule blocks",
     "compare 17 18 --into-existing": "--into-existing requires a DSN",
-    "compare --sweep jit=on,off": "requires at least 2 arms",
+    "compare --sweep jit=on,off": "--sweep requires exactly one ARM",
     "compare 17 18 --sweep jit=on,off": "--sweep requires exactly one ARM",
     "compare 17 --sweep jit": "must be SETTING=VALUE,VALUE…",
     "compare 17 --sweep jit=on": "has one value",

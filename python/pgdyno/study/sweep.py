@@ -59,7 +59,7 @@ def parse_sweep(text: str) -> SettingSweep:
     same = [_canonical(value) for value in values]
     if twice := [value for value, of in zip(values, same, strict=True) if same.count(of) > 1]:
         raise UsageError(
-            f"--sweep {text!r} has the value {' and '.join(twice[:2])} twice: remove one of them"
+            f"--sweep {text!r} has the value {' and '.join(dict.fromkeys(twice))} twice: remove one of them"
         )
     return SettingSweep(setting, values)
 
