@@ -111,11 +111,11 @@ NOBODY = "postgresql://u:geheim@127.0.0.1:{free_port}/x"
 FAILURE = {
     "settings that contradict each other": (
         f"compare {A} {A},wal_level=minimal --warehouses 1",
-        ",wal_level=minimal: .* did not start: FATAL: .*max_wal_senders.*wal_level",
+        "wal_level=minimal: .* did not start: FATAL: .*max_wal_senders.*wal_level",
     ),
     "a library that is not there": (
         f"compare {A} {A},shared_preload_libraries=nothere --warehouses 1",
-        ",shared_preload_li.*: .* did not start: FATAL: .*nothere",
+        "shared_preload_libraries=nothere: .* did not start: FATAL: .*nothere",
     ),
     "nobody listens": (f"compare {A} {NOBODY}", "no connection.*refused"),
     "no such socket": (f"compare {A} host=/nowhere_dbname=x", "no connection.*/nowhere"),

@@ -25,7 +25,7 @@ from pgdyno import __version__
 
 ROOT = Path(__file__).parents[2]
 PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-PROGRAMS = ("pgdyno-engine", "pgdyno-pgbench")
+PROGRAMS = ("pgdyno-engine", "pgdyno-pgbench", "pgdyno-sysbench")
 
 BUILD_S = 550.0
 """How long cargo may take where nothing is compiled yet."""
@@ -124,6 +124,7 @@ def test_the_wheel_is_of_this_platform_and_holds_every_program(wheel: Path) -> N
         (["pgdyno", "--version"], __version__),
         (["pgdyno", "drive", "--help"], "--clients"),
         (["pgdyno-pgbench", "--version"], "pgdyno"),
+        (["pgdyno-sysbench", "--version"], "sysbench 1.0.20"),
         (["pgdyno", "pgbench", "--version"], "pgdyno"),
         (["pgdyno", "study", "list"], "moppel-2019-pgbench-11-vs-12"),
     ],

@@ -68,8 +68,9 @@ def test_a_server_that_runs_already_is_counted_with_its_backends(running_server:
             pytest.skip(str(error))
         cpu_s = server_cpu_s(running_server.postmaster_pid)
         connection.execute(BUSY)
+        # An autovacuum worker may end in between: reaped children are known in ticks.
         assert ns(counters) / 1e9 == pytest.approx(
-            server_cpu_s(running_server.postmaster_pid) - cpu_s, rel=0.2
+            server_cpu_s(running_server.postmaster_pid) - cpu_s, rel=0.2, abs=0.03
         )
     counters.close()
 
