@@ -18,8 +18,11 @@ from pgdyno.server.limited_connection import LimitedConnection, ReadLimitExceede
 MEMORY_MAX_KIB = 400 << 10
 """Of a whole pgdyno. It takes 100 MiB by itself; without limits it took 3.6 GB until it was stopped."""
 
-VALUE_MAX_KIB = 1 << 20
-"""One value, which libpq takes as a whole where it arrives as fast as it is read: the protocol's limit."""
+VALUE_MAX_KIB = 2 << 20
+"""One value of the protocol's maximum size, in libpq's buffer and copied to its result.
+
+libpq reads the whole value before pgdyno can count, if the value arrives as fast as it is read.
+"""
 
 END_S = 120.0
 

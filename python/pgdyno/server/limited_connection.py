@@ -123,7 +123,8 @@ class _Received:
     """Counter of the bytes that libpq reads from a socket: exact over TCP, a lower bound for a Unix socket.
 
     libpq reads one value without a pause while data arrive. So a single value can reach the limit of the
-    protocol, 1 GiB, before it is rejected. A Unix socket has no counter, so such a value can pass there. The
+    protocol, 1 GiB, before it is rejected; libpq then has it twice, in its buffer and in its result. A Unix
+    socket has no counter, so such a value can pass there. The
     server is then a process of this machine.
     """
 
