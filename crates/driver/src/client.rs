@@ -174,9 +174,11 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         let mut from = self.context.reactor.now();
         while let Some(Due { kind, intended, sent, is_timed }) = self.next(window, from).await {
             self.context.group.begin();
-            let mut retries = 0;
+            let (mut retries, mut restarts) = (0, 0);
             let (outcome, failure) = loop {
-                match self.attempt(connection).await {
+                let ended = self.attempt(connection).await;
+                restarts += self.user.restarts();
+                match ended {
                     Ok(Ending::Committed) => {
                         self.context.group.count(|counters| self.user.add_to_counters(counters));
                         break (Outcome::Ok, None);
@@ -190,6 +192,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
                 }
             };
             let done = self.context.reactor.now();
+            let retries = retries + restarts;
             let sample = Sample { kind, outcome, retries, intended, sent, done, is_timed };
             self.end(window, &sample, failure.as_ref().map(FailedAttempt::why).as_deref());
             if let Some(failure) = failure {

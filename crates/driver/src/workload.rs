@@ -82,6 +82,12 @@ pub trait User {
     #[inline]
     fn add_to_counters(&self, _counters: &mut [u64]) {}
 
+    /// How often the last attempt has begun anew by itself: these count as retries, too.
+    #[inline]
+    fn restarts(&self) -> u32 {
+        0
+    }
+
     /// How long the user types before the drawn transaction is sent.
     fn keying(&self) -> Nanos {
         Nanos::ZERO

@@ -5,8 +5,9 @@ use std::io::Write;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use driver::SpecificationError;
+use driver::{SpecificationError, WorkloadError};
 use pgbench::workload::Pgbench;
+use sysbench::workload::Sysbench;
 
 /// What is asked.
 #[derive(Deserialize)]
@@ -19,9 +20,9 @@ struct Question {
 pub fn check(text: &str, out: &mut dyn Write) -> bool {
     let read = serde_json::from_str::<Question>(text)
         .map_err(SpecificationError::Json)
-        .and_then(|question| Ok(Pgbench::read(&question.workload, 1, 1, 0)?));
+        .and_then(|question| Ok(reads_scale(&question.workload)?));
     let event = match &read {
-        Ok(workload) => json!({"event": "result", "reads_scale": workload.reads_scale()}),
+        Ok(reads_scale) => json!({"event": "result", "reads_scale": reads_scale}),
         Err(error) => {
             json!({"event": "failed", "stage": "specification", "message": error.to_string()})
         }
@@ -29,6 +30,14 @@ pub fn check(text: &str, out: &mut dyn Write) -> bool {
     // An error means that nobody reads; the exit status tells the rest.
     let _ = writeln!(out, "{event}");
     read.is_ok()
+}
+
+/// Whether sound scripts read the variable `scale`, which sysbench has not.
+fn reads_scale(workload: &Json) -> Result<bool, WorkloadError> {
+    match workload.get("kind").and_then(Json::as_str) {
+        Some("sysbench") => Sysbench::read(workload, 1, 0).map(|_| false),
+        _ => Ok(Pgbench::read(workload, 1, 1, 0)?.reads_scale()),
+    }
 }
 
 #[cfg(test)]

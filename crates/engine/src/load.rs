@@ -12,6 +12,7 @@ use pgwire::conninfo;
 use reactor::catch_termination;
 use serde_json::{Value, json};
 use sysbench::dataset::OltpDataset;
+use sysbench::prepare::ScriptData;
 use tpcc::dataset::TpccTables;
 
 mod specification;
@@ -66,6 +67,13 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
             load(&TpccTables::new(*warehouses, specification.seed), &order, stop, emit)
         }
         Workload::Sysbench(oltp) => load(&OltpDataset::new(*oltp, specification.seed), &order, stop, emit),
+        Workload::SysbenchScript(given) => {
+            let mut given = given.clone();
+            given.insert("kind".to_owned(), json!("sysbench"));
+            let data = ScriptData::read(&Value::Object(given), specification.seed)
+                .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
+            data.load(&order.conninfo, stop, emit)
+        }
         Workload::Pgbench(initialise) => load(&PgbenchTables::marked(initialise.clone()), &order, stop, emit),
     }
 }

@@ -15,6 +15,8 @@ pub enum Stage {
     Connect,
     /// The database is not fit to be loaded, or a table could not be created.
     Create,
+    /// A script could not make its data.
+    Prepare,
     /// Rows could not be copied.
     Copy,
     /// An index or routine could not be created.

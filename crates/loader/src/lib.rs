@@ -17,3 +17,4 @@ mod worker;
 pub use dataset::Replaceable;
 pub use error::{LoadError, Refused, Stage};
 pub use load::{Emit, LoadOptions, load};
+pub use watch::Watch;

@@ -9,14 +9,12 @@ use std::thread;
 use std::time::Duration;
 
 use pgwire::conninfo::Conninfo;
-use reactor::{Clock, Error, Nanos};
-use sysbench::{Program, ScriptClient};
+use reactor::{Clock, Error, Nanos, Reactor};
+use sysbench::{Place, Program, ScriptClient};
 
 use super::arguments::RunOptions;
 use super::record::{Arrivals, Interval, Record};
 use super::report::{self, Reporter};
-
-pub use work::EventLoop;
 
 /// A run, as its threads see it.
 pub struct Bench {
@@ -133,6 +131,11 @@ impl Bench {
         state.1 = Some(now);
         self.start.changed.notify_all();
         now
+    }
+
+    /// Where clients of a loop connect.
+    pub(crate) fn place<'a>(&'a self, reactor: &'a Reactor) -> Place<'a> {
+        Place { reactor, conninfo: &self.conninfo, on_refusal: report::refusal }
     }
 
     /// Prints a message of the default verbosity.

@@ -5,13 +5,11 @@
 //! | command line, and what is refused | [`arguments`] |
 //! | script, command, exit status | [`main`] |
 //! | threads and clients of a run | [`bench`](mod@bench) |
-//! | connections of one client's script | [`links`] |
 //! | what is counted, and timed | [`record`] |
 //! | what is printed | [`report`] |
 
 pub mod arguments;
 pub mod bench;
-pub mod links;
 pub mod record;
 pub mod report;
 
@@ -23,12 +21,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arguments::{Arguments, Refusal, RunOptions};
 use bench::Bench;
-use links::Connections;
 use pgwire::conninfo::{self, Conninfo, SessionDefaults};
 use reactor::{Clock, Reactor, print, tell};
 use sysbench::general::{self, Section};
 use sysbench::options::{OptionValue, help};
-use sysbench::{Program, SYSBENCH_VERSION, ScriptClient, ScriptError, Sources, stock};
+use sysbench::{Connections, Place, Program, SYSBENCH_VERSION, ScriptClient, ScriptError, Sources, stock};
 
 /// Prints what scripts print.
 fn output(text: &str) {
@@ -128,7 +125,7 @@ fn execute(
 fn run_alone(bench: &Bench, mut main: ScriptClient, name: &str, function: mlua::Function) -> ExitCode {
     let run = || -> Result<Result<(), ScriptError>, reactor::Error> {
         let reactor = Reactor::new(Clock::monotonic())?;
-        let mut links = Connections::new(&reactor, &bench.conninfo, None);
+        let mut links = Connections::new(bench.place(&reactor), None);
         reactor.block_on(main.run(&reactor, function, &mut links))
     };
     match run() {

@@ -21,6 +21,11 @@ pub fn fatal(problem: impl Display) {
     let _ = print(format_args!("FATAL: {problem}\n"));
 }
 
+/// Reports that a client could not connect.
+pub fn refusal(error: &Error) {
+    fatal(format_args!("Connection to database failed: {error}"));
+}
+
 /// Reports an error of the server.
 pub fn server_error(function: &str, message: &str, query: &str) {
     let result = if function == "PQprepare()" { "ERROR: " } else { "7" };
@@ -60,7 +65,7 @@ pub fn call(bench: &Bench, main: &mut ScriptClient, name: &str) -> bool {
     let Some(function) = main.state().find(name) else { return true };
     let run = || -> Result<Result<(), ScriptError>, reactor::Error> {
         let reactor = Reactor::new(reactor::Clock::monotonic())?;
-        let mut links = super::links::Connections::new(&reactor, &bench.conninfo, None);
+        let mut links = sysbench::Connections::new(bench.place(&reactor), None);
         reactor.block_on(main.run(&reactor, function, &mut links))
     };
     match run() {

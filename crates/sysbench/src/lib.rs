@@ -10,6 +10,7 @@
 //! | latencies as sysbench reports them | [`Histogram`] |
 //! | workload of the driver | [`workload`] |
 //! | tables of the stock scripts, by COPY | [`dataset`] |
+//! | data of other scripts, by their `prepare` | [`prepare`] |
 
 mod client;
 pub mod counts;
@@ -19,6 +20,7 @@ mod histogram;
 mod links;
 pub mod lua;
 pub mod options;
+pub mod prepare;
 pub mod program;
 pub mod random;
 pub mod session;
@@ -28,7 +30,7 @@ pub mod workload;
 
 pub use client::{EventEnd, ScriptClient, ScriptError};
 pub use histogram::Histogram;
-pub use links::{Links, NoLinks};
+pub use links::{Connections, EventLoop, Links, NoLinks, Place};
 pub use program::{Limits, Output, Program, ProgramError};
 pub use sources::Sources;
 

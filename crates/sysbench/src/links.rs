@@ -1,6 +1,9 @@
 //! Where the connections of a script come from.
 
-use reactor::{Connection, Error};
+use std::cell::Cell;
+
+use pgwire::conninfo::Conninfo;
+use reactor::{Connection, Error, Reactor};
 
 /// Where a script's connections come from. The caller owns them.
 #[allow(async_fn_in_trait)] // Futures stay on the thread that made them.
@@ -33,5 +36,70 @@ impl Links for NoLinks {
 
     async fn event(&mut self, _: u32) -> bool {
         false
+    }
+}
+
+/// What a script that has its own loop asks of its caller.
+pub trait EventLoop {
+    /// 0: is there another event? 1: it begins. 2: it has ended.
+    fn ask(&self, what: u32) -> bool;
+}
+
+/// Where connections of a script go to.
+#[derive(Clone, Copy)]
+pub struct Place<'a> {
+    /// The loop that waits.
+    pub reactor: &'a Reactor,
+    /// The server.
+    pub conninfo: &'a Conninfo,
+    /// Who is told why a connection could not be made.
+    pub on_refusal: fn(&Error),
+}
+
+/// The connections of a script: as many as it opens.
+pub struct Connections<'a> {
+    place: Place<'a>,
+    open: Vec<Option<Connection>>,
+    events: Option<&'a dyn EventLoop>,
+    /// Whether any was opened.
+    pub has_connected: Cell<bool>,
+}
+
+impl<'a> Connections<'a> {
+    /// None yet. `events`: those of a script with its own loop.
+    #[must_use]
+    pub fn new(place: Place<'a>, events: Option<&'a dyn EventLoop>) -> Self {
+        Self { place, open: Vec::new(), events, has_connected: Cell::new(false) }
+    }
+
+    /// Takes the connections of another one.
+    pub fn take_over(&mut self, other: &mut Connections<'_>) {
+        self.open = std::mem::take(&mut other.open);
+        self.has_connected.set(other.has_connected.get());
+    }
+}
+
+impl Links for Connections<'_> {
+    async fn connect(&mut self) -> Result<u32, Error> {
+        self.has_connected.set(true);
+        let Place { reactor, conninfo, on_refusal } = self.place;
+        let connection = Box::pin(Connection::connect(reactor, conninfo)).await.inspect_err(on_refusal)?;
+        self.open.push(Some(connection));
+        Ok(self.open.len() as u32 - 1)
+    }
+
+    fn link(&mut self, number: u32) -> Option<&mut Connection> {
+        self.open.get_mut(number as usize)?.as_mut()
+    }
+
+    async fn disconnect(&mut self, number: u32) -> Result<(), Error> {
+        if let Some(place) = self.open.get_mut(number as usize) {
+            *place = None;
+        }
+        Ok(())
+    }
+
+    async fn event(&mut self, what: u32) -> bool {
+        self.events.is_some_and(|events| events.ask(what))
     }
 }

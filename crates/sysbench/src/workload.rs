@@ -63,7 +63,7 @@ pub struct Sysbench {
 impl Sysbench {
     /// Reads the workload's part of a specification, for a run of so many clients.
     pub fn read(workload: &Json, clients: u32, seed: u64) -> Result<Self, WorkloadError> {
-        let program = Specification::deserialize(workload)?.program(clients, seed)?;
+        let program = program_of(workload, clients, seed)?;
         let state =
             ScriptState::new(&program, 0, program.random(0).shared()).map_err(WorkloadError::value)?;
         if state.find("thread_run").is_some() {
@@ -77,6 +77,11 @@ impl Sysbench {
         }
         Ok(Self { program: Arc::new(program) })
     }
+}
+
+/// The program of the workload's part of a specification.
+pub(crate) fn program_of(workload: &Json, clients: u32, seed: u64) -> Result<Program, WorkloadError> {
+    Specification::deserialize(workload)?.program(clients, seed)
 }
 
 impl Specification {
@@ -164,7 +169,7 @@ impl Workload for Sysbench {
 
     fn user(&self, client_id: ClientId) -> ScriptUser {
         let client = ScriptClient::new(Arc::clone(&self.program), client_id.client);
-        ScriptUser { client, is_prepared: false }
+        ScriptUser { client, is_prepared: false, restarts: 0 }
     }
 
     fn tally(&self, (): &()) -> Json {
@@ -177,6 +182,8 @@ pub struct ScriptUser {
     /// An error is reported when the client prepares.
     client: Result<ScriptClient, ScriptError>,
     is_prepared: bool,
+    /// Of the last event.
+    restarts: u32,
 }
 
 /// The driver's connection, which the script gets when it connects.
@@ -243,16 +250,21 @@ impl User for ScriptUser {
         // A script of sysbench 0.5 connects when it first needs to.
         let is_preparing = !client.has_connected();
         let mut links = Borrowed { connection, is_preparing };
+        self.restarts = 0;
         loop {
             match client.event(&reactor, &mut links).await? {
                 EventEnd::Done => return Ok(Ending::Committed),
-                EventEnd::Restart => {}
+                EventEnd::Restart => self.restarts += 1,
                 EventEnd::Stop => {
                     let problem = "event() returned a value, which ends a run of sysbench; slices of the engine end by time";
                     return Err(Error::Workload(problem.to_owned()));
                 }
             }
         }
+    }
+
+    fn restarts(&self) -> u32 {
+        self.restarts
     }
 
     fn add_to_counters(&self, counters: &mut [u64]) {

@@ -8,17 +8,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use reactor::{Error, Io, Nanos, Reactor, Routine};
 use sysbench::counts::Counts;
-use sysbench::{EventEnd, ScriptClient, ScriptError};
+use sysbench::{Connections, EventEnd, EventLoop, ScriptClient, ScriptError};
 
 use super::{Bench, ThreadEnd, lock};
-use crate::links::Connections;
 use crate::report;
-
-/// What a script with its own loop asks.
-pub trait EventLoop {
-    /// 0: is there another event? 1: it begins. 2: it has ended.
-    fn ask(&self, what: u32) -> bool;
-}
 
 /// What the clients of a thread share.
 struct Thread<'a> {
@@ -64,7 +57,7 @@ impl Bench {
         for tid in clients {
             match ScriptClient::new(Arc::clone(&self.program), tid) {
                 Ok(script) => {
-                    let links = Connections::new(&reactor, &self.conninfo, None);
+                    let links = Connections::new(self.place(&reactor), None);
                     created.push(Client { script, links, place: (tid - first) as usize });
                 }
                 Err(error) => {
@@ -150,7 +143,7 @@ impl Thread<'_> {
         lock(&self.bench.records[self.number]).count(&client.script.take_new_counts());
         if let Some(function) = client.script.state().find("thread_run") {
             let own = OwnLoop { thread: self, place: client.place, began: Cell::new(self.start) };
-            let mut links = Connections::new(self.reactor, &self.bench.conninfo, Some(&own));
+            let mut links = Connections::new(self.bench.place(self.reactor), Some(&own));
             links.take_over(&mut client.links);
             return client.script.run(self.reactor, function, &mut links).await;
         }
