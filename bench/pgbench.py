@@ -8,7 +8,7 @@ from contextlib import closing
 from bench.figure import Figure, compared, limited
 from bench.measure import Cost, run
 from bench.setting import Place, Sizes
-from pgdyno.engine import find_pgbench
+from pgdyno.engine import PGBENCH, find_program
 
 START_MS_MAX = 30.0
 STARTS_PER_PAIR = 10  # a start takes milliseconds: one alone says little
@@ -19,7 +19,7 @@ FASTEST = (("-q", "-I", "dtgvp"), ("-q", "-I", "dtGvp"))
 
 def startup(place: Place, sizes: Sizes) -> Iterator[Figure]:
     """From the start of the process to its end: of ``--version``, and of a run of one transaction."""
-    theirs, ours = _pgbench(place), str(find_pgbench())
+    theirs, ours = _pgbench(place), str(find_program(PGBENCH))
     with place.database("pgbench_startup") as database:
         conninfo = place.server.conninfo(database)
         run([theirs, "-i", "-q", conninfo])
@@ -35,7 +35,7 @@ def startup(place: Place, sizes: Sizes) -> Iterator[Figure]:
 
 def initialise(place: Place, sizes: Sizes) -> Iterator[Figure]:
     """Each into a new database; runs alternate: ours, pgbench by each of its ways, and again."""
-    theirs, ours = _pgbench(place), str(find_pgbench())
+    theirs, ours = _pgbench(place), str(find_program(PGBENCH))
     scale = str(sizes.init_scale)
     rates, cpu = [], []
     for index in range(sizes.pairs):

@@ -12,7 +12,7 @@ from bench.drivers import ACCOUNTS_PER_SCALE, Driven, compile_floors, floor, pgb
 from bench.figure import Figure, compared, limited
 from bench.measure import run
 from bench.setting import Place, Sizes
-from pgdyno.engine import find_pgbench
+from pgdyno.engine import PGBENCH, find_program
 
 MEMORY_MIB_MAX = 64.0
 STATEMENT = "select abalance from pgbench_accounts where aid = $1"
@@ -50,7 +50,7 @@ def _select(
     ids = scale * ACCOUNTS_PER_SCALE
     drivers: dict[str, Callable[[], Driven | None]] = {
         "ours": lambda: select_only(conninfo, scale, clients, duration_s),
-        "pgdyno-pgbench": lambda: pgbench(str(find_pgbench()), conninfo, clients, threads, duration_s),
+        "pgdyno-pgbench": lambda: pgbench(str(find_program(PGBENCH)), conninfo, clients, threads, duration_s),
         "pgbench": lambda: pgbench(program, conninfo, clients, threads, duration_s),
     }
     if clients <= CLIENTS_OF_SYSBENCH_MAX and not many:
@@ -76,7 +76,7 @@ def _tpcb(program: str, conninfo: str, sizes: Sizes) -> Iterator[Figure]:
         return lambda: pgbench(of, conninfo, CLIENTS_OF_TPCB, 1, sizes.duration_s, "tpcb-like")
 
     runs = _alternate(
-        {"pgdyno-pgbench": driver(str(find_pgbench())), "pgbench": driver(program)}, sizes.pairs
+        {"pgdyno-pgbench": driver(str(find_program(PGBENCH))), "pgbench": driver(program)}, sizes.pairs
     )
     at = f"tpcb-like, {CLIENTS_OF_TPCB} clients, pgdyno-pgbench"
     yield _cpu(at, runs, "pgdyno-pgbench", CPU_RATIO_MAX)

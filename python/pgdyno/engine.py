@@ -25,6 +25,7 @@ from pgdyno.errors import EngineError, in_one_line
 
 PROGRAM = "pgdyno-engine"
 PGBENCH = "pgdyno-pgbench"
+SYSBENCH = "pgdyno-sysbench"
 
 EXIT_TIMEOUT_S = 60.0
 """Maximum time between the engine's last event and its end. Draining in-flight transactions has its own,
@@ -135,11 +136,11 @@ def _installed() -> Iterator[Path]:
                 yield Path(str(file.locate())).resolve()
 
 
-def find_pgbench() -> Path:
-    """Return the program with pgbench's options, beside the engine. Raises EngineError if it is missing."""
-    path = find_engine().with_name(PGBENCH)
+def find_program(name: str) -> Path:
+    """Return the program PGBENCH or SYSBENCH, beside the engine. Raises EngineError if it is missing."""
+    path = find_engine().with_name(name)
     if not os.access(path, os.X_OK):
-        raise EngineError(f"{PGBENCH} is not at {path}; {REMEDY}")
+        raise EngineError(f"{name} is not at {path}; {REMEDY}")
     return path
 
 

@@ -9,7 +9,7 @@ import struct
 import threading
 from pathlib import Path
 
-from pgdyno.engine import find_pgbench
+from pgdyno.engine import PGBENCH, find_program
 
 PASSWORD = "none of your business"
 ASKS = b"R" + struct.pack("!ii", 8, 3)
@@ -65,7 +65,7 @@ def test_a_password_is_asked_for_at_the_terminal_and_not_shown(tmp_path: Path) -
         server.start()
         port = listener.getsockname()[1]
         where = f"host=127.0.0.1 port={port} user=u dbname=d sslmode=disable passfile=/nowhere"
-        command = [str(find_pgbench()), "-n", "-f", str(script), where]
+        command = [str(find_program(PGBENCH)), "-n", "-f", str(script), where]
         shown, status = _at_a_terminal(command, b"Password: ", PASSWORD.encode() + b"\n")
         server.join()
     assert said == [PASSWORD.encode() + b"\0"]

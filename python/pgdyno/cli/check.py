@@ -42,6 +42,8 @@ def check(
       pgdyno check postgresql://localhost/tpcc
       pgdyno check postgresql://localhost/bench --workload pgbench -b simple-update
     """
+    if which.workload == "sysbench":
+        raise UsageError("--workload sysbench: its data have no invariants; use tpcc or pgbench")
     parameters = chosen_parameters(which, scripts)
     # No grace period: a read-only command has nothing to shut down in order.
     with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:

@@ -57,6 +57,7 @@ ROUNDS_AT_CAPACITY = 4
 """Maximum number of slices per arm at the rate found: the search takes most of the time of a block."""
 
 DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
+"""By workload. sysbench has its own defaults."""
 
 
 @dataclass(frozen=True)
@@ -231,6 +232,7 @@ def compare(
       pgdyno compare 18 18,synchronous_commit=off --clients 32
       pgdyno compare 17 --sweep shared_buffers=1GB,4GB,8GB
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
+      pgdyno compare 17 18 --workload sysbench --script oltp_read_only --tables 8 --table-size 100000
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
     options.require_minutes(minutes)
@@ -242,13 +244,17 @@ def compare(
             raise UsageError(f"--resume takes the arms from the results file: remove {' '.join(arms)!r}")
         refuse_ignored_options(context)
         return run_and_report(resume, None, more_minutes=minutes, output=output, gating=gating)
-    if len(arms or ()) < 2 and not sweep:
+    # After --, sysbench's own spelling of its options: --name=value.
+    of_script = [text for text in arms or () if text.startswith("--")]
+    arms = [text for text in arms or () if text not in of_script]
+    workload = replace(workload, sysbench=workload.sysbench.with_options(of_script))
+    if len(arms) < 2 and not sweep:
         raise UsageError(
-            f"compare requires at least 2 arms, baseline first (got {len(arms or ())}); "
+            f"compare requires at least 2 arms, baseline first (got {len(arms)}); "
             "for example: pgdyno compare 17 18, or pgdyno compare 17 --sweep work_mem=4MB,64MB"
         )
     refuse_slices_for_whole_windows(context, design.window, design.transactions, design.schedule)
-    chosen = choose_arms(arms or (), sweep or ())
+    chosen = choose_arms(arms, sweep or ())
     study = study_of(chosen.arms, clients, minutes, design, load, workload)
     if chosen.server:
         study = study.model_copy(update={"title": f"{chosen.server}: {study.title}"})
@@ -397,5 +403,6 @@ def command_of(study: Study, typed: Sequence[str]) -> str:
         words = [f"{study.slice_s:g}s" if word == AUTO else word for word in words]
         words = [f"--slice={study.slice_s:g}s" if word == f"--slice={AUTO}" else word for word in words]
     if not any(word == "--seed" or word.startswith("--seed=") for word in words):
-        words += ["--seed", str(study.seed)]
+        at = words.index("--") if "--" in words else len(words)
+        words[at:at] = ["--seed", str(study.seed)]
     return shlex.join(words)

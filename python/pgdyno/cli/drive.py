@@ -16,7 +16,7 @@ from pgdyno.cli import options
 from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import expanded
-from pgdyno.cli.workload_options import PgbenchScripts, TpccCalls, Which, chosen_parameters
+from pgdyno.cli.workload_options import PgbenchScripts, SysbenchOptions, TpccCalls, Which, chosen_parameters
 from pgdyno.drive.drive_specification import DRAIN_TIMEOUT_S, drive_specification
 from pgdyno.drive.engine_runs import EngineRun, examine_scripts, run_drive
 from pgdyno.engine import Event
@@ -64,6 +64,7 @@ def drive(
     which: Which,
     tpcc_calls: TpccCalls,
     pgbench_scripts: PgbenchScripts,
+    sysbench: SysbenchOptions,
     load: ClientOptions,
     seed: Annotated[
         int | None,
@@ -95,7 +96,7 @@ def drive(
         remote = Remote(Dsn(dsn))
         with remote.connect() as connection:
             workload = chosen_parameters(
-                which, tpcc_calls, pgbench_scripts, default_size=lambda kind: SIZES[kind](connection)
+                which, tpcc_calls, pgbench_scripts, sysbench, default_size=lambda kind: SIZES[kind](connection)
             )
             name, version = connection.info.dbname, version_of(connection)
         if not into_existing and name not in remote.own_databases():

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from pgdyno.cli import options
 from pgdyno.cli.console import err, print_json, say
 from pgdyno.cli.options import expanded
-from pgdyno.cli.workload_options import PgbenchData, TpccData, Which, chosen_parameters
+from pgdyno.cli.workload_options import PgbenchData, SysbenchOptions, TpccData, Which, chosen_parameters
 from pgdyno.engine import Event
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
@@ -32,13 +32,14 @@ def load(
     which: Which,
     tpcc_data: TpccData,
     pgbench_data: PgbenchData,
+    sysbench: SysbenchOptions,
     seed: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=0,
             max=options.SEED_MAX,
-            help=f"tpcc: seed of the data; the same seed gives the same data. [default: {DATASET_SEED}]",
+            help=f"tpcc and sysbench: seed of the data; the same seed gives the same data. [default: {DATASET_SEED}]",
         ),
     ] = None,
     connections: Annotated[
@@ -65,6 +66,7 @@ def load(
     \b
       pgdyno load postgresql://localhost/tpcc --warehouses 10
       pgdyno load postgresql://localhost/bench --workload pgbench --scale 10 --partitions 4
+      pgdyno load postgresql://localhost/sbtest --workload sysbench --tables 8 --table-size 100000
     """
     target = Dsn(dsn)
     if seed is not None and which.workload == "pgbench":
@@ -72,9 +74,9 @@ def load(
     if replace and not (into_existing and which.workload == "pgbench"):
         raise UsageError(
             "--replace requires --into-existing and --workload pgbench; "
-            "tpcc tables are replaced only if pgdyno loaded them"
+            "other tables are replaced only if pgdyno loaded them"
         )
-    parameters = chosen_parameters(which, tpcc_data, pgbench_data)
+    parameters = chosen_parameters(which, tpcc_data, pgbench_data, sysbench)
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
@@ -108,6 +110,8 @@ def load(
 
 def forecast(parameters: WorkloadParameters, size_bytes: int) -> str:
     """Return the expected size on disk, as text."""
+    if not size_bytes:
+        return f"{parameters.size}: only the script knows how much disk space they take"
     return f"{parameters.size} will take {format_size(size_bytes)}"
 
 

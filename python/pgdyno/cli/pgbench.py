@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from pgdyno.engine import find_pgbench
+from pgdyno.engine import PGBENCH, find_program
 
 NAME = "pgdyno pgbench"
 
@@ -31,7 +31,7 @@ def pgbench(context: typer.Context) -> None:
 
     Accepts the options of pgbench and prints its output format: docs/reference/pgbench.md.
     """
-    program = find_pgbench()
+    program = find_program(PGBENCH)
     # pgbench's -h takes a host name; without one it can only mean --help.
     arguments = ["--help"] if context.args == ["-h"] else context.args
     sys.stdout.flush()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -11,12 +11,16 @@ import typer
 
 from pgdyno.errors import UsageError
 from pgdyno.study.pgbench_parameters import BUILTINS, PgbenchParameters, Script, variant_of
+from pgdyno.study.sysbench_parameters import (
+    STOCK,
+    TABLE_SIZE,
+    TABLES,
+    SysbenchParameters,
+    canonical_option,
+    script_fields,
+)
 from pgdyno.study.tpcc_parameters import TpccParameters
-from pgdyno.study.workload_parameters import WorkloadParameters
-
-SCRIPT_BYTES_MAX = 1 << 20
-"""Maximum size: the script is stored in the results file and sent to the engine with every block."""
-
+from pgdyno.study.workload_parameters import WorkloadParameters, read_script
 
 WEIGHT_DIGITS_MAX = 10
 """Digits of the largest weight, 2**31 - 1; Python refuses numbers with thousands of digits."""
@@ -49,18 +53,7 @@ def _builtin(text: str) -> Script:
 
 def _file(text: str) -> Script:
     name, weight = _weighted(text)
-    path = Path(name)
-    try:
-        with path.open("rb") as file:
-            read = file.read(SCRIPT_BYTES_MAX + 1)
-    except OSError as error:
-        raise UsageError(f"--file: cannot read {name}: {error.strerror}") from None
-    if len(read) > SCRIPT_BYTES_MAX:
-        raise UsageError(f"--file: {name} is larger than 1 MiB, the maximum size of a script")
-    try:
-        return Script(name=name, weight=weight, text=read.decode())
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--file: {name} is not UTF-8 (byte {error.start})") from None
+    return Script(name=name, weight=weight, text=read_script(Path(name)))
 
 
 def _weighted(text: str) -> tuple[str, int]:
@@ -75,7 +68,7 @@ def _weighted(text: str) -> tuple[str, int]:
     return name, int(weight)
 
 
-Kind = Literal["tpcc", "pgbench"]
+Kind = Literal["tpcc", "pgbench", "sysbench"]
 
 
 @dataclass(frozen=True)
@@ -224,15 +217,65 @@ class PgbenchScripts:
     ] = None
 
 
+@dataclass(frozen=True)
+class SysbenchOptions:
+    """Options of sysbench: script and data."""
+
+    script: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|FILE.lua",
+            help=f"sysbench: script of the clients: {', '.join(STOCK)}, or a Lua file. "
+            "[default: oltp_read_write]",
+        ),
+    ] = None
+    tables: Annotated[
+        int | None, typer.Option(metavar="N", help=f"sysbench: number of tables. [default: {TABLES}]")
+    ] = None
+    table_size: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help=f"sysbench: rows of each table, 250 bytes each. [default: {TABLE_SIZE:,}]"
+        ),
+    ] = None
+    opt: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="sysbench: option of the script or of its random numbers, for example point-selects=5. May "
+            "be repeated.",
+        ),
+    ] = None
+    prepare_threads: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="sysbench: threads of the command prepare of the script's own. [default: 4]"
+        ),
+    ] = None
+    allow_os: Annotated[
+        bool | None,
+        typer.Option(
+            "--allow-os", help="sysbench: let scripts use the libraries os and io, and read any file."
+        ),
+    ] = None
+
+    def with_options(self, texts: Iterable[str]) -> SysbenchOptions:
+        """Return the options with ``--name=value`` of sysbench's command line."""
+        return replace(self, opt=[*(self.opt or ()), *texts])
+
+
 GROUPS: Mapping[type, Kind] = {
     TpccData: "tpcc",
     TpccCalls: "tpcc",
     PgbenchData: "pgbench",
     PgbenchScripts: "pgbench",
+    SysbenchOptions: "sysbench",
 }
 
-FIELD_OF_OPTION = {"index": "indexes"}
+FIELD_OF_OPTION = {"index": "indexes", "opt": "options"}
 """Parameters whose name differs from their option."""
+
+OPTION_OF_FIELD = {field: option for option, field in FIELD_OF_OPTION.items()}
 
 Group = TypeVar("Group")
 
@@ -246,10 +289,11 @@ class WorkloadOptions:
     tpcc_calls: TpccCalls
     pgbench_data: PgbenchData
     pgbench_scripts: PgbenchScripts
+    sysbench: SysbenchOptions
 
     def parameters(self, default_size: Callable[[Kind], int]) -> WorkloadParameters:
         """Return the parameters as ``parameters_of`` does."""
-        groups = (self.tpcc_data, self.tpcc_calls, self.pgbench_data, self.pgbench_scripts)
+        groups = (self.tpcc_data, self.tpcc_calls, self.pgbench_data, self.pgbench_scripts, self.sysbench)
         return chosen_parameters(self.which, *groups, default_size=default_size)
 
 
@@ -262,14 +306,17 @@ def chosen_parameters(
     """
     for group in groups:
         if GROUPS[type(group)] != which.workload and (stray := dict(_given(group))):
-            name = next(iter(stray)).replace("_", "-")
+            name = next(iter(stray))
+            name = OPTION_OF_FIELD.get(name, name).replace("_", "-")
             raise UsageError(
                 f"--{name} requires --workload {GROUPS[type(group)]} (got --workload {which.workload})"
             )
     given = {name: value for group in groups for name, value in _given(group)}
+    if which.variant is not None and which.workload != "pgbench":
+        raise UsageError(f"--variant requires --workload pgbench (got --workload {which.workload})")
+    if which.workload == "sysbench":
+        return _sysbench(given)
     if which.workload == "tpcc":
-        if which.variant is not None:
-            raise UsageError("--variant requires --workload pgbench (got --workload tpcc)")
         return TpccParameters.model_validate({"warehouses": default_size("tpcc"), **given})
     if asked := scripts_of(given.pop("builtin", ()), given.pop("file", ())):
         given["scripts"] = asked
@@ -280,6 +327,28 @@ def chosen_parameters(
     if "scale" not in wanted:
         wanted["scale"] = default_size("pgbench")
     return PgbenchParameters.model_validate(wanted)
+
+
+def _sysbench(given: dict[str, Any]) -> SysbenchParameters:
+    """Return the parameters of sysbench; reads the script and its modules. Raises UsageError."""
+    fields = dict(given)
+    if "options" in fields:
+        fields["options"] = options_of(fields["options"])
+    if "script" in fields:
+        fields |= script_fields(fields["script"], Path())
+    return SysbenchParameters.model_validate(fields)
+
+
+def options_of(texts: Iterable[str]) -> dict[str, str]:
+    """Parse ``NAME=VALUE`` and ``--NAME=VALUE``; a name without value is on. Raises UsageError."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = canonical_option(name)
+        if not name or name.startswith("-"):
+            raise UsageError(f"--opt must have the form NAME=VALUE (got {text!r})")
+        found[name] = value if equals else "on"
+    return found
 
 
 def _given(group: Any) -> Iterator[tuple[str, Any]]:

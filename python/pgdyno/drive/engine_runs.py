@@ -11,6 +11,7 @@ from pgdyno.engine import DriveFailure, DriveResult, Engine, Event
 from pgdyno.errors import DatasetError, EngineError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
 
 Reading = Sequence[float | None]
@@ -147,16 +148,18 @@ def _interruption_message(message: str) -> str:
 
 
 def examine_scripts(parameters: WorkloadParameters) -> list[Caveat]:
-    """Check pgbench scripts and return their caveats.
+    """Check scripts of pgbench or sysbench and return their caveats.
 
-    Raises UsageError with the line and the caret of pgbench's own message.
+    Raises UsageError with the line, and with the caret of pgbench's own message.
     """
-    if not isinstance(parameters, PgbenchParameters):
+    if not isinstance(parameters, PgbenchParameters | SysbenchParameters):
         return []
     with Engine("check", {"workload": parameters.to_drive()}) as engine:
         answer = list(engine.events())[-1]
     if answer["event"] == "failed":
         raise UsageError(answer["message"].removeprefix("workload: "))
+    if isinstance(parameters, SysbenchParameters):
+        return []
     own_only = all(script.text is not None for script in parameters.scripts)
     if own_only and answer["reads_scale"] and parameters.scale > 1 and "scale" not in parameters.define:
         return [Caveat(Code.SCALE_OF_THE_DATA, {"scale": parameters.scale})]

@@ -29,7 +29,6 @@ from pgdyno.server.crash_detector import keep_idle
 from pgdyno.server.page_cache import prewarm
 from pgdyno.server.settings.setting_safety import safety
 from pgdyno.server.version import NEWEST_MAJOR, Version
-from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.workload.interface import TrialChecks
@@ -112,8 +111,7 @@ def trial_caveats(
 
 def _writes(study: Study, arm: LabArm) -> bool:
     """Return whether the workload changes data that a checkpoint writes."""
-    workload = study.driving(arm.index).workload
-    return not (isinstance(workload, PgbenchParameters) and workload.effects == {"none"})
+    return study.driving(arm.index).workload.writes
 
 
 def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) -> Iterator[Caveat]:

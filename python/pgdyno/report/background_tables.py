@@ -11,6 +11,7 @@ from pgdyno.report.result_tables import Table, kind_text
 from pgdyno.results.recorded_facts import RecordedCheck
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.units import format_duration, format_size
 
 SETTINGS_ROWS_MAX = 60
@@ -77,6 +78,14 @@ def scripts(findings: Findings) -> Table:
     ]
     columns = ("script", "weight", "share", "type", "tables changed")
     return Table("Scripts", columns, rows, numeric=frozenset({"weight", "share"}), long=True)
+
+
+def script_options(findings: Findings) -> Table:
+    """Return the options of a script of sysbench that were given."""
+    workload = findings.study.plan.workload
+    given = workload.options_of_script() if isinstance(workload, SysbenchParameters) else {}
+    rows = [[name, value] for name, value in given.items()]
+    return Table("Options of the script", ("option", "value"), rows, long=True)
 
 
 def failures(findings: Findings) -> Table:

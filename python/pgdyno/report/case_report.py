@@ -158,6 +158,7 @@ def case_report(findings: Findings) -> Report:
         telemetry_tables.relations(findings),
         *telemetry_tables.groups(findings),
         background_tables.scripts(findings),
+        background_tables.script_options(findings),
         background_tables.workload(findings),
         background_tables.transactions(findings),
         background_tables.settings(findings),

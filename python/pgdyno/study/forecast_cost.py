@@ -17,12 +17,14 @@ from pgdyno.study.pgbench_parameters import COPY, PgbenchParameters, index_parts
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, MachineSize, discard_s
+from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
 
-LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6}
+LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6, "sysbench": 40e6}
 """Load rate. Measured: 56 to 92 MB/s with two or more warehouses, 135 to 181 MB/s."""
 
-CHECK_BYTES_PER_S = {"tpcc": 150e6, "pgbench": 1e9}
+CHECK_BYTES_PER_S = {"tpcc": 150e6, "pgbench": 1e9, "sysbench": 1e9}
 """The checks of a trial read all data, those of tpcc several times. Measured: 175 MB/s, 1.6 GB/s."""
 
 RESTORE_BYTES_PER_S = 300e6
@@ -55,16 +57,16 @@ GROWTH_MAX = 2.0
 MAX_WAL_SIZE_BYTES = 1 << 30
 """PostgreSQL's default of max_wal_size, the approximate size of the WAL."""
 
-TRANSACTIONS_PER_CORE_S = {"tpcc": 100.0, "pgbench": 300.0}
+TRANSACTIONS_PER_CORE_S = {"tpcc": 100.0, "pgbench": 300.0, "sysbench": 100.0}
 """Throughput with data larger than memory. Published: 102 (56 cores), 325 (4 cores)."""
 
-TRANSACTIONS_IN_MEMORY_PER_CORE_S = {"tpcc": 300.0, "pgbench": 1000.0}
+TRANSACTIONS_IN_MEMORY_PER_CORE_S = {"tpcc": 300.0, "pgbench": 1000.0, "sysbench": 300.0}
 """Throughput with data in memory. Measured with synchronous commits: 1000 (procedures), 1300."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Data of an arm. ``units``: warehouses or branches. Equal keys and units mean the same dataset."""
+    """Data of an arm. ``units``: warehouses, branches, or rows of a table of sysbench. Equal keys and units mean the same dataset."""
 
     key: str
     kind: str
@@ -85,16 +87,26 @@ def units_at(units: int, factor: float) -> int:
     return max(1, int(units * factor + 1e-9))
 
 
-def data_of(parameters: TpccParameters | PgbenchParameters, server: str = "") -> Data:
+def data_of(parameters: WorkloadParameters, server: str = "") -> Data:
     """Return the data that a workload has on a server."""
     shape = dict(parameters.shape())
-    if isinstance(parameters, TpccParameters):
-        units, unit_bytes = int(shape.pop("warehouses")), WAREHOUSE_BYTES
-    else:
-        units, unit_bytes = int(shape.pop("scale")), _branch_bytes(parameters)
+    match parameters:
+        case TpccParameters():
+            units, unit_bytes = int(shape.pop("warehouses")), WAREHOUSE_BYTES
+        case PgbenchParameters():
+            units, unit_bytes = int(shape.pop("scale")), _branch_bytes(parameters)
+        case SysbenchParameters():
+            # Data of a script: as many rows as its options say, which may be wrong.
+            shape.pop("table_size", None)
+            units, unit_bytes = parameters.n_rows, parameters.n_tables * SYSBENCH_ROW_BYTES
+        case _:
+            raise TypeError(f"the size of {parameters!r} is unknown")
     key = json.dumps([server, parameters.kind, shape], sort_keys=True)
     return Data(key, parameters.kind, units, unit_bytes)
 
+
+SYSBENCH_ROW_BYTES = 250.0
+"""A row of sbtest with its keys."""
 
 ROWS_PER_BRANCH = 100_000
 ROW_BYTES = 132
@@ -136,11 +148,10 @@ def costs_of(cases: Sequence[Case]) -> Costs:
 
 def _arm_cost(study: Study, index: int) -> ArmCost:
     arm, driving = study.arms[index], study.driving(index)
-    writes = not (isinstance(driving.workload, PgbenchParameters) and driving.workload.effects == {"none"})
     return ArmCost(
         data_of(driving.workload, arm.server),
         driving.clients,
-        writes,
+        driving.workload.writes,
         arm.is_dsn,
         arm.settings,
         bool(arm.profiles),

@@ -180,6 +180,11 @@ class PgbenchParameters(WorkloadParameters):
         """The effects of all scripts with a weight above 0."""
         return frozenset(script.effect for script in self.scripts if script.weight)
 
+    @property
+    def writes(self) -> bool:
+        """False if every script only reads."""
+        return self.effects != {"none"}
+
     def shape(self) -> Mapping[str, int | str]:
         """Return the parameters of the data, with the indexes sorted."""
         return {

@@ -16,6 +16,7 @@ from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
 from pgdyno.study.schedule import Schedule
 from pgdyno.study.sizing import MAX_CLIENTS, ROUNDS_OF_A_WINDOW_MAX, SLICE_S_MAX, SLICE_S_MIN
 from pgdyno.study.stopping_rule import has_interim_analyses
+from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 
@@ -28,7 +29,7 @@ class Rate(BaseModel):
     arrivals: Literal["constant", "poisson"] = "poisson"
 
 
-Workload = Annotated[TpccParameters | PgbenchParameters, Field(discriminator="kind")]
+Workload = Annotated[TpccParameters | PgbenchParameters | SysbenchParameters, Field(discriminator="kind")]
 
 
 class Driving(BaseModel):
@@ -45,13 +46,14 @@ class Driving(BaseModel):
     discard_s: float = Field(default=DISCARD_S, ge=0, le=10)
 
     @model_validator(mode="after")
-    def _only_one_pacing(self) -> Self:
+    def _parts_fit_together(self) -> Self:
         if self.rate and self.pacing != "none":
             raise ValueError("rate and pacing exclude each other, because both set the start times")
         if self.pacing != "none" and not self.workload.HAS_PACING:
             raise ValueError(
                 f"--pacing {self.pacing} requires the workload tpcc (got {self.workload.kind}): remove it"
             )
+        self.workload.require_clients(self.clients)
         return self
 
 

@@ -16,6 +16,7 @@ from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import CHECKPOINTS_MAX
 from pgdyno.study.probe_names import ProbeName
 from pgdyno.study.published_experiment import Published
+from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.values import (
     Duration,
@@ -32,7 +33,11 @@ from pgdyno.study.values import (
 )
 from pgdyno.study.workload_parameters import WorkloadParameters
 
-PARAMETERS: Mapping[str, type[WorkloadParameters]] = {"tpcc": TpccParameters, "pgbench": PgbenchParameters}
+PARAMETERS: Mapping[str, type[WorkloadParameters]] = {
+    "tpcc": TpccParameters,
+    "pgbench": PgbenchParameters,
+    "sysbench": SysbenchParameters,
+}
 
 
 class SourceMachine(StudyTable):
@@ -243,7 +248,7 @@ class StudyFile(StudyTable):
         default=Settings(), description="Settings of all arms. Levels of the factor settings override them."
     )
     workload: Mapping[str, Any] = Field(
-        description="kind (tpcc or pgbench), a variant of pgbench, and parameters that are not factors."
+        description="kind (tpcc, pgbench or sysbench), a variant of pgbench, and parameters that are not factors."
     )
     warmup_workload: Mapping[str, Any] | None = Field(
         default=None, description="Parameters of the workload that differ during the warm-up."

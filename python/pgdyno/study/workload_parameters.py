@@ -8,11 +8,30 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from pgdyno.errors import UsageError
+
+
+SCRIPT_BYTES_MAX = 1 << 20
+"""Maximum size: a script is stored in the results file and sent to the engine with every block."""
+
+
+def read_script(path: Path) -> str:
+    """Return the text of a script. Raises UsageError: not readable, too large, not UTF-8."""
+    try:
+        with path.open("rb") as file:
+            read = file.read(SCRIPT_BYTES_MAX + 1)
+        if len(read) > SCRIPT_BYTES_MAX:
+            raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a script")
+        return read.decode()
+    except OSError as error:
+        raise UsageError(f"cannot read the script {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
 
 
 @dataclass(frozen=True)
@@ -67,6 +86,15 @@ class WorkloadParameters(BaseModel):
     @abstractmethod
     def to_drive(self) -> dict[str, Any]:
         """Return the part ``workload`` of a drive specification (docs/reference/engine-protocol.md)."""
+
+    @property
+    def writes(self) -> bool:
+        """False if no transaction changes data."""
+        return True
+
+    def require_clients(self, clients: int) -> None:
+        """Raise ValueError if so many clients cannot run the workload."""
+        del clients
 
     @property
     def major_min(self) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workload.interface import Workload
 from pgdyno.workload.pgbench.pgbench_workload import Pgbench
+from pgdyno.workload.sysbench.sysbench_workload import Sysbench
 from pgdyno.workload.tpcc.tpcc_workload import Tpcc
 
 
@@ -17,4 +19,6 @@ def workload_of(parameters: WorkloadParameters) -> Workload:
             return Tpcc(parameters)
         case PgbenchParameters():
             return Pgbench(parameters)
+        case SysbenchParameters():
+            return Sysbench(parameters)
     raise TypeError(f"no workload has parameters like {parameters!r}")

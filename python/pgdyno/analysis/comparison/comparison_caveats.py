@@ -22,6 +22,7 @@ from pgdyno.results.records import (
     TrialStatus,
 )
 from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 from pgdyno.study.sizing import SLICE_SHARE_MAX
@@ -366,8 +367,10 @@ def _study_caveats(study: StudyRecord) -> list[Caveat]:
 
 
 def _script_caveats(plan: Study, arms: Sequence[Arm]) -> list[Caveat]:
-    """Return caveats of the workload pgbench."""
+    """Return caveats of the workloads with scripts."""
     found = []
+    if isinstance(plan.workload, SysbenchParameters) and plan.workload.row_change == "unknown":
+        return [Caveat(Code.OWN_SCRIPTS_NOT_CHECKED, {"scripts": plan.workload.script.name})]
     if not isinstance(plan.workload, PgbenchParameters):
         return []
     scripts = [script for script in plan.workload.scripts if script.weight]

@@ -36,8 +36,8 @@ DATA_SHARE = 1 / 3
 """Maximum share of the time for restores and checks, which depend on the data size; the rest is for
 measurement."""
 
-UNITS_PER_CLIENT = {"tpcc": 1, "pgbench": 2}
-"""Minimum warehouses or branches per client of a writing workload, if the source had them: with fewer, lock
+UNITS_PER_CLIENT = {"tpcc": 1, "pgbench": 2, "sysbench": 1000}
+"""Minimum warehouses, branches or rows per client of a writing workload, if the source had them: with fewer, lock
 waits change the experiment."""
 
 BISECTIONS = 60
@@ -159,9 +159,13 @@ def floor_of(costs: Costs, keeps_buffers: bool) -> float:
     return min(1.0, max(factors))
 
 
+SIZES = {"tpcc": "warehouses", "pgbench": "scale", "sysbench": "table_size"}
+"""Parameter of the size of the data, by workload."""
+
+
 def fit_data(file: StudyFile, factor: DataFactor) -> tuple[StudyFile, list[FitChange]]:
-    """Return the file with its scale multiplied, as a parameter or as a factor."""
-    name = "warehouses" if file.workload.get("kind") == "tpcc" else "scale"
+    """Return the file with its scale multiplied, as a parameter or as a factor. Raises UsageError."""
+    name = SIZES[str(file.workload["kind"])]
     why = factor.limit or "same share of memory as at the source"
 
     def fitted(units: int) -> int:
@@ -174,6 +178,8 @@ def fit_data(file: StudyFile, factor: DataFactor) -> tuple[StudyFile, list[FitCh
             return file, []
         change = FitChange(f"factors.{name}", _listed(before), _listed(mapped.levels), why)
         return with_levels(file, name, mapped), [change]
+    if name not in file.workload:
+        raise UsageError(f"a fit requires the size of the data: set {name} in the table workload")
     units = file.workload[name]
     if fitted(units) == units:
         return file, []

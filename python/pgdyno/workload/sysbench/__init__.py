@@ -1,0 +1,1 @@
+"""Workload sysbench: data and checks."""
