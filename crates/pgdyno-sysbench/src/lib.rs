@@ -25,7 +25,7 @@ use pgwire::conninfo::{self, Conninfo, SessionDefaults};
 use reactor::{Clock, Reactor, print, tell};
 use sysbench::general::{self, Section};
 use sysbench::options::{OptionValue, help};
-use sysbench::{Connections, Place, Program, SYSBENCH_VERSION, ScriptClient, ScriptError, Sources, stock};
+use sysbench::{Connections, Program, SYSBENCH_VERSION, ScriptClient, ScriptError, Sources, stock};
 
 /// Prints what scripts print.
 fn output(text: &str) {

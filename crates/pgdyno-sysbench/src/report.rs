@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 
 use mlua::Table;
-use reactor::{Nanos, Reactor, print};
+use reactor::{Error, Nanos, Reactor, print};
 use sysbench::{ScriptClient, ScriptError};
 
 use super::arguments::RunOptions;

@@ -88,7 +88,8 @@ impl ScriptData {
     /// As many clients as the script wants for the command.
     fn clients(&self) -> Result<Vec<ScriptClient>, ScriptError> {
         let main = self.client(0)?;
-        let is_parallel = main.state().commands()?.iter().any(|(name, is_parallel)| name == COMMAND && *is_parallel);
+        let is_parallel =
+            main.state().commands()?.iter().any(|(name, is_parallel)| name == COMMAND && *is_parallel);
         let others = if is_parallel { 1..self.threads } else { 1..1 };
         std::iter::once(Ok(main)).chain(others.map(|number| self.client(number))).collect()
     }
