@@ -187,6 +187,7 @@ STUDY_TABLES = {
     "Settings": "[settings], [factors.settings.NAME]",
     "workload": "[workload]",
     "Script": "[[workload.scripts]]",
+    "SysbenchScript": "[workload.script]",
     "Drive": "[drive]",
     "Run": "[run]",
     "Initdb": "[initdb]",
@@ -206,7 +207,9 @@ STUDY_NOTES = {
 - Single settings override profiles. The settings of a level override those of all arms.
 - Settings that pgdyno controls, such as `port`, are refused.
 - A level may also be written as in an arm: `"@starter"` or `"work_mem=8MB"`.""",
-    "workload": """- See [tpcc](workload-tpcc.md), [pgbench](workload-pgbench.md) and [sysbench](workload-sysbench.md). Omit factors.
+    "workload": """- See [tpcc](workload-tpcc.md), [pgbench](workload-pgbench.md) or
+  [sysbench](workload-sysbench.md).
+- Omit factors.
 - Other parameters override those of a `variant`.
 - `scripts` are names of builtin scripts (`"select-only@9"` with a weight) or tables.
 - `[warmup_workload]` has the parameters that differ during the warm-up, such as `scripts = ["select-only"]`.

@@ -200,7 +200,9 @@ def test_rows_lost_or_made_up_are_found(script: str, grown: int, passes: bool) -
     assert check_row_count(parameters(script=script), grown, 10).passed is passes
 
 
-def ended(monkeypatch: pytest.MonkeyPatch, script: Any, rows: int, log: str, **counts: int) -> dict[str, bool]:
+def ended(
+    monkeypatch: pytest.MonkeyPatch, script: Any, rows: int, log: str, **counts: int
+) -> dict[str, bool]:
     """Return the checks after a trial by name, and whether each passed."""
 
     @contextmanager
@@ -232,7 +234,9 @@ def test_errors_in_the_log_are_expected_as_often_as_the_driver_counted_them(
     assert not ended(monkeypatch, "oltp_read_only", 10_000, other, ok=1)["server log"]
 
 
-def test_of_a_script_whose_effect_nobody_knows_only_the_log_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_a_script_whose_effect_nobody_knows_only_the_log_is_checked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     log = "WARNING:  something\nERROR:  division by zero\n"
     assert ended(monkeypatch, MINE, 1, log, failed=1) == {"server log": True}
     assert not ended(monkeypatch, MINE, 1, log)["server log"]

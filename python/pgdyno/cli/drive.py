@@ -96,7 +96,11 @@ def drive(
         remote = Remote(Dsn(dsn))
         with remote.connect() as connection:
             workload = chosen_parameters(
-                which, tpcc_calls, pgbench_scripts, sysbench, default_size=lambda kind: SIZES[kind](connection)
+                which,
+                tpcc_calls,
+                pgbench_scripts,
+                sysbench,
+                default_size=lambda kind: SIZES[kind](connection),
             )
             name, version = connection.info.dbname, version_of(connection)
         if not into_existing and name not in remote.own_databases():

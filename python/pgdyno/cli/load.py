@@ -39,7 +39,8 @@ def load(
             metavar="N",
             min=0,
             max=options.SEED_MAX,
-            help=f"tpcc and sysbench: seed of the data; the same seed gives the same data. [default: {DATASET_SEED}]",
+            help="tpcc and sysbench: seed of the data; the same seed gives the same data. "
+            f"[default: {DATASET_SEED}]",
         ),
     ] = None,
     connections: Annotated[

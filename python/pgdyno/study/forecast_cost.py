@@ -66,7 +66,10 @@ TRANSACTIONS_IN_MEMORY_PER_CORE_S = {"tpcc": 300.0, "pgbench": 1000.0, "sysbench
 
 @dataclass(frozen=True)
 class Data:
-    """Data of an arm. ``units``: warehouses, branches, or rows of a table of sysbench. Equal keys and units mean the same dataset."""
+    """Data of an arm. ``units``: warehouses, branches, or rows of a table of sysbench.
+
+    Equal keys and units mean the same dataset.
+    """
 
     key: str
     kind: str

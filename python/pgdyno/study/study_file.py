@@ -248,7 +248,8 @@ class StudyFile(StudyTable):
         default=Settings(), description="Settings of all arms. Levels of the factor settings override them."
     )
     workload: Mapping[str, Any] = Field(
-        description="kind (tpcc, pgbench or sysbench), a variant of pgbench, and parameters that are not factors."
+        description="kind (tpcc, pgbench or sysbench), a variant of pgbench, and parameters that are not "
+        "factors."
     )
     warmup_workload: Mapping[str, Any] | None = Field(
         default=None, description="Parameters of the workload that differ during the warm-up."

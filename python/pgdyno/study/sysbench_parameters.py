@@ -15,8 +15,8 @@ from pgdyno.estimate import counted, group_digits
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters, read_script
 
 RowChange = Literal["none", "constant", "insert", "delete", "unknown"]
-"""Effect of an event on the rows. none: it only reads; constant: it changes rows, and their number stays; insert: one
-row more; delete: at most one row less; unknown: a custom script."""
+"""Effect of an event on the rows. none: it only reads; constant: it changes rows, and their number stays;
+insert: one row more; delete: at most one row less; unknown: a custom script."""
 
 STOCK: Mapping[str, RowChange] = {
     "oltp_point_select": "none",
@@ -49,8 +49,10 @@ _OF_CLIENTS = {
 }
 """Options of sysbench that pgdyno has under another name."""
 
-_OF_PROGRAM = ("config-file", "forced-shutdown", "help", "histogram", "percentile", "report-checkpoints")
-_OF_PROGRAM += ("report-interval", "test", "validate", "verbosity", "version")
+_OF_PROGRAM = (
+    *("config-file", "forced-shutdown", "help", "histogram", "percentile", "report-checkpoints"),
+    *("report-interval", "test", "validate", "verbosity", "version"),
+)
 """Options of the program, not of the load."""
 
 _STRING = re.compile(r"""["']([\w./-]+)["']""")
@@ -70,10 +72,10 @@ def _option_text(value: Any) -> Any:
 
 
 def script_fields(name: str, directory: Path) -> dict[str, Any]:
-    """Return the fields ``script`` and ``modules`` of a stock script or a Lua file, relative to ``directory``.
+    """Return the fields ``script`` and ``modules`` of a stock script or a file, relative to ``directory``.
 
-    Modules are the Lua files beside the script whose names appear in it, or in another module, as strings. Raises
-    UsageError.
+    Modules are the Lua files beside the script whose names appear in it, or in another module, as strings.
+    Raises UsageError.
     """
     path = directory / name
     stock = name.removesuffix(".lua")
@@ -170,7 +172,7 @@ class SysbenchParameters(WorkloadParameters):
     @field_validator("options")
     @classmethod
     def _options_are_of_the_load(cls, options: dict[str, str]) -> dict[str, str]:
-        for name in options:
+        for name, value in options.items():
             if name in _OF_CLIENTS:
                 raise ValueError(f"pgdyno has another option for {name}: use {_OF_CLIENTS[name]}")
             if name in _OF_PROGRAM:
@@ -181,13 +183,13 @@ class SysbenchParameters(WorkloadParameters):
                 raise ValueError(f"the arm names the server: remove {name}")
             if name.startswith("mysql-") or name == "db-driver":
                 raise ValueError(f"the only driver is pgsql: remove {name}")
-            if name == "rand-seed" and not options[name].isdecimal():
-                raise ValueError(f"rand-seed must be a whole number (got {options[name]!r})")
+            if name == "rand-seed" and not value.isdecimal():
+                raise ValueError(f"rand-seed must be a whole number (got {value!r})")
         return options
 
     @property
     def has_own_data(self) -> bool:
-        """True if the data are made by the script's command prepare, and are not the tables sbtest1, sbtest2, …"""
+        """True if the script's command prepare makes the data: they are not the tables sbtest1, sbtest2, …"""
         if self.script.text is None:
             return self.script.name == "bulk_insert"
         return any(_PREPARES.search(text) for text in (self.script.text, *self.modules.values()))
@@ -221,7 +223,8 @@ class SysbenchParameters(WorkloadParameters):
         """Raise ValueError if bulk_insert has no table for each client."""
         if self.script.text is None and self.script.name == "bulk_insert" and clients > self.prepare_threads:
             raise ValueError(
-                f"bulk_insert needs a table for each of the {clients} clients: use --prepare-threads {clients}"
+                f"bulk_insert needs a table for each of the {clients} clients: "
+                f"use --prepare-threads {clients}"
             )
 
     @property

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict
 
 from pgdyno.errors import UsageError
 
-
 SCRIPT_BYTES_MAX = 1 << 20
 """Maximum size: a script is stored in the results file and sent to the engine with every block."""
 

@@ -22,11 +22,11 @@ from pgdyno.results.records import (
     TrialStatus,
 )
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 from pgdyno.study.sizing import SLICE_SHARE_MAX
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.tpcc_parameters import is_tpcc_mix
 from pgdyno.units import format_duration
 

@@ -37,8 +37,8 @@ DATA_SHARE = 1 / 3
 measurement."""
 
 UNITS_PER_CLIENT = {"tpcc": 1, "pgbench": 2, "sysbench": 1000}
-"""Minimum warehouses, branches or rows per client of a writing workload, if the source had them: with fewer, lock
-waits change the experiment."""
+"""Minimum warehouses, branches or rows per client of a writing workload, if the source had them: with fewer,
+lock waits change the experiment."""
 
 BISECTIONS = 60
 

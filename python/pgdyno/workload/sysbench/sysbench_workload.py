@@ -37,7 +37,7 @@ class Sysbench:
 
     @property
     def format(self) -> str:
-        """Format of the engine's tables. Data of a script depend on the script only, which is in the shape."""
+        """Format of the engine's tables. Data of a script depend on the script alone: it is in the shape."""
         return "prepare 1" if self.parameters.has_own_data else dataset_format(self.parameters.kind)
 
     @property
@@ -49,8 +49,8 @@ class Sysbench:
         """Raise DatasetError for data of a script. The engine checks the other tables."""
         if self.parameters.has_own_data:
             raise DatasetError(
-                f"{conn.info.dbname}: the prepare of {self.parameters.script.name} cannot replace its tables: "
-                "name a new database"
+                f"{conn.info.dbname}: the prepare of {self.parameters.script.name} cannot replace its "
+                "tables: name a new database"
             )
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:

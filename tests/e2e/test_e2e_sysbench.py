@@ -1,0 +1,152 @@
+"""The workload sysbench, end to end: stock scripts and a script with its own data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from program import Program
+
+from pgdyno.results.reader import Evidence
+from pgdyno.server.running import Server
+
+SMALL = (
+    *("--workload", "sysbench", "--clients", "2", "--seed", "7", "--blocks", "1", "--json"),
+    *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
+)
+DRIVE = (
+    "--workload",
+    "sysbench",
+    "--clients",
+    "2",
+    "--warmup",
+    "0s",
+    "--window",
+    "0.4s",
+    "--json",
+    "--quiet",
+)
+
+OWN = """
+require("own_common")
+sysbench.cmdline.options = { rows = {"Rows", 10} }
+sysbench.cmdline.commands = { prepare = {fill, sysbench.cmdline.PARALLEL_COMMAND} }
+function thread_init() con = sysbench.sql.driver():connect() end
+function event()
+  local id = sysbench.rand.uniform(1, sysbench.opt.rows)
+  con:query("UPDATE own" .. sysbench.tid % sysbench.opt.threads + 1 .. " SET n = n + 1 WHERE id = " .. id)
+end
+"""
+
+OWN_COMMON = """
+function fill()
+  local con = sysbench.sql.driver():connect()
+  local name = "own" .. sysbench.tid % sysbench.opt.threads + 1
+  con:query("CREATE TABLE " .. name .. " (id int PRIMARY KEY, n int)")
+  con:bulk_insert_init("INSERT INTO " .. name .. " VALUES")
+  for id = 1, sysbench.opt.rows do con:bulk_insert_next("(" .. id .. ", 0)") end
+  con:bulk_insert_done()
+end
+"""
+
+
+def write_own(folder: Path) -> Path:
+    (folder / "own.lua").write_text(OWN)
+    (folder / "own_common.lua").write_text(OWN_COMMON)
+    return folder / "own.lua"
+
+
+def test_a_comparison_by_a_stock_script_passes_its_checks(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "e.sqlite"
+    data = ("--tables", "2", "--table-size", "1000")
+    after_dashes = ("--", "--point_selects=2")
+    ended = program.run("compare", *SMALL, *data, "--evidence", evidence, server, server, *after_dashes)
+    assert ended.status == 0, ended.err
+    assert list(ended.json()["arms"][0]["latency_ms"]) == ["event", "all"]
+    with Evidence(evidence) as opened:
+        for trial in opened.trials():
+            assert {check.name: check.passed for check in trial.checks} == {
+                "row count": True,
+                "server log": True,
+            }
+            assert trial.counters["queries_read"] > 0
+    shown = program.run("report", evidence, "--md")
+    assert "oltp_read_write, 2 tables of 1" in shown.out
+    assert "| point-selects | 2 |" in shown.out
+
+
+def test_a_script_with_its_own_data_is_prepared_once_and_restored(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    script = write_own(tmp_path)
+    options = ("--script", script, "--opt", "rows=20", "--prepare-threads", "2")
+    ended = program.run("compare", *SMALL, *options, server, server)
+    assert ended.status == 0, ended.err
+    found = ended.json()
+    assert "own-scripts-not-checked" in {caveat["code"] for caveat in found["caveats"]}
+    counts = found["arms"][0]["counts"]["event"]
+    assert (counts["failed"], counts["ok"] > 0) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "complaint"),
+    [
+        ("function event() end\nx = nil + 1", (), "mine.lua:2: "),
+        ("function event( end", (), "mine.lua:1: "),
+        ("x = 1", (), "mine.lua has no function event()"),
+        ("sysbench.cmdline.options = {a = {'A', 1}}\nfunction event() end", ("--opt", "b=2"), "--b=2"),
+    ],
+)
+def test_a_wrong_script_is_refused_before_any_server_is_looked_for(
+    program: Program, tmp_path: Path, text: str, options: tuple[str, ...], complaint: str
+) -> None:
+    (tmp_path / "mine.lua").write_text(text)
+    ended = program.run(
+        "compare", *SMALL, "--script", tmp_path / "mine.lua", *options, "/nowhere", "/nowhere"
+    )
+    assert ended.status == 2
+    assert complaint in ended.err
+    assert len(ended.err.splitlines()) == 1, ended.err
+
+
+@pytest.fixture
+def dsn(running_server: Server) -> Iterator[str]:
+    yield running_server.conninfo("sbtest")
+    with closing(running_server.connect()) as connection:
+        connection.execute("drop database if exists sbtest")
+
+
+def test_tables_are_loaded_and_driven_step_by_step(
+    program: Program, running_server: Server, dsn: str
+) -> None:
+    size = ("--tables", "2", "--table-size", "500")
+    loaded = program.run("load", dsn, "--workload", "sysbench", *size, "--json")
+    assert loaded.status == 0, loaded.err
+    assert loaded.json()["rows"] == {"sbtest1": 500, "sbtest2": 500}
+    driven = program.run("drive", dsn, *DRIVE, *size, "--script", "oltp_insert")
+    assert driven.status == 0, driven.err
+    events = driven.json()["counts"]["event"]
+    assert (events["failed"], events["ok"] > 0) == (0, True)
+    missing = program.run("compare", *SMALL, "--tables", "3", "--into-existing", dsn, dsn)
+    assert (
+        "has no table sbtest3: load the data with pgdyno load --workload sysbench --tables 3" in missing.err
+    )
+
+
+def test_a_prepare_that_fails_says_what_the_server_said(
+    program: Program, running_server: Server, dsn: str, tmp_path: Path
+) -> None:
+    (tmp_path / "bad.lua").write_text(
+        "function prepare() sysbench.sql.driver():connect():query('SELECT 1/0') end function event() end"
+    )
+    ended = program.run("load", dsn, "--workload", "sysbench", "--script", tmp_path / "bad.lua")
+    assert ended.status == 1
+    assert "cannot prepare the data of bad.lua: " in ended.err
+    assert "division by zero" in ended.err
+    with closing(running_server.connect()) as connection:
+        found = connection.execute("select count(*) from pg_database where datname = 'sbtest'").fetchone()
+    assert found == (0,)
