@@ -1,1 +1,1 @@
-"""Our own speed against the peers and the machine's limits, side by side on this machine: ``make bench``."""
+"""Benchmarks of pgdyno against other drivers and against hardware limits, on this machine: ``make bench``."""

@@ -1,6 +1,8 @@
-"""``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``: measures,
-prints a table; --record keeps one line. ``stopping``, ``history``, ``tails``, ``verdict`` and ``warm-ups``
-have options of their own, and run by themselves.
+"""Run benchmarks and print a table of their figures.
+
+``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``--record``
+appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict`` and ``warm-ups`` run alone
+and have their own options.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ from bench import (
     verdict,
     warm_ups,
 )
+from bench.environment import FULL, SMOKE, Environment, Sizes, benchmark_environment
 from bench.figure import Figure, markdown
-from bench.setting import FULL, SMOKE, Place, Sizes, place
 from pgdyno.engine import build_info
 from pgdyno.errors import PgdynoError
 
 HISTORY = Path(__file__).with_name("history.jsonl")
-BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
+BENCHMARKS: Mapping[str, Callable[[Environment, Sizes], Iterator[Figure]]] = {
     "scripts": scripts.figures,
     "tpcc": tpcc.figures,
     "load": load.figures,
@@ -50,7 +52,9 @@ BENCHMARKS: Mapping[str, Callable[[Place, Sizes], Iterator[Figure]]] = {
     "pgbench-init": pgbench.initialise,
 }
 LONG = ("pairs",)
-"""Those that run only where they are named: 20 minutes of the machine's noise say nothing of our speed."""
+"""Benchmarks that run only if they are named. They take 20 minutes and measure the machine's noise, not
+pgdyno's speed.
+"""
 
 
 OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
@@ -60,11 +64,11 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "verdict": verdict.main,
     "warm-ups": warm_ups.main,
 }
-"""Those that need no server that waits for them, and say what they found in their own way."""
+"""Benchmarks that do not need the shared server and print results in their own format."""
 
 
 def main(arguments: list[str]) -> int:
-    """The command line. A figure that does not hold is no failure: benchmarks inform, they do not gate."""
+    """Run the command line. A figure out of bounds is not a failure: benchmarks inform, they do not gate."""
     if arguments and arguments[0] in OWN:
         return OWN[arguments[0]](arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -98,7 +102,7 @@ def main(arguments: list[str]) -> int:
         sizes = replace(sizes, init_scale=chosen.init_scale)
     if chosen.warehouses:
         sizes = replace(sizes, warehouses=chosen.warehouses)
-    with place(sizes) as here:
+    with benchmark_environment(sizes) as here:
         server = here.cluster.build.label
         for name in chosen.names or [name for name in BENCHMARKS if name not in LONG]:
             for figure in BENCHMARKS[name](here, sizes):

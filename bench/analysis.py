@@ -1,8 +1,8 @@
-"""What a report of a long study costs: 200 trials of an hour at a second, read, analysed and told as JSON.
+"""Cost of the report of a long study: 200 trials of one hour at 1 s, read, analyzed and written as JSON.
 
-The evidence is synthetic: one trial with the columns that the probes have, written through the real writer,
-then copied in SQL with counts a little different for each trial, as no experiment of 200 hours can be run for
-this. Measured is the program from its start to its end: CPU time of all its threads, and peak memory.
+The results file is synthetic, because no experiment of 200 hours can run for this. One trial with the columns
+of the probes is written by the real writer, then copied in SQL with slightly different counts. CPU time of
+all threads and peak memory are measured for the whole program.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.environment import Environment, Sizes
 from bench.figure import Figure, limited
-from bench.setting import Place, Sizes
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.sampled_server import RUNNING, SERIES
 from pgdyno.probe.sampler import CHUNK_S
@@ -55,30 +55,30 @@ SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "sto
 RATE_PER_S = 3000
 STATEMENTS, RELATIONS, WAITS = 30, 30, 12
 GROWS = 1e6
-"""What a counter grows by in a second, about."""
+"""Approximate increase of a counter per second."""
 
 STILL = 2
-"""Every so many counters stand still, as those of temporary files and deadlocks mostly do."""
+"""One in so many counters is constant, as those of temporary files and deadlocks usually are."""
 
 CREATED_UNIX_S = 1_795_000_000.0
 
 
-def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
-    """The same file is read again and again; after the first time it lies in the machine's memory."""
-    path = place.directory / "hours.sqlite"
-    synthesise(path, place.directory, sizes.analysis_trials, sizes.analysis_window_s)
+def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
+    """Measure repeated reports on the same file. After the first one it is in the page cache."""
+    path = environment.directory / "hours.sqlite"
+    synthesise(path, environment.directory, sizes.analysis_trials, sizes.analysis_window_s)
     of = f"analysis of {sizes.analysis_trials} trials of {sizes.analysis_window_s} s"
-    # As an installed program: the first run compiles the modules, and is not counted.
-    compiled = {"PYTHONPYCACHEPREFIX": str(place.directory / "pycache"), "PYTHONDONTWRITEBYTECODE": ""}
+    # Like an installed program: the first run compiles the modules and is not counted.
+    compiled = {"PYTHONPYCACHEPREFIX": str(environment.directory / "pycache"), "PYTHONDONTWRITEBYTECODE": ""}
     costs = [_cost(path, compiled) for _ in range(1 + sizes.pairs)][1:]
     yield limited(f"{of}: CPU time", "s", [cpu_s for cpu_s, _ in costs], CPU_S_MAX)
     yield limited(f"{of}: peak memory", "MB", [memory_mb for _, memory_mb in costs], MEMORY_MB_MAX)
 
 
-def _cost(path: Path, environment: Mapping[str, str]) -> tuple[float, float]:
-    """CPU time and peak memory of ``pgdyno report --json``, its start included. Raises RuntimeError."""
+def _cost(path: Path, variables: Mapping[str, str]) -> tuple[float, float]:
+    """Return CPU time and peak memory of ``pgdyno report --json``, startup included. Raises RuntimeError."""
     command = [str(Path(sys.executable).with_name("pgdyno")), "report", str(path), "--json"]
-    environ = {**os.environ, **environment}
+    environ = {**os.environ, **variables}
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environ) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
@@ -88,7 +88,7 @@ def _cost(path: Path, environment: Mapping[str, str]) -> tuple[float, float]:
 
 
 def synthesise(path: Path, directory: Path, trials: int, window_s: int) -> None:
-    """Half the trials are of one arm, half of the other, a block each."""
+    """Write a synthetic results file. Each block has one trial per arm."""
     rng = np.random.default_rng(1)
     blocks = trials // 2
     arms = [Arm(i, name, name, {"version": name}, {}, (), {}, 8, {}) for i, name in enumerate(("17", "18"))]
@@ -128,7 +128,7 @@ def _study(blocks: int, window_s: int) -> StudyRecord:
 
 
 def _write_trial(writer: Writer, directory: Path, window_s: int, rng: np.random.Generator) -> None:
-    """The first one."""
+    """Write trial 1."""
     trial = 1
     for second in range(window_s):
         from_s, kinds = float(second), _kinds(rng.normal(RATE_PER_S, 100))

@@ -1,4 +1,4 @@
-"""How often the caveats autocorrelated-blocks and skewed-blocks are raised, rightly and wrongly."""
+"""True and false alarm rates of the caveats autocorrelated-blocks and skewed-blocks."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SKEWED: Mapping[str, Noise] = {
 
 
 def raised(test: Test, noise: Noise, blocks: int, paths: int, seed: int) -> float:
-    """The share of studies with one comparison."""
+    """Return the share of studies with one comparison that raise the caveat."""
     drawn = noise(np.random.default_rng(seed), paths, blocks)
     return sum(test(of, BLOCKS_ALARM) for of in drawn) / paths
 
 
 def rows(test: Test, kinds: Mapping[str, Noise], paths: int, seed: int) -> list[list[str]]:
-    """A row a kind, a column a number of blocks."""
+    """Return a row per kind of noise, with a column per number of blocks."""
     return [
         [name, *(f"{100 * raised(test, noise, blocks, paths, seed):.0f}%" for blocks in BLOCKS)]
         for name, noise in kinds.items()
@@ -44,10 +44,10 @@ def rows(test: Test, kinds: Mapping[str, Noise], paths: int, seed: int) -> list[
 
 
 def of_autocorrelation(paths: int, seed: int) -> list[list[str]]:
-    """Of autocorrelated-blocks."""
+    """Return the alarm rates of autocorrelated-blocks."""
     return rows(is_autocorrelated, AUTOCORRELATED, paths, seed)
 
 
 def of_skewness(paths: int, seed: int) -> list[list[str]]:
-    """Of skewed-blocks."""
+    """Return the alarm rates of skewed-blocks."""
     return rows(is_skewed, SKEWED, paths, seed)

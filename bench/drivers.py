@@ -1,4 +1,6 @@
-"""The same select, driven by us, by pgbench and by sysbench, on the same table with as many threads."""
+"""Drivers that run the same SELECT on the same table with the same number of threads: the engine, pgbench,
+sysbench.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,10 @@ ACCOUNTS_PER_SCALE = 100_000
 
 
 @dataclass(frozen=True)
-class Driven:
-    """A run of a driver: what it cost and how much it did. ``memory_bytes`` (the peak) and ``threads``:
-    of our own driver only."""
+class DriverRun:
+    """Result of one driver run. ``memory_bytes`` (peak) and ``threads`` are 0 for other drivers than the
+    engine.
+    """
 
     cost: Cost
     transactions: int
@@ -32,12 +35,12 @@ class Driven:
 
     @property
     def client_us(self) -> float:
-        """CPU of the client per transaction, in µs."""
+        """CPU time of the client per transaction, in µs."""
         return self.cost.cpu_s / self.transactions * 1e6
 
     @property
     def server_us(self) -> float:
-        """CPU of everything else per transaction, in µs."""
+        """CPU time of the rest of the machine per transaction, in µs."""
         return self.cost.other_cpu_s / self.transactions * 1e6
 
     @property
@@ -47,14 +50,14 @@ class Driven:
 
 
 def run_engine(command: str, specification: Mapping[str, Any]) -> Cost:
-    """The engine from its start to its end. Raises RuntimeError when it fails."""
+    """Run the engine to completion. Raises RuntimeError if it fails."""
     return run([str(find_engine()), command], json.dumps(specification) + "\n")
 
 
 def engine_drive(
     conninfo: str, workload: dict[str, Any], clients: int, threads: int | None, duration_s: float
-) -> Driven:
-    """One slice of the engine, nothing discarded. ``threads`` None: as many as it chooses."""
+) -> DriverRun:
+    """Run one slice in the engine, with its start counted. With ``threads`` None, the engine chooses."""
     specification: dict[str, Any] = {
         "targets": [{"name": "bench", "conninfo": conninfo}],
         "workload": workload,
@@ -79,27 +82,29 @@ def engine_drive(
         raise RuntimeError(f"{failed} transactions of our own driver failed: {cost.output[:600]}")
     transactions = sum(counts["ok"] + counts["rolled_back"] for counts in totals)
     driver = result["driver"]
-    return Driven(cost, transactions, duration_s, driver["memory_peak_bytes"], driver["threads"])
+    return DriverRun(cost, transactions, duration_s, driver["memory_peak_bytes"], driver["threads"])
 
 
-def select_only(conninfo: str, scale: int, clients: int, duration_s: float) -> Driven:
-    """Our driver, with as many threads as it chooses."""
+def select_only(conninfo: str, scale: int, clients: int, duration_s: float) -> DriverRun:
+    """Run select-only in the engine, with the number of threads that it chooses."""
     workload = {"kind": "select-only", "accounts": scale * ACCOUNTS_PER_SCALE}
     return engine_drive(conninfo, workload, clients, None, duration_s)
 
 
 def pgbench(
     program: str, conninfo: str, clients: int, threads: int, duration_s: float, script: str = "select-only"
-) -> Driven:
-    """A built-in script, prepared, by pgbench or by what takes its options."""
+) -> DriverRun:
+    """Run a built-in script with prepared statements in pgbench or in a program with the same options."""
     seconds = max(1, round(duration_s))
     counts = ("-c", str(clients), "-j", str(threads), "-T", str(seconds))
     cost = run([program, "-n", "-b", script, "-M", "prepared", *counts, conninfo])
-    return Driven(cost, _first_number(r"transactions actually processed: (\d+)", cost.output), seconds)
+    return DriverRun(cost, _first_number(r"transactions actually processed: (\d+)", cost.output), seconds)
 
 
-def sysbench(conninfo: str, scale: int, clients: int, duration_s: float) -> Driven | None:
-    """The same statement from sysbench, a thread a client, ids uniform; None where sysbench is not here."""
+def sysbench(conninfo: str, scale: int, clients: int, duration_s: float) -> DriverRun | None:
+    """Run the same statement in sysbench: one thread per client, uniform ids. None if sysbench is not
+    installed.
+    """
     program = shutil.which("sysbench")
     if program is None:
         return None
@@ -116,16 +121,17 @@ def sysbench(conninfo: str, scale: int, clients: int, duration_s: float) -> Driv
         "run",
     ]
     cost = run(command)
-    return Driven(cost, _first_number(r"transactions:\s+(\d+)", cost.output), seconds)
+    return DriverRun(cost, _first_number(r"transactions:\s+(\d+)", cost.output), seconds)
 
 
 LOOPS: Mapping[str, Sequence[str]] = {"epoll": (), "io_uring": ("-DIO_URING", "-luring")}
-"""The bare loops of floor.c, and what the compiler has to be told for each."""
+"""Compiler options of the bare loops in floor.c, by I/O interface."""
 
 
 def compile_floors(directory: Path) -> dict[str, Path]:
-    """The bare loops that can be had here, compiled into ``directory``: without a C compiler none is, and
-    without liburing's headers that on io_uring is not.
+    """Compile the available bare loops into ``directory``.
+
+    None is available without a C compiler, and io_uring needs the headers of liburing.
     """
     compiler, source = shutil.which("cc"), Path(__file__).with_name("floor.c")
     programs = {name: directory / f"floor-{name}" for name in LOOPS}
@@ -142,13 +148,15 @@ def compile_floors(directory: Path) -> dict[str, Path]:
 
 def floor(
     program: Path, conninfo: str, statement: str, ids: int, clients: int, threads: int, duration_s: float
-) -> Driven:
-    """A bare loop that sends ``statement`` with an id of 1..ids: what no driver can cost less than."""
+) -> DriverRun:
+    """Run a bare loop that sends ``statement`` with an id of 1..ids: the lower bound for the cost of any
+    driver.
+    """
     parts, seconds = conninfo_to_dict(conninfo), max(1, round(duration_s))
     socket = f"{parts['host']}/.s.PGSQL.{parts['port']}"
     numbers = (str(number) for number in (ids, clients, threads, seconds))
     cost = run([str(program), socket, str(parts["user"]), str(parts["dbname"]), statement, *numbers])
-    return Driven(cost, int(cost.output), seconds)
+    return DriverRun(cost, int(cost.output), seconds)
 
 
 def _first_number(pattern: str, output: str) -> int:

@@ -1,4 +1,4 @@
-"""One measured figure: ours, what it is held against, their ratio, and the ratio that we want."""
+"""One measured figure: ours, the reference value, their ratio, and the bound of the ratio."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ Sense = Literal["at most", "at least"]
 
 @dataclass(frozen=True)
 class Figure:
-    """``ours`` and ``theirs`` are medians of ``n`` runs each in ``unit``; ``ratio`` is the median of ours /
-    theirs.
+    """Medians of ``n`` runs each, in ``unit``. ``ratio`` is the median of ours / theirs.
 
-    ``theirs`` and ``ratio`` are None where there is nothing to compare with; ``wanted`` bounds the ratio.
-    ``interval`` has the ratio's 95 %, None where there are too few pairs.
+    ``theirs`` and ``ratio`` are None without a reference value. ``bound`` is the bound of the ratio.
+    ``interval`` is the 95% CI of the ratio, None with too few pairs.
     """
 
     name: str
@@ -28,15 +27,15 @@ class Figure:
     theirs: float | None = None
     ratio: float | None = None
     interval: tuple[float, float] | None = None
-    wanted: float | None = None
+    bound: float | None = None
     sense: Sense = "at most"
 
     @property
     def holds(self) -> bool | None:
-        """Whether the ratio is as wanted; None where nothing is wanted or nothing was measured."""
-        if self.ratio is None or self.wanted is None:
+        """Return whether the ratio is within its bound. None without a ratio or a bound."""
+        if self.ratio is None or self.bound is None:
             return None
-        return self.ratio <= self.wanted if self.sense == "at most" else self.ratio >= self.wanted
+        return self.ratio <= self.bound if self.sense == "at most" else self.ratio >= self.bound
 
 
 def compared(
@@ -45,19 +44,21 @@ def compared(
     pairs: Sequence[tuple[float, float]],
     against: str,
     *,
-    wanted: float | None = None,
+    bound: float | None = None,
     sense: Sense = "at most",
 ) -> Figure:
-    """A figure from pairs (ours, theirs) that were measured next to each other."""
+    """Return a figure from pairs (ours, theirs), each measured in succession."""
     ours, theirs = (median(side) for side in zip(*pairs, strict=True))
     ratios = [one / other for one, other in pairs]
     interval = interval_of_median(ratios)
-    return Figure(name, unit, len(pairs), ours, against, theirs, median(ratios), interval, wanted, sense)
+    return Figure(name, unit, len(pairs), ours, against, theirs, median(ratios), interval, bound, sense)
 
 
 def interval_of_median(values: Sequence[float]) -> tuple[float, float] | None:
-    """Of any distribution, 95 % or somewhat more: each value lies below the median as a coin falls, so that
-    two of the ordered ones enclose it. None for fewer than six, no two of which do it that surely.
+    """Return the distribution-free CI of the median with at least 95% coverage.
+
+    It is the interval of the sign test, from two order statistics. None for fewer than six values, which
+    cannot reach the coverage.
     """
     n, inside, tail = len(values), 0, 0.0
     while inside < n and (tail := tail + comb(n, inside) / 2**n) <= 0.025:
@@ -67,12 +68,12 @@ def interval_of_median(values: Sequence[float]) -> tuple[float, float] | None:
 
 
 def limited(name: str, unit: str, ours: Sequence[float], limit: float) -> Figure:
-    """A figure that must not exceed a limit that we set ourselves."""
-    return compared(name, unit, [(one, limit) for one in ours], "limit", wanted=1.0)
+    """Return a figure with a fixed upper limit."""
+    return compared(name, unit, [(one, limit) for one in ours], "limit", bound=1.0)
 
 
 def alone(name: str, unit: str, ours: Sequence[float], remark: str = "–") -> Figure:
-    """A figure with nothing beside it."""
+    """Return a figure without a reference value."""
     return Figure(name, unit, len(ours), median(ours), remark)
 
 
@@ -81,7 +82,7 @@ HOLDS = {True: "yes", False: "NO", None: "–"}
 
 
 def markdown(figures: Sequence[Figure]) -> str:
-    """All figures as a table."""
+    """Format the figures as a Markdown table."""
     return "\n".join([HEAD, *(_row(figure) for figure in figures)])
 
 
@@ -90,8 +91,8 @@ def _row(f: Figure) -> str:
     ratio = "–" if f.ratio is None else f"{f.ratio:.3f}"
     if f.interval is not None:
         ratio += f" ({f.interval[0]:.3f} to {f.interval[1]:.3f})"
-    wanted = "–" if f.wanted is None else f"{f.sense} {f.wanted:g}"
-    cells = (f.name, _number(f.ours), theirs, f.unit, ratio, wanted, HOLDS[f.holds], str(f.n))
+    bound = "–" if f.bound is None else f"{f.sense} {f.bound:g}"
+    cells = (f.name, _number(f.ours), theirs, f.unit, ratio, bound, HOLDS[f.holds], str(f.n))
     return f"| {' | '.join(cells)} |"
 
 

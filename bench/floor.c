@@ -1,8 +1,8 @@
-/* The floor: a bare loop that drives one prepared statement, with no bookkeeping at all; on epoll, or, compiled
- * with -DIO_URING -luring, on io_uring.
+/* Bare loop that drives one prepared statement without any bookkeeping. It uses epoll, or io_uring if compiled
+ * with -DIO_URING -luring.
  *
- * It shows what a driver cannot cost less than on this machine in its present state. It times, counts,
- * checks and reports nothing per transaction, so it is no driver.
+ * Its cost is the lower bound for any driver on this machine in its present state. It is not a driver: it does
+ * not measure, check or report single transactions.
  *
  *     floor SOCKET USER DATABASE STATEMENT ID_MAX CLIENTS THREADS SECONDS
  *
@@ -40,10 +40,10 @@ static char *put_text(char *at, const char *text) { return put(at, text, strlen(
 static char *put_int16(char *at, uint16_t value) { value = htons(value); return put(at, &value, 2); }
 static char *put_int32(char *at, uint32_t value) { value = htonl(value); return put(at, &value, 4); }
 
-/* A message's length counts itself, but not the type before it. */
+/* The length of a message includes itself, but not the type byte before it. */
 static void close_message(char *length, const char *end) { put_int32(length, (uint32_t)(end - length)); }
 
-/* Every answer that we wait for ends with ReadyForQuery: 'Z', its length 5, one byte of state. */
+/* Every response ends with ReadyForQuery: 'Z', its length 5, one byte of status. */
 static int is_ready(const char *reply, ssize_t n) { return n >= 6 && reply[n - 6] == 'Z'; }
 
 static void ask(int fd, const char *message, size_t n) {
@@ -82,12 +82,12 @@ static int connect_client(void) {
     return fd;
 }
 
-/* Bind, Execute, Sync; gives the message's end, and where the id goes. */
+/* Write Bind, Execute, Sync. Returns the end of the message, and the position of the id. */
 static char *write_request(char *at, char **id) {
     *at++ = 'B';
     char *length = at;
     at = put_text(put_text(at + 4, ""), "s");
-    at = put_int16(put_int16(put_int16(at, 1), 1), 1); /* all parameters binary; there is one */
+    at = put_int16(put_int16(put_int16(at, 1), 1), 1); /* one parameter, binary */
     *id = at = put_int32(at, 4);
     at = put_int16(put_int16(at + 4, 1), 1); /* all results binary */
     close_message(length, at);
@@ -106,7 +106,7 @@ static int connect_share(int number, int *fds) {
     return n;
 }
 
-/* A driver that timed nothing would be of no use. */
+/* Every useful driver reads the clock per transaction. */
 static void read_clock(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);

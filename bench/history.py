@@ -1,6 +1,6 @@
-"""``python -m bench history``: writes docs/explanation/history.md.
+"""Simulation of nightly results. ``python -m bench history`` writes docs/explanation/history.md.
 
-Simulation only: series of nightly results are tested after every night, as ``pgdyno history`` tests them.
+Series are tested after every night, as ``pgdyno history`` tests them.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""Loading tpcc: the copy phase against ready-made binary files, and the whole load against the fastest
-peer."""
+"""Load of tpcc: the copy phase against COPY from prepared binary files, and the time of the whole load."""
 
 from __future__ import annotations
 
@@ -13,8 +12,8 @@ from typing import Any
 
 from psycopg import sql
 
+from bench.environment import Environment, Sizes
 from bench.figure import Figure, alone, compared, limited
-from bench.setting import Place, Sizes
 from bench.tpcc import load_specification
 from pgdyno.engine import Engine
 from pgdyno.probe.cpu_time import machine_cpu
@@ -25,18 +24,18 @@ BLOCK_BYTES = 1 << 20
 TABLES = (
     *("order_line", "stock", "customer", "history", "orders", "item", "new_order", "district", "warehouse"),
 )
-"""The largest first, as the engine takes them."""
+"""Largest first, the order of the engine."""
 
 
-def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
-    """Our load and the server's own limit in turn, each into a new database."""
+def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
+    """Alternate loads by the engine and COPY of prepared files, each into a new database."""
     pairs, shares, whole = [], [], []
     for index in range(sizes.pairs):
-        with place.database(f"load_{index}") as database:
-            result, share = _load(place.server.conninfo(database), sizes.warehouses)
-            files = _make_files(place, database)
-            with place.database(f"limit_{index}") as copy:
-                limit_s = _copy_files(place, database, copy, files)
+        with environment.database(f"load_{index}") as database:
+            result, share = _load(environment.server.conninfo(database), sizes.warehouses)
+            files = _make_files(environment, database)
+            with environment.database(f"limit_{index}") as copy:
+                limit_s = _copy_files(environment, database, copy, files)
         ours_s = result["phases_s"]["copy"]
         size_mb = sum(path.stat().st_size for path in files.values()) / 1e6
         pairs.append((size_mb / ours_s, size_mb / limit_s))
@@ -44,14 +43,14 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
         whole.append(sum(result["phases_s"].values()))
     at = f"load of {sizes.warehouses} warehouses"
     against = f"binary files, {CONNECTIONS} connections"
-    yield compared(f"{at}: copy phase", "MB/s of file", pairs, against, wanted=0.85, sense="at least")
+    yield compared(f"{at}: copy phase", "MB/s of file", pairs, against, bound=0.85, sense="at least")
     yield limited(f"{at}: engine's share of the copy phase's CPU", "share", shares, ENGINE_SHARE_MAX)
     peer = "not measured here: go-tpc took 56 s for 10 warehouses on a machine of this kind"
     yield alone(f"{at}: whole", "s", whole, peer)
 
 
 def _load(conninfo: str, warehouses: int) -> tuple[dict[str, Any], float]:
-    """The engine's result, and its share of the machine's CPU in the copy phase."""
+    """Return the result of the engine, and its share of the machine's CPU time in the copy phase."""
     busy_s: dict[str, float] = {}
     with Engine("load", load_specification(conninfo, warehouses, CONNECTIONS)) as engine:
         for event in engine.events():
@@ -59,15 +58,15 @@ def _load(conninfo: str, warehouses: int) -> tuple[dict[str, Any], float]:
             busy_s.setdefault(phase, machine_cpu().busy_s)
             if event["event"] == "failed":
                 raise RuntimeError(f"load failed: {event['message']}")
-    # The first event after "started" that is not of the copy phase marks its end.
+    # The first event after "started" that does not belong to the copy phase marks its end.
     end_s = min(at for phase, at in busy_s.items() if phase not in ("started", "copy"))
     cpu_s = sum(event["cpu_copy_ns"].values()) / 1e9
     return event, cpu_s / max(end_s - busy_s["started"], cpu_s)
 
 
-def _make_files(place: Place, database: str) -> dict[str, Path]:
-    files = {table: place.directory / f"{table}.copy" for table in TABLES}
-    with closing(place.server.connect(database)) as conn:
+def _make_files(environment: Environment, database: str) -> dict[str, Path]:
+    files = {table: environment.directory / f"{table}.copy" for table in TABLES}
+    with closing(environment.server.connect(database)) as conn:
         for table, path in files.items():
             query = sql.SQL("COPY {} TO STDOUT (FORMAT binary)").format(sql.Identifier(table))
             with conn.cursor() as cursor, cursor.copy(query) as copy, path.open("wb") as file:
@@ -76,16 +75,18 @@ def _make_files(place: Place, database: str) -> dict[str, Path]:
     return files
 
 
-def _copy_files(place: Place, model: str, database: str, files: dict[str, Path]) -> float:
-    """Seconds for the same rows from the files into the same tables, created in the same transaction,
-    frozen."""
-    create = {table: _definition(place, model, table) for table in TABLES}
+def _copy_files(environment: Environment, model: str, database: str, files: dict[str, Path]) -> float:
+    """Return the seconds to copy the same rows from files into the same tables.
+
+    Tables are created in the same transaction, with FREEZE.
+    """
+    create = {table: _definition(environment, model, table) for table in TABLES}
     queue: SimpleQueue[str] = SimpleQueue()
     for table in TABLES:
         queue.put(table)
 
     def work() -> None:
-        with closing(place.server.connect(database)) as conn:
+        with closing(environment.server.connect(database)) as conn:
             while not queue.empty():
                 table = queue.get()
                 query = sql.SQL("COPY {} FROM STDIN (FORMAT binary, FREEZE)").format(sql.Identifier(table))
@@ -102,9 +103,9 @@ def _copy_files(place: Place, model: str, database: str, files: dict[str, Path])
     return time.monotonic() - begun_s
 
 
-def _definition(place: Place, database: str, table: str) -> sql.Composed:
-    """CREATE TABLE with the columns of the loaded table, and no index."""
-    with closing(place.server.connect(database)) as conn:
+def _definition(environment: Environment, database: str, table: str) -> sql.Composed:
+    """Return CREATE TABLE with the columns of the loaded table, without indexes."""
+    with closing(environment.server.connect(database)) as conn:
         columns = conn.execute(
             "SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute"
             " WHERE attrelid = %s::regclass AND attnum > 0 ORDER BY attnum",

@@ -1,5 +1,4 @@
-"""What a program costs: its own CPU time from the kernel, and all other CPU time of the
-machine."""
+"""Cost of a program: its own CPU time from the kernel, and the other CPU time of the machine."""
 
 from __future__ import annotations
 
@@ -15,8 +14,7 @@ from pgdyno.probe.cpu_time import machine_cpu
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one program from its start to its end. ``other_cpu_s``: of everything else on the machine, so the
-    server's."""
+    """Cost of one program from start to exit. ``other_cpu_s`` is all other CPU time: that of the server."""
 
     wall_s: float
     cpu_s: float
@@ -25,14 +23,14 @@ class Cost:
 
 
 def run(command: Sequence[str], text_in: str = "") -> Cost:
-    """Run a program to its end. Raises RuntimeError with its last words if it fails.
+    """Run a program to completion. Raises RuntimeError with the end of its output if it fails.
 
-    Its standard input stays open until it ends: to the engine, the end of file is an order to stop.
+    Its standard input stays open until it exits: end of file tells the engine to stop.
     """
-    with tempfile.TemporaryFile("w+") as said:
+    with tempfile.TemporaryFile("w+") as output_file:
         busy_s, begun_s = machine_cpu().busy_s, time.monotonic()
         process = subprocess.Popen(
-            list(command), stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT, text=True
+            list(command), stdin=subprocess.PIPE, stdout=output_file, stderr=subprocess.STDOUT, text=True
         )
         assert process.stdin is not None
         process.stdin.write(text_in)
@@ -41,8 +39,8 @@ def run(command: Sequence[str], text_in: str = "") -> Cost:
         process.stdin.close()
         process.returncode = os.waitstatus_to_exitcode(status)
         wall_s, busy_s = time.monotonic() - begun_s, machine_cpu().busy_s - busy_s
-        said.seek(0)
-        output = said.read()
+        output_file.seek(0)
+        output = output_file.read()
     if process.returncode != 0:
         raise RuntimeError(f"{command[0]} ended with {process.returncode}: {output[-600:]}")
     cpu_s = usage.ru_utime + usage.ru_stime

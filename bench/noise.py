@@ -1,6 +1,6 @@
-"""Noise of blocks, made up or recorded: series of d_b as a study would see them, many at a time.
+"""Simulated and recorded noise of block ratios (d_b), for many studies at a time.
 
-Everything is (paths, blocks): a path is the noise of one study. Seeds are the caller's.
+Arrays have the shape (paths, blocks): a path is the noise of one study. The caller chooses the seed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pgdyno.results.records import Trial, TrialStatus
 
 Floats = npt.NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int, int], Floats]
-"""(rng, paths, blocks) → d_b of arms that are alike."""
+"""(rng, paths, blocks) → d_b of identical arms."""
 
 SD = 0.025
-"""Of a block, where noise is made up: 2.5 %, as blocks of half a minute a side have on a small machine."""
+"""SD of a simulated block: 2.5%, typical of blocks with half a minute per arm on a small machine."""
 
 STUDIES = Path(__file__).with_name("verdicts.jsonl")
 RECORDED = Path(__file__).parents[1] / "tests" / "oracle" / "data" / "aa_noise.json"
 
 
 def normal(sd: float) -> Noise:
-    """What the interval's proof assumes."""
+    """Gaussian noise, which the proof of the interval assumes."""
 
     def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
         return np.asarray(rng.normal(0, sd, (paths, blocks)))
@@ -40,25 +40,25 @@ def normal(sd: float) -> Noise:
 
 
 def heavy_tails(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
-    """Student's t with three degrees of freedom: stalls now and then."""
+    """Student's t with three degrees of freedom: occasional stalls."""
     drawn: Floats = rng.standard_t(3, (paths, blocks)) * (SD / np.sqrt(3))
     return drawn
 
 
 def outliers(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
-    """One block in twenty is spread six times as far, to either side: which arm is hit is chance."""
+    """One block in twenty has six times the SD, in either direction: each arm is slow equally often."""
     usual = rng.normal(0, SD, (paths, blocks))
     return np.where(rng.random((paths, blocks)) < 0.05, 6 * usual, usual)
 
 
 def one_sided_outliers(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
-    """One block in ten loses about 10 % of one and the same arm, and the mean over all blocks is 0."""
+    """One block in ten loses about 10%, always of the same arm. The mean over all blocks is 0."""
     hit = rng.random((paths, blocks)) < 0.1
     return rng.normal(0, SD, (paths, blocks)) - np.where(hit, rng.exponential(0.1, hit.shape), 0) + 0.01
 
 
 def skewed(skewness: float) -> Noise:
-    """A gamma distribution's, turned round: one arm often gains a little and seldom loses much."""
+    """Reflected gamma distribution: one arm often gains a little and rarely loses much."""
     shape = (2 / skewness) ** 2
 
     def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
@@ -68,7 +68,7 @@ def skewed(skewness: float) -> Noise:
 
 
 def autocorrelated(share: float) -> Noise:
-    """First order: a block remembers ``share`` of the one before it."""
+    """First-order autoregressive noise with coefficient ``share``."""
 
     def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
         fresh = rng.normal(0, SD, (paths, blocks))
@@ -79,8 +79,10 @@ def autocorrelated(share: float) -> Noise:
 
 
 def drift(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
-    """Slices as the driver runs them, while the machine loses a third of its speed in every block: rounds
-    A B, then mirrored. A block's ratio is that of the totals, as the analysis forms it.
+    """Block ratios of slices while the machine loses a third of its speed in every block.
+
+    Rounds are A B, then mirrored, as the driver runs them. A block ratio is the ratio of totals, as in the
+    analysis.
     """
     rounds = 20
     first = np.repeat(rng.integers(0, 2, (paths, blocks, rounds // 2)), 2, axis=2)
@@ -95,12 +97,13 @@ def drift(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
 
 
 BLOCKS_TOGETHER = 5
-"""Taken one behind the other out of a recorded study: what a block remembers of the one before stays."""
+"""Block length of the bootstrap: consecutive blocks of a study, which keep their autocorrelation."""
 
 
 def recorded(schedule: str) -> Noise:
-    """Pieces of recorded studies, drawn with replacement (a moving block bootstrap: Künsch, Annals of
-    Statistics 1989): so many blocks in a row of one of them, with their restores and restarts.
+    """Moving block bootstrap from recorded studies (Künsch, Annals of Statistics 1989).
+
+    The recorded blocks include restores and restarts.
     """
 
     def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
@@ -113,14 +116,16 @@ def recorded(schedule: str) -> Noise:
 
 
 def recorded_blocks(schedule: str) -> list[Floats]:
-    """Of every study that ``python -m bench verdict --record`` kept, the log ratios less the mean of all
-    studies with the same slowdown, scaled: around their own mean they spread less than others would.
+    """Return the residuals of each study that ``python -m bench verdict --record`` stored.
+
+    Residuals are log ratios minus the mean of all studies with the same slowdown. They are scaled because
+    their SD around the sample mean is too small.
     """
     kept = [json.loads(line) for line in STUDIES.read_text("utf-8").splitlines()]
-    alike = [of for of in kept if of["wanted"]["schedule"] == schedule]
+    selected = [of for of in kept if of["options"]["schedule"] == schedule]
     found = []
-    for effect in sorted({of["effect"] for of in alike}):
-        ratios = [np.array(of["log_ratios"]) for of in alike if of["effect"] == effect]
+    for effect in sorted({of["effect"] for of in selected}):
+        ratios = [np.array(of["log_ratios"]) for of in selected if of["effect"] == effect]
         every = np.concatenate(ratios)
         found += [(of - every.mean()) * np.sqrt(len(every) / (len(every) - 1)) for of in ratios]
     return found
@@ -130,12 +135,13 @@ COVARIATES: Mapping[str, Callable[[Trial], float | None]] = {
     "server CPU per transaction": lambda trial: SERVER_CPU.value(trial, trial.measured),
     "driver CPU per transaction": lambda trial: DRIVER_CPU.value(trial, trial.measured),
 }
-"""Of both trials of a block, in microseconds."""
+"""Value of a trial in µs. Recorded for both trials of a block."""
 
 
 def recorded_ratios() -> Mapping[str, Floats]:
-    """Of every whole block of the recording ln(b / a): of the throughput, the median pair of slices, and the
-    covariates.
+    """Return ln(b / a) for each complete block of the recording.
+
+    Ratios are of the throughput, the median pair of slices, and the covariates.
     """
     blocks = json.loads(RECORDED.read_text("utf-8"))["blocks"]
     a, b = (np.array([block[arm] for block in blocks], dtype=float) for arm in ("a", "b"))
@@ -148,7 +154,7 @@ def recorded_ratios() -> Mapping[str, Floats]:
 
 
 def record(evidence: Path) -> None:
-    """Keeps the transactions of every slice of a study of two arms that are alike, block by block."""
+    """Write the transactions of each slice of a study with identical arms, block by block."""
     with Evidence(evidence) as opened:
         study, arms, trials = opened.study(), opened.arms(), opened.trials()
     blocks = []
@@ -161,7 +167,7 @@ def record(evidence: Path) -> None:
             covariates = {name: [value(trial) for trial in both] for name, value in COVARIATES.items()}
             blocks.append({"a": counts[0], "b": counts[1], **covariates})
     kept = {
-        "what": "Transactions in each slice of two arms that are alike, the k-th of a beside the k-th of b",
+        "what": "Transactions in each slice of two identical arms, the k-th of a beside the k-th of b",
         "command": study.command,
         "servers": [arm.server.get("version_text") or arm.server.get("version") for arm in arms],
         "host": {key: study.host.get(key) for key in ("processor", "cores", "memory_bytes", "kernel")},

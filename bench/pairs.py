@@ -1,15 +1,13 @@
-"""What it gains that two arms are measured close in time, and what else could be taken off: from a recording.
+"""Noise of paired measurements by the length of a piece, and the effect of covariates, from one recording.
 
-One server is driven without a break, and the recording is cut as two servers that are alike would have been
-driven in turn: A B B A, of some seconds each. What A and B differ by is the noise of such a piece: its
-root mean square (the true difference is 0), in points (hundredths of the logarithm), times the square root of
-the piece's minutes. Were pieces independent, half of it would mean a quarter of the time for the same
-interval. Nothing is lost here to switching, restores and restarts: those are what ``pgdyno doctor
---calibrate`` measures.
+One server is driven without a break. The recording is split as if two identical servers had run in turn: A B
+B A, each of some seconds. The difference between A and B is the noise of such a piece. Its root mean square
+(the true difference is 0) is in points (hundredths of the logarithm), times the square root of the piece's
+minutes. If pieces are independent, half of it means a quarter of the time for the same interval. Switching,
+restores and restarts are not included: ``pgdyno doctor --calibrate`` measures them.
 
-A covariate is taken off with the coefficient that the other pieces have (so that a piece does not explain
-itself): the CPU time that a fixed loop takes just then, the time that the machine's neighbours stole, and the
-server's CPU time per transaction.
+A covariate is subtracted with the coefficient of the other pieces, so that a piece does not explain itself.
+Covariates are the CPU time of a fixed loop, steal time, and the server's CPU time per transaction.
 """
 
 from __future__ import annotations
@@ -21,9 +19,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from bench.environment import Environment, Sizes
 from bench.figure import Figure
-from bench.setting import Place, Sizes
-from bench.slices import CLIENTS, SCRIPT, server_alike
+from bench.slices import CLIENTS, SCRIPT, pgbench_server
 from pgdyno.drive.drive_specification import drive_specification
 from pgdyno.drive.engine_runs import run_drive
 from pgdyno.engine import Event
@@ -39,31 +37,31 @@ TICK_S = 0.25
 LENGTHS_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 PIECES_MIN = 2
 PIECES_TO_EXPLAIN = 20
-"""Of fewer a covariate's coefficient would be chance."""
+"""Minimum for a covariate: with fewer pieces its coefficient is unreliable."""
 
 LOOP_TURNS = 40_000
-"""A millisecond or two, four times a second, of a core that the server shares."""
+"""1 to 2 ms, four times per second, on a core shared with the server."""
 
 LOOP, STEAL, SERVER = "CPU time of a fixed loop", "CPU stolen", "server CPU per transaction"
 
 
 @dataclass
 class Recording:
-    """Tick by tick: its seconds, the transactions done, and what was used in it, in seconds."""
+    """Duration, transactions and used seconds of each tick."""
 
     took_s: list[float] = field(default_factory=list)
     done: list[float] = field(default_factory=list)
     used_s: dict[str, list[float]] = field(default_factory=lambda: {LOOP: [], STEAL: [], SERVER: []})
 
 
-def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
-    """One recording, and what it says."""
-    with server_alike(place, sizes, "pairs") as server:
-        yield from told(_recorded(server.conninfo(), server.postmaster_pid, sizes))
+def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
+    """Record one server and analyze the recording."""
+    with pgbench_server(environment, sizes, "pairs") as server:
+        yield from summarized(_record(server.conninfo(), server.postmaster_pid, sizes))
 
 
-def told(recording: Recording) -> Iterator[Figure]:
-    """The noise for every length of which the recording holds two pieces, and what of it is left."""
+def summarized(recording: Recording) -> Iterator[Figure]:
+    """Yield the noise and its residual share per covariate, for each length with at least two pieces."""
     for length_s in LENGTHS_S:
         differences = in_pieces(recording, length_s)
         noise = differences.pop("noise")
@@ -72,7 +70,7 @@ def told(recording: Recording) -> Iterator[Figure]:
         at, root_min = f"A B B A of {length_s:g} s", (4 * length_s / 60) ** 0.5
         yield Figure(f"{at}: noise", "points × √min", n, 100 * _rms(noise) * root_min, "–")
         for name, covariate in differences.items() if n >= PIECES_TO_EXPLAIN else ():
-            left = 100 * _rms(taken_off(noise, covariate)) / _rms(noise)
+            left = 100 * _rms(residuals(noise, covariate)) / _rms(noise)
             yield Figure(f"{at}, less what the {name} tells: noise left", "%", n, left, "–")
     ticks = len(recording.took_s)
     for name in (LOOP, STEAL) if ticks * TICK_S >= 4 * LENGTHS_S[0] * PIECES_TO_EXPLAIN else ():
@@ -81,14 +79,16 @@ def told(recording: Recording) -> Iterator[Figure]:
 
 
 def in_pieces(recording: Recording, length_s: float) -> dict[str, Floats]:
-    """What B and A differ by, piece by piece: ``noise``, ln of the rates; of a covariate ln of what was used
-    per transaction or per loop, of steal the share of the time, which may be 0.
+    """Return the differences between B and A of each piece.
+
+    ``noise`` is the log ratio of the rates. Covariates are log ratios of use per transaction or per loop.
+    Steal is a difference of shares of time, because it can be 0.
     """
     ticks = round(length_s / TICK_S)
     n = len(recording.took_s) // (4 * ticks)
 
     def both(values: list[float]) -> Floats:
-        """Shape (2, n): A's sum and B's of every piece."""
+        """Return the sums of A and B of each piece, shape (2, n)."""
         quarters = np.array(values[: 4 * ticks * n]).reshape(n, 4, ticks).sum(axis=2)
         return np.array([quarters[:, 0] + quarters[:, 3], quarters[:, 1] + quarters[:, 2]])
 
@@ -102,8 +102,8 @@ def in_pieces(recording: Recording, length_s: float) -> dict[str, Floats]:
     }
 
 
-def taken_off(noise: Floats, covariate: Floats) -> Floats:
-    """What is left, of each piece by the coefficient of least squares (through 0) of all others."""
+def residuals(noise: Floats, covariate: Floats) -> Floats:
+    """Return the leave-one-out residuals of a least-squares fit through 0."""
     square = covariate @ covariate - covariate**2
     product = covariate @ noise - covariate * noise
     return noise - covariate * np.divide(product, square, out=np.zeros_like(square), where=square > 0)
@@ -118,21 +118,21 @@ def _rms(values: Floats) -> float:
     return float(np.sqrt(np.mean(values**2)))
 
 
-def _recorded(conninfo: str, postmaster_pid: int, sizes: Sizes) -> Recording:
-    """Raises RuntimeError, EngineError."""
+def _record(conninfo: str, postmaster_pid: int, sizes: Sizes) -> Recording:
+    """Record one server tick by tick. Raises RuntimeError, EngineError."""
     workload = PgbenchParameters.model_validate({"scale": sizes.pgbench_scale, "scripts": [{"name": SCRIPT}]})
     driving = Driving(workload=workload, clients=CLIENTS)
     slices = [
         PlannedSlice(0, Role.WARM_UP, sizes.recording_s / 60, -1),
         PlannedSlice(0, Role.MEASURE, sizes.recording_s, 0),
     ]
-    asked = drive_specification(driving, 1, slices, [("server", conninfo)], interval_s=TICK_S)
+    specification = drive_specification(driving, 1, slices, [("server", conninfo)], interval_s=TICK_S)
     recording, before = Recording(), _used_s(postmaster_pid)
 
     def note(event: Event) -> None:
         nonlocal before
         if event["event"] == "interval":
-            now = _used_s(postmaster_pid)  # first: what was done was counted just now
+            now = _used_s(postmaster_pid)  # first, because the transactions were counted just now
             if event["role"] == "measure":
                 recording.took_s.append((event["to_ns"] - event["from_ns"]) / 1e9)
                 recording.done.append(sum(counts["ok"] for counts in event["kinds"].values()))
@@ -141,7 +141,7 @@ def _recorded(conninfo: str, postmaster_pid: int, sizes: Sizes) -> Recording:
                     recording.used_s[name].append(now[name] - before[name])
             before = now
 
-    run = run_drive(asked, Interruption(), note, lambda: [None])
+    run = run_drive(specification, Interruption(), note, lambda: [None])
     if not run.complete:
         raise RuntimeError(f"the engine did not go through: {run.failure}")
     return recording
@@ -152,7 +152,7 @@ def _used_s(postmaster_pid: int) -> Mapping[str, float]:
 
 
 def _loop_s() -> float:
-    """CPU time, not time: whether it had to wait for a core is not asked."""
+    """Return the CPU time of a fixed loop. Waiting for a core is not included."""
     begun_s, value = time.thread_time(), 0
     for turn in range(LOOP_TURNS):
         value ^= turn

@@ -1,4 +1,4 @@
--- pgbench's select-only statement for sysbench: prepared, ids uniform, a thread a client.
+-- pgbench's select-only statement for sysbench: prepared, uniform ids, one thread per client.
 sysbench.cmdline.options = { accounts = { "Rows of pgbench_accounts", 100000 } }
 
 function thread_init()

@@ -1,9 +1,9 @@
-"""The best length of a slice: the noise between two equal servers, for lengths and schedules in turn.
+"""Noise between two identical servers by length of a slice and by schedule.
 
-The noise of a piece of measuring is the standard deviation of its log ratio, in points (hundredths), times
-the square root of its minutes: what it would be of a minute if pieces were independent, as they nearly are.
-Half of it means a quarter of the time for the same interval. What is lost to draining, to swapping cores and
-to the discarded starts is in the noise already; it is told beside it.
+A piece is one run of the driver. Its noise is the SD of its log ratio, in points (hundredths), times the
+square root of its minutes: that of one minute if pieces are independent, which they nearly are. Half of it
+means a quarter of the time for the same interval. Draining, swaps of cores and discarded starts are included
+in the noise; they are also reported separately.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
 from bench.drivers import run_engine
+from bench.environment import Environment, Sizes
 from bench.figure import Figure
-from bench.setting import Place, Sizes
 from pgdyno.drive.drive_specification import Pinning, drive_specification
 from pgdyno.drive.engine_runs import run_drive
 from pgdyno.engine import Event
@@ -37,15 +37,16 @@ CLIENTS = 8
 WARMUP_S = 1.0
 SCHEDULES = ("slices", "duet")
 SETTINGS = {"checkpoint_timeout": "1h", "max_wal_size": "16GB"}
-"""Commits wait for the disk, as servers do; no checkpoint begins by itself."""
+"""Synchronous commits, as in production, and no timed checkpoint."""
 
 SCRIPT = "simple-update"
 
 
 @dataclass
-class _Found:
-    """Of one length and schedule: by piece the log ratio, its minutes, the share of it that did not count;
-    and each swap of cores.
+class _PieceResults:
+    """Results of one length and schedule: values per piece, and the duration of each swap of cores.
+
+    ``lost`` is the share of a piece that was not counted.
     """
 
     log_ratios: list[float] = field(default_factory=list)
@@ -55,16 +56,18 @@ class _Found:
 
     @property
     def noise(self) -> float:
-        """In points times the square root of minutes."""
+        """Noise in points times the square root of minutes."""
         return 100 * stdev(self.log_ratios) * math.sqrt(fmean(self.minutes))
 
 
-def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
-    """Pieces of every length and schedule, in an order that is drawn for each time that all have one."""
-    found = {key: _Found() for key in itertools.product(SCHEDULES, sizes.slice_lengths_s)}
+def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
+    """Run pieces of every length and schedule in rounds, in random order within each round."""
+    found = {key: _PieceResults() for key in itertools.product(SCHEDULES, sizes.slice_lengths_s)}
     rng = random.Random(1)
     with contextlib.ExitStack() as stack:
-        servers = [stack.enter_context(server_alike(place, sizes, f"slices-{number}")) for number in (0, 1)]
+        servers = [
+            stack.enter_context(pgbench_server(environment, sizes, f"slices-{number}")) for number in (0, 1)
+        ]
         for _ in range(sizes.pieces):
             for schedule, slice_s in rng.sample(list(found), len(found)):
                 study = _study(sizes, schedule, slice_s, rng.randrange(2**48))
@@ -78,9 +81,9 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
 
 
 @contextlib.contextmanager
-def server_alike(place: Place, sizes: Sizes, name: str) -> Iterator[Server]:
-    """One of several that are made alike; the name is its directory's."""
-    cluster = Cluster(place.cluster.build, place.directory / name, place.account)
+def pgbench_server(environment: Environment, sizes: Sizes, name: str) -> Iterator[Server]:
+    """Start one of several identical servers with the pgbench tables. ``name`` is its directory."""
+    cluster = Cluster(environment.cluster.build, environment.directory / name, environment.account)
     cluster.initdb(InitOptions(sync=False))
     settings = {**SETTINGS, "shared_buffers": sizes.settings["shared_buffers"]}
     with cluster.start(settings) as server:
@@ -97,7 +100,7 @@ def _study(sizes: Sizes, schedule: str, slice_s: float, seed: int) -> Study:
     return Study.model_validate(
         {
             "title": "slices",
-            "arms": tuple(parse_arms(["18", "18"])),  # nothing is made of their names here
+            "arms": tuple(parse_arms(["18", "18"])),  # the names are not used here
             "workload": PgbenchParameters.model_validate(
                 {"scale": sizes.pgbench_scale, "scripts": [{"name": SCRIPT}]}
             ),
@@ -114,20 +117,20 @@ def _study(sizes: Sizes, schedule: str, slice_s: float, seed: int) -> Study:
     )
 
 
-def _piece(study: Study, servers: list[Server], found: _Found) -> None:
-    """One run of the driver, as a study would do it. Raises RuntimeError, EngineError."""
+def _piece(study: Study, servers: list[Server], found: _PieceResults) -> None:
+    """Run the driver once, as in a study. Raises RuntimeError, EngineError."""
     block = block_of(study, 0)
     pids = [server.postmaster_pid for server in servers]
     pinning = None if study.cpu_partition is None else Pinning(study.cpu_partition.cores, pids)
     targets = [(f"server {number}", server.conninfo()) for number, server in enumerate(servers)]
-    asked = drive_specification(study, block.seed, block.slices, targets, pinning=pinning)
+    specification = drive_specification(study, block.seed, block.slices, targets, pinning=pinning)
     measured: list[Event] = []
 
     def note(event: Event) -> None:
         if event["event"] == "slice" and event["role"] == "measure":
             measured.append(event)
 
-    run = run_drive(asked, Interruption(), note, lambda: [None, None])
+    run = run_drive(specification, Interruption(), note, lambda: [None, None])
     if not run.complete:
         raise RuntimeError(f"the engine did not go through: {run.failure}")
     by_target = [[event for event in measured if event["target"] == target] for target in (0, 1)]

@@ -1,8 +1,7 @@
-"""``python -m bench stopping``: writes docs/explanation/stopping.md.
+"""Simulation of the stopping rule. ``python -m bench stopping`` writes docs/explanation/stopping.md.
 
-Simulation only: series of block ratios (``noise``) are judged after every block by the interval that verdicts
-rest on, and by Student's. ``--record EVIDENCE`` first takes the recorded noise from a study of two arms that
-are alike.
+Series of block ratios (``noise``) are tested after every block with the interval of verdicts, and with
+Student's. ``--record EVIDENCE`` first renews the recorded noise from a study of identical arms.
 """
 
 from __future__ import annotations
@@ -45,49 +44,54 @@ SEED = 20261122
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Of many studies that look after every block. ``stopped`` is the number of blocks at the verdict, and
-    that of all blocks where there was none.
+class StoppedStudies:
+    """Results of many studies with an interim analysis after every block.
+
+    ``stopped`` is the number of blocks at the verdict, or of all blocks if undecided.
     """
 
     stopped: Floats
     verdict: Floats  # +1 faster, −1 slower, 0 same, nan undecided
-    covered: Floats  # whether the interval at the stop holds the truth
-    alarmed: Floats  # whether it left the truth out at any look, stop or no stop
-    equivalent: Floats  # whether the arms were called the same at any look, stop or no stop
+    covered: Floats  # whether the interval at the stop contains the true effect
+    alarmed: (
+        Floats  # whether the interval of any interim analysis, also after the stop, misses the true effect
+    )
+    equivalent: Floats  # whether any interim analysis, also after the stop, finds the arms equivalent
 
 
-def judged(noise: Floats, effect: float, method: Method) -> Judged:
-    """``effect`` is a share of the baseline: 0.05."""
+def apply_stopping_rule(noise: Floats, effect: float, method: Method) -> StoppedStudies:
+    """Apply the stopping rule. ``effect`` is a share of the baseline: 0.05."""
     truth, limit = math.log1p(effect), math.log1p(MARGIN)
     d = truth + noise
     n = np.arange(1, d.shape[1] + 1)
     mean = np.cumsum(d, axis=1) / n
     squares = np.cumsum((d - truth) ** 2, axis=1) - n * (mean - truth) ** 2
     error = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1) / n)
-    looks = slice(VERDICT_BLOCKS_MIN - 1, None)
+    analyses = slice(VERDICT_BLOCKS_MIN - 1, None)
     reach, inner = (
-        np.array([critical(int(k), CONFIDENCE, method) for k in n[looks]]) * error[:, looks]
+        np.array([critical(int(k), CONFIDENCE, method) for k in n[analyses]]) * error[:, analyses]
         for critical in (critical_value, one_sided_critical_value)
     )
-    low, high = mean[:, looks] - reach, mean[:, looks] + reach
-    same = np.abs(mean[:, looks]) + inner <= limit
+    low, high = mean[:, analyses] - reach, mean[:, analyses] + reach
+    same = np.abs(mean[:, analyses]) + inner <= limit
     verdict = np.where(same, 0.0, np.where(low > 0, 1.0, np.where(high < 0, -1.0, np.nan)))
     decided = ~np.isnan(verdict)
     stop = np.where(decided.any(axis=1), decided.argmax(axis=1), decided.shape[1] - 1)
     at = np.arange(len(d)), stop
-    held = (low <= truth) & (truth <= high)
-    return Judged(
-        stop + float(VERDICT_BLOCKS_MIN), verdict[at], held[at], ~held.all(axis=1), same.any(axis=1)
+    contained = (low <= truth) & (truth <= high)
+    return StoppedStudies(
+        stop + float(VERDICT_BLOCKS_MIN), verdict[at], contained[at], ~contained.all(axis=1), same.any(axis=1)
     )
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What is kept of 95 % under one kind of noise, as shares. Without an effect: studies that call the arms
-    different at any look, by the interval of the verdict and by Student's. ``coverage`` at the stop: the
-    least over the effects. ``equivalent``: studies with an effect of the margin that call the arms the same,
-    the more of both directions.
+class ErrorRates:
+    """Error rates with one kind of noise, as shares.
+
+    ``alarms`` and ``student``: studies without an effect in which any interim analysis finds a difference,
+    with the interval of the verdict and with Student's. ``coverage`` at the stop: the minimum over the
+    effects. ``equivalent``: studies with an effect of the margin that find the arms equivalent, the maximum
+    of both directions.
     """
 
     name: str
@@ -97,24 +101,28 @@ class Kept:
     equivalent: float
 
 
-def kept(name: str, noise: Noise, paths: int = PATHS) -> Kept:
-    """The same noise under every effect."""
+def error_rates(name: str, noise: Noise, paths: int = PATHS) -> ErrorRates:
+    """Return the error rates, with the same noise for every effect."""
     drawn = noise(np.random.default_rng(SEED), paths, BLOCKS)
-    covered = [float(judged(drawn, effect, Method.ANYTIME).covered.mean()) for effect in EFFECTS]
-    alarmed = {method: judged(drawn, 0.0, method).alarmed for method in Method}
+    covered = [float(apply_stopping_rule(drawn, effect, Method.ANYTIME).covered.mean()) for effect in EFFECTS]
+    alarmed = {method: apply_stopping_rule(drawn, 0.0, method).alarmed for method in Method}
     alarms, student = (float(alarmed[method].mean()) for method in (Method.ANYTIME, Method.STUDENT))
     both = (MARGIN, 1 / (1 + MARGIN) - 1)
-    equivalent = max(float(judged(drawn, effect, Method.ANYTIME).equivalent.mean()) for effect in both)
-    return Kept(name, alarms, student, min(covered), equivalent)
+    equivalent = max(
+        float(apply_stopping_rule(drawn, effect, Method.ANYTIME).equivalent.mean()) for effect in both
+    )
+    return ErrorRates(name, alarms, student, min(covered), equivalent)
 
 
 def other_metric(share: float, paths: int = PATHS) -> float:
-    """How often Student's interval of a metric without an effect, of whose blocks' variance ``share`` is the
-    primary one's, leaves out the truth when the primary's verdict stops the study.
+    """Return how often Student's interval of another metric without an effect misses 0 at the stop.
+
+    The verdict on the primary metric stops the study. ``share`` is the part of the variance between blocks
+    that the metric shares with the primary one.
     """
     rng = np.random.default_rng(SEED)
     primary, own = (rng.normal(0, SD, (paths, BLOCKS)) for _ in range(2))
-    stop = judged(primary, 0.0, Method.ANYTIME).stopped.astype(int)
+    stop = apply_stopping_rule(primary, 0.0, Method.ANYTIME).stopped.astype(int)
     d = math.sqrt(share) * primary + math.sqrt(1 - share) * own
     missed = 0
     for n in np.unique(stop):
@@ -125,11 +133,11 @@ def other_metric(share: float, paths: int = PATHS) -> float:
 
 
 def lengths(name: str, noise: Noise, paths: int = PATHS) -> list[list[str]]:
-    """A row an effect: how often which verdict within BLOCKS, and blocks to it."""
+    """Return a row per effect: the share of each verdict within BLOCKS, and the blocks until it."""
     drawn = noise(np.random.default_rng(SEED), paths, BLOCKS)
     rows = []
     for effect in EFFECTS:
-        found = judged(drawn, effect, Method.ANYTIME)
+        found = apply_stopping_rule(drawn, effect, Method.ANYTIME)
         shares = [float((found.verdict == verdict).mean()) for verdict in (1.0, 0.0, -1.0)]
         shares.append(float(np.isnan(found.verdict).mean()))
         needed = [_blocks(found, share) for share in (0.5, 0.9)]
@@ -137,8 +145,8 @@ def lengths(name: str, noise: Noise, paths: int = PATHS) -> list[list[str]]:
     return rows
 
 
-def _blocks(found: Judged, share: float) -> str:
-    """So many suffice for this share of the studies."""
+def _blocks(found: StoppedStudies, share: float) -> str:
+    """Format the number of blocks that is enough for this share of the studies."""
     blocks = np.where(np.isnan(found.verdict), np.inf, found.stopped)
     needed = float(np.quantile(blocks, share, method="inverted_cdf"))
     return f"{needed:.0f}" if math.isfinite(needed) else f"> {BLOCKS}"
@@ -149,8 +157,8 @@ def _percent(share: float) -> str:
 
 
 def page(paths: int = PATHS) -> str:
-    """docs/explanation/stopping.md."""
-    rows = [kept(name, noise, paths) for name, noise in SCENARIOS.items()]
+    """Return docs/explanation/stopping.md."""
+    rows = [error_rates(name, noise, paths) for name, noise in SCENARIOS.items()]
     guarantees = table(
         (
             "Noise",
@@ -205,7 +213,7 @@ def page(paths: int = PATHS) -> str:
 
 
 def _recorded() -> str:
-    """Number, SD and skewness of the recorded blocks by schedule."""
+    """Describe the recorded blocks by schedule: number, SD and skewness."""
     found = []
     for schedule, words in (("slices", "slices"), ("duet", "a duet")):
         studies = recorded_blocks(schedule)
@@ -218,8 +226,10 @@ def _recorded() -> str:
 
 
 def covariates() -> str:
-    """What each would take off the spread of the recording's whole blocks. The line through the other blocks'
-    points tells each block's part: a coefficient from the block itself would flatter.
+    """Format the residual SD of complete recorded blocks for each covariate.
+
+    The coefficient for a block is fitted to the other blocks. With the block itself included, the result is
+    optimistic.
     """
     ratios = dict(recorded_ratios())
     d = ratios.pop("throughput")
@@ -234,7 +244,7 @@ def covariates() -> str:
 
 
 def _slope(x: Floats, y: Floats) -> float:
-    """Of the line through 0: arms that are alike differ by nothing."""
+    """Return the slope of the line through 0, because identical arms have no difference."""
     return float(np.sum(x * y) / np.sum(x * x))
 
 
@@ -245,13 +255,13 @@ def _width(n: int) -> list[str]:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """In Markdown."""
+    """Format a Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the page."""
+    """Write the page."""
     parser = argparse.ArgumentParser(prog="python -m bench stopping", description=__doc__)
     parser.add_argument("--record", type=Path, metavar="EVIDENCE", help=f"renews {RECORDED.name} before")
     chosen = parser.parse_args(arguments)

@@ -1,6 +1,6 @@
-"""``python -m bench tails``: writes docs/explanation/tails.md.
+"""Simulation of tail latencies. ``python -m bench tails`` writes docs/explanation/tails.md.
 
-Simulation only: histograms of blocks with rare stalls, and intervals for the change of p99 from them.
+Histograms of blocks with rare stalls, and intervals of the change of p99 from them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ KINDS: Mapping[str, Tails] = {
     "1 and 1": Tails((1, 1)),
     "0 and 1": Tails((0, 1)),
 }
-"""By share of blocks with a stall, in A and B."""
+"""Share of blocks with a stall in A and in B."""
 
 KINDS_OF_METHODS = (
     "none",
@@ -137,8 +137,8 @@ def log_ratio(counts: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """The rule over many studies, as shares. ``shown``: with an interval. ``covers``: of those.
+class RuleCoverage:
+    """Coverage of the rule over many studies, as shares. ``shown``: with an interval. ``covers``: of those.
 
     ``false``: with an interval that does not contain the true value. ``student``: coverage without the rule.
     """
@@ -149,7 +149,7 @@ class Kept:
     false: float
 
 
-def kept(tails: Tails, blocks: int, paths: int = PATHS) -> Kept:
+def rule_coverage(tails: Tails, blocks: int, paths: int = PATHS) -> RuleCoverage:
     """Return the coverage of the interval of reports."""
     true, key = truth(tails), latency_key(ALL_KINDS, PERCENTILE)
     before, shown, covered = 0, 0, 0
@@ -160,7 +160,7 @@ def kept(tails: Tails, blocks: int, paths: int = PATHS) -> Kept:
         before += holds
         shown += ruled.low is not None
         covered += ruled.low is not None and holds
-    return Kept(
+    return RuleCoverage(
         before / paths, shown / paths, covered / shown if shown else np.nan, (shown - covered) / paths
     )
 
@@ -225,7 +225,7 @@ def _exceedance(counts: Floats) -> tuple[Floats, Floats]:
 
 def rule_row(name: str, tails: Tails, blocks: int, paths: int = PATHS) -> list[str]:
     """Return the coverage of the rule as cells; that of few shown intervals is omitted."""
-    of = kept(tails, blocks, paths)
+    of = rule_coverage(tails, blocks, paths)
     covers = _percent(of.covers) if of.shown * paths >= SHOWN_MIN else "–"
     return [name, str(blocks), _percent(of.student), _percent(of.shown), covers, _percent(of.false)]
 

@@ -1,4 +1,4 @@
-"""What the probes cost: slices of select-only with the sampler and without, in turn, on one server."""
+"""Overhead of the probes: slices of select-only with and without the sampler, in turn, on one server."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.drivers import ACCOUNTS_PER_SCALE, run_engine
+from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared, limited
-from bench.setting import Place, Sizes
 from pgdyno.engine import Engine, Event
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.sampled_server import Target, sample, sample_waits
@@ -20,41 +20,42 @@ from pgdyno.results.engine_events import slice_from
 
 CLIENTS = (8, 64)
 SHARE_MAX = 0.01
-"""Of throughput and of the cores' time: what the probes may cost."""
+"""Maximum overhead of the probes, as a share of throughput and of CPU time."""
 
-STEP_S_MAX = 1.0  # as a study samples
+STEP_S_MAX = 1.0  # interval of the sampler in a study
 DISCARDED_STEPS, COUNTED_STEPS = 0.5, 2.0
-PAIRS_PER_PAIR = 10  # a slice is short and says little alone
+PAIRS_PER_PAIR = 10  # a slice is short: a single pair is too noisy
 
 
-def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
-    """Reads that never wait: the cores are busy all the time, so that whatever a probe uses is taken from the
-    transactions.
+def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
+    """Compare throughput with and without probes.
+
+    The reads never wait and all cores are busy: CPU time of a probe is taken from the transactions.
     """
-    with place.database("telemetry") as database:
-        conninfo = place.server.conninfo(database)
+    with environment.database("telemetry") as database:
+        conninfo = environment.server.conninfo(database)
         tables = {"kind": "pgbench", "scale": sizes.pgbench_scale}
         load = {"conninfo": conninfo, "workload": tables, "seed": 1, "connections": 2, "into_existing": False}
         run_engine("load", load)
         for clients in CLIENTS if set(CLIENTS) <= set(sizes.clients) else sizes.clients:
-            run = _Run(place, database, min(STEP_S_MAX, sizes.duration_s / COUNTED_STEPS))
+            run = _Run(environment, database, min(STEP_S_MAX, sizes.duration_s / COUNTED_STEPS))
             run.carry_out(sizes, conninfo, clients)
             at = f"probes, select-only, {clients} clients"
-            wanted = 1 - SHARE_MAX
+            bound = 1 - SHARE_MAX
             pairs = list(zip(run.rates[True], run.rates[False], strict=True))
-            yield compared(f"{at}: throughput", "tx/s", pairs, "no probes", wanted=wanted, sense="at least")
+            yield compared(f"{at}: throughput", "tx/s", pairs, "no probes", bound=bound, sense="at least")
             percent = [100 * share for share in run.shares]
             yield limited(f"{at}: CPU of the sampler", "% of the cores", percent, 100 * SHARE_MAX)
 
 
 @dataclass
 class _Run:
-    """One run of the engine. Each pair of slices has one with the sampler, in an order drawn at random.
+    """One run of the engine. Each pair of slices has one with the sampler, in random order.
 
-    A slice begins with half a step that does not count: the sampler connects in it. The rest has two ticks.
+    The first half step of a slice does not count: the sampler connects in it. The rest has two ticks.
     """
 
-    place: Place
+    environment: Environment
     database: str
     step_s: float
     rates: dict[bool, list[float]] = field(default_factory=lambda: {True: [], False: []})
@@ -63,7 +64,7 @@ class _Run:
     _marked_s: float | None = None
 
     def carry_out(self, sizes: Sizes, conninfo: str, clients: int) -> None:
-        """Raises EngineError, RuntimeError."""
+        """Run the engine. Raises EngineError, RuntimeError."""
         rng = random.Random(clients)
         sampled: list[bool] = []
         for _ in range(sizes.pairs * PAIRS_PER_PAIR):
@@ -84,7 +85,7 @@ class _Run:
                 self._marked_s = time.monotonic()
             case "slice":
                 self._stop()
-                position = event["slice"]  # the first one warms up
+                position = event["slice"]  # the first slice is warm-up
                 if position > 0:
                     piece = slice_from(event)
                     ok = sum(counts.ok for counts in piece.kinds.values())
@@ -97,7 +98,7 @@ class _Run:
                 pass
 
     def _start(self) -> None:
-        server = self.place.server
+        server = self.environment.server
         target = Target(
             0, lambda: server.connect(self.database), sample, sample_waits, lambda: server.postmaster_pid
         )

@@ -1,4 +1,4 @@
-"""tpcc: CPU and memory of the client, both ways of calling."""
+"""CPU time and memory of the client with tpcc, by procedures and by statements."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import psycopg
 
 from bench.drivers import compile_floors, engine_drive, floor, run_engine
+from bench.environment import Environment, Sizes
 from bench.figure import Figure, alone, compared, limited
-from bench.setting import Place, Sizes
 
 CLIENTS = 8
 CPU_US_MAX = {"procedures": 15.0, "statements": 120.0}
@@ -20,15 +20,15 @@ ROUND_TRIPS = {"procedures": 1.0, "statements": 21.3}
 
 ROWS_TIMED = 2_000_000
 SELECT_US = 20.0
-"""What a prepared statement that computes nothing costs the server, about (docs/adr/0002)."""
+"""Approximate CPU time of the server for a trivial prepared statement (docs/adr/0002)."""
 
 
-def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
-    """Against our own limits; HammerDB's driver needs 91 µs/tx, those that send SQL 397 to 631."""
-    with place.database("tpcc") as database:
-        conninfo = place.server.conninfo(database)
+def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
+    """Compare with fixed limits. HammerDB's driver needs 91 µs/tx, drivers that send SQL 397 to 631."""
+    with environment.database("tpcc") as database:
+        conninfo = environment.server.conninfo(database)
         run_engine("load", load_specification(conninfo, sizes.warehouses))
-        bare = compile_floors(place.directory).get("epoll")
+        bare = compile_floors(environment.directory).get("epoll")
         for calls, limit_us in CPU_US_MAX.items():
             workload = {
                 "kind": "tpcc",
@@ -56,10 +56,10 @@ def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
 
 
 def _as_busy(bare: Path, conninfo: str, server_us: float, duration_s: float) -> float:
-    """Client CPU per round trip, in µs, of a bare loop whose statement costs the server ``server_us``.
+    """Return the client CPU time per round trip, in µs, of a bare loop whose statement costs ``server_us``.
 
-    The fewer answers come in a second, the more often a driver has to be woken for one alone, and on
-    processors that the server fills it also finds its caches cold: a statement that sleeps shows neither.
+    With fewer responses per second, a driver is woken for each one, and on cores that the server uses its
+    caches are cold. A statement that sleeps would show neither.
     """
     statement = "select count(*) from generate_series(1, {} + $1 - $1)"
     with psycopg.connect(conninfo, autocommit=True) as connection:
@@ -71,7 +71,7 @@ def _as_busy(bare: Path, conninfo: str, server_us: float, duration_s: float) -> 
 
 
 def load_specification(conninfo: str, warehouses: int, connections: int = 2) -> dict[str, object]:
-    """For the engine's load."""
+    """Return the specification of a load for the engine."""
     return {
         "conninfo": conninfo,
         "workload": {"kind": "tpcc", "warehouses": warehouses},

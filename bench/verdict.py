@@ -1,14 +1,13 @@
-"""``python -m bench verdict``: how long a verdict takes on this machine, and how often it is wrong.
+"""Time until a verdict on this machine, and error rates: ``python -m bench verdict``.
 
-An arm has a known slowdown: each of its transactions does so much more of the same work in the server. Whole
-studies are run as ``pgdyno compare`` runs them, with restores, restarts, checks and A/A blocks, until their
-verdict or the limit; studies of two arms that are alike stand between them. What is told of each: whether the
-right verdict came in time, and minutes from the beginning of the first block to the end of the last.
+One arm has a known slowdown: each transaction does more of the same work in the server. Complete studies run
+as in ``pgdyno compare``, with restores, restarts, checks and A/A blocks, until their verdict or the time
+limit. They alternate with studies of identical arms. Results are the share of correct verdicts within the
+limit, and the minutes from the start of the first block to the end of the last.
 
-A study takes minutes, so there are never many. ``--keep FILE`` collects them over several calls on a machine;
-``--record`` does so in bench/verdicts.jsonl, and writes docs/explanation/time-to-a-verdict.md from it.
-And what is known of their blocks is told beside: how thousands of studies would end whose blocks were drawn
-from these.
+A study takes minutes, so there are few of them. ``--keep FILE`` collects them over several runs on a machine.
+``--record`` stores them in bench/verdicts.jsonl and writes docs/explanation/time-to-a-verdict.md. Thousands
+of simulated studies with blocks resampled from the recorded ones complement them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from statistics import median
 import numpy as np
 
 from bench.noise import Floats
-from bench.stopping import PATHS, SEED, judged, table
+from bench.stopping import PATHS, SEED, apply_stopping_rule, table
 from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.statistics.effect import Method, percent_of, student
@@ -58,25 +57,25 @@ WORKS = {
         "END;"
     ),
 }
-"""Nearly all of a transaction's time is the loop of ``:work`` turns; update commits besides."""
+"""The loop over ``:work`` takes nearly all the time of a transaction; ``update`` also commits."""
 
 EFFECTS = (0.0, 0.02, 0.05)
 MINUTES_MAX = 25.0
 TURNS = 20_000
-"""Milliseconds of a core: what comes beside the loop, a round trip and a plan, is a few per cent of it."""
+"""A few milliseconds of a core: the round trip and the planning add a few percent."""
 
 PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "time-to-a-verdict.md"
 TEMPLATE = Path(__file__).with_name("verdict.txt")
 RECORDED = Path(__file__).with_name("verdicts.jsonl")
-"""Studies by the default options of ``pgdyno compare``, apart from ``--minutes`` and ``--schedule``."""
+"""Studies with the default options of ``pgdyno compare``, except ``--minutes`` and ``--schedule``."""
 
 SOON_MIN = 4.0
-"""Minutes within which a change of 5 % is to be found in 9 of 10 studies."""
+"""Time limit in minutes for a change of 5%, to be met by 90% of the studies."""
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """``effects``: slowdowns as shares of the work, 0.05; 0 is no effect."""
+class Options:
+    """Options of the studies. ``effects``: slowdowns as shares of the work (0.05), 0 for identical arms."""
 
     effects: tuple[float, ...]
     trials: int
@@ -90,8 +89,8 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """One study. ``log_ratios`` are those of its blocks."""
+class StudyRun:
+    """One complete study. ``log_ratios``: one per block."""
 
     effect: float
     verdict: Verdict
@@ -99,63 +98,64 @@ class Ran:
     log_ratios: tuple[float, ...]
     day: str = ""
 
-    def line(self, wanted: Wanted) -> str:
-        """For a file that keeps it."""
-        return json.dumps({"wanted": _alike(wanted), **asdict(self)}) + "\n"
+    def line(self, options: Options) -> str:
+        """Return the line of a JSON Lines file."""
+        return json.dumps({"options": _shared_options(options), **asdict(self)}) + "\n"
 
 
-def kept_in(path: Path, wanted: Wanted) -> list[Ran]:
-    """The studies in such a file that were run as ``wanted`` says, of whatever effect."""
+def runs_in(path: Path, options: Options) -> list[StudyRun]:
+    """Read the studies in a JSON Lines file that ran with the same options, with any effect."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     found = [dict(json.loads(line)) for line in lines]
     return [
-        Ran(of["effect"], Verdict(of["verdict"]), of["minutes"], tuple(of["log_ratios"]), of["day"])
+        StudyRun(of["effect"], Verdict(of["verdict"]), of["minutes"], tuple(of["log_ratios"]), of["day"])
         for of in found
-        if of["wanted"] == _alike(wanted)
+        if of["options"] == _shared_options(options)
     ]
 
 
-def _alike(wanted: Wanted) -> dict[str, object]:
-    """What studies must have in common to be counted together."""
-    return {key: value for key, value in asdict(wanted).items() if key not in ("effects", "trials")}
+def _shared_options(options: Options) -> dict[str, object]:
+    """Return the options that studies must share to be counted together."""
+    return {key: value for key, value in asdict(options).items() if key not in ("effects", "trials")}
 
 
-def run(wanted: Wanted, first: int = 0) -> Iterator[Ran]:
-    """Every effect in turn, so that what drifts on the machine over hours meets all alike. ``first``: the
-    number of the first trial, by which its seed is another than those of trials before.
+def run(options: Options, first: int = 0) -> Iterator[StudyRun]:
+    """Run studies, all effects in turn, so that drift of the machine over hours affects all equally.
+
+    ``first`` is the number of the first trial. It makes the seeds differ from those of earlier trials.
     """
     with tempfile.TemporaryDirectory(prefix="pgdyno-verdict-") as directory, Interruption() as interruption:
-        for trial in range(first, first + wanted.trials):
-            for effect in wanted.effects:
+        for trial in range(first, first + options.trials):
+            for effect in options.effects:
                 path = Path(directory) / f"{trial}-{effect}.sqlite"
-                study = study_of(wanted, effect, seed=1000 * trial + round(1e4 * effect))
-                start_study(path, Request(study.title, [only_case(study)], ""), _unwatched, interruption)
+                study = planned_study(options, effect, seed=1000 * trial + round(1e4 * effect))
+                start_study(path, Request(study.title, [only_case(study)], ""), _no_progress, interruption)
                 if interruption.requested:
                     return
-                yield _ran(path, effect)
+                yield _study_run(path, effect)
                 path.unlink()
 
 
-def study_of(wanted: Wanted, effect: float, seed: int) -> Study:
-    """As ``pgdyno compare --slice … --minutes … --schedule …`` would lay it out."""
-    machine, budget_s = machine_size(), 60 * wanted.minutes_max
-    duet = wanted.schedule == "duet"
+def planned_study(options: Options, effect: float, seed: int) -> Study:
+    """Plan a study as ``pgdyno compare --slice … --minutes … --schedule …`` does."""
+    machine, budget_s = machine_size(), 60 * options.minutes_max
+    duet = options.schedule == "duet"
     clients = default_clients(replace(machine, cores=max(1, machine.cores // 2)) if duet else machine)
-    rhythm = fit_block_layout(budget_s, 1 if duet else 2, wanted.slice_s, wanted.schedule)
-    warm_up = warm_up_from_option(None, rhythm.warmup_s, wanted.slice_s, extends=True)
+    rhythm = fit_block_layout(budget_s, 1 if duet else 2, options.slice_s, options.schedule)
+    warm_up = warm_up_from_option(None, rhythm.warmup_s, options.slice_s, extends=True)
     rounds = rhythm.rounds
-    if wanted.window_s is not None:
-        rounds = max(2, 2 * round(wanted.window_s / wanted.slice_s / 2))
-    drivings = tuple(_driving(wanted, share, clients) for share in (0.0, effect))
+    if options.window_s is not None:
+        rounds = max(2, 2 * round(options.window_s / options.slice_s / 2))
+    drivings = tuple(_driving(options, share, clients) for share in (0.0, effect))
     return Study.model_validate(
         {
             **dict(drivings[0]),
             "title": f"{effect:.1%} more work",
-            "arms": [parse_arm(wanted.server).model_copy(update={"name": name}) for name in "AB"],
+            "arms": [parse_arm(options.server).model_copy(update={"name": name}) for name in "AB"],
             "drivings": drivings,
-            "schedule": wanted.schedule,
-            "slice_s": wanted.slice_s,
-            "discard_s": discard_s(wanted.slice_s),
+            "schedule": options.schedule,
+            "slice_s": options.slice_s,
+            "discard_s": discard_s(options.slice_s),
             "warmup_s": warm_up.most_s,
             "warmup_min_s": warm_up.least_s,
             "rounds": rounds,
@@ -165,54 +165,54 @@ def study_of(wanted: Wanted, effect: float, seed: int) -> Study:
     )
 
 
-def _driving(wanted: Wanted, effect: float, clients: int) -> Driving:
+def _driving(options: Options, effect: float, clients: int) -> Driving:
     workload = PgbenchParameters(
-        scale=1 if wanted.work == "cpu" else clients,
-        scripts=(Script(name=wanted.work, text=WORKS[wanted.work]),),
+        scale=1 if options.work == "cpu" else clients,
+        scripts=(Script(name=options.work, text=WORKS[options.work]),),
         protocol="prepared",
-        define={"work": str(round(wanted.turns * (1 + effect)))},
+        define={"work": str(round(options.turns * (1 + effect)))},
     )
     return Driving(workload=workload, clients=clients)
 
 
 @contextmanager
-def _unwatched(_names: Sequence[str]) -> Iterator[Watch]:
+def _no_progress(_names: Sequence[str]) -> Iterator[Watch]:
     def watch(_: Progress) -> None:
         pass
 
     yield watch
 
 
-def _ran(path: Path, effect: float) -> Ran:
+def _study_run(path: Path, effect: float) -> StudyRun:
     with Evidence(path) as evidence:
         comparison = interim_result(evidence, 0).comparisons[0]
         blocks = [block for block in evidence.blocks(0) if block.ended_unix_s is not None]
     lasted_s = max(b.ended_unix_s or 0.0 for b in blocks) - min(b.started_unix_s for b in blocks)
     ratios = comparison.primary.log_ratios.values() if comparison.primary else ()
     day = datetime.now(tz=UTC).date().isoformat()
-    return Ran(effect, comparison.verdict, lasted_s / 60, tuple(ratios), day)
+    return StudyRun(effect, comparison.verdict, lasted_s / 60, tuple(ratios), day)
 
 
-def report(ran: Sequence[Ran], wanted: Wanted) -> str:
-    """The table of the studies, and that of studies of blocks like theirs."""
-    noise = _noise(ran)
-    drawn = [_drawn_row(effect, noise, ran, wanted) for effect in wanted.effects]
+def report(runs: Sequence[StudyRun], options: Options) -> str:
+    """Format the table of the studies, and the table of simulated studies."""
+    residuals = _residuals(runs)
+    drawn = [_simulated_row(effect, residuals, runs, options) for effect in options.effects]
     head = (
         "additional work",
         "blocks to draw from",
         "minutes a block",
         f"right within {SOON_MIN:g} min",
-        f"right within {wanted.minutes_max:g} min",
+        f"right within {options.minutes_max:g} min",
         "another verdict",
         "minutes, median",
         "minutes, 9 of 10",
     )
-    drawn_from = f"{PATHS:,} studies each, of blocks drawn from these:"
-    return "\n\n".join((_measured(ran, wanted), drawn_from, table(head, drawn)))
+    simulated = f"{PATHS:,} studies each, of blocks drawn from these:"
+    return "\n\n".join((_measured_table(runs, options), simulated, table(head, drawn)))
 
 
-def _measured(ran: Sequence[Ran], wanted: Wanted) -> str:
-    rows = [_row([one for one in ran if one.effect == effect], wanted) for effect in wanted.effects]
+def _measured_table(runs: Sequence[StudyRun], options: Options) -> str:
+    rows = [_row([one for one in runs if one.effect == effect], options) for effect in options.effects]
     head = (
         "additional work",
         "change measured, all blocks",
@@ -221,64 +221,68 @@ def _measured(ran: Sequence[Ran], wanted: Wanted) -> str:
         "slower",
         "same",
         "faster",
-        f"undecided in {wanted.minutes_max:g} min",
+        f"undecided in {options.minutes_max:g} min",
         "minutes, median",
         "minutes, 9 of 10",
     )
     return table(head, rows)
 
 
-def _row(ran: Sequence[Ran], wanted: Wanted) -> list[str]:
-    if not ran:
+def _row(runs: Sequence[StudyRun], options: Options) -> list[str]:
+    if not runs:
         return ["–"] * 10
-    every = [d for one in ran for d in one.log_ratios]
+    every = [d for one in runs for d in one.log_ratios]
     summary = student(every, 0.95)
-    verdicts = [one.verdict for one in ran]
-    minutes = [one.minutes if one.verdict is not Verdict.UNDECIDED else math.inf for one in ran]
+    verdicts = [one.verdict for one in runs]
+    minutes = [one.minutes if one.verdict is not Verdict.UNDECIDED else math.inf for one in runs]
     nine = float(np.quantile(minutes, 0.9, method="inverted_cdf"))
     return [
-        _percent(ran[0].effect),
+        _percent(runs[0].effect),
         f"{summary.percent(Better.MORE).signed_text} ({summary.percent(Better.MORE).signed_interval_text})",
         "–" if summary.sd is None else f"{percent_of(summary.sd):.1f}%",
-        str(len(ran)),
+        str(len(runs)),
         *(
             str(verdicts.count(of))
             for of in (Verdict.SLOWER, Verdict.SAME, Verdict.FASTER, Verdict.UNDECIDED)
         ),
-        *(_minutes(of, wanted) for of in (median(minutes), nine)),
+        *(_minutes(of, options) for of in (median(minutes), nine)),
     ]
 
 
-def _noise(ran: Sequence[Ran]) -> Floats:
-    """Of the log ratios of all studies what is left around the mean of each effect. Of all, because one that
-    stopped early had quiet blocks; scaled, because around their own mean they spread less than others would.
+def _residuals(runs: Sequence[StudyRun]) -> Floats:
+    """Return the residuals of log ratios around the mean of each effect.
+
+    All studies are pooled, because those that stopped early had less noise. Residuals are scaled, because
+    their SD around the sample mean is too small.
     """
     of_effects = [
-        np.array([d for one in ran if one.effect == effect for d in one.log_ratios])
-        for effect in sorted({one.effect for one in ran})
+        np.array([d for one in runs if one.effect == effect for d in one.log_ratios])
+        for effect in sorted({one.effect for one in runs})
     ]
     left = [(d - d.mean()) * math.sqrt(len(d) / (len(d) - 1)) for d in of_effects if len(d) > 1]
     return np.concatenate([np.zeros(0), *left])
 
 
-def _drawn_row(effect: float, noise: Floats, ran: Sequence[Ran], wanted: Wanted) -> list[str]:
-    """Blocks are drawn with replacement, as if independent, around the change that this much work makes."""
-    minutes_each = sum(one.minutes for one in ran) / max(1, sum(len(one.log_ratios) for one in ran))
-    blocks = math.floor(wanted.minutes_max / minutes_each) if minutes_each else 0
-    if not len(noise) or blocks < VERDICT_BLOCKS_MIN:
+def _simulated_row(effect: float, residuals: Floats, runs: Sequence[StudyRun], options: Options) -> list[str]:
+    """Simulate studies with blocks drawn with replacement, as if independent, around the change of this
+    effect.
+    """
+    minutes_each = sum(one.minutes for one in runs) / max(1, sum(len(one.log_ratios) for one in runs))
+    blocks = math.floor(options.minutes_max / minutes_each) if minutes_each else 0
+    if not len(residuals) or blocks < VERDICT_BLOCKS_MIN:
         return [_percent(effect)] + ["–"] * 7
-    drawn = np.random.default_rng(SEED).choice(noise, (PATHS, blocks))
-    found = judged(drawn, 1 / (1 + effect) - 1, Method.ANYTIME)
+    drawn = np.random.default_rng(SEED).choice(residuals, (PATHS, blocks))
+    found = apply_stopping_rule(drawn, 1 / (1 + effect) - 1, Method.ANYTIME)
     right = found.verdict == (-1 if effect else 0)
     minutes = np.where(right, found.stopped * minutes_each, math.inf)
     median_and_nine = (float(np.quantile(minutes, share, method="inverted_cdf")) for share in (0.5, 0.9))
     shares = ((minutes <= SOON_MIN).mean(), right.mean(), (~right & ~np.isnan(found.verdict)).mean())
     return [
         _percent(effect),
-        str(len(noise)),
+        str(len(residuals)),
         f"{minutes_each:.2f}",
         *(f"{100 * float(share):.1f}%" for share in shares),
-        *(_minutes(of, wanted) for of in median_and_nine),
+        *(_minutes(of, options) for of in median_and_nine),
     ]
 
 
@@ -286,30 +290,30 @@ def _percent(effect: float) -> str:
     return f"{100 * effect:g}%" if effect else "none"
 
 
-def _minutes(of: float, wanted: Wanted) -> str:
-    return f"{of:.1f}" if math.isfinite(of) else f"> {wanted.minutes_max:g}"
+def _minutes(of: float, options: Options) -> str:
+    return f"{of:.1f}" if math.isfinite(of) else f"> {options.minutes_max:g}"
 
 
 def page() -> str:
-    """docs/explanation/time-to-a-verdict.md."""
+    """Return docs/explanation/time-to-a-verdict.md."""
     lines = RECORDED.read_text("utf-8").splitlines() if RECORDED.exists() else []
     tables, days = {}, set()
     for schedule in ("slices", "duet"):
-        alike = [of for line in lines if (of := json.loads(line)["wanted"])["schedule"] == schedule]
+        shared = [of for line in lines if (of := json.loads(line)["options"])["schedule"] == schedule]
         tables[schedule] = "No study has been recorded."
-        if alike:
-            # The last options; studies of others are kept, but not shown.
-            wanted = Wanted(effects=EFFECTS, trials=0, **alike[-1])
-            ran = kept_in(RECORDED, wanted)
-            tables[schedule] = report(ran, wanted)
-            days |= {one.day for one in ran}
+        if shared:
+            # Only studies with the last options are shown; the others stay in the file.
+            options = Options(effects=EFFECTS, trials=0, **shared[-1])
+            runs = runs_in(RECORDED, options)
+            tables[schedule] = report(runs, options)
+            days |= {one.day for one in runs}
     return TEMPLATE.read_text("utf-8").format(
         **tables, days=", ".join(sorted(days)), minutes=f"{MINUTES_MAX:g}", soon=f"{SOON_MIN:g}"
     )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints a line a study on standard error, and the table at the end."""
+    """Print a line per study on standard error, and the tables at the end."""
     parser = argparse.ArgumentParser(prog="python -m bench verdict", description=__doc__)
     parser.add_argument("--effect", type=float, action="append", metavar="PERCENT", help="[default: 2, 5]")
     parser.add_argument("--trials", type=int, default=10, metavar="N", help="studies of each [default: 10]")
@@ -332,7 +336,7 @@ def main(arguments: Sequence[str]) -> int:
     builds = system_builds()
     server = chosen.server or (str(builds[0].bin_dir) if builds else "18")
     effects = (0.0, *(percent / 100 for percent in chosen.effect)) if chosen.effect else EFFECTS
-    wanted = Wanted(
+    options = Options(
         effects=effects,
         trials=chosen.trials,
         minutes_max=chosen.minutes_max,
@@ -343,17 +347,17 @@ def main(arguments: Sequence[str]) -> int:
         window_s=chosen.window,
     )
     if chosen.smoke:
-        wanted = Wanted((0.0, 1.0), 1, 0.15, chosen.schedule, 0.2, chosen.work, server, 2000, 0.4)
+        options = Options((0.0, 1.0), 1, 0.15, chosen.schedule, 0.2, chosen.work, server, 2000, 0.4)
     keep = RECORDED if chosen.record else chosen.keep
-    ran = kept_in(keep, wanted) if keep else []
-    for one in run(wanted, first=len(ran)):
-        ran.append(one)
+    runs = runs_in(keep, options) if keep else []
+    for one in run(options, first=len(runs)):
+        runs.append(one)
         if keep:
             with keep.open("a", encoding="utf-8") as file:
-                file.write(one.line(wanted))
+                file.write(one.line(options))
         found = f"{one.verdict} after {one.minutes:.1f} min, {len(one.log_ratios)} blocks"
         print(f"{100 * one.effect:g}% more work: {found}", file=sys.stderr, flush=True)
         if chosen.record:
             PAGE.write_text(page(), "utf-8")
-    print(report(ran, wanted))
+    print(report(runs, options))
     return 0

@@ -1,7 +1,7 @@
-"""``python -m bench warm-ups``: studies of arms that warm up at unlike speed, by simulation.
+"""Simulation of studies whose arms warm up at different speeds: ``python -m bench warm-ups``.
 
-The rate of each arm rises exponentially from half of its final value, and both end at the same rate: any
-*faster* or *slower* is wrong. Rates go through the product's tests and rules, as blocks of a study would.
+The rate of each arm rises exponentially from half of its final value. Both final rates are equal: any
+*faster* or *slower* is wrong. Rates pass through the product's tests and rules, as blocks of a study do.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ SLICE_SD, BLOCK_SD, DRIFT_SD = 0.06, 0.015, 0.005
 
 
 @dataclass(frozen=True)
-class Ended:
-    """One study: its verdict, its effect as a log ratio, and minutes."""
+class SimulatedStudy:
+    """One simulated study: verdict, effect as a log ratio, and duration."""
 
     verdict: Verdict
     effect: float
@@ -53,10 +53,10 @@ class Ended:
     warm_up_s: float
 
 
-def studied(
+def simulate_study(
     rng: np.random.Generator, time_constants_s: tuple[float, float], minutes: float, *, extends: bool
-) -> Ended:
-    """Run one study. Without ``extends``, it stops on any verdict, and its warm-up keeps its maximum."""
+) -> SimulatedStudy:
+    """Simulate one study. Without ``extends``, it stops on any verdict, and its warm-up keeps its maximum."""
     most_s, least_s, used_s = WARM_UP_S, WARM_UP_MIN_S, 0.0
     blocks: list[tuple[Observed, Observed]] = []
     before: float | None = None
@@ -75,10 +75,10 @@ def studied(
             summary = summarize(ratios, CONFIDENCE, Method.ANYTIME)
             verdict = decide(summary, Better.MORE, MARGIN, CONFIDENCE).verdict
         if verdict is not Verdict.UNDECIDED and not (extends and may_trend):
-            return Ended(verdict, effect, used_s / 60, most_s)
+            return SimulatedStudy(verdict, effect, used_s / 60, most_s)
         block_s = OVERHEAD_S + 2 * (warm_up_s + ROUNDS * SLICE_S)
         if used_s + block_s / 2 > 60 * minutes:
-            return Ended(verdict, effect, used_s / 60, most_s)
+            return SimulatedStudy(verdict, effect, used_s / 60, most_s)
         longer_s = block_s + 2 * most_s
         if extends and is_trending and (60 * minutes - used_s) / longer_s >= VERDICT_BLOCKS_MIN:
             before, blocks, least_s, most_s = effect, [], most_s, 2 * most_s
@@ -109,12 +109,12 @@ def _block(
 
 
 def rows(studies: int, minutes: float, cases: Sequence[tuple[float, float]] = CASES) -> list[list[str]]:
-    """Return a row for each case, without and with the rules."""
+    """Return two rows per case: without and with the rules."""
     found = []
     for case in cases:
         for extends in (False, True):
             rng = np.random.default_rng(SEED)
-            ended = [studied(rng, case, minutes, extends=extends) for _ in range(studies)]
+            ended = [simulate_study(rng, case, minutes, extends=extends) for _ in range(studies)]
             verdicts = Counter(one.verdict for one in ended)
             wrong = verdicts[Verdict.FASTER] + verdicts[Verdict.SLOWER]
             found.append(

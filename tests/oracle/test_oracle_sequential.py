@@ -7,7 +7,16 @@ import math
 import numpy as np
 import pytest
 from bench.noise import SCENARIOS
-from bench.stopping import BLOCKS, EFFECTS, PAGE, PATHS, Judged, judged, other_metric, page
+from bench.stopping import (
+    BLOCKS,
+    EFFECTS,
+    PAGE,
+    PATHS,
+    StoppedStudies,
+    apply_stopping_rule,
+    other_metric,
+    page,
+)
 from scipy import integrate, stats
 
 from pgdyno.analysis.comparison.verdict import Verdict, decide
@@ -182,16 +191,18 @@ def drawn() -> dict[str, np.ndarray]:
 def test_to_look_after_every_block_makes_no_more_false_alarms_than_promised(
     drawn: dict[str, np.ndarray], name: str
 ) -> None:
-    assert judged(drawn[name], 0.0, Method.ANYTIME).alarmed.sum() <= binomial_high(PATHS, 0.05)
+    assert apply_stopping_rule(drawn[name], 0.0, Method.ANYTIME).alarmed.sum() <= binomial_high(PATHS, 0.05)
     # The same noise does make false alarms where the interval is that of one look.
-    assert judged(drawn[name], 0.0, Method.STUDENT).alarmed.sum() > 3 * binomial_high(PATHS, 0.05)
+    assert apply_stopping_rule(drawn[name], 0.0, Method.STUDENT).alarmed.sum() > 3 * binomial_high(
+        PATHS, 0.05
+    )
 
 
 @pytest.mark.parametrize("name", PROMISED)
 def test_an_effect_of_the_margin_is_seldom_called_the_same(drawn: dict[str, np.ndarray], name: str) -> None:
     both = (MARGIN, 1 / (1 + MARGIN) - 1)
     several, single = (
-        max(judged(drawn[name], effect, method).equivalent.sum() for effect in both)
+        max(apply_stopping_rule(drawn[name], effect, method).equivalent.sum() for effect in both)
         for method in (Method.ANYTIME, Method.STUDENT)
     )
     assert several <= binomial_high(PATHS, 0.05)
@@ -204,7 +215,7 @@ def test_at_the_stop_the_interval_covers_the_truth_as_often_as_it_says(
     drawn: dict[str, np.ndarray], name: str
 ) -> None:
     for effect in EFFECTS:
-        found = judged(drawn[name], effect, Method.ANYTIME)
+        found = apply_stopping_rule(drawn[name], effect, Method.ANYTIME)
         assert found.covered.sum() >= binomial_low(PATHS, 0.95)
         assert len(np.unique(found.stopped)) > 1 or effect == 0.1
 
@@ -212,7 +223,7 @@ def test_at_the_stop_the_interval_covers_the_truth_as_often_as_it_says(
 def test_what_is_resumed_after_a_verdict_keeps_the_promise(drawn: dict[str, np.ndarray]) -> None:
     # Stopped at the first verdict, resumed for as many blocks again, and looked at once more.
     d = drawn["Gaussian"]
-    stop = judged(d, 0.0, Method.ANYTIME).stopped.astype(int)
+    stop = apply_stopping_rule(d, 0.0, Method.ANYTIME).stopped.astype(int)
     later = np.minimum(2 * stop, BLOCKS)
     summaries = [anytime(list(row[:n]), 0.95) for row, n in zip(d, later, strict=True)]
     missed = sum(s.low is None or s.high is None or not s.low <= 0 <= s.high for s in summaries)
@@ -245,7 +256,7 @@ def test_intervals_of_other_metrics_err_at_the_stop_about_as_often_as_they_say()
 
 def test_the_simulation_judges_as_the_analysis_does(drawn: dict[str, np.ndarray]) -> None:
     d, truth = drawn["Gaussian"][:60], math.log1p(0.05)
-    found: Judged = judged(d, 0.05, Method.ANYTIME)
+    found: StoppedStudies = apply_stopping_rule(d, 0.05, Method.ANYTIME)
     words = {1.0: Verdict.FASTER, 0.0: Verdict.SAME, -1.0: Verdict.SLOWER}
     for of, n, covered, verdict in zip(
         d, found.stopped.astype(int), found.covered, found.verdict, strict=True

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 from bench.noise import Noise, heavy_tails, normal, outliers, skewed
-from bench.stopping import judged
+from bench.stopping import apply_stopping_rule
 
 from pgdyno.analysis.comparison.comparison_caveats import BLOCKS_ALARM as ALARM
 from pgdyno.analysis.statistics.effect import Method
@@ -60,7 +60,7 @@ def test_symmetric_blocks_are_accused_as_seldom_as_is_said(noise: Noise, blocks:
 
 def test_a_study_that_stops_on_its_verdict_is_accused_no_more_often() -> None:
     drawn = normal(0.025)(np.random.default_rng(4), STUDIES, 60)
-    stopped = judged(drawn, 0.0, Method.ANYTIME).stopped.astype(int)
+    stopped = apply_stopping_rule(drawn, 0.0, Method.ANYTIME).stopped.astype(int)
     accused = sum(is_skewed(d[:n], ALARM) for d, n in zip(drawn, stopped, strict=True))
     assert accused <= scipy.stats.binom.ppf(SURE, STUDIES, ALARM)
 

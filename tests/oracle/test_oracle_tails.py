@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from bench.tails import KINDS, PAGE, PATHS, kept, rule_row, truth
+from bench.tails import KINDS, PAGE, PATHS, rule_coverage, rule_row, truth
 
 STUDIES = 200
 
@@ -16,7 +16,7 @@ def bound(share: float) -> float:
 @pytest.mark.parametrize("blocks", [5, 8])
 @pytest.mark.parametrize("name", ["none", "none, B +10%"])
 def test_intervals_without_stalls_are_shown_and_cover(name: str, blocks: int) -> None:
-    of = kept(KINDS[name], blocks, STUDIES)
+    of = rule_coverage(KINDS[name], blocks, STUDIES)
     assert of.shown == 1
     assert 1 - of.covers <= bound(0.05)
 
@@ -25,7 +25,7 @@ def test_intervals_without_stalls_are_shown_and_cover(name: str, blocks: int) ->
 def test_intervals_under_rare_stalls_are_false_only_if_no_block_has_a_stall(blocks: int) -> None:
     """In blocks of B only, at a rate of 0.3. Without the rule, the interval covers in half of the studies."""
     tails = KINDS["0 and 0.3"]
-    of = kept(tails, blocks, STUDIES)
+    of = rule_coverage(tails, blocks, STUDIES)
     assert truth(tails) > math.log(10)
     assert of.student <= 0.7
     assert of.false <= bound(0.7**blocks)

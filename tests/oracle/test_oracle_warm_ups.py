@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from bench.warm_ups import WARM_UP_S, studied
+from bench.warm_ups import WARM_UP_S, simulate_study
 
 from pgdyno.analysis.comparison.verdict import Verdict
 
@@ -15,7 +15,7 @@ STUDIES = 60
 def test_arms_that_warm_up_at_unlike_speed_rarely_get_a_verdict(slow_s: float) -> None:
     """Their effect is nothing but the warm-up. Without the rules, 21% and 7% of studies call it slower."""
     rng = np.random.default_rng(7)
-    ended = [studied(rng, (2.0, slow_s), 25.0, extends=True) for _ in range(STUDIES)]
+    ended = [simulate_study(rng, (2.0, slow_s), 25.0, extends=True) for _ in range(STUDIES)]
     wrong = sum(one.verdict in {Verdict.FASTER, Verdict.SLOWER} for one in ended)
     expected = 0.03
     assert wrong / STUDIES <= expected + 3.1 * math.sqrt(expected * (1 - expected) / STUDIES)
@@ -24,5 +24,5 @@ def test_arms_that_warm_up_at_unlike_speed_rarely_get_a_verdict(slow_s: float) -
 
 def test_arms_that_warm_up_alike_rarely_get_a_longer_warm_up() -> None:
     rng = np.random.default_rng(8)
-    ended = [studied(rng, (2.0, 2.0), 25.0, extends=True) for _ in range(STUDIES)]
+    ended = [simulate_study(rng, (2.0, 2.0), 25.0, extends=True) for _ in range(STUDIES)]
     assert sum(one.warm_up_s > WARM_UP_S for one in ended) <= 0.2 * STUDIES

@@ -1,4 +1,4 @@
-"""Every benchmark still runs: its smallest form, of which no time is asserted."""
+"""Every benchmark runs in its smallest form. No time is asserted."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
     assert all(float(row[2].replace(",", "")) > 0 for row in rows)
 
 
-def test_benchmarks_of_one_call_keep_out_of_each_others_way(build: Build) -> None:
-    """They share a directory, in which each has servers of its own."""
+def test_benchmarks_of_one_call_do_not_interfere(build: Build) -> None:
+    """They share a directory. Each has its own servers."""
     done = bench("--smoke", "slices", "pairs")
     assert done.returncode == 0, done.stderr
 
@@ -56,8 +56,8 @@ def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build) -> No
     assert done.returncode == 0, done.stderr
     measured, _, drawn = done.stdout.split("\n\n")
     tables = [
-        [[cell.strip() for cell in line.split("|")[1:-1]] for line in told.splitlines()[2:]]
-        for told in (measured, drawn)
+        [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
+        for text in (measured, drawn)
     ]
     assert [[row[0] for row in rows] for rows in tables] == [["none", "100%"]] * 2
     for row in tables[0]:

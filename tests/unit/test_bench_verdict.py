@@ -1,15 +1,15 @@
-"""How `python -m bench verdict` counts: studies kept of other calls, and those drawn from their blocks."""
+"""Statistics of `python -m bench verdict`: stored and simulated studies."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
-from bench.verdict import PAGE, Ran, Wanted, kept_in, page, report
+from bench.verdict import PAGE, Options, StudyRun, page, report, runs_in
 
 from pgdyno.analysis.comparison.verdict import Verdict
 
-WANTED = Wanted((0.0, 0.05), 2, 25.0, "duet", 0.5, "update", "15")
+OPTIONS = Options((0.0, 0.05), 2, 25.0, "duet", 0.5, "update", "15")
 
 
 def rows(text: str) -> list[list[str]]:
@@ -18,24 +18,24 @@ def rows(text: str) -> list[list[str]]:
     ]
 
 
-def test_only_studies_that_were_run_alike_are_counted_together(tmp_path: Path) -> None:
+def test_only_studies_with_the_same_options_are_counted_together(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    one = Ran(0.05, Verdict.SLOWER, 2.0, (-0.05, -0.04))
-    other = replace(WANTED, schedule="slices")
-    kept.write_text(one.line(WANTED) + one.line(other), "utf-8")
-    assert kept_in(kept, WANTED) == [one]
-    assert kept_in(kept, replace(WANTED, effects=(0.0, 0.02), trials=9)) == [one]
-    assert kept_in(tmp_path / "none", WANTED) == []
+    one = StudyRun(0.05, Verdict.SLOWER, 2.0, (-0.05, -0.04))
+    other = replace(OPTIONS, schedule="slices")
+    kept.write_text(one.line(OPTIONS) + one.line(other), "utf-8")
+    assert runs_in(kept, OPTIONS) == [one]
+    assert runs_in(kept, replace(OPTIONS, effects=(0.0, 0.02), trials=9)) == [one]
+    assert runs_in(tmp_path / "none", OPTIONS) == []
 
 
-def test_studies_drawn_from_blocks_end_the_sooner_the_quieter_these_are() -> None:
+def test_simulated_studies_end_sooner_with_less_noise() -> None:
     def drawn(noise: float) -> list[list[str]]:
-        alike = Ran(0.0, Verdict.UNDECIDED, 25.0, (noise, -noise) * 25)
-        return rows(report([alike, Ran(0.05, Verdict.SLOWER, 2.5, (-0.04, -0.05) * 2 + (-0.045,))], WANTED))[
-            -2:
-        ]
+        undecided = StudyRun(0.0, Verdict.UNDECIDED, 25.0, (noise, -noise) * 25)
+        return rows(
+            report([undecided, StudyRun(0.05, Verdict.SLOWER, 2.5, (-0.04, -0.05) * 2 + (-0.045,))], OPTIONS)
+        )[-2:]
 
-    # Half a minute a block; five blocks are the least that a verdict takes.
+    # Half a minute per block. A verdict needs at least five blocks.
     none, five = drawn(0.002)
     assert none == ["none", "55", "0.50", "100.0%", "100.0%", "0.0%", "2.5", "2.5"]
     assert five == ["5%", *none[1:]]
@@ -44,9 +44,11 @@ def test_studies_drawn_from_blocks_end_the_sooner_the_quieter_these_are() -> Non
     assert none[6:] == five[6:] == ["> 25", "> 25"]
 
 
-def test_where_fewer_blocks_fit_than_a_verdict_takes_nothing_is_drawn() -> None:
-    told = rows(report([Ran(0.05, Verdict.UNDECIDED, 2.0, (-0.05, -0.04))], replace(WANTED, minutes_max=2.0)))
-    assert told[-2:] == [["none"] + ["–"] * 7, ["5%"] + ["–"] * 7]
+def test_nothing_is_simulated_if_too_few_blocks_fit_for_a_verdict() -> None:
+    table = rows(
+        report([StudyRun(0.05, Verdict.UNDECIDED, 2.0, (-0.05, -0.04))], replace(OPTIONS, minutes_max=2.0))
+    )
+    assert table[-2:] == [["none"] + ["–"] * 7, ["5%"] + ["–"] * 7]
 
 
 def test_the_page_has_the_recorded_studies() -> None:

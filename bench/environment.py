@@ -1,4 +1,4 @@
-"""Where the benchmarks run: sizes, and a server of the distribution that waits for no commit."""
+"""Environment of the benchmarks: sizes, and a server of the distribution with synchronous_commit off."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from pgdyno.server.server_account import Account, server_account
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. ``SMOKE`` proves in seconds that every benchmark still runs; its figures mean
-    nothing."""
+    """Size of each benchmark.
+
+    ``SMOKE`` only shows within seconds that every benchmark runs; its figures are meaningless.
+    """
 
     warehouses: int
     pgbench_scale: int
@@ -34,12 +36,12 @@ class Sizes:
     analysis_trials: int = 200
     analysis_window_s: int = 3600
     slice_lengths_s: tuple[float, ...] = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0)
-    piece_s: float = 8.0  # of measuring, for each of these lengths
+    piece_s: float = 8.0  # of measurement, for each of these lengths
     pieces: int = 16
     recording_s: float = 1200.0
 
 
-# Minimal WAL, as the lab loads: COPY into a table of the same transaction then skips the WAL, for both sides.
+# Minimal WAL, as in the lab: COPY into a table created in the same transaction then skips WAL, on both sides.
 _COMMON = {
     "synchronous_commit": "off",
     "wal_level": "minimal",
@@ -53,8 +55,8 @@ SMOKE = Sizes(1, 1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"}, 
 
 
 @dataclass(frozen=True)
-class Place:
-    """A running server, and a directory on the same disk that its user may enter."""
+class Environment:
+    """A running server, and a directory on the same disk that its user can access."""
 
     server: Server
     cluster: Cluster
@@ -62,13 +64,13 @@ class Place:
     directory: Path
 
     def program(self, name: str) -> str | None:
-        """A program of this PostgreSQL or of the machine, None if it is not here."""
+        """Return the path of a program of this PostgreSQL or on PATH, None if it is not installed."""
         build = self.cluster.build
         return str(build.program(name)) if build.has(name) else shutil.which(name)
 
     @contextmanager
     def database(self, name: str) -> Iterator[str]:
-        """A new database for as long as the block lasts; the value is its name."""
+        """Create a database, yield its name, and drop it afterwards."""
         with closing(self.server.connect()) as conn:
             conn.execute(f"CREATE DATABASE {name}")
             try:
@@ -78,8 +80,8 @@ class Place:
 
 
 @contextmanager
-def place(sizes: Sizes) -> Iterator[Place]:
-    """A server in a directory of its own, deleted afterwards."""
+def benchmark_environment(sizes: Sizes) -> Iterator[Environment]:
+    """Start a server in a temporary directory, which is deleted afterwards."""
     account, build = server_account(), _build()
     directory = Path(tempfile.mkdtemp(prefix="pgdyno-bench-", dir="/var/tmp"))
     directory.chmod(0o755)
@@ -87,7 +89,7 @@ def place(sizes: Sizes) -> Iterator[Place]:
         cluster = Cluster(build, directory / "data", account)
         cluster.initdb(InitOptions(sync=False))
         with cluster.start(sizes.settings) as server:
-            yield Place(server, cluster, account, directory)
+            yield Environment(server, cluster, account, directory)
     finally:
         subprocess.run(["rm", "-rf", str(directory)], check=True)
 
