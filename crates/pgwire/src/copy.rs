@@ -1,9 +1,8 @@
-//! COPY BINARY: rows as bytes, appended to a buffer of the caller. The loader's hot path: no allocation, no checks
-//! that the types already make.
+//! COPY BINARY: rows as bytes, appended to a buffer.
 //!
-//! [`header`], then for each row [`row`] with the number of its columns and one call per column in order, then
-//! [`trailer`]. The bytes travel inside CopyData messages, cut wherever the sender likes:
-//! [`super::frontend::copy_data_begin`].
+//! This is the loader's hot path: no allocation, and no checks beyond the types. Call [`header`], then for each
+//! row [`row`] with the number of columns and one function per column, then [`trailer`]. The bytes are sent in
+//! CopyData messages, split at any position: [`super::frontend::copy_data_begin`].
 
 use super::numeric;
 
@@ -16,7 +15,7 @@ pub fn header(out: &mut Vec<u8>) {
     out.extend_from_slice(&[0; 8]);
 }
 
-/// Begins a row of `columns` columns.
+/// Starts a row with `columns` columns.
 #[inline]
 pub fn row(out: &mut Vec<u8>, columns: i16) {
     out.extend_from_slice(&columns.to_be_bytes());
@@ -55,8 +54,8 @@ pub fn int8(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&field);
 }
 
-/// Appends a `text`, `varchar` or `char(n)` (whose padding the server adds); under 1 GiB, as any field of
-/// PostgreSQL is.
+/// Appends a `text`, `varchar` or `char(n)` (padded by the server). The limit is 1 GiB, as for any field in
+/// PostgreSQL.
 #[inline]
 pub fn text(out: &mut Vec<u8>, value: &[u8]) {
     out.extend_from_slice(&(value.len() as i32).to_be_bytes());

@@ -1,13 +1,12 @@
-//! PostgreSQL protocol 3.0 as bytes in and bytes out. No sockets, no clocks; one noted exception reads files
-//! ([`conninfo::load`]).
+//! PostgreSQL protocol 3.0, independent of I/O. The only exception reads files ([`conninfo::load`]).
 //!
-//! | question | place |
+//! | topic | module |
 //! |---|---|
-//! | what did the server say | [`backend`]: borrowed messages out of a buffer |
-//! | what do we say | [`frontend`]: functions that append a message to a buffer |
+//! | messages of the server | [`backend`]: borrowed from a buffer |
+//! | messages of the client | [`frontend`]: functions that append a message to a buffer |
 //! | rows for COPY BINARY | [`copy`]; decimal numbers in both directions: [`numeric`] |
-//! | whom to connect to, as whom | [`conninfo`]: libpq's connection strings, environment, password file |
-//! | from a fresh connection to a ready session | [`startup`]; encryption beneath it: [`tls`] |
+//! | connection strings, environment and password file of libpq | [`conninfo`] |
+//! | startup of a session | [`startup`]; encryption below it: [`tls`] |
 
 pub mod backend;
 pub mod conninfo;

@@ -1,32 +1,33 @@
-//! Exact decimals between an `i64` scaled by a power of ten and PostgreSQL's binary `numeric`: base-10000 digits
-//! with a weight (the exponent of the first digit), a sign and a display scale. No NaN or infinity: we never
-//! send one, and to read one is `None`.
+//! Conversion between an `i64` scaled by a power of ten and PostgreSQL's binary `numeric`.
+//!
+//! A binary `numeric` has base-10000 digits, a weight (the exponent of the first digit), a sign and a display
+//! scale. NaN and infinity are not written, and are read as `None`.
 
 const POSITIVE: u16 = 0x0000;
 const NEGATIVE: u16 = 0x4000;
 const BASE: u64 = 10_000;
-/// 19 decimal digits of an `i64`, and up to three zeros of alignment: at most six base-10000 digits.
+/// 19 decimal digits of an `i64` and up to three zeros of alignment: at most six base-10000 digits.
 const DIGITS_MAX: usize = 6;
-/// PostgreSQL keeps a display scale of at most 14 bits.
+/// Maximum display scale in PostgreSQL: 14 bits.
 const DISPLAY_SCALE_MAX: u16 = 0x3fff;
 
-/// Bytes that [`append`] writes at most.
+/// Maximum number of bytes written by [`append`].
 pub const ENCODED_BYTES_MAX: usize = 8 + 2 * DIGITS_MAX;
 
-/// Appends the binary form (without a length word) of `scaled / 10^scale`, displayed with `scale` decimals.
+/// Appends `scaled / 10^scale` in binary format, without a length, with the display scale `scale`.
 pub fn append(out: &mut Vec<u8>, scaled: i64, scale: u8) {
     let (bytes, length) = encode(scaled, scale);
     out.extend_from_slice(&bytes[4..length]);
 }
 
-/// Appends the same behind its length, as COPY and Bind want it.
+/// Appends the same after its length, as in COPY and Bind.
 #[inline]
 pub fn append_sized(out: &mut Vec<u8>, scaled: i64, scale: u8) {
     let (bytes, length) = encode(scaled, scale);
     out.extend_from_slice(&bytes[..length]);
 }
 
-/// The length word and the binary form, and how many bytes these are together.
+/// The length and the value in binary format, and their total size in bytes.
 #[inline]
 fn encode(scaled: i64, scale: u8) -> ([u8; 4 + ENCODED_BYTES_MAX], usize) {
     let fraction_digits = i16::from(scale.div_ceil(4));
@@ -48,10 +49,11 @@ fn encode(scaled: i64, scale: u8) -> ([u8; 4 + ENCODED_BYTES_MAX], usize) {
     (bytes, length)
 }
 
-/// What a value of `scale % 4` decimals is multiplied by so that its last base-10000 digit is a whole one.
+/// Factor by `scale % 4` that aligns the last decimals to a base-10000 digit.
 const ALIGN: [u64; 4] = [1, 1000, 100, 10];
 
-/// Writes the base-10000 digits of `magnitude × align` at the end of `digits`; the index of the first one.
+/// Writes the base-10000 digits of `magnitude × align` at the end of `digits`. Returns the index of the first
+/// one.
 fn split(magnitude: u64, align: u64, digits: &mut [u8; 2 * DIGITS_MAX]) -> usize {
     let low_factor = BASE / align;
     let mut next = DIGITS_MAX;
@@ -63,7 +65,7 @@ fn split(magnitude: u64, align: u64, digits: &mut [u8; 2 * DIGITS_MAX]) -> usize
     if magnitude == 0 {
         return DIGITS_MAX;
     }
-    // The lowest digit takes the alignment, so that nothing overflows and no 128-bit division is needed.
+    // The lowest digit is aligned separately, so that nothing overflows and no 128-bit division is needed.
     let mut rest = put((magnitude % low_factor) * align, magnitude / low_factor);
     while rest > 0 {
         rest = put(rest % BASE, rest / BASE);
@@ -71,8 +73,9 @@ fn split(magnitude: u64, align: u64, digits: &mut [u8; 2 * DIGITS_MAX]) -> usize
     next
 }
 
-/// Reads the binary form as an integer scaled by `10^scale`: `None` if it is malformed, NaN, infinite, has more
-/// decimals than `scale` that are not zero, or does not fit.
+/// Reads the binary format as an integer scaled by `10^scale`.
+///
+/// `None` if it is malformed, NaN, infinite, has more nonzero decimals than `scale`, or does not fit.
 #[must_use]
 pub fn read(body: &[u8], scale: u8) -> Option<i64> {
     let (head, digits) = body.split_first_chunk::<8>()?;
@@ -98,7 +101,7 @@ pub fn read(body: &[u8], scale: u8) -> Option<i64> {
     }
 }
 
-/// `digit × 10^exponent`, exactly: `None` if it is no integer or too large.
+/// `digit × 10^exponent`, exactly; `None` if it is not an integer or too large.
 fn shift(digit: i128, exponent: i32) -> Option<i128> {
     if digit == 0 {
         return Some(0);

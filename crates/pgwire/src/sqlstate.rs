@@ -1,19 +1,19 @@
-//! SQLSTATE codes: five characters, the first two of which are the class of the error.
+//! SQLSTATE codes: five characters, the first two of which are the class.
 
 use std::fmt;
 
-/// A SQLSTATE, kept inline so that counting failures by it allocates nothing.
+/// A SQLSTATE, stored inline so that counting failures does not allocate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SqlState([u8; 5]);
 
 impl SqlState {
-    /// Another transaction got in the way; the same transaction may succeed when tried again.
+    /// A concurrent transaction conflicts. A retry may succeed.
     pub const SERIALIZATION_FAILURE: Self = Self(*b"40001");
-    /// This transaction was chosen to end a deadlock; it may succeed when tried again.
+    /// This transaction was chosen to resolve a deadlock. A retry may succeed.
     pub const DEADLOCK_DETECTED: Self = Self(*b"40P01");
-    /// The password is wrong, or there is none for this user.
+    /// The password is wrong or missing.
     pub const INVALID_PASSWORD: Self = Self(*b"28P01");
-    /// No such user, or `pg_hba.conf` has no line that lets it in.
+    /// No such user, or no matching line in `pg_hba.conf`.
     pub const INVALID_AUTHORIZATION: Self = Self(*b"28000");
     /// The database does not exist.
     pub const INVALID_CATALOG_NAME: Self = Self(*b"3D000");
@@ -21,10 +21,10 @@ impl SqlState {
     pub const TOO_MANY_CONNECTIONS: Self = Self(*b"53300");
     /// The server is starting up, shutting down or recovering.
     pub const CANNOT_CONNECT_NOW: Self = Self(*b"57P03");
-    /// The server broke the protocol and gave no code, or one that is not a code.
+    /// The server sent no valid code, in violation of the protocol.
     pub const UNKNOWN: Self = Self(*b"XX000");
 
-    /// The code, or `None` unless `bytes` are five digits and upper-case letters.
+    /// The code, `None` unless `bytes` are five digits or upper-case letters.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let code: [u8; 5] = bytes.try_into().ok()?;
@@ -37,13 +37,13 @@ impl SqlState {
         std::str::from_utf8(&self.0).unwrap_or("XX000")
     }
 
-    /// The first two characters: the class of the error.
+    /// The class of the error: the first two characters.
     #[must_use]
     pub fn class(&self) -> &str {
         &self.as_str()[..2]
     }
 
-    /// Whether the same transaction may succeed when it is tried again at once.
+    /// Whether an immediate retry of the same transaction may succeed.
     #[must_use]
     pub fn is_retryable(self) -> bool {
         self == Self::SERIALIZATION_FAILURE || self == Self::DEADLOCK_DETECTED

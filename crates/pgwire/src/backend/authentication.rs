@@ -1,28 +1,28 @@
-//! What the server asks for before it lets us in.
+//! Authentication requests of the server.
 
 use std::borrow::Cow;
 
 use super::report::one_line;
 
-/// What the server demands before it lets us in.
+/// An authentication request, or its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Authentication<'a> {
-    /// Nothing more: we are in.
+    /// Authentication succeeded.
     Ok,
-    /// The password as it is.
+    /// A cleartext password.
     CleartextPassword,
-    /// The password hashed with the user's name and this salt.
+    /// A password hashed with the user name and this salt.
     Md5Password {
-        /// Four random bytes of the server's.
+        /// Four random bytes from the server.
         salt: [u8; 4],
     },
-    /// A SASL exchange by one of these mechanisms.
+    /// A SASL exchange with one of these mechanisms.
     Sasl(Mechanisms<'a>),
-    /// The server's next move in a SASL exchange.
+    /// A SASL challenge.
     SaslContinue(&'a [u8]),
-    /// The server's last move: its own proof.
+    /// The final SASL message, with the server signature.
     SaslFinal(&'a [u8]),
-    /// A method that we do not have, by its number in the protocol.
+    /// An unsupported method, by its number in the protocol.
     Other(i32),
 }
 
@@ -40,7 +40,7 @@ impl<'a> Authentication<'a> {
         }
     }
 
-    /// The method's name, for messages to people.
+    /// The name of the method, for messages.
     #[must_use]
     pub fn name(&self) -> Cow<'static, str> {
         let name = match self {
@@ -75,7 +75,7 @@ impl<'a> Mechanisms<'a> {
         self.names.split(|&b| b == 0).any(|name| name == mechanism.as_bytes())
     }
 
-    /// The names, with commas between them.
+    /// The names, separated by commas.
     #[must_use]
     pub fn list(&self) -> String {
         let names: Vec<_> = self.names.split(|&b| b == 0).filter(|name| !name.is_empty()).collect();

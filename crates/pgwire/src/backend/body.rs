@@ -1,8 +1,8 @@
-//! The bodies of messages about statements and their results, rows apart.
+//! Bodies of messages about statements and results, except rows.
 
 use std::fmt;
 
-/// What a statement did, such as `UPDATE 3`.
+/// The tag of a completed statement, such as `UPDATE 3`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct CommandTag<'a> {
     text: &'a [u8],
@@ -20,7 +20,7 @@ impl<'a> CommandTag<'a> {
         self.text
     }
 
-    /// Number of rows: selected, inserted, updated, deleted, copied; 0 for a statement that counts none.
+    /// Number of rows selected, inserted, updated, deleted or copied; 0 for other statements.
     #[must_use]
     pub fn rows(&self) -> u64 {
         let digits = self.text.iter().rev().take_while(|b| b.is_ascii_digit()).count();
@@ -35,7 +35,7 @@ impl fmt::Debug for CommandTag<'_> {
     }
 }
 
-/// The formats that COPY wants or sends.
+/// Formats of COPY, from CopyInResponse or CopyOutResponse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyResponse {
     /// Whether the whole COPY is binary.
@@ -126,7 +126,7 @@ fn split_field(bytes: &[u8]) -> Option<(Field<'_>, &[u8])> {
     Some((field, rest))
 }
 
-/// The string up to the first zero byte, and what follows that byte.
+/// Splits at the first zero byte: the string before it, and the bytes after it.
 pub(super) fn split_cstring(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let end = bytes.iter().position(|&b| b == 0)?;
     Some((&bytes[..end], &bytes[end + 1..]))

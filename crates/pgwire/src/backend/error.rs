@@ -1,40 +1,40 @@
-//! What is wrong with a message of the server's.
+//! Errors when a message of the server is read.
 
-/// A message that cannot be read, or that does not belong here.
+/// A message that cannot be read, or that is not allowed here.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ProtocolError {
-    /// The server sent a message type that the protocol does not have, or that a client never gets.
+    /// The message type does not exist or is not sent to clients.
     #[error("protocol violation: unknown message type {tag:#04x}; is this a PostgreSQL server?")]
     UnknownMessage {
         /// The message's first byte.
         tag: u8,
     },
-    /// A message's length field is under its own four bytes or over the limit.
+    /// The length of a message is less than 4 or exceeds the limit.
     #[error("protocol violation: message '{tag}' claims {length_bytes} bytes (allowed: 4 to {limit_bytes})",
             tag = tag.escape_ascii())]
     MessageLength {
         /// The message's first byte.
         tag: u8,
-        /// The length that it claims.
+        /// The length in the message.
         length_bytes: u32,
-        /// The longest that is allowed here.
+        /// The limit.
         limit_bytes: u32,
     },
-    /// The body of a message does not have the shape that its type prescribes.
+    /// The body of a message does not match its type.
     #[error("protocol violation: malformed {message}")]
     Malformed {
         /// The message's name in the protocol's documentation.
         message: &'static str,
     },
-    /// A message that may not come at this point of the conversation.
+    /// The message is not allowed in this state of the protocol.
     #[error("protocol violation: unexpected {message} while {doing}")]
     Unexpected {
         /// The message's name in the protocol's documentation.
         message: &'static str,
-        /// What we were doing.
+        /// The operation in progress.
         doing: &'static str,
     },
-    /// A row has no such column.
+    /// The row does not have this column.
     #[error("the row has {columns} columns, column {column} was asked for")]
     NoColumn {
         /// Index, from 0.
@@ -42,12 +42,12 @@ pub enum ProtocolError {
         /// Number of columns.
         columns: usize,
     },
-    /// A column's value is NULL or not of the type asked for.
+    /// The value is NULL or does not have the expected type.
     #[error("column {column} is not a value of type {expected}")]
     ColumnType {
         /// Index, from 0.
         column: usize,
-        /// The SQL name of the type asked for.
+        /// The SQL name of the expected type.
         expected: &'static str,
     },
 }

@@ -1,8 +1,8 @@
-//! What a server says: messages that borrow from the buffer they were read from.
+//! Messages of the server, which borrow from the receive buffer.
 //!
-//! [`parse`] checks the shape of a message's body once; after that its accessors cannot run off its end. Nothing
-//! allocates. Lengths are checked before anything is waited for, so a hostile server cannot make us buffer more
-//! than the limit.
+//! [`parse`] validates the body of a message once; after that its accessors cannot read past its end. Nothing
+//! allocates. Lengths are checked before more bytes are awaited, so that a hostile server cannot exceed the
+//! limit of buffered bytes.
 
 mod authentication;
 mod body;
@@ -18,14 +18,14 @@ pub use row::{Columns, Row};
 
 use body::split_cstring;
 
-/// The longest message that a session may receive, without its tag: our workloads ask for rows of kilobytes, and a
-/// hostile server must not make us hold more.
+/// Maximum length of a message in a session, without its tag. Workloads read rows of kilobytes, and a hostile
+/// server must not exhaust memory.
 pub const MESSAGE_BYTES_MAX: u32 = 16 << 20;
 
-/// The longest message before the session is ready: the other side may not even be a PostgreSQL server.
+/// Maximum length of a message before the session is ready. The peer may not be a PostgreSQL server.
 pub const STARTUP_MESSAGE_BYTES_MAX: u32 = 64 << 10;
 
-/// The state of the session's transaction, as ReadyForQuery tells it.
+/// Transaction status in ReadyForQuery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransactionStatus {
     /// Not in a transaction block.
@@ -39,22 +39,22 @@ pub enum TransactionStatus {
 /// One message of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// The server's demand for proof, or its consent.
+    /// An authentication request, or AuthenticationOk.
     Authentication(Authentication<'a>),
-    /// What a CancelRequest must quote.
+    /// Key for a CancelRequest.
     BackendKeyData {
         /// The server process.
         process_id: i32,
         /// The secret.
         secret_key: i32,
     },
-    /// Bind is done.
+    /// Bind completed.
     BindComplete,
-    /// Close is done.
+    /// Close completed.
     CloseComplete,
-    /// A statement is done.
+    /// A statement completed.
     CommandComplete(CommandTag<'a>),
-    /// A piece of COPY TO.
+    /// Data of COPY TO.
     CopyData(&'a [u8]),
     /// The end of COPY TO.
     CopyDone,
@@ -68,49 +68,50 @@ pub enum Message<'a> {
     EmptyQueryResponse,
     /// An error.
     ErrorResponse(ErrorFields<'a>),
-    /// The server lacks a newer protocol or an option; we ask for neither.
+    /// The server does not support a newer protocol or an option. The client requests neither.
     NegotiateProtocolVersion {
-        /// The newest protocol that the server has.
+        /// The newest protocol version that the server supports.
         newest: u32,
     },
     /// The statement returns no rows.
     NoData,
-    /// A warning or other news.
+    /// A warning or another notice.
     NoticeResponse(ErrorFields<'a>),
-    /// A NOTIFY that we LISTENed to.
+    /// A notification of LISTEN.
     NotificationResponse {
         /// The channel's name.
         channel: &'a [u8],
-        /// The text sent along.
+        /// The payload.
         payload: &'a [u8],
     },
     /// The types of a prepared statement's parameters.
     ParameterDescription(Oids<'a>),
-    /// A setting's value, told at the start and whenever it changes.
+    /// The value of a setting, sent at startup and after each change.
     ParameterStatus {
         /// The setting.
         name: &'a [u8],
         /// Its value.
         value: &'a [u8],
     },
-    /// Parse is done.
+    /// Parse completed.
     ParseComplete,
-    /// Execute's limit of rows is reached.
+    /// The row limit of Execute is reached.
     PortalSuspended,
-    /// The server waits for the next query.
+    /// The server is ready for the next query.
     ReadyForQuery(TransactionStatus),
     /// The columns of a result.
     RowDescription(Fields<'a>),
 }
 
-/// Reads the first message of `buf` in an established session: the message and its length in bytes, or `None`
-/// when `buf` does not hold the whole of it yet.
+/// Reads the first message of `buf` in an established session.
+///
+/// Returns the message and its length in bytes, or `None` if `buf` does not contain all of it yet.
 #[inline]
 pub fn parse(buf: &[u8]) -> Result<Option<(Message<'_>, usize)>, ProtocolError> {
     parse_limited(buf, MESSAGE_BYTES_MAX)
 }
 
-/// The same during start-up, when messages are short: [`STARTUP_MESSAGE_BYTES_MAX`].
+/// Reads a message during startup, with the limit [`STARTUP_MESSAGE_BYTES_MAX`].
 pub fn parse_startup(buf: &[u8]) -> Result<Option<(Message<'_>, usize)>, ProtocolError> {
     parse_limited(buf, STARTUP_MESSAGE_BYTES_MAX)
 }
@@ -131,7 +132,7 @@ fn parse_limited(buf: &[u8], limit_bytes: u32) -> Result<Option<(Message<'_>, us
     Ok(Some((message, length_bytes as usize + 1)))
 }
 
-/// The message of type `tag`, `None` if its body is malformed.
+/// Reads the message of type `tag`; `None` if its body is malformed.
 #[inline]
 fn read(tag: u8, body: &[u8]) -> Option<Message<'_>> {
     let empty = |message| body.is_empty().then_some(message);
@@ -265,7 +266,7 @@ fn read_status(body: &[u8]) -> Option<TransactionStatus> {
     }
 }
 
-/// The key is four bytes in protocol 3.0, which is what we ask for.
+/// Reads BackendKeyData. The key has four bytes in protocol 3.0.
 fn read_key_data(body: &[u8]) -> Option<Message<'_>> {
     let (process_id, secret_key) = body.split_first_chunk::<4>()?;
     Some(Message::BackendKeyData {

@@ -1,4 +1,4 @@
-//! Errors and notices: as they lie in the buffer, and to keep.
+//! Errors and notices: borrowed from the buffer, and owned.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,19 +6,19 @@ use std::fmt;
 use super::super::SqlState;
 use super::body::split_cstring;
 
-/// Bytes of a field that are kept. A server's own texts take a few kilobytes; a RAISE may send megabytes.
+/// Maximum bytes of an owned field. Texts of the server take a few kilobytes; a RAISE may send megabytes.
 const FIELD_BYTES_MAX: usize = 64 << 10;
-/// Bytes of the line that says all of an error, which goes into events and logs.
+/// Maximum bytes of the line that summarizes an error in events and logs.
 const LINE_BYTES_MAX: usize = 4000;
 
-/// The fields of an error or notice; each is looked up when asked for.
+/// Fields of an error or notice. Each is searched when it is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ErrorFields<'a> {
     fields: &'a [u8],
 }
 
 impl<'a> ErrorFields<'a> {
-    /// Checks that the fields are strings with a code before each and a zero at the end.
+    /// Checks that the body is a list of codes and zero-terminated strings.
     pub(super) fn read(body: &'a [u8]) -> Option<Self> {
         let mut rest = body;
         loop {
@@ -30,7 +30,7 @@ impl<'a> ErrorFields<'a> {
         }
     }
 
-    /// A field by its code in the protocol, such as `b'M'`.
+    /// The field of a protocol code, such as `b'M'`.
     #[must_use]
     pub fn get(&self, code: u8) -> Option<&'a [u8]> {
         let mut rest = self.fields;
@@ -44,43 +44,43 @@ impl<'a> ErrorFields<'a> {
         None
     }
 
-    /// The code of the error; [`SqlState::UNKNOWN`] if the server gave none.
+    /// The SQLSTATE; [`SqlState::UNKNOWN`] if missing.
     #[must_use]
     pub fn sqlstate(&self) -> SqlState {
         self.get(b'C').and_then(SqlState::from_bytes).unwrap_or(SqlState::UNKNOWN)
     }
 
-    /// ERROR, FATAL, WARNING and so on; untranslated where the server is 9.6 or newer.
+    /// ERROR, FATAL, WARNING and so on; not localized since version 9.6.
     #[must_use]
     pub fn severity(&self) -> Cow<'a, str> {
         self.text(b'V').or_else(|| self.text(b'S')).unwrap_or_default()
     }
 
-    /// The error in one line.
+    /// The primary message.
     #[must_use]
     pub fn message(&self) -> Cow<'a, str> {
         self.text(b'M').unwrap_or_default()
     }
 
-    /// More about it.
+    /// The detail message.
     #[must_use]
     pub fn detail(&self) -> Option<Cow<'a, str>> {
         self.text(b'D')
     }
 
-    /// What to do about it.
+    /// The hint.
     #[must_use]
     pub fn hint(&self) -> Option<Cow<'a, str>> {
         self.text(b'H')
     }
 
-    /// The call stack of the server's functions.
+    /// The context: the call stack of functions in the server.
     #[must_use]
     pub fn context(&self) -> Option<Cow<'a, str>> {
         self.text(b'W')
     }
 
-    /// The fields that outlive the buffer, each shortened beyond 64 KiB.
+    /// Copies the fields, each truncated at 64 KiB.
     #[must_use]
     pub fn to_owned(&self) -> ServerError {
         ServerError {
@@ -111,32 +111,32 @@ impl fmt::Debug for ErrorFields<'_> {
     }
 }
 
-/// An error of the server's, to keep.
+/// An error of the server, owned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.line())]
 pub struct ServerError {
-    /// The code.
+    /// The SQLSTATE.
     pub sqlstate: SqlState,
     /// ERROR, FATAL or PANIC.
     pub severity: String,
-    /// The error in one line.
+    /// The primary message.
     pub message: String,
-    /// More about it.
+    /// The detail message.
     pub detail: Option<String>,
-    /// What to do about it.
+    /// The hint.
     pub hint: Option<String>,
-    /// The character of the statement that it is about, from 1.
+    /// The error position as a character of the statement, from 1.
     pub position: Option<u32>,
-    /// The statement that the server made itself and failed in.
+    /// The internally generated statement that failed.
     pub internal_query: Option<String>,
-    /// The character of that statement, from 1.
+    /// The error position in the internal statement, from 1.
     pub internal_position: Option<u32>,
-    /// The call stack of the server's functions.
+    /// The context: the call stack of functions in the server.
     pub context: Option<String>,
 }
 
 impl ServerError {
-    /// Message, detail, hint and code in one line.
+    /// Message, detail, hint and SQLSTATE in one line.
     fn line(&self) -> String {
         let parts = [Some(&self.message), self.detail.as_ref(), self.hint.as_ref()];
         let text: Vec<_> = parts.into_iter().flatten().map(|part| one_line(part)).collect();
@@ -148,7 +148,7 @@ fn kept(text: &str) -> String {
     shortened(text, FIELD_BYTES_MAX).into_owned()
 }
 
-/// The beginning of a text that is too long, and how much is left out.
+/// Truncates a text, and appends the number of omitted bytes.
 fn shortened(text: &str, bytes_max: usize) -> Cow<'_, str> {
     if text.len() <= bytes_max {
         return text.into();
@@ -157,7 +157,7 @@ fn shortened(text: &str, bytes_max: usize) -> Cow<'_, str> {
     format!("{}… ({} more bytes)", &text[..end], text.len() - end).into()
 }
 
-/// A server's text, made harmless to a terminal: no line breaks, no escape sequences.
+/// Replaces line breaks and escape sequences of a text, so that it is safe for a terminal.
 pub(super) fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }

@@ -1,26 +1,26 @@
-//! DataRow: the columns of one row of a result.
+//! DataRow: the columns of a result row.
 
 use super::super::numeric;
 use super::error::ProtocolError;
 
-/// A row of a result: its values, by index from 0, still in the format that Bind asked for.
+/// A result row: its values, by index from 0, in the format requested by Bind.
 ///
-/// `i16` to `cents` read the binary format. They fail on NULL and on a value of another length or shape, so a
-/// mistaken column shows at once; [`Row::get`] tells NULL apart.
+/// `i16` to `cents` read the binary format. They fail on NULL and on a value of unexpected length or shape, so
+/// that a wrong column is detected. [`Row::get`] returns `None` for NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<'a> {
     count: u16,
     values: &'a [u8],
 }
 
-/// Goes over the columns of a row; `None` is NULL.
+/// Iterator over the columns of a row; `None` is NULL.
 #[derive(Debug, Clone)]
 pub struct Columns<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Row<'a> {
-    /// Checks that the body holds as many values as it claims, and no more.
+    /// Checks that the body contains exactly the number of values in its header.
     #[inline]
     pub(super) fn read(body: &'a [u8]) -> Option<Self> {
         let (count, values) = body.split_first_chunk::<2>()?;
@@ -38,7 +38,7 @@ impl<'a> Row<'a> {
         usize::from(self.count)
     }
 
-    /// Whether there is no column.
+    /// Whether there are no columns.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -50,7 +50,7 @@ impl<'a> Row<'a> {
         Columns { rest: self.values }
     }
 
-    /// The bytes of a column, `None` if it is NULL. Takes time in proportion to the index.
+    /// The bytes of a column, `None` for NULL. Takes time proportional to the index.
     #[inline]
     pub fn get(&self, column: usize) -> Result<Option<&'a [u8]>, ProtocolError> {
         self.columns().nth(column).ok_or(ProtocolError::NoColumn { column, columns: self.len() })
@@ -98,13 +98,13 @@ impl<'a> Row<'a> {
         std::str::from_utf8(bytes).map_err(|_| wrong)
     }
 
-    /// A `numeric` in hundredths; fails if it has more decimals that are not zero.
+    /// A `numeric` in hundredths. Fails if it has more nonzero decimals.
     #[inline]
     pub fn cents(&self, column: usize) -> Result<i64, ProtocolError> {
         self.decimal(column, 2)
     }
 
-    /// A `numeric` times 10^scale; fails if it has more decimals that are not zero.
+    /// A `numeric` times 10^scale. Fails if it has more nonzero decimals.
     #[inline]
     pub fn decimal(&self, column: usize, scale: u8) -> Result<i64, ProtocolError> {
         let value = self.get(column)?.and_then(|bytes| numeric::read(bytes, scale));
@@ -129,7 +129,7 @@ impl<'a> Iterator for Columns<'a> {
     }
 }
 
-/// The first value (`None` inside is NULL) and what follows it.
+/// Splits off the first value (`None` for NULL).
 #[inline]
 fn split_value(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<4>()?;

@@ -1,4 +1,4 @@
-//! The parts that touch this machine: variables, the user's name, the password file.
+//! Access to the machine: environment variables, user name, password file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -8,15 +8,17 @@ use super::error::ConninfoError;
 use super::session::SessionDefaults;
 use super::target::Conninfo;
 
-/// The longest password file that we read: a real one has a few lines.
+/// Maximum size of a password file. A real one has a few lines.
 const PASSFILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a connection string for the driver with this process's environment, user and password file, as libpq would.
+/// Reads a connection string for the driver, with the environment, user name and password file of this process,
+/// as libpq does.
 pub fn load(text: &str) -> Result<Conninfo, ConninfoError> {
     load_for(SessionDefaults::Driver, &[], text)
 }
 
-/// The same, for whoever it is. What the string leaves open is as `options`, of keyword and value, have it.
+/// Reads a connection string with other session defaults. `options` (keyword, value) apply to keywords that the
+/// string does not set.
 pub fn load_for(
     defaults: SessionDefaults,
     options: &[(&str, &str)],
@@ -36,8 +38,7 @@ pub fn load_for(
     Ok(conninfo)
 }
 
-/// The name of the effective user. Where `/etc/passwd` does not have it (a directory service does), the
-/// environment's word for it.
+/// The name of the effective user, from `/etc/passwd` or else (with a directory service) from the environment.
 fn os_user() -> Option<String> {
     let uid = rustix::process::geteuid().as_raw().to_string();
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
@@ -49,10 +50,9 @@ fn os_user() -> Option<String> {
     listed.or_else(|| env::var("USER").ok()).or_else(|| env::var("LOGNAME").ok())
 }
 
-/// The text of a password file; or else why it is not used, in libpq's words where it has some, `None` if there simply is
-/// none.
+/// Reads a password file, or returns why it is not used. The reason is `None` if the file does not exist.
 ///
-/// Like libpq we ignore a file that others can read: its passwords are no secrets.
+/// As in libpq, a file that others can read is ignored, because its passwords are not secret.
 fn read_passfile(path: &Path) -> Result<String, Option<String>> {
     let ignored = |why: &str| Some(format!("password file \"{}\" {why}", path.display()));
     let unread = |why: &dyn fmt::Display| ignored(&format!("cannot be read: {why}"));

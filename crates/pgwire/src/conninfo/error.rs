@@ -1,26 +1,26 @@
-//! What is wrong with a connection string or with a variable of the environment. No message holds a password.
+//! Errors of connection strings and environment variables. No message contains a password.
 
-/// A connection string that cannot be used.
+/// An invalid connection string.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConninfoError {
-    /// The connection string cannot be read.
+    /// The connection string cannot be parsed.
     #[error("connection string: {problem}")]
     Conninfo {
-        /// What is wrong, without any value that may be a password.
+        /// The problem, without values that may be passwords.
         problem: String,
     },
-    /// The connection string has a keyword that libpq does not have.
+    /// A keyword is not one of libpq's.
     #[error("connection string: unknown keyword \"{keyword}\"")]
     UnknownKeyword {
-        /// As written.
+        /// As given.
         keyword: String,
     },
-    /// A keyword or variable that libpq has and we do not, with a value that we would have to honour.
+    /// An unsupported keyword or variable of libpq, with a value that has an effect.
     #[error("{setting}: {why}")]
     Unsupported {
         /// The keyword or variable.
         setting: String,
-        /// Why not, and what to do instead.
+        /// The reason, and the alternative.
         why: &'static str,
     },
     /// A keyword's value is not one of those allowed.
@@ -28,12 +28,12 @@ pub enum ConninfoError {
     InvalidValue {
         /// The keyword or variable.
         setting: String,
-        /// What is allowed.
+        /// The allowed values.
         expected: &'static str,
     },
 }
 
-/// A connection string that cannot be read.
+/// A parse error of a connection string.
 pub(super) fn problem(text: impl Into<String>) -> ConninfoError {
     ConninfoError::Conninfo { problem: text.into() }
 }

@@ -1,22 +1,22 @@
-//! The settings that a connection string and the environment give, by keyword.
+//! Settings of a connection string and the environment, by keyword.
 
 use super::error::ConninfoError;
 use super::keywords::{KEYWORDS, REFUSED, check_keyword};
 
-/// A value of a keyword, and what to call it when it is wrong.
+/// The value of a keyword, and its source for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Setting {
     keyword: &'static str,
-    /// The keyword, or the variable that gave the value.
+    /// The keyword, or the environment variable that set the value.
     source: &'static str,
     pub(super) value: String,
 }
 
-/// The settings that are set, after the environment had its say.
+/// All settings, including those of the environment.
 pub(super) struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// `has_own_encoding`: the encoding is no matter of the environment's.
+    /// Collects the settings. `has_own_encoding`: the environment does not set the encoding.
     pub(super) fn collect(
         given: &[(String, String)],
         variable: &dyn Fn(&str) -> Option<String>,
@@ -49,12 +49,12 @@ impl Settings {
         self.0.iter().find(|s| s.keyword == keyword)
     }
 
-    /// The value, unless it is empty, which means the default.
+    /// The value, `None` if it is empty, which means the default.
     pub(super) fn text(&self, keyword: &str) -> Option<String> {
         self.find(keyword).map(|s| s.value.clone()).filter(|value| !value.is_empty())
     }
 
-    /// The choice that the value names; the first one if the keyword is not set.
+    /// The choice with the name of the value; the first one if the keyword is not set.
     pub(super) fn one_of<T: Copy>(
         &self,
         keyword: &str,

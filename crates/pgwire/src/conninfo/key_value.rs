@@ -1,10 +1,11 @@
-//! The form `keyword = value …`: blanks around the sign, values in single quotes, backslash escapes.
+//! Connection strings of the form `keyword = value …`.
 //!
-//! Errors give the position in the string and never the text there: it may be part of a password.
+//! White space around the sign is allowed, values may be single-quoted, and a backslash escapes a character.
+//! Errors contain the position and never the text, which may be part of a password.
 
 use super::error::{ConninfoError, problem};
 
-/// The pairs in order.
+/// Returns the pairs in order.
 pub(super) fn parse(text: &str) -> Result<Vec<(String, String)>, ConninfoError> {
     let mut pairs = Vec::new();
     let mut reader = Reader { text, at: 0 };
@@ -71,7 +72,7 @@ impl Reader<'_> {
             self.next();
             match c {
                 '\'' if quoted => return Ok(value),
-                // A backslash takes the next character as it is; at the very end it stands for nothing.
+                // A backslash escapes the next character, and is ignored at the end.
                 '\\' => value.extend(self.next()),
                 c => value.push(c),
             }
@@ -80,7 +81,7 @@ impl Reader<'_> {
     }
 }
 
-/// What C's `isspace` calls a blank.
+/// White space as in C's `isspace`.
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
 }

@@ -1,8 +1,8 @@
-//! libpq's keywords: those that we honour, and those that we refuse rather than ignore.
+//! libpq's keywords: supported ones, and unsupported ones that are rejected.
 
 use super::error::ConninfoError;
 
-/// The keywords that we honour, and the variable that stands in for each.
+/// Supported keywords, and their environment variables.
 pub(super) const KEYWORDS: [(&str, Option<&str>); 16] = [
     ("host", Some("PGHOST")),
     ("hostaddr", Some("PGHOSTADDR")),
@@ -22,8 +22,9 @@ pub(super) const KEYWORDS: [(&str, Option<&str>); 16] = [
     ("client_encoding", Some("PGCLIENTENCODING")),
 ];
 
-/// Keywords of libpq that we do not have: the variable, the values that ask for nothing we do not do anyway, and
-/// what to say about the others. To ignore one of the others would be to promise what we do not keep.
+/// Unsupported keywords of libpq: the variable, the values without effect, and the error for other values.
+///
+/// Ignoring other values would silently change the meaning of the connection string.
 pub(super) const REFUSED: [(&str, Option<&str>, &[&str], &str); 28] = [
     (
         "service",
@@ -70,7 +71,7 @@ pub(super) const REFUSED: [(&str, Option<&str>, &[&str], &str); 28] = [
     ("min_protocol_version", Some("PGMINPROTOCOLVERSION"), &["3.0"], "protocol 3.0 is spoken"),
 ];
 
-/// Refuses a keyword that does not exist, or that asks for what we do not have.
+/// Rejects an unknown keyword, and an unsupported value.
 pub(super) fn check_keyword(keyword: &str, value: &str) -> Result<(), ConninfoError> {
     if KEYWORDS.iter().any(|(known, _)| *known == keyword) {
         return Ok(());

@@ -1,8 +1,9 @@
-//! Whom to connect to, and as whom: libpq's connection strings, its environment variables and its password file.
+//! Connection parameters: libpq's connection strings, environment variables and password file.
 //!
-//! [`Conninfo::parse`] is pure: it gets the environment as a closure. [`load`] gives it this process's
-//! environment, user and password file, for the driver; [`load_for`] does so for a program that has libpq's [`SessionDefaults`]. What libpq has and we do not is an error that says so, never ignored,
-//! unless ignoring it is what the value asks for.
+//! [`Conninfo::parse`] is pure: it reads the environment through a closure. [`load`] uses the environment, user
+//! and password file of this process, for the driver. [`load_for`] does so for a program with libpq's
+//! [`SessionDefaults`]. An unsupported parameter of libpq is an error and never ignored, unless its value has
+//! no effect.
 
 mod environment;
 mod error;

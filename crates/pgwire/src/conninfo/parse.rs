@@ -6,7 +6,7 @@ use super::target::Conninfo;
 use super::{key_value, settings, uri};
 
 impl Conninfo {
-    /// Reads a connection string for the driver, as [`Self::parse_for`] does.
+    /// Parses a connection string for the driver, see [`Self::parse_for`].
     pub fn parse(
         text: &str,
         variable: &dyn Fn(&str) -> Option<String>,
@@ -15,9 +15,11 @@ impl Conninfo {
         Self::parse_for(SessionDefaults::Driver, &[], text, variable, os_user)
     }
 
-    /// Reads a connection string of either form (empty is fine: all defaults), with `options` for what it leaves open,
-    /// `variable` to look up environment variables, and the operating system's name of the user. Reads no file:
-    /// passwords are those of the string and of `PGPASSWORD`.
+    /// Parses a connection string of either form; an empty one means all defaults.
+    ///
+    /// `options` apply to keywords that the string does not set. `variable` looks up environment variables.
+    /// `user` is the name of the operating system's user. Reads no file: passwords come from the string and
+    /// `PGPASSWORD`.
     pub fn parse_for(
         defaults: SessionDefaults,
         options: &[(&str, &str)],

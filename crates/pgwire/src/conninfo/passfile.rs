@@ -1,9 +1,9 @@
-//! The password file: lines of `host:port:database:user:password`; the first that matches counts.
+//! Password file: lines of `host:port:database:user:password`. The first match is used.
 
 use super::target::{Address, Conninfo, DEFAULT_PORT, DEFAULT_SOCKET_DIRECTORY, Host, Password};
 
 impl Conninfo {
-    /// Gives every host without a password the one that a password file has for it.
+    /// Sets the password of each host without one from a password file.
     pub fn use_passfile(&mut self, text: &str) {
         for host in &mut self.hosts {
             if host.password.is_none() {
@@ -15,9 +15,9 @@ impl Conninfo {
     }
 }
 
-/// The password that the text of a password file has for a connection.
+/// The password in a password file for a connection.
 ///
-/// `*` matches anything, a backslash takes the next character as it is, a line that begins with `#` is a comment.
+/// `*` matches any value, a backslash escapes the next character, and a line that starts with `#` is a comment.
 #[must_use]
 pub fn password_from(text: &str, host: &str, port: u16, dbname: &str, user: &str) -> Option<String> {
     let port = port.to_string();
@@ -34,7 +34,7 @@ pub fn password_from(text: &str, host: &str, port: u16, dbname: &str, user: &str
     })
 }
 
-/// What a password file calls a host: a socket in the default directory is `localhost`.
+/// The name of a host in a password file: `localhost` for a socket in the default directory.
 pub(super) fn key_of(host: &Host) -> (String, u16) {
     match &host.address {
         Address::Tcp { port, .. } => (host.name.clone(), *port),
@@ -46,7 +46,7 @@ pub(super) fn key_of(host: &Host) -> (String, u16) {
     }
 }
 
-/// A field up to the next colon that no backslash precedes, and what follows that colon.
+/// Splits off a field at the next colon that is not escaped.
 fn split_field(text: &str) -> (&str, Option<&str>) {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
@@ -65,7 +65,7 @@ fn unescape(field: &str) -> String {
     let mut text = String::with_capacity(field.len());
     while let Some(c) = chars.next() {
         match c {
-            // At the very end a backslash stands for itself.
+            // At the end of the text, a backslash is literal.
             '\\' => text.push(chars.next().unwrap_or('\\')),
             c => text.push(c),
         }

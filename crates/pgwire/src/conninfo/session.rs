@@ -1,21 +1,22 @@
-//! What sessions begin with besides a user and a database: the driver's are pinned, those of libpq's programs are not.
+//! Startup parameters of sessions other than user and database. The driver's are fixed, those of libpq programs
+//! are not.
 
 use super::error::ConninfoError;
 use super::given::Settings;
 
-/// Variables that libpq hands on to the server, in its order: `default` is the server's own value.
+/// Environment variables that libpq passes to the server, in its order. `default` is the server's own value.
 const VARIABLES: [(&str, &str); 3] = [("PGDATESTYLE", "datestyle"), ("PGTZ", "timezone"), ("PGGEQO", "geqo")];
 
-/// Whose ways sessions have.
+/// Session defaults by kind of program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionDefaults {
-    /// The driver's: they speak UTF8, and no variable but `PGOPTIONS` says how the server is to work in them.
+    /// The driver's: UTF8, and no environment variable except `PGOPTIONS` changes the server's behavior.
     Driver,
-    /// libpq's, for a program of this name: as the string and the environment say, or else as the server has it.
+    /// libpq's, for a program of this name: from the connection string and the environment, else the server's.
     Libpq(&'static str),
 }
 
-/// The parameters of the server that a session begins with.
+/// Parameters of the startup message.
 pub(super) fn parameters(
     defaults: SessionDefaults,
     settings: &Settings,
@@ -39,11 +40,11 @@ pub(super) fn parameters(
     Ok(encoding.into_iter().chain(named).collect())
 }
 
-/// The name of the application, which a session begins with as well.
+/// The application name, which is also in the startup message.
 pub(super) fn application_name(defaults: SessionDefaults, settings: &Settings) -> Option<String> {
     settings.text("application_name").or_else(|| match defaults {
         SessionDefaults::Driver => settings.text("fallback_application_name"),
-        // The program gives it behind the string, so that the string's does not count.
+        // The program sets it after the string, which therefore has no effect.
         SessionDefaults::Libpq(program) => Some(program.to_owned()),
     })
 }

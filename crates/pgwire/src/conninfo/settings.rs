@@ -1,4 +1,4 @@
-//! From pairs of keyword and value, the environment and the defaults to a [`Conninfo`].
+//! Resolution of keywords, environment and defaults to a [`Conninfo`].
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use super::target::{
     RootCertificates, SslMode, TargetSessionAttrs,
 };
 
-/// Combines what was given (the last of equal keywords counts), the environment and the defaults.
+/// Combines given values (the last of equal keywords is used), the environment and defaults.
 pub(super) fn resolve(
     defaults: SessionDefaults,
     given: &[(String, String)],
@@ -84,8 +84,10 @@ const TARGET_SESSION_ATTRS: [(&str, TargetSessionAttrs); 6] = [
     ("prefer-standby", TargetSessionAttrs::PreferStandby),
 ];
 
-/// The system's many authorities prove nothing unless the host's name is checked too, so `system` asks for
-/// `verify-full` and allows nothing less.
+/// The TLS mode.
+///
+/// `sslrootcert=system` implies `verify-full` and allows nothing weaker: the certificates of public authorities
+/// are only meaningful if the host name is checked.
 fn ssl_mode(settings: &Settings, roots: &RootCertificates) -> Result<SslMode, ConninfoError> {
     let expected = "disable, allow, prefer, require, verify-ca or verify-full";
     let mode = settings.one_of("sslmode", expected, &SSL_MODES)?;
@@ -98,7 +100,7 @@ fn ssl_mode(settings: &Settings, roots: &RootCertificates) -> Result<SslMode, Co
     }
 }
 
-/// Seconds; zero or less is no limit.
+/// Connection timeout in seconds; zero or less means no limit.
 fn connect_timeout(settings: &Settings) -> Result<Option<u32>, ConninfoError> {
     let Some(setting) = settings.find("connect_timeout").filter(|s| !s.value.is_empty()) else {
         return Ok(None);
@@ -108,7 +110,7 @@ fn connect_timeout(settings: &Settings) -> Result<Option<u32>, ConninfoError> {
     Ok(u32::try_from(seconds).ok().filter(|&s| s > 0))
 }
 
-/// The hosts: as many as `hostaddr`, or else `host`, has parts; one port may serve them all.
+/// The hosts: as many as `hostaddr`, or else `host`, has parts. A single port applies to all.
 fn hosts(settings: &Settings) -> Result<Vec<Host>, ConninfoError> {
     let list = |keyword| -> Vec<String> {
         let text = settings.text(keyword);
@@ -159,7 +161,7 @@ fn address(
     Ok((name.clone(), Address::Tcp { name, ip, port }))
 }
 
-/// The value is not quoted in the error: in a URI it may be the tail of a password.
+/// Parses a port. The error does not contain the value, which may be part of a password in a URI.
 fn parse_port(settings: &Settings, text: &str) -> Result<u16, ConninfoError> {
     let port = text.parse().ok().filter(|&port| port > 0);
     port.ok_or_else(|| settings.invalid("port", "a number from 1 to 65535"))

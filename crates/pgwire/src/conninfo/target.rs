@@ -1,4 +1,4 @@
-//! Whom to connect to, as whom, and how: the values of a connection string.
+//! Parameters of a connection: servers, user, database and options.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use super::super::tls::SharedConfig;
 
-/// The port of a server that none is named for.
+/// The default port.
 pub const DEFAULT_PORT: u16 = 5432;
 
-/// Where Debian's PostgreSQL, and most others', put the socket.
+/// Socket directory of Debian and most other distributions.
 pub const DEFAULT_SOCKET_DIRECTORY: &str = "/var/run/postgresql";
 
-/// Everything that a connection string, the environment and the defaults say.
+/// Connection parameters from a connection string, the environment and defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conninfo {
     /// The servers to try, in order; never empty.
@@ -21,53 +21,53 @@ pub struct Conninfo {
     pub user: String,
     /// The database.
     pub dbname: String,
-    /// Whether and how to encrypt.
+    /// Encryption mode.
     pub sslmode: SslMode,
-    /// What the server's certificate must descend from.
+    /// Trusted root certificates.
     pub root_certificates: RootCertificates,
-    /// Whether the password's proof must be bound to the server's certificate.
+    /// Channel binding of SCRAM.
     pub channel_binding: ChannelBinding,
     /// The name shown in `pg_stat_activity`.
     pub application_name: Option<String>,
     /// Command-line options for the server process.
     pub options: Option<String>,
-    /// What else a session begins with: parameters of the server and their values.
+    /// Further parameters of the server for the startup message, and their values.
     pub parameters: Vec<(&'static str, String)>,
-    /// Limit on connecting to one host; `None` is no limit.
+    /// Timeout of connecting to one host; `None` for no timeout.
     pub connect_timeout_s: Option<u32>,
-    /// What kind of server is wanted.
+    /// Required session attributes.
     pub target_session_attrs: TargetSessionAttrs,
     /// The password file, which [`super::load`] reads.
     pub passfile: Option<PathBuf>,
-    /// Why a password file that exists was not used: a hint for when a password is missing.
+    /// Why an existing password file was not used: a hint if a password is missing.
     pub passfile_ignored: Option<String>,
-    /// The TLS configuration that follows from all this, made when it is first needed and shared by all clones.
+    /// TLS configuration, created on first use and shared by all clones.
     pub(crate) tls: SharedConfig,
 }
 
 /// One server to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// Its name as given: what a certificate must carry for `verify-full`, and what messages call it.
+    /// Name as given: checked against the certificate with `verify-full`, and used in messages.
     pub name: String,
     /// Where to connect.
     pub address: Address,
-    /// The password, given or found in the password file.
+    /// The password, from the connection string or the password file.
     pub password: Option<Password>,
-    /// Whether it is from the password file.
+    /// Whether the password comes from the password file.
     pub is_password_from_file: bool,
 }
 
-/// Where to connect.
+/// Address of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// The path of a Unix socket.
     Unix(PathBuf),
-    /// A host that is to be looked up, unless its address is given.
+    /// A host name to resolve, or an IP address.
     Tcp {
         /// The name to look up.
         name: String,
-        /// The address, if there is nothing to look up.
+        /// The IP address, if no name has to be resolved.
         ip: Option<IpAddr>,
         /// The port.
         port: u16,
@@ -75,7 +75,8 @@ pub enum Address {
 }
 
 impl Address {
-    /// As libpq shows them: of a Unix socket its directory, and the number that its name ends with.
+    /// Host and port as libpq shows them. For a Unix socket these are its directory and the number at the end
+    /// of its name.
     #[must_use]
     pub fn host_and_port(&self) -> (String, String) {
         match self {
@@ -101,18 +102,18 @@ impl fmt::Display for Address {
     }
 }
 
-/// A password, which no log, message or debug output shows.
+/// A password, which is never shown in logs, messages or debug output.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
 impl Password {
-    /// Keeps a password.
+    /// Wraps a password.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The password itself: for its proof to the server, and nothing else.
+    /// The password itself, for authentication only.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -125,20 +126,20 @@ impl fmt::Debug for Password {
     }
 }
 
-/// Whether and how to encrypt. Never over a Unix socket, whatever the mode.
+/// Encryption mode. Unix sockets are never encrypted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SslMode {
     /// No encryption.
     Disable,
-    /// Plain first, encrypted if the server refuses that.
+    /// Plain first, encrypted if the server rejects that.
     Allow,
-    /// Encrypted if the server can, or else plain.
+    /// Encrypted if the server supports it, else plain.
     Prefer,
-    /// Encrypted; verified as by `verify-ca` if a root certificate file exists.
+    /// Encrypted; verified as in `verify-ca` if a root certificate file exists.
     Require,
-    /// Encrypted, and the certificate descends from a trusted one.
+    /// Encrypted, with a certificate signed by a trusted authority.
     VerifyCa,
-    /// The same, and the certificate is for the host we asked for.
+    /// Like `VerifyCa`, with a certificate for the requested host name.
     VerifyFull,
 }
 
@@ -155,47 +156,48 @@ impl fmt::Display for SslMode {
     }
 }
 
-/// Where trusted certificates come from.
+/// Source of trusted certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootCertificates {
-    /// libpq's default file, which need not exist unless we must verify; `None` where there is no home directory.
+    /// libpq's default file, which may be missing unless verification is required; `None` without a home
+    /// directory.
     Default(Option<PathBuf>),
     /// A file named by the user.
     File(PathBuf),
-    /// The operating system's.
+    /// The operating system's certificates.
     System,
 }
 
-/// Whether the password's proof must be bound to the server's certificate.
+/// Channel binding of SCRAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChannelBinding {
-    /// Do not bind.
+    /// No channel binding.
     Disable,
-    /// Bind where the server can.
+    /// Channel binding if the server supports it.
     Prefer,
-    /// Refuse a server that does not.
+    /// Fail if the server does not support it.
     Require,
 }
 
-/// What kind of server is wanted.
+/// Required session attributes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TargetSessionAttrs {
-    /// Whatever answers.
+    /// Any server.
     Any,
-    /// One whose sessions can write.
+    /// A server with writable sessions.
     ReadWrite,
-    /// One whose sessions cannot write.
+    /// A server with read-only sessions.
     ReadOnly,
-    /// One that is not in recovery.
+    /// A server that is not in recovery.
     Primary,
-    /// One that is in recovery.
+    /// A server in recovery.
     Standby,
-    /// A standby, or else whatever answers.
+    /// A standby, or else any server.
     PreferStandby,
 }
 
 impl Conninfo {
-    /// Gives every host this password, or none.
+    /// Sets the password of every host.
     pub fn use_password(&mut self, password: Option<&str>) {
         for host in &mut self.hosts {
             host.password = password.map(Password::new);

@@ -1,20 +1,20 @@
-//! The form `postgresql://user:password@host:port,host:port/database?keyword=value&…`.
+//! Connection strings of the form `postgresql://user:password@host:port,host:port/database?keyword=value&…`.
 //!
-//! Errors never quote the part before the host, nor what follows an `@` that should have been encoded.
+//! Errors never contain the part before the host, nor the text after an `@` that should be percent-encoded.
 
 use super::error::{ConninfoError, problem};
 
-/// What follows the scheme, if `text` is a URI of ours.
+/// The text after the scheme, if `text` is a connection URI.
 pub(super) fn rest_of(text: &str) -> Option<&str> {
     text.strip_prefix("postgresql://").or_else(|| text.strip_prefix("postgres://"))
 }
 
-/// The pairs of keyword and value that the URI stands for.
+/// The pairs of keyword and value of the URI.
 pub(super) fn parse(rest: &str) -> Result<Vec<(String, String)>, ConninfoError> {
     let mut pairs = Vec::new();
     let mut put = |keyword: &str, value: String| pairs.push((keyword.to_owned(), value));
 
-    // As in libpq an "@" before the first "/" ends the user's part, whatever else that part holds.
+    // As in libpq, an "@" before the first "/" ends the user part, whatever else that part contains.
     let (userinfo, rest) = match rest.find(['@', '/']) {
         Some(at) if rest[at..].starts_with('@') => (Some(&rest[..at]), &rest[at + 1..]),
         _ => (None, rest),
@@ -50,7 +50,7 @@ pub(super) fn parse(rest: &str) -> Result<Vec<(String, String)>, ConninfoError> 
     Ok(pairs)
 }
 
-/// One `keyword=value` of the query. JDBC's `ssl=true` is taken for what it means, as libpq does.
+/// One `keyword=value` of the query. JDBC's `ssl=true` is accepted, as in libpq.
 fn parse_parameter(parameter: &str) -> Result<(String, String), ConninfoError> {
     let (keyword, value) = split_at_first(parameter, "=");
     let keyword = decode(keyword, "a parameter's name")?;
@@ -67,7 +67,8 @@ fn parse_parameter(parameter: &str) -> Result<(String, String), ConninfoError> {
     Ok((keyword, value))
 }
 
-/// The hosts and the ports of `host:port,[ipv6]:port,…`, each with commas between; ports empty if none is given.
+/// The hosts and the ports of `host:port,[ipv6]:port,…`, each separated by commas. Ports are empty if none is
+/// given.
 fn split_hosts(text: &str) -> Result<(String, String), ConninfoError> {
     let (mut hosts, mut ports) = (Vec::new(), Vec::new());
     for part in text.split(',') {
@@ -103,7 +104,7 @@ fn split_at_first<'a>(text: &'a str, mark: &str) -> (&'a str, Option<&'a str>) {
     text.split_once(mark).map_or((text, None), |(before, after)| (before, Some(after)))
 }
 
-/// Replaces `%XX`; the result must be UTF-8 without zero bytes.
+/// Decodes `%XX`. The result must be UTF-8 without zero bytes.
 fn decode(text: &str, what: &str) -> Result<String, ConninfoError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,18 +1,18 @@
-//! What cannot be written as a message of the protocol.
+//! Errors when a message is encoded.
 
-/// A message that cannot be written.
+/// A message that cannot be encoded.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EncodeError {
-    /// A string of ours holds a zero byte, which the protocol cannot carry.
+    /// A string contains a zero byte, which the protocol does not allow.
     #[error("{what} holds a zero byte, which PostgreSQL cannot take")]
     ZeroByte {
-        /// What the string is.
+        /// Name of the string.
         what: &'static str,
     },
-    /// A message of ours would be longer than the protocol can carry.
+    /// A message exceeds the maximum length of the protocol.
     #[error("{what} is too long for one message of the protocol")]
     TooLong {
-        /// What is too long.
+        /// Name of the part that is too long.
         what: &'static str,
     },
 }

@@ -1,6 +1,6 @@
-//! What a client says: free functions that append one message each to a buffer.
+//! Messages of the client: functions that append one message each to a buffer.
 //!
-//! A function that fails leaves the buffer as it was. Nothing here allocates but the growth of the buffer.
+//! A function that fails leaves the buffer unchanged. Nothing allocates except the growth of the buffer.
 
 mod error;
 mod parameter;
@@ -12,16 +12,16 @@ const PROTOCOL_3_0: i32 = 0x0003_0000;
 const SSL_REQUEST: i32 = 80_877_103;
 const CANCEL_REQUEST: i32 = 80_877_102;
 
-/// The representation of values, as Bind and COPY count it.
+/// Format codes of Bind and COPY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// As SQL text.
     Text,
-    /// As the type's binary send function writes it.
+    /// In the format of the type's binary send function.
     Binary,
 }
 
-/// What Describe and Close are about.
+/// Object of Describe and Close.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A prepared statement, by name.
@@ -46,13 +46,13 @@ pub fn startup<'a>(
     })
 }
 
-/// SSLRequest: the server answers with one byte, see [`super::tls`].
+/// SSLRequest. The response is one byte, see [`super::tls`].
 pub fn ssl_request(out: &mut Vec<u8>) {
     out.extend_from_slice(&8i32.to_be_bytes());
     out.extend_from_slice(&SSL_REQUEST.to_be_bytes());
 }
 
-/// CancelRequest, on a connection of its own; the pair is that of BackendKeyData.
+/// CancelRequest, on a separate connection. The key is that of BackendKeyData.
 pub fn cancel_request(out: &mut Vec<u8>, process_id: i32, secret_key: i32) {
     out.extend_from_slice(&16i32.to_be_bytes());
     out.extend_from_slice(&CANCEL_REQUEST.to_be_bytes());
@@ -60,7 +60,7 @@ pub fn cancel_request(out: &mut Vec<u8>, process_id: i32, secret_key: i32) {
     out.extend_from_slice(&secret_key.to_be_bytes());
 }
 
-/// PasswordMessage: the clear or the MD5-hashed password.
+/// PasswordMessage with a cleartext or MD5-hashed password.
 pub fn password(out: &mut Vec<u8>, password: &[u8]) -> Result<(), EncodeError> {
     message(out, b'p', "the password", |out| cstring_bytes(out, password, "the password"))
 }
@@ -83,12 +83,12 @@ pub fn sasl_response(out: &mut Vec<u8>, data: &[u8]) -> Result<(), EncodeError> 
     })
 }
 
-/// Query: the simple protocol; several statements may be separated by semicolons.
+/// Query: the simple protocol. Statements are separated by semicolons.
 pub fn query(out: &mut Vec<u8>, sql: &str) -> Result<(), EncodeError> {
     message(out, b'Q', "the query", |out| cstring(out, sql, "the query"))
 }
 
-/// Query, whose text `append` writes in place, in the encoding of the session.
+/// Query whose text is appended in place by `append`, in the encoding of the session.
 #[inline]
 pub fn query_in_place(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>)) -> Result<(), EncodeError> {
     message(out, b'Q', "the query", |out| {
@@ -102,8 +102,8 @@ pub fn query_in_place(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>)) -> R
     })
 }
 
-/// Parse: prepares `sql` under `name` ("" is the unnamed statement); types by OID, where the server should not
-/// infer them. The text is in the encoding of the session.
+/// Parse: prepares `sql` under `name` ("" is the unnamed statement). `types` are parameter type OIDs that the
+/// server should not infer. The text is in the encoding of the session.
 pub fn parse(out: &mut Vec<u8>, name: &str, sql: impl AsRef<[u8]>, types: &[u32]) -> Result<(), EncodeError> {
     message(out, b'P', "the statement", |out| {
         cstring(out, name, "the statement's name")?;
@@ -116,10 +116,9 @@ pub fn parse(out: &mut Vec<u8>, name: &str, sql: impl AsRef<[u8]>, types: &[u32]
     })
 }
 
-/// Bind: binary parameters, all results in one format.
+/// Bind with binary parameters and all results in one format.
 ///
-/// The parameters' types are those that the statement was prepared with: an `i32` for a `bigint` is an error of
-/// the server's.
+/// The types of parameters are those of the prepared statement: with an `i32` for a `bigint` the server fails.
 pub fn bind(
     out: &mut Vec<u8>,
     portal: &str,
@@ -140,8 +139,9 @@ pub fn bind(
     })
 }
 
-/// Bind of the unnamed portal: parameters as text, all results in one format. `append` writes the parameter of an index; `false`, and
-/// nothing appended, is NULL.
+/// Bind of the unnamed portal, with parameters as text and all results in one format.
+///
+/// `append` writes the parameter of an index. It returns `false` and appends nothing for NULL.
 #[inline]
 pub fn bind_text(
     out: &mut Vec<u8>,
@@ -185,17 +185,17 @@ pub fn close(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), EncodeError> {
     message(out, b'C', "the name", |out| append_target(out, target))
 }
 
-/// Sync: ends a batch; the server answers ReadyForQuery.
+/// Sync: ends a batch. The server responds with ReadyForQuery.
 pub fn sync(out: &mut Vec<u8>) {
     out.extend_from_slice(b"S\0\0\0\x04");
 }
 
-/// Flush: asks for the answers so far without ending the batch.
+/// Flush: requests the responses so far without ending the batch.
 pub fn flush(out: &mut Vec<u8>) {
     out.extend_from_slice(b"H\0\0\0\x04");
 }
 
-/// Terminate: a polite end of the session.
+/// Terminate: closes the session.
 pub fn terminate(out: &mut Vec<u8>) {
     out.extend_from_slice(b"X\0\0\0\x04");
 }
@@ -208,7 +208,7 @@ pub fn copy_data(out: &mut Vec<u8>, data: &[u8]) -> Result<(), EncodeError> {
     })
 }
 
-/// Where a CopyData message that is being written begins.
+/// Position of a CopyData message that is being written.
 #[must_use = "the message has no length until copy_data_end"]
 #[derive(Debug)]
 pub struct CopyData {
@@ -221,7 +221,7 @@ pub fn copy_data_begin(out: &mut Vec<u8>) -> CopyData {
     CopyData { length_at: out.len() - 4 }
 }
 
-/// Ends the message that `begun` began: everything appended since is its data.
+/// Ends the message started by `begun`. All data appended since is its content.
 pub fn copy_data_end(out: &mut [u8], begun: &CopyData) -> Result<(), EncodeError> {
     patch_length(out, begun.length_at, "the data of a COPY")
 }
@@ -236,7 +236,7 @@ pub fn copy_fail(out: &mut Vec<u8>, reason: &str) -> Result<(), EncodeError> {
     message(out, b'f', "the reason", |out| cstring(out, reason, "the reason"))
 }
 
-/// Appends a message with a type byte; on error the buffer is as before.
+/// Appends a message with a type byte. On an error the buffer is unchanged.
 #[inline]
 fn message(
     out: &mut Vec<u8>,
@@ -261,7 +261,7 @@ fn body(
     append(out).and_then(|()| patch_length(out, start, what)).inspect_err(|_| out.truncate(start))
 }
 
-/// Writes the length from `at` to the end, itself included, at `at`.
+/// Writes the length from `at` to the end, including itself, at `at`.
 #[inline]
 fn patch_length(out: &mut [u8], at: usize, what: &'static str) -> Result<(), EncodeError> {
     let length = i32::try_from(out.len() - at).map_err(|_| EncodeError::TooLong { what })?;
@@ -269,7 +269,7 @@ fn patch_length(out: &mut [u8], at: usize, what: &'static str) -> Result<(), Enc
     Ok(())
 }
 
-/// Appends a value behind its own length, which does not count itself and is −1 for NULL.
+/// Appends a value after its length, which excludes itself and is −1 for NULL.
 #[inline]
 fn sized(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) -> Result<(), EncodeError> {
     let at = out.len();

@@ -1,14 +1,14 @@
-//! Values of Rust as PostgreSQL's binary send functions write them.
+//! Parameter values in PostgreSQL's binary format.
 
 use super::super::numeric;
 
-/// A value that Bind can carry in binary form.
+/// A value that Bind can send in binary format.
 pub trait Parameter {
     /// Appends the value's bytes, without a length; `false`, and nothing appended, for NULL.
     fn append(&self, out: &mut Vec<u8>) -> bool;
 }
 
-/// A `numeric` in hundredths, which is what an amount of money is: `Cents(1234)` is 12.34.
+/// A `numeric` in hundredths, for amounts of money: `Cents(1234)` is 12.34.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cents(pub i64);
 
@@ -109,7 +109,7 @@ impl Element for Cents {
     const OID: u32 = 1700;
 }
 
-/// One-dimensional arrays, counted from 1, without NULLs.
+/// One-dimensional arrays with lower bound 1, without NULLs.
 impl<T: Element> Parameter for &[T] {
     fn append(&self, out: &mut Vec<u8>) -> bool {
         let dimensions = i32::from(!self.is_empty());

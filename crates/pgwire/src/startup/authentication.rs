@@ -1,6 +1,6 @@
-//! Proving who we are: cleartext and MD5 passwords, SCRAM-SHA-256 with and without channel binding.
+//! Client side of authentication: cleartext and MD5 passwords, SCRAM-SHA-256 with and without channel binding.
 //!
-//! The server proves itself too: without its signature a SCRAM exchange is not finished, whatever it says.
+//! The server authenticates, too: a SCRAM exchange without a valid server signature fails.
 
 use std::mem;
 
@@ -15,7 +15,7 @@ use super::super::frontend;
 use super::channel::Channel;
 use super::error::StartupError;
 
-/// Our side of the proof.
+/// State of the client side.
 pub(super) struct Authenticator {
     user: String,
     password: Option<Password>,
@@ -26,17 +26,17 @@ pub(super) struct Authenticator {
 }
 
 enum Progress {
-    /// Nothing was asked yet.
+    /// No request yet.
     Begun,
-    /// The password, clear or hashed, was sent.
+    /// The password was sent, in clear text or hashed.
     PasswordSent,
-    /// The first message of SCRAM was sent.
+    /// The client-first-message of SCRAM was sent.
     ScramBegun { scram: ScramSha256, bound: bool },
-    /// Our proof was sent: the server's must come.
+    /// The client proof was sent. The server signature is expected.
     ScramProven { scram: ScramSha256, bound: bool },
-    /// The server's proof was right.
+    /// The server signature was verified.
     ScramVerified { bound: bool },
-    /// Something was wrong; nothing more is answered.
+    /// Authentication failed. No further request is answered.
     Failed,
 }
 
@@ -52,7 +52,7 @@ impl Authenticator {
         }
     }
 
-    /// Answers a demand of the server's.
+    /// Answers an authentication request.
     pub(super) fn answer(
         &mut self,
         demand: &Authentication<'_>,
@@ -90,7 +90,7 @@ impl Authenticator {
         Ok(())
     }
 
-    /// The server lets us in: has it proven what it had to?
+    /// Handles AuthenticationOk: fails unless the required server signature was verified.
     pub(super) fn finish(&self) -> Result<(), StartupError> {
         let bound = match self.progress {
             Progress::Begun | Progress::PasswordSent => false,
@@ -112,8 +112,10 @@ impl Authenticator {
         Ok(Progress::ScramBegun { scram, bound: mechanism == SCRAM_SHA_256_PLUS })
     }
 
-    /// The strongest mechanism that both sides have, and what to tell the server about channel binding: the
-    /// "y" of an unbound exchange over TLS lets the server notice that somebody hid its stronger offer.
+    /// The strongest mechanism that both sides support, and the GS2 channel-binding flag.
+    ///
+    /// The flag "y" of an unbound exchange over TLS lets the server detect that an attacker removed its
+    /// stronger offer.
     fn choose(&self, mechanisms: &Mechanisms<'_>) -> Result<(&'static str, Binding), StartupError> {
         let end_point_hash = match &self.channel {
             Channel::Tls { end_point_hash } if self.channel_binding != ChannelBinding::Disable => {
@@ -136,7 +138,7 @@ impl Authenticator {
         }
     }
 
-    /// The password for a method that cannot bind.
+    /// The password for a method without channel binding.
     fn unbound_password(&self) -> Result<&Password, StartupError> {
         if self.channel_binding == ChannelBinding::Require {
             return Err(StartupError::NotBound { method: "a bare password".into() });

@@ -1,13 +1,14 @@
-//! What is known of the channel to the server.
+//! Security of the channel to the server.
 
-/// What is encrypted between us and the server, which decides how a password can be proven.
+/// Encryption of the channel, which limits the authentication methods.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Channel {
-    /// Nothing: a Unix socket or plain TCP.
+    /// Not encrypted: a Unix socket or plain TCP.
     Plain,
-    /// TLS; the hash of the server's certificate where it has one: [`super::super::tls::TlsSession::end_point_hash`].
+    /// TLS, with the hash of the server's certificate if one is defined:
+    /// [`super::super::tls::TlsSession::end_point_hash`].
     Tls {
-        /// What channel binding binds to.
+        /// Data for channel binding.
         end_point_hash: Option<Vec<u8>>,
     },
 }

@@ -1,20 +1,20 @@
-//! Why a connection does not become a session. No message holds a password.
+//! Errors of session startup. No message contains a password.
 
 use super::super::SqlState;
 use super::super::backend::{ProtocolError, ServerError};
 use super::super::frontend::EncodeError;
 
-/// Why there is no session.
+/// Reason why a session could not be started.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StartupError {
-    /// The server says that the password is wrong.
+    /// The server rejected the password.
     #[error(
         "the server refused user \"{user}\": wrong password; check password, PGPASSWORD or the password file"
     )]
     WrongPassword {
         /// The role.
         user: String,
-        /// The server's own words.
+        /// The error of the server.
         server_error: Box<ServerError>,
     },
     /// The server requires a password and none was given.
@@ -24,7 +24,7 @@ pub enum StartupError {
     NoPassword {
         /// The role.
         user: String,
-        /// Why the password file did not help; empty or in brackets.
+        /// Reason why the password file was not used: empty or in parentheses.
         note: String,
     },
     /// The database does not exist.
@@ -32,60 +32,60 @@ pub enum StartupError {
     NoDatabase {
         /// The database.
         dbname: String,
-        /// The server's own words.
+        /// The error of the server.
         server_error: Box<ServerError>,
     },
     /// The server refused the connection for another reason.
     #[error("the server refused the connection: {0}")]
     Refused(Box<ServerError>),
-    /// The server is older than we support.
+    /// The server is older than the oldest supported version.
     #[error("the server is PostgreSQL {version}: too old, pgdyno needs {oldest} or newer")]
     ServerTooOld {
-        /// As it tells.
+        /// As reported by the server.
         version: String,
-        /// The oldest that we support.
+        /// The oldest supported major version.
         oldest: u32,
     },
-    /// The server wants a proof that we cannot give.
+    /// The server requires an unsupported authentication method.
     #[error(
         "the server asks for authentication by {method}, which is not supported; \
              allow scram-sha-256, md5, password or trust for this user in pg_hba.conf"
     )]
     UnsupportedAuthentication {
-        /// What it asks for.
+        /// The required method.
         method: String,
     },
-    /// The server did not prove that it knows our password.
+    /// The server did not prove that it knows the password.
     #[error("the server did not prove that it knows the password: it may not be the intended server")]
     ServerNotProven,
-    /// `channel_binding=require`, and the server offers less.
+    /// `channel_binding=require`, and the server offers no channel binding.
     #[error("channel_binding=require, but the server offers {method}; use TLS and a SCRAM password")]
     NotBound {
-        /// What it offers.
+        /// The offered method.
         method: String,
     },
-    /// The server is not of the kind that `target_session_attrs` asks for.
+    /// The server does not match `target_session_attrs`.
     #[error("{found}, but target_session_attrs requires another kind of session")]
     WrongSessionAttrs {
-        /// What it is, in libpq's words.
+        /// Its property, in libpq's words.
         found: &'static str,
     },
-    /// The server talks on and on before it is ready.
+    /// The server sent too many messages before ReadyForQuery.
     #[error("protocol violation: the server sent more than {limit} messages and was not ready for a query")]
     EndlessStartup {
         /// The limit.
         limit: u32,
     },
-    /// The server broke the protocol.
+    /// The server violated the protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
-    /// A message of ours cannot be written.
+    /// A message cannot be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
 
 impl StartupError {
-    /// The server's own words, if the server sent this error.
+    /// The error of the server, if the server sent this error.
     #[must_use]
     pub fn server_error(&self) -> Option<&ServerError> {
         match self {
@@ -96,7 +96,7 @@ impl StartupError {
         }
     }
 
-    /// The server's code, if the server sent this error.
+    /// The SQLSTATE, if the server sent this error.
     #[must_use]
     pub fn sqlstate(&self) -> Option<SqlState> {
         self.server_error().map(|server_error| server_error.sqlstate)

@@ -1,7 +1,7 @@
-//! From a fresh connection (TLS already up, if it is wanted) to a session that takes queries.
+//! Startup of a session on a new connection, on which TLS is established if required.
 //!
-//! [`Startup::begin`] writes the first message; every message of the server goes to [`Startup::on_message`],
-//! which appends what to answer and says when the session is ready. Read the messages with
+//! [`Startup::begin`] writes the first message. Each message of the server goes to [`Startup::on_message`],
+//! which appends the response and returns whether the session is ready. Read the messages with
 //! [`super::backend::parse_startup`].
 
 mod authentication;
@@ -21,22 +21,23 @@ use super::frontend;
 use authentication::Authenticator;
 use target_session_attrs::SessionRequirement;
 
-/// Messages that a server may send before the session is ready: it sends about 20, a hostile one would never end.
+/// Maximum number of messages before the session is ready. A server sends about 20; a hostile one could send
+/// them forever.
 const MESSAGES_MAX: u32 = 256;
 
-/// Where the conversation stands.
+/// State of the startup.
 enum Phase {
-    /// The server checks who we are.
+    /// Authentication.
     Authenticating(Box<Authenticator>),
-    /// It told us that we are in, and now tells its settings.
+    /// Authenticated; the server reports its settings.
     Configuring,
-    /// Asked an old server of which kind it is; `Some` once it answered.
+    /// The query of the requirement was sent to an old server; `answer` is `Some` after its response.
     Asking { requirement: SessionRequirement, answer: Option<bool> },
-    /// Done.
+    /// Completed.
     Ready,
 }
 
-/// The conversation that opens a session.
+/// Startup of a session.
 pub struct Startup {
     phase: Phase,
     session: Session,
@@ -47,7 +48,7 @@ pub struct Startup {
 }
 
 impl Startup {
-    /// Appends the start-up message for one host of a connection string.
+    /// Appends the startup message for one host of a connection string.
     pub fn begin(
         conninfo: &Conninfo,
         host: &Host,
@@ -72,7 +73,7 @@ impl Startup {
         })
     }
 
-    /// Takes one message and appends the answer, if there is one; `true` once the session is ready.
+    /// Handles one message and appends the response, if any. Returns `true` once the session is ready.
     pub fn on_message(&mut self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<bool, StartupError> {
         self.messages += 1;
         if self.messages > MESSAGES_MAX {
@@ -85,7 +86,7 @@ impl Startup {
         }
     }
 
-    /// The session, once [`Startup::on_message`] said that it is ready.
+    /// The session, after [`Startup::on_message`] returned `true`.
     #[must_use]
     pub fn into_session(self) -> Session {
         self.session
@@ -123,7 +124,7 @@ impl Startup {
         Ok(false)
     }
 
-    /// The server is ready; are we content with it?
+    /// Handles ReadyForQuery: checks `target_session_attrs`.
     fn on_ready(&mut self, out: &mut Vec<u8>) -> Result<bool, StartupError> {
         self.session.check_version()?;
         let Some(requirement) = self.requirement else { return self.end(None) };
@@ -135,7 +136,7 @@ impl Startup {
         Ok(false)
     }
 
-    /// There is a session, if nothing is wrong with the server.
+    /// Completes the startup, or fails with a mismatch.
     fn end(&mut self, wrong: Option<&'static str>) -> Result<bool, StartupError> {
         if let Some(found) = wrong {
             return Err(StartupError::WrongSessionAttrs { found });

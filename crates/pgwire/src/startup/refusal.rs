@@ -1,10 +1,10 @@
-//! What a server's error before the session is ready means for the user.
+//! Errors of the server before the session is ready, translated for the user.
 
 use super::super::SqlState;
 use super::super::backend::ServerError;
 use super::error::StartupError;
 
-/// The error that fits the server's.
+/// The startup error for an error of the server.
 pub(super) fn of(error: &ServerError, user: &str, dbname: &str) -> StartupError {
     let server_error = Box::new(error.clone());
     match error.sqlstate {

@@ -1,14 +1,14 @@
-//! What a server tells about a session that is ready.
+//! Properties of a session that the server reports during startup.
 
 use super::error::StartupError;
 
-/// The oldest version that pgdyno works with.
+/// The oldest supported major version.
 const VERSION_MIN: u32 = 10;
 
-/// A session's identity and its settings at the start.
+/// Key and initial settings of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Session {
-    /// Process and secret, which a CancelRequest must quote; a pooler may keep them to itself.
+    /// Process ID and secret key for a CancelRequest. A pooler may not send them.
     pub key: Option<(i32, i32)>,
     parameters: Vec<(String, String)>,
 }
@@ -20,13 +20,13 @@ impl Session {
         self.parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// The version as the server writes it, such as `17.2 (Debian 17.2-1)`; empty if it kept silent.
+    /// The version as the server reports it, such as `17.2 (Debian 17.2-1)`; empty if not reported.
     #[must_use]
     pub fn server_version(&self) -> &str {
         self.parameter("server_version").unwrap_or_default()
     }
 
-    /// The version as `server_version_num` counts it: 170002 for 17.2, 180000 for 18beta1.
+    /// The version as in `server_version_num`: 170002 for 17.2, 180000 for 18beta1.
     #[must_use]
     pub fn server_version_num(&self) -> Option<u32> {
         if let Some(told) = self.parameter("server_version_num") {
@@ -50,7 +50,8 @@ impl Session {
         }
     }
 
-    /// Refuses a server that is too old for us. One that tells no version may be a pooler: it passes.
+    /// Fails for a server older than `VERSION_MIN`. One that reports no version may be a pooler and is
+    /// accepted.
     pub(super) fn check_version(&self) -> Result<(), StartupError> {
         match self.server_version_num() {
             Some(version) if version < VERSION_MIN * 10_000 => Err(StartupError::ServerTooOld {
@@ -61,19 +62,19 @@ impl Session {
         }
     }
 
-    /// Whether sessions cannot write; `None` for a server before 14, which does not tell.
+    /// Whether sessions are read-only; `None` before version 14, which does not report it.
     pub(super) fn is_read_only(&self) -> Option<bool> {
         let read_only = self.parameter("default_transaction_read_only")?;
         Some(self.is_standby()? || read_only == "on")
     }
 
-    /// Whether the server is in recovery; `None` for a server before 14, which does not tell.
+    /// Whether the server is in recovery; `None` before version 14, which does not report it.
     pub(super) fn is_standby(&self) -> Option<bool> {
         self.parameter("in_hot_standby").map(|standby| standby == "on")
     }
 }
 
-/// The number that a text begins with, and what follows it.
+/// Splits a text into its leading number and the rest.
 fn split_number(text: &str) -> Option<(u32, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     Some((text[..end].parse().ok()?, &text[end..]))

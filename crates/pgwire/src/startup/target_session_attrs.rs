@@ -1,22 +1,22 @@
-//! Whether a server is of the kind that is wanted.
+//! Check of `target_session_attrs`.
 
 use super::super::conninfo::TargetSessionAttrs;
 use super::session::Session;
 
-/// What decides, and how.
+/// The property of the server that is required, and how it is read.
 #[derive(Clone, Copy)]
 pub(super) struct SessionRequirement {
-    /// What an older server is asked, which does not tell by itself.
+    /// Query for older servers, which do not report the property.
     pub(super) question: &'static str,
     asks_for_recovery: bool,
-    /// The answer that is wanted.
+    /// The required answer.
     answer: bool,
-    /// What libpq says of the other one.
+    /// libpq's description of a server that does not match.
     found: &'static str,
 }
 
 impl SessionRequirement {
-    /// Nothing, if every server will do.
+    /// The requirement, `None` if any server is accepted.
     pub(super) fn of(target: TargetSessionAttrs) -> Option<Self> {
         let writes = |answer, found| {
             Some(Self { question: "SHOW transaction_read_only", asks_for_recovery: false, answer, found })
@@ -36,12 +36,12 @@ impl SessionRequirement {
         }
     }
 
-    /// What the server told by itself; nothing before 14.
+    /// The property as reported by the server; `None` before version 14.
     pub(super) fn reported_by(self, session: &Session) -> Option<bool> {
         if self.asks_for_recovery { session.is_standby() } else { session.is_read_only() }
     }
 
-    /// What is wrong with a server of which this is true.
+    /// The description of a mismatch with this answer, `None` for a match.
     pub(super) fn wrong(self, answer: bool) -> Option<&'static str> {
         (answer != self.answer).then_some(self.found)
     }

@@ -1,4 +1,4 @@
-//! The server's certificate: its hash for channel binding, and the check of its chain and name.
+//! Server certificate: hash for channel binding, verification of its chain and name.
 
 use ring::digest::{self, SHA256, SHA384, SHA512};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -13,7 +13,7 @@ use x509_cert::Certificate;
 use x509_cert::der::asn1::ObjectIdentifier;
 use x509_cert::der::{Decode, Encode};
 
-/// Signature algorithms by the hash in them; RFC 5929 says to use SHA-256 in place of MD5 and SHA-1.
+/// Signature algorithms by their hash. RFC 5929 replaces MD5 and SHA-1 with SHA-256.
 const SIGNATURES: [(&str, &digest::Algorithm); 11] = [
     ("1.2.840.113549.1.1.4", &SHA256),  // RSA with MD5
     ("1.2.840.113549.1.1.5", &SHA256),  // RSA with SHA-1
@@ -28,8 +28,9 @@ const SIGNATURES: [(&str, &digest::Algorithm); 11] = [
     ("1.2.840.10040.4.3", &SHA256),      // DSA with SHA-1
 ];
 
-/// The `tls-server-end-point` of RFC 5929: the certificate hashed by the algorithm it was signed with; `None`
-/// for one that has no single hash, such as Ed25519.
+/// `tls-server-end-point` of RFC 5929: the certificate, hashed with the hash of its signature algorithm.
+///
+/// `None` if there is no single hash, such as with Ed25519.
 pub(super) fn end_point_hash(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     let parsed = Certificate::from_der(certificate).ok()?;
     let signature = parsed.signature_algorithm.oid;
@@ -42,8 +43,9 @@ fn public_key(certificate: &CertificateDer<'_>) -> Option<SubjectPublicKeyInfoDe
     Some(parsed.tbs_certificate.subject_public_key_info.to_der().ok()?.into())
 }
 
-/// Whether a certificate without alternative names has the server's as its common name, where certificates had
-/// it in former times; libpq and the recipe of PostgreSQL's manual still do.
+/// Whether the common name of a certificate without alternative names is the server's.
+///
+/// This usage is obsolete, but libpq and the example in PostgreSQL's manual still use it.
 fn common_name_is(certificate: &CertificateDer<'_>, server_name: &ServerName<'_>) -> bool {
     let Ok(parsed) = Certificate::from_der(certificate) else { return false };
     let mut extensions = parsed.tbs_certificate.extensions.iter().flatten();
@@ -58,14 +60,14 @@ fn common_name_is(certificate: &CertificateDer<'_>, server_name: &ServerName<'_>
 const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// How far a certificate is checked. The signature of the handshake always is: without it the hash that channel
-/// binding binds to would prove nothing.
+/// Verifier of certificates. It always verifies the signature of the handshake, without which the hash for
+/// channel binding would be meaningless.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pub(super) algorithms: WebPkiSupportedAlgorithms,
-    /// What it must descend from; `None`: anything goes.
+    /// Trusted roots; `None` to accept any certificate.
     pub(super) roots: Option<Roots>,
-    /// Whether it must carry the host's name.
+    /// Whether the host name is verified.
     pub(super) check_name: bool,
 }
 
@@ -73,7 +75,7 @@ pub(super) struct Verifier {
 #[derive(Debug)]
 pub(super) struct Roots {
     pub(super) store: RootCertStore,
-    /// The same, whole: a server may use one of them itself.
+    /// The complete certificates: a server may use one of them itself.
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 
@@ -88,8 +90,8 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, Error> {
         if let Some(roots) = &self.roots {
             let certificate = ParsedCertificate::try_from(end_entity)?;
-            // A self-signed certificate that the user trusts by name needs no chain; it is usually one that may
-            // sign others, which a chain's last link must not be.
+            // A trusted self-signed certificate needs no chain. It is usually a CA certificate, which cannot be
+            // the last one of a chain.
             if !roots.certificates.contains(end_entity) {
                 verify_server_cert_signed_by_trust_anchor(
                     &certificate,
@@ -121,8 +123,8 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        // By the bare key: the recipe of PostgreSQL's manual makes certificates of version 1 with some versions of
-        // openssl, and whether those will do is not decided here.
+        // Verify with the bare key: with some versions of openssl, the example in PostgreSQL's manual creates
+        // certificates of version 1. Whether those are acceptable is not decided here.
         let key = public_key(certificate).ok_or(Error::InvalidCertificate(CertificateError::BadEncoding))?;
         verify_tls13_signature_with_raw_key(message, &key, signature, &self.algorithms)
     }

@@ -1,5 +1,4 @@
-//! The client's TLS configuration for a connection string; one serves all connections. Reads the files of root
-//! certificates.
+//! TLS configuration of a connection string, shared by all connections. Reads the files of root certificates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use super::super::conninfo::{Conninfo, RootCertificates, SslMode};
 use super::certificate::{Roots, Verifier};
 use super::error::TlsError;
 
-/// The configuration that `sslmode` and `sslrootcert` ask for; the certificates are read at the first call.
+/// The configuration for `sslmode` and `sslrootcert`. Certificates are read at the first call.
 pub fn client_config(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, TlsError> {
     if let Some(config) = conninfo.tls.0.get() {
         return Ok(Arc::clone(config));
@@ -23,8 +22,10 @@ pub fn client_config(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, TlsError>
     Ok(Arc::clone(conninfo.tls.0.get_or_init(|| config)))
 }
 
-/// As in libpq, `require` and weaker verify the chain if the default file of root certificates exists, but never
-/// fail because it does not.
+/// Builds the configuration.
+///
+/// As in libpq, `require` and weaker modes verify the chain if the default root certificate file exists, and do
+/// not fail if it is missing.
 fn build(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = Verifier {
@@ -37,12 +38,12 @@ fn build(conninfo: &Conninfo) -> Result<Arc<ClientConfig>, TlsError> {
         .map_err(TlsError::Tls)?;
     let mut config =
         builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
-    // PostgreSQL keeps no sessions to resume, and a resumed one would show no certificate to bind to.
+    // PostgreSQL does not resume sessions, and a resumed session has no certificate for channel binding.
     config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 
-/// The trusted certificates, `None` where the mode verifies nothing.
+/// The trusted certificates, `None` if the mode does not verify.
 fn roots(conninfo: &Conninfo) -> Result<Option<Roots>, TlsError> {
     let must_verify = conninfo.sslmode >= SslMode::VerifyCa;
     let sslmode = conninfo.sslmode;
@@ -71,7 +72,7 @@ fn roots(conninfo: &Conninfo) -> Result<Option<Roots>, TlsError> {
     Ok(Some(Roots { store, certificates }))
 }
 
-/// The certificates of a PEM file; never none.
+/// The certificates of a PEM file, at least one.
 fn read(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let text = fs::read(path)?;
     let certificates = CertificateDer::pem_slice_iter(&text).collect::<Result<Vec<_>, _>>();

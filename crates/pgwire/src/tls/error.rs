@@ -1,13 +1,13 @@
-//! What can go wrong with encryption.
+//! Errors of TLS.
 
 use std::io;
 
 use super::super::conninfo::SslMode;
 
-/// Why a connection is not encrypted as it should be.
+/// Reason why a connection is not encrypted as required.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TlsError {
-    /// The server does not speak TLS, and `sslmode` says that it must.
+    /// The server does not support TLS, which `sslmode` requires.
     #[error(
         "the server does not support TLS, and sslmode={sslmode} requires it; use sslmode=prefer or disable"
     )]
@@ -15,13 +15,13 @@ pub enum TlsError {
         /// The mode.
         sslmode: SslMode,
     },
-    /// The answer to SSLRequest is not one that a server gives.
+    /// The response to SSLRequest is invalid.
     #[error("the server answered the request for TLS with byte {answer:#04x}; is this a PostgreSQL server?")]
     TlsAnswer {
         /// The byte.
         answer: u8,
     },
-    /// More came before the encryption than the server's answer: somebody in between injects data.
+    /// Plaintext followed the response to SSLRequest: an attacker injects data.
     #[error(
         "unencrypted data came with the server's answer about TLS: somebody may be tampering with the connection"
     )]
@@ -32,7 +32,7 @@ pub enum TlsError {
     /// The server's certificate does not pass the check.
     #[error("the server's certificate was refused: {0}; check the host's name, sslrootcert and sslmode")]
     Certificate(rustls::CertificateError),
-    /// There is nothing to verify the certificate with.
+    /// Root certificates are missing or unreadable.
     #[error(
         "sslmode={sslmode} needs root certificates in {path}: {why}; give sslrootcert (a file, or system)"
     )]
@@ -41,10 +41,10 @@ pub enum TlsError {
         sslmode: SslMode,
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The host's name cannot be in a certificate.
+    /// The host name cannot be in a certificate.
     #[error("sslmode=verify-full cannot verify \"{host}\": it is neither a host name nor an address")]
     HostName {
         /// As given.
@@ -61,7 +61,7 @@ impl From<rustls::Error> for TlsError {
     }
 }
 
-/// rustls reports a broken call sequence, which is a fault of ours, as an error of I/O.
+/// rustls reports an incorrect call sequence, a defect of this crate, as an I/O error.
 impl From<io::Error> for TlsError {
     fn from(error: io::Error) -> Self {
         Self::Tls(rustls::Error::General(error.to_string()))
@@ -69,7 +69,7 @@ impl From<io::Error> for TlsError {
 }
 
 impl TlsError {
-    /// Whether TLS itself failed, or the server's certificate was refused: without TLS the connection may succeed.
+    /// Whether TLS or the verification of the certificate failed: a connection without TLS may succeed.
     #[must_use]
     pub fn is_failed_handshake(&self) -> bool {
         matches!(self, Self::Tls(_) | Self::Certificate(_))

@@ -1,5 +1,5 @@
-//! Encryption beneath the protocol: SSLRequest's answer, the client's configuration, and a session that turns
-//! plain bytes into cipher bytes and back. No sockets: the caller carries the bytes.
+//! TLS without I/O: the response to SSLRequest, the client configuration, and a session that converts between
+//! plaintext and ciphertext.
 
 mod certificate;
 mod config;
@@ -19,16 +19,16 @@ use rustls_pki_types::ServerName;
 
 use super::conninfo::{Address, Host, SslMode};
 
-/// Whether a connection is encrypted.
+/// Encryption of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encryption {
-    /// No.
+    /// Not encrypted.
     Plain,
-    /// By TLS.
+    /// TLS.
     Tls,
 }
 
-/// What to ask for first on a new connection. Unix sockets are never encrypted.
+/// The encryption of the first connection attempt. Unix sockets are never encrypted.
 #[must_use]
 pub fn first_attempt(sslmode: SslMode, address: &Address) -> Encryption {
     match (address, sslmode) {
@@ -37,19 +37,21 @@ pub fn first_attempt(sslmode: SslMode, address: &Address) -> Encryption {
     }
 }
 
-/// Why the first attempt failed.
+/// Failure of the first attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstFailure {
-    /// The server refused the session.
+    /// The server rejected the session.
     Refused,
-    /// The handshake of TLS failed: [`TlsError::is_failed_handshake`].
+    /// The TLS handshake failed: [`TlsError::is_failed_handshake`].
     Handshake,
-    /// Another reason, for which a second attempt is of no use.
+    /// Another failure, which a second attempt cannot solve.
     Other,
 }
 
-/// What to ask for on a second connection: `allow` and `prefer` try the other way when the server refused us or TLS
-/// failed, as `pg_hba.conf` may demand it.
+/// The encryption of the second attempt.
+///
+/// `allow` and `prefer` try the other way if the server rejected the session or TLS failed, because
+/// `pg_hba.conf` may require it.
 #[must_use]
 pub fn second_attempt(
     sslmode: SslMode,
@@ -67,10 +69,10 @@ pub fn second_attempt(
     }
 }
 
-/// Reads the answer to SSLRequest from all that the server has sent since: `None` when nothing has come yet.
+/// Reads the response to SSLRequest from the received bytes; `None` if there are none yet.
 ///
-/// A server that agrees sends one byte and waits. More than that in the clear was put there by somebody else, who
-/// wants it taken for decrypted data (CVE-2021-23222).
+/// A server that supports TLS sends one byte and waits. Further plaintext bytes are an injection that tries to
+/// pass as decrypted data (CVE-2021-23222).
 pub fn read_answer(received: &[u8], sslmode: SslMode) -> Result<Option<Encryption>, TlsError> {
     match received {
         [] => Ok(None),
@@ -88,19 +90,19 @@ pub struct TlsSession {
 }
 
 impl TlsSession {
-    /// Begins a session; [`TlsSession::write_pending`] has its first bytes.
+    /// Starts a session. [`TlsSession::write_pending`] returns its first bytes.
     pub fn begin(config: Arc<ClientConfig>, host: &Host, sslmode: SslMode) -> Result<Self, TlsError> {
         let connection = ClientConnection::new(config, server_name(host, sslmode)?).map_err(TlsError::Tls)?;
         Ok(Self { connection })
     }
 
-    /// Whether the handshake still goes on: carry bytes both ways until it does not.
+    /// Whether the handshake is in progress: transfer bytes both ways until it is not.
     #[must_use]
     pub fn is_handshaking(&self) -> bool {
         self.connection.is_handshaking()
     }
 
-    /// Appends the bytes that wait to be sent (handshake, alerts, encrypted data) to `cipher`.
+    /// Appends pending bytes (handshake, alerts, encrypted data) to `cipher`.
     pub fn write_pending(&mut self, cipher: &mut Vec<u8>) -> Result<(), TlsError> {
         while self.connection.wants_write() {
             // Writing to a vector cannot fail.
@@ -120,9 +122,9 @@ impl TlsSession {
         Ok(())
     }
 
-    /// Takes all of `received`, appends what it decrypts to to `plain`, and to `answer` what must be sent back.
+    /// Decrypts all of `received` into `plain`, and appends the bytes to send back to `answer`.
     ///
-    /// On an error `answer` holds the alert for the server.
+    /// On an error `answer` contains the alert for the server.
     pub fn read_cipher(
         &mut self,
         received: &[u8],
@@ -147,13 +149,13 @@ impl TlsSession {
         self.write_pending(answer)
     }
 
-    /// The hash of the server's certificate that channel binding binds to; `None` where none is defined.
+    /// The certificate hash for channel binding; `None` if it is not defined.
     #[must_use]
     pub fn end_point_hash(&self) -> Option<Vec<u8>> {
         certificate::end_point_hash(self.connection.peer_certificates()?.first()?)
     }
 
-    /// Appends the polite end of the session to `cipher`.
+    /// Appends the closing alert of the session to `cipher`.
     pub fn close(&mut self, cipher: &mut Vec<u8>) -> Result<(), TlsError> {
         self.connection.send_close_notify();
         self.write_pending(cipher)
@@ -166,8 +168,9 @@ impl TlsSession {
     }
 }
 
-/// The name that the certificate must carry and that the server is told. Where nobody verifies it, a name that
-/// no certificate can have does no harm: then none is told.
+/// The server name for SNI and verification.
+///
+/// Without verification, a name that no certificate can contain is accepted and not sent.
 fn server_name(host: &Host, sslmode: SslMode) -> Result<ServerName<'static>, TlsError> {
     match ServerName::try_from(host.name.clone()) {
         Ok(name) => Ok(name),

@@ -1,11 +1,13 @@
-//! A TLS configuration that all clones of a connection string share.
+//! TLS configuration shared by all clones of a connection string.
 
 use std::sync::{Arc, OnceLock};
 
 use rustls::ClientConfig;
 
-/// A configuration that is built once: to read the system's certificates anew for each of 2000 clients would take
-/// longer than all the rest of connecting. It says nothing that the connection string does not, so all are equal.
+/// A configuration that is built once, because reading the system's certificates for each of 2000 clients would
+/// take longer than connecting.
+///
+/// It is derived from the connection string, so all values compare equal.
 #[derive(Debug, Clone, Default)]
 pub struct SharedConfig(pub(super) Arc<OnceLock<Arc<ClientConfig>>>);
 
