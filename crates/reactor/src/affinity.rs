@@ -1,7 +1,8 @@
-//! Which cores a thread, or all the processes of a server, may run on.
+//! CPU affinity of threads and of all processes of a server.
 //!
-//! A process inherits its parent's cores, so the postmaster goes first: what it starts from then on is where it should
-//! be. What the kernel does for a server (writing pages back, most of all) is no process of it, and stays where it is.
+//! A process inherits its parent's affinity. The postmaster is therefore set first, so that new processes have
+//! the right affinity. Work of the kernel for a server (mostly writeback) has no process of the server and is
+//! not affected.
 
 use std::{fs, io};
 
@@ -10,14 +11,14 @@ use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
 
 use super::Error;
 
-/// Cores have lower numbers than this.
+/// Upper bound (exclusive) of CPU numbers.
 pub const CORES_MAX: usize = CpuSet::MAX_CPU;
 
-/// How often the list of a server's processes is read, until it holds no new one: the kernel may leave one out of it
-/// while another ends.
+/// Maximum number of passes over a server's processes until there is no new one. The kernel may omit a process
+/// from the list while another one exits.
 const READS_MAX: usize = 4;
 
-/// The cores of these numbers.
+/// The set of these CPUs.
 #[must_use]
 pub fn core_set(numbers: &[usize]) -> CpuSet {
     let mut set = CpuSet::new();
@@ -27,19 +28,19 @@ pub fn core_set(numbers: &[usize]) -> CpuSet {
     set
 }
 
-/// Keeps the calling thread to these cores.
+/// Sets the affinity of the calling thread.
 pub fn keep_thread_to(cores: &CpuSet) -> Result<(), Error> {
     sched_setaffinity(None, cores).map_err(|e| Error::system("choose the cores of a thread of the driver", e))
 }
 
-/// A server whose processes are kept to cores, until it is let go.
+/// A server whose processes are pinned to CPUs until [`Self::let_go`].
 pub struct KeptServer {
     postmaster: Pid,
     before: CpuSet,
 }
 
 impl KeptServer {
-    /// The server of that postmaster, which has not been kept to any yet.
+    /// The server with this postmaster, not yet pinned.
     pub fn new(postmaster_pid: u32) -> Result<Self, Error> {
         let postmaster = i32::try_from(postmaster_pid).ok().and_then(Pid::from_raw);
         let postmaster = postmaster.ok_or_else(|| wrong(postmaster_pid, Errno::SRCH))?;
@@ -47,7 +48,7 @@ impl KeptServer {
         Ok(Self { postmaster, before })
     }
 
-    /// Keeps all its processes to these cores.
+    /// Pins all its processes to these CPUs.
     pub fn keep_to(&self, cores: &CpuSet) -> Result<(), Error> {
         let postmaster = self.postmaster.as_raw_nonzero().get() as u32;
         sched_setaffinity(Some(self.postmaster), cores).map_err(|e| wrong(postmaster, e))?;
@@ -67,14 +68,16 @@ impl KeptServer {
         Ok(())
     }
 
-    /// Gives its processes the cores back that it had. One that has ended, or may not be touched, is left alone: there
-    /// is nothing more to measure.
+    /// Restores the affinity of its processes.
+    ///
+    /// A process that has exited or cannot be changed is ignored: nothing is measured after this.
     pub fn let_go(&self) {
         let _ = self.keep_to(&self.before);
     }
 }
 
-/// With all its threads. One that has ended needs no cores; of the others the kernel keeps some to itself.
+/// Pins all threads of a process. A process that has exited is ignored, and so are processes that the kernel
+/// pins.
 fn keep_process_to(pid: u32, cores: &CpuSet) -> Result<(), Error> {
     for thread in numbers_in(&format!("/proc/{pid}/task")) {
         match sched_setaffinity(i32::try_from(thread).ok().and_then(Pid::from_raw), cores) {
@@ -96,7 +99,7 @@ fn wrong(pid: u32, errno: Errno) -> Error {
     Error::System { action: format!("choose the cores of process {pid} of the server"), source }
 }
 
-/// Of a process of one thread, as a postmaster is.
+/// Children of a single-threaded process such as a postmaster.
 fn children(pid: u32) -> Vec<u32> {
     match fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")) {
         Ok(list) => list.split_whitespace().filter_map(|child| child.parse().ok()).collect(),
@@ -105,14 +108,14 @@ fn children(pid: u32) -> Vec<u32> {
     }
 }
 
-/// Entries of a directory that are numbers.
+/// Numeric names in a directory.
 fn numbers_in(directory: &str) -> impl Iterator<Item = u32> + use<> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
-    // The name of the program, in parentheses, may hold anything.
+    // The program name in parentheses may contain any character.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
@@ -130,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_server_is_kept_to_cores_with_its_children_and_let_go() {
-        // A shell with two children that wait for the end of its input.
+        // A shell with two children that wait for the end of their input.
         let script = "exec 3<&0; cat <&3 & cat <&3 & echo ready; wait";
         let mut shell = Command::new("sh")
             .args(["-c", script])

@@ -1,19 +1,19 @@
-//! A connection's encryption: between the bytes of the protocol and those of the socket.
+//! Encryption of a connection, between protocol and socket.
 
 use super::Error;
 use super::inbox::Inbox;
 use super::socket::Socket;
 use pgwire::tls::{TlsError, TlsSession};
 
-/// What is received at once: about one record of TLS.
+/// Size of one read: about one TLS record.
 const RECEIVED_BYTES: usize = 16 << 10;
 
-/// The TLS session of a connection, and its buffers.
+/// TLS session of a connection, and its buffers.
 pub(super) struct Cipher {
     session: TlsSession,
-    /// Encrypted bytes that go out with the next flush: answers of TLS itself.
+    /// Encrypted bytes for the next flush: messages of TLS itself.
     pending: Vec<u8>,
-    /// Decrypted bytes on their way to the inbox; empty between calls.
+    /// Decrypted bytes for the inbox; empty between calls.
     plain: Vec<u8>,
 }
 
@@ -30,7 +30,7 @@ impl Cipher {
         self.session.end_point_hash()
     }
 
-    /// Replaces the messages in `out` by what must go to the socket.
+    /// Replaces the messages in `out` with their ciphertext.
     pub(super) fn encrypt(&mut self, out: &mut Vec<u8>) -> Result<(), TlsError> {
         self.session.write_pending(&mut self.pending)?;
         self.session.write_plain(out, &mut self.pending)?;
@@ -39,19 +39,19 @@ impl Cipher {
         Ok(())
     }
 
-    /// The same for the last message of a session.
+    /// Encrypts the last message of a session and closes TLS.
     pub(super) fn close(&mut self, out: &mut Vec<u8>) -> Result<(), TlsError> {
         self.encrypt(out)?;
         self.session.close(out)
     }
 
-    /// Takes in what has come from the socket; whether anything had, be it only TLS's own.
+    /// Receives available data. Returns whether there was any, including messages of TLS itself.
     pub(super) fn receive(&mut self, socket: &Socket, inbox: &mut Inbox) -> Result<bool, Error> {
         let mut space = [0; RECEIVED_BYTES];
         let Some(count) = socket.receive(&mut space)? else { return Ok(false) };
         let outcome = self.session.read_cipher(&space[..count], &mut self.plain, &mut self.pending);
         if outcome.is_err() {
-            // The alert tells the server why; whether it hears it matters no more.
+            // Send the alert to the server. An error no longer matters.
             let _ = socket.send(&self.pending);
         }
         outcome?;

@@ -1,4 +1,4 @@
-//! Instants and durations in nanoseconds, and the clock they come from.
+//! Instants and durations in nanoseconds, and their clock.
 
 use std::ops::{Add, Sub};
 use std::sync::Arc;
@@ -8,23 +8,24 @@ use serde::{Deserialize, Serialize};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds: an instant since the run's epoch, or the distance between two of them.
+/// Nanoseconds: an instant since the epoch of the run, or a duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// No time at all, and the epoch.
+    /// Zero, and the epoch.
     pub const ZERO: Self = Self(0);
-    /// The far future.
+    /// The maximum.
     pub const MAX: Self = Self(u64::MAX);
 
-    /// Seconds, rounded to the nearest nanosecond; negative and NaN become zero, the too large [`Nanos::MAX`].
+    /// Converts seconds, rounded to the nearest nanosecond. Negative values and NaN become zero, too large ones
+    /// [`Nanos::MAX`].
     #[must_use]
     pub fn from_s(seconds: f64) -> Self {
         Self((seconds * 1e9).round() as u64)
     }
 
-    /// As seconds.
+    /// Converts to seconds.
     #[must_use]
     pub fn as_s(self) -> f64 {
         self.0 as f64 / 1e9
@@ -38,7 +39,7 @@ impl Add for Nanos {
     }
 }
 
-/// A distance is never negative: what would be is zero.
+/// Saturating subtraction: negative differences become zero.
 impl Sub for Nanos {
     type Output = Self;
     fn sub(self, other: Self) -> Self {
@@ -46,33 +47,34 @@ impl Sub for Nanos {
     }
 }
 
-/// Where instants come from.
+/// Source of instants.
 #[derive(Clone, Debug)]
 pub enum Clock {
-    /// The kernel's monotonic clock, counted from an epoch. Copies for other threads share the epoch.
+    /// The kernel's monotonic clock relative to an epoch. Clones for other threads share the epoch.
     Monotonic {
-        /// The kernel's reading at the epoch.
+        /// The kernel's time at the epoch.
         epoch: Nanos,
     },
-    /// A clock that stands still until the loop has nothing to do, and then jumps to the earliest deadline:
-    /// a scripted test is exact to the nanosecond and takes no time.
+    /// A clock that only advances when the loop is idle, to the earliest deadline.
+    ///
+    /// Scripted tests are exact to the nanosecond and take no time.
     Fake(Arc<AtomicU64>),
 }
 
 impl Clock {
-    /// A monotonic clock whose epoch is now.
+    /// A monotonic clock with the present as epoch.
     #[must_use]
     pub fn monotonic() -> Self {
         Self::Monotonic { epoch: kernel_now() }
     }
 
-    /// A fake clock that reads zero.
+    /// A fake clock at zero.
     #[must_use]
     pub fn fake() -> Self {
         Self::Fake(Arc::default())
     }
 
-    /// The present instant. About 20 ns: the kernel's page is read, no system call is made.
+    /// The current instant. Takes about 20 ns, without a system call (vDSO).
     #[inline]
     #[must_use]
     pub fn now(&self) -> Nanos {

@@ -1,4 +1,4 @@
-//! From a connection string to a session: addresses, sockets, start-up.
+//! Connections: addresses, sockets, startup.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
@@ -13,31 +13,33 @@ use pgwire::frontend;
 use pgwire::startup::{Channel, Startup, StartupError};
 use pgwire::tls::{self, Encryption, FirstFailure};
 
-/// How soon to knock again at a Unix socket whose queue is full. The kernel does not tell when there is room.
+/// Delay before a Unix socket with a full queue is tried again. The kernel does not report free space.
 const KNOCK_AGAIN: Nanos = Nanos(1_000_000);
 
 impl Connection {
-    /// Connects to the first of the hosts that lets us in, within `connect_timeout` for each. After the login, what is
-    /// sent and received goes through the loop's io_uring, if it has one.
+    /// Connects to the first host that accepts the session, within `connect_timeout` per host.
+    ///
+    /// After the login, data is sent and received by the loop's io_uring, if it has one.
     pub async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Self, Error> {
         connect(reactor, conninfo).await
     }
 
-    /// Asks the server, by a connection of its own, to end what this one is doing. Whether it does, nobody learns.
+    /// Sends a CancelRequest for this connection over a new connection. The result is unknown.
     pub async fn cancel(&self, conninfo: &Conninfo) {
         self.canceller().cancel(conninfo).await;
     }
 
-    /// What can do that while somebody waits for the answer.
+    /// A handle that can cancel while another future waits for the response.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
         Canceller::new(self.reactor(), self.key)
     }
 }
 
-/// Connects to the first of the hosts that lets us in. As in libpq a server that answers and refuses us is the last
-/// one tried, unless it is only starting up, or is of another kind than is wanted. Where a standby is preferred, and there is
-/// none, all are tried once more.
+/// Connects to the first host that accepts the session.
+///
+/// As in libpq, the first server that rejects the session ends the search, unless it is starting up or does not
+/// match `target_session_attrs`. If a standby is preferred and none is found, all hosts are tried once more.
 async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Error> {
     let mut attempts = match try_all(reactor, conninfo).await {
         Ok(connection) => return Ok(connection),
@@ -55,7 +57,7 @@ async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, E
     Err(Error::Unconnected(Attempts(attempts)))
 }
 
-/// The first of the hosts that lets us in, or all attempts.
+/// The first host that accepts the session, or all attempts.
 async fn try_all(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Vec<Attempt>> {
     let mut attempts: Vec<Attempt> = Vec::new();
     for host in &conninfo.hosts {
@@ -76,7 +78,7 @@ async fn try_all(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, V
                 return Err(attempts);
             }
             if has_wrong_session_attrs(&last.why) {
-                // Its other addresses lead to the same server.
+                // Its other addresses belong to the same server.
                 break;
             }
         }
@@ -97,7 +99,7 @@ fn may_try_next(why: &Failure) -> bool {
     }
 }
 
-/// Tries with and without encryption, as far as `sslmode` allows both.
+/// Tries with and without encryption, as `sslmode` allows.
 async fn encrypted_or_not(
     reactor: &Reactor,
     conninfo: &Conninfo,
@@ -125,7 +127,7 @@ fn first_failure(why: &Failure) -> FirstFailure {
     }
 }
 
-/// One try, within `connect_timeout`. A server may have no encryption: then that is noted.
+/// One attempt within `connect_timeout`. Records whether the server lacks encryption.
 async fn in_time(
     reactor: &Reactor,
     conninfo: &Conninfo,
@@ -142,7 +144,7 @@ async fn in_time(
     connected.unwrap_or(Err(Failure::TimedOut))
 }
 
-/// A place that a socket can be connected to.
+/// A socket address.
 enum Place {
     Unix(SocketAddrUnix),
     Tcp(SocketAddr),
@@ -157,7 +159,7 @@ impl Place {
     }
 }
 
-/// The places that an address stands for. Looking a name up blocks the loop: not for the hot path.
+/// The socket addresses of a host. Name resolution blocks the loop, so this is not for the hot path.
 fn resolve(address: &Address) -> Result<Vec<Place>, Failure> {
     match address {
         Address::Unix(path) => {
@@ -198,7 +200,7 @@ async fn open(reactor: &Reactor, place: &Place) -> Result<Socket, Error> {
                 Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
                 Err(errno) => return Err(Error::system("connect", errno)),
             }
-            // Only now: a socket that is not yet connecting would be reported as hung up.
+            // Register the socket only now: before the connect it would be reported as hung up.
             let socket = Socket::new(reactor, fd)?;
             socket.writable().await?;
             let outcome = sockopt::socket_error(&socket).and_then(|outcome| outcome);
@@ -208,7 +210,7 @@ async fn open(reactor: &Reactor, place: &Place) -> Result<Socket, Error> {
     }
 }
 
-/// From a connected socket to a session: TLS if wanted, then the start-up conversation.
+/// Starts a session on a connected socket: TLS if required, then the startup.
 async fn start(
     socket: Socket,
     conninfo: &Conninfo,
@@ -236,10 +238,10 @@ async fn start(
     }
 }
 
-/// Can end what the server does for a connection, whoever has that.
+/// Handle to cancel statements of a connection.
 pub struct Canceller {
     reactor: Reactor,
-    /// What a CancelRequest must quote; a pooler may keep it to itself.
+    /// Process ID and secret key for a CancelRequest. A pooler may not send them.
     key: Option<(i32, i32)>,
 }
 
@@ -248,8 +250,9 @@ impl Canceller {
         Self { reactor: reactor.clone(), key }
     }
 
-    /// Asks the server, wherever `conninfo` leads, by a connection of its own. A server that it does not belong to passes
-    /// it over, and failures to send it are passed over here: there is nobody who could do anything about them.
+    /// Sends a CancelRequest to the server of `conninfo`, over a new connection.
+    ///
+    /// A server ignores unknown keys. Errors are ignored here, because no caller can handle them.
     pub async fn cancel(&self, conninfo: &Conninfo) {
         let Some(key) = self.key else { return };
         let mut request = Vec::new();

@@ -1,4 +1,4 @@
-//! A connection to a server, used from within a future of the loop.
+//! Connection to a server, used within a future of the loop.
 
 use super::cipher::Cipher;
 use super::inbox::{Inbox, Seen};
@@ -10,44 +10,44 @@ use pgwire::frontend;
 use pgwire::startup::Channel;
 use pgwire::tls::{self, Encryption, TlsSession};
 
-/// The most that is kept of answers while we send.
+/// Maximum size of responses that are held while sending.
 const HELD_BYTES_MAX: usize = MESSAGE_BYTES_MAX as usize;
-/// Notices and parameter reports in a row that are read over: more than a session of ours could cause.
+/// Maximum number of notices and parameter reports in a row, more than any session of this driver can cause.
 const ASIDES_MAX: usize = 10_000;
-/// The most text that [`Connection::simple`] collects.
+/// Maximum text that [`Connection::simple`] collects.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
-/// Rows of text, as a simple query returns them.
+/// Rows of text of a simple query.
 pub type TextRows = Vec<Vec<Option<String>>>;
 
-/// Gets a notice or a warning of the server's.
+/// Handler of notices and warnings of the server.
 pub type OnNotice = fn(&ErrorFields<'_>);
 
 /// A session with a server. Dropping it ends the session.
 ///
-/// A future of one of its methods that is dropped before it is done leaves the conversation in the middle of a
-/// message: then the connection must be dropped, too.
+/// If a future of one of its methods is dropped before it completes, the protocol state is undefined: drop the
+/// connection, too.
 pub struct Connection {
     socket: Socket,
     inbox: Inbox,
     out: Vec<u8>,
     tls: Option<Box<Cipher>>,
-    /// What a CancelRequest must quote; a pooler may keep it to itself.
+    /// Process ID and secret key for a CancelRequest. A pooler may not send them.
     pub(super) key: Option<(i32, i32)>,
-    /// Answers that are still to come: one ReadyForQuery for each Sync or Query sent.
+    /// Number of pending ReadyForQuery messages: one for each Sync or Query sent.
     owed: u32,
-    /// Whether messages were sent that the server answers with no ReadyForQuery until a Sync comes.
+    /// Whether messages were sent that need a Sync before ReadyForQuery.
     unsynced: bool,
-    /// Whether all that was sent has been answered to its ReadyForQuery.
+    /// Whether the ReadyForQuery of everything sent was received.
     at_rest: bool,
-    /// Whether the server began a COPY that nobody asked for: it answers nothing else until that ends.
+    /// Whether the server started an unexpected COPY: it does not process anything else until that ends.
     in_copy: bool,
     status: TransactionStatus,
     on_notice: Option<OnNotice>,
 }
 
 impl Connection {
-    /// A session over a socket at whose other end it has begun already.
+    /// A session on a socket, already started.
     #[must_use]
     pub fn new(socket: Socket) -> Self {
         let (inbox, out, status) = (Inbox::default(), Vec::new(), TransactionStatus::Idle);
@@ -66,23 +66,23 @@ impl Connection {
         }
     }
 
-    /// Whom to tell of the server's notices; nobody, unless this is called.
+    /// Sets the handler of notices. They are ignored by default.
     pub fn on_notice(&mut self, hear: Option<OnNotice>) {
         self.on_notice = hear;
     }
 
-    /// The loop that serves this connection.
+    /// The loop of this connection.
     #[must_use]
     pub fn reactor(&self) -> &Reactor {
         self.socket.reactor()
     }
 
-    /// Leaves the way by which it logged in for the loop's io_uring, if there is one.
+    /// Switches to the loop's io_uring, if there is one.
     pub(super) fn join_ring(&mut self) {
         self.socket.join_ring();
     }
 
-    /// Where to append messages (see [`frontend`]) that the next flush sends.
+    /// The buffer for messages (see [`frontend`]) that the next flush sends.
     #[inline]
     pub fn out(&mut self) -> &mut Vec<u8> {
         if self.out.capacity() == 0 {
@@ -91,17 +91,17 @@ impl Connection {
         &mut self.out
     }
 
-    /// In a transaction or not, as the server's last ReadyForQuery said.
+    /// Transaction status of the last ReadyForQuery.
     #[inline]
     #[must_use]
     pub fn transaction_status(&self) -> TransactionStatus {
         self.status
     }
 
-    /// Sends what was appended: whole messages. Waits only while the kernel takes no more, and takes in what the
-    /// server says meanwhile, so that neither waits for the other for ever.
+    /// Sends the buffered messages.
     ///
-    /// That the server has closed the connection is left for [`Connection::next`] to find, after the server's last words.
+    /// While the kernel accepts no more, it receives data of the server, so that the two do not wait for each
+    /// other. A closed connection is reported by [`Connection::next`], after the server's last message.
     #[inline]
     pub async fn flush(&mut self) -> Result<(), Error> {
         self.note_what_is_owed();
@@ -125,7 +125,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts the ReadyForQuery that the messages in `out` call for.
+    /// Counts the expected ReadyForQuery for the messages in `out`.
     #[inline]
     fn note_what_is_owed(&mut self) {
         let mut rest = &self.out[..];
@@ -159,9 +159,11 @@ impl Connection {
         Ok(())
     }
 
-    /// The server's next message, borrowed from the receive buffer. An error report becomes [`Error::Server`];
-    /// notices, notifications and parameter reports are read over. A COPY that begins is an error: the server would wait
-    /// for data, or send them, and answer nothing else. Who asked for one calls [`Connection::copy_in_begun`].
+    /// The server's next message, borrowed from the receive buffer.
+    ///
+    /// An ErrorResponse is returned as [`Error::Server`]; notices, notifications and parameter reports are
+    /// skipped. An unexpected COPY is an error, because the server would process nothing else. For an expected
+    /// one call [`Connection::copy_in_begun`].
     #[inline]
     pub async fn next(&mut self) -> Result<Message<'_>, Error> {
         let length = self.arrival().await?;
@@ -188,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Reads the answer to `COPY … FROM STDIN` up to the point where the server waits for rows.
+    /// Reads the response to `COPY … FROM STDIN` until the server expects rows.
     pub async fn copy_in_begun(&mut self) -> Result<(), Error> {
         loop {
             let length = self.arrival().await?;
@@ -202,7 +204,7 @@ impl Connection {
         }
     }
 
-    /// Reads over the answer, to its ReadyForQuery. What it was is added to `seen`, even when an error ends it.
+    /// Skips the response up to ReadyForQuery. Adds its counts to `seen`, even after an error.
     #[inline]
     pub async fn read_over(&mut self, seen: &mut Seen) -> Result<(), Error> {
         loop {
@@ -226,7 +228,7 @@ impl Connection {
         }
     }
 
-    /// The server's next message before the session is ready: nothing is read over, and all is short.
+    /// The server's next message before the session is ready: nothing is skipped, and all messages are short.
     pub(super) async fn next_of_startup(&mut self) -> Result<Message<'_>, Error> {
         let length = loop {
             if let Some((_, length)) = backend::parse_startup(self.inbox.bytes())? {
@@ -243,7 +245,7 @@ impl Connection {
         }
     }
 
-    /// Asks the server for TLS, and begins it unless the server has none and need not have it.
+    /// Requests TLS, and starts it unless the server lacks it and it is optional.
     pub(super) async fn encrypt(&mut self, conninfo: &Conninfo, host: &Host) -> Result<Channel, Error> {
         frontend::ssl_request(self.out());
         self.flush().await?;
@@ -260,7 +262,7 @@ impl Connection {
         let session = TlsSession::begin(tls::client_config(conninfo)?, host, conninfo.sslmode)?;
         self.tls = Some(Box::new(Cipher::new(session)));
         loop {
-            // What the handshake wants to say goes out with the flush, its very last words with the start-up message.
+            // The flush sends most messages of the handshake, the startup message its last ones.
             self.flush().await?;
             match &self.tls {
                 Some(cipher) if cipher.is_handshaking() => self.more().await?,
@@ -272,7 +274,7 @@ impl Connection {
         }
     }
 
-    /// Takes in more, after waiting for it if need be.
+    /// Receives more, waiting if necessary.
     async fn more(&mut self) -> Result<(), Error> {
         while !self.receive()? {
             self.socket.readable().await?;
@@ -291,7 +293,7 @@ impl Connection {
         Ok(Message::ReadyForQuery(status))
     }
 
-    /// Waits for a whole message that is not an aside, and gives its length.
+    /// Waits for a complete message that is not a notice or report. Returns its length.
     #[inline]
     async fn arrival(&mut self) -> Result<usize, Error> {
         let mut asides = 0;
@@ -321,7 +323,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes in what has come; whether anything had.
+    /// Receives available data. Returns whether there was any.
     #[inline]
     fn receive(&mut self) -> Result<bool, Error> {
         if !self.socket.is_readable() {
@@ -336,8 +338,9 @@ impl Connection {
         Ok(received.is_some())
     }
 
-    /// Carries out SQL by the simple protocol and gives its rows as text, those of all its statements. Reads to the
-    /// end of the answer even after an error.
+    /// Executes SQL by the simple protocol. Returns the rows of all its statements as text.
+    ///
+    /// Reads the complete response even after an error.
     pub async fn simple(&mut self, sql: &str) -> Result<TextRows, Error> {
         if self.in_copy {
             return Err(Error::Closed);
@@ -366,7 +369,7 @@ impl Connection {
         }
     }
 
-    /// Prepares a statement; `types` are the OIDs of its parameters, as many as the server shall not infer.
+    /// Prepares a statement. `types` are parameter type OIDs that the server should not infer.
     pub async fn prepare(&mut self, name: &str, sql: impl AsRef<[u8]>, types: &[u32]) -> Result<(), Error> {
         frontend::parse(self.out(), name, sql, types)?;
         frontend::sync(self.out());
@@ -374,7 +377,7 @@ impl Connection {
         self.answer().await
     }
 
-    /// Reads over the answer to everything that was sent; gives the first error in it.
+    /// Skips the response to everything that was sent. Returns the first error in it.
     pub async fn answer(&mut self) -> Result<(), Error> {
         let mut failure = None;
         while self.owed > 0 {
@@ -387,8 +390,7 @@ impl Connection {
         failure.map_or(Ok(()), Err)
     }
 
-    /// After an error, brings the session back to where a new transaction can begin: reads the rest of the answer,
-    /// and rolls back what is open.
+    /// Restores a session after an error: skips the rest of the response, and rolls back an open transaction.
     pub async fn recover(&mut self) -> Result<(), Error> {
         self.out.clear();
         if self.unsynced {
@@ -408,7 +410,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // Without the farewell the server would log an unexpected end of file. Nothing waits for it.
+        // Without Terminate the server would log an unexpected EOF. Its delivery is not awaited.
         if self.at_rest {
             self.out.clear();
             frontend::terminate(self.out());

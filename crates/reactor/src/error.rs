@@ -1,4 +1,4 @@
-//! What can go wrong between us and a server.
+//! Errors of connections.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -14,62 +14,62 @@ use pgwire::frontend::EncodeError;
 use pgwire::startup::StartupError;
 use pgwire::tls::TlsError;
 
-/// Everything that a connection can fail with.
+/// Errors of a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The server reported an error. The connection lives on, unless [`Error::is_fatal`].
+    /// The server reported an error. The connection is usable, unless [`Error::is_fatal`].
     #[error("{0}")]
     Server(Box<ServerError>),
     /// The server closed the connection.
     #[error("the server closed the connection")]
     Closed,
-    /// The server broke the protocol; the connection is of no more use.
+    /// The server violated the protocol; the connection is unusable.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
-    /// A message cannot be written; the connection is of no more use.
+    /// A message cannot be encoded; the connection is unusable.
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    /// The connection did not become a session.
+    /// The session could not be started.
     #[error(transparent)]
     Startup(#[from] StartupError),
-    /// Encryption failed; the connection is of no more use.
+    /// TLS failed; the connection is unusable.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The server did what the protocol allows, but beyond our limits; the connection is of no more use.
+    /// The server exceeded a limit of the client; the connection is unusable.
     #[error("the server exceeded a limit of the driver: {0}")]
     Limit(&'static str),
     /// A system call failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried, as the rest of "cannot …".
+        /// The attempted action, as in "cannot …".
         action: String,
-        /// What the kernel said.
+        /// The error of the system.
         source: io::Error,
     },
     /// The server could not be reached.
     #[error("{0}")]
     Connect(String),
-    /// No server let us in.
+    /// No server accepted the session.
     #[error("{0}")]
     Unconnected(Attempts),
-    /// The server was silent for too long.
+    /// The server did not respond in time.
     #[error(
         "no answer from the server within {} s while {waited_for}; check that it runs and that the network passes its answers",
         limit.as_s()
     )]
     Timeout {
-        /// What the answer was to.
+        /// The operation.
         waited_for: &'static str,
-        /// How long it was waited for.
+        /// The time limit.
         limit: Nanos,
     },
-    /// The driver gave the transaction up.
+    /// The driver abandoned the transaction.
     #[error("abandoned by the driver: the slice did not drain in time")]
     Abandoned,
-    /// The workload met something that it cannot go on with, e.g. tables that do not fit its specification.
+    /// The workload cannot continue, for example because the tables do not match its specification.
     #[error("{0}")]
     Workload(String),
-    /// The fake clock stands still: every future waits and no deadline is set.
+    /// The fake clock cannot advance: all futures wait and there is no deadline.
     #[error("deadlock: every future waits and no deadline is set")]
     Stalled,
 }
@@ -80,7 +80,7 @@ impl Error {
         Self::System { action: action.into(), source: errno.into() }
     }
 
-    /// The SQLSTATE, where the server gave one.
+    /// The SQLSTATE, if the server sent one.
     #[must_use]
     pub fn sqlstate(&self) -> Option<SqlState> {
         match self {
@@ -91,13 +91,13 @@ impl Error {
         }
     }
 
-    /// Serialization failures and deadlocks: the same transaction may succeed when tried again.
+    /// Whether it is a serialization failure or deadlock: the same transaction may succeed when retried.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.sqlstate().is_some_and(SqlState::is_retryable)
     }
 
-    /// Whether the connection is of no more use.
+    /// Whether the connection is unusable.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -108,38 +108,38 @@ impl Error {
     }
 }
 
-/// One attempt.
+/// One connection attempt.
 #[derive(Debug)]
 pub struct Attempt {
-    /// What was to be reached.
+    /// The requested address.
     pub address: Address,
-    /// What its name stood for, over TCP; none where it stood for nothing.
+    /// The resolved address of a TCP host; `None` if it could not be resolved.
     pub place: Option<SocketAddr>,
-    /// The file that the password is from, if it is from one.
+    /// The password file, if the password comes from it.
     pub password_file: Option<PathBuf>,
-    /// Why it failed.
+    /// The reason of the failure.
     pub why: Failure,
 }
 
-/// Why an attempt failed.
+/// Reason of a failed attempt.
 #[derive(Debug)]
 pub enum Failure {
-    /// The host's name stands for no address.
+    /// The host name could not be resolved.
     NoSuchHost(io::Error),
-    /// There was no way there, or nobody.
+    /// The connection could not be established.
     Unreachable(Error),
-    /// `connect_timeout` was over.
+    /// `connect_timeout` has expired.
     TimedOut,
-    /// Somebody was there, who did not let us in.
+    /// The server rejected the session.
     Rejected(Error),
 }
 
-/// All attempts, in order; there is one at least.
+/// All attempts in order, at least one.
 #[derive(Debug)]
 pub struct Attempts(pub Vec<Attempt>);
 
 impl Attempt {
-    /// One to reach a host.
+    /// A failed attempt to connect to a host.
     pub(super) fn new(conninfo: &Conninfo, host: &Host, place: Option<SocketAddr>, why: Failure) -> Self {
         let password_file = conninfo.passfile.clone().filter(|_| host.is_password_from_file);
         Self { address: host.address.clone(), place, password_file, why }
@@ -147,7 +147,7 @@ impl Attempt {
 }
 
 impl Attempts {
-    /// Why the last one failed, if somebody was there.
+    /// The error of the last attempt, if a server answered it.
     #[must_use]
     pub fn refusal(&self) -> Option<&Error> {
         match &self.0.last()?.why {
@@ -184,7 +184,7 @@ impl fmt::Display for Attempt {
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut texts: Vec<_> = self.0.iter().map(ToString::to_string).collect();
-        // With and without TLS the server may say the same.
+        // With and without TLS the error may be the same.
         texts.dedup();
         f.write_str(&texts.join("; "))
     }

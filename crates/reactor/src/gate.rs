@@ -1,4 +1,4 @@
-//! Waiting, within one thread, for something that another future of the same thread does.
+//! Waiting for a condition that another future of the same thread makes true.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -8,19 +8,19 @@ use std::task::Poll;
 use super::reactor::Reactor;
 use super::task::Task;
 
-/// A place where futures of one loop wait for a condition, in the order of their coming.
+/// A queue in which futures of one loop wait for a condition, in FIFO order.
 #[derive(Default)]
 pub struct Gate(RefCell<Queue>);
 
 #[derive(Default)]
 struct Queue {
-    /// By rising ticket.
+    /// In ascending order of tickets.
     waiting: VecDeque<(u64, Task)>,
     tickets: u64,
 }
 
 impl Gate {
-    /// Waits until `condition` gives something; it is looked at now and after a [`Gate::notify`].
+    /// Waits until `condition` returns a value. It is checked now and after a [`Gate::notify`].
     pub async fn wait<T>(&self, reactor: &Reactor, mut condition: impl FnMut() -> Option<T>) -> T {
         let mut ticket = 0;
         poll_fn(|_| {
@@ -29,7 +29,7 @@ impl Gate {
             let place = queue.waiting.binary_search_by_key(&ticket, |&(ticket, _)| ticket);
             match (found, place) {
                 (Some(value), Ok(place)) => {
-                    // It was polled for another reason. To be called up now would be wasted on it.
+                    // Polled for another reason: leave the queue, so that no notification is wasted.
                     queue.waiting.remove(place);
                     Poll::Ready(value)
                 }
@@ -46,15 +46,17 @@ impl Gate {
         .await
     }
 
-    /// Lets all that wait look at their condition again.
+    /// Makes all waiting futures check their condition again.
     pub fn notify(&self, reactor: &Reactor) {
         for (_, task) in self.0.borrow_mut().waiting.drain(..) {
             reactor.wake(task);
         }
     }
 
-    /// The same for the first of them alone: what became free is enough for one. A future that is dropped while it waits
-    /// would be called up still, in vain: those of such a gate must not be.
+    /// Notifies the first waiting future only, if one is enough.
+    ///
+    /// A future that is dropped while it waits would still receive the notification. Futures at such a gate
+    /// must not be dropped.
     pub fn notify_one(&self, reactor: &Reactor) {
         if let Some((_, task)) = self.0.borrow_mut().waiting.pop_front() {
             reactor.wake(task);
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
     use crate::{Clock, Routine};
 
-    /// A loop, and as many futures as there are places to wait; each takes one of the permits, and leaves its number.
+    /// Runs a loop in which `waiting` futures each take one of the permits. Returns their numbers in order.
     fn taken(waiting: u32, free: &Cell<u32>, beside: impl AsyncFnOnce(&Reactor, &Gate)) -> Vec<u32> {
         let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
         let (gate, order) = (Gate::default(), RefCell::default());
@@ -106,7 +108,7 @@ mod tests {
         let order = taken(2, &free, async |reactor, gate| {
             reactor.pause().await;
             free.set(1);
-            // It wakes us before the others.
+            // The timer wakes this future before the others.
             reactor.wake_all();
             reactor.pause().await;
             reactor.pause().await;

@@ -1,22 +1,22 @@
-//! Received bytes that no one has taken yet, in a buffer of the loop's [`Pool`].
+//! Received bytes that are not yet taken, in a buffer of the loop's [`Pool`].
 
 use super::Error;
 use super::pool::Pool;
 use pgwire::backend::MESSAGE_BYTES_MAX;
 
-/// A length counts itself, but not the tag before it.
+/// The length of a message includes itself, but not the tag before it.
 const LENGTH_BYTES: u32 = 4;
 
-/// What was read over of an answer.
+/// Counts of the skipped messages of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Rows of data.
     pub rows: u64,
-    /// Statements that are done.
+    /// Completed statements.
     pub statements: usize,
 }
 
-/// What one connection has received: `bytes[start..end]`.
+/// Received bytes of one connection: `bytes[start..end]`.
 #[derive(Default)]
 pub(super) struct Inbox {
     bytes: Vec<u8>,
@@ -25,12 +25,12 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    /// The received bytes, all of them.
+    /// All received bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The length of the first message, if it is complete. A length that no server sends is an error.
+    /// The length of the first message, if it is complete. An invalid length is an error.
     #[inline]
     pub(super) fn message_bytes(&self) -> Result<Option<usize>, Error> {
         let [_, l0, l1, l2, l3, ..] = *self.bytes() else { return Ok(None) };
@@ -42,8 +42,10 @@ impl Inbox {
         Ok((length <= self.end - self.start).then_some(length))
     }
 
-    /// Takes off the whole messages up to one that has to be read, and gives the type of that; `None` when more bytes are
-    /// needed. What is taken off is counted, and its body not looked at.
+    /// Skips complete messages that need not be read. Returns the type of the next one; `None` if more bytes
+    /// are needed.
+    ///
+    /// Skipped messages are counted, and their bodies are not parsed.
     #[inline]
     pub(super) fn skim(&mut self, seen: &mut Seen) -> Result<Option<u8>, Error> {
         while let Some(length) = self.message_bytes()? {
@@ -59,7 +61,7 @@ impl Inbox {
         Ok(None)
     }
 
-    /// Takes the first `count` bytes off; they stay where they are until the next [`Inbox::space`].
+    /// Takes the first `count` bytes; they remain valid until the next [`Inbox::space`].
     #[inline]
     pub(super) fn take(&mut self, count: usize) -> &[u8] {
         let start = self.start;
@@ -67,7 +69,7 @@ impl Inbox {
         &self.bytes[start..self.start]
     }
 
-    /// Where to receive into: at least half a buffer, more where a long message is under way.
+    /// The buffer to receive into: at least half a buffer, more for a long message.
     #[inline]
     pub(super) fn space(&mut self, pool: &Pool) -> &mut [u8] {
         if self.start == self.end {
@@ -86,13 +88,13 @@ impl Inbox {
         &mut self.bytes[self.end..]
     }
 
-    /// Notes that `count` bytes were received into the space.
+    /// Records that `count` bytes were received.
     #[inline]
     pub(super) fn received(&mut self, count: usize) {
         self.end += count;
     }
 
-    /// Puts bytes in that came by way of TLS.
+    /// Appends decrypted bytes.
     pub(super) fn append(&mut self, pool: &Pool, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let space = self.space(pool);
@@ -103,7 +105,7 @@ impl Inbox {
         }
     }
 
-    /// Gives the buffer back if nothing is in it: called before a wait.
+    /// Returns an empty buffer to the pool. Called before waiting.
     #[inline]
     pub(super) fn rest(&mut self, pool: &Pool) {
         if self.start == self.end && !self.bytes.is_empty() {
@@ -112,7 +114,7 @@ impl Inbox {
         }
     }
 
-    /// The bytes held, for the bound on memory.
+    /// Number of bytes held, to limit memory.
     pub(super) fn held_bytes(&self) -> usize {
         self.end - self.start
     }

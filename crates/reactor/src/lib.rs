@@ -1,8 +1,9 @@
-//! The loop, connections, and the clock that tests replace.
+//! Event loop, connections, and a clock that tests can replace.
 //!
-//! One [`Reactor`] serves one thread. It polls its futures itself: a client is its future, and what wakes it
-//! is its connection's readiness (which epoll tells, or io_uring, that sends as well), its deadline, a [`Gate`] of the
-//! same thread or a [`Mailbox`] of another one. No runtime, no wakers, no channels between client and connection, and no allocation per transaction.
+//! One [`Reactor`] serves one thread. It polls its futures itself: a client is a future, woken by the readiness
+//! of its connection (epoll, or io_uring, which also sends), its deadline, a [`Gate`] of the same thread or a
+//! [`Mailbox`] of another one. There is no async runtime, no waker, no channel between client and connection,
+//! and no allocation per transaction.
 
 mod affinity;
 mod cipher;

@@ -1,4 +1,4 @@
-//! Orders from one thread to another's loop. Not for the hot path: one lock and one system call each.
+//! Commands from one thread to the loop of another. Each costs a lock and a system call: not for the hot path.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -15,13 +15,13 @@ struct Shared<T> {
     bell: OwnedFd,
 }
 
-/// The sending end; it may go to any thread.
+/// The sending end, for any thread.
 pub struct Sender<T>(Arc<Shared<T>>);
 
-/// The receiving end, before and after a loop has it.
+/// The receiving end.
 pub struct Mailbox<T>(Arc<Shared<T>>);
 
-/// A pair of ends.
+/// Creates a pair of ends.
 pub fn mailbox<T>() -> Result<(Sender<T>, Mailbox<T>), Error> {
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(|e| Error::system("create an eventfd", e))?;
@@ -36,7 +36,7 @@ impl<T> Clone for Sender<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sends, and wakes the receiving loop.
+    /// Sends and wakes the receiving loop.
     pub fn send(&self, letter: T) -> Result<(), Error> {
         self.0.letters.lock().unwrap_or_else(PoisonError::into_inner).push_back(letter);
         rustix::io::write(&self.0.bell, &1_u64.to_ne_bytes())
@@ -46,7 +46,7 @@ impl<T> Sender<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Calls `deliver` with each letter, as long as it says to go on.
+    /// Calls `deliver` with each letter until it returns false.
     pub async fn serve(self, reactor: &Reactor, mut deliver: impl FnMut(T) -> bool) -> Result<(), Error> {
         let bell = self
             .0

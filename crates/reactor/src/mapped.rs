@@ -1,6 +1,6 @@
-//! Counters in a file that is mapped into memory: to set one costs a store, and what was set outlives this process.
+//! Counters in a memory-mapped file. Setting one costs a store, and values survive this process.
 
-#![allow(unsafe_code)] // rustix's mmap is as unsafe as libc's.
+#![allow(unsafe_code)] // rustix's mmap is unsafe, too.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -8,25 +8,27 @@ use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters, all zero at first. They reach the disk when the kernel likes: they survive a process, not a machine.
+/// Counters, initially zero. The kernel writes them to disk at any time: they survive a crash of the process,
+/// not of the machine.
 pub struct MappedCounters {
     first: NonNull<AtomicU64>,
     count: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone until it is dropped, and its counters are atomic.
+// SAFETY: the mapping belongs to this value until it is dropped, and its counters are atomic.
 unsafe impl Send for MappedCounters {}
 // SAFETY: as above.
 unsafe impl Sync for MappedCounters {}
 
 impl MappedCounters {
-    /// Makes `file`, which can be read and written, so many counters. As long as they live nobody may shorten it.
+    /// Maps `count` counters to `file`, which must be readable and writable. The file must not be truncated
+    /// while they exist.
     pub fn create(file: &mut File, count: usize) -> io::Result<Self> {
-        // Written, not only reserved: a page that finds no room on the disk later would kill the process.
+        // Write zeros instead of only reserving: a page without disk space would later kill the process.
         file.set_len(0)?;
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&vec![0; Self::bytes(count)])?;
-        // SAFETY: a new mapping, of a file that is as long.
+        // SAFETY: a new mapping of a file with this length.
         let address = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -47,24 +49,24 @@ impl MappedCounters {
         count.max(1) * size_of::<AtomicU64>()
     }
 
-    /// All of them.
+    /// All counters.
     #[must_use]
     pub fn all(&self) -> &[AtomicU64] {
-        // SAFETY: so many lie there, on a page's boundary, until this value is dropped.
+        // SAFETY: the mapping has this length, is page-aligned, and exists until this value is dropped.
         unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.count) }
     }
 
-    /// Sets one of them.
+    /// Sets one counter.
     #[inline]
     pub fn set(&self, index: usize, value: u64) {
-        // After what was set before it: whoever reads the file of a process that died relies on the order.
+        // Release: readers of the file of a dead process rely on the order of stores.
         self.all()[index].store(value, Ordering::Release);
     }
 }
 
 impl Drop for MappedCounters {
     fn drop(&mut self) {
-        // SAFETY: what create mapped, and nobody has a counter of it any more.
+        // SAFETY: unmaps the mapping of `create`, to which no reference remains.
         unsafe { libc::munmap(self.first.as_ptr().cast(), Self::bytes(self.count)) };
     }
 }

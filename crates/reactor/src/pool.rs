@@ -1,14 +1,14 @@
-//! Buffers that a loop's connections share.
+//! Buffers shared by the connections of a loop.
 //!
-//! A connection borrows one when bytes come, or when it writes a message, and gives it back when these are taken, or
-//! sent. A thousand waiting connections hold no buffer, and the few that are in use stay in the processor's cache.
+//! A connection takes one when it receives bytes or writes a message, and returns it when they are taken or
+//! sent. Idle connections hold no buffer, and the few buffers in use stay in the CPU cache.
 
 use std::cell::RefCell;
 
-/// A buffer's first size: the answers of many transactions, or a thousand rows.
+/// Initial size of a buffer: the responses of many transactions, or a thousand rows.
 const BUFFER_BYTES: usize = 16 << 10;
 
-/// Buffers that no connection needs now.
+/// Free buffers.
 #[derive(Default)]
 pub(super) struct Pool {
     received: RefCell<Vec<Vec<u8>>>,
@@ -16,7 +16,7 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A buffer to receive into: all of its length is to be written to.
+    /// A receive buffer. Its whole length is writable.
     #[inline]
     pub(super) fn take(&self) -> Vec<u8> {
         self.received.borrow_mut().pop().unwrap_or_else(|| vec![0; BUFFER_BYTES])
@@ -24,19 +24,20 @@ impl Pool {
 
     #[inline]
     pub(super) fn give(&self, buffer: Vec<u8>) {
-        // One that had to grow is let go: its size was an exception.
+        // Drop a buffer that has grown: its size was an exception.
         if buffer.len() == BUFFER_BYTES {
             self.received.borrow_mut().push(buffer);
         }
     }
 
-    /// An empty buffer for messages.
+    /// An empty send buffer.
     #[inline]
     pub(super) fn take_to_send(&self) -> Vec<u8> {
         self.to_send.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(BUFFER_BYTES))
     }
 
-    /// Takes an empty buffer back. One that had to grow stays where it is: who sends so much does it again.
+    /// Returns an empty send buffer. One that has grown stays with its connection, which will probably send as
+    /// much again.
     #[inline]
     pub(super) fn give_to_send(&self, buffer: &mut Vec<u8>) {
         if buffer.capacity() == BUFFER_BYTES {

@@ -1,14 +1,14 @@
-//! Hints to the processor about memory that is needed soon.
+//! Prefetch hints.
 //!
-//! Between two turns of the loop the server has used the same processor, and nothing of a client is in its cache: what
-//! many clients need is fetched for all of them at once, or else each would wait for its own.
+//! Between two turns of the loop the server has used the same core and evicted the clients' data. Prefetching
+//! for many clients at once avoids one cache miss after another.
 
-#![allow(unsafe_code)] // A hint on a reference: it reads nothing that it could not.
+#![allow(unsafe_code)] // A hint on a reference does not access other memory.
 
-/// A cache line of the processors that matter.
+/// Cache line size of the supported processors.
 const LINE_BYTES: usize = 64;
 
-/// Has the first `bytes` of what `value` refers to fetched. It costs nothing where the processor has no such hint.
+/// Prefetches the first `bytes` of the referenced value. A no-op on processors without such a hint.
 #[inline]
 pub(super) fn prefetch<T: ?Sized>(value: &T, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -17,7 +17,7 @@ pub(super) fn prefetch<T: ?Sized>(value: &T, bytes: usize) {
 
         let place = std::ptr::from_ref(value).cast::<i8>();
         for line in (0..bytes.min(size_of_val(value))).step_by(LINE_BYTES) {
-            // SAFETY: a hint never faults, whatever lies there.
+            // SAFETY: a prefetch never faults.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(place.wrapping_add(line)) };
         }
     }

@@ -1,4 +1,4 @@
-//! What the kernel knows of this process: the processor time it used, its memory, its limits, its signals.
+//! Information of the kernel about this process: CPU time, memory, limits and signals.
 //!
 //! Unsafe code: rustix has neither `getrusage` nor `sigwait`.
 #![allow(unsafe_code)]
@@ -10,13 +10,14 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{Error, Nanos};
 
-/// Processor time of this process, all threads, or of one of them, so far. The kernel divides it into user and system by the state
-/// that its ticks find the process in, but the sum is exact.
+/// CPU time of this process (all threads) or of one thread.
+///
+/// The kernel splits it into user and system by sampling; the sum is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// In our own code.
+    /// User time.
     pub user: Nanos,
-    /// In the kernel on our behalf.
+    /// System time.
     pub system: Nanos,
 }
 
@@ -34,13 +35,13 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// The processor time used so far.
+/// The CPU time of the process so far.
 #[must_use]
 pub fn usage() -> Usage {
     usage_of(libc::RUSAGE_SELF)
 }
 
-/// The processor time that the calling thread has used so far.
+/// The CPU time of the calling thread so far.
 #[must_use]
 pub fn thread_usage() -> Usage {
     usage_of(libc::RUSAGE_THREAD)
@@ -48,7 +49,7 @@ pub fn thread_usage() -> Usage {
 
 fn usage_of(whom: libc::c_int) -> Usage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: getrusage fills the structure or fails; zeroed, it is valid in either case.
+    // SAFETY: getrusage fills the structure or fails; a zeroed one is valid.
     let usage = unsafe {
         libc::getrusage(whom, usage.as_mut_ptr());
         usage.assume_init()
@@ -57,8 +58,9 @@ fn usage_of(whom: libc::c_int) -> Usage {
     Usage { user: nanos(usage.ru_utime), system: nanos(usage.ru_stime) }
 }
 
-/// The most memory that this process had resident at any time; 0 where the kernel does not say.
-/// (`ru_maxrss` would not do: it counts the memory that our parent had when it forked.)
+/// The peak resident memory of this process; 0 if the kernel does not report it.
+///
+/// `ru_maxrss` is not used, because it includes the memory of the parent at the fork.
 #[must_use]
 pub fn memory_peak_bytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -67,14 +69,14 @@ pub fn memory_peak_bytes() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// The files that this process may have open, as far as it can be raised.
+/// Maximum number of open files after raising the limit.
 #[must_use]
 pub fn file_limit() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     limit.current.and(limit.maximum).unwrap_or(u64::MAX)
 }
 
-/// Sees to it that this process may have `needed` files open, within what the hard limit allows.
+/// Raises the limit of open files to `needed`, within the hard limit.
 pub fn raise_file_limit(needed: u64) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_none_or(|current| current >= needed) {
@@ -90,11 +92,12 @@ pub fn raise_file_limit(needed: u64) -> Result<(), Error> {
         .map_err(|e| Error::system("raise the limit of open files", e))
 }
 
-/// Calls `act` whenever SIGINT or SIGTERM comes, in a thread of its own and not in a signal handler. To be called
-/// before any other thread is started, so that all of them leave these signals to it.
+/// Calls `act` on SIGINT or SIGTERM in a separate thread, not in a signal handler.
+///
+/// Call it before any other thread is started, so that all of them block these signals.
 pub fn catch_termination(act: impl Fn() + Send + 'static) -> Result<(), Error> {
     let mut signals = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: the set is initialised by sigemptyset before it is used, and lives through the calls.
+    // SAFETY: the set is initialized by sigemptyset and outlives the calls.
     let (signals, status) = unsafe {
         libc::sigemptyset(signals.as_mut_ptr());
         libc::sigaddset(signals.as_mut_ptr(), libc::SIGINT);
@@ -107,7 +110,7 @@ pub fn catch_termination(act: impl Fn() + Send + 'static) -> Result<(), Error> {
     }
     let wait = move || {
         let mut signal = 0;
-        // SAFETY: both pointers are to live variables of the right type.
+        // SAFETY: both pointers refer to live variables of the right type.
         while unsafe { libc::sigwait(&raw const signals, &raw mut signal) } == 0 {
             act();
         }

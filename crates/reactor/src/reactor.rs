@@ -1,4 +1,4 @@
-//! The loop of one thread: futures, readiness from epoll, deadlines.
+//! Event loop of one thread: futures, readiness from epoll, deadlines.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -22,26 +22,26 @@ use super::task::Task;
 use super::timers::Timers;
 use super::{Clock, Error, Nanos};
 
-/// Events taken from the kernel at once. More only delays the first of them.
+/// Maximum number of events per epoll call. More would delay the first ones.
 const EVENTS_MAX: usize = 256;
-/// What is prefetched of a future while the one before it is polled: most of them whole.
+/// Bytes of the next future to prefetch while another is polled: most futures completely.
 const PREFETCHED_BYTES: usize = 4096;
 
-/// How a loop's connections send and wait.
+/// I/O interface of a loop's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Io {
-    /// By io_uring where the kernel has it and permits it, or else by epoll.
+    /// io_uring if the kernel supports and permits it, else epoll.
     #[default]
     Auto,
-    /// A system call for each message, and epoll to wait.
+    /// A system call per message, and epoll to wait.
     Epoll,
-    /// One system call for all messages of a turn and the wait; an error where that cannot be had.
+    /// One system call for all messages of a turn and the wait. An error if it is not available.
     IoUring,
 }
 
 impl Io {
-    /// What this machine makes of it: never [`Io::Auto`].
+    /// The interface used on this machine, never [`Io::Auto`].
     #[must_use]
     pub fn resolve(self) -> Self {
         match self {
@@ -52,34 +52,34 @@ impl Io {
     }
 }
 
-/// A handle of one thread's loop; clones are the same loop.
+/// A handle to the loop of a thread. Clones refer to the same loop.
 #[derive(Clone)]
 pub struct Reactor(Rc<Core>);
 
 struct Core {
     clock: Clock,
     epoll: OwnedFd,
-    /// The way of the sockets that have joined it. Dropped after all sockets, which hold us.
+    /// The ring for the sockets that have joined it. It is dropped after all sockets, which refer to the loop.
     ring: Option<Ring>,
     sources: RefCell<Sources>,
     timers: RefCell<Timers>,
     ready: RefCell<VecDeque<Task>>,
-    /// By task: is it in `ready` already?
+    /// By task: whether it is already in `ready`.
     queued: RefCell<Vec<bool>>,
     current: Cell<Task>,
     pool: Pool,
 }
 
-/// What a loop runs.
+/// A future that a loop runs.
 pub type Routine<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 impl Reactor {
-    /// A loop for the calling thread, whose timers it makes exact to the nanosecond. Its sockets use epoll.
+    /// A loop for the calling thread, with the thread's timer slack set to 1 ns. Sockets use epoll.
     pub fn new(clock: Clock) -> Result<Self, Error> {
         Self::with_io(clock, Io::Epoll)
     }
 
-    /// The same with a choice of what connections use.
+    /// A loop with a given I/O interface.
     pub fn with_io(clock: Clock, io: Io) -> Result<Self, Error> {
         let slack = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         slack.map_err(|e| Error::system("make the timers exact", e))?;
@@ -102,20 +102,20 @@ impl Reactor {
         })))
     }
 
-    /// The present instant.
+    /// The current instant.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Nanos {
         self.0.clock.now()
     }
 
-    /// The future that is being polled.
+    /// The future being polled.
     #[must_use]
     pub fn current(&self) -> Task {
         self.0.current.get()
     }
 
-    /// Has `task` polled soon. Harmless when it has ended.
+    /// Schedules `task`. No effect if it has ended.
     pub fn wake(&self, task: Task) {
         if let Some(queued) = self.0.queued.borrow_mut().get_mut(task.0 as usize) {
             if !std::mem::replace(queued, true) {
@@ -124,7 +124,7 @@ impl Reactor {
         }
     }
 
-    /// Has every future polled soon: something changed that any of them may wait for.
+    /// Schedules every future, after a change that any of them may wait for.
     pub fn wake_all(&self) {
         let tasks = self.0.queued.borrow().len() as u32;
         (0..tasks).for_each(|task| self.wake(Task(task)));
@@ -146,7 +146,7 @@ impl Reactor {
         .await;
     }
 
-    /// Runs `future`, but not beyond the instant `at`: then it is dropped, and `None` returned.
+    /// Runs `future` until the instant `at`; then drops it and returns `None`.
     pub async fn until<T>(&self, at: Nanos, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         let mut sleep = std::pin::pin!(self.sleep_until(at));
@@ -157,7 +157,7 @@ impl Reactor {
         .await
     }
 
-    /// Lets the other futures of this loop that can go on do so first.
+    /// Yields to the other ready futures of this loop.
     pub async fn pause(&self) {
         let mut paused = false;
         poll_fn(|_| {
@@ -170,12 +170,13 @@ impl Reactor {
         .await;
     }
 
-    /// Runs one future to its end and gives what it returns.
+    /// Runs one future to completion and returns its output.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
         self.run_beside(future, Vec::new())
     }
 
-    /// Runs `main` to its end and gives what it returns; `others` run beside it, and are dropped when it ends.
+    /// Runs `main` to completion and returns its output. `others` run concurrently and are dropped when it
+    /// ends.
     pub fn run_beside<T>(&self, main: impl Future<Output = T>, others: Vec<Routine<'_>>) -> Result<T, Error> {
         let mut output = None;
         let main: Routine<'_> = Box::pin(async { output = Some(main.await) });
@@ -183,13 +184,13 @@ impl Reactor {
         output.ok_or(Error::Stalled)
     }
 
-    /// Runs futures until each of them has ended.
+    /// Runs futures until all have ended.
     pub fn run(&self, futures: Vec<Routine<'_>>) -> Result<(), Error> {
         self.poll_while(futures, |_, alive| alive > 0)
     }
 
-    /// Polls futures for as long as `go_on` says, which is asked each time that one has ended: which one, and how many
-    /// are still alive.
+    /// Polls futures while `go_on` returns true. It is called when a future has ended, with its number and the
+    /// number of running futures.
     fn poll_while(
         &self,
         futures: Vec<Routine<'_>>,
@@ -232,7 +233,7 @@ impl Reactor {
         Some(task)
     }
 
-    /// Waits for readiness or the earliest deadline, and marks the futures they belong to.
+    /// Waits for readiness or the earliest deadline, and schedules the futures.
     fn turn(&self) -> Result<(), Error> {
         let earliest = self.0.timers.borrow().earliest();
         match &self.0.clock {
@@ -257,7 +258,7 @@ impl Reactor {
         if !turn.epoll_is_ready {
             return Ok(turn.happened);
         }
-        // It tells of what is new once only, so all is taken.
+        // epoll reports new events only once, so take all.
         while self.wait_by_epoll(Some(Nanos::ZERO))? == EVENTS_MAX {}
         Ok(turn.happened)
     }
@@ -314,7 +315,7 @@ impl Reactor {
     }
 
     pub(super) fn forget(&self, socket: &OwnedFd, slot: u64) {
-        // Closing would do where the descriptor is the only one of its file, but an eventfd has two.
+        // Closing is not enough for an eventfd, which has two descriptors.
         let _ = epoll::delete(&self.0.epoll, socket);
         self.0.sources.borrow_mut().remove(slot);
     }

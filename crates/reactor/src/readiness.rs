@@ -1,7 +1,7 @@
-//! What is known of the readiness of sockets.
+//! Readiness of sockets.
 //!
-//! epoll reports edges, and only that bytes have come: room to write is asked for when a write found none.
-//! (A Unix socket would otherwise report room each time the server takes a request out, which is once a transaction.)
+//! epoll reports edges of received data only. Writability is requested after a write has found no space.
+//! (Otherwise a Unix socket reports it each time the server reads a request, once per transaction.)
 
 use std::cell::Cell;
 use std::os::fd::OwnedFd;
@@ -12,19 +12,19 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use super::Error;
 use super::task::Task;
 
-/// What the kernel has told of one socket, and who wants to know.
+/// Readiness of one socket, and the waiting task.
 #[derive(Default)]
 pub(super) struct Readiness {
-    /// Bytes may be there: an edge came, and no read since has found the end of them.
+    /// Data may be available: an edge was reported, and no read has found the end since.
     pub(super) readable: Cell<bool>,
-    /// Room came since a write found none.
+    /// Space was reported since a write found none.
     pub(super) writable: Cell<bool>,
-    /// The peer closed. Reads go on until they find the end.
+    /// The peer closed the connection. Reads continue until the end of the stream.
     pub(super) hung_up: Cell<bool>,
     pub(super) task: Cell<Option<Task>>,
 }
 
-/// The sockets of one loop by the number that epoll carries for them.
+/// The sockets of a loop by their epoll number.
 #[derive(Default)]
 pub(super) struct Sources {
     readiness: Vec<Option<Rc<Readiness>>>,
@@ -62,7 +62,7 @@ impl Sources {
         self.free.push(slot);
     }
 
-    /// Notes an event and says whom it wakes.
+    /// Records an event and returns the task to wake.
     pub(super) fn happened(&self, slot: u64, flags: EventFlags) -> Option<Task> {
         let readiness = self.readiness.get(slot as usize)?.as_ref()?;
         let closed = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
@@ -80,7 +80,7 @@ impl Sources {
 }
 
 impl Readiness {
-    /// Notes that there is something to receive, and whether the peer may have closed; says whom that wakes.
+    /// Records that data may be received, or that the peer may have closed. Returns the task to wake.
     pub(super) fn receivable(&self, closed: bool) -> Option<Task> {
         self.readable.set(true);
         if closed {
@@ -89,7 +89,7 @@ impl Readiness {
         self.task.get()
     }
 
-    /// Notes that there is room to send, and says whom that wakes.
+    /// Records that data can be sent. Returns the task to wake.
     pub(super) fn sendable(&self) -> Option<Task> {
         self.writable.set(true);
         self.task.get()

@@ -1,10 +1,9 @@
-//! io_uring under the sockets of a loop: all that one turn of the loop sends, and its wait for what comes, is one
-//! system call.
+//! io_uring for the sockets of a loop: one system call per turn sends all messages and waits for completions.
 //!
-//! A socket that takes part has a *line*: the memory that the kernel reads from and writes to while it works for the
-//! socket. Everything unusual (a large answer, the end of a stream, an error) is left to plain system calls.
+//! A participating socket has a *line*: the buffers that the kernel reads and writes for it. Exceptional cases
+//! (a large response, end of stream, an error) use plain system calls.
 
-#![allow(unsafe_code)] // The kernel works on memory of the lines, which `Ring` keeps until it has finished.
+#![allow(unsafe_code)] // The kernel accesses buffers of the lines, which `Ring` keeps until it has finished.
 
 use std::cell::RefCell;
 use std::io;
@@ -20,27 +19,27 @@ use super::readiness::Readiness;
 use super::task::Task;
 use super::{Error, Nanos};
 
-/// What is received at once: the answers of several transactions. More is fetched by plain system calls.
+/// Size of the receive buffer: the responses of several transactions. More is received by plain system calls.
 const RECEIVED_BYTES: usize = 4096;
-/// As long as most answers are.
+/// Size of most responses.
 const PREFETCHED_BYTES: usize = 128;
-/// What a line's buffer for sending may keep; a larger one was an exception.
+/// Maximum size of a send buffer that is kept; a larger one was an exception.
 const SENT_BYTES_KEPT: usize = 64 << 10;
-/// Requests that wait for the next turn; more are handed over before it.
+/// Size of the submission queue. A full queue is submitted before the next turn.
 const REQUESTS_MAX: u32 = 512;
-/// Completions that fit. The kernel keeps what exceeds them, at a price.
+/// Size of the completion queue. The kernel keeps further ones, at a cost.
 const COMPLETIONS_MAX: u32 = 8192;
-/// First look for bytes when some have come: when we ask, none are there.
+/// Poll before receiving: usually there are no bytes yet.
 const POLL_FIRST: u16 = 1;
-/// How long the end of the loop waits for the kernel to give a line back.
+/// Maximum time to wait at the end of the loop for requests in flight.
 const LEAVE_WITHIN: Nanos = Nanos(1_000_000_000);
 
-/// What a completion is about: one of these, and the number of the line below it.
+/// Tags of `user_data`: one of these, and the number of the line.
 const RECEIVE: u64 = 0;
 const SEND: u64 = 1 << 32;
 const EPOLL: u64 = 2 << 32;
 
-/// An io_uring of one thread.
+/// The io_uring of one thread.
 pub(super) struct Ring(RefCell<Inner>);
 
 struct Inner {
@@ -48,38 +47,38 @@ struct Inner {
     enter_flags: EnterFlags,
     epoll: RawFd,
     lines: Vec<Line>,
-    /// The completions of a turn. It is kept for its memory.
+    /// Completions of a turn, kept to reuse its memory.
     came: Vec<cqueue::Entry>,
     free: Vec<u32>,
-    /// Requests after whose completion a line's memory is ours again.
+    /// Requests in flight. The line's memory is free after their completion.
     in_flight: u32,
-    /// The number of the turn to come. The kernel has taken, and tried, all requests of those before.
+    /// Number of the next turn. The kernel has taken and tried all requests of earlier turns.
     handed_over: u64,
-    /// It was told that the epoll instance has events, which is told once, and the loop does not know yet.
+    /// The epoll instance was reported as ready, which happens once, and the loop does not know yet.
     epoll_is_ready: bool,
 }
 
 struct Line {
     fd: RawFd,
-    /// Of the socket; none when it is closed. Then the line is free as soon as nothing is in flight.
+    /// Readiness of the socket; `None` if it is closed. The line is then free when nothing is in flight.
     readiness: Option<Rc<Readiness>>,
     is_receiving: bool,
     received: Box<[u8; RECEIVED_BYTES]>,
-    /// `received[taken..filled]` waits to be taken.
+    /// `received[taken..filled]` has not been taken yet.
     taken: usize,
     filled: usize,
     out: Vec<u8>,
-    /// The turn in which `out` is tried: until it is over, nobody knows how much the kernel took.
+    /// The turn in which `out` is tried. Until it ends, the number of bytes sent is unknown.
     tried_in: u64,
-    /// `out[sent..]` waits for room in the kernel.
+    /// `out[sent..]` waits for buffer space in the kernel.
     sent: usize,
     awaits_room: bool,
     failure: Option<Errno>,
 }
 
-/// What a turn brought.
+/// Result of a turn.
 pub(super) struct Turn {
-    /// Completions, and whether epoll has events.
+    /// Number of completions, including epoll's.
     pub(super) happened: usize,
     /// Whether the epoll instance has events.
     pub(super) epoll_is_ready: bool,
@@ -95,18 +94,19 @@ fn set_up() -> io::Result<IoUring> {
 }
 
 impl Ring {
-    /// Whether the kernel has all that we need (Linux 6.1) and permits it, which containers often do not.
+    /// Whether the kernel has the required features (Linux 6.1) and permits io_uring, which containers often do
+    /// not.
     pub(super) fn is_available() -> bool {
         set_up().is_ok()
     }
 
-    /// A ring that tells of `epoll`'s events, too.
+    /// A ring that also reports events of `epoll`.
     pub(super) fn new(epoll: &OwnedFd) -> Result<Self, Error> {
         let uring =
             set_up().map_err(|source| Error::System { action: "set io_uring up".to_owned(), source })?;
         let mut enter_flags = EnterFlags::EXT_ARG | EnterFlags::GETEVENTS;
         if uring.params().is_feature_no_iowait() {
-            // Else the kernel would count our waiting for the server as a processor's waiting for a disk.
+            // Otherwise the kernel counts waiting for the server as I/O wait.
             enter_flags |= EnterFlags::NO_IOWAIT;
         }
         let mut inner = Inner {
@@ -124,7 +124,7 @@ impl Ring {
         Ok(Self(RefCell::new(inner)))
     }
 
-    /// A line for a socket.
+    /// Adds a line for a socket.
     pub(super) fn join(&self, socket: &OwnedFd, readiness: &Rc<Readiness>) -> u32 {
         let mut inner = self.0.borrow_mut();
         let index = inner.free.pop().unwrap_or(inner.lines.len() as u32);
@@ -137,22 +137,22 @@ impl Ring {
         index
     }
 
-    /// Ends a line, after whatever it still has to send. The socket may be closed afterwards.
+    /// Removes a line after its pending data is sent. The socket may be closed afterwards.
     pub(super) fn leave(&self, index: u32, socket: &OwnedFd, wake: impl Fn(Task)) {
         let mut inner = self.0.borrow_mut();
-        // A request names a file by its descriptor, which may soon be another's: none may stay behind. An error means
-        // that the ring takes no more at all; the loop's next turn meets it, too.
+        // A request refers to a descriptor, which may be reused: submit all of them first. An error means that
+        // the ring accepts nothing at all; the next turn of the loop reports it, too.
         let _ = inner.hand_over(&wake);
         let line = &mut inner.lines[index as usize];
         line.readiness = None;
         if line.is_receiving || line.awaits_room {
-            // The kernel holds the socket open for these, until they fail.
+            // The kernel keeps the socket open for these requests until they fail.
             let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
         }
         inner.free_if_left(index);
     }
 
-    /// Sends with the next turn; `None` while earlier bytes wait for room.
+    /// Sends with the next turn; `None` while earlier bytes wait for buffer space.
     #[inline]
     pub(super) fn send(&self, index: u32, bytes: &[u8], wake: impl Fn(Task)) -> Result<Option<usize>, Error> {
         let mut inner = self.0.borrow_mut();
@@ -168,13 +168,13 @@ impl Ring {
         line.out.shrink_to(SENT_BYTES_KEPT);
         line.out.extend_from_slice(bytes);
         (line.sent, line.tried_in) = (0, handed_over);
-        // A failure, or less than all sent, is told; success is not.
+        // Only failures and partial sends are reported.
         let request = line.send(libc::MSG_DONTWAIT).build().flags(squeue::Flags::SKIP_SUCCESS);
         inner.push(&request.user_data(SEND | u64::from(index)))?;
         Ok(Some(bytes.len()))
     }
 
-    /// Has the kernel receive, unless it does already.
+    /// Starts a receive, unless one is in progress.
     #[inline]
     pub(super) fn listen(&self, index: u32) -> Result<(), Error> {
         let mut inner = self.0.borrow_mut();
@@ -188,7 +188,7 @@ impl Ring {
         inner.push(&request.ioprio(POLL_FIRST).build().user_data(RECEIVE | u64::from(index)))
     }
 
-    /// Takes what was received, and says whether more may wait with the kernel. `None` when nothing was.
+    /// Takes received bytes, and returns whether the kernel may have more. `None` without any.
     #[inline]
     pub(super) fn take(&self, index: u32, space: &mut [u8]) -> Result<Option<(usize, bool)>, Error> {
         let line = &mut self.0.borrow_mut().lines[index as usize];
@@ -204,11 +204,11 @@ impl Ring {
         Ok(Some((count, line.taken < line.filled || line.filled == RECEIVED_BYTES)))
     }
 
-    /// Hands the requests over and waits for completions, `at_most` so long (for ever, if that is `None`).
+    /// Submits the requests and waits for completions, at most `at_most` (without a limit if `None`).
     #[inline]
     pub(super) fn turn(&self, at_most: Option<Nanos>, wake: impl Fn(Task)) -> Result<Turn, Error> {
         let mut inner = self.0.borrow_mut();
-        // A turn between two of the loop's may have been told already: there is nothing to wait for then.
+        // A turn between two of the loop's may have been reported already. Then do not wait.
         let at_most = if inner.epoll_is_ready { Some(Nanos::ZERO) } else { at_most };
         let completions = u32::from(at_most != Some(Nanos::ZERO));
         let happened = inner.turn(completions, at_most, &wake)?;
@@ -219,8 +219,8 @@ impl Ring {
 
 impl Inner {
     fn push(&mut self, request: &squeue::Entry) -> Result<(), Error> {
-        // SAFETY: the memory belongs to a line, which neither moves nor frees it, nor lets others write it, until the
-        // request is completed or, if it is one that never waits, handed over.
+        // SAFETY: the memory belongs to a line, which neither moves nor frees it, nor allows writes to it,
+        // until the request is completed or, if it never waits, submitted.
         while unsafe { self.uring.submission().push(request) }.is_err() {
             self.enter(0, None)?;
         }
@@ -242,10 +242,10 @@ impl Inner {
             arguments = arguments.timespec(timeout);
         }
         let flags = self.enter_flags.bits();
-        // SAFETY: the arguments are those that EXT_ARG announces, and live until the call returns.
+        // SAFETY: the arguments match EXT_ARG and live until the call returns.
         let entered = unsafe { self.uring.submitter().enter(queued, completions, flags, Some(&arguments)) };
         match entered.map_err(|error| (Errno::from_io_error(&error), error)) {
-            // The time is over, a signal came, or completions have to be taken first.
+            // Timeout, signal, or a full completion queue.
             Ok(_) | Err((Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN), _)) => Ok(()),
             Err((_, source)) => Err(Error::System { action: "wait for events".to_owned(), source }),
         }
@@ -303,11 +303,11 @@ impl Inner {
         line.is_receiving = false;
         let Some(readiness) = &line.readiness else { return self.free_if_left(index) };
         (line.taken, line.filled) = (0, result.max(0) as usize);
-        // The end of the stream, or an error: a plain system call will find it again.
+        // End of stream or an error: a plain system call finds it again.
         readiness.receivable(result <= 0).map(wake);
     }
 
-    /// Told of a send that took less than all.
+    /// Handles a partial or failed send.
     #[cold]
     fn sent(&mut self, index: u32, result: i32, wake: &impl Fn(Task)) -> Result<(), Error> {
         let line = &mut self.lines[index as usize];
@@ -325,7 +325,7 @@ impl Inner {
             self.free_if_left(index);
             return Ok(());
         };
-        // That the server has closed is found by who receives, after its last words.
+        // The receiver finds a closed connection, after the server's last message.
         if !matches!(errno, None | Some(Errno::PIPE | Errno::CONNRESET)) {
             line.failure = errno;
             readiness.receivable(true).map(wake);
@@ -344,12 +344,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // All sockets have left: what is in flight fails soon.
+        // All sockets are removed: requests in flight fail soon.
         while self.in_flight > 0 {
             let before = self.in_flight;
             let turned = self.turn(1, Some(LEAVE_WITHIN), &|_| ());
             if turned.is_err() || self.in_flight == before {
-                // The kernel may still write: the memory must outlive us.
+                // The kernel may still write: leak the memory.
                 return std::mem::forget(std::mem::take(&mut self.lines));
             }
         }
@@ -373,7 +373,7 @@ impl Line {
         }
     }
 
-    /// Prefetches what it refers to: who waits, and the begin of what was received.
+    /// Prefetches referenced memory: the waiting task, and the start of the received bytes.
     #[inline]
     fn prefetch_more(&self) {
         prefetch(&*self.received, PREFETCHED_BYTES);

@@ -1,4 +1,4 @@
-//! Commands of the shell, for which a client waits and the others of its loop do not.
+//! Shell commands. The client that runs one waits; the others of its loop do not.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -13,26 +13,29 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use super::socket::Socket;
 use super::{Error, Reactor};
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug)]
 pub struct ShellOutput {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// The first line of what it printed, if that was asked for.
+    /// First line of its standard output, if requested.
     pub line: Vec<u8>,
 }
 
-/// Which of our own streams a command gets.
+/// Standard streams that a command inherits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
-    /// Our standard input; it has none without.
+    /// Inherit standard input, else it is empty.
     pub input: bool,
-    /// Our standard output; without, its output goes to our standard error, as a program may read the other.
+    /// Inherit standard output, else the command writes to standard error, because a program may parse standard
+    /// output.
     pub output: bool,
 }
 
-/// Runs a command by `/bin/sh -c`. Of its output at most `line_bytes_max` of the first line are taken; where that is 0,
-/// it goes where `shared` says.
+/// Runs a command with `/bin/sh -c`.
+///
+/// Captures at most `line_bytes_max` bytes of the first line of its output. If that is 0, the output goes to
+/// the stream chosen by `shared`.
 pub async fn shell(
     reactor: &Reactor,
     command: &[u8],
@@ -45,7 +48,7 @@ pub async fn shell(
         (false, true) => Stdio::inherit(),
         (false, false) => Stdio::from(io::stderr()),
     };
-    // What was printed before comes before. Who does not read it need not read on.
+    // Flush earlier output first. An error means that nobody reads it.
     let _ = io::stdout().flush();
     let mut sh = Command::new("/bin/sh");
     sh.arg0("sh").arg("-c").arg(OsStr::from_bytes(command)).stdin(input).stdout(output);
@@ -58,7 +61,7 @@ pub async fn shell(
     Ok(ShellOutput { status: running.end(reactor).await?, line })
 }
 
-/// A child that is not left running when nobody waits for it any more.
+/// A child process that is killed when its future is dropped.
 struct Running(Child);
 
 impl Running {
@@ -73,7 +76,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both do nothing where it has ended and been waited for.
+        // Neither has an effect on a process that has been reaped.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

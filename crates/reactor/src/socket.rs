@@ -1,7 +1,7 @@
-//! Sockets that do not block.
+//! Nonblocking sockets.
 //!
-//! A socket that has joined the loop's [`Ring`](super::ring::Ring) sends and waits through it instead. What epoll would
-//! have told of it, the ring tells.
+//! A socket in the loop's [`Ring`](super::ring::Ring) sends and waits through it. The ring then reports what
+//! epoll would.
 
 use std::future::poll_fn;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,14 +16,14 @@ use super::reactor::Reactor;
 use super::readiness::Readiness;
 use super::ring::Ring;
 
-/// Who watches a socket, and its number there.
+/// Source of readiness, and the socket's number there.
 #[derive(Clone, Copy)]
 enum Watched {
     Epoll(u64),
     Ring(u32),
 }
 
-/// A socket (or an eventfd) that a loop watches.
+/// A socket (or an eventfd) registered with a loop.
 pub struct Socket {
     fd: OwnedFd,
     watched: Watched,
@@ -32,23 +32,23 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Takes a file descriptor that does not block.
+    /// Registers a nonblocking file descriptor.
     pub fn new(reactor: &Reactor, fd: OwnedFd) -> Result<Self, Error> {
         let (slot, readiness) = reactor.register(&fd)?;
         Ok(Self { fd, watched: Watched::Epoll(slot), readiness, reactor: reactor.clone() })
     }
 
-    /// From now on through the loop's ring, if it has one: for a connected socket that carries small requests.
+    /// Switches to the loop's ring, if there is one. For a connected socket with small requests.
     pub(crate) fn join_ring(&mut self) {
         if let (Watched::Epoll(slot), Some(ring)) = (self.watched, self.reactor.ring()) {
             self.reactor.forget(&self.fd, slot);
-            // What epoll knew is forgotten: there may be something.
+            // The readiness from epoll is lost: assume that there is something.
             self.readiness.readable.set(true);
             self.watched = Watched::Ring(ring.join(&self.fd, &self.readiness));
         }
     }
 
-    /// The ring and the number of our line, if we have joined it.
+    /// The ring and the number of the socket's line, if it has one.
     #[inline]
     fn line(&self) -> Option<(&Ring, u32)> {
         match self.watched {
@@ -61,7 +61,8 @@ impl Socket {
         &self.reactor
     }
 
-    /// Sends what the kernel takes of `bytes` now, by the ring all of them with its next turn; `None` when none.
+    /// Sends the part of `bytes` that the kernel accepts now; the ring sends all with its next turn. `None` if
+    /// nothing is accepted.
     #[inline]
     pub fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
         if let Some((ring, line)) = self.line() {
@@ -78,22 +79,22 @@ impl Socket {
         }
     }
 
-    /// Whether epoll or the ring said that something may have come, and no read has found the end of it since.
+    /// Whether readiness was reported and no read has found the end of the data since.
     #[inline]
     pub(super) fn is_readable(&self) -> bool {
         self.readiness.readable.get()
     }
 
-    /// Forgets that something came: for an eventfd, which rings anew with each write, read or not.
+    /// Clears the readiness of an eventfd, which signals again with each write, whether it is read or not.
     pub(super) fn acknowledge(&self) {
         self.readiness.readable.set(false);
     }
 
-    /// Receives into `space`; `None` when nothing is there after all.
+    /// Receives into `space`; `None` if there is nothing.
     #[inline]
     pub fn receive(&self, space: &mut [u8]) -> Result<Option<usize>, Error> {
         if let Some((ring, line)) = self.line() {
-            // The kernel may be receiving then: no bytes may be taken past it.
+            // The kernel may be receiving: no bytes may overtake it.
             if !self.readiness.readable.get() {
                 return Ok(None);
             }
@@ -107,8 +108,8 @@ impl Socket {
             match rustix::net::recv(&self.fd, &mut *space, RecvFlags::empty()) {
                 Ok((0, _)) | Err(Errno::CONNRESET | Errno::PIPE) => return Err(Error::Closed),
                 Ok((received, _)) => {
-                    // Less than asked for means that the kernel has no more: the next bytes make a new edge.
-                    // The end of the stream may have come with the last edge, though, and would make none.
+                    // A short read means that the kernel has no more: the next bytes cause a new edge. The end
+                    // of the stream may have come with the last edge, though, and would not cause another.
                     if received < asked && !self.readiness.hung_up.get() {
                         self.readiness.readable.set(false);
                     }
@@ -124,7 +125,7 @@ impl Socket {
         }
     }
 
-    /// Waits until something can be received.
+    /// Waits until data can be received.
     #[inline]
     pub async fn readable(&self) -> Result<(), Error> {
         poll_fn(|_| {
@@ -140,18 +141,19 @@ impl Socket {
         .await
     }
 
-    /// Waits for room to send, or for bytes to receive: who only waits for room, while the server waits for us to
-    /// take what it sent, waits for ever.
+    /// Waits until data can be sent or received.
+    ///
+    /// Waiting only to send can deadlock: the server may wait until its data is received.
     pub(super) async fn writable_or_readable(&self) -> Result<(), Error> {
         self.room_or(|| self.readiness.readable.get()).await
     }
 
-    /// Waits for room to send: an ended connect, too.
+    /// Waits until data can be sent, or until a connect completes.
     pub(super) async fn writable(&self) -> Result<(), Error> {
         self.room_or(|| false).await
     }
 
-    /// Waits for room to send, or until `enough`.
+    /// Waits until data can be sent, or until `enough`.
     async fn room_or(&self, enough: impl Fn() -> bool) -> Result<(), Error> {
         self.readiness.writable.set(false);
         self.watch_writes(true)?;
@@ -169,7 +171,7 @@ impl Socket {
     fn watch_writes(&self, watch: bool) -> Result<(), Error> {
         match self.watched {
             Watched::Epoll(slot) => self.reactor.watch_writes(&self.fd, slot, watch),
-            // It tells of room by itself; of what comes meanwhile only if it is asked to.
+            // The ring reports buffer space by itself, but received data only if a receive is pending.
             Watched::Ring(line) if !self.readiness.readable.get() => {
                 self.reactor.ring().map_or(Ok(()), |ring| ring.listen(line))
             }

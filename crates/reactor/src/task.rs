@@ -1,4 +1,4 @@
-//! The number of a future.
+//! Number of a future.
 
 /// The number of a future within its loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

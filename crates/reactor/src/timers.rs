@@ -6,8 +6,9 @@ use std::collections::BinaryHeap;
 use super::Nanos;
 use super::task::Task;
 
-/// The deadlines of one loop. A deadline that nobody waits for any more wakes its task in vain, which is harmless:
-/// every future looks at its own condition when it is polled.
+/// The deadlines of a loop.
+///
+/// An obsolete deadline wakes its task without effect: every future checks its own condition when it is polled.
 #[derive(Default)]
 pub(super) struct Timers(BinaryHeap<Reverse<(Nanos, Task)>>);
 
