@@ -1,4 +1,4 @@
-//! Workloads of any type: the targets of one run may have different ones.
+//! Type-erased workloads: the targets of a run may have different ones.
 
 use std::cell::RefCell;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use super::connector::Connector;
 use super::{ClientId, Tally, Workload};
 use reactor::Routine;
 
-/// The workload of one target. Its type is known to the clients alone, so that they call it directly.
+/// The workload of one target. Only the clients know its type, so that they call it directly.
 pub trait DynWorkload: Sync {
     /// See [`Workload::kinds`].
     fn kinds(&self) -> Vec<&str>;
@@ -18,33 +18,33 @@ pub trait DynWorkload: Sync {
     /// See [`Workload::counters`].
     fn counters(&self) -> &'static [&'static str];
 
-    /// The part of one thread.
+    /// Creates the part of one thread.
     fn workload_thread(&self) -> Box<dyn WorkloadThread + '_>;
 
     /// The tally of all threads that have ended.
     fn tally(&self) -> Value;
 }
 
-/// The state of a workload that the clients of one thread share.
+/// State of a workload that the clients of one thread share.
 pub trait WorkloadThread {
     /// Creates a client, ready to run.
     fn client<'a>(&'a self, client_id: ClientId, context: ClientContext<'a, Connector<'a>>) -> Routine<'a>;
 
-    /// Merges the tally of this thread into the whole.
+    /// Merges the tally of this thread into the total.
     fn end(&self);
 }
 
-/// A workload, and what has been counted of it.
+/// A workload and its tally.
 struct TypedWorkload<W: Workload> {
     workload: W,
     tally: Mutex<W::Tally>,
 }
 
-/// A workload of any type, as a run takes it.
+/// A workload of any type.
 pub struct AnyWorkload(Box<dyn DynWorkload>);
 
 impl AnyWorkload {
-    /// Takes a workload.
+    /// Wraps a workload.
     #[must_use]
     pub fn new<W: Workload + 'static>(workload: W) -> Self {
         Self(Box::new(TypedWorkload { workload, tally: Mutex::default() }))

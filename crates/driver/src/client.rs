@@ -9,82 +9,83 @@ use super::{Ending, User};
 use crate::record::{Histogram, Outcome, Sample};
 use reactor::{Connection, Error, Nanos, Reactor};
 
-/// An arrival of an open loop that would be sent later than this is skipped: the server does not keep up, or is stuck,
-/// and the queue would grow without end. Its latency is known to be longer, and it is recorded as such.
+/// Delay after which an arrival of an open loop is skipped, because the server cannot keep up or hangs, and the
+/// backlog would grow without limit.
+///
+/// The latency of a skipped arrival is recorded as a lower bound.
 const SKIP_LATE_AFTER: Nanos = Nanos(5_000_000_000);
-/// How long a lost connection is tried to get back before the server counts as gone, and how often.
+/// How long to try to reconnect before the server counts as lost, and how often.
 const RECONNECT_WITHIN: Nanos = Nanos(2_000_000_000);
 const RECONNECT_EVERY: Nanos = Nanos(50_000_000);
-/// Round trips of a calibration: enough for a 99th percentile, and done in some ten milliseconds.
+/// Round trips of a calibration: enough for a 99th percentile, and takes about 10 ms.
 const CALIBRATION_ROUNDS: u32 = 200;
 
-/// What a client reports to its thread.
+/// An event that a client reports to its thread.
 pub enum ClientEvent {
-    /// It is connected and ready.
+    /// The client is connected and ready.
     Connected,
-    /// It could not be made ready, at this stage.
+    /// The client failed at this stage of getting ready.
     Failed(&'static str, Error),
-    /// The first client of a target measured this.
+    /// Calibration of a target, by its first client.
     Calibrated {
-        /// Of an empty query.
+        /// Round trips of an empty query.
         round_trips: Histogram,
-        /// As the server calls itself.
+        /// Version as reported by the server.
         server_version: String,
     },
     /// The server reported an error in a transaction.
     Error(Error),
-    /// The connection is lost, and cannot be had again.
+    /// The connection is lost and cannot be restored.
     ServerLost(Error),
-    /// The last client of its group has done its share of a slice that is bound by transactions.
+    /// The last client of its group has completed its share of a slice limited by transactions.
     Done,
-    /// The client has left a slice.
+    /// The client has left the slice.
     Left,
 }
 
-/// Settings of a run that apply to each client.
+/// Options of a run that apply to each client.
 #[derive(Clone, Copy, Debug)]
 pub struct ClientRules {
-    /// Closed-loop pacing.
+    /// Pacing of a closed loop.
     pub pacing: Pacing,
-    /// Retries of one transaction.
+    /// Maximum number of retries per transaction.
     pub retries_max: u32,
-    /// Limit on preparing a connection.
+    /// Timeout of preparing a connection.
     pub connect_timeout: Nanos,
 }
 
-/// What a client needs of its thread.
+/// Context of a client in its thread.
 pub struct ClientContext<'a, D> {
-    /// Its group.
+    /// Group of the client.
     pub group: &'a ClientGroup,
-    /// Its loop.
+    /// Event loop.
     pub reactor: &'a Reactor,
-    /// How it connects.
+    /// Connector.
     pub connector: &'a D,
-    /// The rules.
+    /// Options.
     pub rules: ClientRules,
-    /// Whether it is the first of its target.
+    /// Whether it is the first client of its target.
     pub is_first: bool,
-    /// Receives its events.
+    /// Handler of its events.
     pub notify: &'a dyn Fn(ClientEvent),
 }
 
 /// A client of a group.
 pub struct Client<'a, D, U: User> {
     context: ClientContext<'a, D>,
-    /// Who it is.
+    /// The simulated user.
     user: U,
-    /// What the users of its group count.
+    /// Tally of the users of its group.
     tally: &'a RefCell<U::Tally>,
-    /// The transaction that is drawn but not yet sent.
+    /// Kind of the drawn transaction that is not yet sent.
     drawn: Option<usize>,
-    /// How long until it is to be sent, where keying and thinking are paced. It stands still while the group's slice is
-    /// closed.
+    /// Remaining keying or think time. It is suspended while the group's slice is closed.
     wait: Nanos,
-    /// Transactions that are left of its share of the slice.
+    /// Remaining transactions of its share of the slice.
     left: u64,
 }
 
-/// A transaction that is to be sent now.
+/// A transaction to send now.
 struct Due {
     kind: usize,
     intended: Nanos,
@@ -92,21 +93,21 @@ struct Due {
     is_timed: bool,
 }
 
-/// Why a client leaves a slice.
+/// Reason why a client leaves a slice.
 enum Leave {
     Closed,
     Lost(Error),
 }
 
 impl<'a, D: Connect, U: User> Client<'a, D, U> {
-    /// A client that has yet to connect.
+    /// A client that is not yet connected.
     pub fn new(context: ClientContext<'a, D>, user: U, tally: &'a RefCell<U::Tally>) -> Self {
         Self { context, user, tally, drawn: None, wait: Nanos::ZERO, left: 0 }
     }
 
-    /// The client's life, which ends only when something fails: or else its loop ends it.
+    /// Runs the client. Returns only after a failure; otherwise its loop ends it.
     pub async fn run(mut self) {
-        // What is rare has a future of its own on the heap: the one that is polled for each answer stays small, and near.
+        // Rare paths are separate futures on the heap, so that the future polled for each response stays small.
         let mut connection = match Box::pin(self.connect()).await {
             Ok(connection) => connection,
             Err((stage, error)) => return (self.context.notify)(ClientEvent::Failed(stage, error)),
@@ -120,7 +121,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
                     Err(error) => return (self.context.notify)(ClientEvent::Failed("connect", error)),
                 },
                 Assignment::Slice(window) => {
-                    // One that comes back from a lost connection goes on with what is left of its share.
+                    // After a reconnect, the client continues with the rest of its share.
                     if entered.replace(window.serial) != Some(window.serial) {
                         self.left = window.share;
                     }
@@ -157,7 +158,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         }
     }
 
-    /// The server did not answer within the limit on preparing a connection.
+    /// A timeout of preparing a connection.
     fn timeout(&self, waited_for: &'static str) -> Error {
         Error::Timeout { waited_for, limit: self.context.rules.connect_timeout }
     }
@@ -169,7 +170,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         calibrated.unwrap_or_else(|| Err(self.timeout("measuring the round trip")))
     }
 
-    /// Drives a slice until it closes, the client's share is done, or the connection is lost.
+    /// Drives a slice until it closes, the client completes its share, or the connection is lost.
     async fn slice(&mut self, window: &Window, connection: &mut Connection) -> Leave {
         let mut from = self.context.reactor.now();
         while let Some(Due { kind, intended, sent, is_timed }) = self.next(window, from).await {
@@ -206,7 +207,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         Leave::Closed
     }
 
-    /// The next transaction. `None` when the slice closes first, or the share is done.
+    /// The next transaction; `None` if the slice closes first, or the share is complete.
     #[inline]
     async fn next(&mut self, window: &Window, from: Nanos) -> Option<Due> {
         if self.left == 0 {
@@ -276,14 +277,14 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         }
     }
 
-    /// A transaction has ended, and counts in the client's share however it did.
+    /// Records a transaction, which counts in the client's share whatever its outcome.
     #[inline]
     fn end(&mut self, window: &Window, sample: &Sample, why: Option<&str>) {
         self.left -= 1;
         self.context.group.end(window, sample, why);
     }
 
-    /// One attempt; after an error the session is brought back to where the next can begin.
+    /// Executes one attempt. After an error it restores the session.
     #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, FailedAttempt> {
         let error = match self.context.group.unless_abandoned(self.user.attempt(connection)).await {
@@ -298,7 +299,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         Err(FailedAttempt { again: error.is_retryable() && !lost, error, lost })
     }
 
-    /// Reconnects, or reports that the server is lost.
+    /// Reconnects, or reports the server as lost.
     async fn reconnect(&mut self, lost: Connection, error: Error) -> Option<Connection> {
         if matches!(error, Error::Abandoned) {
             self.context.connector.cancel(&lost).await;
@@ -323,17 +324,17 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
     }
 }
 
-/// An attempt that failed.
+/// A failed attempt.
 struct FailedAttempt {
     error: Error,
-    /// Whether the same transaction may be tried again.
+    /// Whether the same transaction may be retried.
     again: bool,
-    /// Whether the connection is of no more use.
+    /// Whether the connection is unusable.
     lost: bool,
 }
 
 impl FailedAttempt {
-    /// The SQLSTATE, or a word where the server gave none.
+    /// The SQLSTATE, or a word if the server sent none.
     fn why(&self) -> String {
         match (&self.error, self.error.sqlstate()) {
             (_, Some(sqlstate)) => sqlstate.as_str().to_owned(),

@@ -1,4 +1,4 @@
-//! The clients of one target in one thread: the slice that is open for them, and what they record.
+//! Clients of one target in one thread: their open slice and their record.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
@@ -8,41 +8,41 @@ use super::schedule::{Arrival, Schedule};
 use crate::record::{Histogram, Outcome, Recorder, Sample};
 use reactor::{Error, Gate, Nanos, Reactor};
 
-/// One slice, as its clients see it.
+/// One slice for its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Index of the slice.
     pub serial: u32,
     /// Index of its target.
     pub target: usize,
-    /// Whether it counts.
+    /// Whether it is measured.
     pub is_measured: bool,
-    /// Whether it is the target's last one: nothing can wait for a later one.
+    /// Whether it is the target's last slice, so that the backlog cannot wait for a later one.
     pub is_last: bool,
-    /// When it opens,
+    /// When it opens.
     pub opened: Nanos,
-    /// from when on its transactions count,
+    /// Start of the counted part.
     pub counted_from: Nanos,
-    /// and when it closes: no transaction is sent from then on.
+    /// When it closes. No transaction is sent later.
     pub closes: Nanos,
-    /// As many transactions as each client does in it, at most: beyond any number where only time bounds it.
+    /// Maximum number of transactions per client; the maximum value if only time limits it.
     pub share: u64,
 }
 
 impl Window {
-    /// Whether the latency of a transaction counts that was intended at this instant, before the close.
+    /// Whether a transaction with this intended time, before the close, is timed.
     #[inline]
     pub fn times(&self, intended: Nanos) -> bool {
         self.is_measured && intended >= self.counted_from
     }
 }
 
-/// What a client does next.
+/// The next task of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assignment {
-    /// Drives the slice that is open.
+    /// Drive the open slice.
     Slice(Window),
-    /// Measures the round trip of an empty query; only the first client of a target is asked.
+    /// Measure round trips of an empty query. For the first client of a target only.
     Calibrate,
 }
 
@@ -54,24 +54,24 @@ pub struct ClientGroup {
     calibrate: Cell<bool>,
     abandon: Cell<bool>,
     clients: u32,
-    /// Clients between entering the slice and leaving it.
+    /// Number of clients in the slice.
     active: Cell<u32>,
-    /// Clients that have not done their share of the slice.
+    /// Number of clients that have not completed their share of the slice.
     undone: Cell<u32>,
-    /// Transactions of this slice that were given up because they did not end in time.
+    /// Number of abandoned transactions of this slice.
     abandoned: Cell<u32>,
     /// See [`Recorder`].
     pub record: RefCell<Recorder>,
-    /// Time that the clients spent after the close of this slice on transactions in flight, added up.
+    /// Total time of the clients in transactions after the close of this slice.
     overtime: Cell<Nanos>,
-    /// How late the clients' deadlines were served.
+    /// Lateness of the clients' deadlines.
     pub lateness: RefCell<Histogram>,
     /// The arrivals, in an open loop.
     schedule: Option<RefCell<Schedule>>,
 }
 
 impl ClientGroup {
-    /// A group of so many clients without an open slice; `schedule` makes their loop an open one.
+    /// A group of clients without an open slice. With `schedule` the loop is open.
     pub fn new(reactor: &Reactor, record: Recorder, clients: u32, schedule: Option<Schedule>) -> Self {
         Self {
             reactor: reactor.clone(),
@@ -90,7 +90,7 @@ impl ClientGroup {
         }
     }
 
-    // ---- orders
+    // ---- commands
 
     /// Opens a slice.
     pub fn open(&self, window: Window) {
@@ -105,7 +105,7 @@ impl ClientGroup {
         self.gate.notify(&self.reactor);
     }
 
-    /// Closes the open slice now, if it was to close later.
+    /// Closes the open slice now, unless it has closed.
     pub fn close(&self) {
         if let Some(window) = self.window.get() {
             let closes = window.closes.min(self.reactor.now());
@@ -114,20 +114,20 @@ impl ClientGroup {
         }
     }
 
-    /// Gives up the transactions that are still in flight.
+    /// Abandons the transactions in flight.
     pub fn abandon(&self) {
         self.abandon.set(true);
         self.reactor.wake_all();
     }
 
-    /// Asks for a calibration.
+    /// Requests a calibration.
     pub fn calibrate(&self) {
         self.calibrate.set(true);
         self.gate.notify(&self.reactor);
     }
 
-    /// If the slice has closed and its last transaction has ended: forgets it, and gives the number of transactions that
-    /// had to be given up.
+    /// If the slice is closed and its last transaction has ended, removes it and returns the number of
+    /// abandoned transactions.
     pub fn take_drained(&self) -> Option<(Window, u32)> {
         let window = self.window.get()?;
         if self.active.get() > 0 || self.reactor.now() < window.closes {
@@ -135,8 +135,8 @@ impl ClientGroup {
         }
         self.window.set(None);
         if let Some(schedule) = &self.schedule {
-            // Transactions in flight at the close get the server's time after it. The clients have to pay for this time:
-            // otherwise each slice would give the server more time than its arrivals have.
+            // Transactions in flight at the close use server time after it. Clients pay it back by waiting,
+            // because otherwise each slice gives the server more time than its arrivals.
             let each = Nanos(self.overtime.get().0 / u64::from(self.clients.max(1)));
             schedule.borrow_mut().pause(window.closes + each);
         }
@@ -145,7 +145,7 @@ impl ClientGroup {
 
     // ---- clients
 
-    /// Waits for something to do that is not slice `served`.
+    /// Waits for a task other than slice `served`.
     pub async fn next_assignment(&self, served: Option<u32>, is_first: bool) -> Assignment {
         let next = || {
             if is_first && self.calibrate.take() {
@@ -164,7 +164,7 @@ impl ClientGroup {
         self.active.set(self.active.get() + 1);
     }
 
-    /// A client has done its share of the slice; whether it is the last one.
+    /// Records that a client has completed its share. Returns whether it is the last one.
     pub fn share_is_done(&self) -> bool {
         self.undone.set(self.undone.get() - 1);
         self.undone.get() == 0
@@ -180,12 +180,12 @@ impl ClientGroup {
         self.window.get().is_some()
     }
 
-    /// Whether it has clients at all.
+    /// Whether it has any clients.
     pub fn has_clients(&self) -> bool {
         self.clients > 0
     }
 
-    /// The present instant.
+    /// The current instant.
     pub fn now(&self) -> Nanos {
         self.reactor.now()
     }
@@ -214,7 +214,7 @@ impl ClientGroup {
         }
     }
 
-    /// Waits until `at`; true if the slice is still open then, false if it closes before.
+    /// Waits until `at`. Returns whether the slice is still open then.
     pub async fn wait_until(&self, at: Nanos) -> bool {
         let mut end = at.min(self.closes());
         if self.reactor.now() >= end {
@@ -222,7 +222,7 @@ impl ClientGroup {
         }
         loop {
             let mut sleep = std::pin::pin!(self.reactor.sleep_until(end));
-            // A slice that is closed early moves its end: whoever closes it wakes us.
+            // Closing a slice early changes its end and wakes this future.
             let is_closed = poll_fn(|context| {
                 if self.closes() < end {
                     return Poll::Ready(true);
@@ -237,7 +237,7 @@ impl ClientGroup {
         }
     }
 
-    /// Runs `future`, unless the slice's transactions are given up meanwhile.
+    /// Runs `future` until the slice's transactions are abandoned.
     #[inline]
     pub async fn unless_abandoned<V>(
         &self,
@@ -254,7 +254,7 @@ impl ClientGroup {
         .await
     }
 
-    /// Notes that a transaction begins: it will have to have an outcome.
+    /// Records the start of a transaction, which must have an outcome.
     #[inline]
     pub fn begin(&self) {
         self.record.borrow_mut().begun += 1;
@@ -266,10 +266,10 @@ impl ClientGroup {
         add(&mut self.record.borrow_mut().counters);
     }
 
-    /// Records a transaction's outcome; `why` it failed, if it did.
+    /// Records the outcome of a transaction. `why`: reason of a failure.
     #[inline]
     pub fn end(&self, window: &Window, sample: &Sample, why: Option<&str>) {
-        // `closes` may have moved since the client entered.
+        // `closes` may have changed since the client entered.
         let closes = self.closes();
         let is_in_time = sample.done <= closes;
         if !is_in_time {

@@ -1,26 +1,26 @@
-//! Connecting the clients of a thread.
+//! Connection of the clients of a thread.
 
 use std::cell::Cell;
 
 use pgwire::conninfo::Conninfo;
 use reactor::{Connection, Error, Gate, Nanos, Reactor};
 
-/// Clients that connect at the same time, all threads together. A server's queue holds more, but it takes them one by
-/// one anyway.
+/// Maximum number of clients that connect at the same time, over all threads. The listen queue of a server is
+/// longer, but it accepts connections one by one.
 const CONNECTING_MAX: u32 = 32;
 
-/// Limit on asking a server to end a transaction that was given up: it may be silent on this connection, too.
+/// Timeout of a CancelRequest for an abandoned transaction, because the server may not respond to it either.
 const CANCEL_TIMEOUT: Nanos = Nanos(5_000_000_000);
 
-/// Connects a client.
+/// Interface to connect a client.
 pub trait Connect {
-    /// Connects, within the limits of the run.
+    /// Connects within the timeout of the run.
     async fn connect(&self, reactor: &Reactor) -> Result<Connection, Error>;
-    /// Asks the server, by another connection, to end what `connection` is doing.
+    /// Sends a CancelRequest for `connection`.
     async fn cancel(&self, connection: &Connection);
 }
 
-/// Connects the clients of one thread to one target; limits how many connect at the same time.
+/// Connects the clients of one thread to one target, with a limit on concurrent connects.
 pub struct Connector<'a> {
     conninfo: &'a Conninfo,
     timeout: Nanos,
@@ -29,7 +29,7 @@ pub struct Connector<'a> {
 }
 
 impl<'a> Connector<'a> {
-    /// The connector of one of so many threads, which share the limit.
+    /// The connector of one of `threads` threads, which share the limit.
     pub fn new(conninfo: &'a Conninfo, timeout: Nanos, threads: u32) -> Self {
         let permits = (CONNECTING_MAX / threads).max(1);
         Self { conninfo, timeout, free: Cell::new(permits), gate: Gate::default() }
@@ -49,7 +49,7 @@ impl Connect for Connector<'_> {
 
     async fn cancel(&self, connection: &Connection) {
         let reactor = connection.reactor();
-        // The server is slow as it is. Whether it took the request in does not matter to us.
+        // The server is already slow. The result of the request does not matter.
         let limit = self.timeout.min(CANCEL_TIMEOUT);
         let _ = reactor.until(reactor.now() + limit, connection.cancel(self.conninfo)).await;
     }

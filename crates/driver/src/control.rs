@@ -1,4 +1,5 @@
-//! The control thread: sends commands to the worker threads and writes events from their reports. No client waits for it.
+//! Control thread: sends commands to the worker threads and writes events from their reports. No client waits
+//! for it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -12,72 +13,72 @@ use super::spec::{Role, Spec};
 use crate::record::Counts;
 use reactor::{Clock, KeptServer, Nanos, Sender};
 
-/// How a run ended that was not cut off by a failure of ours.
+/// End of a run that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// All slices were driven.
+    /// All slices completed.
     Done,
-    /// On order, or because a signal came, or because our parent has gone.
+    /// A command, a signal, or the end of the parent process.
     Stop,
-    /// The server of this target has gone.
+    /// The connection to this target is lost.
     ServerLost(usize),
 }
 
-/// Why a run failed.
+/// Reason why a run failed.
 #[derive(Debug)]
 pub struct Failure {
-    /// Where in the run.
+    /// Stage of the run.
     pub stage: &'static str,
-    /// At which target, if at one.
+    /// The target, if any.
     pub target: Option<usize>,
     /// One line.
     pub message: String,
-    /// Where the server gave one.
+    /// SQLSTATE from the server, if any.
     pub sqlstate: Option<String>,
 }
 
-/// Why the run does not go on.
+/// Reason why the run ended.
 pub enum Halt {
-    /// Gracefully.
+    /// Stopped gracefully.
     Stopped(Stopped),
-    /// By a failure.
+    /// Failed.
     Failed(Failure),
 }
 
-/// See the module.
+/// State of the control thread.
 pub struct Control<'a, 'e> {
-    /// The run.
+    /// Specification of the run.
     pub spec: &'a Spec,
-    /// By target: what its clients do.
+    /// Workload by target.
     pub workloads: &'a [AnyWorkload],
-    /// The run's clock.
+    /// Clock of the run.
     pub clock: Clock,
-    /// What comes in.
+    /// Input from threads and standard input.
     pub inputs: Receiver<Input>,
-    /// The ways to the threads.
+    /// Command channels of the threads.
     pub threads: Vec<Sender<Command>>,
-    /// By target: its server, where slices have cores; else empty.
+    /// Pinned server by target; empty without a CPU partition.
     pub servers: Vec<KeptServer>,
-    /// Where events go.
+    /// Writer of events.
     pub events: Events<'e>,
-    /// By target and kind: everything since connection, as of the last drained slice or interval.
+    /// By target and kind: totals since the connection, as of the last drained slice or interval.
     pub totals: Vec<Vec<Counts>>,
     /// By target and kind: the measured part, as of the last drained slice.
     pub measured: Vec<Vec<Counts>>,
-    /// By target: the workload's own counters, as of the last drained slice.
+    /// By target: the workload's counters, as of the last drained slice.
     pub counters: Vec<Vec<u64>>,
-    /// Slices bound by transactions that ended before all of these were done.
+    /// Slices limited by transactions that ended before all were completed.
     pub unfinished: Vec<usize>,
-    /// Slices of the warm-up that were not carried out, because it was ended on order.
+    /// Warm-up slices that were omitted, because a command ended the warm-up.
     pub left_out: Vec<usize>,
-    /// Whether the order to end the warm-up has come.
+    /// Whether the command to end the warm-up was received.
     pub is_warm: bool,
-    /// Errors passed on, by target and SQLSTATE.
+    /// Number of forwarded errors, by target and SQLSTATE.
     pub errors: Vec<(usize, Option<String>, u32)>,
 }
 
 impl Control<'_, '_> {
-    /// The whole run, from connecting to the last slice.
+    /// Executes the run, from connecting to the last slice.
     pub fn run(&mut self) -> Halt {
         let done = self.drive();
         self.servers.iter().for_each(KeptServer::let_go);
@@ -109,7 +110,7 @@ impl Control<'_, '_> {
         Ok(())
     }
 
-    /// Whether this slice is of a warm-up that was ended on order.
+    /// Whether this slice belongs to a warm-up that a command has ended.
     pub fn warm_up_is_over(&self, slice: usize) -> bool {
         self.is_warm && slice < self.spec.warm_ups()
     }
@@ -169,9 +170,9 @@ impl Control<'_, '_> {
         json!({"transactions": transactions, "counters": counters})
     }
 
-    // ---- what comes in, what goes out
+    // ---- input and output
 
-    /// Deals with all that has come in already. Between slices no report is due.
+    /// Handles all pending input. Between slices no report is expected.
     fn take_what_waits(&mut self) -> Result<(), Halt> {
         while let Ok(input) = self.inputs.try_recv() {
             self.take(input)?;
@@ -179,8 +180,8 @@ impl Control<'_, '_> {
         Ok(())
     }
 
-    /// What comes in next, before the instant `until`: a report, or `None` where it is something else, or nothing. An
-    /// error is a reason not to go on.
+    /// Waits for input until the instant `until`. Returns a report, `None` for other input or none, and an
+    /// error to end the run.
     pub fn next_report(&mut self, until: Nanos) -> Result<Option<Report>, Halt> {
         if until == Nanos::MAX {
             let input = self.inputs.recv().map_err(|_| gone())?;
@@ -194,7 +195,7 @@ impl Control<'_, '_> {
         }
     }
 
-    /// Deals with what is not for the caller.
+    /// Handles input other than reports.
     fn take(&mut self, input: Input) -> Result<Option<Report>, Halt> {
         match input {
             Input::Continue => Ok(None),
@@ -251,7 +252,7 @@ impl Control<'_, '_> {
         })
     }
 
-    /// Writes an event. When nobody reads them, our parent is gone.
+    /// Writes an event. If nobody reads it, the parent process has exited.
     pub fn write(&mut self, event: &str, body: Value) -> Result<(), Halt> {
         self.events.write(event, body).map_err(|_| Halt::Stopped(Stopped::Stop))
     }

@@ -1,4 +1,4 @@
-//! Who has which cores in a slice: the targets' servers, and the threads that drive them.
+//! CPU partition in a slice: CPUs of the targets' servers and of the threads that drive them.
 
 use super::control::{Control, Halt, failed};
 use super::messages::Command;
@@ -6,7 +6,7 @@ use super::spec::Slice;
 use reactor::{KeptServer, Nanos, core_set};
 
 impl Control<'_, '_> {
-    /// Finds the servers that slices keep to cores.
+    /// Finds the servers that slices pin to CPUs.
     pub fn find_servers(&mut self) -> Result<(), Halt> {
         if !self.spec.is_pinned() {
             return Ok(());
@@ -19,8 +19,9 @@ impl Control<'_, '_> {
         Ok(())
     }
 
-    /// Before a slice, while nothing is driven: gives each of its targets the cores that it has in it. How long that
-    /// took. New processes of a server, and those that were started elsewhere, are caught at every slice anew.
+    /// Pins servers and threads before a slice, while there is no load. Returns its duration.
+    ///
+    /// It is repeated for every slice, for new processes of a server.
     pub fn share_cores(&mut self, slice: &Slice) -> Result<Nanos, Halt> {
         let began = self.clock.now();
         let sets = slice.targets.iter().zip(&slice.cores).map(|(target, cores)| (*target, core_set(cores)));
@@ -28,7 +29,7 @@ impl Control<'_, '_> {
         if sets.is_empty() {
             return Ok(Nanos::ZERO);
         }
-        // Each thread obeys in order: it is on its cores before it opens the slice.
+        // Each thread handles commands in order: it is pinned before it opens the slice.
         self.command(&Command::Keep(sets.clone()))?;
         for (target, cores) in sets {
             let kept = self.servers[target].keep_to(&cores);

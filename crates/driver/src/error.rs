@@ -1,65 +1,65 @@
-//! Why a run cannot begin: one line for a person each.
+//! Errors of a specification, each one line for the user.
 
 use pgwire::conninfo::ConninfoError;
 
-/// A specification that cannot be carried out.
+/// An invalid specification.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecificationError {
-    /// It is not JSON, or not of the form of a specification.
+    /// It is not JSON, or does not have the form of a specification.
     #[error("specification: {0}")]
     Json(#[from] serde_json::Error),
-    /// A value is not allowed, or does not fit the others.
+    /// A value is not allowed, or contradicts others.
     #[error("specification: {problem}")]
     Value {
-        /// Which one, and what is wrong with it.
+        /// The value and its problem.
         problem: String,
     },
-    /// The connection string of a target cannot be used.
+    /// The connection string of a target is invalid.
     #[error("target {target}: {source}")]
     Conninfo {
         /// The target's name.
         target: String,
-        /// Why.
+        /// The error.
         source: ConninfoError,
     },
     /// The workload of all targets.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// The workload that one target has of its own.
+    /// The workload of one target.
     #[error("target {target}: {source}")]
     TargetWorkload {
         /// The target's name.
         target: String,
-        /// Why.
+        /// The error.
         source: WorkloadError,
     },
 }
 
-/// A slice that has neither a target nor targets, or both.
+/// A slice with neither `target` nor `targets`, or with both.
 #[derive(Debug, thiserror::Error)]
 #[error("a slice has either a target or targets")]
 pub struct AmbiguousTargets;
 
-/// The part of a specification that a workload reads.
+/// An error in the workload's part of a specification.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {
-    /// No workload is of this kind.
+    /// The kind of workload does not exist.
     #[error("workload: unknown kind {0}")]
     UnknownKind(String),
-    /// It is not of the workload's form.
+    /// It does not have the form of this workload.
     #[error("workload: {0}")]
     Json(#[from] serde_json::Error),
     /// A value is not allowed.
     #[error("workload: {problem}")]
     Value {
-        /// Which one, and what is wrong with it.
+        /// The value and its problem.
         problem: String,
     },
 }
 
 impl WorkloadError {
-    /// A value that is not allowed: `problem` is an error of the workload's own.
-    #[allow(clippy::needless_pass_by_value)] // So that it maps errors.
+    /// A value that is not allowed. `problem` is an error of the workload.
+    #[allow(clippy::needless_pass_by_value)] // For use with map_err.
     pub fn value(problem: impl ToString) -> Self {
         Self::Value { problem: problem.to_string() }
     }

@@ -1,4 +1,4 @@
-//! The events on standard output: `docs/reference/engine-protocol.md`.
+//! Events on standard output: `docs/reference/engine-protocol.md`.
 
 use std::io::Write;
 
@@ -7,16 +7,16 @@ use serde_json::{Map, Value, json};
 
 use crate::record::{Counts, Histogram, Kind};
 
-/// Where events go: one line each, at once.
+/// Writer of events, one line each, flushed at once.
 pub struct Events<'a>(&'a mut dyn Write);
 
 impl<'a> Events<'a> {
-    /// Writes events to `out`.
+    /// Creates a writer to `out`.
     pub fn new(out: &'a mut dyn Write) -> Self {
         Self(out)
     }
 
-    /// Writes one event. An error means that nobody reads any more.
+    /// Writes one event. An error means that there is no reader.
     pub fn write(&mut self, event: &str, body: Value) -> std::io::Result<()> {
         #[derive(Serialize)]
         struct Line<'a> {
@@ -31,26 +31,26 @@ impl<'a> Events<'a> {
     }
 }
 
-/// Counts by the name of their kind.
+/// Counts by the name of the kind, as JSON.
 pub fn by_kind(names: &[&str], counts: &[Counts]) -> Value {
     let pairs = names.iter().zip(counts).map(|(name, counts)| ((*name).to_owned(), json!(counts)));
     Value::Object(pairs.collect::<Map<_, _>>())
 }
 
-/// Counters by their name: 0 before the first value.
+/// Counters by name, as JSON: 0 before the first value.
 pub fn by_name(names: &[&str], counters: &[u64]) -> Value {
     let values = counters.iter().copied().chain(std::iter::repeat(0));
     let pairs = names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), json!(value)));
     Value::Object(pairs.collect::<Map<_, _>>())
 }
 
-/// The quantiles of an interval.
+/// Quantiles of an interval, as JSON.
 pub fn quantiles(latency: &Histogram) -> Value {
     let [p50, p95, p99] = [0.5, 0.95, 0.99].map(|quantile| latency.quantile_ns(quantile));
     json!({"p50": p50, "p95": p95, "p99": p99, "max": latency.max_ns()})
 }
 
-/// The measured part of each kind.
+/// The measured part of each kind, as JSON.
 pub fn measured(names: &[&str], kinds: &[Kind]) -> Value {
     let kind = |kind: &Kind| {
         json!({

@@ -1,14 +1,15 @@
-//! Clients, pacing, slices, recording and whole runs. The driver knows no workload: the caller of [`run`] passes a function
-//! that reads the workload of a specification.
+//! Load driver: clients, pacing, slices, recording and complete runs.
 //!
-//! | question | place |
+//! It is independent of workloads: the caller of [`run`] passes a function that reads the workload of a specification.
+//!
+//! | topic | module or item |
 //! |---|---|
-//! | interface of workloads | [`Workload`], [`User`]; any of them: [`AnyWorkload`] |
+//! | interface of workloads | [`Workload`], [`User`]; type-erased: [`AnyWorkload`] |
 //! | one client: transactions, retries, outcomes | `client`; its connection: `connector` |
 //! | clients of one target in one thread | `client_group`; the thread: `worker` |
 //! | arrivals of an open loop | `schedule` |
 //! | commands to threads, reports from them | `messages` |
-//! | control thread | `control`, one `slice` (`progress`), CPU affinity: `cores`; a whole run: [`run`] |
+//! | control thread | `control`, one `slice` (`progress`), CPU partition: `cores`; a complete run: [`run`] |
 //! | specification and events | [`spec`], `event`; `docs/reference/engine-protocol.md` |
 //! | counters, histograms, intervals | [`record`] |
 

@@ -1,4 +1,4 @@
-//! Messages between the control thread and the worker threads: commands to them, reports from them.
+//! Messages between the control thread and the worker threads: commands and reports.
 
 use rustix::thread::CpuSet;
 
@@ -6,36 +6,36 @@ use super::client_group::Window;
 use crate::record::{Counts, Histogram};
 use reactor::{Error, Nanos, Usage};
 
-/// A command of the control thread. Each command goes to every thread.
+/// A command of the control thread, sent to every thread.
 #[derive(Clone)]
 pub enum Command {
-    /// Measure the round trip to a target, in the thread that has its first client.
+    /// Measure the round trip to a target, in the thread of its first client.
     Calibrate(usize),
-    /// Keep to these cores whoever drives the target.
+    /// Pin the thread that drives the target to these CPUs.
     Keep(Vec<(usize, CpuSet)>),
-    /// Drive: one target, or several at once.
+    /// Open a slice of one or several targets.
     Open(Vec<Window>),
     /// Report the interval.
     Publish,
-    /// Close the open slice, if it has not closed by itself, and report when it is drained.
+    /// Close the open slice, unless it has closed by itself, and report when it is drained.
     Close,
-    /// Give up what is still in flight.
+    /// Abandon transactions in flight.
     Abandon,
-    /// Disconnect, and report everything.
+    /// Disconnect and report all results.
     Finish,
 }
 
 /// Input of the control thread.
 pub enum Input {
-    /// From a thread.
+    /// From a worker thread.
     Report(Report),
-    /// From outside: pass the barrier.
+    /// Command from standard input: pass the barrier.
     Continue,
-    /// From outside: the servers are warm.
+    /// Command from standard input: end the warm-up.
     Measure,
-    /// From outside: end gracefully.
+    /// Command from standard input: stop.
     Stop,
-    /// From outside: a line that is not a command.
+    /// A line of standard input that is not a command.
     Misunderstood(String),
 }
 
@@ -43,41 +43,42 @@ pub enum Input {
 pub enum Report {
     /// A client of a target is ready.
     Connected(usize),
-    /// A client of a target could not be made ready.
+    /// A client of a target failed to get ready.
     Failed { target: usize, stage: &'static str, error: Error },
     /// See [`ClientEvent::Calibrated`].
     Calibrated { round_trips: Histogram, server_version: String },
-    /// The open slice so far: totals of the target, latencies since the last report.
+    /// The open slice so far: totals of the target, and latencies since the last report.
     Interval { target: usize, totals: Vec<Counts>, latency: Histogram },
-    /// The clients of the open slice have done their shares.
+    /// The clients of the open slice have completed their shares.
     Done { at: Nanos },
     /// The open slice is drained.
     Drained { target: usize, drained: Drained },
     /// A server reported an error.
     Error { target: usize, sqlstate: Option<String>, message: String },
-    /// The thread cannot go on.
+    /// The thread failed.
     Broken(Error),
-    /// A server is gone.
+    /// The connection to a server is lost.
     ServerLost { target: usize, message: String },
 }
 
-/// A thread's share of a target's slice, when it is drained.
+/// A thread's results of a target's slice, after it is drained.
 pub struct Drained {
-    /// By kind: everything since connection,
+    /// By kind: totals since the connection.
     pub totals: Vec<Counts>,
-    /// the measured part of it,
+    /// By kind: the measured part.
     pub measured: Vec<Counts>,
-    /// and the workload's own counters since connection.
+    /// The workload's counters since the connection.
     pub counters: Vec<u64>,
     /// Latencies since the last report.
     pub latency: Histogram,
-    /// When the last transaction had ended.
+    /// End of the last transaction.
     pub at: Nanos,
-    /// Transactions given up.
+    /// Number of abandoned transactions.
     pub abandoned: u32,
-    /// What the thread has used since the slice was opened.
+    /// CPU time of the thread since the slice was opened.
     pub used: Usage,
 }
 
-/// The errors of one SQLSTATE and target that a thread reports: the control thread passes on as many of all.
+/// Maximum number of errors per SQLSTATE and target that a thread reports. The control thread has the same
+/// limit over all threads.
 pub const ERRORS_MAX: u32 = 20;

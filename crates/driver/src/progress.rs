@@ -1,4 +1,4 @@
-//! What is known of the slice under way, from the reports of the threads.
+//! State of the current slice, from the reports of the threads.
 
 use serde::Serialize;
 
@@ -8,43 +8,45 @@ use super::spec::Slice;
 use crate::record::{Counts, Histogram, merge_counters, merge_counts};
 use reactor::{Nanos, Usage};
 
-/// What ended a slice.
+/// Reason why a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndedBy {
-    /// Its duration was over.
+    /// Its duration expired.
     Time,
-    /// Every client had done its transactions.
+    /// Every client has completed its transactions.
     Transactions,
-    /// The warm-up was ended on order.
+    /// A command ended the warm-up.
     Measure,
-    /// The run was stopped, or the server lost.
+    /// The run was stopped, or a connection was lost.
     Stop,
 }
 
-/// The slice under way.
+/// The current slice.
 pub struct Progress<'a> {
     pub index: usize,
     pub slice: &'a Slice,
-    /// From opening to close, of all its targets alike.
+    /// From opening to close, for all its targets.
     pub window: Window,
-    /// How long it took to give the targets their cores before.
+    /// Duration of pinning before the slice.
     pub swap: Nanos,
-    /// When the last interval ended.
+    /// End of the last interval.
     pub interval_from: Nanos,
-    /// When the threads are asked for the next interval: never while they have not all reported the last one, so that
-    /// what is slower than the intervals makes them longer, and no queue.
+    /// When the next interval is requested.
+    ///
+    /// Never before all threads have reported the last one, so that slow reports lengthen intervals instead of
+    /// queuing.
     pub publish_at: Nanos,
-    /// When they were asked for the last one.
+    /// When the last interval was requested.
     pub published_at: Nanos,
     pub targets: Vec<TargetProgress>,
-    /// Threads whose clients have done all the transactions of a slice that is bound by them,
+    /// Threads that have completed all transactions of a slice limited by transactions.
     pub threads_done: usize,
-    /// of so many that have clients of the target.
+    /// Threads that have clients of the target.
     pub threads_sharing: usize,
-    /// When the last of them had.
+    /// When the last of them completed.
     pub done_at: Nanos,
-    /// Whether it was closed by the order that ends the warm-up.
+    /// Whether the command to end the warm-up closed it.
     pub is_warm: bool,
 }
 
@@ -70,7 +72,7 @@ impl Progress<'_> {
     }
 }
 
-/// What is reported of one target.
+/// Results of one target.
 pub struct TargetProgress {
     pub target: usize,
     pub parts: Parts,
@@ -80,7 +82,7 @@ pub struct TargetProgress {
     pub counters: Vec<u64>,
     pub drained_at: Nanos,
     pub abandoned: u32,
-    /// What the threads have used that drive this target.
+    /// CPU time of the threads that drive this target.
     pub used: Usage,
 }
 
@@ -109,7 +111,7 @@ impl TargetProgress {
     }
 }
 
-/// Reports of the same moment, from several threads.
+/// Reports of several threads for the same moment.
 #[derive(Default)]
 pub struct Parts {
     pub count: usize,

@@ -1,13 +1,14 @@
-//! Random numbers of the driver itself, and the seeds it gives away.
+//! Random numbers of the driver, and derived seeds.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{RngCore, SeedableRng};
 
-/// A seed for one of many purposes or clients, made of the run's seed: neighbours have nothing in common.
+/// Derives a seed for one of many purposes or clients from the run's seed. Adjacent numbers give unrelated
+/// seeds.
 #[must_use]
 pub fn derive_seed(seed: u64, number: u64) -> u64 {
-    // The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014), once
-    // for each of the two, so that (seed, number) and (number, seed) differ.
+    // The finalizer of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014),
+    // applied once for each of the two, so that (seed, number) and (number, seed) differ.
     let mix = |mut z: u64| {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -22,13 +23,13 @@ pub fn derive_seed(seed: u64, number: u64) -> u64 {
 pub struct Stream(Xoshiro256PlusPlus);
 
 impl Stream {
-    /// The stream of a seed.
+    /// Creates the stream of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// Uniform in 0..below, without the bias of a remainder (Lemire: Fast random integer generation in an interval, 2019).
+    /// Uniform in 0..below, without modulo bias (Lemire: Fast random integer generation in an interval, 2019).
     #[inline]
     pub fn below(&mut self, below: u64) -> u64 {
         loop {

@@ -1,4 +1,4 @@
-//! A whole run: reads the specification, starts the threads, merges their results.
+//! A complete run: reads the specification, starts the threads, merges their results.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -18,38 +18,38 @@ use crate::record::{Finished, Histogram};
 use pgwire::conninfo::{self, Conninfo};
 use reactor::{Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
 
-/// Files that a thread needs besides its connections, and the process besides its threads.
+/// Open files of a thread besides its connections, and of the process besides its threads.
 const FILES_PER_THREAD: u64 = 8;
 const FILES_OF_PROCESS: u64 = 64;
-/// Memory for a thread's stack: what the loop needs, several times over.
+/// Stack size of a thread: several times the needs of the loop.
 const STACK_BYTES: usize = 512 << 10;
 
-/// How a run ended: the program's exit status follows from it.
+/// End of a run, which determines the exit status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// With a result.
     Result,
     /// With a failure.
     Failed,
-    /// The specification was wrong.
+    /// The specification was invalid.
     Refused,
 }
 
-/// What a workload may need to know of the run besides its own part of the specification.
+/// Information for a workload besides its own part of the specification.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkloadContext {
-    /// Clients of the target.
+    /// Number of clients of the target.
     pub clients: u32,
-    /// Threads that run them.
+    /// Number of threads that run them.
     pub threads: u32,
-    /// The run's seed.
+    /// Seed of the run.
     pub seed: u64,
 }
 
-/// Reads the `workload` of a specification.
+/// Function that reads the `workload` of a specification.
 pub type ReadWorkload = dyn Fn(&Value, WorkloadContext) -> Result<AnyWorkload, WorkloadError>;
 
-/// Carries out the specification `text`. `inputs` are the two ends of the channel of commands.
+/// Runs the specification `text`. `inputs` are the two ends of the command channel.
 pub fn run(
     text: &str,
     inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>),
@@ -65,14 +65,14 @@ pub fn run(
             let message = error.to_string();
             let body =
                 json!({"stage": "specification", "target": null, "message": message, "sqlstate": null});
-            // An error means that nobody reads; the exit status tells the rest.
+            // An error means that nobody reads. The exit status has the result.
             let _ = events.write("failed", body);
             End::Refused
         }
     }
 }
 
-/// A specification, and by target: where it is, and what its clients do.
+/// A specification, and by target its connection parameters and workload.
 type Read = (Spec, Vec<Conninfo>, Vec<AnyWorkload>);
 
 fn read(text: &str, read_workload: &ReadWorkload) -> Result<Read, SpecificationError> {
@@ -96,7 +96,7 @@ fn read(text: &str, read_workload: &ReadWorkload) -> Result<Read, SpecificationE
     Ok((spec, conninfos, workloads))
 }
 
-/// Why a run ended, and what its threads left.
+/// Reason why a run ended, and the results of its threads.
 type Ended = (Halt, Vec<ThreadResult>);
 
 struct Run<'a> {
@@ -158,7 +158,7 @@ impl Run<'_> {
         self.conclude(halt, thread_results, control)
     }
 
-    /// Spawns the threads, runs `control` to its end, joins the threads.
+    /// Spawns the threads, runs `control`, joins the threads.
     fn spawn(
         &self,
         workers: &Workers<'_>,
@@ -190,7 +190,7 @@ impl Run<'_> {
             for thread in &control.threads {
                 thread.send(Command::Finish)?;
             }
-            // One that panicked has said so on standard error; what the others measured is kept.
+            // A panicked thread has written to standard error. Results of the others are kept.
             Ok((halt, handles.into_iter().filter_map(|handle| handle.join().ok()?.ok()).collect()))
         })
     }

@@ -1,5 +1,7 @@
-//! The arrivals of an open loop. An arrival's instant comes from here alone, never from the clock after a wait:
-//! whatever the server or the driver is late by shows in the latency.
+//! Arrivals of an open loop.
+//!
+//! The time of an arrival comes from the schedule alone, never from the clock after a wait, so that any delay
+//! of server or driver is included in the latency (no coordinated omission).
 
 use std::collections::VecDeque;
 
@@ -8,23 +10,25 @@ use super::random::Stream;
 use super::spec::Arrivals;
 use reactor::Nanos;
 
-/// The arrivals of one thread's clients of a target, over all its slices: the schedule's clock stands still between
-/// them. Clients take arrivals in order; those that nobody has taken are the backlog, which the next slice inherits. It
-/// costs no memory however long it grows.
+/// Arrivals for one thread's clients of a target, over all its slices. The schedule's clock is paused between
+/// slices.
+///
+/// Clients take arrivals in order. Arrivals that nobody has taken are the backlog, which continues in the next
+/// slice. The backlog takes no memory.
 pub struct Schedule {
     arrivals: Arrivals,
-    /// Mean distance, ns. Kept as a float so that rounding does not add up.
+    /// Mean interval in ns, a float so that rounding errors do not accumulate.
     distance_ns: f64,
-    /// When the schedule's clock was at 0, with every pause left out: it moves with each slice.
+    /// Instant at which the schedule's clock was 0, without pauses. It moves with each slice.
     origin: Nanos,
-    /// When the clock stopped.
+    /// When the clock was paused.
     paused: Nanos,
-    /// The next arrival by the schedule's clock, ns.
+    /// The next arrival by the schedule's clock, in ns.
     next_ns: f64,
-    /// Arrivals that clients gave back, the first one last.
+    /// Arrivals that clients returned, the first one last.
     returned: Vec<Nanos>,
     stream: Stream,
-    /// The slice of the next arrival, and the later ones.
+    /// The slices of the next and later arrivals.
     slices: VecDeque<Due>,
 }
 
@@ -38,17 +42,19 @@ struct Due {
 /// An arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// When it is due by the schedule's clock.
+    /// Due time by the schedule's clock.
     due: Nanos,
-    /// When it is to be sent: before the slice was opened if it waited over a pause.
+    /// Intended send time: before the slice was opened if the arrival waited during a pause.
     pub intended: Nanos,
     /// Whether it became due in the counted part of a measured slice.
     pub is_timed: bool,
 }
 
 impl Schedule {
-    /// Arrivals, `per_s` in the mean; `phase` (0 to 1) sets this thread's constant arrivals between those of the other
-    /// threads. The clock runs from [`Self::resume`] on.
+    /// Arrivals at a mean rate of `per_s`.
+    ///
+    /// `phase` (0 to 1) places constant arrivals of this thread between those of other threads. The clock
+    /// starts with [`Self::resume`].
     pub fn new(arrivals: Arrivals, per_s: f64, phase: f64, seed: u64) -> Self {
         let (distance_ns, mut stream) = (1e9 / per_s, Stream::new(seed));
         let first = match arrivals {
@@ -67,7 +73,7 @@ impl Schedule {
         }
     }
 
-    /// Lets the clock run on in a slice.
+    /// Resumes the clock in a slice.
     pub fn resume(&mut self, window: &Window) {
         self.origin = self.origin + (window.opened - self.paused);
         self.slices.push_back(Due {
@@ -77,7 +83,7 @@ impl Schedule {
         });
     }
 
-    /// Stops the clock, which has run until `at`.
+    /// Pauses the clock, which has run until `at`.
     pub fn pause(&mut self, at: Nanos) {
         self.paused = at;
     }
@@ -104,7 +110,7 @@ impl Schedule {
         Some(Arrival { due, intended, is_timed })
     }
 
-    /// Takes back an arrival that cannot be sent in this slice: it is the first one of the next.
+    /// Returns an arrival that cannot be sent in this slice. It is the first one of the next.
     pub fn give_back(&mut self, arrival: Arrival) {
         let place = self.returned.partition_point(|&due| due > arrival.due);
         self.returned.insert(place, arrival.due);
@@ -129,7 +135,7 @@ mod tests {
         taken(&mut schedule, S + 1_000).into_iter().map(|(at, _)| at).collect()
     }
 
-    /// When the arrivals until `end` are to be sent, and whether they are timed.
+    /// Intended times of the arrivals until `end`, and whether they are timed.
     fn taken(schedule: &mut Schedule, end: u64) -> Vec<(u64, bool)> {
         let arrivals = std::iter::from_fn(|| schedule.take_before(Nanos(end)));
         arrivals.map(|arrival| (arrival.intended.0, arrival.is_timed)).collect()
@@ -140,7 +146,7 @@ mod tests {
         let mut schedule = Schedule::new(Arrivals::Constant, 4.0, 0.0, 1);
         schedule.resume(&window(S, S, false));
         assert_eq!(taken(&mut schedule, 3 * S / 2), [(S, false), (5 * S / 4, false)]);
-        // Two more have come due until the pause. After it, they have waited for as long as before.
+        // Two more have become due by the pause. After it they have waited as long as before.
         schedule.pause(Nanos(2 * S));
         schedule.resume(&window(10 * S, 41 * S / 4, true));
         let expected = [(38, false), (39, false), (40, false), (41, true), (42, true)];
@@ -154,7 +160,7 @@ mod tests {
         schedule.resume(&window(0, 0, true));
         schedule.pause(Nanos(S));
         schedule.resume(&window(5 * S, 5 * S, false));
-        // Two of the first slice, which wait, and two of the second.
+        // Two of the first slice, which have waited, and two of the second.
         let timed: Vec<_> = taken(&mut schedule, 6 * S).into_iter().map(|(_, is_timed)| is_timed).collect();
         assert_eq!(timed, [true, true, false, false]);
     }
@@ -182,7 +188,7 @@ mod tests {
     #[test]
     fn poisson_arrivals_come_at_the_rate_and_with_the_spread_of_a_poisson_process() {
         let instants = arrivals(Arrivals::Poisson, 10_000.0, 0.0, 42);
-        // Mean 10 000, standard deviation 100.
+        // Mean 10,000, standard deviation 100.
         assert!((9_600..10_400).contains(&instants.len()), "{}", instants.len());
         let gaps: Vec<f64> = instants.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 100_000.0).collect();
         let variance = gaps.iter().map(|gap| (gap - 1.0).powi(2)).sum::<f64>() / gaps.len() as f64;

@@ -1,4 +1,4 @@
-//! One slice, as the control thread sees it: opened, followed in intervals, closed, drained, written down.
+//! One slice in the control thread: open, intervals, close, drain, events.
 
 use serde_json::json;
 
@@ -11,11 +11,11 @@ use super::spec::{Role, Slice};
 use crate::record::Counts;
 use reactor::{Nanos, Usage, usage};
 
-/// How long transactions in flight may take after an order to stop: whoever stops us waits no longer than 5 s in all.
+/// Time limit of transactions in flight after a stop. The whole stop takes at most 5 s.
 const STOP_DRAIN_TIMEOUT: Nanos = Nanos(2_000_000_000);
 
 impl Control<'_, '_> {
-    /// Drives one slice.
+    /// Executes one slice.
     pub fn slice(&mut self, index: usize, slice: &Slice) -> Result<(), Halt> {
         let swap = self.share_cores(slice)?;
         let opened = self.clock.now();
@@ -52,8 +52,10 @@ impl Control<'_, '_> {
         halt.map_or(Ok(()), Err)
     }
 
-    /// Drives the slice to its end. A reason to stop closes it early, and is given back when it is drained. It closes
-    /// early, too, when every client has done its share, and when the warm-up is ended.
+    /// Drives the slice until it is drained.
+    ///
+    /// A reason to stop closes it early, and is returned after draining. It also closes early when every client
+    /// has completed its share, or when the warm-up ends.
     fn until_drained(&mut self, progress: &mut Progress<'_>) -> Result<Option<Halt>, Halt> {
         let (mut halt, mut stop_by) = (None, Nanos::MAX);
         let (mut is_closed, mut is_abandoned) = (false, false);
@@ -81,7 +83,7 @@ impl Control<'_, '_> {
             match self.next_report(deadline) {
                 Ok(Some(report)) => self.add(progress, report)?,
                 Ok(None) => {}
-                // A thread that has failed will never report that it is drained.
+                // A failed thread never reports that it is drained.
                 Err(failed @ Halt::Failed(_)) => return Err(failed),
                 Err(reason) => {
                     if matches!(reason, Halt::Stopped(Stopped::Stop)) {
@@ -126,7 +128,7 @@ impl Control<'_, '_> {
         Ok(())
     }
 
-    /// Of all targets alike, up to now.
+    /// Writes the intervals of all targets up to now.
     fn write_intervals(&mut self, progress: &mut Progress<'_>) -> Result<(), Halt> {
         let to = self.clock.now();
         for place in 0..progress.targets.len() {
@@ -152,11 +154,11 @@ impl Control<'_, '_> {
         self.write("interval", body)
     }
 
-    /// Its last intervals, and the slice as a whole. `used`: by this process meanwhile.
+    /// Writes the last intervals and the slice. `used`: CPU time of this process during the slice.
     fn write_slice(&mut self, mut progress: Progress<'_>, used: Usage) -> Result<(), Halt> {
         let ended_by = progress.ended_by();
         if ended_by == EndedBy::Transactions {
-            // It was over then, and not when we heard of it.
+            // The time of completion, not of the report.
             progress.window.closes = progress.done_at;
         } else if progress.slice.transactions.is_some() {
             self.unfinished.push(progress.index);
@@ -164,7 +166,8 @@ impl Control<'_, '_> {
         let is_alone = progress.targets.len() == 1;
         for place in 0..progress.targets.len() {
             let target_progress = &mut progress.targets[place];
-            // The last interval: what is left, and what an interval that some threads no longer reported has taken.
+            // The last interval: the remaining latencies, and those of an interval that some threads did not
+            // report.
             let mut rest = std::mem::take(&mut target_progress.drained);
             rest.latency.merge(&target_progress.parts.latency);
             let (totals, drained_at) = (rest.totals.clone(), target_progress.drained_at);

@@ -1,4 +1,4 @@
-//! A worker thread: an event loop that runs a part of the clients of each target.
+//! Worker thread: an event loop that runs a part of the clients of each target.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
@@ -17,46 +17,46 @@ use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Error, Io, Mailbox, Nanos, Reactor, Routine, Usage};
 use reactor::{keep_thread_to, thread_usage};
 
-/// The result of a thread.
+/// Result of a thread.
 pub struct ThreadResult {
     /// By target.
     pub records: Vec<Finished>,
-    /// How late deadlines were served.
+    /// Lateness of deadlines.
     pub lateness: Histogram,
 }
 
-/// One target, as all threads drive it.
+/// One target, shared by all threads.
 pub struct Target<'a> {
-    /// Where it is.
+    /// Connection parameters.
     pub conninfo: &'a Conninfo,
-    /// What its clients do,
+    /// Workload.
     pub workload: &'a dyn DynWorkload,
-    /// and how.
+    /// Options.
     pub driving: Driving<'a>,
-    /// The first of the threads that drive it,
+    /// First thread that drives it.
     pub first_thread: u32,
-    /// and how many these are.
+    /// Number of threads that drive it.
     pub threads: u32,
 }
 
-/// The worker threads of a run: what all of them share.
+/// The worker threads of a run, and their shared state.
 pub struct Workers<'a> {
-    /// The targets.
+    /// Targets.
     pub targets: Vec<Target<'a>>,
     /// Number of threads.
     pub threads: u32,
-    /// The run's seed.
+    /// Seed of the run.
     pub seed: u64,
-    /// Limit on connecting one client.
+    /// Timeout of connecting one client.
     pub connect_timeout: Nanos,
-    /// The run's clock.
+    /// Clock of the run.
     pub clock: Clock,
-    /// How connections send and wait.
+    /// I/O interface of connections.
     pub io: Io,
 }
 
 impl Workers<'_> {
-    /// Runs thread number `thread` until the command to finish.
+    /// Runs thread number `thread` until the finish command.
     pub fn work(
         &self,
         thread: u32,
@@ -78,7 +78,7 @@ impl Workers<'_> {
             self.targets.iter().map(|entry| entry.workload.workload_thread()).collect();
         let known = RefCell::new(Vec::new());
         let used_before = Cell::default();
-        let send = |report| drop(inputs.send(Input::Report(report))); // It fails only when the control thread is gone: so are we, soon.
+        let send = |report| drop(inputs.send(Input::Report(report))); // It only fails if the control thread has ended, and then so does this thread.
         let notify = |target: usize| {
             let (groups, known, used_before) = (&groups, &known, &used_before);
             move |event| match event {
@@ -135,7 +135,7 @@ impl Workers<'_> {
         ClientRules { pacing, retries_max, connect_timeout: self.connect_timeout }
     }
 
-    /// Handles a command; returns false after the last one.
+    /// Handles a command. Returns false after the last one.
     fn handle_command(
         &self,
         command: &Command,
@@ -183,7 +183,7 @@ impl Workers<'_> {
         true
     }
 
-    /// The arrivals of this thread's clients, in an open loop: its share of the target's rate.
+    /// Arrivals for this thread's clients in an open loop: its share of the target's rate.
     fn schedule(&self, thread: u32, entry: &Target<'_>) -> Option<Schedule> {
         let (rate, clients) = (entry.driving.rate?, entry.clients_of(thread).len());
         if clients == 0 {
@@ -192,8 +192,8 @@ impl Workers<'_> {
         let per_s = rate.per_s * clients as f64 / f64::from(entry.driving.clients);
         let own = thread - entry.first_thread;
         let phase = f64::from(own) / f64::from(entry.threads);
-        // A stream of its own for each thread, after those of the clients. Targets have the same arrivals, as their
-        // clients draw the same transactions.
+        // Each thread has its own random stream, after those of the clients. All targets have the same
+        // arrivals, as their clients draw the same transactions.
         let clients_max = self.targets.iter().map(|entry| entry.driving.clients).max().unwrap_or(0);
         let seed = derive_seed(self.seed, u64::from(clients_max) + u64::from(own));
         Some(Schedule::new(rate.arrivals, per_s, phase, seed))
@@ -201,7 +201,7 @@ impl Workers<'_> {
 }
 
 impl Target<'_> {
-    /// The clients that a thread runs.
+    /// The clients of a thread.
     fn clients_of(&self, thread: u32) -> impl ExactSizeIterator<Item = u32> + use<> {
         let clients = self.driving.clients;
         let own = thread.checked_sub(self.first_thread).filter(|&own| own < self.threads);
@@ -226,7 +226,7 @@ fn report_drained(target: usize, group: &ClientGroup, used_before: &Cell<Usage>,
             latency: record.take_interval(),
             at: group.now(),
             abandoned,
-            // What a thread does is of the target whose clients it runs, not of those that others run.
+            // CPU time of a thread is attributed to the target whose clients it runs.
             used: if group.has_clients() { thread_usage() - used_before.get() } else { Usage::default() },
         };
         send(Report::Drained { target, drained });
@@ -235,7 +235,7 @@ fn report_drained(target: usize, group: &ClientGroup, used_before: &Cell<Usage>,
 
 type Known = RefCell<Vec<(usize, Option<String>, u32)>>;
 
-/// Reports an error, unless [`ERRORS_MAX`] of its SQLSTATE were reported before.
+/// Reports an error, unless [`ERRORS_MAX`] errors of its SQLSTATE have been reported.
 fn report_error(known: &Known, target: usize, error: &Error, send: &impl Fn(Report)) {
     let sqlstate = error.sqlstate().map(|sqlstate| sqlstate.as_str().to_owned());
     let mut known = known.borrow_mut();

@@ -1,25 +1,24 @@
-//! How transactions ended.
+//! Counts of transactions by outcome.
 
 use serde::Serialize;
 
-/// The one way a transaction ends.
+/// Outcome of a transaction. Each has exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Committed.
     Ok,
-    /// Rolled back by the workload's design.
+    /// Rolled back by design of the workload.
     RolledBack,
-    /// Ended in an error, after all its retries.
+    /// Failed after all its retries.
     Failed,
-    /// Never sent: its time had come, but no client was free until it was hopelessly late or the target's last slice
-    /// closed.
+    /// Never sent: no client was free until it was too late, or until the target's last slice closed.
     Skipped,
 }
 
-/// Numbers of transactions, of one kind as a rule.
+/// Numbers of transactions, usually of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// All transactions: the sum of the four below, but counted by itself.
+    /// Number of all transactions, counted independently of the four numbers below, whose sum it is.
     #[serde(skip)]
     pub all: u64,
     /// See [`Outcome::Ok`].
@@ -30,12 +29,12 @@ pub struct Counts {
     pub failed: u64,
     /// See [`Outcome::Skipped`].
     pub skipped: u64,
-    /// Attempts beyond the first of each transaction: no outcome, and in no sum.
+    /// Number of attempts beyond the first of each transaction. It is not an outcome and in no sum.
     pub retried: u64,
 }
 
 impl Counts {
-    /// Counts one transaction's outcome, and the retries that it took.
+    /// Adds the outcome of one transaction, and its retries.
     #[inline]
     pub fn add(&mut self, outcome: Outcome, retries: u32) {
         self.all += 1;
@@ -48,13 +47,13 @@ impl Counts {
         } += 1;
     }
 
-    /// Those that were sent: all but the skipped ones.
+    /// Number of transactions that were sent: all except skipped ones.
     #[must_use]
     pub fn executed(&self) -> u64 {
         self.ok + self.rolled_back + self.failed
     }
 
-    /// Adds what another thread counted.
+    /// Adds the counts of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.all += other.all;
         self.ok += other.ok;
@@ -65,7 +64,7 @@ impl Counts {
         self.assert_whole();
     }
 
-    /// What was counted since `earlier`, a former state of the same counter.
+    /// The difference from `earlier`, a former state of the same counts.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let difference = Self {
@@ -80,7 +79,8 @@ impl Counts {
         difference
     }
 
-    /// Every transaction has exactly one outcome. A driver that loses or doubles one must not report a number.
+    /// Panics unless every transaction has exactly one outcome. A driver that loses or duplicates one must not
+    /// report results.
     fn assert_whole(&self) {
         let outcomes = self.ok + self.rolled_back + self.failed + self.skipped;
         assert_eq!(outcomes, self.all, "transactions and outcomes differ: {self:?}");

@@ -1,21 +1,21 @@
-//! A histogram in the bytes of HdrHistogram's second encoding, which its libraries in all languages read.
+//! HdrHistogram's V2 encoding, which its libraries in all languages read.
 
 use super::{DIGITS, HIGHEST, Histogram, LOWEST};
 
-/// What the bytes begin with.
+/// Cookie of the encoding.
 const COOKIE: u32 = 0x1c84_9313;
-/// What they begin with where zlib's format is around them.
+/// Cookie of the encoding within a zlib stream.
 const COMPRESSED_COOKIE: u32 = 0x1c84_9314;
-/// By how many bits a sub-bucket's number is told; three digits take 2048 of them.
+/// Bits of a sub-bucket index; three significant digits take 2048 sub-buckets.
 const SUB_BUCKET_BITS: u32 = 11;
-/// zlib's header for data that is not compressed.
+/// zlib header of uncompressed data.
 const ZLIB_HEADER: [u8; 2] = [0x78, 0x01];
-/// The most that a block holds of data that is not compressed.
+/// Maximum size of an uncompressed block.
 const BLOCK_BYTES_MAX: usize = 0xFFFF;
 const ADLER_MODULUS: u32 = 65521;
 
 impl Histogram {
-    /// The histogram, of values in ns.
+    /// Encodes the histogram, with values in ns.
     #[must_use]
     pub fn encoded(&self) -> Vec<u8> {
         let mut counts = Vec::new();
@@ -42,8 +42,9 @@ impl Histogram {
         out
     }
 
-    /// The same with zlib's format around it, as histograms are in a log. It is not compressed: a log has few of them, and
-    /// where nothing is counted takes no room anyway.
+    /// Encodes the histogram in a zlib stream, as in histogram logs.
+    ///
+    /// It is not compressed: a log has few histograms, and empty bins take no space anyway.
     #[must_use]
     pub fn encoded_for_log(&self) -> Vec<u8> {
         let zlib = stored(&self.encoded());
@@ -55,13 +56,13 @@ impl Histogram {
     }
 }
 
-/// The number of the bin that a value is in.
+/// The index of the bin of a value.
 fn place(value: u64) -> u64 {
     let bucket = u64::from((u64::BITS - value.leading_zeros()).saturating_sub(SUB_BUCKET_BITS));
     (bucket << (SUB_BUCKET_BITS - 1)) + (value >> bucket)
 }
 
-/// So many bins in a row that hold nothing.
+/// Appends a run of empty bins.
 fn append_empty(out: &mut Vec<u8>, bins: u64) {
     match bins {
         0 => {}
@@ -70,7 +71,7 @@ fn append_empty(out: &mut Vec<u8>, bins: u64) {
     }
 }
 
-/// Seven bits a byte, the sign first and the lowest before the others; a ninth byte has eight.
+/// Appends a ZigZag LEB128 number: seven bits per byte, lowest first; a ninth byte has eight.
 fn append_number(out: &mut Vec<u8>, number: i64) {
     let mut rest = ((number << 1) ^ (number >> 63)) as u64;
     for _ in 0..8 {
@@ -84,7 +85,7 @@ fn append_number(out: &mut Vec<u8>, number: i64) {
     out.push(rest as u8);
 }
 
-/// Data as zlib would have it that does not compress.
+/// Wraps data in an uncompressed zlib stream.
 fn stored(data: &[u8]) -> Vec<u8> {
     let mut out = ZLIB_HEADER.to_vec();
     let blocks = data.chunks(BLOCK_BYTES_MAX);
@@ -121,7 +122,7 @@ mod tests {
         STANDARD.encode(histogram.encoded())
     }
 
-    /// What hdrhistogram 7.5.4 (Rust) makes of them by its `V2Serializer`, in base64.
+    /// Expected bytes in base64, from the `V2Serializer` of hdrhistogram 7.5.4 (Rust).
     #[test]
     fn the_bytes_are_those_of_hdrhistogram() {
         let some = [1_000, 250_000, 250_000, 1_500_000, 3_000_000, 70_000, 59_000_000_000].map(|ns| (ns, 1));
@@ -136,7 +137,7 @@ mod tests {
         }
     }
 
-    /// RFC 1950 and 1951; the sum is that of Python's `zlib.adler32`.
+    /// RFC 1950 and 1951. The checksum is that of Python's `zlib.adler32`.
     #[test]
     fn what_zlib_does_not_compress_is_in_blocks_with_a_sum() {
         assert_eq!(stored(b"pgdyno"), b"\x78\x01\x01\x06\x00\xf9\xffpgdyno\x08\xef\x02\x92");

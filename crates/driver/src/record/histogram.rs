@@ -1,31 +1,33 @@
-//! Histograms of durations, 1 ns to 60 s, true to three digits.
+//! Histograms of durations from 1 ns to 60 s, with three significant digits.
 
 use serde::{Deserialize, Serialize};
 
 use reactor::Nanos;
 
-/// The longest duration that is told from longer ones.
+/// The longest duration of the histogram's range.
 pub const HIGHEST: Nanos = Nanos(60_000_000_000);
 
-/// The shortest, in ns.
+/// The shortest duration of the range, in ns.
 pub(super) const LOWEST: u64 = 1;
 
 pub(super) const DIGITS: u8 = 3;
 
-/// Durations by size. About 220 kB of address space, of which only touched pages take memory. The counters are of 64
-/// bits: those of a run of weeks outgrow 32.
+/// Histogram of durations.
+///
+/// It takes about 220 kB of address space, of which only touched pages use memory. Counters have 64 bits,
+/// because those of a run of weeks exceed 32.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub struct Histogram {
     bins: hdrhistogram::Histogram<u64>,
-    /// Values beyond the highest, which are recorded as the highest.
+    /// Number of values above the range, which are recorded as the maximum.
     saturated: u64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
         let bins = hdrhistogram::Histogram::new_with_bounds(LOWEST, HIGHEST.0, DIGITS);
-        // The bounds are constants that the library accepts; an unbounded histogram would do as well.
+        // The bounds are constants that the library accepts; an auto-resizing histogram would also work.
         let bins = bins.unwrap_or_else(|_| unreachable!("constant bounds"));
         Self { bins, saturated: 0 }
     }
@@ -45,59 +47,61 @@ impl Histogram {
         self.bins.saturating_record_n(value.min(HIGHEST).0, count);
     }
 
-    /// Adds another thread's durations.
+    /// Adds the durations of another thread.
     pub fn merge(&mut self, other: &Self) {
         self.saturated += other.saturated;
-        // Equal bounds: adding cannot fail.
+        // The bounds are equal: adding cannot fail.
         let added = self.bins.add(&other.bins);
         debug_assert!(added.is_ok());
     }
 
-    /// How many were recorded.
+    /// Number of recorded durations.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.bins.len()
     }
 
-    /// Whether none was recorded.
+    /// Whether the histogram is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bins.is_empty()
     }
 
-    /// How many were longer than [`HIGHEST`].
+    /// Number of durations longer than [`HIGHEST`].
     #[must_use]
     pub fn saturated(&self) -> u64 {
         self.saturated
     }
 
-    /// The duration that a share `quantile` (0 to 1) of all does not exceed, in ns; 0 if there is none.
+    /// The duration in ns at a quantile (0 to 1); 0 if the histogram is empty.
     #[must_use]
     pub fn quantile_ns(&self, quantile: f64) -> u64 {
         self.bins.value_at_quantile(quantile).min(HIGHEST.0)
     }
 
-    /// The longest, in ns, as exact as the histogram is; 0 if there is none.
+    /// The maximum in ns, at the precision of the histogram; 0 if it is empty.
     #[must_use]
     pub fn max_ns(&self) -> u64 {
         self.bins.max().min(HIGHEST.0)
     }
 
-    /// The bins that hold something: the longest duration that falls into it, in ns, and how many did.
+    /// The nonempty bins: the longest duration of the bin in ns, and its count.
     #[must_use]
     pub fn bins(&self) -> Vec<(u64, u64)> {
         let bins = self.bins.iter_recorded();
         bins.map(|bin| (bin.value_iterated_to().min(HIGHEST.0), bin.count_at_value())).collect()
     }
 
-    /// The mean and the standard deviation, in ns, of durations as exact as the histogram is; 0 of none.
+    /// Mean and standard deviation in ns, at the precision of the histogram; 0 if it is empty.
     #[must_use]
     pub fn mean_and_deviation_ns(&self) -> (f64, f64) {
         (self.bins.mean(), self.bins.stdev())
     }
 
-    /// The distribution as HdrHistogram's tools take it, five steps for each halving of what is left: a duration in ns,
-    /// the quantile that was reached with it, and how many do not exceed it.
+    /// The percentile distribution as HdrHistogram's tools print it, with five steps per halving of the
+    /// distance to 100%.
+    ///
+    /// Each step has a duration in ns, its quantile, and the number of durations up to it.
     #[must_use]
     pub fn steps(&self) -> Vec<(u64, f64, u64)> {
         let mut reached = 0;
@@ -109,7 +113,7 @@ impl Histogram {
     }
 }
 
-/// A histogram as it is stored: the bins that hold something.
+/// A histogram as stored: its nonempty bins.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     bins: Vec<(u64, u64)>,

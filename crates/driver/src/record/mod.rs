@@ -1,6 +1,6 @@
-//! Counters, histograms and intervals, and the identity that every transaction ends in exactly one outcome.
+//! Counters, histograms and intervals, and the invariant that every transaction has exactly one outcome.
 //!
-//! A thread keeps one [`Recorder`] for each target; the control thread merges them. Nothing here knows a clock.
+//! Each thread has one [`Recorder`] per target; the control thread merges them. Nothing here reads a clock.
 
 mod counts;
 mod encoding;

@@ -1,28 +1,30 @@
-//! What one thread records of one target.
+//! Record of one thread and target.
 
 use std::collections::BTreeMap;
 
 use super::{Counts, Histogram, Outcome};
 use reactor::Nanos;
 
-/// One transaction, ended.
+/// A completed transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// Index of its kind.
     pub kind: usize,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
-    /// Attempts beyond the first.
+    /// Number of attempts beyond the first.
     pub retries: u32,
-    /// When it should have been sent.
+    /// Scheduled send time.
     pub intended: Nanos,
-    /// When its first attempt was sent.
+    /// Send time of the first attempt.
     pub sent: Nanos,
-    /// When the end of its last attempt's answer was here, or when it was skipped.
+    /// When the response of the last attempt was complete, or when the transaction was skipped.
     pub done: Nanos,
-    /// Whether it is a part of the histograms: it was intended between `counted_from` and `closed` of a measured slice,
-    /// whenever it was done. Those in flight at the close are the slow ones more often than not; without them, or with
-    /// those begun before, latencies would come out too low or too high.
+    /// Whether it is included in the histograms: its intended time is between `counted_from` and `closed` of a
+    /// measured slice, whatever its end.
+    ///
+    /// Transactions in flight at the close tend to be slow. Excluding them, or including those started earlier,
+    /// would bias latencies.
     pub is_timed: bool,
 }
 
@@ -31,17 +33,17 @@ pub struct Sample {
 pub struct Kind {
     /// Transactions by outcome.
     pub counts: Counts,
-    /// The failed ones by SQLSTATE, or by a word where the server gave none.
+    /// Failed transactions by SQLSTATE, or by a word if the server sent none.
     pub failures: BTreeMap<String, u64>,
-    /// The ok ones that were timed.
+    /// Number of timed ok transactions.
     pub timed: u64,
-    /// done − intended of the timed ones, as the following two.
+    /// Latency (done − intended) of timed transactions, as are the following two.
     pub latency: Histogram,
-    /// done − sent.
+    /// Service time (done − sent).
     pub service: Histogram,
-    /// sent − intended.
+    /// Lag (sent − intended).
     pub lag: Histogram,
-    /// How long the skipped ones that were timed had waited: their latency is longer.
+    /// Waiting time of skipped timed transactions, a lower bound of their latency.
     pub skipped: Histogram,
 }
 
@@ -64,37 +66,38 @@ impl Kind {
     }
 }
 
-/// What a thread has recorded of a target since it connected.
+/// Record of a thread and target since the connection.
 #[derive(Clone, Default)]
 pub struct Recorder {
-    /// Transactions that were begun. Once drained, as many as have ended.
+    /// Number of started transactions. After draining, it equals the number of outcomes.
     pub begun: u64,
-    /// Connections that broke or were ended by the server, whether they could be replaced or not.
+    /// Connections that broke or were closed by the server, restored or not.
     pub connections_lost: u64,
-    /// The workload's own counters, by index.
+    /// The workload's counters, by index.
     pub counters: Vec<u64>,
-    /// Whether `sent` may differ from `intended`. Where it may not, service is latency, and lag is made at the end.
+    /// Whether `sent` may differ from `intended`. If not, service time equals latency, and the lag is created
+    /// at the end.
     can_lag: bool,
     totals: Vec<Counts>,
     measured: Vec<Kind>,
     interval: Histogram,
 }
 
-/// A record at the end of the run.
+/// A complete record at the end of the run.
 #[derive(Clone, Default)]
 pub struct Finished {
     /// See [`Recorder`].
     pub connections_lost: u64,
     /// See [`Recorder`].
     pub counters: Vec<u64>,
-    /// By kind: everything since connection.
+    /// By kind: totals since the connection.
     pub totals: Vec<Counts>,
     /// By kind: the measured part.
     pub measured: Vec<Kind>,
 }
 
 impl Recorder {
-    /// An empty record of so many kinds and counters; `can_lag` unless every transaction is sent at its intended instant.
+    /// An empty record. `can_lag` is false if every transaction is sent at its intended time.
     #[must_use]
     pub fn new(kinds: usize, counters: usize, can_lag: bool) -> Self {
         let totals = vec![Counts::default(); kinds];
@@ -110,8 +113,10 @@ impl Recorder {
         }
     }
 
-    /// Records a transaction. `is_counted`: it is a part of the counts, because it was done between `counted_from` and
-    /// `closed` of a measured slice. A rate is their number over that time.
+    /// Records a transaction.
+    ///
+    /// `is_counted`: it is included in the counts, because it was done between `counted_from` and `closed` of a
+    /// measured slice. A rate is their number divided by that time.
     #[inline]
     pub fn add(&mut self, sample: &Sample, is_counted: bool) {
         let Sample { kind, outcome, retries, intended, sent, done, is_timed } = *sample;
@@ -136,12 +141,12 @@ impl Recorder {
         }
     }
 
-    /// Records why a transaction of the measured part failed.
+    /// Records the reason of a failed transaction of the measured part.
     pub fn add_failure(&mut self, kind: usize, why: &str) {
         *self.measured[kind].failures.entry(why.to_owned()).or_default() += 1;
     }
 
-    /// By kind: everything so far.
+    /// By kind: the totals so far.
     #[must_use]
     pub fn totals(&self) -> Vec<Counts> {
         self.totals.clone()
@@ -153,12 +158,12 @@ impl Recorder {
         self.measured.iter().map(|kind| kind.counts).collect()
     }
 
-    /// The latencies of all successes since the last call.
+    /// Takes the latencies of all ok transactions since the last call.
     pub fn take_interval(&mut self) -> Histogram {
         std::mem::take(&mut self.interval)
     }
 
-    /// Closes the record.
+    /// Completes the record.
     #[must_use]
     pub fn finish(mut self) -> Finished {
         if !self.can_lag {
@@ -173,7 +178,7 @@ impl Recorder {
 }
 
 impl Finished {
-    /// Adds another thread's record of the same target.
+    /// Adds the record of another thread for the same target.
     pub fn merge(&mut self, other: &Self) {
         self.connections_lost += other.connections_lost;
         merge_counters(&mut self.counters, &other.counters);
@@ -185,13 +190,13 @@ impl Finished {
     }
 }
 
-/// Adds counters one by one; an empty list takes the length of the other.
+/// Adds counters element by element. An empty list takes the length of the other.
 pub fn merge_counters(into: &mut Vec<u64>, other: &[u64]) {
     into.resize(other.len(), 0);
     into.iter_mut().zip(other).for_each(|(mine, theirs)| *mine += theirs);
 }
 
-/// Adds counts kind by kind; an empty list takes the length of the other.
+/// Adds counts by kind. An empty list takes the length of the other.
 pub fn merge_counts(into: &mut Vec<Counts>, other: &[Counts]) {
     into.resize_with(other.len(), Counts::default);
     for (mine, theirs) in into.iter_mut().zip(other) {

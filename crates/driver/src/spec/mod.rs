@@ -1,4 +1,4 @@
-//! The specification of a run, as it comes in: `docs/reference/engine-protocol.md`.
+//! Specification of a run: `docs/reference/engine-protocol.md`.
 
 mod slices;
 
@@ -10,99 +10,98 @@ pub use self::slices::{Role, Slice};
 use super::error::SpecificationError;
 use reactor::{Io, Nanos};
 
-/// As many clients as one target may have.
+/// Maximum number of clients per target.
 pub const CLIENTS_MAX: u32 = 2000;
-/// As many threads as an engine may have: more than any machine of ours has cores.
+/// Maximum number of threads, above the core count of any supported machine.
 pub const THREADS_MAX: u32 = 256;
-/// The longest time that can be asked for: 90 days, and what is not done by then never will be.
+/// Maximum duration: 90 days.
 const LONGEST_S: f64 = 90.0 * 86_400.0;
-/// As many transactions as a client may be asked for in one slice: more than it can do in the longest time.
+/// Maximum number of transactions per client and slice, more than is possible in the maximum duration.
 pub const TRANSACTIONS_MAX: u64 = 1_000_000_000_000;
 
-/// A run.
+/// Specification of a run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Spec {
     /// The servers, in the order of their index.
     pub targets: Vec<TargetSpec>,
-    /// What the clients do: read by the workload that its `kind` names. As others here, it holds for each
-    /// target that has none of its own.
+    /// Workload, read by the implementation for its `kind`. As with other keys here, targets can override it.
     pub workload: serde_json::Value,
-    /// Clients of each target.
+    /// Number of clients per target.
     pub clients: u32,
-    /// Threads; chosen by the engine if not given.
+    /// Number of threads; chosen by the engine if omitted.
     #[serde(default)]
     pub threads: Option<u32>,
-    /// How connections send and wait.
+    /// I/O interface of connections.
     #[serde(default)]
     pub io: Io,
-    /// The seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// When a client sends its next transaction, in a closed loop.
+    /// Pacing of a closed loop.
     #[serde(default)]
     pub pacing: Pacing,
-    /// The schedule of an open loop.
+    /// Arrivals of an open loop.
     #[serde(default)]
     pub rate: Option<Rate>,
-    /// Retries of one transaction.
+    /// Maximum number of retries per transaction.
     pub retries_max: u32,
-    /// What to drive when, in order.
+    /// Slices in order.
     pub slices: Vec<Slice>,
-    /// The start of each measured slice that is not counted, unless transactions bound it.
+    /// Discarded start of each measured slice, unless it is limited by transactions.
     #[serde(rename = "discard_s", deserialize_with = "seconds")]
     pub discard: Nanos,
-    /// The width of the streamed intervals.
+    /// Length of the streamed intervals.
     #[serde(rename = "interval_s", deserialize_with = "seconds")]
     pub interval: Nanos,
-    /// Whether to wait for `continue` before the first measured slice and after the last.
+    /// Whether to wait for `continue` before the first measured slice and after the last one.
     #[serde(default)]
     pub barriers: bool,
-    /// Limit on connecting one client.
+    /// Timeout of connecting one client.
     #[serde(rename = "connect_timeout_s", deserialize_with = "seconds")]
     pub connect_timeout: Nanos,
-    /// Limit on draining a slice.
+    /// Timeout of draining a slice.
     #[serde(rename = "drain_timeout_s", deserialize_with = "seconds")]
     pub drain_timeout: Nanos,
 }
 
-/// A server, and what is different about driving it.
+/// A server, and what differs from the defaults of the run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TargetSpec {
-    /// What the user calls it.
+    /// The user's name for it.
     pub name: String,
-    /// How to reach it.
+    /// Connection string.
     pub conninfo: String,
-    /// Instead of [`Spec::workload`].
+    /// Overrides [`Spec::workload`].
     #[serde(default)]
     pub workload: Option<serde_json::Value>,
-    /// Instead of [`Spec::clients`].
+    /// Overrides [`Spec::clients`].
     #[serde(default)]
     pub clients: Option<u32>,
-    /// Instead of [`Spec::threads`]: so many of the run's.
+    /// Overrides [`Spec::threads`]: number of the run's threads.
     #[serde(default)]
     pub threads: Option<u32>,
-    /// Instead of [`Spec::pacing`].
+    /// Overrides [`Spec::pacing`].
     #[serde(default)]
     pub pacing: Option<Pacing>,
-    /// Instead of [`Spec::rate`]; a null means that this target's loop is closed.
+    /// Overrides [`Spec::rate`]. A null means a closed loop.
     #[serde(default, deserialize_with = "given")]
-    #[allow(clippy::option_option)] // Not given, a closed loop, an open one.
+    #[allow(clippy::option_option)] // Omitted, null, or a rate.
     pub rate: Option<Option<Rate>>,
-    /// Instead of [`Spec::retries_max`].
+    /// Overrides [`Spec::retries_max`].
     #[serde(default)]
     pub retries_max: Option<u32>,
-    /// The process of the server that all its others are children of, if it is on this machine.
+    /// Process ID of the postmaster, if it runs on this machine.
     #[serde(default)]
     pub postmaster_pid: Option<u32>,
 }
 
-/// How one target is driven.
+/// Resolved options of one target.
 #[derive(Clone, Copy, Debug)]
 pub struct Driving<'a> {
     /// See [`Spec::workload`].
     pub workload: &'a serde_json::Value,
-    /// Its clients.
+    /// Number of clients.
     pub clients: u32,
     /// See [`Spec::threads`].
     pub threads: Option<u32>,
@@ -131,35 +130,35 @@ impl Driving<'_> {
     }
 }
 
-/// Closed-loop pacing.
+/// Pacing of a closed loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Pacing {
-    /// At once.
+    /// No think time.
     #[default]
     #[serde(rename = "none")]
     None,
-    /// After keying and thinking, as the workload has it.
+    /// Keying and think times of the workload.
     #[serde(rename = "keying-and-thinking")]
     KeyingAndThinking,
 }
 
-/// An open loop.
+/// Arrivals of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// Transactions a second, of all clients of a target together.
+    /// Transactions per second of all clients of a target together.
     pub per_s: f64,
-    /// How they are spread.
+    /// Distribution of the arrivals.
     pub arrivals: Arrivals,
 }
 
-/// How the transactions of an open loop are spread over time.
+/// Distribution of the arrivals of an open loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arrivals {
-    /// At equal distances.
+    /// At constant intervals.
     Constant,
-    /// Independently of each other.
+    /// A Poisson process.
     Poisson,
 }
 
@@ -171,8 +170,8 @@ fn seconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Nanos, D
     Ok(Nanos::from_s(value))
 }
 
-/// Tells a null from nothing.
-#[allow(clippy::option_option)] // That is its purpose.
+/// Distinguishes null from an omitted key.
+#[allow(clippy::option_option)] // This is its purpose.
 fn given<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<V>>, D::Error> {
@@ -180,7 +179,7 @@ fn given<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
 }
 
 impl Spec {
-    /// Reads and checks a specification.
+    /// Reads and validates a specification.
     pub fn read(text: &str) -> Result<Self, SpecificationError> {
         let spec: Self = serde_json::from_str(text)?;
         match spec.problem() {
@@ -189,7 +188,7 @@ impl Spec {
         }
     }
 
-    /// How a target is driven.
+    /// Resolved options of a target.
     #[must_use]
     pub fn driving(&self, target: usize) -> Driving<'_> {
         let target = &self.targets[target];
@@ -203,20 +202,21 @@ impl Spec {
         }
     }
 
-    /// How all targets are driven, in the order of their index.
+    /// Resolved options of all targets, in the order of their index.
     pub fn drivings(&self) -> impl Iterator<Item = Driving<'_>> {
         (0..self.targets.len()).map(|target| self.driving(target))
     }
 
-    /// Clients of the target that has the most.
+    /// Maximum number of clients of any target.
     #[must_use]
     pub fn clients_max(&self) -> u32 {
         self.drivings().map(|driving| driving.clients).max().unwrap_or(0)
     }
 
-    /// The threads that drive a target: as many as asked for, but no more than clients; or else what ADR 2 found: one for
-    /// every two cores, but one for every client where there are no more of them than cores. There the target with the
-    /// most clients decides for all.
+    /// Number of threads that drive a target: as requested, but at most one per client.
+    ///
+    /// The default follows ADR 2: one thread per two cores, or one per client if there are no more clients than
+    /// cores. The target with the most clients determines it for all.
     #[must_use]
     pub fn threads_of(&self, target: usize) -> u32 {
         let cores = self.cores_of(target);
@@ -226,13 +226,13 @@ impl Spec {
         threads.unwrap_or(chosen).min(clients)
     }
 
-    /// The first of the threads that drive a target: where targets are driven at the same time, each has its own.
+    /// First thread of a target. Targets that are driven at the same time have separate threads.
     #[must_use]
     pub fn first_thread_of(&self, target: usize) -> u32 {
         if self.is_duet() { (0..target).map(|before| self.threads_of(before)).sum() } else { 0 }
     }
 
-    /// The threads of the run.
+    /// Number of threads of the run.
     #[must_use]
     pub fn threads_used(&self) -> u32 {
         let end = |target| self.first_thread_of(target) + self.threads_of(target);
@@ -266,32 +266,32 @@ impl Spec {
         Some(format!("target {name}: cores need postmaster_pid, and a server on this machine"))
     }
 
-    /// Whether targets are driven at the same time, and so by threads of their own.
+    /// Whether targets are driven at the same time, by separate threads.
     #[must_use]
     pub fn is_duet(&self) -> bool {
         self.slices.iter().any(|slice| slice.targets.len() > 1)
     }
 
-    /// Whether slices say which cores are whose.
+    /// Whether slices have a CPU partition.
     #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.slices.iter().any(|slice| !slice.cores.is_empty())
     }
 
-    /// As many cores as a target and its threads can count on.
+    /// Number of cores available to a target and its threads.
     fn cores_of(&self, target: usize) -> u32 {
         let given = self.slices.iter().flat_map(|slice| slice.targets.iter().zip(&slice.cores));
         let least = given.filter(|(of, _)| **of == target).map(|(_, cores)| cores.len() as u32).min();
         least.unwrap_or_else(|| thread::available_parallelism().map_or(1, |cores| cores.get() as u32))
     }
 
-    /// How many slices come before the first measured one: all of them warm up.
+    /// Number of warm-up slices, all before the first measured one.
     #[must_use]
     pub fn warm_ups(&self) -> usize {
         self.slices.iter().take_while(|slice| slice.role == Role::WarmUp).count()
     }
 
-    /// The start of a measured slice that is not counted. All that one of transactions was asked for counts.
+    /// Discarded start of a slice. Nothing is discarded if it is limited by transactions.
     #[must_use]
     pub fn discarded(&self, slice: &Slice) -> Nanos {
         if slice.transactions.is_some() { Nanos::ZERO } else { self.discard }

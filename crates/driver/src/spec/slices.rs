@@ -1,4 +1,4 @@
-//! What is driven when: the slices of a specification.
+//! Slices of a specification.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,34 +6,34 @@ use super::super::error::AmbiguousTargets;
 use super::{Spec, TRANSACTIONS_MAX, seconds};
 use reactor::{CORES_MAX, Nanos};
 
-/// A time during which one target is driven, or several at once.
+/// A time slice during which one or several targets are driven.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "Written")]
 pub struct Slice {
     /// Indices of the targets.
     pub targets: Vec<usize>,
-    /// The cores of each, in the order of `targets`: of its server and of the threads that drive it. Empty: nobody is
-    /// kept to any.
+    /// CPUs of each target, in the order of `targets`, for its server and the threads that drive it. Empty: not
+    /// pinned.
     pub cores: Vec<Vec<usize>>,
-    /// Whether it counts.
+    /// Whether the slice is measured.
     pub role: Role,
-    /// How long, at most.
+    /// Maximum duration.
     pub duration: Nanos,
-    /// It ends when every client has done so many, if that is before.
+    /// Maximum number of transactions per client.
     pub transactions: Option<u64>,
 }
 
-/// What a slice is for.
+/// Role of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// To get the server to its working temperature; counted in the totals only.
+    /// Warm-up: counted in the totals only.
     WarmUp,
-    /// To be counted.
+    /// Measured.
     Measure,
 }
 
-/// A slice as it comes in.
+/// A slice as in the JSON specification.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -62,7 +62,7 @@ impl TryFrom<Written> for Slice {
 }
 
 impl Slice {
-    /// What is wrong with it in this specification, if anything is.
+    /// The problem of the slice in this specification, if any.
     pub(super) fn problem(&self, spec: &Spec) -> Option<String> {
         if self.targets.is_empty() {
             return Some("targets: must not be empty".to_owned());
