@@ -1,4 +1,4 @@
-//! Tells the program which compiler and target it was built with, for `pgdyno-engine version`.
+//! Records the compiler and target for `pgdyno-engine version`.
 
 use std::env;
 use std::process::Command;

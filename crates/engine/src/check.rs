@@ -1,4 +1,4 @@
-//! `pgdyno-engine check`: are these scripts sound? No server is reached.
+//! `pgdyno-engine check`: validates scripts without a server.
 
 use std::io::Write;
 
@@ -9,14 +9,14 @@ use driver::{SpecificationError, WorkloadError};
 use pgbench::workload::Pgbench;
 use sysbench::workload::Sysbench;
 
-/// What is asked.
+/// The request.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Question {
     workload: Json,
 }
 
-/// Reads the workload of `text` as a drive would and writes one event; whether it is sound.
+/// Reads the workload of `text` as a drive does, writes one event, and returns whether it is valid.
 pub fn check(text: &str, out: &mut dyn Write) -> bool {
     let read = serde_json::from_str::<Question>(text)
         .map_err(SpecificationError::Json)
@@ -27,12 +27,12 @@ pub fn check(text: &str, out: &mut dyn Write) -> bool {
             json!({"event": "failed", "stage": "specification", "message": error.to_string()})
         }
     };
-    // An error means that nobody reads; the exit status tells the rest.
+    // An error means that nobody reads. The exit status has the result.
     let _ = writeln!(out, "{event}");
     read.is_ok()
 }
 
-/// Whether sound scripts read the variable `scale`, which sysbench has not.
+/// Whether valid scripts read the variable `scale`, which sysbench does not have.
 fn reads_scale(workload: &Json) -> Result<bool, WorkloadError> {
     match workload.get("kind").and_then(Json::as_str) {
         Some("sysbench") => Sysbench::read(workload, 1, 0).map(|_| false),

@@ -1,4 +1,4 @@
-//! `pgdyno-engine drive`: the driver, with the workloads that this engine knows.
+//! `pgdyno-engine drive`: the driver with the workloads of this engine.
 
 use std::io::Write;
 use std::sync::mpsc;
@@ -12,7 +12,7 @@ use tpcc::Tpcc;
 
 use super::select_only::SelectOnly;
 
-/// Carries out the specification `text`. `inputs` are the two ends of the channel by which orders come.
+/// Runs the specification `text`. `inputs` are the two ends of the command channel.
 pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out: &mut dyn Write) -> End {
     driver::run(text, inputs, out, &read_workload)
 }

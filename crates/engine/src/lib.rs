@@ -1,6 +1,7 @@
-//! The engine of pgdyno: the process that its Python side talks to, in lines of JSON. `docs/reference/engine-protocol.md` is its interface.
+//! Engine of pgdyno: the process with which the Python side exchanges lines of JSON
+//! (`docs/reference/engine-protocol.md`).
 //!
-//! It registers the workloads: a new workload adds a line to [`drive`], and to [`load`] if it has tables.
+//! It registers the workloads: a new one adds a line to [`drive`], and to [`load`] if it has tables.
 
 pub mod check;
 pub mod drive;

@@ -1,4 +1,5 @@
-//! `pgdyno-engine load`: a specification and orders from standard input, events to standard output.
+//! `pgdyno-engine load`: reads a specification and commands from standard input, writes events to standard
+//! output.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -19,10 +20,10 @@ mod specification;
 
 pub use specification::{LoadSpecificationError, Specification, Workload};
 
-/// The longest specification or order that is read.
+/// Maximum length of a specification or command.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
-/// Runs the command: 0 loaded, 1 failed, 2 the specification is wrong.
+/// Runs the command. Exit status: 0 loaded, 1 failed, 2 invalid specification.
 #[must_use]
 pub fn command() -> ExitCode {
     match specified() {
@@ -44,7 +45,7 @@ fn specified() -> Result<(), LoadError> {
         .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
     let ordered = Arc::clone(&stop);
     thread::spawn(move || {
-        // The end of the input means that our parent is gone.
+        // The end of the input means that the parent process has exited.
         while read_line().is_some_and(|line| !is_stop(&line)) {}
         ordered.store(true, Relaxed);
     });
@@ -55,8 +56,10 @@ fn specified() -> Result<(), LoadError> {
     })
 }
 
-/// Carries out a load. `emit` gets the events up to `result`; a failure is returned, after what the load had done was
-/// taken back. Setting `stop` ends the load as a failure.
+/// Loads a dataset.
+///
+/// `emit` receives the events up to `result`. A failure is returned after cleaning up. Setting `stop` ends the
+/// load as a failure.
 pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), LoadError> {
     let conninfo = conninfo::load(&specification.conninfo)
         .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
@@ -78,7 +81,7 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
     }
 }
 
-/// The next line; `None` at the end of the input.
+/// Reads the next line; `None` at the end of the input.
 fn read_line() -> Option<String> {
     let mut line = Vec::new();
     let mut limited = io::Read::take(io::stdin().lock(), LINE_BYTES_MAX);
@@ -90,7 +93,7 @@ fn is_stop(line: &str) -> bool {
     serde_json::from_str::<Value>(line).is_ok_and(|order| order == json!({"do": "stop"}))
 }
 
-/// Writes one event; `false` if nobody reads any more.
+/// Writes one event. Returns `false` if nobody reads.
 fn emit(event: &Value) -> bool {
     let mut out = io::stdout().lock();
     writeln!(out, "{event}").and_then(|()| out.flush()).is_ok()

@@ -1,4 +1,5 @@
-//! The engine as a program: `pgdyno-engine drive`, `load`, `check`, `version`. `docs/reference/engine-protocol.md` is the interface.
+//! Command line of the engine: `pgdyno-engine drive`, `load`, `check`, `version`. See
+//! `docs/reference/engine-protocol.md`.
 
 use std::io::{self, BufRead};
 use std::process::ExitCode;
@@ -87,7 +88,7 @@ fn drive() -> ExitCode {
     }
 }
 
-/// Forwards commands; the end of the input is a command to stop.
+/// Forwards commands. The end of the input is a stop command.
 fn listen(orders: &mpsc::Sender<Input>) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let order = serde_json::from_str::<Value>(&line).ok();

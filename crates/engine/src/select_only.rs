@@ -1,4 +1,5 @@
-//! One row by its key: pgbench's `-S` transaction on pgbench's table. It measures the driver more than the server.
+//! Selection of one row by its key: pgbench's `-S` transaction on pgbench's table. It measures the driver more
+//! than the server.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -12,14 +13,14 @@ const STATEMENT: &str = "s";
 /// The OID of `integer`, the type of `aid`.
 const INT4: u32 = 23;
 
-/// The workload.
+/// The select-only workload.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectOnly {
     /// Always `select-only`.
-    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
+    #[allow(dead_code)] // Already checked by the caller, but serde needs the key.
     kind: String,
-    /// Rows of the table; keys are drawn uniformly from 1 to this.
+    /// Number of rows. Keys are uniform from 1 to this.
     accounts: u32,
 }
 
@@ -51,7 +52,7 @@ impl Workload for SelectOnly {
     }
 }
 
-/// One who reads accounts.
+/// A simulated user.
 pub struct Reader {
     accounts: u32,
     stream: Stream,

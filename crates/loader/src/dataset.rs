@@ -1,4 +1,4 @@
-//! What the loader can load: a dataset says what its tables are, what is to be done, and in which order.
+//! Interface of datasets: their tables, and the rounds of jobs that load them.
 
 use std::borrow::Cow;
 
@@ -6,98 +6,97 @@ use super::error::LoadError;
 use super::phase::Phase;
 use reactor::{Connection, Error};
 
-/// Which existing tables of a load's names it may replace.
+/// Existing tables with the names of a load that may be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replaceable {
     /// None.
     Nothing,
-    /// Those with pgdyno's ownership marker.
+    /// Tables with pgdyno's ownership marker.
     Marked,
-    /// All that have the workload's columns, as `pgbench -i` does.
+    /// All tables with the workload's columns, as in `pgbench -i`.
     All,
 }
 
-/// A table as it is foretold.
+/// Expected properties of a table.
 pub struct Table {
-    /// Its name in the database.
+    /// Name in the database.
     pub name: Cow<'static, str>,
-    /// Rows, exactly or about.
+    /// Number of rows, exact or approximate.
     pub rows: u64,
-    /// Bytes on disk with its indexes, about.
+    /// Approximate bytes on disk, including indexes.
     pub bytes_estimated: u64,
 }
 
-/// Rows of a table, or of a part of it, cut into groups. A group is some 64 to 200 kB, which is what one flush hands
-/// to the socket.
+/// Rows of a table or a part of it, split into groups. A group has about 64 to 200 kB, the size of one flush.
 pub trait Rows: Send + Sync {
-    /// How many groups there are.
+    /// Number of groups.
     fn groups(&self) -> u64;
-    /// Appends the rows of one group (0..[`Self::groups`]) as COPY BINARY tuples; returns how many.
+    /// Appends the rows of one group (0..[`Self::groups`]) as COPY BINARY tuples. Returns their number.
     fn append(&self, group: u64, out: &mut Vec<u8>) -> u64;
 }
 
-/// What one connection does at a stretch.
+/// Work of one job.
 pub enum Work {
-    /// Statements, one after the other, each for itself.
+    /// Statements in order, each in its own transaction.
     Statements(Vec<String>),
-    /// Rows copied in a transaction, which makes them frozen where the same transaction made the table empty.
+    /// COPY of rows in a transaction. Rows are frozen if the same transaction created or truncated the table.
     Copy {
-        /// What begins the transaction.
+        /// Statement that begins the transaction.
         begin: String,
         /// `COPY … FROM STDIN (FORMAT binary …)`.
         copy: String,
-        /// What to send.
+        /// Rows to send.
         rows: Box<dyn Rows>,
-        /// What ends the transaction.
+        /// Statement that ends the transaction.
         end: String,
     },
 }
 
-/// One thing to do for a table.
+/// One job for a table.
 pub struct Job {
     /// Index in [`Dataset::tables`].
     pub table: usize,
-    /// Such as "copy stock": what cannot be done if it fails.
+    /// Description for error messages, such as "copy stock".
     pub doing: String,
-    /// How.
+    /// Work of the job.
     pub work: Work,
 }
 
-/// Jobs that the connections share out, in this order; all are done before the next round begins.
+/// Jobs that the connections share, in order. All are completed before the next round.
 pub struct Round {
-    /// What the round belongs to.
+    /// Phase of the round.
     pub phase: Phase,
-    /// The step of the user's that it belongs to, by its place and letter, where steps are the user's to choose.
+    /// Initialization step of the user by position and letter, if steps can be chosen.
     pub step: Option<(usize, char)>,
-    /// The costliest first.
+    /// Jobs, the most expensive first.
     pub jobs: Vec<Job>,
-    /// The rows that the tables hold after it, where that is known without counting.
+    /// Number of rows of each table afterwards, if known without counting.
     pub rows: Option<Vec<u64>>,
 }
 
-/// Tables to be loaded.
-#[allow(async_fn_in_trait)] // Futures stay on the thread that made them: none of them has to be Send.
+/// A dataset: tables to load.
+#[allow(async_fn_in_trait)] // Futures stay on the thread that created them, so they need not be Send.
 pub trait Dataset: Sync {
     /// Settings of every session.
     const SESSION: &'static str;
-    /// What is left behind when even cleaning up fails.
+    /// Description of what remains if cleaning up fails.
     const LEFT_BEHIND: &'static str;
 
-    /// The tables, the costliest first.
+    /// The tables, the most expensive first.
     fn tables(&self) -> &[Table];
 
-    /// Connections beyond which some would never have a job.
+    /// Maximum number of connections that can have a job.
     fn connections_max(&self) -> u32;
 
-    /// Makes sure that the database may be loaded, before anything is changed there.
+    /// Checks that the database may be loaded, before any change.
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError>;
 
-    /// What is to be done next, given how many rounds are done; `None` after the last.
+    /// The next round after `done` rounds; `None` after the last one.
     async fn round(&self, done: usize, control: &mut Connection) -> Result<Option<Round>, LoadError>;
 
-    /// What comes after all rounds.
+    /// Completes the load after all rounds.
     async fn finish(&self, control: &mut Connection) -> Result<(), LoadError>;
 
-    /// Takes back what a load has done that failed in `phase`; the rows of the tables in `filled` were committed.
+    /// Cleans up after a failure in `phase`. Rows of the tables in `filled` were committed.
     async fn clean_up(&self, control: &mut Connection, phase: Phase, filled: &[usize]) -> Result<(), Error>;
 }

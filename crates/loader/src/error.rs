@@ -1,57 +1,57 @@
-//! What a load can fail with, and where.
+//! Errors of a load, with their stage.
 
 use serde_json::{Value, json};
 
 use pgwire::SqlState;
 use reactor::{Error, ServerError};
 
-/// The part of a load in which it failed, as `docs/reference/engine-protocol.md` names them.
+/// Stage of a failed load, as named in `docs/reference/engine-protocol.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
-    /// The specification is wrong.
+    /// The specification is invalid.
     Specification,
-    /// A connection could not be made.
+    /// A connection failed.
     Connect,
-    /// The database is not fit to be loaded, or a table could not be created.
+    /// The database is not suitable, or a table could not be created.
     Create,
-    /// A script could not make its data.
+    /// The prepare command of a script failed.
     Prepare,
     /// Rows could not be copied.
     Copy,
     /// An index or routine could not be created.
     Index,
-    /// Visibility maps or statistics could not be made, or the mark not be written.
+    /// Visibility maps or statistics could not be created, or the ownership marker could not be written.
     Analyze,
 }
 
-/// Why a load failed: one line for a person.
+/// Reason why a load failed, one line for the user.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct LoadError {
-    /// Where.
+    /// Stage of the failure.
     pub stage: Stage,
-    /// What failed, on what, and what to do.
+    /// What failed, the object, and the remedy.
     pub message: String,
-    /// The server's code, where it gave one.
+    /// SQLSTATE from the server, if any.
     pub sqlstate: Option<SqlState>,
-    /// What the server refused, and its words.
+    /// The rejected statement and its error.
     pub refused: Option<Box<Refused>>,
-    /// Why there is no connection, where that is why.
+    /// The error of connecting, if that is the reason.
     pub unconnected: Option<Box<Error>>,
 }
 
-/// A statement that the server refused.
+/// A statement that the server rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// It.
+    /// The statement.
     pub statement: String,
-    /// Why.
+    /// The error.
     pub error: ServerError,
 }
 
 impl LoadError {
-    /// A failure that is not the server's.
+    /// A failure other than an error of the server.
     pub fn new(stage: Stage, message: impl Into<String>) -> Self {
         Self { stage, message: message.into(), sqlstate: None, refused: None, unconnected: None }
     }
@@ -69,7 +69,7 @@ impl LoadError {
         Self { stage, message, sqlstate, refused: None, unconnected: None }
     }
 
-    /// The same of a certain statement.
+    /// A failure of a statement.
     #[must_use]
     pub fn from_statement(stage: Stage, doing: &str, statement: &str, error: &Error) -> Self {
         let refused = match error {
@@ -82,13 +82,13 @@ impl LoadError {
         Self { refused, ..Self::from_io(stage, doing, error) }
     }
 
-    /// Whether the server ended a statement because it was asked to.
+    /// Whether the server canceled a statement on request.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.sqlstate == SqlState::from_bytes(b"57014")
     }
 
-    /// The event `failed`.
+    /// Creates the `failed` event.
     #[must_use]
     pub fn event(&self) -> Value {
         json!({

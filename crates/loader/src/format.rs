@@ -1,5 +1,5 @@
-//! Which format a dataset has: a digest of everything that a load writes, so that none with older rows, indexes or routines
-//! passes for one of today's.
+//! Dataset format: a digest of everything that a load writes, which detects datasets with older rows, indexes
+//! or routines.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use ring::digest::{self, SHA256};
 
 const BYTES: usize = 6;
 
-/// The digest of these parts, in their order.
+/// The digest of these parts, in order.
 pub fn format_of<'a>(parts: impl Iterator<Item = &'a str>) -> String {
     let mut context = digest::Context::new(&SHA256);
     for part in parts {

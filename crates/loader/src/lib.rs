@@ -1,7 +1,7 @@
-//! The loader: creates the tables of a dataset, fills them by COPY BINARY, frozen, makes the indexes.
+//! Loader: creates the tables of a dataset, fills them with COPY BINARY and FREEZE, creates indexes.
 //!
-//! A [`dataset`] says what is to be done; several connections share the jobs of each round out, the costliest first.
-//! Rows are generated straight into the connection's buffer. A load that fails or is stopped takes back what it did.
+//! A [`dataset`] defines the work. Several connections share the jobs of each round, the most expensive first.
+//! Rows are generated directly into the connection's buffer. A load that fails or is stopped cleans up.
 
 pub mod dataset;
 mod error;

@@ -1,4 +1,4 @@
-//! The whole load: connections, rounds, events, and what happens when it fails.
+//! A complete load: connections, rounds, events and cleanup.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,21 +19,21 @@ use super::worker::{self, Shared};
 use pgwire::conninfo::Conninfo;
 use reactor::{Canceller, Clock, Connection, Error, OnNotice, Reactor, Usage, memory_peak_bytes, usage};
 
-/// At most ten progress events a second.
+/// Minimum interval of progress events: ten per second.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-/// Who gets the events.
+/// Handler of events.
 pub type Emit<'a> = &'a mut dyn FnMut(Value);
 
-/// How to load, whatever it is.
+/// Options of a load.
 pub struct LoadOptions {
-    /// Where.
+    /// Connection parameters.
     pub conninfo: Conninfo,
-    /// Connections, each with a thread of its own. More than can ever have a job at once are not made.
+    /// Number of connections, each with its own thread. Connections that can never have a job are not opened.
     pub connections: u32,
-    /// Whether tables that an earlier load left may be replaced.
+    /// Existing tables that may be replaced.
     pub existing: Replaceable,
-    /// Who is told of the server's notices.
+    /// Handler of the server's notices.
     pub on_notice: Option<OnNotice>,
 }
 
@@ -43,8 +43,10 @@ impl LoadOptions {
     }
 }
 
-/// Loads a dataset. `emit` gets the events up to `result`; a failure is returned, after what the load had done was
-/// taken back. Setting `stop` ends the load as a failure.
+/// Loads a dataset.
+///
+/// `emit` receives the events up to `result`. A failure is returned after cleaning up. Setting `stop` ends the
+/// load as a failure.
 pub fn load<D: Dataset>(
     dataset: &D,
     options: &LoadOptions,
@@ -83,14 +85,14 @@ pub fn load<D: Dataset>(
     Ok(())
 }
 
-/// A worker's news for the control thread.
+/// An event of a worker for the control thread.
 enum WorkerEvent {
     Connected,
     Done,
     Failed(LoadError),
 }
 
-/// A load that is going on.
+/// A load in progress.
 struct Loading<'a, D> {
     dataset: &'a D,
     options: &'a LoadOptions,
@@ -100,7 +102,7 @@ struct Loading<'a, D> {
 }
 
 impl<D: Dataset> Loading<'_, D> {
-    /// Carries out the rounds; `reached` is the phase of the last one begun.
+    /// Executes the rounds. `reached` is the phase of the last started one.
     fn carry_out(
         &self,
         watch: &Watch<'_>,
@@ -129,7 +131,7 @@ impl<D: Dataset> Loading<'_, D> {
                 let (phase, cpu_before) = (round.phase, usage());
                 let queue = Arc::new(Queue::new(phase, round.jobs));
                 for worker in &workers {
-                    // A worker that has gone has said why.
+                    // A worker that has ended has reported the reason.
                     let _ = worker.send(Arc::clone(&queue));
                 }
                 self.wait(&worker_events, &mut || emit(self.progress(phase)))?;
@@ -152,7 +154,7 @@ impl<D: Dataset> Loading<'_, D> {
         self.shared.progress.event(phase, self.dataset.tables())
     }
 
-    /// Waits until each worker has answered, calling `tick` now and then.
+    /// Waits until each worker has responded. Calls `tick` periodically.
     fn wait(&self, worker_events: &Receiver<WorkerEvent>, tick: &mut dyn FnMut()) -> Result<(), LoadError> {
         let (mut missing, mut failure) = (self.connections, None);
         while missing > 0 {
@@ -184,7 +186,7 @@ impl<D: Dataset> Loading<'_, D> {
     ) -> Sender<Arc<Queue>> {
         let (orders_to, orders) = mpsc::channel();
         scope.spawn(move || {
-            // The receiver of news outlives the workers unless the load has failed already.
+            // The receiver of events outlives the workers unless the load has failed.
             if let Err(error) = self.serve(&orders, &worker_events) {
                 let _ = worker_events.send(WorkerEvent::Failed(error));
             }
@@ -206,7 +208,7 @@ impl<D: Dataset> Loading<'_, D> {
         while let Ok(queue) = orders.recv() {
             let work = worker::work(&mut connection, &queue, self.shared);
             match watched(&watch, Some(&canceller), work) {
-                // By us.
+                // Canceled on request.
                 Err(error) if error.is_cancelled() && stops.iter().any(|stop| stop.load(Relaxed)) => {}
                 worked => worked?,
             }
@@ -215,8 +217,8 @@ impl<D: Dataset> Loading<'_, D> {
         Ok(())
     }
 
-    /// Takes back what the load had done, by a new connection because the old ones may be of no use; gives back why it
-    /// failed.
+    /// Cleans up over a new connection, because the old ones may be unusable. Returns the reason of the
+    /// failure.
     fn clean_up(&self, reactor: &Reactor, reached: Phase, error: LoadError) -> LoadError {
         let mut error = stopped_or(error, self.stop);
         let not_taken_back =
@@ -249,7 +251,7 @@ fn stopped() -> LoadError {
     LoadError::new(Stage::Copy, "the load was stopped")
 }
 
-/// A statement that was cancelled on our order has not failed.
+/// Replaces the error of a statement that was canceled on request.
 fn stopped_or(error: LoadError, stop: &AtomicBool) -> LoadError {
     if error.is_cancelled() && stop.load(Relaxed) { stopped() } else { error }
 }
@@ -258,7 +260,7 @@ fn reactor() -> Result<Reactor, LoadError> {
     Reactor::new(Clock::monotonic()).map_err(|error| stalled(&error))
 }
 
-/// Carries a part of the load out, to its end or as long as `watch` has it.
+/// Runs a part of a load until it ends or `watch` ends it.
 fn watched<T>(
     watch: &Watch<'_>,
     canceller: Option<&Canceller>,

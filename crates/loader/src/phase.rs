@@ -2,23 +2,23 @@
 
 use super::error::Stage;
 
-/// What a part of the load does.
+/// Phase of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Old tables dropped, new ones created.
+    /// Drop old tables, create new ones.
     Create,
-    /// Tables filled, and created where nothing else does.
+    /// Fill tables, and create those that are not created before.
     Copy,
     /// Primary keys, further indexes and foreign keys.
     Index,
-    /// Visibility maps, and no autovacuum later on.
+    /// Set visibility maps, so that autovacuum does not run later.
     Vacuum,
     /// Statistics.
     Analyze,
 }
 
 impl Phase {
-    /// Its name in events.
+    /// Name in events.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -30,7 +30,7 @@ impl Phase {
         }
     }
 
-    /// What a failure in it is called.
+    /// Stage of a failure in this phase.
     #[must_use]
     pub fn stage(self) -> Stage {
         match self {

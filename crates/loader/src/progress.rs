@@ -1,4 +1,4 @@
-//! What a load has done so far: counters that its threads share, and the events made of them.
+//! Progress of a load: counters shared by its threads, and their events.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -8,18 +8,18 @@ use serde_json::{Map, Value, json};
 use super::dataset::Table;
 use super::phase::Phase;
 
-/// Counters of one load; the tables are known by their index.
+/// Counters of a load. Tables are identified by index.
 pub struct Progress {
     rows: Vec<AtomicU64>,
     bytes: AtomicU64,
-    /// The table that was worked on last.
+    /// The current table.
     current: AtomicUsize,
-    /// The tables whose rows are there to stay: what a failing load has to take back.
+    /// Tables with committed rows, which a failed load must clean up.
     filled: Mutex<Vec<usize>>,
 }
 
 impl Progress {
-    /// Nothing done yet, of so many tables.
+    /// Creates counters for a number of tables.
     pub fn new(tables: usize) -> Self {
         Self {
             rows: (0..tables).map(|_| AtomicU64::new(0)).collect(),
@@ -36,26 +36,26 @@ impl Progress {
         self.current.store(table, Relaxed);
     }
 
-    /// Notes how many rows each table holds.
+    /// Sets the number of rows of each table.
     pub fn holds(&self, rows: &[u64]) {
         for (counter, &rows) in self.rows.iter().zip(rows) {
             counter.store(rows, Relaxed);
         }
     }
 
-    /// Notes which table is being worked on.
+    /// Sets the current table.
     pub fn begin(&self, table: usize) {
         self.current.store(table, Relaxed);
     }
 
-    /// Notes that rows of a table are there to stay.
+    /// Records that rows of a table are committed.
     pub fn filled(&self, table: usize) {
         if let Ok(mut filled) = self.filled.lock() {
             filled.push(table);
         }
     }
 
-    /// The tables of which rows are there to stay.
+    /// Tables with committed rows.
     pub fn tables_filled(&self) -> Vec<usize> {
         self.filled.lock().map(|filled| filled.clone()).unwrap_or_default()
     }
@@ -73,12 +73,13 @@ impl Progress {
         Value::Object(counted.map(row).collect::<Map<_, _>>())
     }
 
-    /// The event `progress`.
+    /// Creates the `progress` event.
     pub fn event(&self, phase: Phase, tables: &[Table]) -> Value {
         let rows: u64 = self.rows.iter().map(|rows| rows.load(Relaxed)).sum();
         let rows_total: u64 = tables.iter().map(|table| table.rows).sum();
         let bytes = self.bytes();
-        // COPY's own bytes in all: what a row had so far, times the rows. The estimate of `started` is of the disk.
+        // The total size in COPY format: bytes per row so far, times the rows. The estimate in `started` is of
+        // disk space.
         let bytes_total =
             if rows == 0 { 0.0 } else { bytes as f64 / rows as f64 * rows_total.max(rows) as f64 };
         json!({
@@ -94,7 +95,7 @@ impl Progress {
     }
 }
 
-/// The event `started`: what the load will make.
+/// Creates the `started` event with the expected tables.
 pub fn forecast(tables: &[Table]) -> Value {
     let of_table = |table: &Table| {
         (table.name.to_string(), json!({"rows": table.rows, "bytes_estimated": table.bytes_estimated}))

@@ -1,4 +1,4 @@
-//! The jobs of a phase that are still to be done.
+//! Queue of the jobs of a phase.
 
 use std::sync::Mutex;
 use std::vec::IntoIter;
@@ -6,20 +6,20 @@ use std::vec::IntoIter;
 use super::dataset::Job;
 use super::phase::Phase;
 
-/// Jobs of one phase that wait for a connection: whoever is free takes the next.
+/// Pending jobs of one phase. A free connection takes the next one.
 pub struct Queue {
-    /// What they belong to.
+    /// Phase of the jobs.
     pub phase: Phase,
     jobs: Mutex<IntoIter<Job>>,
 }
 
 impl Queue {
-    /// All jobs of a round.
+    /// Creates a queue with all jobs of a round.
     pub fn new(phase: Phase, jobs: Vec<Job>) -> Self {
         Self { phase, jobs: Mutex::new(jobs.into_iter()) }
     }
 
-    /// The next job.
+    /// Takes the next job.
     pub fn take(&self) -> Option<Job> {
         self.jobs.lock().ok()?.next()
     }

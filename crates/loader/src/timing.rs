@@ -1,4 +1,4 @@
-//! How long the parts of a load took.
+//! Durations of the parts of a load.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use serde_json::{Map, Value, json};
 use super::phase::Phase;
 use reactor::Usage;
 
-/// Durations by phase, and by step where steps are the user's to choose.
+/// Durations by phase, and by initialization step if steps can be chosen.
 #[derive(Default)]
 pub struct Timing {
     phases: Vec<(Phase, Duration)>,
     steps: Vec<((usize, char), Duration)>,
-    /// The processor time that copying took us.
+    /// CPU time of COPY in this process.
     pub cpu_copy: Usage,
 }
 
 impl Timing {
-    /// Adds what a round took.
+    /// Adds the duration of a round.
     pub fn add(&mut self, phase: Phase, step: Option<(usize, char)>, took: Duration) {
         add(&mut self.phases, phase, took);
         if let Some(step) = step {
@@ -25,7 +25,7 @@ impl Timing {
         }
     }
 
-    /// Puts `phases_s`, and `steps` if there were any, into the event `result`.
+    /// Adds `phases_s`, and `steps` if there are any, to the `result` event.
     pub fn report(&self, result: &mut Map<String, Value>) {
         let phases = self.phases.iter().map(|(phase, took)| (phase.name().to_owned(), seconds(*took)));
         result.insert("phases_s".to_owned(), Value::Object(phases.collect()));

@@ -1,7 +1,8 @@
-//! Ends the wait for a server: on order, or because the server answers nobody any more.
+//! Limits on waiting for a server: a stop, or a server that does not respond to anyone.
 //!
-//! A statement of a load may take hours, and no limit of time tells a long one from a dead server. So the server is asked
-//! something over another connection now and then: as long as it answers there, the statement may go on.
+//! A statement of a load may take hours, so a timeout cannot distinguish a long one from a dead server. The
+//! server is therefore queried over another connection from time to time. While it responds there, the
+//! statement continues.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,31 +11,32 @@ use std::task::Poll;
 use pgwire::conninfo::Conninfo;
 use reactor::{Canceller, Connection, Error, Nanos, Reactor};
 
-/// Limit on connecting, login included.
+/// Timeout of connecting, including login.
 pub const CONNECT_TIMEOUT: Nanos = Nanos(30_000_000_000);
-/// How often the server is asked whether it still answers.
+/// Interval of the queries.
 const ASK_EVERY: Nanos = Nanos(30_000_000_000);
-/// How soon an order to stop is seen, and how often statements are cancelled then.
+/// Interval of checking for a stop, and of CancelRequests after it.
 const LOOK_FOR_STOP: Nanos = Nanos(50_000_000);
-/// How long statements may take to end after an order to stop. With [`CLEAN_UP_TIMEOUT`] it is below the 5 s in which a
-/// stopped program ends.
+/// Time limit of statements after a stop. With [`CLEAN_UP_TIMEOUT`] it is below 5 s, the time limit of stopping
+/// the program.
 const STOP_TIMEOUT: Nanos = Nanos(2_000_000_000);
-/// How long taking back what was done may take after an order to stop.
+/// Time limit of cleaning up after a stop.
 pub const CLEAN_UP_TIMEOUT: Nanos = Nanos(2_000_000_000);
 
-/// What a wait for a server goes by.
+/// Context of a wait.
 pub struct Watch<'a> {
-    /// The loop that waits.
+    /// Event loop.
     pub reactor: &'a Reactor,
-    /// Where the server is.
+    /// Connection parameters.
     pub conninfo: &'a Conninfo,
-    /// Flags that order the end.
+    /// Flags that request a stop.
     pub stops: &'a [&'a AtomicBool],
 }
 
 impl Watch<'_> {
-    /// Runs `work`. After an order to stop, `canceller` asks the server to end its statement. Fails when that does not end
-    /// in time, or when the server answers on no connection.
+    /// Runs `work`. After a stop, `canceller` cancels its statement.
+    ///
+    /// Fails if the statement does not end in time, or if the server does not respond on any connection.
     pub async fn over<T>(
         &self,
         canceller: Option<&Canceller>,
@@ -55,7 +57,7 @@ impl Watch<'_> {
         .await
     }
 
-    /// Returns when what goes on has not ended in time after an order to stop.
+    /// Returns if the work has not ended in time after a stop.
     async fn stopped(&self, canceller: Option<&Canceller>) -> Error {
         while !self.stops.iter().any(|stop| stop.load(Relaxed)) {
             self.reactor.sleep_until(self.reactor.now() + LOOK_FOR_STOP).await;
@@ -63,7 +65,7 @@ impl Watch<'_> {
         let give_up = self.reactor.now() + STOP_TIMEOUT;
         while self.reactor.now() < give_up {
             if let Some(canceller) = canceller {
-                // Again and again, as it may be between two statements now.
+                // Repeat it, because the work may be between two statements.
                 let _ = self.reactor.until(give_up, canceller.cancel(self.conninfo)).await;
             }
             self.reactor.sleep_until(give_up.min(self.reactor.now() + LOOK_FOR_STOP)).await;
@@ -71,7 +73,7 @@ impl Watch<'_> {
         Error::Timeout { waited_for: "ending the statement on order", limit: STOP_TIMEOUT }
     }
 
-    /// Returns when the server has left a question unanswered. To be refused is an answer.
+    /// Returns when the server has not responded to a query. An error is a response.
     async fn silent(&self) -> Error {
         loop {
             self.reactor.sleep_until(self.reactor.now() + ASK_EVERY).await;
@@ -98,8 +100,8 @@ mod tests {
     use pgwire::conninfo;
     use reactor::Clock;
 
-    /// What comes of work that goes on for ever, beside a server that takes connections and never answers. By a clock that
-    /// jumps.
+    /// Outcome of work that never ends, with a server that accepts connections and never responds, and with a
+    /// fake clock.
     fn outcome(name: &str, stop: bool, work: impl Future<Output = u8>) -> Result<u8, String> {
         let folder = temp_dir().join(format!("pgdyno-watch-{}-{name}", process::id()));
         fs::create_dir_all(&folder).expect("a folder");

@@ -1,4 +1,4 @@
-//! One connection's part of a load.
+//! Work of one connection of a load.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,11 +11,11 @@ use pgwire::conninfo::Conninfo;
 use pgwire::{copy, frontend};
 use reactor::{Connection, Error, OnNotice, Reactor};
 
-/// What all connections of a load share.
+/// State shared by all connections of a load.
 pub struct Shared {
     /// Counters.
     pub progress: Progress,
-    /// Set when the load is to end early: somebody failed, or we were told to stop.
+    /// Set to end the load early, after a failure or a stop.
     pub stop: AtomicBool,
 }
 
@@ -26,7 +26,7 @@ pub async fn connect(
     session: &str,
     on_notice: Option<OnNotice>,
 ) -> Result<Connection, LoadError> {
-    // Errors of connecting say so themselves.
+    // Errors of connecting are complete messages.
     let failed = |error: Error| {
         let sqlstate = error.sqlstate();
         let failed = LoadError::new(Stage::Connect, error.to_string());
@@ -43,7 +43,7 @@ pub async fn connect(
     connected.unwrap_or(Err(late)).map_err(failed)
 }
 
-/// Does jobs until none is left.
+/// Executes jobs until the queue is empty.
 pub async fn work(connection: &mut Connection, queue: &Queue, shared: &Shared) -> Result<(), LoadError> {
     while let Some(job) = queue.take() {
         if shared.stop.load(Relaxed) {
@@ -63,7 +63,7 @@ pub async fn work(connection: &mut Connection, queue: &Queue, shared: &Shared) -
     Ok(())
 }
 
-/// An error, and the statement that it is about.
+/// An error and its statement.
 type Failure<'a> = (Error, &'a str);
 
 async fn each<'a>(
@@ -77,7 +77,7 @@ async fn each<'a>(
     Ok(())
 }
 
-/// In one transaction, so that the rows can be frozen and are seen only when all are there.
+/// Fills a table in one transaction, so that rows are frozen and become visible together.
 async fn fill<'a>(
     connection: &mut Connection,
     [begin, copy_in, end]: [&'a str; 3],
@@ -93,7 +93,7 @@ async fn fill<'a>(
     Ok(())
 }
 
-/// `false` if it was stopped on the way.
+/// Copies rows. Returns `false` if the load was stopped.
 async fn copy_rows(
     connection: &mut Connection,
     copy_in: &str,
@@ -105,7 +105,7 @@ async fn copy_rows(
     connection.flush().await?;
     connection.copy_in_begun().await?;
     if !send_rows(connection, table, rows, shared).await? {
-        // Stopped: the connection ends in the middle of its COPY, and the server rolls back.
+        // Stopped: the connection closes during COPY, and the server rolls back.
         frontend::copy_fail(connection.out(), "stopped")?;
         connection.flush().await?;
         return match connection.recover().await {
@@ -119,7 +119,7 @@ async fn copy_rows(
     Ok(true)
 }
 
-/// Sends all groups of rows; `false` if it was stopped on the way.
+/// Sends all groups of rows. Returns `false` if the load was stopped.
 async fn send_rows(
     connection: &mut Connection,
     table: usize,
@@ -144,7 +144,7 @@ async fn send_rows(
         let bytes = out.len() as u64;
         connection.flush().await?;
         shared.progress.copied(table, count, bytes);
-        // The server says something during a COPY only to refuse: a full disk shows now, not after the last row.
+        // A message of the server during COPY is an error: a full disk is detected now, not after the last row.
         let reactor = connection.reactor().clone();
         if let Some(said) = reactor.until(reactor.now(), connection.next()).await {
             said?;

@@ -1,6 +1,6 @@
-//! A PostgreSQL server for a test, from the binaries that `PGDYNO_TEST_PG_BIN` names.
+//! PostgreSQL server for a test, from the binaries in `PGDYNO_TEST_PG_BIN`.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc)] // A test ends with what fails here.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc)] // A failure here ends the test.
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ hostssl all u_only_tls 127.0.0.1/32 scram-sha-256
 hostnossl all u_no_tls 127.0.0.1/32 scram-sha-256
 ";
 
-// No test here is about what a crash leaves behind, so fsync is off.
+// No test here depends on crash safety, so fsync is off.
 const SETTINGS: &str = "
 listen_addresses = '127.0.0.1'
 ssl = on
@@ -25,17 +25,17 @@ fsync = off
 shared_buffers = 16MB
 ";
 
-/// A server in a directory of its own, stopped and removed at the end.
+/// A server in its own directory. It is stopped and removed when dropped.
 pub struct Server {
     bin: PathBuf,
-    /// Its data directory and socket are there.
+    /// Directory of its data and socket.
     pub directory: PathBuf,
-    /// Of its socket, and of 127.0.0.1.
+    /// Port of the socket, and on 127.0.0.1.
     pub port: u16,
 }
 
 impl Server {
-    /// Starts one for a test; `None` where no binaries are named.
+    /// Starts a server for a test; `None` without `PGDYNO_TEST_PG_BIN`.
     #[must_use]
     pub fn start(name: &str) -> Option<Self> {
         let Some(bin) = env::var_os("PGDYNO_TEST_PG_BIN").map(PathBuf::from) else {
@@ -79,13 +79,13 @@ impl Server {
         Some(server)
     }
 
-    /// Connection string of the superuser, by the Unix socket.
+    /// Connection string of the superuser over the Unix socket.
     #[must_use]
     pub fn by_socket(&self) -> String {
         format!("host={} port={} user=postgres dbname=postgres", self.directory.display(), self.port)
     }
 
-    /// The process id of its postmaster.
+    /// Process ID of the postmaster.
     #[must_use]
     pub fn postmaster_pid(&self) -> u32 {
         fs::read_to_string(self.file("postmaster.pid")).unwrap().lines().next().unwrap().parse().unwrap()
@@ -99,13 +99,13 @@ impl Server {
         Path::new(&self.data()).join(name)
     }
 
-    /// The file of its certificate.
+    /// File of the server certificate.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.file("server.crt")
     }
 
-    /// Gives the server a certificate by the recipe of PostgreSQL's manual: without extensions, so of version 1 with
+    /// Restarts with a certificate as in PostgreSQL's manual: without extensions, therefore of version 1 with
     /// openssl 3.0.
     pub fn restart_with_bare_certificate(&self) {
         let (key, request) = (self.file("server.key"), self.file("server.csr"));
@@ -122,14 +122,14 @@ impl Server {
         self.command("pg_ctl", &["-D", &data, "-l", &format!("{data}/log"), "-o", &options, "-w", "restart"]);
     }
 
-    /// Makes a standby of it, which waits for WAL that nobody sends.
+    /// Restarts as a standby that waits for WAL.
     pub fn restart_as_standby(&self) {
         let (data, options) = (self.data(), format!("-p {}", self.port));
         fs::write(self.file("standby.signal"), "").unwrap();
         self.command("pg_ctl", &["-D", &data, "-l", &format!("{data}/log"), "-o", &options, "-w", "restart"]);
     }
 
-    /// Runs one of PostgreSQL's programs, which refuse to be run by root.
+    /// Runs a PostgreSQL program, which must not run as root.
     fn command(&self, program: &str, arguments: &[&str]) {
         let program = self.bin.join(program);
         let mut command = if is_root() {
@@ -154,14 +154,14 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whom PostgreSQL runs as when we are root: its own user where it was installed, else nobody.
+/// User of PostgreSQL if the test runs as root: `postgres` if it exists, else `nobody`.
 fn unprivileged() -> &'static str {
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
     if users.lines().any(|line| line.starts_with("postgres:")) { "postgres" } else { "nobody" }
 }
 
 fn run(command: &mut Command) -> Output {
-    // A server started with a pipe for its output would keep it open: its log is a file.
+    // A pipe for output would be kept open by the server: write its log to a file.
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     output

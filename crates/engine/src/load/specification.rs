@@ -1,4 +1,4 @@
-//! The specification of a load, as `docs/reference/engine-protocol.md` has it.
+//! Specification of a load: `docs/reference/engine-protocol.md`.
 
 use serde::Deserialize;
 
@@ -6,52 +6,52 @@ use loader::Replaceable;
 use pgbench::initialise::{Initialise, InitialiseError};
 use sysbench::dataset::{OltpTables, OltpTablesError};
 
-/// Warehouses that a load may have: identifiers of rows stay within `integer`, and nobody has that much disk.
+/// Maximum number of warehouses: row identifiers must fit in `integer`.
 pub const WAREHOUSES_MAX: u32 = 100_000;
 
-/// A load that cannot begin: one line for a person.
+/// An invalid specification of a load, one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadSpecificationError {
-    /// It is not JSON, or not of the form of a specification.
+    /// It is not JSON, or does not have the form of a specification.
     #[error("specification: {0}")]
     Json(#[from] serde_json::Error),
-    /// Too many warehouses, or none.
+    /// The number of warehouses is out of range.
     #[error("specification: warehouses: {0} is not between 1 and {WAREHOUSES_MAX}")]
     Warehouses(u32),
-    /// pgbench's tables cannot be made so.
+    /// The options of pgbench's tables are invalid.
     #[error("specification: {0}")]
     Initialise(#[from] InitialiseError),
-    /// sysbench's tables cannot be made so.
+    /// The options of sysbench's tables are invalid.
     #[error("specification: {0}")]
     Oltp(#[from] OltpTablesError),
-    /// There is nothing to replace.
+    /// `replace` is set for tables that cannot be replaced.
     #[error("specification: replace: needs into_existing and the workload pgbench")]
     Replace,
-    /// Nobody would load.
+    /// The number of connections is 0.
     #[error("specification: connections: at least 1 is needed")]
     NoConnections,
 }
 
-/// What to load, where.
+/// Dataset and server of a load.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Specification {
-    /// A connection string or URI of libpq's.
+    /// A connection string or URI of libpq.
     pub conninfo: String,
-    /// What to load.
+    /// Dataset.
     pub workload: Workload,
-    /// The seed of the population.
+    /// Seed of the population.
     pub seed: u64,
-    /// Connections, each with a thread of its own. More than can ever have a job at once are not made.
+    /// Number of connections, each with its own thread. Connections that can never have a job are not opened.
     pub connections: u32,
-    /// Whether tables that an earlier load of pgdyno left may be replaced.
+    /// Whether tables of an earlier load by pgdyno may be replaced.
     pub into_existing: bool,
-    /// With `into_existing`: whether pgbench's tables may be replaced, whoever made them.
+    /// With `into_existing`: whether any existing pgbench tables may be replaced.
     #[serde(default)]
     pub replace: bool,
 }
 
-/// A workload at a scale.
+/// A workload with its scale.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Workload {
@@ -64,7 +64,7 @@ pub enum Workload {
     Pgbench(Initialise),
     /// Tables of sysbench's oltp scripts.
     Sysbench(OltpTables),
-    /// What a script of sysbench makes itself: the keys of a drive of it, and `threads`.
+    /// Prepare command of a sysbench script: the keys of a drive with it, and `threads`.
     #[serde(rename = "sysbench-script")]
     SysbenchScript(serde_json::Map<String, serde_json::Value>),
 }
@@ -76,14 +76,14 @@ impl Workload {
             Self::Tpcc { warehouses } => Err(LoadSpecificationError::Warehouses(*warehouses)),
             Self::Pgbench(initialise) => Ok(initialise.check()?),
             Self::Sysbench(oltp) => Ok(oltp.check()?),
-            // The script is looked at when it is run.
+            // The script is checked when it runs.
             Self::SysbenchScript(_) => Ok(()),
         }
     }
 }
 
 impl Specification {
-    /// Reads and checks a specification.
+    /// Reads and validates a specification.
     pub fn read(text: &str) -> Result<Self, LoadSpecificationError> {
         let read: Self = serde_json::from_str(text)?;
         read.workload.check()?;
@@ -96,7 +96,7 @@ impl Specification {
         Ok(read)
     }
 
-    /// Which existing tables the load may replace.
+    /// Existing tables that the load may replace.
     #[must_use]
     pub fn replaceable(&self) -> Replaceable {
         match (self.into_existing, self.replace) {
