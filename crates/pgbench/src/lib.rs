@@ -1,17 +1,19 @@
-//! The language of pgbench, whole, as PostgreSQL 18's pgbench speaks it: expressions, variables, scripts, random numbers.
+//! pgbench's script language, complete as of PostgreSQL 18: expressions, variables, scripts, random numbers.
 //!
-//! The language has no sockets and no clock: who runs it asks for the next thing to do and does it. That is [`session`],
-//! a client with its connection; [`workload`] is its place in the driver. Where a message of an error reaches the user
-//! it is pgbench's own, so that what reads pgbench's output can read ours.
+//! The language performs no I/O and reads no clock: its caller asks for the next step and executes it.
+//! [`session`] does this for a client with a connection; [`workload`] integrates it with the driver. Messages
+//! shown to the user are identical to pgbench's, so that programs that parse pgbench's output also work.
 //!
-//! [`script`] reads files into commands, [`expression`] is the language of `\set` and `\if`, [`variables`] hold what it
-//! works on as [`value`]s, [`random`] is where chance comes from, and [`run`] takes one client through a script: the driver
-//! needs [`script::Scripts`], [`run::Startup`] and [`run::Client`]. [`initialise`] makes the tables, by the loader.
+//! [`script`] parses files into commands, [`expression`] is the language of `\set` and `\if`, [`variables`]
+//! hold [`value`]s, [`random`] has the generators, and [`run`] takes one client through a script. The driver
+//! needs [`script::Scripts`], [`run::Startup`] and [`run::Client`]. [`initialise`] creates the tables with the
+//! loader.
 //!
-//! Known differences from pgbench, all where it does something undefined or would not end: `abs()` of a boolean is an
-//! error, so is NaN as a parameter of a random function, a colon that ends a statement stays a colon, the time of
-//! `\sleep` does not overflow. Operands nest [`expression::DEPTH_MAX`] deep, there are [`variables::VARIABLES_MAX`]
-//! variables, and a script has [`script::SCRIPT_BYTES_MAX`] bytes.
+//! Known differences exist only where pgbench's behavior is undefined or does not terminate: `abs()` of a
+//! boolean and NaN as a parameter of a random function are errors, a colon at the end of a statement stays a
+//! colon, and the time of `\sleep` does not overflow. Operands nest up to [`expression::DEPTH_MAX`] levels,
+//! there are at most [`variables::VARIABLES_MAX`] variables, and a script has at most
+//! [`script::SCRIPT_BYTES_MAX`] bytes.
 
 mod effort;
 pub mod expression;

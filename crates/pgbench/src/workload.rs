@@ -1,4 +1,4 @@
-//! Scripts of pgbench as a workload of the driver: `docs/reference/engine-protocol.md` has the specification.
+//! pgbench scripts as a workload of the driver. `docs/reference/engine-protocol.md` has the specification.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use pgwire::SqlState;
 use reactor::{Connection, Error};
 
 const COUNT_BRANCHES: &str = include_str!("count_branches.sql");
-/// "undefined table".
+/// `undefined_table`.
 const NO_TABLE: &str = "42P01";
 
 /// The workload's part of a specification.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Specification {
-    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
+    #[allow(dead_code)] // Already checked by the caller, but serde needs the key.
     kind: String,
     scripts: Vec<ScriptSpecification>,
     #[serde(default)]
@@ -36,7 +36,7 @@ struct Specification {
     random_seed: Option<u64>,
 }
 
-/// A script: one of pgbench's own, or a name and a text.
+/// A script: a built-in one, or a name and a text.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptSpecification {
@@ -69,34 +69,35 @@ impl From<ProtocolName> for Protocol {
     }
 }
 
-/// The workload.
+/// The pgbench workload.
 pub struct Pgbench {
     program: Arc<Program>,
-    /// By script: its name, which is its kind of transaction.
+    /// Names of the scripts, which are the kinds of transactions.
     kinds: Vec<String>,
     scale: Scale,
     reads_scale: bool,
 }
 
-/// Where `:scale` comes from.
+/// Source of `:scale`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scale {
     /// The specification.
     Given,
-    /// The rows of pgbench_branches.
+    /// The number of rows of pgbench_branches.
     Counted {
-        /// Whether pgbench's tables have to exist: a script of pgbench's own uses them. Else it is 1 without them.
+        /// Whether pgbench's tables must exist, because a built-in script uses them. Otherwise the scale is 1
+        /// without them.
         needs_tables: bool,
     },
 }
 
 impl Pgbench {
-    /// Reads the workload's part of a specification, for a run of so many clients and threads.
+    /// Reads the workload's part of a specification, for a run with this number of clients and threads.
     pub fn read(workload: &Json, clients: u32, threads: u32, seed: u64) -> Result<Self, WorkloadError> {
         Specification::deserialize(workload)?.compile(clients, threads, seed)
     }
 
-    /// Whether a script has the variable `:scale`.
+    /// Whether a script reads the variable `:scale`.
     #[must_use]
     pub fn reads_scale(&self) -> bool {
         self.reads_scale
@@ -140,7 +141,7 @@ impl Specification {
 }
 
 impl ScriptSpecification {
-    /// Adds the script and gives the name of its kind.
+    /// Adds the script and returns the name of its kind.
     fn add(&self, scripts: &mut Scripts) -> Result<String, WorkloadError> {
         let (kind, name, text) = match (&self.builtin, &self.name, &self.text) {
             (Some(builtin), None, None) => {
@@ -173,7 +174,7 @@ impl Workload for Pgbench {
     }
 }
 
-/// The generator that chooses scripts: the clients of a thread share it, as pgbench's do.
+/// Generator for the choice of scripts, shared by the clients of a thread as in pgbench.
 #[derive(Default)]
 pub struct ScriptChoice(Option<Prng>);
 
@@ -181,11 +182,11 @@ impl Tally for ScriptChoice {
     fn merge(&mut self, _: &Self) {}
 }
 
-/// One who runs scripts.
+/// A simulated user that runs scripts.
 pub struct ScriptUser {
     runner: ScriptRunner,
     thread: usize,
-    /// As long as it is to be counted.
+    /// `Counted` until it has been counted.
     scale: Scale,
 }
 

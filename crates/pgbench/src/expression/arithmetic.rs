@@ -1,11 +1,13 @@
-//! Operators on values. Null makes null, but for IS.
+//! Operators on values. A null operand gives null, except for IS.
 
 use super::code::Binary;
 use crate::value::Value;
 use crate::value::error::EvaluationError;
 
-/// An operator between two values. Doubles are calculated with where one side is a double, but for the remainder and the
-/// bits, which are of integers always.
+/// Evaluates a binary operator.
+///
+/// The operation is on doubles if one operand is a double, except remainder and bitwise operators, which are on
+/// integers only.
 #[inline]
 pub fn binary(operator: Binary, left: Value, right: Value) -> Result<Value, EvaluationError> {
     match (left, right) {
@@ -43,7 +45,7 @@ fn of_ints(operator: Binary, left: i64, right: i64) -> Result<Value, EvaluationE
         Binary::BitAnd => left & right,
         Binary::BitOr => left | right,
         Binary::BitXor => left ^ right,
-        // As the processor does it for pgbench: of the distance the six lowest bits count.
+        // As on the processor in pgbench: only the six lowest bits of the distance count.
         Binary::ShiftLeft => left.wrapping_shl(right as u32),
         Binary::ShiftRight => left.wrapping_shr(right as u32),
         Binary::Equal => return Ok(Value::Boolean(left == right)),
@@ -53,7 +55,7 @@ fn of_ints(operator: Binary, left: i64, right: i64) -> Result<Value, EvaluationE
     }))
 }
 
-#[allow(clippy::float_cmp)] // It is what the user asks for.
+#[allow(clippy::float_cmp)] // The user requests an exact comparison.
 fn of_doubles(operator: Binary, left: f64, right: f64) -> Value {
     match operator {
         Binary::Add => Value::Double(left + right),
@@ -64,17 +66,17 @@ fn of_doubles(operator: Binary, left: f64, right: f64) -> Value {
         Binary::NotEqual => Value::Boolean(left != right),
         Binary::Less => Value::Boolean(left < right),
         Binary::LessEqual => Value::Boolean(left <= right),
-        // [`takes_doubles`] keeps the others away.
+        // [`takes_doubles`] excludes the other operators.
         _ => Value::Null,
     }
 }
 
-/// 0 minus it, as the grammar has it: of the double 0 it is 0, not -0.
+/// Negation as 0 minus the operand, as in the grammar: the double 0 gives 0, not -0.
 pub fn negate(operand: Value) -> Result<Value, EvaluationError> {
     binary(Binary::Subtract, Value::Int(0), operand)
 }
 
-/// All bits turned.
+/// Bitwise NOT.
 pub fn complement(operand: Value) -> Result<Value, EvaluationError> {
     binary(Binary::BitXor, Value::Int(-1), operand)
 }

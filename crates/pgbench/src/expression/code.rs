@@ -1,47 +1,48 @@
-//! What an expression is compiled to: operations on a stack, in the order in which pgbench evaluates.
+//! Code of expressions: operations of a stack machine, in pgbench's order of evaluation.
 
 use crate::value::Value;
 use crate::variables::Slot;
 
-/// An operation. What it needs is on top of the stack and is replaced by its result. A skip counts operations and goes
-/// forward only, so every evaluation ends, and code can be moved.
+/// An operation. It pops its operands and pushes its result.
+///
+/// Skips count operations and only go forward, so that every evaluation ends and code is relocatable.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Operation {
-    /// Puts a constant.
+    /// Pushes a constant.
     Constant(Value),
-    /// Puts the value of a variable.
+    /// Pushes the value of a variable.
     Variable(Slot),
-    /// 0 minus it.
+    /// Negation: 0 minus the operand.
     Negate,
-    /// All bits turned.
+    /// Bitwise NOT.
     Complement,
-    /// Logical.
+    /// Logical NOT.
     Not,
-    /// Whether it is this very null or boolean.
+    /// Tests for identity with null or a boolean.
     Is(Value),
-    /// Takes two.
+    /// Binary operator.
     Binary(Binary),
-    /// Takes this many arguments.
+    /// Function with this number of arguments.
     Call(Function, u32),
-    /// The left side of AND decides where it is null or false: then the right side and [`Operation::AndEnd`] are skipped.
+    /// AND after its left side: if that is null or false, skips the right side and [`Operation::AndEnd`].
     AndThen(u32),
-    /// The right side of AND is its result.
+    /// AND after its right side, which is the result.
     AndEnd,
-    /// The left side of OR decides where it is null or true.
+    /// OR after its left side: skips the rest if that is null or true.
     OrElse(u32),
-    /// The right side of OR is its result.
+    /// OR after its right side, which is the result.
     OrEnd,
-    /// Skips a branch of CASE where its condition does not hold.
+    /// Skips a branch of CASE if its condition is not true.
     Unless(u32),
-    /// Skips what is left of CASE after a branch.
+    /// Skips the rest of CASE after a branch.
     CaseSkip(u32),
-    /// CASE with this many conditions and an ELSE ends. It does nothing.
+    /// End of CASE with this number of conditions and an ELSE. No effect.
     CaseEnd(u32),
 }
 
-/// Operators between two values. `>` and `>=` are `<` and `<=` with the sides exchanged, in the order of evaluation, too.
+/// Binary operators. `>` and `>=` are `<` and `<=` with exchanged operands, also in the order of evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // They are their own meaning.
+#[allow(missing_docs)] // Self-explanatory.
 pub enum Binary {
     Add,
     Subtract,
@@ -60,7 +61,7 @@ pub enum Binary {
 }
 
 impl Binary {
-    /// How it is written.
+    /// Its sign in the source.
     #[must_use]
     pub fn sign(self) -> &'static str {
         match self {
@@ -84,7 +85,7 @@ impl Binary {
 
 /// Functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // pgbench's manual has them by these names.
+#[allow(missing_docs)] // Named as in pgbench's manual.
 pub enum Function {
     Abs,
     Debug,
@@ -107,14 +108,14 @@ pub enum Function {
     Sqrt,
 }
 
-/// How many arguments a function takes.
+/// Number of arguments of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arity {
-    /// This many.
+    /// Exactly this many.
     Exactly(u32),
     /// One or more.
     OneOrMore,
-    /// This many, and a seed; without it `:default_seed` is one.
+    /// This many and an optional seed, by default `:default_seed`.
     AndSeed(u32),
 }
 
@@ -143,7 +144,7 @@ const FUNCTIONS: [(&str, Function, Arity); 21] = [
 ];
 
 impl Function {
-    /// The function that a word names, in capitals or not: its name in messages, itself, how many arguments it takes.
+    /// Finds a function by name, case-insensitive. Returns its name in messages, the function, and its arity.
     #[must_use]
     pub fn find(word: &[u8]) -> Option<(&'static str, Self, Arity)> {
         FUNCTIONS.into_iter().find(|(name, _, _)| word.eq_ignore_ascii_case(name.as_bytes()))

@@ -1,14 +1,14 @@
-//! Why a text is no expression.
+//! Syntax errors of expressions.
 
-/// Why a text is no expression.
+/// A syntax error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntaxError {
-    /// What is wrong.
+    /// Message.
     pub message: &'static str,
-    /// With what.
+    /// Detail of the message.
     pub detail: Option<String>,
-    /// The last byte of the token where it was found.
+    /// Last byte of the token with the error.
     pub at: usize,
-    /// The byte behind the line, the newline included.
+    /// The byte after the line, including the newline.
     pub line_end: usize,
 }

@@ -1,4 +1,4 @@
-//! Running the code of an expression.
+//! Evaluation of the code of an expression.
 
 use super::code::{Function, Operation};
 use super::{Expression, arithmetic, functions};
@@ -7,22 +7,22 @@ use crate::value::Value;
 use crate::value::error::{ARGUMENTS_MAX, EvaluationError};
 use crate::variables::{Names, Variables};
 
-/// What an evaluation reads and changes: things of one client, and the names for messages.
+/// Context of an evaluation: state of one client, and names for messages.
 pub struct Scope<'a> {
-    /// The names of the variables.
+    /// Names of the variables.
     pub names: &'a Names,
-    /// The client's variables. Texts among them are converted when they are first used.
+    /// Variables of the client. Texts are converted when first used.
     pub variables: &'a mut Variables,
-    /// The client's generator.
+    /// Generator of the client.
     pub random: &'a mut Prng,
-    /// Room for values; what is in it is dropped. Keep it for the next evaluation: then that allocates nothing.
+    /// Stack, cleared at the start. Reuse it to avoid allocations.
     pub stack: &'a mut Vec<Value>,
-    /// Takes the arguments of `debug()`.
+    /// Handler of the arguments of `debug()`.
     pub debug: &'a mut dyn FnMut(Value),
 }
 
 impl Scope<'_> {
-    /// The value on top; the code of a parsed expression never takes one that is not there.
+    /// Pops a value. The code of a parsed expression never underflows the stack.
     #[inline]
     fn pop(&mut self) -> Value {
         self.stack.pop().unwrap_or(Value::Null)
@@ -38,7 +38,7 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// Decides AND or OR by its left side if that is null or `deciding`: then the value stays and the rest is skipped.
+    /// Short-circuits AND or OR if the left side is null or `deciding`: keeps the value and skips the rest.
     fn decide(&mut self, deciding: bool, skip: u32) -> Result<usize, EvaluationError> {
         let left = self.pop();
         let decided = left == Value::Null || left.boolean()? == deciding;
@@ -69,7 +69,7 @@ impl Scope<'_> {
         Ok(())
     }
 
-    /// Carries out one operation and gives how many of the following are skipped.
+    /// Executes one operation. Returns how many of the following ones to skip.
     #[inline]
     fn run(&mut self, operation: Operation) -> Result<usize, EvaluationError> {
         match operation {
@@ -99,7 +99,7 @@ impl Scope<'_> {
 }
 
 impl Expression {
-    /// Its value for a client at this moment.
+    /// Evaluates the expression for a client.
     pub fn evaluate(&self, scope: &mut Scope<'_>) -> Result<Value, EvaluationError> {
         scope.stack.clear();
         let mut next = 0;

@@ -1,4 +1,4 @@
-//! pgbench's functions. Their arguments are as many as the parser has let through, and none is null.
+//! pgbench's functions. The parser has checked the number of arguments, and no argument is null.
 
 use super::arithmetic::binary;
 use super::code::{Binary, Function};
@@ -9,7 +9,7 @@ use crate::random::{Prng, hash};
 use crate::value::Value;
 use crate::value::error::EvaluationError;
 
-/// The value of a function. Random ones draw from `prng`. The argument of `debug` is shown elsewhere.
+/// Evaluates a function. Random ones draw from `prng`. The caller prints the argument of `debug`.
 pub fn call(function: Function, arguments: &[Value], prng: &mut Prng) -> Result<Value, EvaluationError> {
     let double = |place: usize| arguments[place].double();
     let int = |place: usize| arguments[place].int();
@@ -36,7 +36,7 @@ pub fn call(function: Function, arguments: &[Value], prng: &mut Prng) -> Result<
     })
 }
 
-/// The smallest integer has no opposite and stays.
+/// The absolute value. The minimum integer has no negation and is unchanged.
 fn absolute(value: Value) -> Result<Value, EvaluationError> {
     match value {
         Value::Int(int) => Ok(Value::Int(int.wrapping_abs())),
@@ -47,7 +47,7 @@ fn absolute(value: Value) -> Result<Value, EvaluationError> {
     }
 }
 
-/// The first argument, and each other where `keeps` does not hold any more; doubles if one of them is.
+/// The least or greatest argument, by `keeps`; a double if any argument is one.
 fn extreme(
     arguments: &[Value],
     keeps_int: fn(i64, i64) -> bool,
@@ -76,7 +76,7 @@ fn permutation(value: i64, size: i64, seed: i64) -> Result<Value, EvaluationErro
     Ok(Value::Int(hash::permute(value, size, seed)))
 }
 
-/// A parameter that is NaN is out of every range, too: pgbench would draw for ever or something without meaning.
+/// Random functions. A NaN parameter is an error here; pgbench would loop forever or draw meaningless numbers.
 fn random(function: Function, arguments: &[Value], prng: &mut Prng) -> Result<i64, EvaluationError> {
     let (min, max) = (arguments[0].int()?, arguments[1].int()?);
     if min > max {

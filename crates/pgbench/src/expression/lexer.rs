@@ -1,4 +1,4 @@
-//! The tokens of an expression. It ends with its line, unless a backslash stands before the newline.
+//! Lexer of expressions. An expression ends with its line, unless a backslash precedes the newline.
 
 use super::error::SyntaxError;
 use crate::effort;
@@ -8,27 +8,27 @@ use crate::variables::is_name_byte;
 /// A token.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Token<'a> {
-    /// The end of the line or of the text.
+    /// End of the line or of the text.
     End,
-    /// An operator, a bracket, a comma.
+    /// An operator, a parenthesis or a comma.
     Sign(&'static str),
-    /// A word with a meaning of its own.
+    /// A keyword.
     Keyword(Keyword),
-    /// A colon and a name, which may begin with a digit here: then it names nothing that can be defined.
+    /// A colon and a name. The name may begin with a digit here, but such a variable cannot be defined.
     Variable(&'a [u8]),
     /// An integer.
     Int(i64),
-    /// 2^63, which fits after a minus only.
+    /// 2^63, which is valid only after a minus.
     IntMaxPlusOne,
-    /// A number with a point or an exponent.
+    /// A number with a decimal point or an exponent.
     Double(f64),
-    /// Any other word: the name of a function.
+    /// Any other word: a function name.
     Word(&'a [u8]),
 }
 
-/// Words with a meaning, in capitals or not.
+/// Keywords, case-insensitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // They are their own meaning.
+#[allow(missing_docs)] // Self-explanatory.
 pub enum Keyword {
     And,
     Or,
@@ -63,7 +63,7 @@ const KEYWORDS: [(&str, Keyword); 14] = [
     ("false", Keyword::False),
 ];
 
-/// The longer ones come before those that they begin with. `!=` is `<>` by another name.
+/// Longer signs precede their prefixes. `!=` is an alias of `<>`.
 const SIGNS: [(&str, &str); 21] = [
     ("<>", "<>"),
     ("!=", "<>"),
@@ -88,7 +88,7 @@ const SIGNS: [(&str, &str); 21] = [
     (",", ","),
 ];
 
-/// Reads tokens from a place in a script.
+/// Reads tokens from a position in a script.
 #[derive(Debug)]
 pub struct Lexer<'a> {
     text: &'a [u8],
@@ -97,19 +97,19 @@ pub struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    /// Reads `text` from the byte `at` on.
+    /// Starts at the byte `at` of `text`.
     #[must_use]
     pub fn new(text: &'a [u8], at: usize) -> Self {
         Self { text, at, ended_by_newline: false }
     }
 
-    /// The place behind the last token.
+    /// The position after the last token.
     #[must_use]
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// The next token. After [`Token::End`] there is no other.
+    /// Reads the next token. There is none after [`Token::End`].
     pub fn read(&mut self) -> Result<Token<'a>, SyntaxError> {
         if self.ended_by_newline {
             return Ok(Token::End);
@@ -133,14 +133,14 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The place of an error at the last token: its last byte.
+    /// An error at the last byte of the last token.
     #[must_use]
     pub fn error(&self, message: &'static str, detail: Option<&[u8]>) -> SyntaxError {
         let detail = detail.map(|detail| String::from_utf8_lossy(detail).into_owned());
         SyntaxError { message, detail, at: self.at.saturating_sub(1), line_end: self.at }
     }
 
-    /// Blanks and continued lines.
+    /// Skips white space and line continuations.
     fn skip_space(&mut self) {
         loop {
             effort::spend(1);
@@ -170,7 +170,8 @@ impl<'a> Lexer<'a> {
         Err(self.error("unexpected character", rest.get(..1)))
     }
 
-    /// Digits; with a point or an exponent they are a double. An `e` without digits is not an exponent.
+    /// Reads a number; with a decimal point or an exponent it is a double. An `e` without digits is not an
+    /// exponent.
     fn number(&mut self) -> Result<Token<'a>, SyntaxError> {
         let start = self.at;
         let digit = |byte: u8| byte.is_ascii_digit();

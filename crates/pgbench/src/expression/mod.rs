@@ -1,4 +1,4 @@
-//! Expressions of `\set`, `\if` and `\elif`: parsed once, to code that runs on a stack and allocates nothing.
+//! Expressions of `\set`, `\if` and `\elif`: parsed once to code for a stack machine that does not allocate.
 
 pub mod arithmetic;
 pub mod code;
@@ -20,21 +20,23 @@ use code::Operation;
 
 use super::variables::Names;
 
-/// An expression.
+/// A parsed expression.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expression {
     code: Box<[Operation]>,
 }
 
 impl Expression {
-    /// Reads the expression that begins at the byte `at` and ends with its line, and gives the byte behind the line.
-    /// Variables are looked up in `names` and added there.
+    /// Parses the expression from the byte `at` to the end of its line. Returns it with the position after the
+    /// line.
+    ///
+    /// Variables are resolved in `names` and added there.
     pub fn parse(text: &[u8], at: usize, names: &mut Names) -> Result<(Self, usize), SyntaxError> {
         let (code, end) = parser::Parser::parse(text, at, names)?;
         Ok((Self { code: code.into() }, end))
     }
 
-    /// Its operations, in order.
+    /// The operations in order.
     #[must_use]
     pub fn code(&self) -> &[Operation] {
         &self.code

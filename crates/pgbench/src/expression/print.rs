@@ -1,4 +1,4 @@
-//! An expression as text again, with every bracket: what is read of it has the same code.
+//! Text of an expression with all parentheses. Parsing it gives the same code.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::value::Value;
 use crate::variables::Names;
 
 impl Expression {
-    /// The text of the expression.
+    /// Formats the expression.
     #[must_use]
     pub fn text(&self, names: &Names) -> String {
         let mut parts = Vec::new();
@@ -19,7 +19,7 @@ impl Expression {
     }
 }
 
-/// Replaces the texts of the operands, which are the last of `parts`, by that of the operation.
+/// Replaces the texts of the operands at the end of `parts` with that of the operation.
 fn print(operation: Operation, parts: &mut Vec<String>, names: &Names) {
     let mut pop = || parts.pop().unwrap_or_default();
     let text = match operation {
@@ -54,13 +54,13 @@ fn case(parts: &mut Vec<String>, conditions: usize) -> String {
     let mut text = "CASE".to_owned();
     let mut branches = parts.chunks_exact(2);
     for branch in &mut branches {
-        // Writing to a text does not fail.
+        // Writing to a String cannot fail.
         let _ = write!(text, " WHEN {} THEN {}", branch[0], branch[1]);
     }
     format!("{text} ELSE {} END", branches.remainder().concat())
 }
 
-/// The shortest digits that give the same double. There are no constants below 0 but the smallest integer.
+/// The shortest text that parses to the same double. No constant is negative except the minimum integer.
 fn constant(value: Value) -> String {
     match value {
         Value::Null => "NULL".into(),

@@ -1,9 +1,9 @@
-//! The steps as rounds of jobs for the loader.
+//! Initialization steps as rounds of jobs for the loader.
 //!
-//! COPY freezes what it fills only if the same transaction emptied it, so an ordinary table, or a partition, belongs to one
-//! connection: measured, one connection that freezes is faster than two that do not, since a vacuum has to
-//! come after those (docs/reference/engine-protocol.md). Partitions are filled and indexed side by side. What is the same for all accounts
-//! is a default of its column while they are copied.
+//! COPY freezes rows only if the same transaction created or truncated the table. An ordinary table, or a
+//! partition, is therefore filled by one connection: as measured, one connection that freezes is faster than
+//! two that do not, because those need a vacuum afterwards (docs/reference/engine-protocol.md). Partitions are
+//! filled and indexed in parallel. Constant columns of accounts are column defaults during the copy.
 
 use super::existing::{self, Accounts, Partition, Stored};
 use super::partition::Bound;
@@ -16,12 +16,12 @@ use loader::phase::Phase;
 use loader::{LoadError, Replaceable, Stage};
 use reactor::{Connection, Error};
 
-/// More sessions than this that fill partitions would wait for each other inside the server.
+/// Maximum number of connections: with more, sessions that fill partitions wait for each other in the server.
 const CONNECTIONS_MAX: u32 = 64;
-/// Parts that the accounts are cut into where many connections fill one table.
+/// Number of chunks of the accounts if many connections fill one table.
 const CHUNKS_MAX: u32 = 64;
 
-/// pgbench's tables.
+/// pgbench's tables as a dataset.
 pub struct PgbenchTables {
     initialise: Initialise,
     tables: Vec<Table>,
@@ -31,14 +31,14 @@ pub struct PgbenchTables {
 }
 
 impl PgbenchTables {
-    /// Plan tables exactly as `pgbench -i` makes them, without a marker. Nothing is done yet.
+    /// Plans tables exactly as `pgbench -i` creates them, without a marker. Nothing is executed yet.
     #[must_use]
     pub fn new(initialise: Initialise) -> Self {
         let (tables, rounds) = (tables::forecast(&initialise), plan::rounds(&initialise.steps_in_order()));
         Self { initialise, tables, rounds, marks: false }
     }
 
-    /// Plan tables with pgdyno's ownership marker, so that a later load may replace them.
+    /// Plans tables with pgdyno's ownership marker, so that a later load may replace them.
     #[must_use]
     pub fn marked(initialise: Initialise) -> Self {
         Self { marks: true, ..Self::new(initialise) }
@@ -152,7 +152,7 @@ impl PgbenchTables {
         }
     }
 
-    /// Whole branches in each, so that no two connections look at the same one for a foreign key.
+    /// Jobs of complete branches, so that no two connections lock the same branch for a foreign key.
     fn fill_by_chunks(&self, big: bool) -> Vec<Job> {
         let branches = i64::from(self.initialise.scale.div_ceil(CHUNKS_MAX));
         let size = branches * i64::from(tables::ACCOUNTS);
@@ -187,7 +187,7 @@ fn statement(table: usize, doing: &str, sql: &str) -> Job {
     statements(table, doing, vec![sql.to_owned()])
 }
 
-/// One after the other, by one connection.
+/// A job with statements for one connection.
 fn statements(table: usize, doing: &str, sql: Vec<String>) -> Job {
     Job { table, doing: doing.to_owned(), work: Work::Statements(sql) }
 }
@@ -204,8 +204,8 @@ fn copy(table: usize, into: &str, frozen: bool, rows: Box<dyn Rows>) -> Job {
     Job { table, doing: format!("copy {into}"), work }
 }
 
-/// Copies the keys of accounts; the rest, which is the same for all, need not be read by the server row by row: it is
-/// the columns' default for as long as the transaction lasts.
+/// Copies the keys of accounts only. The other columns are constant: they are column defaults during the
+/// transaction, so that the server need not read them row by row.
 fn copy_keys(into: &str, rows: Box<dyn Rows>) -> Job {
     let begin = format!(
         "BEGIN; ALTER TABLE ONLY {into} ALTER abalance SET DEFAULT 0, ALTER filler SET DEFAULT ''; TRUNCATE {into}"
@@ -217,9 +217,11 @@ fn copy_keys(into: &str, rows: Box<dyn Rows>) -> Job {
 }
 
 impl Dataset for PgbenchTables {
-    /// As pgbench it goes by the role's search path, waits for commits as the server would have it, and sorts in the
-    /// memory that the server gives. With minimal WAL a COMMIT waits until all that was copied is on disk: most of it
-    /// had better be under way by then. With other WAL that would only be in its way (docs/adr/0012).
+    /// As in pgbench, the role's search path, the server's synchronous_commit and its maintenance_work_mem
+    /// apply.
+    ///
+    /// With minimal WAL, COMMIT waits until all copied data is on disk, so most of it should be written back
+    /// earlier. With other WAL levels that would only delay the load (docs/adr/0012).
     const SESSION: &'static str = "SET statement_timeout = 0; \
         SELECT set_config(flush.name, '64', false) \
         FROM pg_catalog.pg_settings AS wal, pg_catalog.pg_settings AS flush \
@@ -231,7 +233,7 @@ impl Dataset for PgbenchTables {
         &self.tables
     }
 
-    /// As many as are asked for: how the accounts are divided is known only later.
+    /// As many as requested: the partitioning is not known yet.
     fn connections_max(&self) -> u32 {
         CONNECTIONS_MAX
     }
@@ -255,7 +257,7 @@ impl Dataset for PgbenchTables {
         Ok(())
     }
 
-    /// Filling is all or nothing, as it is with pgbench; what comes after it leaves the rows alone.
+    /// Filling is all or nothing, as in pgbench. Later steps do not change the rows.
     async fn clean_up(&self, control: &mut Connection, phase: Phase, filled: &[usize]) -> Result<(), Error> {
         if phase == Phase::Copy && !filled.is_empty() {
             control.simple(tables::EMPTY).await?;

@@ -1,12 +1,13 @@
-//! What is in the database already.
+//! Tables that already exist in the database.
 
 use super::partition::{Bound, hold_all};
 use super::tables;
 use loader::{LoadError, Replaceable, Stage};
 use reactor::{Connection, Error};
 
-/// Makes sure that the four tables are absent, or pgbench's and replaceable. Columns show what a table is, the marker
-/// alone shows whose it is.
+/// Checks that the four tables are absent, or pgbench's and replaceable.
+///
+/// The columns identify pgbench's tables. Only the marker identifies the owner.
 pub async fn check_tables(connection: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
     let found = connection.simple(include_str!("sql/tables.sql")).await;
     let found = found.map_err(|error| LoadError::from_io(Stage::Create, "look at the database", &error))?;
@@ -43,40 +44,40 @@ pub async fn check_tables(connection: &mut Connection, existing: Replaceable) ->
     Err(LoadError::new(Stage::Create, message))
 }
 
-/// A partition that rows can be sent to.
+/// A partition that rows can be copied to.
 pub struct Partition {
-    /// Its name, quoted where it must be.
+    /// Quoted name.
     pub name: String,
-    /// What it holds.
+    /// Bounds.
     pub bound: Bound,
     /// Whether it has a primary key.
     pub has_key: bool,
 }
 
-/// How the accounts are stored.
+/// Storage of the accounts.
 pub struct Accounts {
-    /// Whether a key is a `bigint`.
+    /// Whether the key is a `bigint`.
     pub big: bool,
-    /// Whether a foreign key refers to one of the four tables.
+    /// Whether a foreign key references one of the four tables.
     pub referred_to: bool,
-    /// Whether their columns may be given defaults for a while: they are ours to alter, and have none.
+    /// Whether columns may get temporary defaults: the tables are owned by the user, and have no defaults.
     pub may_have_defaults: bool,
-    /// In which tables.
+    /// Tables with the accounts.
     pub stored: Stored,
 }
 
-/// Which tables hold the accounts.
+/// Tables that contain the accounts.
 pub enum Stored {
-    /// One.
+    /// One table.
     Whole,
-    /// Partitions: we know to which of them an account belongs.
+    /// Partitions with known bounds.
     Divided(Vec<Partition>),
-    /// Partitions: that the server alone knows.
+    /// Partitions with unknown bounds: the server routes the rows.
     Elsewhere,
 }
 
 impl Accounts {
-    /// Looks at them; `accounts` is how many there will be. `None` if there is no such table.
+    /// Reads the storage of the accounts for a number of accounts. `None` if the table does not exist.
     pub async fn look(connection: &mut Connection, accounts: i64) -> Result<Option<Self>, Error> {
         let found = connection.simple(include_str!("sql/accounts.sql")).await?;
         let Some([big, divided_by, referred_to, may_have_defaults]) = found.first().map(Vec::as_slice) else {

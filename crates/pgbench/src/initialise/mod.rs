@@ -1,13 +1,13 @@
-//! pgbench's four tables, made as `pgbench -i` of PostgreSQL 18 makes them, by the loader.
+//! pgbench's four tables, created by the loader as `pgbench -i` of PostgreSQL 18 creates them.
 //!
-//! | question | place |
+//! | topic | module |
 //! |---|---|
-//! | what may be asked for | [`specification`] |
+//! | options | [`specification`] |
 //! | names, columns and statements | `tables` |
-//! | the rows | `rows` |
-//! | which row belongs to which partition | `partition` |
-//! | what is in the database already | `existing`; its queries in `sql/` |
-//! | which step does what, in which order | `dataset`, `plan` |
+//! | rows | `rows` |
+//! | assignment of rows to partitions | `partition` |
+//! | existing tables | `existing`; its queries in `sql/` |
+//! | steps and their order | `dataset`, `plan` |
 
 mod dataset;
 mod existing;

@@ -1,20 +1,23 @@
-//! Which account belongs to which partition, so that rows can be sent to the partitions themselves, side by side and
-//! frozen. A row in the wrong one the server refuses; what is not understood here is left to the server to divide.
+//! Assignment of accounts to partitions, so that rows can be copied to the partitions directly, in parallel and
+//! frozen.
+//!
+//! The server rejects a row in the wrong partition. If the bounds are not understood, the server routes the
+//! rows.
 
-/// More would have each partition's connection reckon the hash of every key too often: then the server divides.
+/// With more partitions, every connection would hash all keys too often: then the server routes the rows.
 const MODULUS_MAX: u64 = 256;
 
-/// What a partition holds.
+/// Bounds of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// Keys from the first, inclusive, to the second, exclusive.
+    /// Range of keys: from the first (inclusive) to the second (exclusive).
     Range(i64, i64),
-    /// Keys whose hash leaves the second when divided by the first.
+    /// Modulus and remainder of the hash.
     Hash(u64, u64),
 }
 
 impl Bound {
-    /// Reads a bound as `pg_get_expr` writes it; `None` for any other, such as that of a default partition.
+    /// Parses a bound as printed by `pg_get_expr`; `None` for others, such as that of a default partition.
     pub fn parse(text: &str) -> Option<Self> {
         if let Some(range) = text.strip_prefix("FOR VALUES FROM (") {
             let (from, to) = range.strip_suffix(')')?.split_once(") TO (")?;
@@ -26,7 +29,7 @@ impl Bound {
     }
 }
 
-/// A key in a bound: `bigint`s are quoted.
+/// Parses a key in a bound. Keys of type `bigint` are quoted.
 fn key(text: &str) -> Option<i64> {
     match text {
         "MINVALUE" => Some(i64::MIN),
@@ -35,7 +38,7 @@ fn key(text: &str) -> Option<i64> {
     }
 }
 
-/// Whether each of so many accounts belongs to exactly one of the partitions.
+/// Whether each of the accounts belongs to exactly one partition.
 pub fn hold_all(bounds: &[Bound], accounts: i64) -> bool {
     let (mut ranges, mut remainders, mut moduli) = (Vec::new(), Vec::new(), Vec::new());
     for bound in bounds {
@@ -59,16 +62,16 @@ pub fn hold_all(bounds: &[Bound], accounts: i64) -> bool {
     remainders.is_empty() && follow && ranges[0].0 <= 1 && ranges[ranges.len() - 1].1 > accounts
 }
 
-/// PostgreSQL's hash of a partition's key, of a positive `integer` or `bigint`: they hash alike.
+/// PostgreSQL's hash of a partition key for a positive `integer` or `bigint`, which have the same hash.
 pub fn hash_of_key(key: i64) -> u64 {
     const SEED: u64 = 0x7A5B_2236_7996_DCFD;
     const COMBINED: u64 = 0x49A0_F4DD_15E5_A8E3;
-    // A bigint's upper half is folded into the lower.
+    // The upper half of a bigint is folded into the lower.
     let folded = key as u32 ^ (key >> 32) as u32;
     hash_uint32_extended(folded, SEED).wrapping_add(COMBINED)
 }
 
-/// Bob Jenkins' hash of one word under a seed (lookup3), as PostgreSQL has it.
+/// Bob Jenkins' hash (lookup3) of one word with a seed, as in PostgreSQL.
 fn hash_uint32_extended(word: u32, seed: u64) -> u64 {
     let start = 0x9E37_79B9_u32.wrapping_add(4).wrapping_add(3_923_095);
     let [a, b, c] = mix([start.wrapping_add((seed >> 32) as u32), start.wrapping_add(seed as u32), start]);
@@ -76,7 +79,7 @@ fn hash_uint32_extended(word: u32, seed: u64) -> u64 {
     u64::from(b) << 32 | u64::from(c)
 }
 
-/// The three words change places at each turn, and have come round at the end.
+/// The three words rotate at each step, and are in the original order at the end.
 fn mix([mut a, mut b, mut c]: [u32; 3]) -> [u32; 3] {
     for turn in [4, 6, 8, 16, 19, 4] {
         a = a.wrapping_sub(c) ^ c.rotate_left(turn);
@@ -86,7 +89,7 @@ fn mix([mut a, mut b, mut c]: [u32; 3]) -> [u32; 3] {
     [a, b, c]
 }
 
-/// As in [`mix`], but for one place: what was second and third is first and second.
+/// As in [`mix`], but with another rotation: the second and third words become the first and second.
 fn finish([mut a, mut b, mut c]: [u32; 3]) -> [u32; 2] {
     for turn in [14, 11, 25, 16, 4, 14, 24] {
         c = (c ^ b).wrapping_sub(b.rotate_left(turn));

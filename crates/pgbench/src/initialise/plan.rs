@@ -1,21 +1,21 @@
-//! Which step does what: the rounds of a load, from the steps that were asked for.
+//! Rounds of a load, from the requested steps.
 
-/// A round: what can be done side by side.
+/// A round: jobs that can run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The tables dropped.
+    /// Drop the tables.
     Drop,
-    /// The tables created.
+    /// Create the tables.
     Create,
-    /// The tables emptied: all in one statement, which minds no foreign keys.
+    /// Truncate the tables: all in one statement, regardless of foreign keys.
     Empty,
-    /// The tables filled, those first that others do not wait for.
+    /// Fill the tables of this turn.
     Fill(Turn),
-    /// The tables filled by the server.
+    /// Generate data in the server.
     Generate,
-    /// Visibility maps and statistics.
+    /// Vacuum and analyze.
     Vacuum,
-    /// Primary keys of the partitions, which that of the whole then takes over.
+    /// Primary keys of the partitions, which the key of the partitioned table then attaches.
     PartitionKeys,
     /// Primary keys.
     Keys,
@@ -23,15 +23,17 @@ pub enum Part {
     ForeignKeys,
 }
 
-/// A turn of filling. Branches come last, so that their number tells that all the rest is there; only foreign keys
-/// would have them first.
+/// A turn of filling.
+///
+/// Branches come last, so that their number shows that all other rows exist. With foreign keys they must come
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// Accounts and tellers; of tables with foreign keys, branches.
+    /// Accounts and tellers; with foreign keys, branches.
     First,
-    /// Branches; of tables with foreign keys, tellers.
+    /// Branches; with foreign keys, tellers.
     Second,
-    /// Of tables with foreign keys, accounts.
+    /// With foreign keys, accounts.
     Third,
 }
 

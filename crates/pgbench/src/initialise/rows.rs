@@ -1,37 +1,38 @@
-//! The rows, as COPY BINARY tuples: pgbench draws nothing, so they follow from the keys. Nothing is allocated per row.
+//! Rows as COPY BINARY tuples. They are determined by their keys, without random numbers. Nothing is allocated
+//! per row.
 //!
-//! The filler is NULL for branches and tellers and empty for accounts; the server pads it, which costs it less than
-//! to check blanks that it is sent. It costs still less to have it, and the balance, from the columns' defaults.
+//! The filler is NULL for branches and tellers and empty for accounts. The server pads it, which is cheaper
+//! than validating received blanks. Column defaults for filler and balance are cheaper still.
 
 use super::partition::hash_of_key;
 use super::tables::{ACCOUNTS, TELLERS};
 use loader::dataset::Rows;
 use pgwire::copy;
 
-/// Rows of a group: of accounts, 150 kB.
+/// Rows per group: 150 kB of accounts.
 const GROUP_ROWS: i64 = 5000;
 
-/// What is sent of an account.
+/// Columns of an account to send.
 #[derive(Clone, Copy)]
 pub struct Sent {
-    /// Whether its key is a `bigint`.
+    /// Whether the key is a `bigint`.
     pub big: bool,
-    /// Whether the balance and the filler are sent, which are the same for all.
+    /// Whether to send the constant columns, balance and filler.
     pub constants: bool,
 }
 
-/// Accounts of consecutive keys.
+/// Accounts with consecutive keys.
 pub struct Accounts {
-    /// The first key.
+    /// First key.
     pub first: i64,
-    /// The last key; less than the first if there are none.
+    /// Last key; less than the first if there are no accounts.
     pub last: i64,
-    /// What of each.
+    /// Columns to send.
     pub sent: Sent,
 }
 
 impl Rows for Accounts {
-    /// One at least, because a COPY that sends no rows must say so.
+    /// At least one group, because an empty COPY must be terminated.
     fn groups(&self) -> u64 {
         groups(self.last - self.first + 1, GROUP_ROWS)
     }
@@ -43,15 +44,15 @@ impl Rows for Accounts {
     }
 }
 
-/// Those accounts of all whose keys' hash belongs to one partition.
+/// Accounts of one hash partition.
 pub struct HashedAccounts {
-    /// How many accounts there are in all.
+    /// Total number of accounts.
     pub accounts: i64,
-    /// What of each.
+    /// Columns to send.
     pub sent: Sent,
-    /// Into how many partitions they are divided.
+    /// Number of partitions.
     pub modulus: u64,
-    /// The number of this partition, from 0.
+    /// Number of this partition, from 0.
     pub remainder: u64,
 }
 
@@ -74,9 +75,9 @@ impl Rows for HashedAccounts {
     }
 }
 
-/// The tellers of so many branches.
+/// Tellers of all branches.
 pub struct Tellers {
-    /// How many.
+    /// Number of branches.
     pub branches: u32,
 }
 
@@ -99,9 +100,9 @@ impl Rows for Tellers {
     }
 }
 
-/// So many branches.
+/// Branches.
 pub struct Branches {
-    /// How many.
+    /// Number of branches.
     pub branches: u32,
 }
 

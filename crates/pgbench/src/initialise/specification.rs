@@ -1,90 +1,91 @@
-//! What may be asked for: pgbench's options of initialisation, by their names.
+//! Options of initialization, named as in pgbench.
 
 use serde::Deserialize;
 
-/// Beyond it the tellers' keys would not fit into `integer`.
+/// Maximum scale: with more, keys of tellers do not fit in `integer`.
 pub const SCALE_MAX: u32 = 214_748_364;
-/// PostgreSQL plans for thousands of partitions with difficulty, and creates them one after the other.
+/// Maximum number of partitions. PostgreSQL plans slowly with thousands of partitions, and creates them one by
+/// one.
 pub const PARTITIONS_MAX: u32 = 100_000;
-/// Steps that anybody could mean; each may come more than once.
+/// Maximum number of steps; each may be repeated.
 pub const STEPS_MAX: usize = 100;
-/// The letters of the steps.
+/// Letters of the steps.
 pub const STEPS: &str = "dtgGvpf";
 
-/// How the tables are made.
+/// Options of initialization.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Initialise {
-    /// Branches; each has 10 tellers and 100 000 accounts.
+    /// Number of branches; each has 10 tellers and 100,000 accounts.
     pub scale: u32,
-    /// What is done, in order: drop, create tables, generate by the client or (G) the server, vacuum, primary keys,
-    /// foreign keys.
+    /// Steps in order: drop, create tables, generate data in the client or (G) in the server, vacuum, primary
+    /// keys, foreign keys.
     #[serde(default = "usual_steps")]
     pub steps: String,
-    /// How full the tables' pages are made, in per cent.
+    /// Fill factor of the tables in percent.
     #[serde(default = "full")]
     pub fillfactor: u32,
-    /// Into how many partitions the accounts are divided; 0: none.
+    /// Number of partitions of the accounts; 0 for none.
     #[serde(default)]
     pub partitions: u32,
-    /// How; by range unless told otherwise.
+    /// Partitioning method; range by default.
     #[serde(default)]
     pub partition_method: Option<Method>,
-    /// Whether the tables survive no crash and need no WAL.
+    /// Whether tables are unlogged.
     #[serde(default)]
     pub unlogged: bool,
-    /// Where the tables lie.
+    /// Tablespace of the tables.
     #[serde(default)]
     pub tablespace: Option<String>,
-    /// Where the primary keys lie.
+    /// Tablespace of the primary keys.
     #[serde(default)]
     pub index_tablespace: Option<String>,
-    /// Whether foreign keys are made, last of all where `steps` have no place for them.
+    /// Whether foreign keys are created, as the last step unless `steps` contain it.
     #[serde(default)]
     pub foreign_keys: bool,
 }
 
-/// How the accounts are divided.
+/// Partitioning method of the accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// By consecutive keys.
+    /// Range of keys.
     Range,
-    /// By the hash of the key.
+    /// Hash of the key.
     Hash,
 }
 
-/// Tables that cannot be made so, in one line, pgbench's own where pgbench has one.
+/// Invalid options, with pgbench's message if it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InitialiseError {
-    /// A number is too low or too high.
+    /// A number is out of range.
     #[error("{name}: {value} is not between {low} and {high}")]
     OutOfRange {
-        /// What it is.
+        /// Name of the option.
         name: &'static str,
         /// As given.
         value: u32,
-        /// The lowest that is allowed.
+        /// Minimum.
         low: u32,
-        /// The highest.
+        /// Maximum.
         high: u32,
     },
-    /// A method to divide what is not divided.
+    /// A partitioning method without partitions.
     #[error("--partition-method requires greater than zero --partitions")]
     MethodWithoutPartitions,
-    /// Nothing is to be done.
+    /// No steps.
     #[error("no initialization steps specified")]
     NoSteps,
-    /// More steps than are of any use.
+    /// More than [`STEPS_MAX`] steps.
     #[error("steps: {0} are more than {STEPS_MAX}")]
     TooManySteps(usize),
-    /// A letter that is no step.
+    /// An unknown step.
     #[error("unrecognized initialization step \"{0}\"; allowed step characters are: \"{STEPS}\"")]
     UnknownStep(char),
 }
 
 impl Initialise {
-    /// As pgbench makes them where nothing but the scale is said.
+    /// pgbench's defaults for a scale.
     #[must_use]
     pub fn of_scale(scale: u32) -> Self {
         Self {
@@ -100,7 +101,7 @@ impl Initialise {
         }
     }
 
-    /// Refuses what cannot be made.
+    /// Validates the options.
     pub fn check(&self) -> Result<(), InitialiseError> {
         between("scale", self.scale, 1, SCALE_MAX)?;
         between("fillfactor", self.fillfactor, 10, 100)?;
@@ -120,13 +121,13 @@ impl Initialise {
         }
     }
 
-    /// How the accounts are divided, if they are.
+    /// The partitioning method, `None` without partitions.
     #[must_use]
     pub fn method(&self) -> Option<Method> {
         (self.partitions > 0).then(|| self.partition_method.unwrap_or(Method::Range))
     }
 
-    /// The steps that do something, with their places, the foreign keys among them if they are wanted.
+    /// Effective steps with their positions, including foreign keys if requested.
     #[must_use]
     pub fn steps_in_order(&self) -> Vec<(usize, char)> {
         let wanted = self.foreign_keys && !self.steps.contains('f');
@@ -135,7 +136,7 @@ impl Initialise {
     }
 }
 
-/// The first letter that is no step. A blank does nothing.
+/// The first letter that is not a step. Blanks are ignored.
 #[must_use]
 pub fn wrong_step(steps: &str) -> Option<char> {
     steps.chars().find(|&step| step != ' ' && !STEPS.contains(step))

@@ -1,4 +1,5 @@
-//! The tables' names, columns and statements, those in the very words of PostgreSQL 18's pgbench: it shows one that fails.
+//! Names, columns and statements of the tables. Statements are identical to those of PostgreSQL 18's pgbench,
+//! which prints failed ones.
 
 use std::sync::LazyLock;
 
@@ -6,14 +7,14 @@ use super::specification::{Initialise, Method};
 use loader::dataset::Table;
 use loader::format::format_of;
 
-/// Tellers of a branch.
+/// Tellers per branch.
 pub const TELLERS: u32 = 10;
-/// Accounts of a branch.
+/// Accounts per branch.
 pub const ACCOUNTS: u32 = 100_000;
-/// From this scale on an account's key is a `bigint`.
+/// Minimum scale at which the key of accounts is a `bigint`.
 const BIG_SCALE: u32 = 20_000;
 
-/// The place of each table in [`NAMES`], and in what the loader counts.
+/// Index of the table in [`NAMES`] and in the loader's counters.
 pub const IN_ACCOUNTS: usize = 0;
 /// See [`IN_ACCOUNTS`].
 pub const IN_TELLERS: usize = 1;
@@ -21,18 +22,18 @@ pub const IN_TELLERS: usize = 1;
 pub const IN_BRANCHES: usize = 2;
 /// See [`IN_ACCOUNTS`].
 pub const IN_HISTORY: usize = 3;
-/// The tables, the costliest first.
+/// Tables, the most expensive first.
 pub const NAMES: [&str; 4] = ["pgbench_accounts", "pgbench_tellers", "pgbench_branches", "pgbench_history"];
 
-/// The comment on a table that pgdyno loaded: its ownership marker. Tables without it belong to somebody else.
+/// Comment on tables loaded by pgdyno: its ownership marker. Tables without it belong to others.
 pub const MARK: &str = "made by pgdyno";
 
-/// All tables in one statement, which minds no foreign keys between them.
+/// Drops all tables in one statement, regardless of foreign keys between them.
 pub const DROP: &str =
     "drop table if exists pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
 /// See [`DROP`].
 pub const EMPTY: &str = "truncate table pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers";
-/// In an order in which each finds what it refers to. They lock each other's tables: one after the other.
+/// Statements in order of their references. They lock each other's tables, so they run one after the other.
 pub const FOREIGN_KEYS: [&str; 5] = [
     "alter table pgbench_tellers add constraint pgbench_tellers_bid_fkey \
      foreign key (bid) references pgbench_branches",
@@ -46,9 +47,9 @@ pub const FOREIGN_KEYS: [&str; 5] = [
      foreign key (aid) references pgbench_accounts",
 ];
 
-/// The version of the rows: raised when they change.
+/// Version of the rows. Increment it when they change.
 const POPULATION: &str = "1";
-/// Which format pgbench's tables have: a digest of the statements that make them, and of `POPULATION`.
+/// Dataset format of pgbench's tables: a digest of their statements and of `POPULATION`.
 pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
     let of = |method: Option<Method>| Initialise {
         partitions: if method.is_some() { 2 } else { 0 },
@@ -67,7 +68,7 @@ pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
     format_of(steps.into_iter().chain(made.iter().map(String::as_str)).chain(FOREIGN_KEYS))
 });
 
-/// The columns of a table of [`NAMES`]; `{aid}` is the type of an account's key.
+/// Columns of a table of [`NAMES`]; `{aid}` is the type of the accounts' key.
 fn columns(table: usize) -> &'static str {
     match table {
         IN_ACCOUNTS => "aid {aid} not null,bid int,abalance int,filler char(84)",
@@ -77,7 +78,7 @@ fn columns(table: usize) -> &'static str {
     }
 }
 
-/// Whether a table's columns, as the catalog tells them, are pgbench's of any scale.
+/// Whether a table's columns, as listed in the catalog, are pgbench's at any scale.
 pub fn are_pgbench_columns(table: &str, columns: &str) -> bool {
     let expected: &[&str] = match table {
         "pgbench_accounts" => &["aid", "bid integer", "abalance integer", "filler character(84)"],
@@ -100,13 +101,13 @@ pub fn are_pgbench_columns(table: &str, columns: &str) -> bool {
         })
 }
 
-/// Rows of each table once all is generated.
+/// Number of rows of each table after generation.
 pub fn rows(scale: u32) -> [u64; 4] {
     let scale = u64::from(scale);
     [scale * u64::from(ACCOUNTS), scale * u64::from(TELLERS), scale, 0]
 }
 
-/// What the tables will hold and take.
+/// The expected size of each table.
 pub fn forecast(of: &Initialise) -> Vec<Table> {
     let generated = of.steps.contains(['g', 'G']);
     let rows = if generated { rows(of.scale) } else { [0; 4] };
@@ -118,8 +119,8 @@ pub fn forecast(of: &Initialise) -> Vec<Table> {
     NAMES.iter().enumerate().map(table).collect()
 }
 
-/// Bytes on disk of a table and its primary key: tuples of these sizes with their line pointers, as many as a page
-/// takes so full, 22.5 bytes an entry of the key, and the first pages and maps that outweigh a small table.
+/// Bytes on disk of a table and its primary key: tuples of these sizes with line pointers at this fill factor,
+/// 22.5 bytes per index entry, and fixed pages and maps.
 fn bytes_estimated(table: usize, rows: u64, fillfactor: u32) -> u64 {
     const PAGE_BYTES: u64 = 8192;
     const SMALL_TABLE_BYTES: u64 = 80 << 10;
@@ -129,16 +130,18 @@ fn bytes_estimated(table: usize, rows: u64, fillfactor: u32) -> u64 {
     pages * PAGE_BYTES + rows * 45 / 2 + SMALL_TABLE_BYTES
 }
 
-/// The order in which the tables are created: pgbench's.
+/// Order in which the tables are created, as in pgbench.
 const CREATED: [usize; 4] = [IN_HISTORY, IN_TELLERS, IN_ACCOUNTS, IN_BRANCHES];
 
-/// The statements that create the tables, and the partitions after them.
+/// The statements that create the tables, then the partitions.
 pub fn create(of: &Initialise) -> Vec<String> {
     CREATED.map(|table| create_table(of, table)).into_iter().chain(create_partitions(of)).collect()
 }
 
-/// The same with the ownership marker. A table and its marker are one message, and so one transaction: no table is ever
-/// seen without it.
+/// Statements with the ownership marker.
+///
+/// A table and its marker are created in one message, therefore in one transaction, so that no table is visible
+/// without it.
 pub fn create_marked(of: &Initialise) -> Vec<String> {
     let marked =
         |table: usize| format!("{}; comment on table {} is '{MARK}'", create_table(of, table), NAMES[table]);
@@ -151,7 +154,7 @@ fn create_partitions(of: &Initialise) -> impl Iterator<Item = String> {
 
 fn create_table(of: &Initialise, table: usize) -> String {
     let method = of.method();
-    // As pgbench since 18: of partitioned tables nothing but the partitions is unlogged.
+    // As in pgbench since version 18, only the partitions of a partitioned table are unlogged.
     let unlogged = if of.unlogged && method.is_none() { " unlogged" } else { "" };
     // pgbench aligns them.
     let aid = if of.scale >= BIG_SCALE { "bigint" } else { "   int" };
@@ -185,14 +188,14 @@ fn create_partition(of: &Initialise, number: u32) -> Option<String> {
     ))
 }
 
-/// Makes a table's key its primary key.
+/// The statement that creates a primary key.
 pub fn primary_key(of: &Initialise, table: &str, key: &str) -> String {
     let place =
         of.index_tablespace.as_deref().map(|name| format!(" using index tablespace {}", quoted(name)));
     format!("alter table {table} add primary key ({key}){}", place.unwrap_or_default())
 }
 
-/// Has the server fill the tables, in one transaction.
+/// Statements that generate the data in the server, in one transaction.
 pub fn generate(scale: u32) -> Vec<String> {
     let [accounts, tellers, branches, _] = rows(scale);
     vec![

@@ -1,25 +1,26 @@
-//! The distributions of pgbench's random functions: integers of `min..=max`.
+//! Distributions of pgbench's random functions: integers in `min..=max`.
 //!
-//! The callers have checked the arguments: `min <= max`, `max - min + 1` fits in an i64, the parameter is in its range.
-//! The floating-point steps are in pgbench's order, since a different order rounds differently; `exp`, `log`, `pow` and
-//! `sin` are the C library's in both programs.
+//! Callers check the arguments: `min <= max`, `max - min + 1` fits in an i64, and the parameter is in its
+//! range. The order of floating-point operations is pgbench's, because another order rounds differently. Both
+//! programs use `exp`, `log`, `pow` and `sin` of the C library.
 
 use super::Prng;
 
-/// The smallest parameter of [`gaussian`].
+/// Minimum parameter of [`gaussian`].
 pub const GAUSSIAN_MIN: f64 = 2.0;
-/// The smallest parameter of [`zipfian`]: nearer to 1 its rejections become too many.
+/// Minimum parameter of [`zipfian`]: values closer to 1 cause too many rejections.
 pub const ZIPFIAN_MIN: f64 = 1.001;
-/// The largest parameter of [`zipfian`].
+/// Maximum parameter of [`zipfian`].
 pub const ZIPFIAN_MAX: f64 = 1000.0;
 
-/// Every integer equally likely.
+/// Uniform distribution.
 #[inline]
 pub fn uniform(prng: &mut Prng, min: i64, max: i64) -> i64 {
     min.wrapping_add(prng.up_to(max.wrapping_sub(min) as u64) as i64)
 }
 
-/// Exponential, cut off where its density has fallen to `exp(-parameter)`; `parameter` is greater than 0.
+/// Truncated exponential distribution: its density falls to `exp(-parameter)` at `max`. `parameter` is greater
+/// than 0.
 pub fn exponential(prng: &mut Prng, min: i64, max: i64, parameter: f64) -> i64 {
     let cut = (-parameter).exp();
     let uniform = 1.0 - prng.unit();
@@ -27,7 +28,8 @@ pub fn exponential(prng: &mut Prng, min: i64, max: i64, parameter: f64) -> i64 {
     part_of(min, max, fraction)
 }
 
-/// Normal around the middle, cut off at `parameter` deviations on both sides; `parameter` is at least [`GAUSSIAN_MIN`].
+/// Truncated normal distribution around the middle, with `parameter` standard deviations on each side.
+/// `parameter` is at least [`GAUSSIAN_MIN`].
 pub fn gaussian(prng: &mut Prng, min: i64, max: i64, parameter: f64) -> i64 {
     let deviations = loop {
         let deviations = prng.normal();
@@ -38,20 +40,21 @@ pub fn gaussian(prng: &mut Prng, min: i64, max: i64, parameter: f64) -> i64 {
     part_of(min, max, (deviations + parameter) / (parameter * 2.0))
 }
 
-/// Zipfian: the k-th integer is drawn in proportion to `k^-parameter`; `parameter` is of [`ZIPFIAN_MIN`]`..=`[`ZIPFIAN_MAX`].
+/// Zipfian distribution: the probability of the k-th integer is proportional to `k^-parameter`. `parameter` is
+/// in [`ZIPFIAN_MIN`]`..=`[`ZIPFIAN_MAX`].
 ///
-/// By rejection (Devroye: Non-uniform random variate generation, 1986, pages 550 and 551), so it keeps no table.
+/// Uses rejection (Devroye: Non-uniform random variate generation, 1986, pages 550 and 551), without a table.
 pub fn zipfian(prng: &mut Prng, min: i64, max: i64, parameter: f64) -> i64 {
     let count = max.wrapping_sub(min).wrapping_add(1);
     min.wrapping_add(zipfian_rank(prng, count, parameter) - 1)
 }
 
-#[allow(clippy::many_single_char_names)] // Devroye's names.
+#[allow(clippy::many_single_char_names)] // Names as in Devroye.
 fn zipfian_rank(prng: &mut Prng, count: i64, s: f64) -> i64 {
     if count <= 1 {
         return 1;
     }
-    // A compiler that saw the 2 would call exp2, which may round differently.
+    // With a visible constant 2, the compiler would call exp2, which may round differently.
     let b = std::hint::black_box(2.0_f64).powf(s - 1.0);
     loop {
         let u = prng.unit();
@@ -64,19 +67,19 @@ fn zipfian_rank(prng: &mut Prng, count: i64, s: f64) -> i64 {
     }
 }
 
-/// Waiting times of a Poisson process with this mean, rounded to integers: what `--rate` paces transactions with.
+/// Intervals of a Poisson process with this mean, rounded to integers, for `--rate`.
 pub fn poisson_wait(prng: &mut Prng, mean: f64) -> i64 {
     let uniform = 1.0 - prng.unit();
     truncate(-uniform.ln() * mean + 0.5)
 }
 
-/// The integer that lies at a fraction of [0, 1) of the range.
+/// Maps a fraction in [0, 1) to an integer in the range.
 fn part_of(min: i64, max: i64, fraction: f64) -> i64 {
     let count = max.wrapping_sub(min).wrapping_add(1);
     min.wrapping_add(truncate(count as f64 * fraction))
 }
 
-/// Towards zero. What does not fit, and NaN, become the smallest integer, as the processor makes them for a C program.
+/// Truncates toward zero. NaN and out-of-range values become the minimum integer, as in a C program on x86.
 fn truncate(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }

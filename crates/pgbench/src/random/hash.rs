@@ -1,8 +1,9 @@
-//! pgbench's hashes and its pseudorandom permutation: functions of their arguments alone.
+//! pgbench's hash functions and pseudorandom permutation, which depend only on their arguments.
 
 use super::Prng;
 
-/// FNV-1a (Fowler, Noll, Vo) of the eight bytes of `value`, the lowest first; the seed is mixed into the basis.
+/// FNV-1a (Fowler, Noll, Vo) of the eight bytes of `value` in little-endian order. The seed is mixed into the
+/// offset basis.
 #[must_use]
 pub fn fnv1a(value: i64, seed: i64) -> i64 {
     const PRIME: u64 = 0x0100_0000_01b3;
@@ -11,7 +12,7 @@ pub fn fnv1a(value: i64, seed: i64) -> i64 {
     value.to_le_bytes().iter().fold(BASIS ^ seed as u64, hash) as i64
 }
 
-/// MurmurHash2, its variant of 64 bits (Appleby), of the eight bytes of `value`.
+/// MurmurHash2, 64-bit variant (Appleby), of the eight bytes of `value`.
 #[must_use]
 pub fn murmur2(value: i64, seed: i64) -> i64 {
     const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
@@ -22,12 +23,12 @@ pub fn murmur2(value: i64, seed: i64) -> i64 {
     fold(fold(hash).wrapping_mul(FACTOR)) as i64
 }
 
-/// How many times [`permute`] stirs.
+/// Number of rounds of [`permute`].
 const ROUNDS: u32 = 6;
 
-/// Where the permutation of 0..`size` that `seed` chooses puts `value` (modulo `size`); 0 where there is one place only.
+/// Maps `value` (modulo `size`) by the permutation of 0..`size` that `seed` selects; 0 if `size` is 1.
 ///
-/// Each round stirs the lower and the upper half of the range, as many places as a power of two has, and moves all.
+/// Each round permutes the lower and the upper 2^bits positions of the range, and then shifts all.
 #[must_use]
 pub fn permute(value: i64, size: i64, seed: i64) -> i64 {
     if size < 2 {
@@ -47,7 +48,7 @@ pub fn permute(value: i64, size: i64, seed: i64) -> i64 {
     place as i64
 }
 
-/// The places 0..2^bits, the largest power of two that the range holds.
+/// Positions 0..2^bits, the largest power of two within the range.
 struct Half {
     bits: u32,
     mask: u64,
@@ -59,8 +60,9 @@ impl Half {
         Self { bits, mask: (1 << bits) - 1 }
     }
 
-    /// Multiplies by an odd number, flips some bits and turns the bits by one: a bijection of the half. Places beyond
-    /// it stay, but the two numbers are drawn for them, too.
+    /// Multiplies by an odd number, flips bits and rotates by one: a bijection of these positions.
+    ///
+    /// Positions beyond them are unchanged, but the two numbers are still drawn.
     fn stir(&self, prng: &mut Prng, place: u64) -> u64 {
         let factor = (prng.bits() & self.mask) | 1;
         let flips = prng.bits() & self.mask;

@@ -1,8 +1,9 @@
-//! Random numbers as pgbench draws them, bit for bit.
+//! pgbench's random numbers, bit for bit.
 //!
-//! The generator is that of PostgreSQL 15 and newer (its `common/pg_prng`): xoroshiro128** (Blackman and Vigna 2018)
-//! whose 128 bits come from two steps of SplitMix64. [`distribution`] shapes its numbers, [`hash`] holds the functions
-//! that draw nothing of a client's stream, and [`streams`] says which client and thread has which state.
+//! The generator is that of PostgreSQL 15 and newer (`common/pg_prng`): xoroshiro128** (Blackman and Vigna
+//! 2018), with 128 bits of state from two steps of SplitMix64. [`distribution`] has the distributions, [`hash`]
+//! the functions that do not use a client's stream, and [`streams`] the assignment of generators to clients and
+//! threads.
 
 pub mod distribution;
 pub mod hash;
@@ -13,8 +14,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-/// A generator's state. Copying it and putting the copy back repeats the same numbers: that is how a transaction is
-/// retried with the values of its first try.
+/// State of a generator. Restoring a copy repeats the same numbers, which a retry of a transaction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prng {
     low: u64,
@@ -22,26 +22,27 @@ pub struct Prng {
 }
 
 impl Prng {
-    /// The state that belongs to a seed.
+    /// Creates the state of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut counter = seed;
         let low = split_mix(&mut counter);
         let high = split_mix(&mut counter);
         if low == 0 && high == 0 {
-            // Zeros would stay zeros. PostgreSQL puts the parameters of Knuth's congruential generator there.
+            // An all-zero state would stay zero. PostgreSQL replaces it with the parameters of Knuth's linear
+            // congruential generator.
             return Self { low: 0x5851_F42D_4C95_7F2D, high: 0x1405_7B7E_F767_814F };
         }
         Self { low, high }
     }
 
-    /// Another generator, seeded with a number of this one.
+    /// Creates another generator, seeded from this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.bits())
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         let (low, mixed) = (self.low, self.high ^ self.low);
@@ -50,8 +51,9 @@ impl Prng {
         low.wrapping_mul(5).rotate_left(7).wrapping_mul(9)
     }
 
-    /// Uniform in 0..=`last`: as many of the upper bits as `last` has, again and again until they do not exceed it,
-    /// which takes two draws on average at most. Nothing is drawn where there is nothing to choose.
+    /// Uniform in 0..=`last`, by rejection of as many upper bits as `last` has.
+    ///
+    /// It takes at most two draws on average. Nothing is drawn if `last` is 0.
     #[inline]
     pub fn up_to(&mut self, last: u64) -> u64 {
         if last == 0 {
@@ -66,14 +68,14 @@ impl Prng {
         }
     }
 
-    /// Uniform in [0, 1), of 52 random bits.
+    /// Uniform in [0, 1) with 52 random bits.
     #[inline]
     pub fn unit(&mut self) -> f64 {
         const STEP: f64 = 1.0 / (1_u64 << 52) as f64;
         (self.bits() >> 12) as f64 * STEP
     }
 
-    /// Normal with mean 0 and deviation 1, by the sine half of Box and Muller's transform.
+    /// Standard normal, from the sine half of the Box-Muller transform.
     pub fn normal(&mut self) -> f64 {
         let radius = 1.0 - self.unit();
         let turn = 1.0 - self.unit();
@@ -81,7 +83,7 @@ impl Prng {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): one step of the counter, finalised.
+/// SplitMix64 (Steele, Lea, Flood 2014): one step of the counter, finalized.
 fn split_mix(counter: &mut u64) -> u64 {
     *counter = counter.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = *counter;

@@ -1,11 +1,12 @@
-//! Which client and which thread draws from which generator.
+//! Assignment of generators to clients and threads.
 //!
-//! pgbench seeds one base generator with `--random-seed` and seeds all others with its numbers, in this order:
-//! 1. each client's, for its random functions, in the order of the clients;
-//! 2. the default seed of the hash functions, unless `-D default_seed=` gives one: then nothing is drawn for it;
-//! 3. three for each thread: its choice of scripts, its pacing (`--rate`), its sampling of the log.
+//! pgbench seeds one base generator with `--random-seed`, and seeds all others from it in this order:
+//! 1. each client's, for its random functions, in the order of clients;
+//! 2. the default seed of the hash functions, unless `-D default_seed=` sets it: then nothing is drawn;
+//! 3. three per thread: script choice, pacing (`--rate`), sampling of the log.
 //!
-//! So a client's numbers depend on the seed and its own number only, and a thread's on how many clients there are.
+//! Therefore a client's numbers depend only on the seed and its own number, and a thread's on the number of
+//! clients.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,27 +15,27 @@ use super::Prng;
 /// The three generators of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadStreams {
-    /// Chooses scripts by their weights. The clients of a thread share it.
+    /// Chooses scripts by weight, for all clients of the thread.
     pub choose: Prng,
-    /// Draws the waits of `--rate`.
+    /// Draws the intervals of `--rate`.
     pub throttle: Prng,
-    /// Draws which transactions are logged under `--sampling-rate`.
+    /// Selects the transactions to log with `--sampling-rate`.
     pub sample: Prng,
 }
 
 /// All generators of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Streams {
-    /// One a client.
+    /// One per client.
     pub clients: Vec<Prng>,
-    /// The value of `:default_seed`, if it was drawn.
+    /// Value of `:default_seed`, if it was drawn.
     pub default_seed: Option<i64>,
-    /// One a thread.
+    /// One per thread.
     pub threads: Vec<ThreadStreams>,
 }
 
 impl Streams {
-    /// The generators of a run with `seed`. `default_seed_given` is whether `:default_seed` is defined by the user.
+    /// Creates the generators of a run with `seed`. `default_seed_given`: the user defines `:default_seed`.
     #[must_use]
     pub fn new(seed: u64, clients: usize, threads: usize, default_seed_given: bool) -> Self {
         let mut base = Prng::new(seed);
@@ -47,8 +48,9 @@ impl Streams {
     }
 }
 
-/// How many clients each thread has, in order: client 0 is the first of thread 0. The threads that cannot have as many
-/// as others are the last. There are never more threads than clients.
+/// Number of clients per thread, in order: client 0 is the first of thread 0.
+///
+/// The last threads have fewer clients. There are at most as many threads as clients.
 #[must_use]
 pub fn clients_per_thread(clients: usize, threads: usize) -> Vec<usize> {
     let threads = threads.min(clients);

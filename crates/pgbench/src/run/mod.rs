@@ -1,8 +1,9 @@
-//! A client on its way through scripts: carries out what needs no server, and says what the driver has to do next.
+//! Interpreter of scripts for one client: executes commands without the server, and returns other steps to the
+//! driver.
 //!
-//! The driver draws a script ([`super::script::Scripts::choose`]), calls [`Client::begin`] and then [`Client::step`]
-//! again and again until [`Step::End`]. To retry a transaction it puts back the generator of before `begin`, which is all
-//! that a retry resets: variables keep their values, as in pgbench.
+//! The driver chooses a script ([`super::script::Scripts::choose`]), calls [`Client::begin`], and then
+//! [`Client::step`] until [`Step::End`]. For a retry it restores the generator from before `begin`; variables
+//! keep their values, as in pgbench.
 
 pub mod shell;
 mod startup;
@@ -23,7 +24,7 @@ use super::value::parse::leading_int;
 use super::value::{DebugLine, Value};
 use super::variables::{Slot, Variables, is_name};
 
-/// A variable that is no time to sleep, in pgbench's words.
+/// Invalid time of `\sleep`, with pgbench's message.
 #[derive(Debug, thiserror::Error)]
 enum SleepTimeError {
     #[error("undefined variable \"{variable}\"")]
@@ -32,67 +33,67 @@ enum SleepTimeError {
     Invalid { time: String, variable: String },
 }
 
-/// How SQL is sent.
+/// Query protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// As text, variables in place.
+    /// Simple protocol, with values of variables in the text.
     Simple,
-    /// With parameters.
+    /// Extended protocol with parameters.
     Extended,
-    /// With parameters, of prepared statements.
+    /// Extended protocol with prepared statements.
     Prepared,
 }
 
-/// What comes next.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step<'s> {
-    /// Nothing for the driver: the command has been carried out.
+    /// Nothing to do: the command was executed.
     Done,
-    /// Send this. Wait for the answer, unless the pipeline is open.
+    /// Send this. Wait for the response, unless the pipeline is open.
     Sql(&'s Sql),
-    /// Wait so many microseconds.
+    /// Sleep this number of microseconds.
     Sleep(i64),
-    /// Run this: see [`Client::shell_command`].
+    /// Run this shell command: see [`Client::shell_command`].
     Shell(&'s Shell),
-    /// Send no Sync any more. Under [`Protocol::Prepared`], what comes up to `\endpipeline` has to be prepared before.
+    /// Stop sending Sync. With [`Protocol::Prepared`], prepare the commands up to `\endpipeline` first.
     StartPipeline,
-    /// Send Sync and go on.
+    /// Send Sync and continue.
     SyncPipeline,
-    /// Send Sync and wait for all answers.
+    /// Send Sync and wait for all responses.
     EndPipeline,
     /// The script has ended.
     End,
 }
 
-/// Why a client cannot go on: what pgbench prints, one message a line of its log.
+/// Error that stops a client: pgbench's log messages, one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abort {
-    /// The messages in order.
+    /// Messages in order.
     pub messages: Vec<String>,
 }
 
-/// One client.
+/// State of one client.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Its number, from 0.
+    /// Number of the client, from 0.
     pub id: u32,
-    /// Its generator.
+    /// Random generator.
     pub random: Prng,
-    /// Its variables.
+    /// Variables.
     pub variables: Variables,
     stack: Vec<Value>,
-    /// Room for the text of a variable.
+    /// Buffer for the text of a variable.
     text: Vec<u8>,
     script: usize,
     command: usize,
     next: usize,
-    /// Whether `next` is reached from a branch that was not taken.
+    /// Whether `next` was reached from a branch that was not taken.
     untaken: bool,
     pipeline: bool,
 }
 
 impl Client {
-    /// A client before its first script.
+    /// Creates a client before its first script.
     #[must_use]
     pub fn new(id: u32, random: Prng, variables: Variables) -> Self {
         let (stack, text) = (Vec::new(), Vec::new());
@@ -100,19 +101,19 @@ impl Client {
         Self { id, random, variables, stack, text, script: 0, command: 0, next: 0, untaken, pipeline }
     }
 
-    /// Goes to the start of a script.
+    /// Starts a script.
     pub fn begin(&mut self, script: usize) {
         (self.script, self.command, self.next) = (script, 0, 0);
         (self.untaken, self.pipeline) = (false, false);
     }
 
-    /// The index of the script.
+    /// Index of the script.
     #[must_use]
     pub fn script(&self) -> usize {
         self.script
     }
 
-    /// The index of the command of the last step.
+    /// Index of the command of the last step.
     #[must_use]
     pub fn command(&self) -> usize {
         self.command
@@ -124,7 +125,7 @@ impl Client {
         self.pipeline
     }
 
-    /// The command that the next step takes, with its index, if it does something.
+    /// The command of the next step with its index, if it has an effect.
     #[must_use]
     pub fn upcoming<'s>(&self, scripts: &'s Scripts) -> Option<(usize, &'s Command)> {
         let command = scripts.scripts().get(self.script)?.commands.get(self.next)?;
@@ -132,7 +133,7 @@ impl Client {
         (!is_passed).then_some((self.next, command))
     }
 
-    /// Takes the next command of the script: carries it out, or says what to do. `debug` takes the lines of `debug()`.
+    /// Executes the next command or returns what to do. `debug` receives the lines of `debug()`.
     pub fn step<'s>(
         &mut self,
         scripts: &'s Scripts,
@@ -181,7 +182,7 @@ impl Client {
         Err(Abort { messages: vec![message] })
     }
 
-    /// The abort at the command of the last step: `word` names it, `messages` come first.
+    /// An abort at the command of the last step. `word` is its name; `messages` come first.
     #[must_use]
     pub fn abort(&self, messages: Vec<String>, word: &str, reason: &str) -> Abort {
         let (id, command, script) = (self.id, self.command, self.script);
@@ -219,7 +220,7 @@ impl Client {
         value.map_err(|error| self.abort(vec![error.to_string()], word, "evaluation of meta-command failed"))
     }
 
-    /// Names are looked at when they first get a value, so a script with a wrong one can be read.
+    /// Sets a variable. Its name is validated here, so that a script with an invalid name can be parsed.
     fn assign(&mut self, variable: Slot, value: Value, word: &str, scripts: &Scripts) -> Result<(), Abort> {
         if !self.variables.is_defined(variable) && !is_name(scripts.names.get(variable)) {
             let message = format!("{word}: invalid variable name: \"{}\"", scripts.names.text(variable));
@@ -240,7 +241,7 @@ impl Client {
         Ok(time.saturating_mul(sleep.unit_us).max(0))
     }
 
-    /// The integer that the variable's text begins with; 0 has to begin with a digit.
+    /// The leading integer of the variable's text. A result of 0 must begin with a digit.
     fn sleep_time(&mut self, slot: Slot, scripts: &Scripts) -> Result<i64, SleepTimeError> {
         let name = || scripts.names.text(slot);
         self.text.clear();

@@ -1,4 +1,4 @@
-//! Shell commands: their text from words and variables, and what they print.
+//! Shell commands: their text from words and variables, and their output.
 
 use super::{Abort, Client};
 use crate::script::Scripts;
@@ -7,14 +7,14 @@ use crate::value::Value;
 
 use crate::value::parse::{is_space, leading_int};
 
-/// How long a shell command can be, with the zero byte that ends it and one more, which pgbench does not use.
+/// Maximum length of a shell command, including the zero byte and one more byte that pgbench does not use.
 pub const COMMAND_BYTES_MAX: usize = 256;
 
-/// How much of the first line of the output is read.
+/// Maximum number of bytes read from the first line of the output.
 pub const OUTPUT_BYTES_MAX: usize = 63;
 
 impl Client {
-    /// Appends the text of the shell command of the last step to `out`, for `/bin/sh -c`.
+    /// Appends the shell command of the last step to `out`, for `/bin/sh -c`.
     pub fn shell_command(&self, scripts: &Scripts, shell: &Shell, out: &mut Vec<u8>) -> Result<(), Abort> {
         let start = out.len();
         for (place, word) in shell.words.iter().enumerate() {
@@ -37,7 +37,8 @@ impl Client {
         Ok(())
     }
 
-    /// The abort of a shell command: "could not launch shell command" where `\shell` ends with another status than 0.
+    /// The abort of a shell command, such as "could not launch shell command" if `\shell` exits with a nonzero
+    /// status.
     #[must_use]
     pub fn shell_failed(&self, scripts: &Scripts, shell: &Shell, problem: &str) -> Abort {
         let name = word(scripts, shell, 0).unwrap_or_default();
@@ -45,7 +46,7 @@ impl Client {
         self.abort(vec![format!("{name}: {problem}")], command, "execution of meta-command failed")
     }
 
-    /// What pgbench tells, where faults are sought, of what a command of `\setshell` has printed.
+    /// pgbench's debug line with the output of a `\setshell` command.
     #[must_use]
     pub fn shell_printed(scripts: &Scripts, shell: &Shell, output: &[u8]) -> String {
         let name = word(scripts, shell, 0).unwrap_or_default();
@@ -54,7 +55,7 @@ impl Client {
         format!("{name}: shell parameter name: \"{parameter}\", value: \"{value}\"")
     }
 
-    /// Takes what a command of `\setshell` has printed, of which the first line counts: an integer of 32 bits.
+    /// Stores the output of a `\setshell` command: its first line must be a 32-bit integer.
     pub fn take_shell_output(
         &mut self,
         scripts: &Scripts,
@@ -80,7 +81,7 @@ impl Client {
     }
 }
 
-/// A word of the command as it is written.
+/// A word of the command as written in the script.
 fn word(scripts: &Scripts, shell: &Shell, place: usize) -> Option<String> {
     Some(match shell.words.get(place)? {
         ShellWord::Literal(text) => String::from_utf8_lossy(text).into_owned(),
@@ -88,7 +89,7 @@ fn word(scripts: &Scripts, shell: &Shell, place: usize) -> Option<String> {
     })
 }
 
-/// Space, a sign and digits, space. A line of space alone counts as 0.
+/// White space, a sign and digits, white space. A blank line counts as 0.
 fn is_int_line(line: &[u8]) -> bool {
     let text = line.trim_ascii();
     let digits = text.strip_prefix(b"+").or(text.strip_prefix(b"-")).unwrap_or(text);

@@ -1,4 +1,4 @@
-//! The clients of a run before their first script: the values of `-D` and of the variables that pgbench defines itself.
+//! Initial state of the clients of a run: values of `-D` and of pgbench's own variables.
 
 use super::Client;
 use crate::random::Prng;
@@ -7,7 +7,7 @@ use crate::script::error::ScriptError;
 use crate::value::Value;
 use crate::variables::{Names, Slot, Variables, is_name};
 
-/// The name and the value of `-D name=value`, neither of which is empty.
+/// Splits `-D name=value`. Name and value must not be empty.
 pub fn split_definition(option: &str) -> Result<(&str, &str), ScriptError> {
     let wrong = || ScriptError::from(format!("invalid variable definition: \"{option}\""));
     let (name, value) = option.split_once('=').ok_or_else(wrong)?;
@@ -20,18 +20,20 @@ pub fn split_definition(option: &str) -> Result<(&str, &str), ScriptError> {
     Ok((name, value))
 }
 
-/// What all clients of a run begin with.
+/// Initial state of all clients of a run.
 #[derive(Clone, Debug)]
 pub struct Startup {
     variables: Variables,
-    /// Where each client's number goes, unless `-D client_id=` gives all the same.
+    /// Slot of each client's number, unless `-D client_id=` sets a common value.
     client_id: Option<Slot>,
     streams: Streams,
 }
 
 impl Startup {
-    /// For a run with `seed`. `:scale`, `:random_seed`, `:default_seed` and `:client_id` get values where `definitions`
-    /// does not give them one; the last definition of a name counts.
+    /// Initial state of a run with `seed`.
+    ///
+    /// `:scale`, `:random_seed`, `:default_seed` and `:client_id` have defaults, which `definitions` override.
+    /// The last definition of a name is used.
     pub fn new(
         names: &mut Names,
         definitions: &[(String, String)],
@@ -62,19 +64,19 @@ impl Startup {
         Ok(Self { variables, client_id, streams })
     }
 
-    /// A client by its number.
+    /// Creates a client by its number.
     #[must_use]
     pub fn client(&self, id: u32) -> Client {
         let mut variables = self.variables.clone();
         if let Some(slot) = self.client_id {
             variables.set(slot, Value::Int(i64::from(id)));
         }
-        // A client that was not asked for has a generator as well.
+        // Clients beyond the planned number also get a generator.
         let random = self.streams.clients.get(id as usize).copied().unwrap_or(Prng::new(u64::from(id)));
         Client::new(id, random, variables)
     }
 
-    /// The generators of the threads.
+    /// Generators of the threads.
     #[must_use]
     pub fn threads(&self) -> &[ThreadStreams] {
         &self.streams.threads

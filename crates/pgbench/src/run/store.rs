@@ -1,28 +1,29 @@
-//! Values of an answer that become variables: `\gset` and `\aset`.
+//! Storage of result values in variables: `\gset` and `\aset`.
 
 use super::{Abort, Client};
 use crate::script::sql::Store;
 use crate::variables::{Names, Slot, is_name};
 
 impl Store {
-    /// The command's name.
+    /// Name of the command.
     #[must_use]
     pub fn word(&self) -> &'static str {
         if self.every { "aset" } else { "gset" }
     }
 }
 
-/// Where the columns of one statement's answer go: looked up when the columns are new, which they are once.
+/// Variables of the columns of one statement, resolved once per set of columns.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
-    /// The columns' names, a zero byte behind each.
+    /// Names of the columns, each with a trailing zero byte.
     known: Vec<u8>,
     slots: Vec<Option<Slot>>,
 }
 
 impl Columns {
-    /// The variable of each column; `None` for one that no script asks for, whose value can be dropped. The error is
-    /// the whole name of the first variable that cannot be.
+    /// The variable of each column; `None` for one that no script uses.
+    ///
+    /// The error is the complete name of the first invalid variable.
     pub fn slots<'a>(
         &mut self,
         store: &Store,
@@ -48,7 +49,7 @@ impl Columns {
         Ok(&self.slots)
     }
 
-    /// What [`Columns::slots`] gave last; nothing after an error.
+    /// The last result of [`Columns::slots`]; empty after an error.
     #[must_use]
     pub fn known(&self) -> &[Option<Slot>] {
         &self.slots
@@ -67,14 +68,15 @@ impl Columns {
 }
 
 impl Client {
-    /// The abort of `\gset` where an answer has not one row. `query` counts the answers of a combined command, from 0.
+    /// The abort of `\gset` if a result does not have one row. `query` counts results of a combined command,
+    /// from 0.
     #[must_use]
     pub fn wrong_row_count(&self, query: usize, rows: u64) -> Abort {
         let message = format!("{}: expected one row, got {rows}", self.answer(query));
         Abort { messages: vec![message] }
     }
 
-    /// The abort where a column's name is none of a variable.
+    /// The abort for a column name that is not a valid variable name.
     #[must_use]
     pub fn cannot_store(&self, store: &Store, query: usize, name: &[u8]) -> Abort {
         let name = String::from_utf8_lossy(name);

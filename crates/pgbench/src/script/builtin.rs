@@ -1,21 +1,21 @@
-//! The scripts that pgbench has in itself.
+//! pgbench's built-in scripts.
 
 use std::fmt::Write;
 
 use super::error::ScriptError;
 
-/// A script of pgbench's own.
+/// A built-in script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Builtin {
-    /// What `-b` calls it.
+    /// Name for `-b`.
     pub name: &'static str,
-    /// What reports call it.
+    /// Description in reports.
     pub description: &'static str,
-    /// Its text.
+    /// Text.
     pub text: &'static str,
 }
 
-/// All of them.
+/// All built-in scripts.
 pub const BUILTINS: [Builtin; 3] = [
     Builtin {
         name: "tpcb-like",
@@ -35,7 +35,7 @@ pub const BUILTINS: [Builtin; 3] = [
 ];
 
 impl Builtin {
-    /// The one whose name begins so, if it is the only one. The list of all belongs below the message.
+    /// Finds the script by a unique prefix of its name. The caller appends the list of all to an error.
     pub fn find(prefix: &str) -> Result<Self, ScriptError> {
         let found: Vec<_> = BUILTINS.into_iter().filter(|builtin| builtin.name.starts_with(prefix)).collect();
         match found.as_slice() {
@@ -49,19 +49,19 @@ impl Builtin {
         }
     }
 
-    /// What `-b list` prints.
+    /// Output of `-b list`.
     #[must_use]
     pub fn list() -> String {
         let mut list = "Available builtin scripts:\n".to_owned();
         for builtin in BUILTINS {
-            // Writing to a text does not fail.
+            // Writing to a String cannot fail.
             let _ = writeln!(list, "  {:>13}: {}", builtin.name, builtin.description);
         }
         list.push('\n');
         list
     }
 
-    /// What `--show-script` prints.
+    /// Output of `--show-script`.
     #[must_use]
     pub fn shown(&self) -> String {
         format!("-- {}: {}\n{}\n", self.name, self.description, self.text)

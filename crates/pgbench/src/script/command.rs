@@ -1,51 +1,51 @@
-//! The commands of a script.
+//! Commands of a script.
 
 use super::sql::Sql;
 use crate::expression::Expression;
 use crate::variables::Slot;
 
-/// How many words a backslash command can have, its name included.
+/// Maximum number of words of a backslash command, including its name.
 pub const WORDS_MAX: usize = 256;
 
 /// A command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Command {
-    /// What a report shows of it.
+    /// Line shown in reports.
     pub line: String,
-    /// What it does.
+    /// Action.
     pub action: Action,
 }
 
-/// What a command does.
+/// Action of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// SQL, with its `\gset` or `\aset`.
+    /// SQL with optional `\gset` or `\aset`.
     Sql(Sql),
     /// `\set`.
     Set {
-        /// The command's name as the script has it, for messages.
+        /// Name of the command as in the script, for messages.
         word: String,
         /// The variable.
         variable: Slot,
-        /// Its value.
+        /// Value.
         expression: Expression,
     },
-    /// `\if`, and `\elif` after a branch that was not taken.
+    /// `\if`, and `\elif`.
     If {
-        /// As of [`Action::Set`].
+        /// See [`Action::Set`].
         word: String,
-        /// Whether it is `\elif`: reached from a branch that was taken, it goes to the end.
+        /// Whether it is `\elif`. Reached from a branch that was taken, it jumps to the end.
         elif: bool,
         /// The condition.
         condition: Expression,
-        /// The index of the next `\elif`, `\else` or `\endif` of this `\if`.
+        /// Index of the next `\elif`, `\else` or `\endif` of this `\if`.
         otherwise: usize,
-        /// The index of its `\endif`.
+        /// Index of its `\endif`.
         end: usize,
     },
     /// `\else`.
     Else {
-        /// The index of its `\endif`.
+        /// Index of its `\endif`.
         end: usize,
     },
     /// `\endif`.
@@ -62,21 +62,21 @@ pub enum Action {
     EndPipeline,
 }
 
-/// The argument of `\sleep`.
+/// Argument of `\sleep`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// As of [`Action::Set`].
+    /// See [`Action::Set`].
     pub word: String,
-    /// How long.
+    /// Duration.
     pub time: SleepTime,
-    /// Microseconds in a unit of it.
+    /// Microseconds per unit.
     pub unit_us: i64,
 }
 
-/// A number or the variable that holds it.
+/// A number, or the variable that contains it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SleepTime {
-    /// In units.
+    /// Number of units.
     Constant(i64),
     /// A variable.
     Variable(Slot),
@@ -85,16 +85,16 @@ pub enum SleepTime {
 /// A shell command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shell {
-    /// What takes the integer that the command prints: the variable of `\setshell`.
+    /// Variable of `\setshell` for the integer that the command prints.
     pub variable: Option<Slot>,
-    /// The command and its arguments; there is one at least.
+    /// Command and arguments, at least one word.
     pub words: Vec<ShellWord>,
 }
 
 /// A word of a shell command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ShellWord {
-    /// As it is. Of several colons before it one is gone.
+    /// Literal text. Of several leading colons, one is removed.
     Literal(Vec<u8>),
     /// One colon and a name.
     Variable(Slot),

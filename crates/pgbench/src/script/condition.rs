@@ -1,10 +1,10 @@
-//! Which `\if`, `\elif`, `\else` and `\endif` belong together, so that running a script jumps instead of searching.
+//! Resolution of `\if`, `\elif`, `\else` and `\endif` to jumps.
 
 use super::command::{Action, Command};
 use super::error::ScriptError;
 use crate::effort;
 
-/// A condition that has no partner, in pgbench's words.
+/// A conditional command without a counterpart, with pgbench's message.
 #[derive(Debug, thiserror::Error)]
 enum ConditionError {
     #[error("\\if without matching \\endif")]
@@ -21,15 +21,15 @@ enum ConditionError {
     EndIfWithoutIf,
 }
 
-/// An `\if` that is not closed.
+/// An open `\if`.
 struct Open {
-    /// The index of its last `\if` or `\elif`; `None` behind `\else`.
+    /// Index of its last `\if` or `\elif`; `None` after `\else`.
     undecided: Option<usize>,
-    /// The indices of all that go to the end.
+    /// Indices of the commands that jump to the end.
     to_end: Vec<usize>,
 }
 
-/// Puts the indices into the commands, or says what has no partner.
+/// Sets the jump targets, or returns the first unmatched command.
 pub fn link(script: &str, commands: &mut [Command]) -> Result<(), ScriptError> {
     let mut open = Vec::new();
     for index in 0..commands.len() {

@@ -1,15 +1,15 @@
-//! What is wrong with a script, in pgbench's words and with its caret.
+//! Script errors with pgbench's messages and caret.
 
 use std::fmt;
 
-/// Why a script cannot be run.
+/// A script error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError {
-    /// The message, with the script and the line if one is to blame.
+    /// Message, with the script and the line if known.
     pub message: String,
-    /// The whole command that is to blame. It has several lines where it is continued.
+    /// The complete command with the error. It has several lines if it is continued.
     pub line: Option<String>,
-    /// The byte of `line` where the error was found, from 0.
+    /// Byte of `line` with the error, from 0.
     pub column: Option<usize>,
 }
 
@@ -21,7 +21,7 @@ impl fmt::Display for ScriptError {
         let Some(line) = &self.line else { return Ok(()) };
         write!(f, "\n{line}")?;
         match self.column {
-            // A width of its own a format would take up to 65535 only.
+            // A format width is limited to 65535.
             Some(column) => write!(f, "\n{}^ error found here", " ".repeat(column)),
             None => Ok(()),
         }
@@ -34,19 +34,19 @@ impl From<String> for ScriptError {
     }
 }
 
-/// Where in which script a command begins with its backslash.
+/// Position of a backslash command in a script.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
-    /// The name of the script.
+    /// Name of the script.
     pub script: &'a str,
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line_number: usize,
-    /// The byte of the script.
+    /// Byte offset in the script.
     pub start: usize,
 }
 
 impl Place<'_> {
-    /// The error of a command; `command` is its name as the script has it.
+    /// An error of a command. `command` is its name as in the script.
     #[must_use]
     pub fn error(&self, message: &str, detail: Option<&str>, command: Option<&str>) -> ScriptError {
         let detail = detail.map(|detail| format!(" ({detail})")).unwrap_or_default();

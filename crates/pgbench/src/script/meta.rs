@@ -1,4 +1,4 @@
-//! Reads a backslash command.
+//! Parser of backslash commands.
 
 use super::command::{Action, Shell, ShellWord, Sleep, SleepTime, WORDS_MAX};
 use super::error::{Place, ScriptError};
@@ -9,7 +9,7 @@ use crate::expression::Expression;
 use crate::value::parse::parse_int;
 use crate::variables::{Names, Slot};
 
-/// A backslash command: one of its own, or one that belongs to the SQL before it.
+/// A backslash command: an action, or a modifier of the preceding SQL.
 pub enum Meta {
     /// A command.
     Action(Action),
@@ -17,7 +17,7 @@ pub enum Meta {
     Store(Store),
 }
 
-/// Reads one backslash command of a script.
+/// Parser of one backslash command.
 pub struct Reader<'a, 'n> {
     script: &'a [u8],
     at: &'n mut usize,
@@ -26,7 +26,7 @@ pub struct Reader<'a, 'n> {
     words: Vec<Word<'a>>,
 }
 
-/// Reads the command behind a backslash and moves `at` behind its line; `None` where there is none.
+/// Parses the command after a backslash and moves `at` after its line; `None` without a command.
 pub fn read<'a>(
     script: &'a [u8],
     at: &mut usize,
@@ -82,7 +82,7 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// An error of the command, with its line, and a caret under the argument that is to blame.
+    /// An error of the command with its line, and a caret under the argument.
     fn wrong(&self, message: &str, at: Option<usize>) -> ScriptError {
         self.wrong_with(message, None, at)
     }
@@ -137,7 +137,7 @@ impl Reader<'_, '_> {
         Ok(Store { every, prefix: self.words.get(1).map(|word| word.text.to_vec()).unwrap_or_default() })
     }
 
-    /// A number or a variable, and a unit: behind a blank, or right behind the number.
+    /// Parses a number or a variable, and a unit, separated or directly after the number.
     fn sleep(&mut self) -> Result<Sleep, ScriptError> {
         let (time, mut unit) = match self.words[1..] {
             [] => return Err(self.wrong("missing argument", None)),

@@ -1,4 +1,4 @@
-//! Scripts: files of SQL and backslash commands, read once for all clients.
+//! Scripts: files with SQL and backslash commands, parsed once for all clients.
 
 pub mod builtin;
 pub mod command;
@@ -24,27 +24,27 @@ use super::random::Prng;
 use super::random::distribution::uniform;
 use super::variables::Names;
 
-/// How many scripts a run can have.
+/// Maximum number of scripts of a run.
 pub const SCRIPTS_MAX: usize = 128;
 
-/// How large a script can be: it is kept in memory, a few times over.
+/// Maximum size of a script, which is in memory several times.
 pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
 
 /// A script.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
-    /// The name of the file, or the description of one of pgbench's own.
+    /// File name, or description of a built-in script.
     pub name: String,
-    /// How often it is chosen, against the weights of the others.
+    /// Weight relative to other scripts.
     pub weight: u32,
-    /// Its commands, one at least.
+    /// Commands, at least one.
     pub commands: Vec<Command>,
 }
 
-/// The scripts of a run and the names of all variables.
+/// The scripts of a run, and the names of all variables.
 #[derive(Clone, Debug, Default)]
 pub struct Scripts {
-    /// The names of the variables of all scripts and options.
+    /// Names of the variables in all scripts and options.
     pub names: Names,
     all: Vec<Script>,
     weight: u64,
@@ -52,7 +52,7 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// Reads a script and adds it to the run. A zero byte ends the text, as it does for pgbench.
+    /// Parses a script and adds it to the run. A zero byte ends the text, as in pgbench.
     pub fn add(&mut self, name: &str, text: &[u8], weight: u32) -> Result<(), ScriptError> {
         if text.len() > SCRIPT_BYTES_MAX {
             let message = format!("script \"{name}\" is too large (maximum is {SCRIPT_BYTES_MAX} bytes)");
@@ -72,13 +72,13 @@ impl Scripts {
         Ok(())
     }
 
-    /// The scripts in the order they were added.
+    /// Scripts in the order in which they were added.
     #[must_use]
     pub fn scripts(&self) -> &[Script] {
         &self.all
     }
 
-    /// The sum of the weights, which must not be 0.
+    /// Sum of the weights, which must not be 0.
     pub fn weight(&self) -> Result<u64, ScriptError> {
         if self.weight == 0 {
             Err("total script weight must not be zero".to_owned().into())
@@ -87,14 +87,14 @@ impl Scripts {
         }
     }
 
-    /// How many SQL commands there are; [`Sql::number`] is below.
+    /// Number of SQL commands, the upper bound of [`Sql::number`].
     #[must_use]
     pub fn statements(&self) -> usize {
         self.statements
     }
 
-    /// The SQL commands between the `\startpipeline` at the index `command` of a script and the `\endpipeline` that
-    /// follows it: those that pgbench prepares before it opens the pipeline.
+    /// The SQL commands between the `\startpipeline` at index `command` of a script and the next
+    /// `\endpipeline`. pgbench prepares them before it opens the pipeline.
     pub fn in_pipeline(&self, script: usize, command: usize) -> impl Iterator<Item = &Sql> {
         let commands = self.all.get(script).and_then(|script| script.commands.get(command + 1..));
         let inside =
@@ -102,7 +102,7 @@ impl Scripts {
         inside.filter_map(|command| if let Action::Sql(sql) = &command.action { Some(sql) } else { None })
     }
 
-    /// Draws the index of the next script; nothing is drawn where there is one only.
+    /// Draws the index of the next script. Nothing is drawn if there is only one.
     pub fn choose(&self, prng: &mut Prng) -> usize {
         if self.all.len() < 2 || self.weight == 0 {
             return 0;
@@ -143,7 +143,7 @@ impl Scripts {
         }
     }
 
-    /// Adds what the scanner has collected, unless it is space and comments only.
+    /// Adds the text from the scanner, unless it is only white space and comments.
     fn add_sql(&mut self, text: &[u8], commands: &mut Vec<Command>) -> Result<(), ScriptError> {
         let Some(text) = without_comments(text) else { return Ok(()) };
         let sql = Sql::parse(text, &mut self.names, self.statements)
@@ -158,7 +158,7 @@ fn newlines(text: &[u8]) -> usize {
     text.split(|&byte| byte == b'\n').count() - 1
 }
 
-/// Gives `\gset` or `\aset` to the command before it, which is SQL that has none yet.
+/// Attaches `\gset` or `\aset` to the preceding command, which must be SQL without one.
 fn attach(store: Store, commands: &mut [Command], place: Place<'_>) -> Result<(), ScriptError> {
     let message = "\\gset must follow an SQL command";
     match commands.last_mut() {
@@ -171,7 +171,7 @@ fn attach(store: Store, commands: &mut [Command], place: Place<'_>) -> Result<()
     }
 }
 
-/// The text from its first word on, `None` where there is none.
+/// The text from its first word; `None` without one.
 fn without_comments(mut text: &[u8]) -> Option<&[u8]> {
     loop {
         match text {

@@ -1,30 +1,30 @@
-//! The body of a routine in SQL, `CREATE FUNCTION … BEGIN ATOMIC …; …; END`, whose semicolons do not end the command.
+//! Detection of SQL-standard routine bodies, `CREATE FUNCTION … BEGIN ATOMIC …; …; END`, whose semicolons do
+//! not end the command.
 //!
-//! psql's heuristic: the words that a statement begins with decide whether it is such a one; then BEGIN and CASE open,
-//! END closes.
+//! This is psql's heuristic: the first words of the statement decide; then BEGIN and CASE open, END closes.
 
-/// Words of a statement, as far as they matter.
+/// Relevant words of a statement.
 #[derive(Debug, Default)]
 pub struct Routine {
     words: usize,
-    /// The initials of the first four words that are CREATE, OR, REPLACE, FUNCTION or PROCEDURE.
+    /// Initials of the first four words that are CREATE, OR, REPLACE, FUNCTION or PROCEDURE.
     initials: [u8; 4],
     depth: usize,
 }
 
 impl Routine {
-    /// A statement has ended: the next word is a first one.
+    /// Resets at the end of a statement.
     pub fn end_statement(&mut self) {
         self.words = 0;
     }
 
-    /// Whether a body has begun and not ended.
+    /// Whether a body is open.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.depth > 0
     }
 
-    /// Takes the next word. `outside` is whether it is outside of brackets.
+    /// Processes the next word. `outside`: it is not in parentheses.
     pub fn word(&mut self, word: &[u8], outside: bool) {
         if self.words == 0 {
             self.initials = [0; 4];

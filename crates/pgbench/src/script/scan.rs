@@ -1,40 +1,42 @@
-//! Where SQL commands end, by the rules of psql's scanner with `standard_conforming_strings` on: at a semicolon that no
-//! quotes, comment, brackets or body of a routine enclose, or at a backslash.
+//! Scanner of SQL commands, with the rules of psql's scanner and `standard_conforming_strings` on.
 //!
-//! The text is looked at once, but for what may continue a string or begin a dollar quote: that is looked at twice.
+//! A command ends at a semicolon outside of quotes, comments, parentheses and routine bodies, or at a
+//! backslash. The text is read once, except text that may continue a string or start a dollar quote, which is
+//! read twice.
 
 use super::routine::Routine;
 use crate::effort;
 
-/// Why the scanner stopped.
+/// Reason why the scanner stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// Behind a semicolon, which is part of the command.
+    /// After a semicolon, which is part of the command.
     Semicolon,
-    /// Behind a backslash, which is not.
+    /// After a backslash, which is not part of it.
     Backslash,
     /// At the end of the text.
     End,
 }
 
-/// Collects commands. Brackets that a backslash command interrupts stay open, as in pgbench.
+/// Scanner of commands. As in pgbench, parentheses interrupted by a backslash command stay open.
 #[derive(Debug)]
 pub struct Scanner<'a> {
     text: &'a [u8],
-    /// The byte that comes next. The reader of backslash commands moves it on.
+    /// Position of the next byte. The parser of backslash commands moves it.
     pub at: usize,
     brackets: usize,
     routine: Routine,
 }
 
 impl<'a> Scanner<'a> {
-    /// Scans a whole script.
+    /// Creates a scanner of a complete script.
     #[must_use]
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, brackets: 0, routine: Routine::default() }
     }
 
-    /// Appends the text of the next command to `command`, which is empty. Space and comments before it are left out.
+    /// Appends the text of the next command to `command`, which is empty. Leading white space and comments are
+    /// skipped.
     pub fn scan(&mut self, command: &mut Vec<u8>) -> Stop {
         loop {
             let rest = &self.text[self.at..];
@@ -77,7 +79,8 @@ impl<'a> Scanner<'a> {
         self.at += length;
     }
 
-    /// `:{?name}` asks psql whether a variable is defined. pgbench knows the form but no variables at this moment.
+    /// `:{?name}` tests in psql whether a variable is defined. pgbench's scanner recognizes it, but has no
+    /// variables here.
     fn test_of_variable(&mut self, command: &mut Vec<u8>) {
         let name = &self.text[self.at + 3..];
         let length = count(name, |byte| is_word(byte) && byte != b'$');
@@ -89,7 +92,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The length of what comes next and does not end the command.
+    /// The length of the next token, which does not end the command.
     fn token(&mut self, rest: &[u8]) -> usize {
         match rest {
             [b'-', b'-', ..] => count(rest, |byte| !matches!(byte, b'\n' | b'\r')),
@@ -98,7 +101,7 @@ impl<'a> Scanner<'a> {
             [b'"', ..] => 1 + count(&rest[1..], |byte| byte != b'"') + usize::from(rest[1..].contains(&b'"')),
             [b'$', ..] => dollar_length(rest),
             [b':', b':', ..] => 2,
-            // A variable, whose name is no word of the statement's and has no dollar.
+            // A variable. Its name is not a word of the statement and contains no dollar sign.
             [b':', rest @ ..] => 1 + count(rest, |byte| is_word(byte) && byte != b'$'),
             [b'(', ..] => {
                 self.brackets += 1;
@@ -141,7 +144,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$') || byte >= 0x80
 }
 
-/// A comment with the comments in it; to the end of the text where it is not closed.
+/// The length of a comment including nested ones; to the end of the text if it is not closed.
 fn comment_length(text: &[u8]) -> usize {
     let (mut at, mut depth) = (0, 0_usize);
     loop {
@@ -164,7 +167,7 @@ fn comment_length(text: &[u8]) -> usize {
     }
 }
 
-/// A string from its quote on, with what continues it on other lines.
+/// The length of a string from its quote, including its continuations on other lines.
 fn string_length(text: &[u8], escapes: bool) -> usize {
     let mut at = 1;
     loop {
@@ -182,7 +185,8 @@ fn string_length(text: &[u8], escapes: bool) -> usize {
     }
 }
 
-/// What lies between a closing quote and the one that continues the string, with it: space and comments with a newline.
+/// The length between a closing quote and the quote that continues the string, inclusive: white space and
+/// comments with a newline.
 fn continuation_length(text: &[u8]) -> Option<usize> {
     let (mut at, mut newline) = (0, false);
     loop {
@@ -200,7 +204,7 @@ fn continuation_length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// A dollar-quoted string, a parameter, or a dollar alone.
+/// The length of a dollar-quoted string, a parameter, or a dollar sign alone.
 fn dollar_length(text: &[u8]) -> usize {
     if text.get(1).is_some_and(u8::is_ascii_digit) {
         return 1 + count(&text[1..], |byte| byte.is_ascii_digit());
@@ -210,14 +214,14 @@ fn dollar_length(text: &[u8]) -> usize {
         return 1;
     }
     let (delimiter, rest) = text.split_at(tag + 1);
-    // No dollar is in a tag, so a comparison ends at the next one: the search takes one pass.
+    // A tag contains no dollar sign, so a comparison ends at the next one: the search takes one pass.
     let closing = (0..rest.len()).find(|&at| rest[at] == b'$' && rest[at..].starts_with(delimiter));
     let length = closing.map_or(text.len(), |at| 2 * delimiter.len() + at);
     effort::spend(length);
     length
 }
 
-/// Digits, a point, an exponent: a dollar after it quotes, while one after a word belongs to the word.
+/// The length of a number. A dollar sign after it starts a quote, while one after a word belongs to the word.
 fn number_length(text: &[u8]) -> usize {
     let digits = |at: usize| count(&text[at..], |byte| byte.is_ascii_digit());
     let mut at = digits(0);

@@ -1,25 +1,25 @@
-//! An SQL command and the variables in it.
+//! SQL commands and their variables.
 //!
-//! A variable is a colon and a name, wherever it stands: pgbench replaces it in quotes and comments, too. Of several
-//! colons in a row none begins a variable, so casts stay.
+//! A variable is a colon and a name. pgbench replaces it in quotes and comments, too. Of several consecutive
+//! colons none starts a variable, which preserves casts.
 
 use super::error::ScriptError;
 use crate::effort;
 use crate::variables::{Names, Slot, TooManyVariables, Variables, name_length};
 
-/// How many parameters a statement can have in the extended protocol.
+/// Maximum number of parameters of a statement in the extended protocol.
 pub const PARAMETERS_MAX: usize = 255;
 
-/// How much of a command a report shows.
+/// Maximum number of bytes of a command in reports.
 const SHOWN_BYTES_MAX: usize = 127;
 
-/// What happens to the rows of an answer.
+/// Storage of a result in variables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
-    /// `\aset`: of every answer of a combined command the last row, if there is one. Else `\gset`: of the last answer
-    /// its only row.
+    /// `\aset`: the last row, if any, of every result of a combined command. Otherwise `\gset`: the only row of
+    /// the last result.
     pub every: bool,
-    /// What the names of columns are prefixed with to be names of variables.
+    /// Prefix of column names in the names of variables.
     pub prefix: Vec<u8>,
 }
 
@@ -27,20 +27,20 @@ pub struct Store {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sql {
     text: Vec<u8>,
-    /// The places of variables, in order: first byte, byte behind the last, slot.
+    /// Positions of variables in order: first byte, byte after the last, slot.
     variables: Vec<(usize, usize, Slot)>,
-    /// Whether variables take over values of the answer.
+    /// Storage of the result, if any.
     pub store: Option<Store>,
-    /// Its number among the SQL commands of all scripts, for the name of its prepared statement.
+    /// Number among the SQL commands of all scripts, for the name of its prepared statement.
     pub number: usize,
 }
 
-/// A command for the extended protocol: with parameters in place of variables, one for each place.
+/// A command for the extended protocol, with one parameter for each occurrence of a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extended {
-    /// The text with `$1`, `$2` and so on.
+    /// Text with `$1`, `$2` and so on.
     pub text: Vec<u8>,
-    /// The variable of each parameter. An undefined one is sent as SQL's null, a value null as the text `NULL`.
+    /// Variable of each parameter. An undefined one is sent as SQL null, a null value as the text `NULL`.
     pub parameters: Vec<Slot>,
 }
 
@@ -66,20 +66,21 @@ impl Sql {
         Ok(Self { text: text.to_vec(), variables, store: None, number })
     }
 
-    /// The text as the script has it.
+    /// The text as in the script.
     #[must_use]
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// What of it a report shows: the first line, not too much of it.
+    /// The first line for reports, truncated.
     #[must_use]
     pub fn first_line(&self) -> String {
         let line = self.text.split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
         String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES_MAX)]).into_owned()
     }
 
-    /// Appends the text with the values of the variables in place, for the simple protocol. What is undefined stays.
+    /// Appends the text with the values of the variables, for the simple protocol. Undefined variables are
+    /// unchanged.
     pub fn write_simple(&self, variables: &Variables, out: &mut Vec<u8>) {
         let mut written = 0;
         for &(start, end, slot) in &self.variables {
@@ -111,7 +112,7 @@ impl Sql {
         Ok(Extended { text, parameters: self.variables.iter().map(|&(_, _, slot)| slot).collect() })
     }
 
-    /// The name that pgbench prepares the command under.
+    /// Name of the prepared statement, as in pgbench.
     #[must_use]
     pub fn prepared_name(&self) -> String {
         format!("P_{}", self.number)

@@ -1,12 +1,12 @@
-//! The weight behind the name of a script, as in `-f my.sql@3`.
+//! Weight after the name of a script, as in `-f my.sql@3`.
 
 use super::error::ScriptError;
 use crate::value::parse::{IntError, parse_int};
 
-/// The largest weight.
+/// Maximum weight.
 pub const WEIGHT_MAX: u32 = i32::MAX as u32;
 
-/// The name before the last `@` and the weight behind it, which is 1 where there is none.
+/// Splits at the last `@` into name and weight. The default weight is 1.
 pub fn split_weight(option: &str) -> Result<(&str, u32), ScriptError> {
     let Some((name, weight)) = option.rsplit_once('@') else { return Ok((option, 1)) };
     let number = match parse_int(weight.as_bytes()) {

@@ -1,4 +1,4 @@
-//! The words of a backslash command: what blanks separate, up to the end of the line. A backslash before the newline
+//! Words of a backslash command: separated by blanks, up to the end of the line. A backslash before the newline
 //! continues the line.
 
 use crate::effort;
@@ -8,13 +8,14 @@ use crate::effort;
 pub struct Word<'a> {
     /// Its bytes.
     pub text: &'a [u8],
-    /// Where pgbench says it begins: its length before the end of what was read of it. That is the word, and what
-    /// continues the line if nothing lies between.
+    /// Start position in pgbench's messages: the current position minus the length.
+    ///
+    /// This differs from the actual start if a line continuation follows the word.
     pub start: usize,
 }
 
-/// Reads the next word from the byte `at` of a script on and moves `at` behind it; `None`, and behind the newline, where
-/// the command ends.
+/// Reads the next word from the byte `at` of a script and moves `at` after it. At the end of the command it
+/// returns `None`, with `at` after the newline.
 pub fn next<'a>(script: &'a [u8], at: &mut usize) -> Option<Word<'a>> {
     loop {
         effort::spend(1);

@@ -1,4 +1,4 @@
-//! Answers: read over, or read for what `\gset` and `\aset` store.
+//! Responses: skipped, or read for `\gset` and `\aset`.
 
 use super::stop::Stop;
 use crate::run::{Client, Columns};
@@ -7,7 +7,7 @@ use crate::variables::{Names, Slot};
 use pgwire::backend::{Message, Row};
 use reactor::{Connection, Error, Seen};
 
-/// Reads to the end of so many answers. The rows are taken in and not looked at; `query` counts statements.
+/// Reads to the end of `count` responses. Rows are skipped. `query` counts statements.
 #[inline]
 pub async fn read_over(
     connection: &mut Connection,
@@ -24,24 +24,25 @@ pub async fn read_over(
     outcome
 }
 
-/// What is kept of an answer until it is known that it counts.
+/// Values of a response, kept until it is complete.
 pub struct Answer {
-    /// By the number of the command.
+    /// By number of the command.
     columns: Vec<Columns>,
-    /// The values of the last row that some script asks for, one behind the other.
+    /// Values of the last row that a script uses, concatenated.
     text: Vec<u8>,
-    /// Where each goes, and where its text ends.
+    /// The variable of each value, and the end of its text.
     values: Vec<(Slot, usize)>,
 }
 
 impl Answer {
-    /// For scripts of so many commands of SQL.
+    /// Creates the state for scripts with this number of SQL commands.
     #[must_use]
     pub fn new(statements: usize) -> Self {
         Self { columns: vec![Columns::default(); statements], text: Vec::new(), values: Vec::new() }
     }
 
-    /// Reads the answer of a command with `\gset` or `\aset` and stores what it asks for; `query` counts statements.
+    /// Reads the response of a command with `\gset` or `\aset` and stores its values. `query` counts
+    /// statements.
     pub async fn store(
         &mut self,
         connection: &mut Connection,
@@ -54,7 +55,7 @@ impl Answer {
         let Self { columns, text, values } = self;
         let columns = &mut columns[number];
         *query = 0;
-        // Of the statement of a combined command whose answer is being read.
+        // The statement of a combined command whose response is being read.
         let mut rows = 0;
         let mut last = None;
         let mut wrong_name = None;
@@ -98,7 +99,7 @@ fn keep(row: Row<'_>, slots: &[Option<Slot>], text: &mut Vec<u8>, values: &mut V
     values.clear();
     for (value, slot) in row.columns().zip(slots) {
         if let Some(slot) = slot {
-            // As pgbench has it, null is an empty text.
+            // As in pgbench, null becomes an empty text.
             text.extend_from_slice(value.unwrap_or_default());
             values.push((*slot, text.len()));
         }

@@ -1,18 +1,18 @@
-//! What pgbench does in another way than an engine that is driven by others.
+//! Differences between the pgbench program and the engine.
 
 use std::fmt;
 
 use reactor::{Error, Shared};
 
-/// Gets why a statement could not be prepared, and its text.
+/// Handler of a statement that could not be prepared: the error and the text.
 pub type OnUnprepared = Box<dyn Fn(&Error, &[u8]) + Send + Sync>;
 
-/// The ways of a program. Those of an engine are the default.
+/// Behavior of a program. The default is that of the engine.
 #[derive(Default)]
 pub struct Compat {
-    /// Which streams commands of the shell get: of an engine none, as its input and output are others'.
+    /// Standard streams of shell commands. The engine shares none, because it uses its own for the protocol.
     pub shell: Shared,
-    /// Who is told of a statement that could not be prepared, and is executed all the same. With none, that is the error
+    /// Handler of a statement that could not be prepared and is executed anyway. Without it, this is an error
     /// of the command.
     pub on_unprepared: Option<OnUnprepared>,
 }

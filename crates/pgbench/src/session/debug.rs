@@ -1,4 +1,4 @@
-//! What a client does, and with which statement, in pgbench's words.
+//! Debug output of a client, with pgbench's messages.
 
 use super::{Part, Program, ScriptRunner};
 use crate::run::{Client, Protocol};
@@ -6,7 +6,8 @@ use crate::script::command::{Action, Command};
 use crate::script::sql::Sql;
 
 impl ScriptRunner {
-    /// The statement of a combined command whose answer was read last, from 0. Of a pipeline each is a command.
+    /// Number of the last statement in a combined command whose response was read, from 0. In a pipeline each
+    /// statement is a command.
     #[must_use]
     pub fn query(&self) -> usize {
         let script = self.program.scripts.scripts().get(self.script);
@@ -15,7 +16,7 @@ impl ScriptRunner {
         if is_pipeline { 0 } else { self.part.query }
     }
 
-    /// The statement that was sent last, of a pipeline the one whose answer was read last; `None` where there is none.
+    /// The last statement sent; in a pipeline, the last one whose response was read. `None` without one.
     #[must_use]
     pub fn statement(&self) -> Option<String> {
         let client = &self.part.client;
@@ -34,7 +35,7 @@ impl ScriptRunner {
 }
 
 impl Part {
-    /// Tells of the command that comes next.
+    /// Reports the next command.
     #[cold]
     pub(super) fn tell_of_next(&self, program: &Program, tell: &dyn Fn(String)) {
         let client = &self.client;
@@ -69,7 +70,7 @@ impl Part {
         }
     }
 
-    /// Tells of the Syncs of a pipeline that has ended.
+    /// Reports the Syncs of a completed pipeline.
     #[cold]
     pub(super) fn tell_of_syncs(&self, tell: &dyn Fn(String)) {
         for left in (1..=self.syncs).rev() {
@@ -78,7 +79,7 @@ impl Part {
     }
 }
 
-/// The text of a command of SQL as it is sent.
+/// Text of an SQL command as sent.
 fn text(program: &Program, client: &Client, sql: &Sql) -> String {
     if let Some(statement) = program.statements.get(sql.number) {
         return String::from_utf8_lossy(&statement.text).into_owned();
@@ -88,13 +89,13 @@ fn text(program: &Program, client: &Client, sql: &Sql) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// The words of a backslash command; expressions are not taken for words.
+/// Words of a backslash command. Expressions do not count as words.
 fn words(command: &Command, program: &Program) -> String {
     match &command.action {
         Action::Set { word, variable, .. } => format!("{word} {}", program.scripts.names.text(*variable)),
         Action::If { word, .. } => word.clone(),
         _ => {
-            // At the end of a line a backslash says that the next one belongs to it.
+            // A backslash at the end of a line continues the command.
             let line = command.line.replace("\\\r\n", " ").replace("\\\n", " ");
             let line = line.trim_start_matches('\\');
             line.split_ascii_whitespace().collect::<Vec<_>>().join(" ")

@@ -1,12 +1,12 @@
-//! A client of the language with a server: it carries out what [`super::run`] says.
+//! Execution of scripts by a client with a connection. It performs the steps of [`super::run`].
 //!
-//! | question | place |
+//! | topic | module or function |
 //! |---|---|
 //! | one transaction from the first command to the last | [`ScriptRunner::attempt`] |
-//! | what is sent for a command of SQL | [`statement`] |
-//! | what an answer is read for | [`answer`] |
-//! | what is told of it where faults are sought | [`debug`] |
-//! | what a program of pgbench's name does in another way | [`compat`] |
+//! | messages sent for an SQL command | [`statement`] |
+//! | processing of responses | [`answer`] |
+//! | debug output | [`debug`] |
+//! | behavior of the pgbench program | [`compat`] |
 
 pub mod answer;
 pub mod compat;
@@ -34,23 +34,23 @@ use super::script::sql::Sql;
 use pgwire::frontend;
 use reactor::{Connection, Error, Nanos, TransactionStatus, shell, tell};
 
-/// What all clients of a run share.
+/// State shared by all clients of a run.
 #[derive(Debug)]
 pub struct Program {
     /// The scripts.
     pub scripts: Scripts,
-    /// How SQL is sent.
+    /// Query protocol.
     pub protocol: Protocol,
-    /// What the clients begin with.
+    /// Initial state of the clients.
     pub startup: Startup,
-    /// What is done in another way by pgbench.
+    /// Behavior of the program.
     pub compat: Compat,
-    /// By the number of the command: what the protocols with parameters send.
+    /// By number of the command: statements of the protocols with parameters.
     statements: Vec<Statement>,
 }
 
 impl Program {
-    /// Scripts that are to be run by a protocol. Fails where one has a command that the protocol cannot carry.
+    /// Prepares scripts for a protocol. Fails if the protocol does not support a command.
     pub fn new(scripts: Scripts, protocol: Protocol, startup: Startup) -> Result<Self, ScriptError> {
         let statements = match protocol {
             Protocol::Simple => Vec::new(),
@@ -60,41 +60,41 @@ impl Program {
     }
 }
 
-/// Who is told how a transaction goes on.
+/// Observer of a transaction.
 pub struct Watch<'a> {
-    /// Gets the index of each command that was carried out, and how long that took.
+    /// Receives the index and the duration of each executed command.
     pub took: &'a mut dyn FnMut(usize, Nanos),
-    /// Gets lines about what is done.
+    /// Receives lines of debug output.
     pub debug: Option<&'a dyn Fn(String)>,
 }
 
 /// A client that runs scripts on a connection.
 pub struct ScriptRunner {
-    /// What it shares with the others.
+    /// State shared with the other clients.
     pub program: Arc<Program>,
-    /// The script of the transaction under way.
+    /// Script of the current transaction.
     script: usize,
-    /// The generator's state at its begin, so that a retry draws the same numbers.
+    /// State of the generator at its start, so that a retry draws the same numbers.
     random: Prng,
     part: Part,
 }
 
-/// What of a player changes while it runs.
+/// Mutable part of a runner.
 struct Part {
     client: Client,
-    /// By the number of the command: whether this connection has it prepared.
+    /// By number of the command: whether this connection has prepared it.
     prepared: Vec<bool>,
     answer: Answer,
-    /// Syncs of the open pipeline.
+    /// Number of Syncs in the open pipeline.
     syncs: u32,
-    /// Statements of the answer under way that are done.
+    /// Number of completed statements in the current response.
     query: usize,
-    /// Room for the text of a shell command.
+    /// Buffer for the text of a shell command.
     command: Vec<u8>,
 }
 
 impl ScriptRunner {
-    /// The client `id` of a program, without a connection.
+    /// Creates client `id` of a program, without a connection.
     #[must_use]
     pub fn new(program: Arc<Program>, id: u32) -> Self {
         let client = program.startup.client(id);
@@ -106,37 +106,39 @@ impl ScriptRunner {
         Self { program, script: 0, random, part }
     }
 
-    /// The client.
+    /// The state of the client.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.part.client
     }
 
-    /// The client, e.g. to give a variable a value.
+    /// The state of the client, for example to set a variable.
     pub fn client_mut(&mut self) -> &mut Client {
         &mut self.part.client
     }
 
-    /// There is a new connection, which knows no statement.
+    /// Resets the state of the connection after a reconnect.
     pub fn reconnected(&mut self) {
         self.part.prepared.fill(false);
     }
 
-    /// Goes on to the next transaction, of this script.
+    /// Starts the next transaction with this script.
     #[inline]
     pub fn begin(&mut self, script: usize) {
         self.script = script;
         self.random = self.part.client.random;
     }
 
-    /// Carries the transaction out. After a failure the answer may not have been read to its end, and a transaction may
-    /// be open: [`Connection::recover`]. Another attempt draws the same random numbers; variables keep their values.
+    /// Executes the transaction.
+    ///
+    /// After a failure the response may be incomplete, and a transaction may be open: [`Connection::recover`].
+    /// A retry draws the same random numbers; variables keep their values.
     #[inline]
     pub async fn attempt(&mut self, connection: &mut Connection) -> Result<(), Stop> {
         self.attempt_watched(connection, None).await
     }
 
-    /// The same, watched.
+    /// Executes the transaction with an observer.
     #[inline]
     pub async fn attempt_watched(
         &mut self,
@@ -180,7 +182,7 @@ impl ScriptRunner {
             }
         }
         if !has_waited {
-            // A script that asks for nothing must not keep the loop to itself.
+            // A script that never waits must not block the loop.
             let reactor = connection.reactor().clone();
             reactor.sleep_until(reactor.now() + Nanos(1)).await;
         }
@@ -215,7 +217,7 @@ impl Part {
             }
         }
         if client.in_pipeline() {
-            // Sent with its end, so that what was sent has always a Sync behind it.
+            // Sent with the end of the pipeline, so that a Sync follows everything that was sent.
             return Ok(());
         }
         connection.flush().await?;
@@ -257,7 +259,7 @@ impl Part {
         }
     }
 
-    /// In an open pipeline nothing can be prepared.
+    /// Prepares the statements of a pipeline, because nothing can be prepared in an open one.
     async fn start_pipeline(
         &mut self,
         program: &Program,
@@ -288,7 +290,7 @@ impl Part {
     }
 }
 
-/// Has a statement prepared. pgbench goes on where that fails.
+/// Prepares a statement. pgbench continues after a failure.
 async fn prepare(
     prepared: &mut [bool],
     query: &mut usize,

@@ -1,4 +1,4 @@
-//! Commands of SQL for the protocols with parameters, made once for all clients.
+//! SQL commands for the protocols with parameters, built once for all clients.
 
 use crate::run::Protocol;
 use crate::script::Scripts;
@@ -7,19 +7,19 @@ use crate::script::error::ScriptError;
 use crate::variables::{Slot, Variables};
 use pgwire::frontend::{self, EncodeError, Format, Target};
 
-/// A command of SQL.
+/// An SQL command.
 #[derive(Debug)]
 pub struct Statement {
-    /// What it is prepared as; empty where it is parsed each time.
+    /// Name of the prepared statement; empty if it is parsed each time.
     pub name: String,
-    /// The text, with `$1` and so on.
+    /// Text with `$1` and so on.
     pub text: Vec<u8>,
     parameters: Vec<Slot>,
-    /// Whether the names of its columns are needed.
+    /// Whether column names are needed.
     describes: bool,
 }
 
-/// All commands of SQL, by their number.
+/// Builds all SQL commands, by their number.
 pub fn all(scripts: &Scripts, protocol: Protocol) -> Result<Vec<Statement>, ScriptError> {
     let mut statements = Vec::with_capacity(scripts.statements());
     for command in scripts.scripts().iter().flat_map(|script| &script.commands) {
@@ -35,7 +35,7 @@ pub fn all(scripts: &Scripts, protocol: Protocol) -> Result<Vec<Statement>, Scri
 }
 
 impl Statement {
-    /// Appends the messages that carry it out, without Sync.
+    /// Appends the messages that execute it, without Sync.
     #[inline]
     pub fn write(&self, variables: &Variables, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if self.name.is_empty() {

@@ -1,16 +1,16 @@
-//! Why a transaction of a script ended before its end.
+//! Reasons why a transaction of a script is aborted.
 
 use crate::run::Abort;
 use reactor::Error;
 
-/// Why a transaction ended before its end.
+/// Reason why a transaction is aborted.
 #[derive(Debug)]
 pub enum Stop {
-    /// The server, or the connection to it.
+    /// An error of the server or the connection.
     Session(Error),
-    /// The script: its client does not go on.
+    /// An error of the script. Its client does not continue.
     Script(Abort),
-    /// The same at its end: it has left a transaction open. pgbench counts that one as done.
+    /// A transaction is open at the end of the script. pgbench counts it as completed.
     LeftOpen(Abort),
 }
 

@@ -1,72 +1,72 @@
-//! What can go wrong while an expression is evaluated, in pgbench's words.
+//! Evaluation errors, with pgbench's messages.
 
 use thiserror::Error;
 
 use super::number::fixed;
 use crate::random::distribution::{GAUSSIAN_MIN, ZIPFIAN_MAX, ZIPFIAN_MIN};
 
-/// How many arguments a function can have when it is evaluated.
+/// Maximum number of arguments of a function at evaluation.
 pub const ARGUMENTS_MAX: usize = 16;
 
-/// Why an expression has no value.
+/// Evaluation error.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum EvaluationError {
-    /// A variable that nothing has given a value.
+    /// The variable is undefined.
     #[error("undefined variable \"{0}\"")]
     Undefined(String),
-    /// A variable whose value is the empty text. pgbench says nothing of it; the message of the command follows.
+    /// The value of the variable is empty. pgbench prints nothing here; the message of the command follows.
     #[error("")]
     Empty,
-    /// A variable's text is no value of the language.
+    /// The text of the variable is not a value.
     #[error("malformed variable \"{name}\" value: \"{text}\"")]
     Malformed {
-        /// The variable.
+        /// Name of the variable.
         name: String,
-        /// What it holds.
+        /// Text of the variable.
         text: String,
     },
-    /// A variable's text looks like an integer that is too large.
+    /// The text of the variable is an integer that is too large.
     #[error("value \"{0}\" is out of range for type bigint")]
     IntTooLarge(String),
-    /// A variable's text looks like an integer without digits.
+    /// The text of the variable looks like an integer, but has no digits.
     #[error("invalid input syntax for type bigint: \"{0}\"")]
     IntSyntax(String),
-    /// A value of one type where another is wanted.
+    /// The value has the wrong type.
     #[error("cannot coerce {from} to {to}")]
     Coercion {
-        /// The type there is.
+        /// Actual type.
         from: &'static str,
-        /// The type that is wanted.
+        /// Expected type.
         to: &'static str,
     },
-    /// A double that no integer is near to.
+    /// The double is out of the range of integers.
     #[error("double to int overflow for {}", fixed(*.0))]
     DoubleToInt(f64),
-    /// An integer result that does not fit: of add, sub, mul or div.
+    /// The integer result of add, sub, mul or div is out of range.
     #[error("bigint {0} out of range")]
     OutOfRange(&'static str),
-    /// An integer divided by 0.
+    /// Integer division by zero.
     #[error("division by zero")]
     DivisionByZero,
     /// More arguments than [`ARGUMENTS_MAX`].
     #[error("too many function arguments, maximum is {ARGUMENTS_MAX}")]
     TooManyArguments,
-    /// The limits of a random function are in the wrong order.
+    /// The bounds of a random function are in the wrong order.
     #[error("empty range given to random")]
     EmptyRange,
-    /// The limits of a random function are too far apart.
+    /// The range of a random function is too large.
     #[error("random range is too large")]
     RangeTooLarge,
-    /// The third argument of `random_gaussian`.
+    /// Invalid third argument of `random_gaussian`.
     #[error("gaussian parameter must be at least {} (not {})", fixed(GAUSSIAN_MIN), fixed(*.0))]
     Gaussian(f64),
-    /// The third argument of `random_exponential`.
+    /// Invalid third argument of `random_exponential`.
     #[error("exponential parameter must be greater than zero (not {})", fixed(*.0))]
     Exponential(f64),
-    /// The third argument of `random_zipfian`.
+    /// Invalid third argument of `random_zipfian`.
     #[error("zipfian parameter must be in range [{ZIPFIAN_MIN:.3}, {ZIPFIAN_MAX:.0}] (not {})", fixed(*.0))]
     Zipfian(f64),
-    /// The second argument of `permute`.
+    /// Invalid second argument of `permute`.
     #[error("permute size parameter must be greater than zero")]
     PermuteSize,
 }

@@ -1,4 +1,4 @@
-//! Values of pgbench's language: four types, their coercions and their text.
+//! Values of pgbench's language: four types, their conversions and their text.
 
 pub mod bits;
 pub mod error;
@@ -17,18 +17,18 @@ use error::EvaluationError;
 /// A value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {
-    /// SQL's null.
+    /// SQL null.
     Null,
-    /// A truth value.
+    /// A boolean.
     Boolean(bool),
-    /// An integer of 64 bits.
+    /// A 64-bit integer.
     Int(i64),
-    /// A floating-point number of 64 bits.
+    /// A double.
     Double(#[serde(with = "bits")] f64),
 }
 
 impl Value {
-    /// What messages call its type.
+    /// Name of its type in messages.
     #[must_use]
     pub fn type_name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Value {
         }
     }
 
-    /// Whether a condition that has this value holds: null does not, a number does unless it is 0.
+    /// Whether a condition with this value is true: null and 0 are not, other numbers are.
     #[must_use]
     pub fn is_true(self) -> bool {
         match self {
@@ -50,7 +50,7 @@ impl Value {
         }
     }
 
-    /// As the operand of a logical operator: a boolean only.
+    /// Converts an operand of a logical operator: booleans only.
     pub fn boolean(self) -> Result<bool, EvaluationError> {
         match self {
             Self::Boolean(truth) => Ok(truth),
@@ -58,7 +58,7 @@ impl Value {
         }
     }
 
-    /// As an integer; a double is rounded to the nearest, halves to the even one.
+    /// Converts to an integer; a double is rounded half to even.
     #[inline]
     pub fn int(self) -> Result<i64, EvaluationError> {
         const LIMIT: f64 = 9_223_372_036_854_775_808.0;
@@ -73,7 +73,7 @@ impl Value {
         }
     }
 
-    /// As a double; an integer becomes the nearest.
+    /// Converts to a double.
     #[inline]
     pub fn double(self) -> Result<f64, EvaluationError> {
         match self {
@@ -87,7 +87,7 @@ impl Value {
         EvaluationError::Coercion { from: self.type_name(), to }
     }
 
-    /// Appends the value as it stands in SQL and as a parameter. Allocates nothing but the growth of `out`.
+    /// Appends the text of the value for SQL and parameters. Allocates only if `out` grows.
     pub fn write_text(self, out: &mut Vec<u8>) {
         match self {
             Self::Null => out.extend_from_slice(b"NULL"),
@@ -99,14 +99,14 @@ impl Value {
     }
 }
 
-/// What `debug()` writes to standard error.
+/// A line of `debug()` on standard error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DebugLine {
-    /// The index of the script.
+    /// Index of the script.
     pub script: usize,
-    /// The index of the command in its script, from 0; shown from 1.
+    /// Index of the command in its script, from 0; shown from 1.
     pub command: usize,
-    /// The argument.
+    /// Argument.
     pub value: Value,
 }
 

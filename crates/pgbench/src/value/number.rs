@@ -1,4 +1,4 @@
-//! Numbers to text, as PostgreSQL's `snprintf` does it in pgbench.
+//! Number formatting, as by PostgreSQL's `snprintf` in pgbench.
 
 use std::fmt::{self, Write};
 
@@ -22,7 +22,7 @@ pub fn write_int(int: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[start..]);
 }
 
-/// Appends a double with 15 significant digits, as C's `%.15g`.
+/// Appends a double with 15 significant digits, as C's `%.15g` does.
 pub fn write_double(double: f64, out: &mut Vec<u8>) {
     if !double.is_finite() || double == 0.0 {
         let negative = double.is_sign_negative() && !double.is_nan();
@@ -37,7 +37,7 @@ pub fn write_double(double: f64, out: &mut Vec<u8>) {
         return;
     }
     let mut scientific = Buffer { bytes: [0; 32], length: 0 };
-    // A sign, 15 digits, a point and an exponent of five characters at most fit in the buffer.
+    // A sign, 15 digits, a point and an exponent of at most five characters fit in the buffer.
     let _ = write!(scientific, "{:.14e}", double.abs());
     let (digits, exponent) = scientific.split();
     if double < 0.0 {
@@ -47,7 +47,7 @@ pub fn write_double(double: f64, out: &mut Vec<u8>) {
     place(&digits[..significant], exponent, out);
 }
 
-/// Digits with a power of ten, in the shorter of C's two forms.
+/// Writes digits with a power of ten, in the shorter of C's two notations.
 fn place(digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
     const PRECISION: i32 = 15;
     if !(-4..PRECISION).contains(&exponent) {
@@ -77,7 +77,7 @@ fn point_after(digits: &[u8], before_point: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// A few bytes on the stack.
+/// A small buffer on the stack.
 struct Buffer {
     bytes: [u8; 32],
     length: usize,
@@ -93,7 +93,7 @@ impl Write for Buffer {
 }
 
 impl Buffer {
-    /// `d.ddde-x` as the digits without the point, and the exponent.
+    /// Splits `d.ddde-x` into the digits without the point, and the exponent.
     fn split(&mut self) -> (&[u8], i32) {
         let text = &mut self.bytes[..self.length];
         let mark = text.iter().position(|&byte| byte == b'e').unwrap_or(text.len());
@@ -103,7 +103,7 @@ impl Buffer {
     }
 }
 
-/// As C's `%f`: six digits after the point.
+/// Formats a double as C's `%f` does: six digits after the point.
 #[must_use]
 pub fn fixed(double: f64) -> String {
     if double.is_infinite() {

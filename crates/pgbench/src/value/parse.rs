@@ -1,27 +1,27 @@
-//! Text to numbers, as the C library's `strtol` and `strtod` do it in pgbench.
+//! Number parsing, as by C's `strtol` and `strtod` in pgbench.
 
-/// Why a text is no integer.
+/// Error of parsing an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntError {
-    /// It does not fit in 64 bits.
+    /// Out of the range of 64 bits.
     Range,
-    /// It has no digits, or something else beside them.
+    /// No digits, or trailing characters.
     Syntax,
 }
 
-/// Whether C's `isspace` holds.
+/// C's `isspace`.
 #[must_use]
 pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
-/// Whether a text is taken for an integer: space, a sign, digits. Digits may be missing: then it is a wrong integer.
+/// Whether a text is parsed as an integer: white space, a sign, digits. Without digits, the integer is invalid.
 #[must_use]
 pub fn looks_like_int(text: &[u8]) -> bool {
     unsigned_part(text).iter().all(u8::is_ascii_digit)
 }
 
-/// An integer of 64 bits: space, a sign, digits.
+/// Parses a 64-bit integer: white space, a sign, digits.
 pub fn parse_int(text: &[u8]) -> Result<i64, IntError> {
     let digits = unsigned_part(text);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -44,7 +44,7 @@ fn unsigned_part(text: &[u8]) -> &[u8] {
     }
 }
 
-/// A double as C's `strtod` reads it, of the whole text; `None` as well where it overflows or underflows.
+/// Parses a complete text as a double, as C's `strtod` does; `None` also on overflow or underflow.
 #[must_use]
 pub fn parse_double(text: &[u8]) -> Option<f64> {
     let unsigned = unsigned_part(text);
@@ -57,8 +57,8 @@ pub fn parse_double(text: &[u8]) -> Option<f64> {
     Some(sign * magnitude)
 }
 
-/// Digits with a point and an exponent. What is too small for a normal number is refused unless it is 0, since
-/// `strtod` calls it out of range.
+/// Parses digits with a point and an exponent. Subnormal results other than 0 are rejected, because `strtod`
+/// reports them as out of range.
 fn decimal(text: &[u8]) -> Option<f64> {
     let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let mantissa = text.split(|byte| matches!(byte, b'e' | b'E')).next()?;
@@ -78,14 +78,14 @@ fn named(text: &[u8]) -> Option<f64> {
     }
 }
 
-/// What follows `0x`: hexadecimal digits with a point, and a power of two after `p`.
+/// Parses the text after `0x`: hexadecimal digits with a point, and a power of two after `p`.
 fn hexadecimal(text: &[u8]) -> Option<f64> {
     let mut parts = text.splitn(2, |byte| matches!(byte, b'p' | b'P'));
     let (mantissa, exponent) = (parts.next()?, parts.next());
     let mut exponent = match exponent {
         None => 0,
         Some(text) if text.first().is_some_and(|&byte| is_space(byte)) => return None,
-        // Beyond this a number is out of range, whatever its mantissa.
+        // Larger exponents are out of range for any mantissa.
         Some(text) => parse_int(text).ok()?.clamp(-9999, 9999),
     };
     let (mut bits, mut digits, mut after_point) = (0_u64, 0, false);
@@ -100,7 +100,7 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
         if bits >> 60 == 0 {
             bits = bits << 4 | digit;
         } else {
-            // One bit stands for all that are too low to count but for rounding.
+            // Sticky bit: the remaining digits only affect rounding.
             bits |= u64::from(digit != 0);
             exponent += 4;
         }
@@ -113,7 +113,7 @@ fn hexadecimal(text: &[u8]) -> Option<f64> {
     number.is_normal().then_some(number)
 }
 
-/// The integer that a text begins with, as C's `atoi`: 0 where it begins with none, the nearest where it is too large.
+/// Parses the leading integer, as C's `atoi` does: 0 if there is none, saturating on overflow.
 #[must_use]
 pub fn leading_int(text: &[u8]) -> i64 {
     let unsigned = unsigned_part(text);

@@ -1,4 +1,4 @@
-//! Variables: names resolved to slots once, values of each client in the slots.
+//! Variables: names are resolved to slots once, and each client has its values in the slots.
 
 mod names;
 
@@ -13,7 +13,7 @@ use crate::value::Value;
 use crate::value::error::EvaluationError;
 use crate::value::parse::{IntError, looks_like_int, parse_double, parse_int};
 
-/// The variables of one client. A copy of one client's is how the next one gets the values of `-D`.
+/// The variables of one client. Copying those of another client sets the values of `-D`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Variables {
     cells: Vec<Cell>,
@@ -26,7 +26,7 @@ struct Cell {
     text: Vec<u8>,
 }
 
-/// A text stays as it was given, also where its value has been asked for: `+3` is not sent as `3`.
+/// A text is kept as given, even after conversion to a value: `+3` is not sent as `3`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 enum Content {
     #[default]
@@ -37,13 +37,14 @@ enum Content {
 }
 
 impl Variables {
-    /// Undefined variables, one for each name there is.
+    /// Creates one undefined variable per name.
     #[must_use]
     pub fn new(names: &Names) -> Self {
         Self { cells: vec![Cell::default(); names.len()] }
     }
 
-    /// Takes over the values of another client of the same names. Allocates nothing once the texts have had their room.
+    /// Copies the values of another client with the same names. Does not allocate once texts have their
+    /// capacity.
     pub fn copy_from(&mut self, other: &Self) {
         self.cells.resize_with(other.cells.len(), Cell::default);
         for (mine, theirs) in self.cells.iter_mut().zip(&other.cells) {
@@ -61,7 +62,7 @@ impl Variables {
         self.cell(slot).content = Content::Value(value);
     }
 
-    /// Sets a variable to a text, as `-D`, `\gset` and `\aset` do. What it is worth shows when its value is asked for.
+    /// Sets a variable to a text, as `-D`, `\gset` and `\aset` do. It is converted when its value is read.
     pub fn set_text(&mut self, slot: Slot, text: &[u8]) {
         let cell = self.cell(slot);
         cell.text.clear();
@@ -69,7 +70,7 @@ impl Variables {
         cell.content = Content::Text;
     }
 
-    /// The place of a variable. Names may have come after the variables were made: then there is none yet.
+    /// The variable of a slot. Names may have been added after the variables were created.
     fn cell(&mut self, slot: Slot) -> &mut Cell {
         if slot.index() >= self.cells.len() {
             self.cells.resize_with(slot.index() + 1, Cell::default);
@@ -77,13 +78,13 @@ impl Variables {
         &mut self.cells[slot.index()]
     }
 
-    /// Whether the variable has got a value.
+    /// Whether the variable is defined.
     #[must_use]
     pub fn is_defined(&self, slot: Slot) -> bool {
         self.cells.get(slot.index()).is_some_and(|cell| cell.content != Content::Undefined)
     }
 
-    /// The value, for an expression. A text is converted when it is first asked for.
+    /// The value for an expression. A text is converted on first use.
     #[inline]
     pub fn value(&mut self, slot: Slot, names: &Names) -> Result<Value, EvaluationError> {
         match self.cells.get(slot.index()).map(|cell| cell.content) {
@@ -98,7 +99,8 @@ impl Variables {
         }
     }
 
-    /// Appends the text, for SQL and shell commands; false, and nothing appended, where the variable is undefined.
+    /// Appends the text for SQL and shell commands. Returns false and appends nothing if the variable is
+    /// undefined.
     #[inline]
     #[must_use]
     pub fn write_text(&self, slot: Slot, out: &mut Vec<u8>) -> bool {
@@ -112,7 +114,7 @@ impl Variables {
     }
 }
 
-/// The value of a text: null, the words for truth and their beginnings, an integer, else a double.
+/// Converts a text: null, booleans and their abbreviations, an integer, else a double.
 fn convert(text: &[u8], name: impl Fn() -> String) -> Result<Value, EvaluationError> {
     let shown = || String::from_utf8_lossy(text).into_owned();
     if text.is_empty() {
@@ -134,7 +136,8 @@ fn convert(text: &[u8], name: impl Fn() -> String) -> Result<Value, EvaluationEr
     }
 }
 
-/// `null`; `true`, `yes`, `false`, `no` and what they begin with; `on`, `off` and `of`, but not `o`, which is neither.
+/// Parses `null`; `true`, `yes`, `false`, `no` and their prefixes; `on`, `off` and `of`, but not the ambiguous
+/// `o`.
 fn word(text: &[u8]) -> Option<Value> {
     let is = |word: &str| text.eq_ignore_ascii_case(word.as_bytes());
     let begins =

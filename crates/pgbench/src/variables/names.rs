@@ -1,30 +1,30 @@
-//! The names of variables, each with the slot that its values are kept in.
+//! Names of variables and their slots.
 
 use std::collections::HashMap;
 
 use thiserror::Error;
 
-/// How many variables all scripts together can use: each client has a place for each.
+/// Maximum number of variables of all scripts: each client stores all of them.
 pub const VARIABLES_MAX: usize = 10_000;
 
-/// Where the values of a variable are.
+/// Index of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
 impl Slot {
-    /// Its place among the client's variables.
+    /// Its index in a client's variables.
     #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// There are [`VARIABLES_MAX`] variables already.
+/// There are already [`VARIABLES_MAX`] variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("too many variables (maximum is {VARIABLES_MAX})")]
 pub struct TooManyVariables;
 
-/// All names that scripts and options use. They are shared by all scripts and clients of a run.
+/// All names in scripts and options, shared by all clients of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     slots: HashMap<Box<[u8]>, Slot>,
@@ -32,8 +32,10 @@ pub struct Names {
 }
 
 impl Names {
-    /// The slot of a name, a new one if the name is new. The name need not be valid: one that is not can be asked for,
-    /// and is undefined, but see [`is_name`] for one that gets a value.
+    /// Returns the slot of a name, which is added if it is new.
+    ///
+    /// The name may be invalid: such a variable can be read and is undefined. See [`is_name`] for variables to
+    /// be set.
     pub fn intern(&mut self, name: &[u8]) -> Result<Slot, TooManyVariables> {
         if let Some(slot) = self.find(name) {
             return Ok(slot);
@@ -47,7 +49,7 @@ impl Names {
         Ok(slot)
     }
 
-    /// The slot of a name that something uses.
+    /// The slot of an existing name.
     #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<Slot> {
         self.slots.get(name).copied()
@@ -65,26 +67,26 @@ impl Names {
         String::from_utf8_lossy(self.get(slot)).into_owned()
     }
 
-    /// How many there are.
+    /// Number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 }
 
-/// Whether a byte can be in a name: a letter of any script, a digit, an underscore.
+/// Whether a byte is allowed in a name: a non-ASCII byte, a letter, a digit or an underscore.
 #[must_use]
 pub fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// How many bytes of a text are a name; 0 where it begins with none. A name does not begin with a digit.
+/// The length of the name at the start of a text; 0 without one. A name does not begin with a digit.
 #[must_use]
 pub fn name_length(text: &[u8]) -> usize {
     match text.first() {
@@ -95,7 +97,7 @@ pub fn name_length(text: &[u8]) -> usize {
     }
 }
 
-/// Whether a variable of this name can get a value.
+/// Whether a variable with this name can be set.
 #[must_use]
 pub fn is_name(text: &[u8]) -> bool {
     !text.is_empty() && name_length(text) == text.len()

@@ -1,8 +1,8 @@
-//! From tokens to code, with the precedence of pgbench's grammar.
+//! Parser from tokens to code, with the precedence of pgbench's grammar.
 //!
-//! A binding strength for each operator, and one function that reads operators as long as they bind strongly enough
-//! (Pratt: Top down operator precedence, 1973). Prefix operators may stand before any operand, also one of an operator
-//! that binds more strongly: `1 + NOT 2 = 3` is `1 + (NOT (2 = 3))`.
+//! A Pratt parser (Top down operator precedence, 1973): one function reads operators with at least a given
+//! binding power. Prefix operators are allowed before any operand, also of an operator with higher precedence:
+//! `1 + NOT 2 = 3` is `1 + (NOT (2 = 3))`.
 
 mod operand;
 
@@ -13,8 +13,8 @@ use crate::effort;
 use crate::value::Value;
 use crate::variables::Names;
 
-// Operators from the weakest to the strongest.
-/// How deeply operands can be nested: reading them recurses.
+// Operators in ascending order of precedence.
+/// Maximum nesting depth of operands, because the parser is recursive.
 pub const DEPTH_MAX: usize = 400;
 
 const ANY: u8 = 0;
@@ -28,18 +28,18 @@ const SUM: u8 = 7;
 const PRODUCT: u8 = 8;
 const SIGN: u8 = 9;
 
-/// Reads one expression.
+/// Parser of one expression.
 pub struct Parser<'a, 'n> {
     lexer: Lexer<'a>,
     token: Token<'a>,
     names: &'n mut Names,
     code: Vec<Operation>,
     depth: usize,
-    /// How many operations `>` and `>=` have moved, each as often as it was.
+    /// Total number of operations moved by `>` and `>=`.
     moved: usize,
 }
 
-/// What an operator between two operands does, and how strongly it binds.
+/// An infix operator.
 #[derive(Clone, Copy)]
 enum Infix {
     Operator(Binary),
@@ -50,7 +50,7 @@ enum Infix {
 }
 
 impl<'a, 'n> Parser<'a, 'n> {
-    /// Reads the whole expression that begins at `at`, and gives its code and the place behind its line.
+    /// Parses the complete expression at `at`. Returns its code and the position after its line.
     pub fn parse(
         text: &'a [u8],
         at: usize,
@@ -70,7 +70,7 @@ impl<'a, 'n> Parser<'a, 'n> {
         self.expect(Token::End)
     }
 
-    /// pgbench reads the rest of the line to show it, and an error of a token in there takes the place of the first.
+    /// Reads the rest of the line, as pgbench does to show it. A lexical error there replaces the first error.
     fn read_line_out(&mut self, mut error: SyntaxError) -> SyntaxError {
         loop {
             match self.lexer.read() {
@@ -98,7 +98,7 @@ impl<'a, 'n> Parser<'a, 'n> {
         if token == Token::End { Ok(()) } else { self.advance() }
     }
 
-    /// An operand, and what follows it and binds at least as strongly as `strength`.
+    /// Parses an operand and the operators after it with at least this precedence.
     fn expression(&mut self, strength: u8) -> Result<(), SyntaxError> {
         if self.depth >= DEPTH_MAX {
             return Err(self.lexer.error("memory exhausted", None));
@@ -153,7 +153,8 @@ impl<'a, 'n> Parser<'a, 'n> {
         Some((Infix::Operator(binary), strength))
     }
 
-    /// The right side of an operator whose left side is the code from `start` on. All of them group to the left.
+    /// Parses the right side of an operator whose left side is the code from `start`. All operators are
+    /// left-associative.
     fn right_side(&mut self, infix: Infix, strength: u8, start: usize) -> Result<(), SyntaxError> {
         let middle = self.code.len();
         if matches!(infix, Infix::And | Infix::Or) {
@@ -179,8 +180,9 @@ impl<'a, 'n> Parser<'a, 'n> {
         Ok(())
     }
 
-    /// Puts the right side, the code from `middle` on, before the left one. What many of these enclose moves with each,
-    /// so there is a limit to how often the code as a whole is moved: reading stays linear.
+    /// Moves the right side, the code from `middle`, before the left side.
+    ///
+    /// Nested operators move the same code repeatedly. The total is limited so that parsing stays linear.
     fn exchange(&mut self, start: usize, middle: usize) -> Result<(), SyntaxError> {
         self.moved += self.code.len() - start;
         effort::spend(self.code.len() - start);
@@ -191,7 +193,7 @@ impl<'a, 'n> Parser<'a, 'n> {
         Ok(())
     }
 
-    /// `IS [NOT] NULL`, `IS [NOT] TRUE`, `IS [NOT] FALSE`, `ISNULL`, `NOTNULL`, if one of them comes next.
+    /// Parses `IS [NOT] NULL`, `IS [NOT] TRUE`, `IS [NOT] FALSE`, `ISNULL` or `NOTNULL`, if it is next.
     fn is_test(&mut self) -> Result<bool, SyntaxError> {
         let Token::Keyword(keyword @ (Keyword::Is | Keyword::IsNull | Keyword::NotNull)) = self.token else {
             return Ok(false);

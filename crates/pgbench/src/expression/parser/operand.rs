@@ -1,4 +1,4 @@
-//! Operands: constants, variables, brackets, prefix operators, functions, CASE.
+//! Operands: constants, variables, parentheses, prefix operators, functions, CASE.
 
 use super::{ANY, NOT, Parser, SIGN, SUM};
 use crate::expression::code::{Arity, Function, Operation};
@@ -7,7 +7,7 @@ use crate::expression::lexer::{Keyword, Token};
 use crate::value::Value;
 
 impl Parser<'_, '_> {
-    /// What stands before, between and after operators.
+    /// Parses an operand.
     pub(super) fn operand(&mut self) -> Result<(), SyntaxError> {
         let constant = match self.token {
             Token::Sign("(") => {
@@ -60,7 +60,8 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// A function: its name is looked at before what follows it, the number of its arguments at the bracket.
+    /// Parses a function call. Errors are raised in pgbench's order: the name first, the number of arguments at
+    /// the closing parenthesis.
     fn call(&mut self, word: &[u8]) -> Result<(), SyntaxError> {
         let Some((name, function, arity)) = Function::find(word) else {
             return Err(self.lexer.error("unexpected function name", Some(word)));
@@ -83,7 +84,7 @@ impl Parser<'_, '_> {
         self.advance()
     }
 
-    /// Expressions and commas up to the bracket; the grammar has it that a comma may come first.
+    /// Parses arguments up to the closing parenthesis. The grammar allows a leading comma.
     fn arguments(&mut self) -> Result<u32, SyntaxError> {
         let mut count = 0;
         if !matches!(self.token, Token::Sign("," | ")")) {
@@ -98,7 +99,8 @@ impl Parser<'_, '_> {
         if self.token == Token::Sign(")") { Ok(count) } else { self.unexpected() }
     }
 
-    /// `CASE WHEN … THEN … [WHEN … THEN …]… [ELSE …] END`; without ELSE it is null where no condition holds.
+    /// Parses `CASE WHEN … THEN … [WHEN … THEN …]… [ELSE …] END`. Without ELSE it is null if no condition
+    /// holds.
     fn case(&mut self) -> Result<(), SyntaxError> {
         self.advance()?;
         let mut ends = Vec::new();
