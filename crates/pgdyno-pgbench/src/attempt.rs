@@ -1,4 +1,4 @@
-//! Attempts to connect that failed, in libpq's words.
+//! Failed connection attempts, with libpq's messages.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ const CLOSED: &str = "server closed the connection unexpectedly\n\
 const NOBODY_AT_SOCKET: &str = "Is the server running locally and accepting connections on that socket?";
 const NOBODY_AT_HOST: &str = "Is the server running on that host and accepting TCP/IP connections?";
 
-/// Attempts that failed, each with its host.
+/// Failed attempts, each with its host.
 #[must_use]
 pub fn attempts_text(attempts: &Attempts) -> String {
     attempts.0.iter().map(attempt_text).collect::<Vec<_>>().join("\n")
@@ -25,7 +25,7 @@ fn attempt_text(attempt: &Attempt) -> String {
     let target = match (&attempt.address, &attempt.why) {
         (Address::Tcp { name, .. }, Failure::NoSuchHost(error)) => {
             let why = error.to_string();
-            // Ahead of its own words, Rust's library says that it was a lookup that failed.
+            // Rust's standard library prepends to the message that a lookup failed.
             let why = why.rsplit(": ").next().unwrap_or_default();
             return format!("could not translate host name \"{name}\" to address: {why}");
         }

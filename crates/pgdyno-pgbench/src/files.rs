@@ -1,4 +1,4 @@
-//! Files that a run needs: enough of them open, and those of its results. It is found out before the first connection.
+//! Checks of files before the first connection: the limit of open files, and the result files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -8,20 +8,20 @@ use super::log::{Log, Reported};
 use super::options::Options;
 use reactor::{file_limit, raise_file_limit};
 
-/// What pgbench reckons with besides its connections.
+/// Number of files that pgbench reserves besides its connections.
 const FILES_OF_PGBENCH: u64 = 3;
-/// Files besides the connections: a loop's own and its log; the process's.
+/// Files besides the connections: those of a loop and its log, and of the process.
 const FILES_PER_THREAD: u64 = 8;
 const FILES_OF_PROCESS: u64 = 12;
-/// So many times as many as needed may be open, if they may: short-lived ones come on top.
+/// Factor of the requested limit over the needed files, for temporary ones.
 const ROOM: u64 = 4;
 
-/// Sees to it that the clients of a run may be connected. An error has been reported.
+/// Raises the limit of open files for the clients of a run. Errors are reported.
 pub fn reserve(options: &Options, log: &Log) -> Result<(), Reported> {
     let clients = u64::from(options.clients);
     let all = clients + u64::from(options.jobs) * FILES_PER_THREAD + FILES_OF_PROCESS;
     let (limit, least) = (file_limit(), clients + FILES_OF_PGBENCH);
-    // The clients are told of as pgbench does, however many files more we need.
+    // As in pgbench, the message contains the number of clients, although more files are needed.
     let needed = if limit < least { least } else { all };
     if limit < needed {
         log.error(&format!("need at least {needed} open files, but system limit is {limit}"));
@@ -35,17 +35,18 @@ pub fn reserve(options: &Options, log: &Log) -> Result<(), Reported> {
     })
 }
 
-/// First bytes of the two results; a file that begins otherwise is somebody else's.
+/// First bytes of the two result files. A file with another start is not overwritten.
 const PERCENTILES: &str = "       Value";
 const HISTOGRAM_LOG: &str = "#[";
 
-/// Checks that the files of the results can be written, and that none replaces a file of another kind. Leaves their
-/// contents as they are, and creates none. An error has been reported.
+/// Checks that the result files can be written, and that they do not replace files of another kind.
+///
+/// Does not change or create files. Errors are reported.
 pub fn try_results(options: &Options, log: &Log) -> Result<(), Reported> {
     let detail = &options.detail;
     let files = [(&detail.hdr_file, PERCENTILES), (&detail.hdr_log, HISTOGRAM_LOG)];
     for (path, start) in files.into_iter().filter_map(|(path, start)| Some((path.as_ref()?, start))) {
-        // Nothing is tried with pipes and devices: to open them may wait for their reader.
+        // Pipes and devices are not opened, because that may wait for a reader.
         if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
             continue;
         }
@@ -61,14 +62,14 @@ pub fn try_results(options: &Options, log: &Log) -> Result<(), Reported> {
             return Err(Reported);
         }
         if is_new {
-            // Until there are results there is no file; if it stays, it is empty.
+            // The file does not exist before there are results. If it remains, it is empty.
             let _ = fs::remove_file(path);
         }
     }
     Ok(())
 }
 
-/// Returns whether the file is empty or begins with that text.
+/// Whether the file is empty or starts with this text.
 fn begins_with(path: &str, start: &str) -> io::Result<bool> {
     let mut found = Vec::new();
     File::open(path)?.take(start.len() as u64).read_to_end(&mut found)?;

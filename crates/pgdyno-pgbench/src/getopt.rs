@@ -1,15 +1,16 @@
-//! Options as getopt_long takes them: combined short ones, unique beginnings of long ones, operands anywhere.
+//! Option parsing as by getopt_long: combined short options, unique prefixes of long ones, operands at any
+//! position.
 
 /// An option.
 #[derive(Clone, Copy, Debug)]
 pub struct Spelling {
-    /// Its letter, or a zero byte.
+    /// Short option, or a zero byte.
     pub short: u8,
     /// Its long name.
     pub long: &'static str,
     /// Whether it takes a value.
     pub takes: bool,
-    /// Whether a beginning of its long name will do.
+    /// Whether a prefix of its long name is accepted.
     pub abbreviates: bool,
 }
 
@@ -19,39 +20,39 @@ impl Spelling {
     }
 }
 
-/// Options in order, each with its value; then the operands.
+/// Options in order with their values, and operands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
     /// By their long names.
     pub options: Vec<(&'static str, String)>,
-    /// What is no option.
+    /// Operands.
     pub operands: Vec<String>,
 }
 
-/// Options that getopt refuses: what it prints behind the program's name.
+/// Errors of getopt, with its messages after the program's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GetoptError {
-    /// A long option is given without its value.
+    /// A long option without its value.
     #[error("option '--{0}' requires an argument")]
     MissingValue(&'static str),
-    /// A long option is given a value that it does not take.
+    /// A long option with a value that it does not take.
     #[error("option '--{0}' doesn't allow an argument")]
     UnexpectedValue(&'static str),
-    /// A short option is given without its value.
+    /// A short option without its value.
     #[error("option requires an argument -- '{0}'")]
     MissingShortValue(char),
-    /// There is no such letter.
+    /// Unknown short option.
     #[error("invalid option -- '{0}'")]
     UnknownLetter(char),
-    /// There is no such name.
+    /// Unknown long option.
     #[error("unrecognized option '--{0}'")]
     UnknownName(String),
-    /// A beginning of several names.
+    /// Ambiguous prefix.
     #[error("option '--{name}' is ambiguous; possibilities:{}", listed(.possible))]
     Ambiguous {
         /// As given.
         name: String,
-        /// What it may stand for.
+        /// Matching options.
         possible: Vec<&'static str>,
     },
 }
@@ -60,7 +61,7 @@ fn listed(names: &[&str]) -> String {
     names.iter().flat_map(|name| [" '--", name, "'"]).collect()
 }
 
-/// Reads arguments.
+/// Parses arguments.
 pub fn parse(spellings: &[Spelling], arguments: &[String]) -> Result<Parsed, GetoptError> {
     let mut parsed = Parsed::default();
     let mut rest = arguments.iter();
@@ -89,7 +90,8 @@ pub fn parse(spellings: &[Spelling], arguments: &[String]) -> Result<Parsed, Get
     Ok(parsed)
 }
 
-/// A word of short options, the last of which may take the rest of it, or the next argument, as its value.
+/// Parses a group of short options. The last one may take the rest of the group, or the next argument, as its
+/// value.
 fn short<'a>(
     spellings: &[Spelling],
     mut word: &str,

@@ -1,18 +1,18 @@
-//! The program that takes pgbench's options and prints pgbench's output.
+//! pgdyno-pgbench: a program with pgbench's options and output.
 //!
-//! | question | place |
+//! | topic | module |
 //! |---|---|
-//! | options, and what is refused | [`options`], in the ways of [`getopt`], with [`values`] |
+//! | options and usage errors | [`options`], parsed by [`getopt`] and [`values`] |
 //! | `-i` | [`initialise`] |
-//! | before the clients begin | [`files`], [`setup`] |
-//! | threads, the clock of the run | [`bench`](mod@bench) |
+//! | preparation of a run | [`files`], [`setup`] |
+//! | threads, clock of the run | [`bench`](mod@bench) |
 //! | one client | [`client`] |
-//! | the log of transactions | [`transaction_log`] |
-//! | runs that go on after a death | [`checkpoint`] |
-//! | what is counted, and timed | [`statistics`], [`record`] |
-//! | what is printed: as by pgbench, and what pgbench has not | [`report`], [`detail`] |
-//! | a session, or why there is none | [`connect`](mod@connect), [`password`] |
-//! | messages, the server's among them | [`log`], [`libpq`] |
+//! | transaction log | [`transaction_log`] |
+//! | resumable runs | [`checkpoint`] |
+//! | counts and durations | [`statistics`], [`record`] |
+//! | pgbench's output, and additional output | [`report`], [`detail`] |
+//! | connecting | [`connect`](mod@connect), [`password`] |
+//! | messages, including the server's | [`log`], [`libpq`] |
 
 pub mod attempt;
 pub mod bench;
@@ -59,10 +59,10 @@ use run_config::POSTGRESQL;
 
 const HELP: &str = include_str!("help.txt");
 
-/// Something went wrong in the run: some clients were aborted, or a log is not whole.
+/// Exit status of an incomplete run: clients were aborted, or a log is incomplete.
 const ABORTED: u8 = 2;
 
-/// The program; the first argument is its name.
+/// Runs the program. The first argument is its name.
 pub fn main(arguments: &[String]) -> ExitCode {
     let (called, rest) = arguments.split_first().map_or(("pgbench", &[][..]), |(c, rest)| (c.as_str(), rest));
     let name = Path::new(called).file_name().map_or(called.into(), |name| name.to_string_lossy());
@@ -113,16 +113,16 @@ fn printed(log: &Log, text: &str) -> ExitCode {
     log.print(text).map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS)
 }
 
-/// The tables. An error has been reported.
+/// Creates the tables. Errors are reported.
 fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> Result<ExitCode, Reported> {
-    // No number is drawn, and yet pgbench wants it to be one.
+    // The seed is not used, but pgbench rejects an invalid one.
     seed(options, log)?;
     let conninfo = conninfo(options, log, "initialization")?;
     initialise::run(initialisation, conninfo, log)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A run. An error has been reported.
+/// Executes a run. Errors are reported.
 fn run(mut options: Options, log: &Log) -> Result<ExitCode, Reported> {
     let log = &Log { debug: options.debug, ..log.clone() };
     let say = |message: &dyn Display| {
@@ -133,7 +133,7 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Reported> {
     files::try_results(&options, log)?;
     let opened = checkpoint::open(&options.checkpoint).map_err(|error| say(&error))?;
     let resumed = opened.as_ref().and_then(|(_, resumed)| resumed.as_ref());
-    // What has been done stays: history is not truncated.
+    // A resumed run continues: history is not truncated.
     options.no_vacuum |= resumed.is_some();
     let seed = match resumed.filter(|_| options.random_seed.is_none()).and_then(Checkpoint::seed) {
         Some(seed) => seed,
@@ -162,7 +162,7 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Reported> {
     Ok(if results.is_logged { ExitCode::SUCCESS } else { ExitCode::from(ABORTED) })
 }
 
-/// Where to connect. An error has been reported, and so has that a password file does not count.
+/// Connection parameters. Reports errors, and a password file that is ignored.
 fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Reported> {
     let conninfo = setup::conninfo(options).map_err(|error| {
         log.error(&error.to_string());
@@ -170,14 +170,14 @@ fn conninfo(options: &Options, log: &Log, purpose: &str) -> Result<Conninfo, Rep
         Reported
     })?;
     if let Some(ignored) = &conninfo.passfile_ignored {
-        // It is libpq that says it, for each connection.
+        // libpq reports this for each connection.
         tell(format_args!("WARNING: {ignored}\n"));
     }
     Ok(conninfo)
 }
 
-/// The seed: that of the environment, if there is one, is read as well where the option gives another. An error has
-/// been said.
+/// The seed. As in pgbench, the environment variable is validated even if the option overrides it. Errors are
+/// reported.
 fn seed(options: &Options, log: &Log) -> Result<u64, Reported> {
     let variable = env::var("PGBENCH_RANDOM_SEED").ok();
     let sources = [
@@ -206,7 +206,7 @@ fn seed(options: &Options, log: &Log) -> Result<u64, Reported> {
     }
 }
 
-/// Prints the results. An error has been reported.
+/// Prints the results. Errors are reported.
 fn show(bench: &Bench, results: &Results) -> Result<(), Reported> {
     let detail = &bench.options.detail;
     let mut text = String::new();

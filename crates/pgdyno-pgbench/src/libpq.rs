@@ -1,23 +1,23 @@
-//! Errors and notices of the server as libpq words them: the line of the statement that is meant, with a mark under
-//! the place.
+//! Errors and notices of the server in libpq's format: the line of the statement with a caret under the
+//! position.
 
 use std::io;
 
 use pgwire::backend::{ErrorFields, ServerError};
 use reactor::tell;
 
-/// The columns that a line of a statement gets at most.
+/// Maximum number of columns of a statement line.
 const COLUMNS_MAX: usize = 60;
-/// So much of it is shown behind the place, at least.
+/// Minimum number of columns shown after the position.
 const COLUMNS_BEHIND: usize = 10;
 
-/// An error, in several lines; `statement` is what was sent, where libpq would know it.
+/// Formats an error in several lines. `statement` is the text sent, if libpq would know it.
 #[must_use]
 pub fn error_text(error: &ServerError, statement: Option<&str>) -> String {
     text(error, statement, error.context.as_deref())
 }
 
-/// Prints a notice or a warning to standard error.
+/// Prints a notice or warning to standard error.
 pub fn print_notice(fields: &ErrorFields<'_>) {
     tell(format_args!("{}\n", text(&fields.to_owned(), None, None)));
 }
@@ -45,7 +45,7 @@ fn text(error: &ServerError, statement: Option<&str>, context: Option<&str>) -> 
     std::iter::once(first).chain(marked).chain(more).collect::<Vec<_>>().join("\n")
 }
 
-/// The line that holds the character at `position`, counted from 1, and a line with a mark under that character.
+/// The line with the character at `position` (from 1), and a line with a caret under it.
 fn marked_line(statement: &str, position: usize) -> Option<String> {
     let place = position.checked_sub(1)?;
     let characters: Vec<char> = statement.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
@@ -53,7 +53,7 @@ fn marked_line(statement: &str, position: usize) -> Option<String> {
     let is_end = |c: &char| matches!(c, '\r' | '\n');
     let mut begin = before.iter().rposition(is_end).map_or(0, |end| end + 1);
     let mut end = characters[place..].iter().position(is_end).map_or(characters.len(), |end| place + end);
-    // A carriage return and a line feed together are one end of a line.
+    // A carriage return with a line feed is one line break.
     let pairs = before.windows(2).filter(|pair| *pair == ['\r', '\n']).count();
     let number = before.iter().filter(|c| is_end(c)).count() - pairs + 1;
 
@@ -79,7 +79,7 @@ fn marked_line(statement: &str, position: usize) -> Option<String> {
     Some(format!("{prefix}{shown}{}\n{blanks}^", dots(end < whole)))
 }
 
-/// The columns that a character takes on a terminal: two, for those of East Asia and for pictures.
+/// Width of a character on a terminal: two columns for East Asian wide characters and emoji.
 fn width(c: char) -> usize {
     let is_wide = matches!(u32::from(c),
         0x1100..=0x115F | 0x2E80..=0x303E | 0x3041..=0xA4CF | 0xA960..=0xA97C | 0xAC00..=0xD7A3
@@ -88,7 +88,7 @@ fn width(c: char) -> usize {
     1 + usize::from(is_wide)
 }
 
-/// An error of the operating system's, as C's strerror has it.
+/// An error of the operating system, as by C's strerror.
 #[must_use]
 pub fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
@@ -115,7 +115,7 @@ mod tests {
         for (statement, position, expected) in cases {
             assert_eq!(marked_line(statement, position).as_deref(), Some(expected), "{statement}");
         }
-        // Takes no longer than to read it a few times: of a million characters there are a million million pairs.
+        // Linear time: a quadratic algorithm would not finish with a million characters.
         let longest = "a".repeat(1_000_000);
         for (position, expected) in [(1, ""), (500_000, "..."), (1_000_000, "...")] {
             let line = marked_line(&longest, position).expect("a line");

@@ -1,24 +1,24 @@
-//! Messages on standard error, as PostgreSQL's programs write them.
+//! Messages on standard error, in the format of PostgreSQL's programs.
 
 use super::attempt::attempts_text;
 use super::libpq::{self, system_text};
 use reactor::{self as standard, Error, tell};
 
-/// Something failed, and that has been reported.
+/// A reported failure.
 #[derive(Clone, Copy, Debug)]
 pub struct Reported;
 
-/// Whose messages they are.
+/// Logger of messages.
 #[derive(Clone, Debug)]
 pub struct Log {
-    /// The program's name, as it was called.
+    /// Name of the program as called.
     pub program: String,
-    /// Whether what is for finding faults is told as well.
+    /// Whether debug messages are printed.
     pub debug: bool,
 }
 
 impl Log {
-    /// Writes to standard output. That it cannot be written has been reported.
+    /// Writes to standard output. Reports an error.
     pub fn print(&self, text: &str) -> Result<(), Reported> {
         standard::print(text).map_err(|error| {
             self.error(&format!("could not write to standard output: {}", system_text(&error)));
@@ -26,46 +26,46 @@ impl Log {
         })
     }
 
-    /// News.
+    /// Prints an information.
     pub fn info(&self, message: &str) {
         tell(format_args!("{}: {message}\n", self.program));
     }
 
-    /// What is for finding faults; the text is made only if it is wanted.
+    /// Prints a debug message, which is only created if needed.
     pub fn debug(&self, message: impl FnOnce() -> String) {
         if self.debug {
             self.info(&message());
         }
     }
 
-    /// An error.
+    /// Prints an error.
     pub fn error(&self, message: &str) {
         self.info(&format!("error: {message}"));
     }
 
-    /// Something odd.
+    /// Prints a warning.
     pub fn warning(&self, message: &str) {
         self.info(&format!("warning: {message}"));
     }
 
-    /// More about the error before.
+    /// Prints a detail of the preceding error.
     pub fn detail(&self, message: &str) {
         self.info(&format!("detail: {message}"));
     }
 
-    /// What to do about the error before.
+    /// Prints a hint for the preceding error.
     pub fn hint(&self, message: &str) {
         self.info(&format!("hint: {message}"));
     }
 }
 
-/// An error; one of the server's in several lines, as libpq has it where it knows of no statement.
+/// Formats an error; one of the server in several lines, as libpq does without a statement.
 #[must_use]
 pub fn server_text(error: &Error) -> String {
     statement_text(error, None)
 }
 
-/// An error; one of the server's in several lines, as libpq has it, with the place in the statement.
+/// Formats an error; one of the server in several lines, as libpq does with the position in the statement.
 #[must_use]
 pub fn statement_text(error: &Error, statement: Option<&str>) -> String {
     match error {

@@ -1,4 +1,4 @@
-//! pgbench's command line over pgdyno's engine.
+//! Command line of pgbench, with the engine of pgdyno.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The options of pgbench, read and checked. Messages are pgbench's.
+//! Parser of pgbench's options, with pgbench's messages.
 
 use super::checkpoint::CheckpointOptions;
 use super::detail::DetailOptions;
@@ -12,40 +12,40 @@ use pgbench::run::{Protocol, split_definition};
 use pgbench::script::builtin::Builtin;
 use pgbench::script::weight::split_weight;
 
-/// A script to run.
+/// Source of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The name of one of pgbench's own.
+    /// Name of a built-in script.
     Builtin(&'static str),
     /// A file; `-` is standard input.
     File(String),
 }
 
-/// What is asked for.
+/// Action requested by the command line.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// To print this on standard output, or, in the second place, on standard error.
+    /// Print the first text on standard output and the second on standard error.
     Print(String, String),
-    /// A run.
+    /// Execute a run.
     Run(Box<Options>),
-    /// The tables, where the options say.
+    /// Create the tables.
     Initialise(Box<Options>, Box<Initialisation>),
 }
 
-/// Options that are for a run and for initialisation alike. pgbench has no jobs where it initialises.
+/// Options of both a run and an initialization. In pgbench, initialization has no `--jobs`.
 const COMMON: [&str; 9] =
     ["dbname", "debug", "host", "initialize", "jobs", "no-vacuum", "port", "scale", "username"];
 
-/// A run.
+/// Options of a run.
 #[derive(Clone, Debug)]
-#[allow(clippy::struct_excessive_bools, missing_docs)] // They are pgbench's, by the names of the options.
+#[allow(clippy::struct_excessive_bools, missing_docs)] // Named as pgbench's options.
 pub struct Options {
     pub scripts: Vec<(Source, u32)>,
     pub clients: u32,
     pub jobs: u32,
     pub connect: bool,
     pub transactions: u32,
-    /// 0 where transactions count.
+    /// 0 if the number of transactions limits the run.
     pub time_s: u32,
     pub protocol: Protocol,
     pub define: Vec<(String, String)>,
@@ -54,11 +54,11 @@ pub struct Options {
     pub scale: Option<u32>,
     pub no_vacuum: bool,
     pub vacuum_all: bool,
-    /// 0 is none.
+    /// 0 for none.
     pub progress_s: u32,
     pub progress_timestamp: bool,
     pub report_per_command: bool,
-    /// 0 is no limit.
+    /// 0 for no limit.
     pub max_tries: u32,
     pub failures_detailed: bool,
     pub verbose_errors: bool,
@@ -75,7 +75,7 @@ pub struct Options {
     pub dbname: Option<String>,
 }
 
-/// Reads the arguments behind the program's name.
+/// Parses the arguments after the program's name.
 pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
     let parsed = getopt::parse(&SPELLINGS, arguments).map_err(Refusal::Getopt)?;
     let mut options = Options::default();
@@ -188,13 +188,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Whether a script of pgbench's own is among them: then its tables have to exist.
+    /// Whether there is a built-in script, which needs pgbench's tables.
     #[must_use]
     pub fn has_builtin(&self) -> bool {
         self.scripts.iter().any(|(source, _)| matches!(source, Source::Builtin(_)))
     }
 
-    /// Whether nothing says which scale scripts of one's own are for.
+    /// Whether the scale of custom scripts is not given.
     #[must_use]
     pub fn scale_is_assumed(&self) -> bool {
         self.scale.is_none() && self.define.iter().all(|(name, _)| name != "scale")
@@ -217,7 +217,7 @@ impl Options {
         Ok(())
     }
 
-    /// What the options of a run mean together.
+    /// Checks the combination of options of a run.
     fn finish(
         &mut self,
         (transactions, time_s): (Option<u32>, Option<u32>),
@@ -264,7 +264,7 @@ fn protocol(value: &str) -> Result<Protocol, Refusal> {
 fn builtin(name: &str) -> Result<Builtin, Refusal> {
     Builtin::find(name).map_err(|error| {
         let list = Builtin::list();
-        // A message gets the end of its last line when it is printed.
+        // The end of the last line is added when a message is printed.
         Refusal::Error(format!("{error}\n{}", list.strip_suffix('\n').unwrap_or(&list)))
     })
 }

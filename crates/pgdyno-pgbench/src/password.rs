@@ -1,4 +1,4 @@
-//! A password is asked for at the terminal, which does not show it.
+//! Password prompt on the terminal, without echo.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, BufReader, Write};
@@ -6,8 +6,9 @@ use std::os::fd::AsFd;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-/// Asks at the terminal; without one, standard error and standard input stand in for it, as in PostgreSQL's programs.
-/// `None` where there is nothing to be read.
+/// Prompts on the terminal, or on standard error and standard input without one, as PostgreSQL's programs do.
+///
+/// `None` at the end of the input.
 #[must_use]
 pub fn ask(prompt: &str) -> Option<String> {
     if let Ok(terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") {
@@ -20,18 +21,18 @@ pub fn ask(prompt: &str) -> Option<String> {
 }
 
 fn ask_by(prompt: &str, out: &mut dyn Write, input: &mut dyn BufRead) -> Option<String> {
-    // Where it cannot be shown, whoever is there may still answer.
+    // The prompt may not be visible, but the user may still answer.
     let _ = out.write_all(prompt.as_bytes()).and_then(|()| out.flush());
     let mut line = Vec::new();
     let read = input.read_until(b'\n', &mut line);
-    // The end of the line was not shown either.
+    // The newline was not echoed, either.
     let _ = out.write_all(b"\n");
     read.ok().filter(|&read| read > 0)?;
     let line = String::from_utf8_lossy(&line);
     Some(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A terminal that does not show what is typed, as long as this lives.
+/// A terminal without echo, restored when dropped.
 struct Hidden<'a, F: AsFd> {
     terminal: &'a F,
     before: Option<Termios>,
@@ -39,7 +40,7 @@ struct Hidden<'a, F: AsFd> {
 
 impl<'a, F: AsFd> Hidden<'a, F> {
     fn new(terminal: &'a F) -> Self {
-        // What is no terminal shows nothing.
+        // Without a terminal there is no echo.
         let before = tcgetattr(terminal).ok();
         if let Some(before) = &before {
             let mut hidden = before.clone();

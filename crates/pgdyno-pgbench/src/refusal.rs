@@ -1,20 +1,20 @@
-//! Why options are refused.
+//! Usage errors.
 
 use pgbench::initialise::InitialiseError;
 use pgbench::script::error::ScriptError;
 
 use super::getopt::GetoptError;
 
-/// Options that are refused.
+/// A usage error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// In getopt's words: nothing but the program's name stands before them.
+    /// An error of getopt, printed after the program's name.
     Getopt(GetoptError),
     /// An error.
     Error(String),
-    /// An error, and a hint to `--help`.
+    /// An error with a hint to `--help`.
     ErrorWithHint(String),
-    /// An error, and more about it.
+    /// An error with a detail.
     ErrorWithDetail(String, String),
 }
 
@@ -30,7 +30,7 @@ impl From<InitialiseError> for Refusal {
     }
 }
 
-/// Refuses with a message.
+/// Returns a usage error with a message.
 pub fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::Error(message.into()))
 }

@@ -1,4 +1,4 @@
-//! The report at the end and the lines of progress, as pgbench prints them.
+//! Final report and progress lines, in pgbench's format.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::bench::Results;
 use super::statistics::{Durations, Statistics};
 use super::{detail, run_config};
 
-/// A line of a report. Writing to a text does not fail.
+/// Appends a line of a report. Writing to a String cannot fail.
 macro_rules! line {
     ($out:expr, $($argument:tt)*) => {
         let _ = writeln!($out, $($argument)*);
@@ -18,7 +18,7 @@ fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
 }
 
-/// The whole report.
+/// The complete report.
 #[must_use]
 pub fn text(bench: &Bench, results: &Results) -> String {
     let total = results.record.total();
@@ -90,7 +90,7 @@ fn parameters(out: &mut String, bench: &Bench, total: &Statistics) {
     }
 }
 
-/// What failed, was retried or skipped.
+/// Failed, retried and skipped transactions.
 fn failures(out: &mut String, bench: &Bench, statistics: &Statistics, indent: &str) {
     let options = &bench.options;
     let all = statistics.all();
@@ -167,7 +167,7 @@ fn scripts(out: &mut String, bench: &Bench, results: &Results, total: &Statistic
     }
 }
 
-/// What the last line of progress has reported.
+/// State at the last progress line.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     last: Statistics,
@@ -175,13 +175,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nothing of this run, but what came before it.
+    /// Initial state: the statistics before this run.
     #[must_use]
     pub fn new(before: Statistics, run: reactor::Nanos) -> Self {
         Self { last: before, last_s: run.as_s() }
     }
 
-    /// The line of what happened since the last one.
+    /// The line for the time since the last one.
     pub fn line(&mut self, bench: &Bench, now: Statistics, run: reactor::Nanos, unix_s: f64) -> String {
         let run_s = run.as_s();
         let latency = now.latency.since(&self.last.latency);

@@ -1,14 +1,14 @@
-//! The configuration of a run, as its result and its checkpoint hold it.
+//! Configuration of a run in its result and its checkpoint.
 
 use serde_json::{Value, json};
 
 use super::bench::Bench;
 use pgbench::run::Protocol;
 
-/// The version of pgbench whose options and output these are.
+/// PostgreSQL version of the supported pgbench options and output.
 pub const POSTGRESQL: &str = "18";
 
-/// The options that decide what a run does. No password is among them.
+/// Options that determine the load, without passwords.
 #[must_use]
 pub fn options(bench: &Bench) -> Value {
     let options = &bench.options;
@@ -31,7 +31,7 @@ pub fn options(bench: &Bench) -> Value {
     })
 }
 
-/// The same, and all else that must not change when a run goes on.
+/// The same, and everything else that must not change when a run is resumed.
 #[must_use]
 pub fn all(bench: &Bench) -> Value {
     let mut all = options(bench);
@@ -46,7 +46,7 @@ pub fn all(bench: &Bench) -> Value {
     all
 }
 
-/// Its name, as the option has it.
+/// Name of the protocol as in the option.
 #[must_use]
 pub fn protocol(protocol: Protocol) -> &'static str {
     match protocol {

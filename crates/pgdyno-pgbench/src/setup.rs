@@ -1,4 +1,4 @@
-//! What happens before the clients begin: scripts are read, the server is asked for the scale, tables are vacuumed.
+//! Preparation of a run: reads scripts, determines the scale, vacuums tables.
 
 use std::env;
 use std::fs::File;
@@ -27,54 +27,54 @@ const COUNT_BRANCHES: &str = "select count(*) from pgbench_branches";
 const TABLES: &str = include_str!("tables.sql");
 const NO_TABLE: &str = "42P01";
 
-/// The server and the tables, as reports show them.
+/// Server and tables in reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tables {
-    /// The server's version, in its words.
+    /// Version as reported by the server.
     pub server_version: String,
-    /// The scale that is reported.
+    /// Reported scale.
     pub scale: i64,
-    /// The parts of pgbench_accounts.
+    /// Partitions of pgbench_accounts.
     pub partitions: Partitions,
 }
 
-/// How a table is divided, and into how many parts, if it is.
+/// Partitioning method and number of partitions, if any.
 pub type Partitions = Option<(&'static str, u64)>;
 
-/// Why a run cannot be set up, in pgbench's words.
+/// Errors of the preparation, with pgbench's messages.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// pgbench has no such script.
+    /// Unknown built-in script.
     #[error("no builtin script found for name \"{0}\"")]
     NoBuiltin(String),
-    /// A script or a definition is wrong.
+    /// Invalid script or definition.
     #[error(transparent)]
     Script(#[from] ScriptError),
-    /// A script's file cannot be had.
+    /// The script file cannot be read.
     #[error("could not {what} file \"{path}\": {}", system_text(.source))]
     File {
-        /// What could not be done.
+        /// Failed operation.
         what: &'static str,
         /// The file.
         path: String,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// Why there is no seed.
+/// Errors of the seed.
 #[derive(Debug, thiserror::Error)]
 pub enum SeedError {
-    /// The operating system gives none.
+    /// The operating system has no random number.
     #[error("could not generate random seed")]
     NoRandomness,
-    /// It is neither a number nor a word that stands for one.
+    /// It is neither a number nor a keyword.
     #[error("unrecognized random seed option \"{0}\"")]
     NoNumber(String),
 }
 
 impl SeedError {
-    /// What is expected, where something else was given.
+    /// The expected value, after an invalid one.
     #[must_use]
     pub fn detail(&self) -> Option<&'static str> {
         match self {
@@ -114,14 +114,14 @@ fn file(path: &str) -> Result<Vec<u8>, SetupError> {
     let read = if path == "-" {
         io::stdin().lock().read_to_end(&mut text)
     } else {
-        // To open a directory succeeds.
+        // Opening a directory succeeds.
         File::open(path).map_err(|error| could_not("open", error))?.read_to_end(&mut text)
     };
     read.map_err(|error| could_not("read", error))?;
     Ok(text)
 }
 
-/// The program of a run, all options applied.
+/// The program of a run, with all options applied.
 pub fn program(
     mut scripts: Scripts,
     options: &Options,
@@ -143,7 +143,7 @@ fn compat(options: &Options, log: Log) -> Compat {
     Compat { shell, on_unprepared: Some(on_unprepared) }
 }
 
-/// The seed that `--random-seed` asks for.
+/// The seed of `--random-seed`.
 pub fn seed(option: Option<&str>) -> Result<u64, SeedError> {
     match option {
         None | Some("time") => {
@@ -160,11 +160,11 @@ pub fn seed(option: Option<&str>) -> Result<u64, SeedError> {
     }
 }
 
-/// Where to connect, by options and environment as pgbench has it.
+/// Connection parameters from options and environment, as in pgbench.
 pub fn conninfo(options: &Options) -> Result<Conninfo, ConninfoError> {
     let set = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let dbname = options.dbname.clone().or_else(|| set("PGDATABASE")).or_else(|| set("PGUSER"));
-    // As libpq tells them from names.
+    // Distinguish connection strings from database names, as libpq does.
     let is_string = |name: &str| {
         ["postgres://", "postgresql://"].iter().any(|uri| name.starts_with(uri)) || name.contains('=')
     };
@@ -185,7 +185,8 @@ pub fn conninfo(options: &Options) -> Result<Conninfo, ConninfoError> {
     load(&given, &string)
 }
 
-/// Asks the server what has to be known, and vacuums. The error has been reported: it is for the exit status.
+/// Reads the scale and partitions from the server, and vacuums. Errors are reported; the result is the exit
+/// status.
 pub fn prepare(
     options: &Options,
     scripts: &Scripts,
@@ -222,7 +223,7 @@ pub fn prepare(
     reactor.block_on(conversation).map_err(|error| failed(&error))?
 }
 
-/// Where and how long the run is, for finding faults.
+/// Debug message with the target and duration of the run.
 fn begun(options: &Options, conninfo: &Conninfo) -> String {
     let (host, port) = conninfo.hosts.first().map(|host| host.address.host_and_port()).unwrap_or_default();
     let (unit, count) =
@@ -249,7 +250,7 @@ async fn table_info(
     if options.scale.is_some() {
         log.warning(&format!("scale option ignored, using count from pgbench_branches table ({scale})"));
     }
-    // A server that cannot answer this is taken for one without partitions.
+    // A server that fails this query is assumed to have no partitions.
     let Ok(rows) = connection.simple(TABLES).await else { return Ok((scale, None)) };
     let Some([method, count]) = rows.first().map(Vec::as_slice) else {
         log.error("no pgbench_accounts table found in \"search_path\"");
@@ -274,9 +275,9 @@ fn hint_at_initialisation(conninfo: &Conninfo, log: &Log) {
     log.hint(&format!("Perhaps you need to do initialization (\"pgbench -i\") in database \"{dbname}\"."));
 }
 
-/// Scripts of one's own see a scale of 1 unless they are told of another, whatever pgbench's tables have.
+/// Custom scripts have a scale of 1 unless it is given, whatever the scale of pgbench's tables.
 async fn warn_of_scale(connection: &mut Connection, log: &Log) {
-    // Where there are no such tables, there is no other scale.
+    // Without these tables there is no other scale.
     let Ok(rows) = connection.simple(COUNT_BRANCHES).await else { return };
     let count = rows.into_iter().flatten().flatten().next().and_then(|count| count.parse::<i64>().ok());
     if let Some(count) = count.filter(|count| !matches!(count, 0 | 1)) {
@@ -302,8 +303,8 @@ async fn vacuum(connection: &mut Connection, options: &Options, log: &Log) {
     }
 }
 
-/// Carries a statement out, and ignores its failure. `false` where the server broke the protocol: it would not answer
-/// another statement.
+/// Executes a statement and ignores its failure. Returns `false` if the server violated the protocol and the
+/// session is unusable.
 async fn attempt(connection: &mut Connection, sql: &str, log: &Log) -> bool {
     let Err(error) = connection.simple(sql).await else { return true };
     log.error(&statement_text(&error, Some(sql)));

@@ -1,4 +1,4 @@
-//! How pgbench's options are spelt, and ours.
+//! Names of pgbench's options and of additional ones.
 
 use super::getopt::Spelling;
 
@@ -6,12 +6,12 @@ const fn spelling(short: u8, long: &'static str, takes: bool) -> Spelling {
     Spelling { short, long, takes, abbreviates: true }
 }
 
-/// One of ours. It has to be spelt in full, so that what pgbench takes for one of its own is that.
+/// An additional option. It cannot be abbreviated, so that abbreviations accepted by pgbench are unchanged.
 const fn own(long: &'static str, takes: bool) -> Spelling {
     Spelling { short: 0, long, takes, abbreviates: false }
 }
 
-/// All options, those included that are refused.
+/// All options, including unsupported ones.
 pub const SPELLINGS: [Spelling; 52] = [
     spelling(b'b', "builtin", true),
     spelling(b'c', "client", true),
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::HELP;
 
-    /// The options that a line of the help begins with: letter, name, whether there is a value.
+    /// The option at the start of a help line: short name, long name, whether it takes a value.
     fn helped(line: &str) -> Option<(u8, &str, bool)> {
         let line = line.trim_start();
         let (short, rest) = match line.strip_prefix('-').and_then(|rest| rest.split_once(", --")) {
@@ -88,7 +88,7 @@ mod tests {
         let mut helped: Vec<_> = HELP.lines().filter_map(helped).collect();
         helped.retain(|(_, name, _)| !["help", "version"].contains(name));
         helped.sort_unstable();
-        // Both of a run and of initialisation.
+        // Options of both a run and an initialization.
         helped.dedup();
         let mut known: Vec<_> =
             SPELLINGS.iter().map(|option| (option.short, option.long, option.takes)).collect();

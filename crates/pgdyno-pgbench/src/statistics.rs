@@ -1,16 +1,16 @@
-//! What is counted and timed, as pgbench reports it.
+//! Counts and durations in pgbench's report.
 
 use serde::{Deserialize, Serialize};
 
 use pgbench::value::bits;
 use reactor::Nanos;
 
-/// Durations: how many, their sum and that of their squares, in ms.
+/// Durations in ms: count, sum, and sum of squares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Durations {
-    /// How many.
+    /// Count.
     pub count: u64,
-    /// The longest, ms.
+    /// Maximum in ms.
     #[serde(with = "bits")]
     pub max_ms: f64,
     #[serde(with = "bits")]
@@ -20,7 +20,7 @@ pub struct Durations {
 }
 
 impl Durations {
-    /// Adds one.
+    /// Adds a duration.
     pub fn add(&mut self, time: Nanos) {
         let time_ms = time.0 as f64 / 1e6;
         self.count += 1;
@@ -29,7 +29,7 @@ impl Durations {
         self.squares += time_ms * time_ms;
     }
 
-    /// Adds those of another.
+    /// Adds other durations.
     pub fn merge(&mut self, other: &Self) {
         self.count += other.count;
         self.max_ms = self.max_ms.max(other.max_ms);
@@ -37,7 +37,7 @@ impl Durations {
         self.squares += other.squares;
     }
 
-    /// Those that came since `earlier`, a former state.
+    /// Difference from `earlier`, a former state.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -48,13 +48,13 @@ impl Durations {
         }
     }
 
-    /// Their mean; 0 of none.
+    /// Mean in ms; 0 without durations.
     #[must_use]
     pub fn mean_ms(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum_ms / self.count as f64 }
     }
 
-    /// Their standard deviation; 0 of none.
+    /// Standard deviation in ms; 0 without durations.
     #[must_use]
     pub fn deviation_ms(&self) -> f64 {
         if self.count == 0 {
@@ -65,48 +65,48 @@ impl Durations {
     }
 }
 
-/// How a transaction ended.
+/// Outcome of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // Their names say it.
+#[allow(missing_docs)] // Self-explanatory.
 pub enum Outcome {
     Done,
-    /// Too late to be begun.
+    /// Too late to start.
     Skipped,
     Serialization,
     Deadlock,
     Other,
 }
 
-/// A transaction that has ended.
+/// A completed transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// The index of its script.
+    /// Index of its script.
     pub script: usize,
-    /// How it ended.
+    /// Outcome.
     pub outcome: Outcome,
-    /// How often it was tried: once at least.
+    /// Number of tries, at least one.
     pub tries: u32,
-    /// From the instant that it was due on, if it was done.
+    /// Latency from its scheduled start, if it was executed.
     pub latency: Nanos,
-    /// How much later than due it began, if it was done.
+    /// Delay of its start, if it was executed.
     pub lag: Nanos,
-    /// Whether its latency is above the limit.
+    /// Whether its latency exceeds the limit.
     pub is_late: bool,
-    /// When it ended.
+    /// End time.
     pub at: Nanos,
 }
 
 impl Ended {
-    /// Whether it was carried out.
+    /// Whether it was executed.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.outcome == Outcome::Done
     }
 }
 
-/// Transactions of one script.
+/// Statistics of one script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // pgbench's words.
+#[allow(missing_docs)] // Named as in pgbench.
 pub struct Statistics {
     pub done: u64,
     pub skipped: u64,
@@ -115,7 +115,7 @@ pub struct Statistics {
     pub other_failures: u64,
     pub retried: u64,
     pub retries: u64,
-    /// Of those done, the ones above the limit.
+    /// Executed transactions that exceed the latency limit.
     pub late: u64,
     pub latency: Durations,
     pub lag: Durations,
@@ -142,7 +142,7 @@ impl Statistics {
         }
     }
 
-    /// Adds those of another.
+    /// Adds other statistics.
     pub fn merge(&mut self, other: &Self) {
         self.done += other.done;
         self.skipped += other.skipped;
@@ -156,22 +156,22 @@ impl Statistics {
         self.lag.merge(&other.lag);
     }
 
-    /// All failures.
+    /// Number of failures.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.serialization_failures + self.deadlock_failures + self.other_failures
     }
 
-    /// All transactions.
+    /// Number of transactions.
     #[must_use]
     pub fn all(&self) -> u64 {
         self.done + self.skipped + self.failures()
     }
 }
 
-/// One command of a script.
+/// Statistics of one command of a script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs)] // As of Statistics.
+#[allow(missing_docs)] // As for Statistics.
 pub struct CommandStatistics {
     pub time: Durations,
     pub failures: u64,
@@ -179,7 +179,7 @@ pub struct CommandStatistics {
 }
 
 impl CommandStatistics {
-    /// Adds those of another.
+    /// Adds other statistics.
     pub fn merge(&mut self, other: &Self) {
         self.time.merge(&other.time);
         self.failures += other.failures;

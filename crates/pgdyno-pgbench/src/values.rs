@@ -1,16 +1,16 @@
-//! Values of options that are numbers, read as pgbench reads them.
+//! Numeric option values, parsed as in pgbench.
 
 use std::num::IntErrorKind;
 
 use super::refusal::{Refusal, refuse};
 use pgbench::value::parse::leading_int;
 
-/// An integer from 1 on.
+/// An integer of at least 1.
 pub fn integer(value: &str, option: &str) -> Result<u32, Refusal> {
     integer_between(value, option, 1, i32::MAX)
 }
 
-/// An integer in a range that is not negative.
+/// An integer in a nonnegative range.
 pub fn integer_between(value: &str, option: &str, low: i32, high: i32) -> Result<u32, Refusal> {
     let number = value.trim().parse::<i32>();
     match number.map_err(|error| *error.kind()) {
@@ -22,7 +22,7 @@ pub fn integer_between(value: &str, option: &str, low: i32, high: i32) -> Result
     }
 }
 
-/// The number that a text begins with, as C's `atof` reads it; 0 where there is none.
+/// The leading number of a text, as by C's `atof`; 0 without one.
 #[must_use]
 pub fn leading_double(value: &str) -> f64 {
     let text = value.trim_start();
@@ -30,14 +30,14 @@ pub fn leading_double(value: &str) -> f64 {
     ends.find_map(|end| text[..end].parse::<f64>().ok()).unwrap_or(0.0)
 }
 
-/// A number above 0.
+/// A number greater than 0.
 pub fn positive(value: &str, what: &str) -> Result<f64, Refusal> {
     let number = leading_double(value);
     if number > 0.0 { Ok(number) } else { refuse(format!("invalid {what}: \"{value}\"")) }
 }
 
-/// An unsigned number of 64 bits as C's `sscanf` reads it: one below 0 is counted from the end, one that is too high is the
-/// highest, as is one that is too low.
+/// An unsigned 64-bit number, as by C's `sscanf`: negative ones wrap around, and those out of range become the
+/// maximum.
 #[must_use]
 pub fn unsigned(value: &str) -> Option<u64> {
     let text = value.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
@@ -49,13 +49,13 @@ pub fn unsigned(value: &str) -> Option<u64> {
     Some(if text.starts_with('-') { number.wrapping_neg() } else { number })
 }
 
-/// A limit of latency, ms, of which whole µs count; none is left of less than one.
+/// A latency limit in ms, truncated to µs; `None` if it is less than 1 µs.
 pub fn latency_limit_ms(value: &str) -> Result<Option<f64>, Refusal> {
     let limit_us = (positive(value, "latency limit")? * 1e3).trunc();
     Ok((limit_us > 0.0).then_some(limit_us / 1e3))
 }
 
-/// How often a transaction may be tried; 0 is no limit.
+/// Maximum number of tries; 0 for no limit.
 pub fn max_tries(value: &str) -> Result<u32, Refusal> {
     let number = leading_int(value.as_bytes());
     u32::try_from(number).or_else(|_| refuse(format!("invalid number of maximum tries: \"{value}\"")))

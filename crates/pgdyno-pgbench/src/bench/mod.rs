@@ -1,4 +1,4 @@
-//! Threads and clients of a run, and what they leave.
+//! Threads and clients of a run, and their results.
 
 mod run;
 mod work;
@@ -21,78 +21,78 @@ use reactor::{Clock, Nanos, Usage, usage};
 
 /// A run.
 pub struct Bench {
-    /// As asked for.
+    /// Options.
     pub options: Options,
-    /// What the clients run.
+    /// Program of the clients.
     pub program: Arc<Program>,
-    /// Where.
+    /// Connection parameters.
     pub conninfo: Conninfo,
-    /// What was found there.
+    /// Properties of the server and the tables.
     pub tables: Tables,
-    /// What the generators were seeded with.
+    /// Seed of the generators.
     pub seed: u64,
-    /// Where messages go.
+    /// Logger.
     pub log: Log,
-    /// The mean time between transactions of a thread, µs, where a rate is given.
+    /// Mean interval between transactions of a thread in µs, with a rate.
     pub throttle_us: Option<f64>,
-    /// Beyond it a transaction is late.
+    /// Latency limit.
     pub latency_limit: Option<Nanos>,
-    /// Whether it is looked how long each command takes.
+    /// Whether the duration of commands is measured.
     pub are_commands_timed: bool,
-    /// What the runs before this one leave to it.
+    /// State that earlier runs leave to this one.
     pub before: Before,
-    /// Where the run's state is kept, if it is.
+    /// Checkpoint files, if checkpoints are written.
     pub checkpoint_files: Option<CheckpointFiles>,
     clock: Clock,
-    /// What the clock calls zero, in Unix time.
+    /// Unix time of the epoch of the clock.
     zero: Nanos,
-    /// By thread: where it begins.
+    /// By thread: initial position.
     places: Vec<ThreadPosition>,
     /// By thread.
     records: Vec<Mutex<Record>>,
     barrier: Barrier,
-    /// Once all are connected.
+    /// Set when all clients are connected.
     start: OnceLock<Start>,
     has_failed: AtomicBool,
 }
 
-/// The start of the first transactions.
+/// Start of the run.
 #[derive(Clone, Copy)]
 struct Start {
     at: Nanos,
-    /// The processor time of this process until then.
+    /// CPU time of this process until then.
     cpu: Usage,
 }
 
-/// What a thread leaves.
+/// Result of a thread.
 struct ThreadResult {
     thread: usize,
     connecting: Nanos,
     aborted: bool,
-    /// Whether its log could be written.
+    /// Whether its log is complete.
     is_logged: bool,
 }
 
-/// What came of a run.
+/// Results of a run.
 pub struct Results {
-    /// What was recorded of transactions.
+    /// Record of transactions.
     pub record: Record,
-    /// From the first transaction on.
+    /// Duration from the first transaction on.
     pub duration: Nanos,
-    /// Before it, until all were connected.
+    /// Time until all clients were connected.
     pub connecting_first: Nanos,
-    /// Later, under --connect.
+    /// Later connection time, with `--connect`.
     pub connecting_again: Nanos,
-    /// The processor time of this process in it.
+    /// CPU time of this process during the run.
     pub cpu: Usage,
     /// Whether a client was aborted.
     pub is_aborted: bool,
-    /// Whether all transactions are in the log that were to be there.
+    /// Whether the transaction log is complete.
     pub is_logged: bool,
 }
 
 impl Bench {
-    /// A run that is yet to begin.
+    /// Creates a run.
     #[must_use]
     pub fn new(
         options: Options,
@@ -129,13 +129,13 @@ impl Bench {
         bench
     }
 
-    /// Puts the threads, none of which has begun, elsewhere.
+    /// Sets the initial positions of the threads, before they start.
     pub fn set_states(&mut self, states: Vec<ThreadState>) {
         let parts = states.into_iter().map(|state| (state.place, Mutex::new(state.record)));
         (self.places, self.records) = parts.unzip();
     }
 
-    /// Where the threads are that have not begun yet.
+    /// Initial positions of the threads.
     #[must_use]
     pub fn states(&self) -> Vec<ThreadState> {
         let states = self.places.iter().zip(&self.records);
@@ -144,13 +144,13 @@ impl Bench {
             .collect()
     }
 
-    /// Whether the number of a client's transactions allows another one.
+    /// Whether the transaction limit of a client allows another one.
     #[must_use]
     pub fn is_to_go_on(&self, ended: u64) -> bool {
         self.options.time_s > 0 || ended < u64::from(self.options.transactions)
     }
 
-    /// The processor time of the run so far.
+    /// CPU time of the run so far.
     #[must_use]
     pub fn cpu(&self) -> Usage {
         let mut cpu = self.before.cpu;
@@ -160,13 +160,13 @@ impl Bench {
         cpu
     }
 
-    /// How long the run has driven at an instant of its clock.
+    /// Duration of the run at an instant of its clock.
     #[must_use]
     pub fn run_until(&self, at: Nanos) -> Nanos {
         self.before.run + self.start.get().map_or(Nanos::ZERO, |start| at - start.at)
     }
 
-    /// All threads' statistics so far.
+    /// Statistics of all threads so far.
     fn so_far(&self) -> Statistics {
         let mut all = Statistics::default();
         for record in &self.records {
@@ -175,7 +175,7 @@ impl Bench {
         all
     }
 
-    /// What all threads have recorded.
+    /// Record of all threads.
     fn recorded(&self) -> Record {
         let mut all = Record::new(&self.program.scripts, self.options.detail.is_recorded());
         for record in &self.records {
@@ -184,13 +184,13 @@ impl Bench {
         all
     }
 
-    /// The start: it is now, for the first that asks.
+    /// The start of the run, which the first call sets to now.
     fn start(&self) -> Start {
         *self.start.get_or_init(|| Start { at: self.clock.now(), cpu: usage() })
     }
 }
 
-/// The time now.
+/// The current Unix time.
 #[must_use]
 pub fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()

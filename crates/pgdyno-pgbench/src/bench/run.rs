@@ -1,4 +1,4 @@
-//! The whole of a run: its threads are started, waited for, and their results put together.
+//! A complete run: starts the threads, waits for them, merges their results.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -11,16 +11,16 @@ use crate::report;
 use pgbench::random::streams::clients_per_thread;
 use reactor::{Error, Nanos, Usage, tell};
 
-/// Why there are no results. It has been reported.
+/// Reason why there are no results, already reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
-    /// The clients could not begin.
+    /// The clients failed to start.
     NotBegun,
-    /// A client was aborted, and that was to end all.
+    /// A client was aborted with `--exit-on-abort`.
     Aborted,
 }
 
-/// Carries out a run. An error has been reported.
+/// Executes a run. Errors are reported.
 pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
     let say = |error: &Error| {
         bench.log.error(&error.to_string());
@@ -48,12 +48,12 @@ pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
     }
     drop((sender, states));
     let results = wait(bench, from, &thread_results)?;
-    // A writer that failed has reported it.
+    // A failed writer has reported its error.
     let _ = writer_thread.map(thread::JoinHandle::join);
     Ok(results)
 }
 
-/// Waits for the threads, and reports progress meanwhile.
+/// Waits for the threads and reports progress.
 fn wait(
     bench: &Bench,
     from: Nanos,

@@ -1,4 +1,4 @@
-//! One thread of a run: its clients are connected, all begin together, and what they leave is collected.
+//! One thread of a run: connects its clients, runs them, collects their results.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -17,16 +17,16 @@ use crate::transaction_log::{Columns, TransactionLog};
 use pgbench::session::ScriptRunner;
 use reactor::{Connection, Error, Gate, Io, Nanos, Reactor, Routine};
 
-/// What a thread has before it begins.
+/// State of a thread before its start.
 struct Ready {
-    /// The file of its log, if there is to be one.
+    /// Log file, if enabled.
     log: Option<File>,
-    /// By client; none yet, under --connect.
+    /// By client; `None` with `--connect`.
     connections: Vec<Option<Connection>>,
 }
 
 impl Bench {
-    /// One thread, from connecting to the end. `None`: it could not begin, and has said why.
+    /// Runs one thread, from connecting to the end. `None`: it failed to start and has reported the reason.
     pub(super) fn work(
         &self,
         thread: usize,
@@ -68,7 +68,7 @@ impl Bench {
         let keep = states.map(|states| Box::pin(self.keep_on(&reactor, states, &give)) as Routine<'_>);
         let aborted = self.drive(&reactor, clients.collect(), keep)?;
         if let Some(states) = states {
-            // The writer ends after the threads, so it still receives.
+            // The writer ends after the threads, so it still receives this.
             let _ = states.send(give(!aborted));
         }
         let connecting = shared.connecting.get();
@@ -76,7 +76,7 @@ impl Bench {
         Ok(Some(ThreadResult { thread, connecting, aborted, is_logged }))
     }
 
-    /// Opens the log, and the connections of a thread's clients one after the other.
+    /// Opens the log and connects the clients one after the other.
     async fn prepare(
         &self,
         reactor: &Reactor,
@@ -110,7 +110,7 @@ impl Bench {
         Some(Ready { log, connections })
     }
 
-    /// Gives the thread's state again and again.
+    /// Sends the thread's state periodically.
     async fn keep_on(
         &self,
         reactor: &Reactor,
@@ -120,12 +120,13 @@ impl Bench {
         let Some(checkpoint_files) = &self.checkpoint_files else { return };
         loop {
             reactor.sleep_until(reactor.now() + checkpoint_files.every).await;
-            // If the writer is behind, the clients do not wait for it.
+            // If the writer is behind, clients do not wait for it.
             let _ = states.try_send(give(false));
         }
     }
 
-    /// Runs clients until each has ended, and something beside them; whether a client was aborted.
+    /// Runs clients until all have ended, with another future in parallel. Returns whether a client was
+    /// aborted.
     fn drive<'a>(
         &'a self,
         reactor: &'a Reactor,
@@ -147,7 +148,7 @@ impl Bench {
         Ok(aborted.get())
     }
 
-    /// Writes what is left of a thread's log. False: it is not whole, and that has been reported.
+    /// Flushes a thread's log. Returns false if it is incomplete, which is reported.
     fn close_log(&self, thread: usize, log: Option<RefCell<TransactionLog>>) -> bool {
         let Some(log) = log else { return true };
         let closed = log.into_inner().close(self.clock.now());

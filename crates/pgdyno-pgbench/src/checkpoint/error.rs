@@ -1,11 +1,11 @@
-//! Why a checkpoint cannot be used.
+//! Errors of checkpoints.
 
 use std::io;
 use std::path::PathBuf;
 
 use crate::libpq::system_text;
 
-/// One line for a person.
+/// Error of a checkpoint, one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// The file cannot be read.
@@ -13,7 +13,7 @@ pub enum CheckpointError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// The file cannot be written.
@@ -21,7 +21,7 @@ pub enum CheckpointError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// The file of the counters cannot be opened.
@@ -29,7 +29,7 @@ pub enum CheckpointError {
     OpenCounters {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// The file of the counters cannot be mapped into memory.
@@ -37,7 +37,7 @@ pub enum CheckpointError {
     MapCounters {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// The file of the counters is damaged, or of another program.
@@ -46,24 +46,24 @@ pub enum CheckpointError {
         .0.display()
     )]
     DamagedCounters(PathBuf),
-    /// The file is something else.
+    /// The file has another format.
     #[error("\"{}\" is not a checkpoint of this version of pgdyno-pgbench", .0.display())]
     OtherFormat(PathBuf),
-    /// A new run would overwrite one that can go on.
+    /// A new run would overwrite one that can be resumed.
     #[error("checkpoint \"{}\" is of a run that has not ended: --resume it, or remove the file", .0.display())]
     NotEnded(PathBuf),
-    /// There is nothing to go on with.
+    /// The run is complete and cannot be resumed.
     #[error("the run of checkpoint \"{}\" has ended: there is nothing to resume", .0.display())]
     Ended(PathBuf),
-    /// Another process has it.
+    /// Another process uses the file.
     #[error("checkpoint \"{}\" is in use by another run", .0.display())]
     InUse(PathBuf),
-    /// The run that is to go on was another one.
+    /// The configuration differs from that of the checkpoint.
     #[error("checkpoint \"{}\" is of a run with other options: {difference}", .path.display())]
     OtherRun {
         /// The file.
         path: PathBuf,
-        /// What differs.
+        /// The difference.
         difference: String,
     },
 }

@@ -1,4 +1,4 @@
-//! The checkpoint's file.
+//! Checkpoint file.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,31 +11,31 @@ use super::error::CheckpointError;
 use super::{Before, History, ThreadState};
 use reactor::{Nanos, Usage};
 
-/// What a file says it is; another format gets another name.
+/// Identifier of the file format. Change it with the format.
 const FORMAT: &str = "pgdyno-pgbench checkpoint 1";
 
-/// A run, as it was at an instant.
+/// State of a run at an instant.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Checkpoint {
     format: String,
-    /// What the run was asked for: see [`super::super::run_config`].
+    /// Configuration of the run: see [`super::super::run_config`].
     pub asked: Value,
-    /// Whether the run came to its end.
+    /// Whether the run is complete.
     pub is_finished: bool,
-    /// The kernel's word for this start of the machine.
+    /// Boot ID of the machine.
     pub boot: String,
-    /// How long the run had driven.
+    /// Duration of the run so far.
     pub run: Nanos,
     cpu_user: Nanos,
     cpu_system: Nanos,
-    /// How it had come there.
+    /// Statistics of earlier runs.
     pub history: History,
     /// By thread.
     pub threads: Vec<ThreadState>,
 }
 
 impl Checkpoint {
-    /// Of a run that came so far.
+    /// Creates a checkpoint of the run so far.
     #[must_use]
     pub fn new(asked: Value, is_finished: bool, so_far: &Before, threads: Vec<ThreadState>) -> Self {
         Self {
@@ -51,18 +51,18 @@ impl Checkpoint {
         }
     }
 
-    /// What the generators were seeded with.
+    /// Seed of the generators.
     #[must_use]
     pub fn seed(&self) -> Option<u64> {
         self.asked["random_seed"].as_u64()
     }
 
-    /// Sets the processor time that the run has used.
+    /// Sets the CPU time used by the run.
     pub fn set_cpu(&mut self, cpu: Usage) {
         (self.cpu_user, self.cpu_system) = (cpu.user, cpu.system);
     }
 
-    /// What it leaves to the run that goes on.
+    /// State for the run that resumes.
     #[must_use]
     pub fn before(&self) -> Before {
         let cpu = Usage { user: self.cpu_user, system: self.cpu_system };
@@ -77,7 +77,7 @@ impl Checkpoint {
         checkpoint.ok_or_else(|| CheckpointError::OtherFormat(path.to_owned()))
     }
 
-    /// Writes the file whole or not at all: what is there under its name is never half of it, whenever the machine dies.
+    /// Writes the file atomically: it is complete after a crash of the machine at any time.
     pub fn write(&self, path: &Path) -> Result<(), CheckpointError> {
         self.replace(path).map_err(|source| CheckpointError::Write { path: path.to_owned(), source })
     }
@@ -92,7 +92,7 @@ impl Checkpoint {
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// What differs from what is asked for now, in words; nothing where the run can go on.
+    /// Describes the difference from the present configuration; `None` if the run can be resumed.
     #[must_use]
     pub fn difference(&self, asked: &Value) -> Option<String> {
         let (Some(then), Some(now)) = (self.asked.as_object(), asked.as_object()) else {
@@ -107,7 +107,7 @@ impl Checkpoint {
     }
 }
 
-/// A file beside another, with more behind its name.
+/// Appends a suffix to the file name.
 #[must_use]
 pub fn beside(path: &Path, more: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -116,7 +116,7 @@ pub fn beside(path: &Path, more: &str) -> PathBuf {
     name.into()
 }
 
-/// The kernel's word for this start of the machine; empty where it has none.
+/// The boot ID from the kernel; empty if there is none.
 #[must_use]
 pub fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()

@@ -1,4 +1,4 @@
-//! How many transactions each client has ended, by the instant: what a checkpoint of seconds ago does not know.
+//! Live counters of completed transactions per client, for the time after the last checkpoint.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -9,29 +9,30 @@ use super::error::CheckpointError;
 use super::file::{Checkpoint, beside, boot};
 use reactor::{MappedCounters, read_counters};
 
-/// The first word of the file, which is written last when it is made: "pgdynoL1". Zero: nothing has been counted.
+/// First word of the file, written last when it is created: "pgdynoL1". Zero: nothing has been counted.
 const MARK: u64 = u64::from_le_bytes(*b"pgdynoL1");
 
-/// Words before the first pair: the mark, and one that keeps pairs within a sector of a disk.
+/// Words before the first pair: the mark, and one that aligns pairs to disk sectors.
 const HEADER: usize = 2;
 
-/// By how much a check may lag behind its number: a process can die between the two stores.
+/// Maximum difference of a check from its number, because a process can die between the two stores.
 const LAG_MAX: u64 = 1;
 
-/// The counters, in a file beside the checkpoint's: how often the run was resumed, then one for each client. They are
-/// stores into memory that outlives the process. Each is followed by its complement, so that damage is found. The file's
-/// lock keeps a second run from the same checkpoint.
+/// Counters in a file next to the checkpoint: number of resumes, then one counter per client.
+///
+/// They are stores to a memory-mapped file that outlives the process. Each is followed by its complement, to
+/// detect damage. The lock of the file prevents a second run with the same checkpoint.
 pub struct LiveCounters {
     path: PathBuf,
     file: File,
-    /// None before the run begins.
+    /// `None` before the run starts.
     counters: Option<MappedCounters>,
-    /// As a former run left them: a number and its complement each.
+    /// Counters of an earlier run: pairs of a number and its complement.
     left: Vec<[u64; 2]>,
 }
 
 impl LiveCounters {
-    /// Takes the file beside a checkpoint.
+    /// Locks the file next to a checkpoint.
     pub fn lock(checkpoint: &Path) -> Result<Self, CheckpointError> {
         let path = beside(checkpoint, "live");
         let open = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -52,19 +53,20 @@ impl LiveCounters {
         Ok(Self { path, file, counters: None, left })
     }
 
-    /// How many transactions the run of a checkpoint ended after it, and whether that is known for sure.
+    /// Number of transactions that the run completed after its checkpoint, and whether it is exact.
+    ///
     /// Fails if the file is damaged.
     pub fn since(&self, checkpoint: &Checkpoint) -> Result<(u64, bool), CheckpointError> {
         let clients = || checkpoint.threads.iter().flat_map(|thread| &thread.place.clients);
         let survived = checkpoint.boot == boot();
         let Some((resumed, ended)) = self.left.split_first() else { return Ok((0, false)) };
-        // A machine that died may have written any part of it.
+        // After a crash of the machine, any part may have been written.
         let is_sound = resumed[1] == !resumed[0] && ended.iter().all(is_whole);
         if survived && !(is_sound && ended.len() == clients().count()) {
             return Err(CheckpointError::DamagedCounters(self.path.clone()));
         }
         if resumed[0] != checkpoint.history.resumed {
-            // Of the run before: that of the checkpoint had not begun to count.
+            // Of the run before: the run of the checkpoint had not started to count.
             return Ok((0, survived));
         }
         let whole = ended.iter().zip(clients()).filter(|(pair, _)| is_whole(pair));
@@ -72,7 +74,7 @@ impl LiveCounters {
         Ok((since, survived))
     }
 
-    /// Begins to count from a checkpoint on, which is on disk already.
+    /// Starts to count from a checkpoint, which is already on disk.
     pub fn begin(&mut self, checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
         let clients = || checkpoint.threads.iter().flat_map(|thread| &thread.place.clients);
         let count = HEADER + 2 * (clients().count() + 1);
@@ -87,7 +89,7 @@ impl LiveCounters {
         Ok(())
     }
 
-    /// A client has ended so many transactions.
+    /// Sets the number of completed transactions of a client.
     #[inline]
     pub fn set(&self, client: u32, ended: u64) {
         if let Some(counters) = &self.counters {
@@ -95,7 +97,7 @@ impl LiveCounters {
         }
     }
 
-    /// The run has ended: nobody will ask. The lock ends with the process.
+    /// Removes the file at the end of the run. The lock is released with the process.
     pub fn remove(&self) {
         let _ = fs::remove_file(&self.path);
     }

@@ -1,15 +1,16 @@
-//! A run that goes on after the driver or the machine died: `--checkpoint`, `--resume`.
+//! Runs that can be resumed after a crash of driver or machine: `--checkpoint`, `--resume`.
 //!
-//! | question | place |
+//! | topic | module |
 //! |---|---|
-//! | where each client and thread is | [`state`] |
-//! | the file that holds all of it, and the comparison with what is asked for now | [`file`] |
-//! | how many transactions came after it | [`live`] |
-//! | what a run takes over | `resume` |
-//! | writing it, and when | [`writer`] |
+//! | position of each client and thread | [`state`] |
+//! | checkpoint file, and comparison with the present configuration | [`file`] |
+//! | number of transactions after a checkpoint | [`live`] |
+//! | start of a run | `resume` |
+//! | writing of checkpoints | [`writer`] |
 //!
-//! A thread's state is taken between two of its turns, so it is whole: each transaction that it counts has ended, and each
-//! other one of its clients' is carried out, from its begin, by the run that is resumed. No client waits for it.
+//! A thread's state is captured between two turns of its loop, so it is consistent: every transaction that it
+//! counts has ended, and the resumed run executes every other transaction from its start. No client waits for
+//! it.
 
 pub mod error;
 mod file;
@@ -34,36 +35,37 @@ pub use state::{ClientState, ThreadPosition, ThreadState};
 
 use reactor::{Nanos, Usage};
 
-/// Of the runs before this one that had the same goal.
+/// Statistics of earlier runs of this checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct History {
-    /// How often it was resumed.
+    /// Number of resumes.
     pub resumed: u64,
-    /// Transactions that had ended after the checkpoints that were resumed from: they were run again, and counted once.
+    /// Transactions completed after the checkpoints used to resume: they ran again and were counted once.
     pub run_again: u64,
-    /// Clients that had not ended: as many transactions more, at most, may have been run again, those in flight.
+    /// Number of clients with transactions in flight: upper bound of further transactions that may have run
+    /// again.
     pub in_flight_max: u64,
-    /// Whether a machine died, or a file was lost: then `run_again` is what is known of, and there may have been more.
+    /// Whether the machine crashed or a file was lost: then `run_again` is a lower bound.
     pub is_incomplete: bool,
 }
 
-/// What the runs before this one leave to it.
+/// State that earlier runs leave to this one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Before {
-    /// How long they drove.
+    /// Duration.
     pub run: Nanos,
-    /// The processor time of their processes.
+    /// CPU time of their processes.
     pub cpu: Usage,
-    /// How they ended.
+    /// Statistics.
     pub history: History,
 }
 
-/// The files of a run's state.
+/// Files with the state of a run.
 pub struct CheckpointFiles {
-    /// The checkpoint.
+    /// Checkpoint file.
     pub path: PathBuf,
-    /// How often it is written.
+    /// Interval between checkpoints.
     pub every: Nanos,
-    /// The counters beside it.
+    /// Live counters.
     pub live: LiveCounters,
 }

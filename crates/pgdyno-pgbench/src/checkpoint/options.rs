@@ -1,19 +1,19 @@
-//! The options about checkpoints.
+//! Options of checkpoints.
 
 use crate::refusal::{Refusal, refuse};
 use crate::values::integer;
 
-/// Often enough to lose little, seldom enough to be no load.
+/// Default interval: a compromise between lost work and load.
 const INTERVAL_S: u32 = 10;
 
-/// As asked for.
+/// Options of checkpoints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// The file of a new run.
+    /// Checkpoint file of a new run.
     pub begin: Option<String>,
-    /// The file of a run that is to go on.
+    /// Checkpoint file of a run to resume.
     pub resume: Option<String>,
-    /// How often it is written.
+    /// Interval between checkpoints.
     pub interval_s: u32,
 }
 
@@ -24,7 +24,7 @@ impl Default for CheckpointOptions {
 }
 
 impl CheckpointOptions {
-    /// Takes one of the options.
+    /// Parses one of these options.
     pub fn read(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
         match name {
             "checkpoint" => self.begin = Some(value.to_owned()),
@@ -34,7 +34,7 @@ impl CheckpointOptions {
         Ok(())
     }
 
-    /// What they mean together.
+    /// Checks the combination of options.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.begin.is_some() && self.resume.is_some() {
             return refuse(

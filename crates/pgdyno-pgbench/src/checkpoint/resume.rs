@@ -1,4 +1,4 @@
-//! A run takes up where its checkpoint is, or begins with one.
+//! Start of a run with a checkpoint, new or resumed.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use crate::bench::Bench;
 use crate::run_config;
 use reactor::Nanos;
 
-/// A run's checkpoint: where it is kept, and what it was, if the run goes on.
+/// Files of a checkpoint, and its state if the run is resumed.
 pub type Opened = Option<(CheckpointFiles, Option<Checkpoint>)>;
 
-/// Opens the checkpoint that is asked for.
+/// Opens the checkpoint files of the options.
 pub fn open(options: &CheckpointOptions) -> Result<Opened, CheckpointError> {
     let checkpoint_files = |path: &Path| {
         let every = Nanos(u64::from(options.interval_s) * 1_000_000_000);
@@ -34,7 +34,7 @@ pub fn open(options: &CheckpointOptions) -> Result<Opened, CheckpointError> {
             let path = Path::new(path);
             Checkpoint::read(path)?;
             let checkpoint_files = checkpoint_files(path)?;
-            // Once more: another run may have gone on until we had the lock.
+            // Read it again: another run may have resumed it before the lock was acquired.
             let checkpoint = Checkpoint::read(path)?;
             if checkpoint.is_finished {
                 return Err(CheckpointError::Ended(path.to_owned()));
@@ -45,13 +45,13 @@ pub fn open(options: &CheckpointOptions) -> Result<Opened, CheckpointError> {
 }
 
 impl Bench {
-    /// The present state of the run, before its threads begin.
+    /// The state of the run before its threads start.
     #[must_use]
     pub fn checkpoint(&self) -> Checkpoint {
         Checkpoint::new(run_config::all(self), false, &self.before, self.states())
     }
 
-    /// Has the run go on from a checkpoint, if there is one, and keeps its state from now on.
+    /// Resumes from a checkpoint, if there is one, and keeps the state of the run from now on.
     pub fn keep(
         &mut self,
         mut checkpoint_files: CheckpointFiles,
@@ -67,7 +67,7 @@ impl Bench {
             self.set_states(checkpoint.threads);
         }
         let checkpoint = self.checkpoint();
-        // The counters that are on disk always belong to the checkpoint that is: they say which.
+        // The counters on disk always belong to the checkpoint on disk, which they identify.
         if is_new {
             checkpoint_files.live.begin(&checkpoint)?;
         }

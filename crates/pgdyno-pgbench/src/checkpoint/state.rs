@@ -1,4 +1,4 @@
-//! Where each client and thread of a run is.
+//! Position of each client and thread of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,36 +9,36 @@ use pgbench::session::Program;
 use pgbench::variables::Variables;
 use reactor::Nanos;
 
-/// A client at the begin of a transaction.
+/// A client at the start of a transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClientState {
-    /// Its transactions so far, however they ended.
+    /// Number of its completed transactions, with any outcome.
     pub ended: u64,
-    /// The script that has been drawn for the transaction, if one has.
+    /// Script drawn for the transaction, if any.
     pub script: Option<usize>,
-    /// Its generator.
+    /// Generator.
     pub random: Prng,
-    /// Its variables.
+    /// Variables.
     pub variables: Variables,
 }
 
-/// A thread and its clients.
+/// Position of a thread and its clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ThreadPosition {
-    /// The thread's generators.
+    /// Generators of the thread.
     pub streams: ThreadStreams,
-    /// Time spent on connecting again and again.
+    /// Time spent on connecting with `--connect`.
     pub connecting: Nanos,
-    /// By client, in the order of their numbers.
+    /// Clients in the order of their numbers.
     pub clients: Vec<ClientState>,
 }
 
-/// A thread with all it has recorded.
+/// Position and record of a thread.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct ThreadState {
-    /// Where it is.
+    /// Position.
     pub place: ThreadPosition,
-    /// What its clients did until there.
+    /// Record of its clients up to this position.
     pub record: Record,
 }
 

@@ -1,4 +1,4 @@
-//! Collects the states of the threads and writes checkpoints.
+//! Writer of checkpoints from the states of the threads.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -8,28 +8,28 @@ use super::{Checkpoint, ThreadState};
 use crate::bench::Bench;
 use reactor::Nanos;
 
-/// States of each thread that wait to be written: where the disk is slow, the next ones are not taken.
+/// Maximum number of queued states per thread. With a slow disk, further states are not captured.
 const WAITING_MAX: usize = 2;
 
-/// A thread's state.
+/// State of a thread at an instant.
 pub struct ThreadSnapshot {
-    /// Which thread's.
+    /// Number of the thread.
     pub thread: usize,
-    /// When, in the time of the run.
+    /// Time of the run.
     pub run: Nanos,
-    /// It.
+    /// State.
     pub state: ThreadState,
-    /// Whether its clients have nothing more to do.
+    /// Whether its clients have ended.
     pub is_over: bool,
 }
 
-/// The way of the states.
+/// Creates the channel for states.
 #[must_use]
 pub fn channel(threads: usize) -> (SyncSender<ThreadSnapshot>, Receiver<ThreadSnapshot>) {
     sync_channel(threads * WAITING_MAX)
 }
 
-/// Writes a checkpoint whenever each thread has given a state, until the last thread has ended, and once more then.
+/// Writes a checkpoint when each thread has sent a state, and a last one when all threads have ended.
 pub fn keep(bench: Arc<Bench>, states: Receiver<ThreadSnapshot>) -> std::io::Result<JoinHandle<()>> {
     thread::Builder::new()
         .name("checkpoints".to_owned())
@@ -39,7 +39,7 @@ pub fn keep(bench: Arc<Bench>, states: Receiver<ThreadSnapshot>) -> std::io::Res
 struct CheckpointWriter<'a> {
     bench: &'a Bench,
     checkpoint: Checkpoint,
-    /// By thread: whether its state is newer than what was written last.
+    /// By thread: whether its state is newer than the last checkpoint.
     is_new: Vec<bool>,
     is_over: Vec<bool>,
 }

@@ -1,4 +1,4 @@
-//! A transaction that failed: what is said, and whether it is tried again.
+//! Failed transactions: messages and retries.
 
 use super::{Aborted, Client};
 use crate::log::statement_text;
@@ -10,7 +10,7 @@ use pgwire::backend::ProtocolError;
 use reactor::{Error, Nanos};
 
 impl Client<'_, '_> {
-    /// Says what went wrong; an outcome, if the client goes on.
+    /// Reports the failure. Returns an outcome if the client continues.
     pub(super) fn failure(&self, stop: Stop) -> Result<Outcome, Aborted> {
         let (options, log) = (&self.thread.bench.options, &self.thread.bench.log);
         let client = self.runner.client();
@@ -84,7 +84,7 @@ impl Client<'_, '_> {
     }
 }
 
-/// Whether the server wants to begin a COPY that no script can take part in.
+/// Whether the server started a COPY, which scripts do not support.
 fn is_copy(error: &Error) -> bool {
     matches!(error, Error::Protocol(ProtocolError::Unexpected { message, .. }) if message.starts_with("Copy"))
 }

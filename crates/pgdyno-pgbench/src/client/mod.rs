@@ -1,4 +1,4 @@
-//! One client of a run: when its transactions begin, how often they are tried, how they end.
+//! One client of a run: start, retries and outcome of its transactions.
 
 mod failure;
 mod place;
@@ -18,56 +18,56 @@ use pgbench::random::streams::ThreadStreams;
 use pgbench::session::{ScriptRunner, Stop, Watch};
 use reactor::{Connection, Nanos, Reactor};
 
-/// What the clients of a thread share.
+/// State shared by the clients of a thread.
 pub struct Thread<'a> {
-    /// The run.
+    /// Run.
     pub bench: &'a Bench,
-    /// The loop.
+    /// Event loop.
     pub reactor: Reactor,
-    /// The thread's generators.
+    /// Generators of the thread.
     pub streams: Cell<ThreadStreams>,
-    /// When the next transaction of a given rate is due.
+    /// Scheduled start of the next transaction with a rate.
     pub due: Cell<Nanos>,
-    /// No transaction begins from then on.
+    /// No transaction starts from this instant on.
     pub ends: Nanos,
-    /// What is counted; others look at it to report progress.
+    /// Record, which other threads read to report progress.
     pub record: &'a Mutex<Record>,
-    /// Time spent on connecting again and again.
+    /// Time spent on connecting with `--connect`.
     pub connecting: Cell<Nanos>,
-    /// The number of its first client.
+    /// Number of its first client.
     pub first: u32,
-    /// Where each is; of variables and generators only if the run's state is kept.
+    /// State of each client; variables and generators only if checkpoints are written.
     pub clients: Vec<RefCell<ClientState>>,
-    /// Where transactions are logged, if they are.
+    /// Transaction log, if enabled.
     pub log: Option<RefCell<TransactionLog>>,
 }
 
 /// A client.
 pub struct Client<'a, 'b> {
-    /// Its thread.
+    /// Thread.
     pub thread: &'a Thread<'b>,
-    /// It, as the language knows it.
+    /// Script runner.
     pub runner: ScriptRunner,
-    /// Its session; none before a transaction that is to have its own.
+    /// Session; `None` between transactions with `--connect`.
     pub connection: Option<Connection>,
-    /// Its transactions so far, however they ended.
+    /// Number of its completed transactions, with any outcome.
     ended: u64,
-    /// The script that was drawn for the first transaction already, in a run that goes on.
+    /// Script already drawn for the first transaction of a resumed run.
     drawn: Option<usize>,
 }
 
-/// A client cannot go on, and has said why.
+/// A client was aborted and has reported the reason.
 pub struct Aborted;
 
-/// The instants of a transaction.
+/// Times of a transaction.
 struct Times {
-    /// When it was due: when it began, without a rate.
+    /// Scheduled start; the actual start without a rate.
     due: Nanos,
     began: Nanos,
 }
 
 impl Client<'_, '_> {
-    /// Carries out transactions until the run ends.
+    /// Executes transactions until the run ends.
     pub async fn run(mut self) -> Result<(), Aborted> {
         let bench = self.thread.bench;
         let mut connection = self.connection.take();
@@ -109,8 +109,9 @@ impl Client<'_, '_> {
         self.thread.bench.is_to_go_on(self.ended)
     }
 
-    /// Waits until a transaction is due by the rate, and gives that instant; skips those that are too late already.
-    /// `None`: there is no transaction any more.
+    /// Waits for the scheduled start of a transaction and returns it. Skips those that are already too late.
+    ///
+    /// `None`: there is no further transaction.
     async fn wait_for_turn(&mut self, script: usize) -> Option<Option<Nanos>> {
         let thread = self.thread;
         let Some(mean_us) = thread.bench.throttle_us else { return Some(None) };
@@ -131,7 +132,7 @@ impl Client<'_, '_> {
         Some(Some(due))
     }
 
-    /// Counts and logs a transaction.
+    /// Records and logs a transaction.
     fn end(&mut self, ended: &Ended) {
         self.ended += 1;
         let bench = self.thread.bench;
@@ -142,7 +143,7 @@ impl Client<'_, '_> {
         }
     }
 
-    /// Whether the log is to have this transaction.
+    /// Whether this transaction is logged.
     fn is_sampled(&self) -> bool {
         let Some(rate) = self.thread.bench.options.log.sampling_rate else { return true };
         let mut streams = self.thread.streams.get();
@@ -178,7 +179,7 @@ impl Client<'_, '_> {
         self.thread.connecting.set(self.thread.connecting.get() + took);
     }
 
-    /// One transaction with its retries; false if time ran out while it failed.
+    /// Executes one transaction with its retries. Returns false if the time ended after a failure.
     async fn transaction(
         &mut self,
         script: usize,
@@ -225,7 +226,7 @@ impl Client<'_, '_> {
         }
     }
 
-    /// Counts and logs a transaction whose script has come to its end.
+    /// Records and logs an executed transaction.
     fn done(&mut self, script: usize, times: &Times, tries: u32) {
         let at = self.thread.reactor.now();
         let (latency, lag) = (at - times.due, times.began - times.due);

@@ -1,4 +1,4 @@
-//! Where clients are: taken over from a checkpoint, remembered for the next one.
+//! Positions of clients: restored from a checkpoint, and kept for the next one.
 
 use std::cell::RefCell;
 
@@ -9,7 +9,8 @@ use pgbench::session::ScriptRunner;
 use reactor::Connection;
 
 impl Thread<'_> {
-    /// Its state between two turns: what has ended is counted, and all else will be carried out from its begin.
+    /// The thread's state between two turns of its loop: completed transactions are counted, all others are
+    /// executed from their start.
     pub fn state(&self) -> ThreadState {
         let clients = self.clients.iter().map(|client| client.borrow().clone()).collect();
         let place =
@@ -19,7 +20,7 @@ impl Thread<'_> {
 }
 
 impl<'a, 'b> Client<'a, 'b> {
-    /// A client, as it is in its thread's state.
+    /// Creates a client from its thread's state.
     pub fn new(thread: &'a Thread<'b>, mut runner: ScriptRunner, connection: Option<Connection>) -> Self {
         let client = runner.client_mut();
         let state = thread.clients[(client.id - thread.first) as usize].borrow();
@@ -28,7 +29,7 @@ impl<'a, 'b> Client<'a, 'b> {
         Self { thread, runner, connection, ended: state.ended, drawn: state.script }
     }
 
-    /// Remembers the state that the transaction begins with, if the run's state is kept.
+    /// Stores the state at the start of a transaction, if checkpoints are written.
     pub(super) fn keep_place(&self, script: usize) {
         if self.thread.bench.checkpoint_files.is_none() {
             return;
@@ -43,7 +44,7 @@ impl<'a, 'b> Client<'a, 'b> {
         &self.thread.clients[(self.runner.client().id - self.thread.first) as usize]
     }
 
-    /// Remembers that one of its transactions has ended, if the run's state is kept.
+    /// Stores the number of completed transactions, if checkpoints are written.
     pub(super) fn keep_count(&self) {
         if let Some(checkpoint_files) = &self.thread.bench.checkpoint_files {
             self.place().borrow_mut().ended = self.ended;

@@ -1,10 +1,11 @@
-//! The percentile distribution as text: what HdrHistogram's `outputPercentileDistribution` prints, and its plotters read.
+//! Percentile distribution as text, in the format of HdrHistogram's `outputPercentileDistribution` and its
+//! plotters.
 
 use std::fmt::Write;
 
 use driver::record::{HIGHEST, Histogram};
 
-/// How HdrHistogram divides a range where values are kept to three digits.
+/// Number of HdrHistogram's sub-buckets for three significant digits.
 const SUB_BUCKETS: u64 = 2048;
 
 /// The distribution in ms.
@@ -14,7 +15,7 @@ pub fn percentiles(latency: &Histogram) -> String {
         format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
     for (value_ns, quantile, reached) in latency.steps() {
         let value = ms(value_ns as f64);
-        // Writing to a text does not fail.
+        // Writing to a String cannot fail.
         let _ = write!(out, "{value:12.3} {quantile:.12} {reached:10}");
         if quantile < 1.0 {
             let _ = write!(out, " {:14.2}", 1.0 / (1.0 - quantile));

@@ -1,5 +1,5 @@
-//! HdrHistogram's log: a line with a histogram for all transactions, for each script and for each command, told apart by
-//! tags.
+//! HdrHistogram log: a line with a histogram for all transactions, for each script and for each command,
+//! identified by tags.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use reactor::Nanos;
 const LEGEND: &str =
     "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"";
 
-/// The log of a run that ended at this Unix time and drove so long, which is the one interval that it has.
+/// The log of a run with this end time (Unix) and duration, as a single interval.
 pub fn log(record: &Record, scripts: &[Script], ended_unix_s: f64, duration: Nanos) -> String {
     let start_s = ended_unix_s - duration.as_s();
     let mut out = format!(
@@ -22,7 +22,7 @@ pub fn log(record: &Record, scripts: &[Script], ended_unix_s: f64, duration: Nan
         env!("CARGO_PKG_VERSION")
     );
     out.push_str("#[Histogram log format version 1.3]\n");
-    // Writing to a text does not fail.
+    // Writing to a String cannot fail.
     let _ = writeln!(out, "#[StartTime: {start_s:.3} (seconds since epoch)]");
     let _ = writeln!(out, "#[BaseTime: {start_s:.3} (seconds since epoch)]");
     for (script, number) in scripts.iter().zip(1..) {
@@ -48,7 +48,7 @@ pub fn log(record: &Record, scripts: &[Script], ended_unix_s: f64, duration: Nan
     out
 }
 
-/// A text in a comment, whose end is that of its line.
+/// Replaces line breaks in a comment.
 fn one_line(text: &str) -> String {
     text.split(char::is_control).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
 }

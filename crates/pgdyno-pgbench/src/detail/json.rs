@@ -1,4 +1,4 @@
-//! The whole result as JSON; docs/reference/pgbench.md says what its fields mean.
+//! The complete result as JSON. docs/reference/pgbench.md describes its fields.
 
 use serde_json::{Map, Value, json};
 
@@ -85,7 +85,7 @@ fn transactions(statistics: &Statistics) -> Value {
     })
 }
 
-/// Null where there were none.
+/// Null without any durations.
 fn durations(durations: &Durations, histogram: Option<&Histogram>) -> Value {
     if durations.count == 0 {
         return Value::Null;
@@ -104,7 +104,7 @@ fn durations(durations: &Durations, histogram: Option<&Histogram>) -> Value {
     Value::Object(fields)
 }
 
-/// Each point, up to the end of the run, with the time that it really covers.
+/// Each point up to the end of the run, with the time that it covers.
 fn points(series: &Series, duration: Nanos) -> Value {
     let point = |(index, point): (usize, &Point)| {
         let from = Nanos(index as u64 * series.step.0);

@@ -1,20 +1,20 @@
-//! The options that pgbench does not have.
+//! Options that pgbench does not have.
 
-/// As asked for.
+/// Options for additional output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DetailOptions {
-    /// Percentiles behind pgbench's report.
+    /// Percentiles after pgbench's report.
     pub is_text: bool,
     /// JSON instead of pgbench's report.
     pub is_json: bool,
-    /// The file for the histogram.
+    /// File for the histogram.
     pub hdr_file: Option<String>,
-    /// The file for the histograms of scripts and commands as well.
+    /// File for the histograms including those of scripts and commands.
     pub hdr_log: Option<String>,
 }
 
 impl DetailOptions {
-    /// Takes one of the options.
+    /// Parses one of these options.
     pub fn read(&mut self, name: &str, value: &str) {
         match name {
             "json" => self.is_json = true,
@@ -24,7 +24,7 @@ impl DetailOptions {
         }
     }
 
-    /// Whether there is need of histograms and the series.
+    /// Whether histograms and the time series are recorded.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.is_text || self.is_json || self.hdr_file.is_some() || self.hdr_log.is_some()

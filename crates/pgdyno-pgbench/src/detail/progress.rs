@@ -1,10 +1,10 @@
-//! How much of a run is done, and how long the rest will take.
+//! Completed share of a run, and its estimated remaining time.
 
 use crate::bench::Bench;
 use crate::statistics::Statistics;
 use reactor::Nanos;
 
-/// What a line of progress says about the rest of the run, which has gone on for so long.
+/// The part of a progress line about the rest of the run. `run`: time so far.
 #[must_use]
 pub fn remaining(bench: &Bench, so_far: &Statistics, run: Nanos) -> String {
     let options = &bench.options;
@@ -15,7 +15,7 @@ pub fn remaining(bench: &Bench, so_far: &Statistics, run: Nanos) -> String {
     shown(so_far.all() as f64, asked, run.as_s())
 }
 
-/// The share of `done`, which took so long, in `all`; the rest is estimated to go on as fast.
+/// Formats the share of `done` in `all`. The remaining time is estimated at the same rate.
 fn shown(done: f64, all: f64, took_s: f64) -> String {
     let share = (done / all).min(1.0);
     let percent = 100.0 * share;
@@ -37,7 +37,7 @@ mod tests {
             (0.0, 10.0, 5.0, ", 0.0% done"),
             (250.0, 1000.0, 20.0, ", 25.0% done, about 0:01:00 left"),
             (1000.0, 1000.0, 20.0, ", 100.0% done, about 0:00:00 left"),
-            // 10^9 transactions at 1000 a second.
+            // 10^9 transactions at 1000 per second.
             (3_600_000.0, 1e9, 3600.0, ", 0.4% done, about 276:46:40 left"),
             (61.0, 60.0, 61.0, ", 100.0% done, about 0:00:00 left"),
         ];

@@ -49,7 +49,7 @@ fn row(out: &mut String, durations: &Durations, latency: &Histogram, name: &str)
     let _ = writeln!(out, " {:11.3}  {name}", durations.max_ms);
 }
 
-/// Each command of a script, from being sent to being answered.
+/// Each command of a script, from sending to the complete response.
 fn statements<'a>(out: &mut String, record: &ScriptRecord, lines: impl Iterator<Item = &'a str>) {
     for (line, command) in lines.zip(&record.commands) {
         if let Some(latency) = &command.latency {
@@ -77,7 +77,7 @@ fn footnotes(out: &mut String, results: &Results, total: &Statistics, latency: &
     );
 }
 
-/// What a run that was resumed has to say about it; nothing of another.
+/// Statistics of a resumed run; empty for others.
 #[must_use]
 pub fn history(bench: &Bench) -> String {
     let History { resumed, run_again, in_flight_max, is_incomplete } = bench.before.history;

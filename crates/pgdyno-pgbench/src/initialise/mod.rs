@@ -1,4 +1,4 @@
-//! `-i`: pgbench's tables, made by the loader, with what pgbench says meanwhile.
+//! `-i`: pgbench's tables, created by the loader with pgbench's messages.
 
 pub mod options;
 mod progress;
@@ -17,7 +17,7 @@ use pgwire::conninfo::Conninfo;
 use progress::ProgressReporter;
 use reactor::catch_termination;
 
-/// Makes the tables. The first interrupt takes back what was filled, the second ends at once.
+/// Creates the tables. The first interrupt cleans up, the second one exits at once.
 pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Result<(), Reported> {
     let stop = Arc::new(AtomicBool::new(false));
     let on_signal = Arc::clone(&stop);

@@ -1,24 +1,24 @@
-//! The options of initialisation, read and checked. Messages are pgbench's.
+//! Parser of the options of initialization, with pgbench's messages.
 
 use crate::refusal::{Refusal, refuse};
 use crate::values::integer_between;
 use pgbench::initialise::specification::{Initialise, Method, STEPS, wrong_step};
 
-/// What is asked for.
+/// Options of initialization.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Initialisation {
-    /// The tables, and the steps.
+    /// Tables and steps.
     pub initialise: Initialise,
-    /// Connections: `--jobs`, which pgbench does not take here.
+    /// Number of connections: `--jobs`, which pgbench does not accept here.
     pub connections: u32,
-    /// Whether progress is reported by time and not by rows.
+    /// Whether progress is reported by time instead of rows.
     pub quiet: bool,
 }
 
-/// What has been given so far.
+/// Options parsed so far.
 #[derive(Clone, Debug)]
 pub struct Given {
-    /// Whether anything has.
+    /// Whether there are any.
     pub any: bool,
     initialise: Initialise,
     quiet: bool,
@@ -31,7 +31,7 @@ impl Default for Given {
 }
 
 impl Given {
-    /// Takes an option, if it is for initialisation alone; whether it is.
+    /// Parses an option if it belongs to initialization only. Returns whether it does.
     pub fn take(&mut self, name: &str, value: &str) -> Result<bool, Refusal> {
         let to = &mut self.initialise;
         match name {
@@ -50,7 +50,7 @@ impl Given {
         Ok(true)
     }
 
-    /// What they mean, together with those that are for a run as well.
+    /// Combines them with the options that are common with a run.
     pub fn finish(
         self,
         scale: Option<u32>,

@@ -1,4 +1,4 @@
-//! What `-i` says while it works, made of the loader's events.
+//! Progress messages of `-i`, from events of the loader.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -9,29 +9,29 @@ use serde_json::Value;
 use super::options::Initialisation;
 use reactor::tell;
 
-/// Rows between two lines.
+/// Rows per line.
 const LINE_ROWS: u64 = 100_000;
-/// Seconds between two lines of a quiet initialisation.
+/// Seconds per line with `--quiet`.
 const LINE_S: f64 = 5.0;
 
-/// Prints to standard error.
+/// Reporter of progress on standard error.
 pub struct ProgressReporter {
     partitions: u32,
-    /// Whether the step is one that reports progress.
+    /// Whether the current step reports progress.
     is_filling: bool,
     began: Instant,
     tables: Vec<Table>,
     lines: Lines,
 }
 
-/// How far a table is.
+/// Progress of a table.
 struct Table {
     name: String,
     total: u64,
     done: u64,
 }
 
-/// The lines of progress, of which the last one stays on a terminal until there is another.
+/// Progress lines; on a terminal, a line overwrites the one before.
 struct Lines {
     quiet: bool,
     end: char,
@@ -40,7 +40,7 @@ struct Lines {
 }
 
 impl ProgressReporter {
-    /// Nothing has been reported yet.
+    /// Creates a reporter.
     pub fn new(initialisation: &Initialisation) -> Self {
         let end = if std::io::stderr().is_terminal() { '\r' } else { '\n' };
         let lines = Lines { quiet: initialisation.quiet, end, due_s: LINE_S, width: 0 };
@@ -53,7 +53,7 @@ impl ProgressReporter {
         }
     }
 
-    /// Says what an event of the loader's means.
+    /// Handles an event of the loader.
     pub fn hear(&mut self, event: &Value) {
         match event["event"].as_str() {
             Some("started") => self.tables = tables(&event["tables"]),
@@ -67,7 +67,7 @@ impl ProgressReporter {
         }
     }
 
-    /// Makes room for something else to be said.
+    /// Ends the current line before other output.
     pub fn end(&mut self) {
         tell(self.lines.erased());
     }
@@ -96,7 +96,7 @@ impl ProgressReporter {
     }
 }
 
-/// The tables that are filled, of the event `started`.
+/// The tables to fill, from the `started` event.
 fn tables(event: &Value) -> Vec<Table> {
     let of = |(name, table): (&String, &Value)| Table {
         name: name.clone(),
@@ -107,7 +107,7 @@ fn tables(event: &Value) -> Vec<Table> {
 }
 
 impl Lines {
-    /// The lines that are due of a table of which `done` rows are there after so many seconds.
+    /// The due lines for a table with `done` rows after this number of seconds.
     fn of(&mut self, table: &mut Table, done: u64, elapsed_s: f64) -> String {
         let mut out = String::new();
         let before = std::mem::replace(&mut table.done, done);
@@ -129,13 +129,13 @@ impl Lines {
         let line = format!(
             "{done} of {total} tuples ({share}%) of {name} done (elapsed {elapsed_s:.2} s, remaining {remaining_s:.2} s)"
         );
-        // What an overwritten line was longer must go.
+        // Clear the rest of a longer line.
         let width = if self.end == '\r' { self.width } else { 0 };
         self.width = line.len();
         let _ = write!(out, "{line:width$}{}", self.end);
     }
 
-    /// What takes the last line off a terminal.
+    /// The characters that clear the last line on a terminal.
     fn erased(&mut self) -> String {
         let width = std::mem::take(&mut self.width);
         if self.end == '\n' || width == 0 { String::new() } else { format!("{:width$}\r", "") }
@@ -154,7 +154,7 @@ fn doing(letter: &str) -> &'static str {
     }
 }
 
-/// The last line, of the steps with their times.
+/// The last line, with the duration of each step.
 fn done(steps: &Value) -> String {
     let (mut texts, mut sum_s) = (Vec::new(), 0.0);
     for step in steps.as_array().into_iter().flatten() {

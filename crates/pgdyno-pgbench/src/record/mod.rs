@@ -1,6 +1,6 @@
-//! What a thread records of its transactions. Its size does not depend on how many there are.
+//! Record of the transactions of a thread. Its size does not depend on their number.
 //!
-//! Counters are always kept; histograms and a series only where [`super::detail`] is asked for.
+//! Counters are always recorded; histograms and the time series only for [`super::detail`].
 
 mod series;
 
@@ -18,32 +18,32 @@ use driver::record::Histogram;
 use pgbench::script::Scripts;
 use reactor::Nanos;
 
-/// One command of a script.
+/// Record of one command of a script.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct CommandRecord {
-    /// What pgbench reports.
+    /// Statistics of pgbench's report.
     pub statistics: CommandStatistics,
-    /// How long it took, if that is asked for.
+    /// Duration, if recorded.
     pub latency: Option<Histogram>,
 }
 
-/// One script.
+/// Record of one script.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct ScriptRecord {
-    /// What pgbench reports.
+    /// Statistics of pgbench's report.
     pub statistics: Statistics,
-    /// The latency of the transactions done, if that is asked for.
+    /// Latency of executed transactions, if recorded.
     pub latency: Option<Histogram>,
     /// By command.
     pub commands: Vec<CommandRecord>,
 }
 
-/// All scripts.
+/// Record of all scripts.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub struct Record {
     /// By script.
     pub scripts: Vec<ScriptRecord>,
-    /// All transactions over the run's time, if that is asked for.
+    /// Time series of all transactions, if recorded.
     pub series: Option<Series>,
 }
 
@@ -76,7 +76,7 @@ impl Record {
         }
     }
 
-    /// Records that a command was carried out.
+    /// Records an executed command.
     pub fn add_command(&mut self, script: usize, command: usize, took: Nanos) {
         let command = &mut self.scripts[script].commands[command];
         command.statistics.time.add(took);
@@ -85,13 +85,13 @@ impl Record {
         }
     }
 
-    /// Records that a command failed, and whether its transaction is tried again.
+    /// Records a failed command, and whether its transaction is retried.
     pub fn add_failure(&mut self, script: usize, command: usize, again: bool) {
         let statistics = &mut self.scripts[script].commands[command].statistics;
         *(if again { &mut statistics.retries } else { &mut statistics.failures }) += 1;
     }
 
-    /// Adds another thread's record of the same scripts.
+    /// Adds the record of another thread with the same scripts.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.scripts.iter_mut().zip(&other.scripts) {
             mine.statistics.merge(&theirs.statistics);
@@ -106,7 +106,7 @@ impl Record {
         }
     }
 
-    /// All scripts' statistics together.
+    /// Statistics of all scripts together.
     #[must_use]
     pub fn total(&self) -> Statistics {
         let mut total = Statistics::default();
@@ -116,7 +116,7 @@ impl Record {
         total
     }
 
-    /// All scripts' latencies together, if they are recorded.
+    /// Latencies of all scripts together, if recorded.
     #[must_use]
     pub fn latency(&self) -> Option<Histogram> {
         let mut total: Option<Histogram> = None;
@@ -133,7 +133,7 @@ fn merge_histograms(mine: &mut Option<Histogram>, theirs: Option<&Histogram>) {
     }
 }
 
-/// A thread's record. A thread that panicked while it counted leaves it whole.
+/// Locks a thread's record. After a panic the record is still consistent.
 pub fn lock(record: &Mutex<Record>) -> MutexGuard<'_, Record> {
     record.lock().unwrap_or_else(PoisonError::into_inner)
 }

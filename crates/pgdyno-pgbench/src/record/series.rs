@@ -1,29 +1,29 @@
-//! Transactions over the time of a run, in steps of a second, and of two, four … when there would be too many.
+//! Time series of transactions, with a resolution of 1 s, doubled when there are too many points.
 
 use serde::{Deserialize, Serialize};
 
 use crate::statistics::{Ended, Outcome};
 use reactor::Nanos;
 
-/// A series has no more points: an hour has one a second, a week one for 256 s.
+/// Maximum number of points: an hour has 1-s points, a week 256-s points.
 pub const POINTS_MAX: usize = 4096;
 
 const FIRST_STEP: Nanos = Nanos(1_000_000_000);
 
-/// The transactions that ended within one step.
+/// Transactions that ended within one step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Point {
-    /// Carried out.
+    /// Executed.
     pub done: u64,
-    /// Failed for good.
+    /// Failed after all tries.
     pub failed: u64,
-    /// Never begun.
+    /// Skipped.
     pub skipped: u64,
     /// Tries beyond the first.
     pub retries: u64,
-    /// The sum of the latencies of those done, ns.
+    /// Sum of the latencies of executed transactions, in ns.
     pub latency_ns_sum: u64,
-    /// The longest of them, ns.
+    /// Maximum of these latencies, in ns.
     pub latency_ns_max: u64,
 }
 
@@ -38,12 +38,12 @@ impl Point {
     }
 }
 
-/// Points one behind the other from the start of the run on.
+/// Consecutive points from the start of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
-    /// How long each is.
+    /// Length of each point.
     pub step: Nanos,
-    /// [`POINTS_MAX`] at most. What lies behind the last is empty.
+    /// At most [`POINTS_MAX`]. Later points are empty.
     pub points: Vec<Point>,
 }
 

@@ -1,4 +1,4 @@
-//! Transactions of a time taken together: `--aggregate-interval`.
+//! Aggregated log: `--aggregate-interval`.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use reactor::Nanos;
 struct Sums {
     count: u64,
     sum: u64,
-    /// 2^64 µs² is an hour.
+    /// 2^64 µs² is only an hour.
     squares: u128,
     min: u64,
     max: u64,
@@ -28,10 +28,10 @@ impl Sums {
     }
 }
 
-/// The interval under way.
+/// The current interval.
 pub struct Aggregate {
     every_s: u64,
-    /// In Unix time.
+    /// Unix time.
     from_s: u64,
     counts: Statistics,
     latency: Sums,
@@ -39,7 +39,7 @@ pub struct Aggregate {
 }
 
 impl Aggregate {
-    /// The first interval of a run that begins at an instant of Unix time; it begins with that second.
+    /// The first interval of a run that starts at an instant of Unix time. It starts at the full second.
     pub fn new(every_s: u32, began: Nanos) -> Self {
         Self::of(u64::from(every_s), began.0 / 1_000_000_000)
     }
@@ -49,7 +49,7 @@ impl Aggregate {
         Self { every_s, from_s, counts: Statistics::default(), latency, lag }
     }
 
-    /// Adds a transaction to the interval.
+    /// Adds a transaction.
     pub fn add(&mut self, ended: &Ended) {
         let before = self.counts.done;
         self.counts.add(ended);
@@ -59,7 +59,8 @@ impl Aggregate {
         }
     }
 
-    /// Writes the intervals that are over at an instant of Unix time, empty ones as well. Whether there were any.
+    /// Writes the intervals completed at an instant of Unix time, including empty ones. Returns whether there
+    /// were any.
     pub fn close_until(&mut self, at: Nanos, columns: Columns, out: &mut Vec<u8>) -> bool {
         let mut was_over = false;
         while (self.from_s + self.every_s) * 1_000_000_000 <= at.0 {
@@ -70,7 +71,7 @@ impl Aggregate {
         was_over
     }
 
-    /// Columns that the options give no meaning are 0, as in pgbench; those of `--continue-on-error` come at the end.
+    /// Columns of unused options are 0, as in pgbench. Those of `--continue-on-error` are at the end.
     fn line(&self, columns: Columns, out: &mut Vec<u8>) {
         let Self { counts, latency, .. } = self;
         let lag = if columns.has_lag { self.lag } else { Sums::default() };
@@ -80,7 +81,7 @@ impl Aggregate {
         let [serialization, deadlock, other] =
             [counts.serialization_failures, counts.deadlock_failures, counts.other_failures]
                 .map(|n| only(columns.has_failures, n));
-        // Writing to a vector does not fail.
+        // Writing to a vector cannot fail.
         let _ = write!(out, "{} {}", self.from_s, counts.done);
         for times in [latency, &lag] {
             let _ = write!(out, " {} {} {} {}", times.sum, times.squares, times.min, times.max);

@@ -1,6 +1,6 @@
-//! The log of transactions that `--log` asks for: a file for each thread, in pgbench's columns.
+//! Transaction log of `--log`: a file per thread, with pgbench's columns.
 //!
-//! A line is put into a buffer that has its room already: nothing is allocated for a transaction.
+//! Lines are written to a preallocated buffer: nothing is allocated per transaction.
 
 mod aggregate;
 mod options;
@@ -19,30 +19,30 @@ use super::statistics::{Ended, Outcome};
 use pgbench::value::number::write_int;
 use reactor::Nanos;
 
-/// So much is collected before it is written: then the loop makes a system call for about a thousand transactions.
+/// Size of the write buffer: one system call for about a thousand transactions.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A line is shorter than this.
+/// Upper bound of the length of a line.
 const LINE_BYTES_MAX: usize = 256;
 
-/// Which columns lines have, by the options of the run.
+/// Columns of the log, which depend on the options of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools)] // One for each option that decides about columns.
+#[allow(clippy::struct_excessive_bools)] // One per option that adds columns.
 pub struct Columns {
-    /// Under `--rate`.
+    /// With `--rate`.
     pub has_lag: bool,
-    /// Under `--latency-limit`: skipped transactions are counted.
+    /// With `--latency-limit`: skipped transactions are counted.
     pub has_limit: bool,
     /// Unless `--max-tries` is 1.
     pub has_retries: bool,
-    /// Under `--failures-detailed`.
+    /// With `--failures-detailed`.
     pub has_failures: bool,
-    /// Under `--continue-on-error`: aggregates have a column more.
+    /// With `--continue-on-error`: aggregates have one more column.
     pub has_other_failures: bool,
 }
 
 impl Columns {
-    /// Those of a run.
+    /// Columns for the options of a run.
     #[must_use]
     pub fn new(options: &Options) -> Self {
         Self {
@@ -59,22 +59,22 @@ impl Columns {
 pub struct TransactionLog<W: Write = File> {
     out: W,
     columns: Columns,
-    /// What the run's clock calls zero, in Unix time.
+    /// Unix time of the epoch of the run's clock.
     zero: Nanos,
     buffer: Vec<u8>,
     aggregate: Option<Aggregate>,
-    /// Why something could not be written.
+    /// The first write error.
     error: Option<io::Error>,
 }
 
 impl<W: Write> TransactionLog<W> {
-    /// An empty log of a thread that begins its transactions at an instant.
+    /// An empty log of a thread whose transactions start at an instant.
     pub fn new(out: W, columns: Columns, zero: Nanos, options: &LogOptions, began: Nanos) -> Self {
         let aggregate = options.aggregate_interval_s.map(|every_s| Aggregate::new(every_s, zero + began));
         Self { out, columns, zero, buffer: Vec::with_capacity(BUFFER_BYTES), aggregate, error: None }
     }
 
-    /// Logs a transaction: the client's number, and which of the client's transactions it is, from 1.
+    /// Logs a transaction. `client`: number of the client. `number`: number of its transaction, from 1.
     pub fn add(&mut self, client: u32, number: u64, ended: &Ended) {
         let at = self.zero + ended.at;
         if let Some(aggregate) = &mut self.aggregate {
@@ -130,7 +130,7 @@ impl<W: Write> TransactionLog<W> {
         self.buffer.clear();
     }
 
-    /// Writes what is left at the end of the run. The error is the first there was.
+    /// Flushes the log at the end of the run. Returns the first error.
     pub fn close(mut self, at: Nanos) -> io::Result<()> {
         if let Some(aggregate) = &mut self.aggregate {
             aggregate.close_until(self.zero + at, self.columns, &mut self.buffer);
@@ -140,13 +140,13 @@ impl<W: Write> TransactionLog<W> {
     }
 }
 
-/// A number behind a space.
+/// Appends a space and a number.
 fn column(number: u64, out: &mut Vec<u8>) {
     out.push(b' ');
     write_int(number as i64, out);
 }
 
-/// Whole microseconds, the nearest.
+/// Rounds to microseconds.
 fn to_us(time: Nanos) -> u64 {
     (time.0 + 500) / 1000
 }

@@ -1,23 +1,23 @@
-//! The options of the log.
+//! Options of the transaction log.
 
 use crate::refusal::{Refusal, refuse};
 use crate::values::{integer, leading_double};
 
-/// As asked for.
+/// Options of the transaction log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LogOptions {
-    /// Whether there is a log.
+    /// Whether transactions are logged.
     pub is_wanted: bool,
-    /// What the names of files begin with, if it is not pgbench's.
+    /// Prefix of file names, if not pgbench's.
     pub prefix: Option<String>,
-    /// The share of transactions that is logged, if not all are.
+    /// Share of transactions to log, if not all.
     pub sampling_rate: Option<f64>,
-    /// Transactions are taken together for so long, if they are.
+    /// Length of aggregated intervals, if transactions are aggregated.
     pub aggregate_interval_s: Option<u32>,
 }
 
 impl LogOptions {
-    /// Takes one of the log's options.
+    /// Parses one of these options.
     pub fn read(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
         match name {
             "log-prefix" => self.prefix = Some(value.to_owned()),
@@ -36,7 +36,7 @@ impl LogOptions {
         Ok(())
     }
 
-    /// What they mean together, in a run of so many seconds (0: one that counts transactions).
+    /// Checks the combination of options. `time_s`: duration of the run, 0 if transactions limit it.
     pub fn check(&self, time_s: u32) -> Result<(), Refusal> {
         let Self { is_wanted, prefix, sampling_rate, aggregate_interval_s } = self;
         if sampling_rate.is_some() && !is_wanted {
@@ -67,7 +67,7 @@ impl LogOptions {
         Ok(())
     }
 
-    /// The file of a thread of a process.
+    /// Path of the log of a thread.
     #[must_use]
     pub fn path(&self, process: u32, thread: usize) -> String {
         let prefix = self.prefix.as_deref().unwrap_or("pgbench_log");
