@@ -75,7 +75,7 @@ def test_a_comparison_by_a_stock_script_passes_its_checks(
             }
             assert trial.counters["queries_read"] > 0
     shown = program.run("report", evidence, "--md")
-    assert "oltp_read_write, 2 tables of 1" in shown.out
+    assert r"| script name | oltp\_read\_write |" in shown.out
     assert "| point-selects | 2 |" in shown.out
 
 

@@ -109,7 +109,11 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
     with Evidence(third) as evidence:
         assert not evidence.aa_cases()
         noise = find_study(evidence).first.noise
-    assert (len(noise.before), noise.why_no_aa) == (11, "11 blocks of earlier studies are known")
+    # Earlier blocks are left out if those of today have another noise, as on a busy machine.
+    assert (len(noise.before) + noise.left_out, noise.why_no_aa) == (
+        11,
+        "11 blocks of earlier studies are known",
+    )
 
 
 def test_a_calibration_measures_tells_and_remembers(

@@ -81,8 +81,8 @@ def test_scripts_are_named_as_pgbench_names_them(tmp_path: Path) -> None:
         (["x"], [], "'x' is unknown.*tpcb-like"),
         (["select-only@much"], [], "weight 'much' in 'select-only@much'"),
         (["select-only@-1"], [], "weight '-1' in 'select-only@-1'"),
-        ([], ["/no/such.sql"], "cannot read /no/such.sql: No such file"),
-        ([], ["/"], "cannot read /: Is a directory"),
+        ([], ["/no/such.sql"], "cannot read the script /no/such.sql: No such file"),
+        ([], ["/"], "cannot read the script /: Is a directory"),
     ],
 )
 def test_what_is_no_script_is_refused_with_what_is_wrong(

@@ -280,6 +280,7 @@ class Repeating:
         ({"budget_s": 150.0}, [800, 80], 30, None),
         ({"budget_s": 300.0}, [800, 80], 250, None),
         ({}, [800, 0], 30, None),
+        ({}, [], 30, None),
     ],
     ids=[
         "slow",
@@ -292,6 +293,7 @@ class Repeating:
         "too little time",
         "a long block",
         "nothing completed",
+        "no warm-up",
     ],
 )
 def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_long(
@@ -318,7 +320,7 @@ def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_
         labs([2])[0],
         study=plan,
         writer=cast(Any, writer),
-        rates={arm: [[float(rate)] * 9] for arm, rate in enumerate(rates)},
+        rates={arm: [[float(rate)] * 9] for arm, rate in enumerate(rates)} or {0: [[]], 1: [[]]},
     )
     run_study([lab], undecided)
     blocks = [block for _, block in played.ran]

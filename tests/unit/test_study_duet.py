@@ -19,6 +19,7 @@ from pgdyno.cli.compare import DesignOptions, study_of
 from pgdyno.cli.workload_options import (
     PgbenchData,
     PgbenchScripts,
+    SysbenchOptions,
     TpccCalls,
     TpccData,
     Which,
@@ -214,7 +215,9 @@ def test_two_servers_on_four_cores_are_a_duet_by_default_where_it_is_sound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cli_options, "machine_size", lambda: MachineSize(cores, 2**34))
-    workload = WorkloadOptions(Which(), TpccData(), TpccCalls(), PgbenchData(), PgbenchScripts())
+    workload = WorkloadOptions(
+        Which(), TpccData(), TpccCalls(), PgbenchData(), PgbenchScripts(), SysbenchOptions()
+    )
     study = study_of(tuple(parse_arms(arms)), None, None, DesignOptions(**options), ClientOptions(), workload)
     assert study.schedule == schedule
     whole_clients = default_clients(MachineSize(cores, 2**34))

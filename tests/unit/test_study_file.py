@@ -145,9 +145,13 @@ WRONG = {
     "workload": (
         'kind = "pgbench"',
         'kind = "ycsb"',
-        ["x.toml:4: workload.kind: unknown workload; available: tpcc, pgbench"],
+        ["x.toml:4: workload.kind: unknown workload; available: tpcc, pgbench, sysbench"],
     ),
-    "no workload": ('kind = "pgbench"\n', "", ["x.toml:3: workload: kind is missing: tpcc or pgbench"]),
+    "no workload": (
+        'kind = "pgbench"\n',
+        "",
+        ["x.toml:3: workload: kind is missing; available: tpcc, pgbench, sysbench"],
+    ),
     "parameter": (
         'protocol = "prepared"',
         'protokol = "prepared"',

@@ -13,6 +13,7 @@ from pgdyno.cli.compare import command_of
 from pgdyno.cli.workload_options import SysbenchOptions, TpccData, Which, chosen_parameters, options_of
 from pgdyno.engine import TargetResult
 from pgdyno.errors import DatasetError, UsageError
+from pgdyno.study.cases import cases_of
 from pgdyno.study.plan import Driving
 from pgdyno.study.study_file_reader import examine_text
 from pgdyno.study.sysbench_parameters import STOCK, SysbenchParameters, script_fields
@@ -133,7 +134,7 @@ def test_options_of_the_command_line_reach_the_script() -> None:
     assert isinstance(found, SysbenchParameters)
     assert (found.script.name, found.tables) == ("oltp_read_only", 3)
     assert found.options == {"point-selects": "5", "skip-trx": "on"}
-    with pytest.raises(UsageError, match="--opt requires --workload sysbench"):
+    with pytest.raises(UsageError, match="--script requires --workload sysbench"):
         chosen_parameters(Which(), TpccData(), options)
     with pytest.raises(UsageError, match="must have the form NAME=VALUE"):
         options_of(["=3"])
@@ -142,8 +143,6 @@ def test_options_of_the_command_line_reach_the_script() -> None:
 def test_the_seed_of_the_repeating_command_precedes_options_of_the_script() -> None:
     study = examine_text(STUDY, "x")[0]
     assert study is not None
-    from pgdyno.study.cases import cases_of
-
     plan = cases_of(study)[0].study
     command = command_of(plan, ["compare", "17", "18", "--", "--tables=2"])
     assert command.endswith(f"--seed {plan.seed} -- --tables=2")
@@ -162,7 +161,7 @@ clients = 2
 server = ["17", "18"]
 table_size = [1000, 2000]
 [run]
-budget = "10m"
+budget = "10min"
 """
 
 
@@ -170,8 +169,6 @@ def test_a_study_file_has_scripts_options_and_sizes_as_factors() -> None:
     file, errors = examine_text(STUDY, "x.toml")
     assert errors == []
     assert file is not None
-    from pgdyno.study.cases import cases_of
-
     workloads = [case.study.workload for case in cases_of(file)]
     assert [one.shape()["table_size"] for one in workloads] == [1000, 2000]
     assert isinstance(workloads[0], SysbenchParameters)

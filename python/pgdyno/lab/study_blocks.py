@@ -22,6 +22,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.lab.block import run_block, run_in_sequence
 from pgdyno.lab.progress import ArmVerdict, BlockStarted, InterimVerdicts, Warned
 from pgdyno.lab.trial import Lab
+from pgdyno.lab.warm_up import Rates
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, share_of_time
@@ -227,7 +228,7 @@ def _lengthen_slices(case: _Case, budget: Budget) -> bool:
     may_grow = study.slices_may_grow and not study.has_grown_slices
     if not (may_grow and study.is_together) or study.load_is_fixed:
         return False
-    rates = [median(lab.rates[arm][-1]) if lab.rates.get(arm) else 0.0 for arm in range(len(study.arms))]
+    rates = [_last_rate(lab.rates.get(arm)) for arm in range(len(study.arms))]
     if not all(rates):
         return False  # an arm without a transaction is no reason for longer slices
     # A closed loop: by Little's law, clients / rate is the mean latency.
@@ -259,6 +260,11 @@ def _lengthen_slices(case: _Case, budget: Budget) -> bool:
         )
     )
     return True
+
+
+def _last_rate(warm_ups: Sequence[Rates] | None) -> float:
+    """Return the median rate of the last warm-up in transactions per second; 0 without a warm-up."""
+    return median(warm_ups[-1]) if warm_ups and warm_ups[-1] else 0.0
 
 
 def _with_lengths(study: Study, lengths: Mapping[str, object]) -> Study:

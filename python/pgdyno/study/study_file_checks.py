@@ -44,7 +44,7 @@ def errors_of(file: StudyFile) -> Errors:
     """Yield all errors in names and in combinations of keys."""
     kind = file.workload.get("kind")
     if kind is None:
-        yield StudyFileError(("workload",), f"kind is missing: {' or '.join(PARAMETERS)}")
+        yield StudyFileError(("workload",), f"kind is missing; available: {', '.join(PARAMETERS)}")
         return
     if not isinstance(kind, str) or kind not in PARAMETERS:
         yield StudyFileError(("workload", "kind"), unknown_name("workload", str(kind), PARAMETERS))
