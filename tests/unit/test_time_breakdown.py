@@ -183,6 +183,20 @@ def test_without_samples_the_remaining_time_is_unknown() -> None:
     }
 
 
+def test_for_a_fixed_load_the_differences_are_those_of_the_measured_levels() -> None:
+    """A closed loop cancels the speed of the machine in each block, a latency under a fixed load does not."""
+    time = ClientTime(on_cpu_us=300.0, wait_samples=WaitSamples({"running": 0.5, "wal": 1.0}, 9))
+    trials = [trial(block, arm, 1000.0) for block in range(6) for arm in (0, 1)]
+    times = {one.trial: time for one in trials}
+    latency = {one.trial: (1000.0 * (1 + one.block) + 500.0 * one.arm, 0.0) for one in trials}
+    found = break_down_time(ARMS, trials, times, latency, CONFIDENCES)[1]
+    assert found.by_resource is not None
+    for part in (found.by_resource.total, *found.by_resource.parts):
+        assert part.difference.value == pytest.approx(part.b_us - part.a_us)
+    assert found.by_resource.total.difference.value == pytest.approx(500.0)
+    assert found.by_resource.total.significant  # 500 µs in each block, whatever its level
+
+
 def test_for_a_fixed_load_the_total_is_the_latency_and_the_lag_is_a_part() -> None:
     a = ClientTime(
         on_cpu_us=300.0,

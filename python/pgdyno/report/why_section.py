@@ -301,7 +301,9 @@ def _server_clock(why: TimeBreakdown, findings: Findings) -> str:
 
 
 def _note_on_resources(why: TimeBreakdown, server_clock: str) -> str:
-    said = [_SIGNIFICANT, _QUEUE] if _has_queue(why) else [_SIGNIFICANT]
+    said = [_significant(why)]
+    if _has_queue(why):
+        said.append(_QUEUE)
     if server_clock:
         said.append(server_clock)
     if why.cpu_is_of_all:
@@ -323,7 +325,7 @@ def _note_on_resources(why: TimeBreakdown, server_clock: str) -> str:
 
 def _note_on_statements(why: TimeBreakdown) -> str:
     said = [
-        _SIGNIFICANT,
+        _significant(why),
         "Outside statements: parsing, commit and its WAL, protocol, network, driver.",
     ]
     if any(_negative(part) for part in why.by_statement.parts) if why.by_statement else False:
@@ -336,12 +338,14 @@ def _note_on_statements(why: TimeBreakdown) -> str:
     return " ".join(said)
 
 
-_SIGNIFICANT = (
-    "*: significant; the CIs are corrected for all parts (Holm). The parts add up to the whole. Levels are "
-    "as measured; B − A is scaled to the same speed of the machine in all blocks."
-)
+_SIGNIFICANT = "*: significant; the CIs are corrected for all parts (Holm). The parts add up to the whole."
+_SCALED = "Levels are as measured; B − A is scaled to the same speed of the machine in all blocks."
 _QUEUE = "Runnable processes queue for a CPU after any wait: a consequence of the other parts, not a cause."
 _TOO_MUCH = "A negative residual means that the measured parts exceed the whole by that amount."
+
+
+def _significant(why: TimeBreakdown) -> str:
+    return _SIGNIFICANT if why.latency else f"{_SIGNIFICANT} {_SCALED}"
 
 
 def _has_queue(why: TimeBreakdown) -> bool:

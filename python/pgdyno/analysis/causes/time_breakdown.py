@@ -12,9 +12,10 @@ For a fixed load it is the mean latency. Each of two decompositions adds up to i
 
 Differences are B − A in µs by block. Their intervals have the method and confidence of the verdict, with
 Holm's correction over the parts of a decomposition. They add up to the difference of the wholes, because they
-do in every block. The differences of a block are multiplied by one factor, so that the mean of its two wholes
-is the same in all blocks. As in the ratio of throughputs, variations of the machine's speed cancel. Levels
-are means of the measured times, so that an arm has the same levels in all comparisons.
+do in every block. In a closed loop, the differences of a block are multiplied by one factor, so that the
+mean of its two wholes is the same in all blocks. As in the ratio of throughputs, variations of the machine's
+speed cancel. A mean latency under a fixed load is not proportional to that speed, and has no such factor.
+Levels are means of the measured times, so that an arm has the same levels in all comparisons.
 """
 
 from __future__ import annotations
@@ -194,8 +195,8 @@ ALWAYS_REPORTED = {UNEXPLAINED}
 class TimePart:
     """One part. ``key`` is its name (for a statement, followed by a colon and its text).
 
-    ``a_us`` and ``b_us`` are means over blocks, as measured. ``difference`` is B − A of blocks scaled to one
-    speed, with an interval at the confidence of Holm's test.
+    ``a_us`` and ``b_us`` are means over blocks, as measured. ``difference`` is B − A, with an interval at the
+    confidence of Holm's test; in a closed loop, blocks are scaled to one speed.
     """
 
     key: str
@@ -336,7 +337,11 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
 
 
 def _factors(pairs: Pairs) -> dict[int, float]:
-    """Return block → the factor that makes the mean of its wholes equal to that of all blocks."""
+    """Return block → the factor that makes the mean of its wholes equal to that of all blocks; 1 for a fixed
+    load.
+    """
+    if any(one.lag_us is not None for pair in pairs.values() for one in pair):
+        return dict.fromkeys(pairs, 1.0)
     means = {block: (a.whole_us + b.whole_us) / 2 for block, (a, b) in pairs.items()}
     usual = sum(means.values()) / len(means)
     return {block: usual / mean for block, mean in means.items()}
