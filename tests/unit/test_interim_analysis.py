@@ -134,6 +134,20 @@ def test_a_case_is_looked_at_by_itself(tmp_path: Path) -> None:
     assert [cast(InterimVerdicts, one).block_s for one in said] == [20.0, 12.0]
 
 
+def test_the_forecast_has_the_blocks_that_are_left_whatever_was_superseded(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    noisy = Synthetic(stops_on_verdict=True, effects=(1.0, 1.03), noise=0.02, blocks=12)
+    write_study(path, replace(noisy, warm_up_times=dict.fromkeys(range(6, 12), 2)))
+    said: list[Progress] = []
+    study = make_study(blocks_max=12)
+    lab = cast(Lab, SimpleNamespace(case=0, watch=said.append, study=study))
+    for left in ({0: 0}, {0: 400}):
+        interim_analysis_of(path)(lab, Budget(10_000.0, 240.0, {0: 20.0}, left))
+    none_left, many_left = (cast(InterimVerdicts, one).standings[0].forecast for one in said)
+    assert none_left is not None and many_left is not None
+    assert none_left.probability == 0 < many_left.probability
+
+
 def test_only_the_metric_of_the_verdict_has_the_wider_interval(tmp_path: Path) -> None:
     comparison = found_in(tmp_path / "e.sqlite", STOPPING).first.comparisons[0]
     assert {key for key, of in comparison.effects.items() if of.summary.method is Method.ANYTIME} == {"nopm"}

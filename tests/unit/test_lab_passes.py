@@ -77,6 +77,21 @@ class Deciding:
         return cast(InterimResult, Found(is_decided=ran >= self.after[lab.case]))
 
 
+def test_blocks_that_a_longer_warm_up_superseded_are_not_still_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The interim analysis does not count them, the limit of blocks does."""
+    played, left = Played(monkeypatch), []
+
+    def look(lab: Lab, budget: Budget | None) -> InterimResult:
+        assert budget is not None
+        left.append((len(played.ran), budget.blocks_left[lab.case]))
+        return cast(InterimResult, Found(is_trending=len(played.ran) < 3))
+
+    run_study(labs([7], warmup_min_s=1), look)
+    assert left == [(n, 7 - n) for n in range(1, 8)]
+
+
 def test_a_pass_has_a_block_of_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
     assert run_study(labs([3, 3, 3]), undecided) is StudyEnd.BLOCKS

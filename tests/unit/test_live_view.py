@@ -173,3 +173,22 @@ def test_the_report_estimates_the_time_left_as_the_progress_does(
     standing = ArmVerdict("18", "17", Verdict.UNDECIDED, comparison.primary.percent, needed)
     left = time_of_blocks(needed or 0, 38.0)
     assert left and left in standing_text(standing, block_s) and left in report.headlines[0].more
+
+
+@pytest.mark.parametrize(
+    ("is_trending", "may_trend", "verdict", "reason"),
+    [
+        (False, False, Verdict.FASTER, None),
+        (False, True, Verdict.FASTER, "not final"),
+        (False, True, Verdict.UNDECIDED, None),
+        (True, True, Verdict.UNDECIDED, "no verdict yet"),
+    ],
+)
+def test_an_effect_that_changes_within_the_windows_is_the_reason_why_a_study_continues(
+    is_trending: bool, may_trend: bool, verdict: Verdict, reason: str | None
+) -> None:
+    change = Estimate(4.2, "%", 8, Better.MORE, 0.9, 7.6)
+    standing = ArmVerdict("18", "17", verdict, change, None, None, is_trending, may_trend)
+    reasons = standing_lines([standing], 30.0)[1:]
+    assert len(reasons) == (reason is not None)
+    assert reason is None or (reason in reasons[0] and "within the windows" in reasons[0])

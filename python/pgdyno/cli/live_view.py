@@ -16,6 +16,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
 from pgdyno.cli.console import err, say
 from pgdyno.estimate import counted, given_percent, time_of_blocks
@@ -274,12 +275,16 @@ def forecast_text(forecast: VerdictForecast) -> str:
 
 
 def standing_lines(standings: Sequence[ArmVerdict], block_s: float | None) -> list[str]:
-    """Return the state of each arm, and the forecast of each undecided one in a line of its own."""
+    """Return the state of each arm, each followed by its forecast or the reason why its study continues."""
     lines = []
     for standing in standings:
         lines.append(standing_text(standing, block_s))
         if standing.forecast is not None:
             lines.append(f"  {forecast_text(standing.forecast)}")
+        if standing.is_trending:
+            lines.append("  no verdict yet: the effect changes within the windows")
+        elif standing.may_trend and standing.verdict is not Verdict.UNDECIDED:
+            lines.append("  not final: the effect may change within the windows")
     return lines
 
 

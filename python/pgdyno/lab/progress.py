@@ -72,7 +72,8 @@ class BlockEnded:
 class ArmVerdict:
     """Interim result of one arm against the baseline. ``change``: None without valid blocks.
     ``blocks_needed``: None if the comparison is decided or held back. ``forecast``: None if the comparison is
-    decided or held back, or with too few blocks.
+    decided or held back, or with too few blocks. ``is_trending``: there is no verdict, because the effect
+    changes within the windows. ``may_trend``: it may change, so that the study continues after a verdict.
     """
 
     arm: str
@@ -81,6 +82,8 @@ class ArmVerdict:
     change: Estimate | None
     blocks_needed: int | None
     forecast: VerdictForecast | None = None
+    is_trending: bool = False
+    may_trend: bool = False
 
 
 @dataclass(frozen=True)

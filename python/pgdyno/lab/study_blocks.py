@@ -56,7 +56,7 @@ def _standing(comparison: Comparison, lab: Lab, budget: Budget | None) -> ArmVer
     forecast = None
     if decision and primary and budget:
         remaining = RemainingBudget(
-            min(budget.passes_left(), (lab.study.blocks_max or sys.maxsize) - primary.summary.n),
+            min(budget.passes_left(), budget.blocks_left.get(lab.case, sys.maxsize)),
             budget.pass_s(),
             budget.spent_s,
             budget.budget_s,
@@ -70,6 +70,8 @@ def _standing(comparison: Comparison, lab: Lab, budget: Budget | None) -> ArmVer
         change=primary.percent if primary else None,
         blocks_needed=decision.blocks_needed if decision else None,
         forecast=forecast,
+        is_trending=comparison.is_trending,
+        may_trend=comparison.may_trend,
     )
 
 
@@ -86,7 +88,7 @@ FAILED_BLOCKS_IN_A_ROW_MAX = 3
 @dataclass
 class Budget:
     """Time for measuring, including the time before a resume. ``block_s``: duration of the last block by
-    case.
+    case. ``blocks_left``: remaining blocks of cases with a limit.
 
     ``aa_share``: time of A/A blocks as a share of the time of blocks.
     """
@@ -94,6 +96,7 @@ class Budget:
     budget_s: float
     spent_s: float
     block_s: dict[int, float] = field(default_factory=dict)
+    blocks_left: dict[int, int] = field(default_factory=dict)
     aa_share: float = 0.0
 
     def allows_another(self, case: int = 0) -> bool:
@@ -210,6 +213,9 @@ def run_study(
 
 def _is_decided(case: _Case, analyze: InterimAnalysis, budget: Budget) -> bool:
     """Analyze a case after its block. Extend its warm-up if an effect changes within the windows."""
+    if case.left is not None:
+        # Including superseded blocks, which no result counts.
+        budget.blocks_left[case.lab.case] = case.left
     found = analyze(case.lab, budget)
     if found.is_trending and _may_extend_warm_up(case, budget):
         case.lab = lab = replace(case.lab, warm_up_times=2 * case.lab.warm_up_times)
