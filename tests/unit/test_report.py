@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import dataclasses
+import hashlib
 import io
 import json
 import re
+import shutil
+import subprocess
+from html import unescape
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +31,7 @@ from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, UNFINISHED
 from pgdyno.report.csv_format import COLUMNS, to_csv
-from pgdyno.report.html_format import CONTENTS, to_html
+from pgdyno.report.html_format import CONTENTS, source_hash, to_html
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _broken, print_terminal
@@ -222,12 +228,22 @@ class Elements(HTMLParser):
 
 
 @pytest.mark.parametrize("wanted", [THREE, Synthetic(names=("17", HOSTILE), title=HOSTILE, blocks=5)])
-def test_html_is_one_file_that_asks_nobody_and_runs_nothing(tmp_path: Path, wanted: Synthetic) -> None:
+def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(
+    tmp_path: Path, wanted: Synthetic
+) -> None:
     page = to_html(report_of(tmp_path, wanted))
     elements = Elements()
     elements.feed(page)
     assert elements.open == []
-    forbidden = {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
+    # Exactly one script, the program's own, and the policy permits no other.
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    assert elements.tags.count("script") == 1
+    assert script == files("pgdyno.report").joinpath("report.js").read_text("utf-8")
+    policy = re.search(r'Policy" content="([^"]*)"', page)
+    assert policy is not None and f"script-src '{source_hash(script)}'" in policy[1]
+    digest = base64.b64decode(source_hash(script).removeprefix("sha256-"))
+    assert digest == hashlib.sha256(script.encode()).digest()
+    forbidden = {"link", "img", "iframe", "object", "embed", "base", "form"}
     assert not forbidden & set(elements.tags)
     assert not {"src", "xlink:href", "style"} & {name for name, _ in elements.attributes}
     assert all((value or "").startswith("#") for name, value in elements.attributes if name == "href")
@@ -248,12 +264,99 @@ def test_html_has_contents_with_an_address_for_every_section(tmp_path: Path) -> 
     assert "caveats" in targets and CONTENTS not in page
 
 
+def addresses_of_cases(tmp_path: Path, *cases: Synthetic) -> list[str]:
+    write_study(tmp_path / "several", *cases)
+    page = to_html(read_report(tmp_path / "several"))
+    (tmp_path / "several").unlink()
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    contents = page[page.index('<nav class="contents">') : page.index("</nav>")]
+    assert set(re.findall(r'href="#([^"]+)"', contents)) <= set(ids)
+    assert contents.count("class=sub") == len(cases)
+    return ids
+
+
+def test_addresses_depend_neither_on_results_nor_on_other_cases(tmp_path: Path) -> None:
+    """A link to a section of a case stays valid when the study is repeated or gets another case."""
+    first, second = ({"kind": kind, "clients": "8"} for kind in ("select-only", "default"))
+    before = addresses_of_cases(tmp_path, *(Synthetic(levels=of, seed=1) for of in (first, second)))
+    after = addresses_of_cases(
+        tmp_path,
+        Synthetic(levels={"kind": "new", "clients": "8"}, seed=2),
+        *(Synthetic(levels=of, effects=(1.0, 0.7), seed=2) for of in (first, second)),
+    )
+    mine = [one for one in before if "default" in one]
+    assert len(mine) > 5 and set(mine) <= set(after)
+
+
+def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_the_effect(
+    tmp_path: Path,
+) -> None:
+    page = to_html(report_of(tmp_path, THREE))
+    (head,) = re.findall(r"<th[^>]*>95% CI</th>", page)
+    assert 'class="n"' in head
+    assert page.index(">Settings that differ</summary>") < page.index(">Effect overall and by block<")
+    assert len(re.findall(r">Settings that differ</(?:summary|h2)>", page)) == 1
+
+
 def test_html_draws_every_block_and_every_arm(tmp_path: Path) -> None:
     page = to_html(report_of(tmp_path, THREE))
     assert page.count("<svg viewBox") == 2 + 6 + 5  # effects, blocks, kinds
     for block in (1, 2, 4, 5, 6):
         assert f"<title>block {block}: " in page
     assert all(f'class="curve arm{arm}"' in page for arm in range(3))
+    for of in only(read_report(tmp_path / "e")).findings.arms:
+        assert f"<title>{of.arm.name}, p99: " in page  # a value beside the pointer
+
+
+CHROMIUM = shutil.which("chromium")
+SORTED = """
+const rows = () => [...document.querySelectorAll("tbody tr")];
+const order = (column) => rows().map((row) => row.cells[column].textContent);
+const heads = document.querySelectorAll("th button");
+const said = [];
+for (const [column, times] of [[0, 1], [2, 1], [2, 1], [2, 1], [3, 1]]) {
+  for (let n = 0; n < times; n++) heads[column].click();
+  said.push(order(column).join(";"));
+}
+document.body.textContent = said.join("|");
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_tables_are_sorted_by_value_and_restored(tmp_path: Path) -> None:
+    rows = [
+        ("first", "b", "17", "215 MB", "−19.8 [−20.2, −19.4]"),
+        ("", "", "18", "3 GB", "+4.0 [+1.0, +7.0]"),
+        ("first", "a", "17", "–", "1 min 04 s"),
+        ("", "", "18", "12 500", "> 5.00"),
+    ]
+    cells = "".join(
+        f'<tr class="{kind}">{"".join(f"<td>{cell}</td>" for cell in row)}</tr>' for kind, *row in rows
+    )
+    heads = '<th>metric</th><th>arm</th><th class="n">size</th><th class="n">change</th>'
+    script = files("pgdyno.report").joinpath("report.js").read_text("utf-8")
+    page = tmp_path / "page.html"
+    page.write_text(
+        f'<!doctype html><meta charset="utf-8"><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{cells}</tbody></table></div><script>{script}</script><script>{{{SORTED}}}</script>"
+    )
+    assert CHROMIUM is not None
+    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}")
+    done = subprocess.run(
+        [CHROMIUM, *options, "--dump-dom", page.as_uri()],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    body = re.search(r"<body>(.*?)</body>", done.stdout, re.DOTALL)
+    assert body is not None, done.stderr
+    metric, down, up, restored, change = unescape(body[1]).split("|")
+    assert metric == "a;a;b;b"  # each row has its metric
+    assert down == "3 GB;215 MB;12 500;–" and up == "12 500;215 MB;3 GB;–"
+    assert restored == "215 MB;3 GB;–;12 500"
+    assert change == "1 min 04 s;> 5.00;+4.0 [+1.0, +7.0];−19.8 [−20.2, −19.4]"
 
 
 @pytest.mark.parametrize("form", FORMS)

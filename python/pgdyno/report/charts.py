@@ -6,7 +6,7 @@ Colors are CSS classes (``arm0``, ``arm1``, …), defined by the style sheet for
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -116,19 +116,20 @@ def _effect(comparison: Comparison, low: float, high: float) -> Markup:
         ]
     percent, color = effect.percent, arm_class(comparison.arm.arm)
     y = top + 14
+    value = f"{percent.signed_text}, CI {percent.signed_interval_text}"
     if interval := _interval(percent):
-        parts.append(line(x(interval[0]), y, x(interval[1]), y, class_=f"interval {color}"))
+        ends = {"x1": x(interval[0]), "y1": y, "x2": x(interval[1]), "y2": y}
+        parts.append(element("line", element("title", value), **ends, class_=f"interval {color}"))
         parts += [line(x(end), y - 7, x(end), y + 7, class_=f"cap {color}") for end in interval]
-    parts.append(circle(x(percent.value), y, 6, f"{percent.signed_text}", class_=f"dot {color}"))
+    parts.append(circle(x(percent.value), y, 6, value, class_=f"dot {color}"))
     parts.append(text(left - 10, y + 4, "estimate", class_="end strong"))
     for i, (block, d) in enumerate(blocks):
         y = first + step * i
-        value = signed(percent_of(d), 2, "%")
-        parts.append(circle(x(percent_of(d)), y, 3.2, f"block {block + 1}: {value}", class_=f"dot {color}"))
+        of_block = f"block {block + 1}: {signed(percent_of(d), 2, '%')}"
+        parts.append(circle(x(percent_of(d)), y, 3.2, of_block, class_=f"dot {color}"))
         if each or i == 0 or i == len(blocks) - 1 or (len(blocks) <= DOTS_MAX and (block + 1) % 5 == 0):
             parts.append(text(left - 10, y + 4, f"block {block + 1}", class_="end quiet"))
-    label = f"Effect of {comparison.arm.name}: {percent.signed_text}, CI {percent.signed_interval_text}"
-    return drawing(width, bottom + 26, label, parts, "effect")
+    return drawing(width, bottom + 26, f"Effect of {comparison.arm.name}: {value}", parts, "effect")
 
 
 def latency_charts(findings: Findings) -> list[Panel]:
@@ -138,11 +139,16 @@ def latency_charts(findings: Findings) -> list[Panel]:
         curves = {of.arm.arm: curve_ms(of.latency[kind]) for of in findings.arms if kind in of.latency}
         known = {arm: curve for arm, curve in curves.items() if curve and curve[0][1] > 0}
         if known:
-            panels.append(Panel(kind_text(kind), _curves(known)))
+            names = {of.arm.arm: of.arm.name for of in findings.arms}
+            panels.append(Panel(kind_text(kind), _curves(known, names)))
     return panels
 
 
-def _curves(curves: dict[int, list[tuple[float, float]]]) -> Markup:
+NAMED_SHARES = {0.5: "p50", 0.1: "p90", 0.01: "p99", 1e-3: "p99.9", 1e-4: "p99.99"}
+"""Shares of transactions beyond a percentile, with the names on the axis and in tooltips."""
+
+
+def _curves(curves: dict[int, list[tuple[float, float]]], names: Mapping[int, str]) -> Markup:
     width, height, left, right, top, bottom = 300.0, 196.0, 42.0, 10.0, 20.0, 176.0
     least = min(share for curve in curves.values() for share, _ in curve)
     values = [value for curve in curves.values() for _, value in curve]
@@ -155,7 +161,7 @@ def _curves(curves: dict[int, list[tuple[float, float]]]) -> Markup:
             line(left, y(tick), width - right, y(tick), class_="grid"),
             text(left - 5, y(tick) + 3.5, label, class_="end small"),
         ]
-    for share, name in ((0.5, "p50"), (0.1, "p90"), (0.01, "p99"), (1e-3, "p99.9"), (1e-4, "p99.99")):
+    for share, name in NAMED_SHARES.items():
         if share >= least:
             parts += [
                 line(x(share), top, x(share), bottom, class_="grid"),
@@ -164,4 +170,13 @@ def _curves(curves: dict[int, list[tuple[float, float]]]) -> Markup:
     parts.append(text(left - 5, top - 8, "ms", class_="end small"))
     for arm, curve in curves.items():
         parts.append(polyline([(x(share), y(v)) for share, v in curve], class_=f"curve {arm_class(arm)}"))
+    for arm, curve in curves.items():
+        for share, name in NAMED_SHARES.items():
+            # The first point at or beyond the share, as the points of a curve are discrete.
+            beyond = next((point for point in curve if point[0] <= share * (1 + 1e-9)), None)
+            if beyond is not None:
+                value = group_digits(beyond[1], decimals_of(beyond[1], 3))
+                title = f"{names[arm]}, {name}: {value} ms"
+                dot = circle(x(beyond[0]), y(beyond[1]), 2.4, title, class_=f"dot {arm_class(arm)}")
+                parts.append(dot)
     return drawing(width, height, "Latency by percentile", parts, "curves")

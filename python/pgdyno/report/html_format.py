@@ -1,7 +1,13 @@
-"""The report as one self-contained HTML file, without scripts and external resources."""
+"""The report as one self-contained HTML file, without external resources.
+
+Its only script, report.js, sorts tables. The content security policy permits no other, and the page is
+complete without it.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections import Counter
 from datetime import UTC, datetime
@@ -13,7 +19,15 @@ from jinja2 import Environment, StrictUndefined
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import StudyFindings
-from pgdyno.report import charts, first_screen, hosts_tables, profile_section, timelines, why_chart
+from pgdyno.report import (
+    background_tables,
+    charts,
+    first_screen,
+    hosts_tables,
+    profile_section,
+    timelines,
+    why_chart,
+)
 from pgdyno.report.case_report import Report
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.hosts_report import HostsReport
@@ -27,6 +41,7 @@ def to_html(study: StudyReport | HostsReport) -> str:
     )
     folder = files(__package__)
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
+    script = folder.joinpath("report.js").read_text("utf-8")
     created_unix_s = _first(study).study.created_unix_s
     studies = study.studies if isinstance(study, HostsReport) else {"": study}
     document = template.render(
@@ -35,6 +50,8 @@ def to_html(study: StudyReport | HostsReport) -> str:
         several_hosts=isinstance(study, HostsReport),
         forest=hosts_tables.forest(study.findings) if isinstance(study, HostsReport) else [],
         style=folder.joinpath("report.css").read_text("utf-8"),
+        script=script,
+        script_hash=source_hash(script),
         pictures={
             file: [_pictures(report) for report in one.cases.values()] for file, one in studies.items()
         },
@@ -43,40 +60,58 @@ def to_html(study: StudyReport | HostsReport) -> str:
     return with_contents(visible(document))
 
 
+def source_hash(script: str) -> str:
+    """Return the source expression of a content security policy that permits this script."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
+
+
 CONTENTS = "<!-- contents -->"
+CASE = '<details class="case">'
 TOKENS = re.compile(
-    r'<details class="case">|<details>|</details>|<(?P<tag>h2|summary)>(?P<title>.*?)</(?P=tag)>'
+    rf"{CASE}|<details>|</details>|<(?P<tag>h2|summary)>(?:<b>(?P<case>.*?)</b>)?(?P<title>.*?)</(?P=tag)>"
 )
 
 
 def with_contents(document: str) -> str:
-    """Give each section a permanent address, and replace CONTENTS by links to those outside single cases."""
-    open_details: list[str] = []
+    """Give each section a permanent address, and replace CONTENTS by links to sections and cases.
+
+    The address of a section consists of the names of its case and of the section. So it depends neither on
+    results nor on the number of cases.
+    """
+    places: list[str | None] = []  # address of each open case, None for other details
     items: list[str] = []
     taken = Counter[str]()
 
     def anchored(found: re.Match[str]) -> str:
-        tag, title = found["tag"], found["title"]
+        tag, case, title = found["tag"], found["case"], found["title"]
         if tag is None:
             if found[0] == "</details>":
-                open_details.pop()
+                places.pop()
             else:
-                open_details.append(found[0])
+                places.append("" if found[0] == CASE else None)
             return found[0]
         # Without units and conditions: they are long, and may change between studies.
-        short = re.split(r",| \(", title)[0]
-        words = re.sub("[^a-z0-9]+", "-", unescape(short).lower()).strip("-")
-        taken[words] += 1
-        slug = words if taken[words] == 1 else f"{words}-{taken[words]}"
-        if not any("case" in of for of in open_details):
-            items.append(f'<li><a href="#{slug}">{short}</a></li>')
+        short = case or re.split(r",| \(", title)[0]
+        around = [place for place in places if place]
+        slug = "-".join([*around[-1:], _words(short)])
+        taken[slug] += 1
+        slug = slug if taken[slug] == 1 else f"{slug}-{taken[slug]}"
+        if case:
+            places[-1] = slug
+        if not around:
+            items.append(f'<li{" class=sub" if case else ""}><a href="#{slug}">{short}</a></li>')
         if tag == "summary":
-            return f'<summary id="{slug}">{title}</summary>'
+            name = f"<b>{case}</b>" if case else ""
+            return f'<summary id="{slug}">{name}{title}</summary>'
         return f'<h2 id="{slug}">{title}<a class="anchor" href="#{slug}" aria-label="Link"></a></h2>'
 
     found = TOKENS.sub(anchored, document)
     links = f"<details><summary>Contents</summary><ul>{''.join(items)}</ul></details>"
     return found.replace(CONTENTS, f'<nav class="contents">{links}</nav>', 1)
+
+
+def _words(title: str) -> str:
+    return re.sub("[^a-z0-9]+", "-", unescape(title).lower()).strip("-")
 
 
 def _first(study: StudyReport | HostsReport) -> Findings:
@@ -90,6 +125,7 @@ def _pictures(report: Report) -> dict[str, Any]:
     return {
         "arms": [(of.arm, charts.arm_class(of.arm.arm)) for of in findings.arms],
         "differences": first_screen.differences(findings),
+        "settings": background_tables.settings(findings),
         "effects": charts.effects(findings),
         "why": why_chart.waterfalls(report.why),
         "throughput": timelines.throughput_timelines(findings),

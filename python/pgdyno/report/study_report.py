@@ -199,6 +199,8 @@ def fit_change_table(findings: StudyFindings) -> Table:
         ("setting", "as published", "here", "reason"),
         rows,
         "All other settings are those of the study file.",
+        long=True,
+        rows_on_terminal=len(rows),
     )
 
 

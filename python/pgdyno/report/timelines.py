@@ -85,14 +85,16 @@ def _panels(
     top = max((point.per_s for of_trial in points.values() for point in of_trial), default=0.0) * 1.05
     if top <= 0:
         return []
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
     return [
-        Panel(f"block {block + 1}", _picture(trials, points, top, unit, ticks, dips))
+        Panel(f"block {block + 1}", _picture(trials, names, points, top, unit, ticks, dips))
         for block, trials in sorted(by_block.items())
     ]
 
 
 def _picture(
     trials: Sequence[Trial],
+    names: Mapping[int, str],
     points: Mapping[int, Sequence[ThroughputPoint]],
     top_rate: float,
     unit: str,
@@ -116,7 +118,7 @@ def _picture(
         parts += [_dip(dip, x, color) for dip in dips.get(trial.trial, ())]
         for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
             chosen = [point for point in points[trial.trial] if point.role is role]
-            parts += _one_line(chosen, x, y, unit, f"{color} {kind}".strip())
+            parts += _one_line(chosen, x, y, names[trial.arm], unit, f"{color} {kind}".strip())
     return drawing(WIDTH, HEIGHT, f"{unit} over time", parts, "rates")
 
 
@@ -147,12 +149,16 @@ def _dip(dip: Dip, x: Scale, color: str) -> Markup:
     return element("polygon", title, points=corners, class_=f"dot {color}")
 
 
-def _one_line(points: Sequence[ThroughputPoint], x: Scale, y: Scale, unit: str, class_: str) -> list[Markup]:
+def _one_line(
+    points: Sequence[ThroughputPoint], x: Scale, y: Scale, name: str, unit: str, class_: str
+) -> list[Markup]:
     if not points:
         return []
     drawn = [polyline([(x(p.at_s), y(p.per_s)) for p in points], class_=f"rate {class_}")]
-    if len(points) <= DOTS_MAX:
-        for p in points:
-            title = f"{group_digits(p.per_s, decimals_of(p.per_s, 3))} {unit} at {p.at_s:.1f} s"
-            drawn.append(circle(x(p.at_s), y(p.per_s), 1.7, title, class_=f"dot {class_}"))
+    # More dots would hide the line: the others have only a tooltip.
+    each = -(-len(points) // DOTS_MAX)
+    radius, look = (1.7, f"dot {class_}") if each == 1 else (4.0, "hit")
+    for p in points[::each]:
+        title = f"{name}: {group_digits(p.per_s, decimals_of(p.per_s, 3))} {unit} at {p.at_s:.1f} s"
+        drawn.append(circle(x(p.at_s), y(p.per_s), radius, title, class_=look))
     return drawn

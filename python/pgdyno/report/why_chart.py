@@ -94,7 +94,8 @@ def _step(part: TimePart, at_us: float, y: float, x: Scale) -> list[Markup]:
     change = part.difference
     kind = "" if not part.significant else "less" if change.value < 0 else "more"
     value = signed(change.value, min(2, change.decimals), "µs")
-    drawn = _bar(f"{part_name(part.key, TEXT_MAX)}  {value}", change.value, at_us, y, x, kind)
+    name = part_name(part.key, TEXT_MAX)
+    drawn = _bar(f"{name}  {value}", change.value, at_us, y, x, kind, f", CI {change.signed_interval_text}")
     if change.low is not None and change.high is not None and part.significant:
         # The interval of this part, relative to the start of its bar.
         low, high = (x.inside(at_us + end) for end in (change.low, change.high))
@@ -102,9 +103,11 @@ def _step(part: TimePart, at_us: float, y: float, x: Scale) -> list[Markup]:
     return drawn
 
 
-def _bar(words: str, us: float, at_us: float, y: float, x: Scale, kind: str) -> list[Markup]:
+def _bar(
+    words: str, us: float, at_us: float, y: float, x: Scale, kind: str, interval: str = ""
+) -> list[Markup]:
     left, right = sorted((x(at_us), x(at_us + us)))
-    title = element("title", words)
+    title = element("title", words + interval)
     place = {"x": left, "y": y + 5, "width": max(1.0, right - left), "height": BAR}
     return [
         text(LEFT, y, words, class_="part"),
