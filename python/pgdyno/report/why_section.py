@@ -98,8 +98,9 @@ def _of_undecided(why: TimeBreakdown, whole: TimePart) -> str:
     """Return the sentence of an undecided verdict; its CI may exclude 0 while below the noise floor."""
     either = [part for of in (why.by_statement, why.by_resource) if of for part in of.parts]
     marked = any(part.significant for part in either)
+    arms = f"{why.arm.name} vs. {why.baseline.name}"
     return (
-        f"The time breakdown is inconclusive, too: {_what(why)} differs by "
+        f"The time breakdown of {arms} is inconclusive, too: {_what(why)} differs by "
         f"{whole.difference.signed_text} ({_basis(whole, signed=True)}). "
         f"{'The table shows which parts differ.' if marked else NO_PART}"
     )
