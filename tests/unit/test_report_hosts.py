@@ -332,6 +332,7 @@ def test_the_same_evidence_twice_is_refused(tmp_path: Path) -> None:
 
 def test_files_are_named_by_their_stems_and_where_these_are_the_same_by_their_folders() -> None:
     assert names_of_files([Path("a.sqlite"), Path("x/b.sqlite")]) == ["a", "b"]
+    assert names_of_files([Path("a.sqlite"), Path("a.db")]) == ["a.sqlite", "a.db"]
     assert names_of_files([Path("/x/e.sqlite"), Path("/y/e.sqlite")]) == ["x/e", "y/e"]
     assert names_of_files([Path("/x/1/e.sqlite"), Path("/y/1/e.sqlite")]) == ["x/1/e", "y/1/e"]
 

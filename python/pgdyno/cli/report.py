@@ -81,6 +81,7 @@ def report(
     wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
+    _refuse_output_file(evidence, wanted)
     if as_ == "published":
         for option, is_given in (("--html", html is not None), ("--json", json), ("--csv", csv)):
             if is_given:
@@ -102,6 +103,14 @@ def report(
         print_report(built, wanted[0] if wanted else "full" if full else "terminal", evidence, found)
     gating.summarise(built, found, [*evidence, *([html] if html else [])])
     return gating.status(found)
+
+
+def _refuse_output_file(evidence: Sequence[Path], wanted: Sequence[str]) -> None:
+    """Raise UsageError if a file is given to an option that prints, as in ``--csv FILE``."""
+    for form in wanted:
+        for path in evidence:
+            if path.suffix == f".{form}" and len(evidence) > 1:
+                raise UsageError(f"--{form} takes no file (got {path}): use --{form} > {path}")
 
 
 def _read(evidence: Sequence[Path]) -> StudyReport | HostsReport:
@@ -134,12 +143,14 @@ def read_findings(evidence: Path) -> StudyFindings:
 def names_of_files(paths: Sequence[Path]) -> list[str]:
     """Return short unique names: the stems, with as many directories as they need to differ.
 
-    Raises UsageError for a duplicate file.
+    Files that differ only in their suffix keep it. Raises UsageError for a duplicate file.
     """
-    parts = [path.resolve().with_suffix("").parts for path in paths]
+    files = [path.resolve() for path in paths]
     for i, path in enumerate(paths):
-        if parts[i] in parts[:i]:
+        if files[i] in files[:i]:
             raise UsageError(f"{path} is given twice: give the file of each host once")
+    stems = [file.with_suffix("").parts for file in files]
+    parts = [file.parts if stems.count(stem) > 1 else stem for file, stem in zip(files, stems, strict=True)]
     length = 1
     while len({of[-length:] for of in parts}) < len(parts):
         length += 1

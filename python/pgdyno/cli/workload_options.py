@@ -297,6 +297,10 @@ class WorkloadOptions:
         return chosen_parameters(self.which, *groups, default_size=default_size)
 
 
+OF_ANOTHER_WORKLOAD = {("script", "pgbench"): "file", ("file", "sysbench"): "script"}
+"""Options by the option of another workload with the same purpose, and the workload."""
+
+
 def chosen_parameters(
     which: Which, *groups: Any, default_size: Callable[[Kind], int] = lambda _: 1
 ) -> WorkloadParameters:
@@ -308,9 +312,9 @@ def chosen_parameters(
         if GROUPS[type(group)] != which.workload and (stray := dict(_given(group))):
             name = next(iter(stray))
             name = OPTION_OF_FIELD.get(name, name).replace("_", "-")
-            raise UsageError(
-                f"--{name} requires --workload {GROUPS[type(group)]} (got --workload {which.workload})"
-            )
+            message = f"--{name} requires --workload {GROUPS[type(group)]} (got --workload {which.workload})"
+            own = OF_ANOTHER_WORKLOAD.get((name, which.workload))
+            raise UsageError(f"{message}: use --{own}" if own else message)
     given = {name: value for group in groups for name, value in _given(group)}
     if which.variant is not None and which.workload != "pgbench":
         raise UsageError(f"--variant requires --workload pgbench (got --workload {which.workload})")
