@@ -106,7 +106,9 @@ def test_only_copies_that_nobody_holds_are_dropped(remote: Remote) -> None:
     remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
     # The lock is held in another database than the one that asks: advisory locks are of a database each.
     remote.create("pgdyno_other", "another study's database")
-    held = TrialCopy(Remote(remote.dsn.with_database("pgdyno_other")), "pgdyno_pristine")
+    held = TrialCopy(remote, "pgdyno_pristine")
+    held._holder = Remote(remote.dsn.with_database("pgdyno_other")).connect()
+    take_lock(held._holder, held.number)
     held.restore()
     left = TrialCopy(remote, "pgdyno_pristine")
     left.restore()
@@ -302,6 +304,30 @@ def test_databases_are_dropped_unless_a_running_pgdyno_uses_one(remote: Remote) 
     until_unlocked(remote, copy.number)
     assert [of.name for of in remote.prune()] == ["pgdyno_pristine"]
     assert remote.describe_databases() == []
+
+
+def test_a_dataset_is_kept_from_the_start_of_its_study_even_if_it_was_unused_when_listed(
+    remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
+    remote.create("pgdyno_unused", "tpcc, 2 warehouses, pristine")
+    before = remote.describe_databases()
+    assert [of.in_use for of in before] == [False, False]
+    copies = [TrialCopy(remote, "pgdyno_pristine") for _ in range(2)]
+    for copy in copies:
+        copy.hold()  # no copy yet: another arm may be loading for hours
+    assert {of.name: of.in_use for of in remote.describe_databases()} == {
+        "pgdyno_pristine": True,
+        "pgdyno_unused": False,
+    }
+    monkeypatch.setattr(Remote, "describe_databases", lambda _: before)
+    assert [of.name for of in remote.prune()] == ["pgdyno_unused"]
+    assert remote.own_databases().keys() == {"pgdyno_pristine"}
+    for copy in copies:
+        copy.end()
+        until_unlocked(remote, copy.number)
+    monkeypatch.undo()
+    assert [of.name for of in remote.prune()] == ["pgdyno_pristine"]
 
 
 def test_the_command_lists_and_drops_databases(remote: Remote) -> None:

@@ -159,9 +159,10 @@ def open_dsn_arm(
     workload = study.driving(index).workload
     pristine = dataset_database_name(workload)
     copies = sum(arm.is_dsn for arm in study.arms)
-    _load_once(remote, pristine, workload, copies, watch, interruption)
     copy = TrialCopy(remote, pristine)
     try:
+        copy.hold()
+        _load_once(remote, pristine, workload, copies, watch, interruption)
         yield DsnArm(index, spec.name, remote, description, copy.name, copy, {"name": pristine})
     finally:
         copy.end()

@@ -14,7 +14,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -25,25 +25,41 @@ from pgdyno.server.running import Connection
 POLL_S = 0.2
 
 
-def take_lock(connection: Connection, number: int, while_waiting: Callable[[], None] = lambda: None) -> None:
+def take_lock(
+    connection: Connection,
+    number: int,
+    while_waiting: Callable[[], None] = lambda: None,
+    *,
+    shared: bool = False,
+) -> None:
     """Take the lock until the connection ends. An advisory lock belongs to the database of the connection.
 
     ``while_waiting`` is called repeatedly while another session holds it; it may raise. Raises ConnectError.
     """
     try:
         keep_idle(connection)
-        while connection.execute("select pg_try_advisory_lock(%s::bigint)", (number,)).fetchone() != (True,):
+        while not try_lock(connection, number, shared=shared):
             while_waiting()
             time.sleep(POLL_S)  # polling, because Ctrl-C cannot interrupt pg_advisory_lock
     except psycopg.Error as error:
         raise ConnectError(f"cannot take an advisory lock: {error}") from None
 
 
+def try_lock(connection: Connection, number: int, *, shared: bool = False) -> bool:
+    """Take the lock if no other session holds it, and return whether this succeeded. Raises psycopg.Error."""
+    statement: LiteralString = (
+        "select pg_try_advisory_lock_shared(%s::bigint)"
+        if shared
+        else "select pg_try_advisory_lock(%s::bigint)"
+    )
+    return connection.execute(statement, (number,)).fetchone() == (True,)
+
+
 def held_locks(connection: Connection) -> set[int]:
-    """Return the numbers of all advisory locks held in any database."""
+    """Return the numbers of all advisory locks that other sessions hold in any database."""
     found = connection.execute(
         "select classid::bigint, objid::bigint from pg_locks where locktype = 'advisory' and objsubid = 1"
-        " and granted"
+        " and granted and pid <> pg_backend_pid()"
     ).fetchall()
     return {(high << 32) | low for high, low in found}
 
@@ -94,6 +110,11 @@ def random_lock() -> int:
 def lock_of(dbname: str) -> int:
     """Return the number of the lock that the creator of the database of that name holds."""
     return _digest(dbname) >> 2
+
+
+def use_lock_of(dbname: str) -> int:
+    """Return the number of the lock that all users of the dataset of that name share while they run."""
+    return _digest(f"{dbname} in use") >> 2
 
 
 def creation_name(number: int) -> str:

@@ -6,6 +6,7 @@ server.
 
 The name of a copy is random, and pgdyno holds an advisory lock with the same number while it lives, whatever
 the database. If no session holds the lock of a marked copy, its pgdyno was killed, and the copy is dropped.
+While a study uses a dataset, it shares the lock ``use_lock_of`` its name, without which nobody drops it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pgdyno.server import ownership_marker
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.limited_connection import connect
-from pgdyno.server.ownership_marker import held_locks, lock_of, take_lock
+from pgdyno.server.ownership_marker import held_locks, lock_of, take_lock, try_lock, use_lock_of
 from pgdyno.server.pooler_detection import require_session
 from pgdyno.server.running import Connection
 from pgdyno.server.version import OLDEST_MAJOR, Version, version_of
@@ -275,16 +276,16 @@ class Remote:
         return {name: purpose for name, purpose in purposes.items() if purpose is not None}
 
     def describe_databases(self) -> list[OwnDatabase]:
-        """Return the databases with an ownership marker, by name.
-
-        A study holds a lock on its copies only. So all are in use while one is.
-        """
+        """Return the databases with an ownership marker, by name."""
         own = self.own_databases()
         with self.connect() as connection:
             held = held_locks(connection)
-        locks = {ownership_marker.lock_in(purpose) for purpose in own.values()} | {*map(lock_of, own)}
-        in_use = bool(locks & held)
-        return [OwnDatabase(name, purpose, self.size_bytes(name), in_use) for name, purpose in own.items()]
+        return [
+            OwnDatabase(
+                name, purpose, self.size_bytes(name), in_use=not held.isdisjoint(_locks(name, purpose))
+            )
+            for name, purpose in own.items()
+        ]
 
     def prune(self) -> list[OwnDatabase]:
         """Drop the databases of studies that are not in use, and return them. Raises DatasetError.
@@ -292,9 +293,22 @@ class Remote:
         A database of ``pgdyno load`` has a name that the user chose, and is kept.
         """
         found = [of for of in self.describe_databases() if of.is_of_study and not of.in_use]
-        for of in found:
+        with self.maintenance().connect() as turn:
+            return [of for of in found if self._drop_unused(of, turn)]
+
+    def _drop_unused(self, of: OwnDatabase, turn: Connection) -> bool:
+        """Drop a database under all of its locks, so that no study begins to use it meanwhile.
+
+        Returns False if another session holds one of them, here or in another database.
+        """
+        locks = _locks(of.name, of.purpose)
+        try:
+            is_free = all(try_lock(turn, number) for number in locks) and held_locks(turn).isdisjoint(locks)
+        except psycopg.Error as error:
+            raise ConnectError(f"cannot take an advisory lock on {self.dsn}: {_primary(error)}") from None
+        if is_free:
             self.drop(of.name)
-        return found
+        return is_free
 
     def drop_what_nobody_holds(self) -> None:
         """Drop the databases of killed pgdynos on any machine: unfinished databases and trial copies.
@@ -335,6 +349,12 @@ class Remote:
             )
 
 
+def _locks(name: str, purpose: str) -> set[int]:
+    """Return the numbers of the locks of a database: of its creator, of its users, and of a trial copy."""
+    number = ownership_marker.lock_in(purpose)
+    return {lock_of(name), use_lock_of(name)} | ({number} if number is not None else set())
+
+
 _MARKS: LiteralString = (
     # Truncated: any owner can comment on a database, and a marker is short.
     "select datname, datconnlimit, left(shobj_description(oid, 'pg_database'), 1000) from pg_database"
@@ -363,7 +383,9 @@ PURPOSE = "a trial's copy"
 
 @dataclass
 class TrialCopy:
-    """Copy of the database ``pristine`` for trials. ``restore`` replaces it; ``end`` drops it."""
+    """Copy of the database ``pristine`` for trials. ``hold`` keeps both from being dropped, ``restore``
+    replaces the copy, and ``end`` drops it.
+    """
 
     remote: Remote
     pristine: str
@@ -376,25 +398,26 @@ class TrialCopy:
         return ownership_marker.trial_name(self.number)
 
     def restore(self) -> None:
-        """Take the lock and create a new copy. Raises ConnectError, DatasetError."""
-        self._hold()
+        """Take the locks and create a new copy. Raises ConnectError, DatasetError."""
+        self.hold()
         self.remote.drop(self.name)
         self.remote.create(
             self.name, ownership_marker.locked_purpose(PURPOSE, self.number), template=self.pristine
         )
 
     def end(self) -> None:
-        """Drop the copy and release the lock. Never raises."""
+        """Drop the copy and release the locks. Never raises."""
         with contextlib.suppress(ServerError, DatasetError, psycopg.Error):
             self.remote.drop(self.name)
         if self._holder is not None:
             self._holder.close()
             self._holder = None
 
-    def _hold(self) -> None:
-        """Take the lock, again if the server ended the connection that held it."""
+    def hold(self) -> None:
+        """Take the locks, again if the server ended the connection that held them. Raises ConnectError."""
         with contextlib.suppress(psycopg.Error):
             if self._holder is not None and self._holder.execute("select 1"):
                 return
-        self._holder = self.remote.connect()
+        self._holder = self.remote.maintenance().connect()
         take_lock(self._holder, self.number)
+        take_lock(self._holder, use_lock_of(self.pristine), shared=True)
