@@ -29,6 +29,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.console import PLAIN, VisibleConsole
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.report import background_tables, first_screen
 from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, UNFINISHED
 from pgdyno.report.csv_format import COLUMNS, to_csv
 from pgdyno.report.html_format import CONTENTS, source_hash, to_html
@@ -506,3 +507,24 @@ def test_a_name_is_broken_where_it_hurts_least() -> None:
     assert _broken(name, 22).split("\n") == ["…/15/bin,", "synchronous_commit=off"]
     assert _broken(name, 13).split("\n") == ["…/15/bin,", "synchronous_", "commit=off"]
     assert _broken(name, 9).split("\n") == ["…/15/bin,", "synchronous_commit=off"]  # folded by the table
+
+
+@pytest.mark.parametrize(
+    ("requested", "first"),
+    [
+        ({}, ["shared_buffers", "max_wal_size"]),
+        ({"log_statement": "all"}, ["log_statement", "shared_buffers"]),
+    ],
+)
+def test_settings_that_affect_throughput_most_are_shown_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requested: dict[str, str], first: list[str]
+) -> None:
+    """On running servers no setting is requested: shared_buffers was among six more settings."""
+    findings = only(report_of(tmp_path, Synthetic(blocks=2, settings=requested))).findings
+    names = ["autovacuum_naptime", "commit_timestamp_buffers", "log_statement", "max_wal_size"]
+    rows = [[name, "1", "2"] for name in [*names, "shared_buffers", "work_mem"]]
+    monkeypatch.setattr(background_tables, "differing_settings", lambda _: rows)
+    *shown, more = first_screen.differences(findings)
+    settings = [line.split()[0] for line in shown[-first_screen.SETTINGS_MAX :]]
+    assert settings[:2] == first and "commit_timestamp_buffers" not in settings
+    assert more.startswith("2 more")

@@ -108,6 +108,29 @@ def bar_of(estimate: Estimate, margin: float, reach: float) -> str:
     return "".join(line).rstrip().ljust(BAR_WIDTH)
 
 
+MAIN_SETTINGS = (
+    *("shared_buffers", "synchronous_commit", "fsync", "full_page_writes", "wal_level", "wal_compression"),
+    *("max_wal_size", "checkpoint_timeout", "checkpoint_completion_target", "wal_buffers", "min_wal_size"),
+    *("work_mem", "maintenance_work_mem", "effective_cache_size", "huge_pages", "io_method", "io_workers"),
+    *("effective_io_concurrency", "random_page_cost", "jit", "autovacuum", "max_parallel_workers_per_gather"),
+    *("max_worker_processes", "max_connections", "synchronous_standby_names", "shared_preload_libraries"),
+    *("data_checksums", "track_io_timing", "bgwriter_delay", "wal_writer_delay", "commit_delay"),
+)
+"""Settings that affect throughput most, shown first if no setting was requested, as on running servers."""
+
+COMPUTED_SETTINGS = frozenset(
+    {"commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers", "io_max_concurrency"}
+)
+"""Settings that the server computes from others by default, shown last."""
+
+
+def _place_of(setting: str) -> int:
+    """Return the place of a setting in the order of differences; equal for settings in neither list."""
+    if setting in MAIN_SETTINGS:
+        return MAIN_SETTINGS.index(setting)
+    return len(MAIN_SETTINGS) + (setting in COMPUTED_SETTINGS)
+
+
 def differences(findings: Findings) -> list[str]:
     """Return what differs between the arms: servers, their builds, then settings, requested ones first."""
     facts = [of.arm.server_facts for of in findings.arms]
@@ -123,7 +146,7 @@ def differences(findings: Findings) -> list[str]:
     ]
     requested = {name for of in findings.arms for name in of.arm.settings_requested}
     known = [row for row in background_tables.differing_settings(findings) if ABSENT not in row]
-    settings = sorted(known, key=lambda row: row[0] not in requested)
+    settings = sorted(known, key=lambda row: (row[0] not in requested, _place_of(row[0])))
     found += [f"{name} {_values(values)}" for name, *values in settings[:SETTINGS_MAX]]
     more = len(settings) - SETTINGS_MAX
     return [*found, *([counted(more, "more setting")] if more > 0 else [])]
