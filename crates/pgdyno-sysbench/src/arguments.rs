@@ -158,6 +158,10 @@ pub struct RunOptions {
     pub percentile: Option<u32>,
     /// Whether a histogram is printed.
     pub has_histogram: bool,
+    /// Whether debugging information is asked for.
+    pub is_debug: bool,
+    /// Whether the script is asked to validate.
+    pub is_validated: bool,
     /// The seed that was given.
     pub seed: Option<u32>,
     /// The options of random numbers.
@@ -210,6 +214,8 @@ impl RunOptions {
             checkpoints_s,
             percentile: Some(percentile as u32).filter(|percentile| *percentile > 0),
             has_histogram: arguments.is_on("histogram"),
+            is_debug: arguments.is_on("debug"),
+            is_validated: arguments.is_on("validate"),
             seed: Some(arguments.int("rand-seed") as u32).filter(|seed| *seed > 0),
             random: random_options(|name| arguments.given(name).map(str::to_owned))
                 .map_err(|error| Refusal::Fatal(error.to_string()))?,

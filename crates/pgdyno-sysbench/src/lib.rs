@@ -24,7 +24,7 @@ use bench::Bench;
 use pgwire::conninfo::{self, Conninfo, SessionDefaults};
 use reactor::{Clock, Reactor, print, tell};
 use sysbench::general::{self, Section};
-use sysbench::options::{OptionValue, help};
+use sysbench::options::{Definition, OptionValue, help};
 use sysbench::{Connections, Program, SYSBENCH_VERSION, ScriptClient, ScriptError, Sources, stock};
 
 /// Prints what scripts print.
@@ -79,20 +79,17 @@ fn start(read: &Arguments, argv: &[String]) -> Result<ExitCode, Refusal> {
     let definitions = program.definitions().map_err(|error| Refusal::Fatal(error.to_string()))?;
     let name = script.as_str();
     let command = read.command.as_deref().unwrap_or_default();
-    if command == "help" && !definitions.is_empty() {
-        output(&format!("{name} options:\n{}\n", help(&definitions)));
-        return Ok(ExitCode::SUCCESS);
-    }
     program.set_options(&definitions, &read.others).map_err(|error| {
         Refusal::Plain(error.to_string().split(';').next().unwrap_or_default().to_owned())
     })?;
     command.clone_into(&mut program.command);
-    execute(program, name, command, options, conninfo(read)?)
+    execute(program, &definitions, name, command, options, conninfo(read)?)
 }
 
 /// Runs the command.
 fn execute(
     program: Program,
+    definitions: &[Definition],
     name: &str,
     command: &str,
     options: RunOptions,
@@ -107,6 +104,10 @@ fn execute(
     match main.state().command(command) {
         _ if command == "run" => Ok(bench::run(&bench, main)),
         _ if command.is_empty() => Ok(ExitCode::SUCCESS),
+        None if command == "help" && !definitions.is_empty() => {
+            output(&format!("{name} options:\n{}\n", help(definitions)));
+            Ok(ExitCode::SUCCESS)
+        }
         Some(_) if is_parallel && bench.options.clients > 1 => Ok(bench::run_command(&bench, command)),
         Some(function) => Ok(run_alone(&bench, main, command, function)),
         None => {
@@ -122,7 +123,8 @@ fn execute(
 }
 
 /// Runs a function of the script in its first state.
-fn run_alone(bench: &Bench, mut main: ScriptClient, name: &str, function: mlua::Function) -> ExitCode {
+fn run_alone(bench: &Bench, mut main: ScriptClient, command: &str, function: mlua::Function) -> ExitCode {
+    let called = main.state().caller_of(command);
     let run = || -> Result<Result<(), ScriptError>, reactor::Error> {
         let reactor = Reactor::new(Clock::monotonic())?;
         let mut links = Connections::new(bench.place(&reactor), None);
@@ -131,7 +133,7 @@ fn run_alone(bench: &Bench, mut main: ScriptClient, name: &str, function: mlua::
     match run() {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(error)) => {
-            report::failed(name, &error);
+            report::failed(called, &error);
             ExitCode::FAILURE
         }
         Err(error) => {

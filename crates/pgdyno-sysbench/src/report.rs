@@ -53,6 +53,12 @@ pub fn preamble(options: &RunOptions) -> String {
         let times: Vec<_> = options.checkpoints_s.iter().map(u64::to_string).collect();
         let _ = writeln!(text, "Report checkpoint(s) at {} seconds", times.join(", "));
     }
+    if options.is_debug {
+        text.push_str("Debug mode enabled.\n\n");
+    }
+    if options.is_validated {
+        text.push_str("Validation checks: on.\n\n");
+    }
     let _ = match options.seed {
         Some(seed) => writeln!(text, "Initializing random number generator from seed ({seed}).\n\n"),
         None => writeln!(text, "Initializing random number generator from current time\n\n"),

@@ -1,11 +1,10 @@
 //! A client: its Lua state, its connections, and the requests of its script, carried out.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mlua::{Function, Value, Variadic};
+use mlua::{Function, Value};
 
 use super::counts::{Counts, RESTARTING};
 use super::links::Links;
@@ -78,8 +77,8 @@ pub struct ScriptClient {
 /// What requests need besides the state.
 #[derive(Default)]
 struct Part {
-    /// By connection and number of the statement.
-    statements: HashMap<(u32, u32), Prepared>,
+    /// By number of the statement: its connection, and what that knows it as.
+    statements: Vec<Option<(u32, Prepared)>>,
     /// An error of the server, until it is known whether the script catches it.
     failure: Option<Error>,
     kept_bytes: usize,
@@ -197,25 +196,20 @@ impl ScriptClient {
         part.has_waited = false;
         let mut yielded = state.resume(coroutine, ())?;
         loop {
-            let (operation, first, second, others) = yielded;
-            yielded = match operation {
+            yielded = match yielded.0 {
                 Some(operation::EXECUTE) => {
-                    let (link, number) = (number(&first), number(&second));
-                    let done = part.execute(state, links, (link, number), &others).await;
+                    let done = part.execute(state, links, &yielded).await;
                     part.answer(state, coroutine, done, ("PQexecPrepared()", &Value::Nil))?
                 }
                 Some(operation::QUERY) => {
-                    let done = part.query(state, links, number(&first), &second, &others).await;
-                    part.answer(state, coroutine, done, ("PQexec()", &second))?
+                    let done = part.query(state, links, &yielded).await;
+                    part.answer(state, coroutine, done, ("PQexec()", &yielded.2))?
                 }
                 Some(operation::DONE) => return Ok(EventEnd::Done),
                 Some(operation::STOP) => return Ok(EventEnd::Stop),
                 Some(operation::RESTART) => return Ok(EventEnd::Restart),
-                Some(operation::FAILED) => return Err(part.failed(state, &first)),
-                Some(rare) => {
-                    let values = (first, second, others);
-                    Box::pin(part.rare(reactor, state, coroutine, links, rare, values)).await?
-                }
+                Some(operation::FAILED) => return Err(part.failed(state, &yielded.1)),
+                Some(rare) => Box::pin(part.rare(reactor, state, coroutine, links, rare, yielded)).await?,
                 None => return Err(ScriptError::Lua("attempt to yield outside a coroutine".to_owned())),
             };
         }
@@ -235,21 +229,21 @@ impl Part {
         &mut self,
         state: &ScriptState,
         links: &mut impl Links,
-        link: u32,
-        sql: &Value,
-        others: &[Value],
+        (_, link, sql, keep, ..): &Yielded,
     ) -> Result<Answer, Error> {
         self.has_waited = true;
-        let keep = state.shared.keeps_rows.get() || matches!(others.first(), Some(Value::Boolean(true)));
+        let keep = state.shared.keeps_rows.get() || matches!(keep, Value::Boolean(true));
         let text = match sql {
-            Value::String(text) => text.as_bytes().to_vec(),
+            Value::String(text) => text.as_bytes(),
             other => {
                 let problem = format!("a query is a string, not a {}", other.type_name());
                 return Err(Error::Workload(problem));
             }
         };
-        let connection = links.link(link).ok_or_else(closed)?;
-        let outcome = session::query(connection, &text, keep).await;
+        let connection = links.link(number(link)).ok_or_else(closed)?;
+        session::send_query(connection, &text)?;
+        drop(text);
+        let outcome = session::answer(connection, keep).await;
         recovered(connection, outcome).await
     }
 
@@ -258,16 +252,21 @@ impl Part {
         &mut self,
         state: &ScriptState,
         links: &mut impl Links,
-        key: (u32, u32),
-        values: &[Value],
+        (_, statement, first, second, third, others): &Yielded,
     ) -> Result<Answer, Error> {
         self.has_waited = true;
-        let connection = links.link(key.0).ok_or_else(closed)?;
-        let prepared = self
-            .statements
-            .get_mut(&key)
-            .ok_or_else(|| Error::Workload("the statement is not prepared on this connection".to_owned()))?;
-        let outcome = session::execute(connection, prepared, values, state.shared.keeps_rows.get()).await;
+        let (link, prepared) =
+            self.statements.get_mut(number(statement) as usize).and_then(Option::as_mut).ok_or_else(
+                || Error::Workload("the statement is not prepared on this connection".to_owned()),
+            )?;
+        let connection = links.link(*link).ok_or_else(closed)?;
+        let value = |place: usize| match place {
+            0 => first,
+            1 => second,
+            2 => third,
+            _ => others.get(place - 3).unwrap_or(&Value::Nil),
+        };
+        let outcome = session::execute(connection, prepared, value, state.shared.keeps_rows.get()).await;
         match outcome {
             Ok(answer) => Ok(answer),
             Err(error) => recovered(connection, Err(error)).await,
@@ -342,7 +341,7 @@ impl Part {
         coroutine: &mut Coroutine,
         links: &mut impl Links,
         operation: u32,
-        (first, second, others): (Value, Value, Variadic<Value>),
+        (_, first, second, third, fourth, types): Yielded,
     ) -> Result<Yielded, ScriptError> {
         self.has_waited = true;
         let link = number(&first);
@@ -362,7 +361,9 @@ impl Part {
                 }
             },
             operation::DISCONNECT => {
-                self.statements.retain(|(of, _), _| *of != link);
+                for statement in &mut self.statements {
+                    statement.take_if(|(of, _)| *of == link);
+                }
                 match links.disconnect(link).await {
                     Ok(()) => state.resume(coroutine, true),
                     Err(error) => state.resume(coroutine, (false, error.to_string())),
@@ -370,10 +371,13 @@ impl Part {
             }
             operation::PREPARE => {
                 let name = session::statement_name(&mut state.shared.random.borrow_mut().bits);
-                let prepared = prepare(links, link, name, &others).await;
-                match prepared {
+                let types = types.iter().take(number(&fourth) as usize);
+                let types: Vec<_> = types.map(|kind| session::type_oid(number(kind))).collect();
+                match prepare(links, link, name, &third, &types).await {
                     Ok(prepared) => {
-                        self.statements.insert((link, number(&second)), prepared);
+                        let place = number(&second) as usize;
+                        self.statements.resize_with(self.statements.len().max(place + 1), || None);
+                        self.statements[place] = Some((link, prepared));
                         state.resume(coroutine, true)
                     }
                     Err(error) => self.answer(state, coroutine, Err(error), ("PQprepare()", &Value::Nil)),
@@ -401,15 +405,15 @@ async fn prepare(
     links: &mut impl Links,
     link: u32,
     name: String,
-    others: &[Value],
+    sql: &Value,
+    types: &[u32],
 ) -> Result<Prepared, Error> {
     let connection = links.link(link).ok_or_else(closed)?;
-    let Some((Value::String(sql), types)) = others.split_first() else {
+    let Value::String(sql) = sql else {
         return Err(Error::Workload("a statement is a string".to_owned()));
     };
-    let types: Vec<_> = types.iter().map(|kind| session::type_oid(number(kind))).collect();
     let sql = sql.as_bytes().to_vec();
-    let prepared = session::prepare(connection, name, &sql, &types).await;
+    let prepared = session::prepare(connection, name, &sql, types).await;
     recovered(connection, prepared).await
 }
 

@@ -124,7 +124,7 @@ impl Program {
     }
 
     /// Sets the script's options: those given, and the defaults of the others. What the script does not define is an error, unless it
-    /// defines nothing.
+    /// defines nothing: then it is text.
     pub fn set_options(
         &mut self,
         definitions: &[Definition],
@@ -146,7 +146,9 @@ impl Program {
                 let (name, value, script) = (name.clone(), value.clone(), self.name.clone());
                 return Err(ProgramError::UnknownOption { name, value, script, known: known.join(", ") });
             }
-            self.globals.push((name.replace('-', "_"), value.clone()));
+            let key = name.replace('-', "_");
+            self.set(&key, OptionValue::Text(value.clone()));
+            self.globals.push((key, value.clone()));
         }
         Ok(())
     }

@@ -33,13 +33,19 @@ pub struct Answer {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     name: String,
+    /// How many parameters it has.
+    parameters: usize,
     /// The columns that it returns, if it returns rows and has been executed.
     columns: Option<u32>,
 }
 
-/// Carries out SQL by the simple protocol.
-pub async fn query(connection: &mut Connection, sql: &[u8], keep: bool) -> Result<Answer, Error> {
-    frontend::query_in_place(connection.out(), |out| out.extend_from_slice(sql))?;
+/// Puts SQL for the simple protocol where [`answer`] sends it from.
+pub fn send_query(connection: &mut Connection, sql: &[u8]) -> Result<(), Error> {
+    Ok(frontend::query_in_place(connection.out(), |out| out.extend_from_slice(sql))?)
+}
+
+/// Sends what waits to be sent, and reads the answer.
+pub async fn answer(connection: &mut Connection, keep: bool) -> Result<Answer, Error> {
     connection.flush().await?;
     read(connection, keep).await
 }
@@ -52,7 +58,7 @@ pub async fn prepare(
     types: &[u32],
 ) -> Result<Prepared, Error> {
     connection.prepare(&name, numbered(sql), types).await?;
-    Ok(Prepared { name, columns: None })
+    Ok(Prepared { name, parameters: types.len(), columns: None })
 }
 
 /// The OID of a parameter's type, by sysbench's number (`sysbench.sql.type`); 0: the server infers it.
@@ -93,18 +99,18 @@ fn numbered(sql: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Executes a prepared statement.
+/// Executes a prepared statement with the value of each of its parameters.
 #[inline]
-pub async fn execute(
+pub async fn execute<'a>(
     connection: &mut Connection,
     prepared: &mut Prepared,
-    values: &[Value],
+    value: impl Fn(usize) -> &'a Value,
     keep: bool,
 ) -> Result<Answer, Error> {
     let out = connection.out();
     // sysbench asks for binary results, whatever their types.
-    frontend::bind_text(out, &prepared.name, values.len(), Format::Binary, |out, place| {
-        append(out, &values[place])
+    frontend::bind_text(out, &prepared.name, prepared.parameters, Format::Binary, |out, place| {
+        append(out, value(place))
     })?;
     frontend::describe(out, Target::Portal(""))?;
     frontend::execute(out, "", 0)?;

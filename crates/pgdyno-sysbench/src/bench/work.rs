@@ -72,10 +72,11 @@ impl Bench {
         if !self.has_failed.load(SeqCst) && !self.all(&reactor, &mut created, "thread_init")? {
             report::fatal("Thread initialization failed!");
         }
-        let uses_sql = created.iter().any(|client| client.links.has_connected.get());
-        self.uses_sql.fetch_or(uses_sql, SeqCst);
+        self.note_sql(&created);
         let Some(start) = self.wait_for_start() else { return Ok(()) };
         self.events(&reactor, number, start, &mut created)?;
+        // A script may connect in its first event.
+        self.note_sql(&created);
         if !self.has_failed.load(SeqCst) {
             self.all(&reactor, &mut created, "thread_done")?;
             let mut record = lock(&self.records[number]);
@@ -86,12 +87,19 @@ impl Bench {
         Ok(())
     }
 
+    /// Notes whether a client has used a server.
+    fn note_sql(&self, clients: &[Client<'_>]) {
+        self.uses_sql.fetch_or(clients.iter().any(|client| client.script.has_connected()), SeqCst);
+    }
+
     /// Runs a function of the script in all clients, if there is one; whether all succeeded.
     fn all(&self, reactor: &Reactor, clients: &mut [Client<'_>], name: &str) -> Result<bool, Error> {
         let run = async |client: &mut Client<'_>| {
-            let Some(function) = client.script.state().command(name) else { return };
+            let state = client.script.state();
+            let Some(function) = state.command(name) else { return };
+            let called = state.caller_of(name);
             if let Err(error) = client.script.run(reactor, function, &mut client.links).await {
-                report::failed(name, &error);
+                report::failed(called, &error);
                 self.fail();
             }
         };

@@ -6,13 +6,14 @@ use mlua::{ChunkMode, Function, Lua, MultiValue, Table, UserData, UserDataMethod
 
 use super::{Program, Shared, fetches, message};
 use crate::Histogram;
-use crate::counts::Class;
 use crate::random::Distribution;
 
 /// Counters by the numbers that scripts use.
 const COUNTER_OTHER: u32 = 0;
 const COUNTER_READ: u32 = 1;
 const COUNTER_WRITE: u32 = 2;
+const COUNTER_ERROR: u32 = 4;
+const COUNTER_RECONNECT: u32 = 5;
 
 /// Puts all functions into `host`.
 pub fn install(lua: &Lua, host: &Table, program: &Program, shared: &Rc<Shared>) -> mlua::Result<()> {
@@ -130,13 +131,14 @@ fn install_counts(lua: &Lua, host: &Table, shared: &Rc<Shared>) -> mlua::Result<
         "count",
         lua.create_function(move |_, (counter, n): (u32, f64)| {
             let mut counts = counted.counts.get();
-            for _ in 0..n.clamp(0.0, 1e6) as u32 {
-                match counter {
-                    COUNTER_OTHER => counts.add(Class::Other),
-                    COUNTER_READ => counts.add(Class::Read),
-                    COUNTER_WRITE => counts.add(Class::Write),
-                    _ => {}
-                }
+            let n = n.clamp(0.0, 1e6) as u64;
+            match counter {
+                COUNTER_OTHER => counts.others += n,
+                COUNTER_READ => counts.reads += n,
+                COUNTER_WRITE => counts.writes += n,
+                COUNTER_ERROR => counts.ignored += n,
+                COUNTER_RECONNECT => counts.reconnects += n,
+                _ => {}
             }
             counted.counts.set(counts);
             Ok(())

@@ -7,6 +7,7 @@ mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use mlua::{
@@ -28,8 +29,8 @@ const HOOK_EVERY: u32 = 100_000;
 /// Bytes of SQL after which a bulk insert is sent.
 const BULK_BYTES_MAX: usize = 512 << 10;
 
-/// How a coroutine of the script was suspended: an operation of `prelude.lua` and its inputs.
-pub type Yielded = (Option<u32>, Value, Value, Variadic<Value>);
+/// How a coroutine of the script was suspended: an operation of `prelude.lua` and its inputs. Four of them need no allocation.
+pub type Yielded = (Option<u32>, Value, Value, Value, Value, Variadic<Value>);
 
 /// What a state shares with the functions that it calls.
 pub struct Shared {
@@ -79,7 +80,7 @@ impl ScriptState {
         let host = lua.create_table()?;
         host::install(&lua, &host, program, &shared)?;
         set_values(&lua, &host, program, tid)?;
-        lua.load(PRELUDE).set_name("=sysbench").set_mode(ChunkMode::Text).call::<()>(&host)?;
+        prelude(&lua)?.call::<()>(&host)?;
         set_globals(&lua, program, tid)?;
         lua.set_memory_limit(program.limits.memory_bytes)?;
         watch(&lua, &shared, program)?;
@@ -133,6 +134,15 @@ impl ScriptState {
         self.look_up("command_function", name).or_else(|| self.find(name))
     }
 
+    /// What messages name where a command fails: the function of its name, or sysbench's own that calls a command which the script defines.
+    #[must_use]
+    pub fn caller_of<'a>(&self, command: &'a str) -> &'a str {
+        match self.look_up("command_function", command) {
+            Some(_) => "sysbench.cmdline.call_command",
+            None => command,
+        }
+    }
+
     /// A hook of the script.
     #[must_use]
     pub fn hook(&self, name: &str) -> Option<Function> {
@@ -178,6 +188,17 @@ impl ScriptState {
     pub fn lua(&self) -> &Lua {
         &self.lua
     }
+}
+
+/// The function of `prelude.lua`. The first client's state compiles it, the others read what came of it.
+fn prelude(lua: &Lua) -> mlua::Result<Function> {
+    static COMPILED: OnceLock<Vec<u8>> = OnceLock::new();
+    if let Some(compiled) = COMPILED.get() {
+        return lua.load(&compiled[..]).set_name("=sysbench").set_mode(ChunkMode::Binary).into_function();
+    }
+    let prelude = lua.load(PRELUDE).set_name("=sysbench").set_mode(ChunkMode::Text).into_function()?;
+    COMPILED.get_or_init(|| prelude.dump(false));
+    Ok(prelude)
 }
 
 /// A coroutine of the host's.

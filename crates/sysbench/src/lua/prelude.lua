@@ -14,7 +14,7 @@ local load_text = loadstring
 
 -- ---- requests
 
--- The operations, as `request.rs` numbers them.
+-- The operations, as `client.rs` numbers them.
 local CONNECT, DISCONNECT, QUERY, PREPARE, EXECUTE, SLEEP, EVENT = 1, 2, 3, 4, 5, 6, 7
 
 -- Coroutines of the script hand requests on to the host. What the script itself yields begins with a mark.
@@ -138,12 +138,16 @@ sysbench.sql = {
         DATETIME = 9, TIMESTAMP = 10, CHAR = 11, VARCHAR = 12,
     },
 }
-local NUMBER = { true, true, true, true, true, true }
+local INTEGER = { true, true, true, true }
+local DOUBLE = { [5] = true, [6] = true }
 local TEXT = { [11] = true, [12] = true }
 
-local Driver, Connection, Statement, Parameter, Result = {}, {}, {}, {}, {}
-for name, class in pairs({ sql_driver = Driver, sql_connection = Connection, sql_statement = Statement,
-    sql_param = Parameter, sql_result = Result }) do
+-- A statement is a list {sent, number, count, rest, parameters…}, and a parameter the list of its value alone: with nothing but an array, a
+-- table is small. At each execution it has to come from the memory into the cache, with hundreds of clients between two of them.
+-- sent: whether the server has prepared it. number: among the statements of this client. count: of its parameters.
+-- rest: what an execution does not need: connection, query, pieces of its text, source of values.
+local Driver, Connection, Statement, Result = {}, {}, {}, {}
+for name, class in pairs({ sql_driver = Driver, sql_connection = Connection, sql_statement = Statement, sql_result = Result }) do
     class.__index = class
     class.__tostring = function()
         return "<" .. name .. ">"
@@ -166,13 +170,19 @@ local function failed(connection, query, level, state, message, is_ignorable)
 end
 
 -- The answer to a statement: either true, rows, columns and the rows where they are kept, or false and the error. To be called as the last
--- thing that a function of the API does, or with a `level` that is greater by one. The sender is a connection or a statement.
+-- thing that a function of the API does, or with a `level` that is greater by one. `query` is nil of a prepared statement, which is the
+-- sender then; otherwise that is a connection.
 local function settled(sender, query, level, ok, rows, columns, kept)
     if not ok then
-        failed(sender.connection or sender, query or sender.query, level, rows, columns, kept)
+        if not query then
+            sender, query = sender[4].connection, sender[4].query
+        end
+        failed(sender, query, level, rows, columns, kept)
     end
     if columns == nil then
         return nil
+    elseif kept == nil then
+        return setmetatable({ nrows = rows, nfields = columns }, Result)
     end
     return setmetatable({ nrows = rows, nfields = columns, rows = kept }, Result)
 end
@@ -196,7 +206,7 @@ function Driver:connect()
         error("connection creation failed", 2)
     end
     local prepared = setmetatable({}, { __mode = "k" })
-    return setmetatable({ id = id, driver = self, statements = 0, prepared = prepared }, Connection)
+    return setmetatable({ id = id, driver = self, prepared = prepared }, Connection)
 end
 
 local function open(self)
@@ -237,47 +247,49 @@ end
 
 -- The text of a statement that is not prepared on the server, with its values.
 local function substituted(self)
-    local texts = { self.pieces[1] }
-    for i = 1, self.count do
-        local parameter = self.parameters[i]
-        local value = parameter.value
+    local between = self[4].pieces
+    local texts = { between[1] }
+    for i = 1, self[3] do
+        local parameter = self[4 + i]
+        local value = parameter[1]
         if value == nil then
             value = "NULL"
         elseif TEXT[parameter.type] then
             value = "'" .. tostring(value):gsub("'", "''") .. "'"
         end
         texts[#texts + 1] = tostring(value)
-        texts[#texts + 1] = self.pieces[i + 1]
+        texts[#texts + 1] = between[i + 1]
     end
     return concat(texts)
 end
 
 -- Prepares a statement on the server, unless --db-ps-mode=disable.
 local function prepare_on_server(self)
-    local connection, types = self.connection, {}
+    local count, rest, types = self[3], self[4], {}
+    local connection = rest.connection
     if host.opt.db_ps_mode == "disable" then
-        self.pieces = pieces(self.query)
+        rest.pieces = pieces(rest.query)
         return
     end
-    for i = 1, self.count do
-        types[i] = self.parameters[i].type
+    for i = 1, count do
+        types[i] = self[4 + i].type
     end
     connection.prepared[self] = true
-    local ok, state = yield(PREPARE, open(connection), self.number, self.query, unpack(types, 1, self.count))
-    if not ok then
+    if not yield(PREPARE, open(connection), self[2], rest.query, count, unpack(types, 1, count)) then
         host.fatal()
         error("SQL API error", 3)
     end
-    self.id = connection.id
+    self[1] = true
 end
+
+local statements = 0
 
 -- A statement with parameters is prepared when it knows their types.
 function Connection:prepare(sql)
     open(self)
-    self.statements = self.statements + 1
-    local statement = setmetatable({
-        connection = self, number = self.statements, query = sql, parameters = {}, values = {}, count = 0,
-    }, Statement)
+    statements = statements + 1
+    -- With room for four parameters.
+    local statement = setmetatable({ false, statements, 0, { connection = self, query = sql }, nil, nil, nil, nil }, Statement)
     if not sql:find("?", 1, true) then
         prepare_on_server(statement)
     end
@@ -289,7 +301,7 @@ local function close(self)
     local id = open(self)
     self.id = nil
     for statement in pairs(self.prepared) do
-        statement.id = nil
+        statement[1] = false
     end
     yield(DISCONNECT, id)
 end
@@ -368,40 +380,113 @@ function Connection:bulk_insert_done()
     return 0
 end
 
+-- What a parameter gets that is no number.
+local function other_value(value)
+    local kind = type(value)
+    if kind == "boolean" then
+        return value and 1 or 0
+    elseif kind == "cdata" then
+        return tonumber(value)
+    elseif value ~= nil and kind ~= "string" then
+        error("unsupported value of a parameter: " .. kind, 3)
+    end
+    return value
+end
+
+local function set_integer(self, value)
+    if type(value) == "number" then
+        self[1] = value < 0 and -floor(-value) or floor(value)
+    else
+        self[1] = other_value(value)
+    end
+end
+
+local function set_double(self, value)
+    if type(value) == "number" then
+        self[1] = format("%f", value)
+    else
+        self[1] = other_value(value)
+    end
+end
+
+local function set_text(self, value)
+    if type(value) == "number" then
+        self[1] = value
+    else
+        self[1] = other_value(value)
+    end
+end
+
+local function set_rand_str(self, pattern)
+    self[1] = host.rand_string(pattern)
+end
+
+-- The class of parameters of a type and length.
+local parameter_classes = {}
+
+local function parameter_class(kind, max_len)
+    local key = kind .. " " .. max_len
+    local class = parameter_classes[key]
+    if not class then
+        class = { type = kind, max_len = max_len, set_rand_str = set_rand_str }
+        class.set = INTEGER[kind] and set_integer or DOUBLE[kind] and set_double or set_text
+        class.__index = class
+        class.__tostring = function()
+            return "<sql_param>"
+        end
+        parameter_classes[key] = class
+    end
+    return class
+end
+
 function Statement:bind_create(kind, length)
-    if not (TEXT[kind] or NUMBER[kind]) then
+    if not (INTEGER[kind] or DOUBLE[kind] or TEXT[kind]) then
         error("Unsupported argument type: " .. tostring(kind), 2)
     end
-    return setmetatable({ type = kind, is_integer = kind <= 4, is_double = kind == 5 or kind == 6, length = length }, Parameter)
+    return setmetatable({ nil }, parameter_class(kind, tonumber(length) or 0))
 end
 
 function Statement:bind_param(...)
-    self.parameters = { ... }
-    self.count = select("#", ...)
+    local count = select("#", ...)
+    self[3] = count
+    for i = 1, count do
+        self[4 + i] = (select(i, ...))
+    end
     prepare_on_server(self)
     return 0
 end
 
-function Statement:execute()
-    local id, parameters, count = self.id, self.parameters, self.count
-    if not id then
-        if self.pieces then
-            local sql = substituted(self)
-            return settled(self, sql, 3, yield(QUERY, open(self.connection), sql, false))
-        end
+-- Executes a statement that the server has not prepared.
+local function execute_other(self)
+    if not self[4].pieces then
         prepare_on_server(self)
-        id = self.id
     end
-    if count == 1 then
-        return settled(self, nil, 3, yield(EXECUTE, id, self.number, parameters[1].value))
-    elseif count == 2 then
-        return settled(self, nil, 3, yield(EXECUTE, id, self.number, parameters[1].value, parameters[2].value))
+    if not self[1] then
+        local connection, sql = self[4].connection, substituted(self)
+        return settled(connection, sql, 3, yield(QUERY, open(connection), sql, false))
     end
-    local values = self.values
+    local values, count = {}, self[3]
     for i = 1, count do
-        values[i] = parameters[i].value
+        values[i] = self[4 + i][1]
     end
-    return settled(self, nil, 3, yield(EXECUTE, id, self.number, unpack(values, 1, count)))
+    return settled(self, nil, 3, yield(EXECUTE, self[2], unpack(values, 1, count)))
+end
+
+function Statement:execute()
+    if not self[1] then
+        return execute_other(self)
+    end
+    local count = self[3]
+    if count == 0 then
+        return settled(self, nil, 3, yield(EXECUTE, self[2]))
+    elseif count == 1 then
+        return settled(self, nil, 3, yield(EXECUTE, self[2], self[5][1]))
+    elseif count == 2 then
+        return settled(self, nil, 3, yield(EXECUTE, self[2], self[5][1], self[6][1]))
+    elseif count == 4 then
+        return settled(self, nil, 3, yield(EXECUTE, self[2], self[5][1], self[6][1], self[7][1], self[8][1]))
+    end
+    return execute_other(self)
 end
 
 function Statement:more_results()
@@ -415,28 +500,6 @@ end
 -- sysbench leaves the statement on the server until the connection ends.
 function Statement:close()
     return 0
-end
-
-function Parameter:set(value)
-    local kind = type(value)
-    if kind == "number" then
-        if self.is_integer then
-            value = value < 0 and -floor(-value) or floor(value)
-        elseif self.is_double then
-            value = format("%f", value)
-        end
-    elseif kind == "boolean" then
-        value = value and 1 or 0
-    elseif kind == "cdata" then
-        value = tonumber(value)
-    elseif value ~= nil and kind ~= "string" then
-        error("unsupported value of a parameter: " .. kind, 2)
-    end
-    self.value = value
-end
-
-function Parameter:set_rand_str(pattern)
-    self.value = host.rand_string(pattern)
 end
 
 function Result:fetch_row()
@@ -516,7 +579,7 @@ function db_bind_param(statement, values)
         parameters[i] = statement:bind_create(type(value) == "number" and sysbench.sql.type.INT or sysbench.sql.type.VARCHAR)
     end
     statement:bind_param(unpack(parameters))
-    statement.source = values
+    statement[4].source = values
 end
 
 function db_bind_result()
@@ -524,8 +587,8 @@ function db_bind_result()
 end
 
 function db_execute(statement)
-    for i, value in ipairs(statement.source or {}) do
-        statement.parameters[i]:set(value)
+    for i, value in ipairs(statement[4].source or {}) do
+        statement[4 + i]:set(value)
     end
     return statement:execute()
 end
@@ -544,6 +607,18 @@ function db_close(statement)
     return statement:close()
 end
 
+-- The same by the names without their prefix.
+for name, f in pairs({ connect = db_connect, disconnect = db_disconnect, query = db_query, prepare = db_prepare,
+    bulk_insert_init = db_bulk_insert_init, bulk_insert_next = db_bulk_insert_next, bulk_insert_done = db_bulk_insert_done,
+    bind_param = db_bind_param, bind_result = db_bind_result, execute = db_execute, store_results = db_store_results,
+    free_results = db_free_results, close = db_close, DB_ERROR_NONE = DB_ERROR_NONE,
+    DB_ERROR_RESTART_TRANSACTION = DB_ERROR_RESTART_TRANSACTION, DB_ERROR_FAILED = DB_ERROR_FAILED }) do
+    sysbench.db[name] = f
+end
+
+-- Scripts for several databases read these whatever the driver.
+mysql_table_engine, myisam_max_rows = "innodb", 1000000
+
 sb_rand, sb_rand_uniform, sb_rand_gaussian, sb_rand_special, sb_rand_pareto =
     host.rand_default, host.rand_uniform, host.rand_gaussian, host.rand_special, host.rand_pareto
 sb_rand_str = host.rand_string
@@ -556,7 +631,7 @@ end
 
 -- ---- reports and histograms
 
-local COUNTER = { sb_counter_other = 0, SB_CNT_OTHER = 0, SB_CNT_READ = 1, SB_CNT_WRITE = 2, SB_CNT_RECONNECT = 3, SB_CNT_ERROR = 4, SB_CNT_MAX = 5 }
+local COUNTER = { SB_CNT_OTHER = 0, SB_CNT_READ = 1, SB_CNT_WRITE = 2, SB_CNT_ERROR = 4, SB_CNT_RECONNECT = 5, SB_CNT_MAX = 6 }
 
 -- Rates of a stretch of time: events, queries, reads, writes, others, errors, reconnects.
 local function rates(stat)
