@@ -27,6 +27,7 @@ from bench import (
     scripts,
     slices,
     stopping,
+    sysbench,
     tails,
     telemetry,
     tpcc,
@@ -41,6 +42,7 @@ from pgdyno.errors import PgdynoError
 HISTORY = Path(__file__).with_name("history.jsonl")
 BENCHMARKS: Mapping[str, Callable[[Environment, Sizes], Iterator[Figure]]] = {
     "scripts": scripts.figures,
+    "sysbench": sysbench.figures,
     "tpcc": tpcc.figures,
     "load": load.figures,
     "restore": restore.figures,

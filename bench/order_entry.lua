@@ -11,7 +11,7 @@ sysbench.cmdline.options = {
    customers = { "Customers of each district", 30 },
    orders = { "Orders of each district", 30 },
    trx_level = { "Isolation level: RR, RC or SER", "RR" },
-   settle = { "Seconds to wait after the tables are made", 0 },
+   settle_ms = { "Milliseconds to wait after the tables are made", 0 },
 }
 
 local DISTRICTS = 10
@@ -120,8 +120,8 @@ local function prepare()
       for name, columns in pairs(TABLES) do
          send("CREATE TABLE %s%d (%s)", name, set, columns)
       end
-      if opt.settle > 0 then
-         os.execute("sleep " .. opt.settle)
+      if opt.settle_ms > 0 then
+         os.execute("sleep " .. opt.settle_ms / 1000)
       end
       fill("item", set, function(add)
          for i = 1, opt.items do
@@ -271,8 +271,8 @@ local function stock_level(set, w)
    local d, level = sysbench.rand.uniform(1, DISTRICTS), sysbench.rand.uniform(10, 20)
    send("BEGIN")
    local next_order = tonumber((row("SELECT d_next_o_id FROM district%d WHERE d_id = %d AND d_w_id = %d", set, d, w)))
-   local rs = send("SELECT DISTINCT ol_i_id FROM order_line%d WHERE ol_w_id = %d AND ol_d_id = %d AND ol_o_id BETWEEN %d AND %d", set,
-      w, d, next_order - 20, next_order - 1)
+   local rs = send("SELECT DISTINCT ol_i_id FROM order_line%d WHERE ol_w_id = %d AND ol_d_id = %d AND ol_o_id BETWEEN %d AND %d"
+      .. " ORDER BY ol_i_id", set, w, d, next_order - 20, next_order - 1)
    -- sysbench keeps the rows of a connection's last query only.
    local items = {}
    for i = 1, math.min(rs.nrows, 20) do

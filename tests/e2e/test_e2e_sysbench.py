@@ -92,6 +92,15 @@ def test_a_script_with_its_own_data_is_prepared_once_and_restored(
     assert (counts["failed"], counts["ok"] > 0) == (0, True)
 
 
+def test_a_script_in_the_manner_of_sysbench_tpcc_is_compared(program: Program, server: str) -> None:
+    script = Path(__file__).parents[2] / "bench" / "order_entry.lua"
+    options = ("--script", script, "--opt", "items=100", "--opt", "trx-level=RC")
+    ended = program.run("compare", *SMALL, *options, server, server, "--", "--scale=2")
+    assert ended.status == 0, ended.err
+    counts = ended.json()["arms"][0]["counts"]["event"]
+    assert (counts["failed"], counts["ok"] > 0) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("text", "options", "complaint"),
     [

@@ -129,6 +129,87 @@ SCRIPTS = {
         end""",
     "a lua error": "function event() local x = nil; x.y = 1 end",
     "no event": "function prepare() end",
+    "counters": """
+        local ffi = require("ffi")
+        ffi.cdef([[ void sb_counter_inc(int thread_id, sb_counter_type counter); ]])
+        function thread_init() con = sysbench.sql.driver():connect() end
+        function event()
+            for _, name in ipairs({"OTHER", "READ", "WRITE", "ERROR", "RECONNECT"}) do
+                local counter = ffi.C["SB_CNT_" .. name]
+                for i = 1, tonumber(counter) + 1 do ffi.C.sb_counter_inc(sysbench.tid, counter) end
+            end
+            print(tonumber(ffi.C.SB_CNT_MAX))
+        end""",
+    "a connection of the event's own": """
+        function event()
+            local con = sysbench.sql.driver():connect()
+            con:query("SELECT 1")
+            con:disconnect()
+        end""",
+    "functions of 0.5": """
+        function event(id)
+            print(id, thread_id, mysql_table_engine, myisam_max_rows, db_driver, percentile, oltp_reads)
+            print(DB_ERROR_NONE, DB_ERROR_RESTART_TRANSACTION, DB_ERROR_FAILED, sysbench.db.DB_ERROR_FAILED)
+            for _, name in ipairs({"connect", "disconnect", "query", "bulk_insert_init", "bulk_insert_next",
+                    "bulk_insert_done", "prepare", "bind_param", "bind_result", "execute", "store_results",
+                    "free_results", "close"}) do
+                print(name, type(sysbench.db[name]))
+            end
+            print(sb_rand(1, 9), sb_rand_uniform(1, 9), sb_rand_gaussian(1, 9), sb_rand_special(1, 9))
+            print(sb_rand_str("#@"))
+            print(type(sb_rand_uniq()), type(sb_rnd()))
+            db_query("DROP TABLE IF EXISTS legacy")
+            db_query("CREATE TABLE legacy (i int)")
+            db_bulk_insert_init("INSERT INTO legacy VALUES")
+            for i = 1, 5 do db_bulk_insert_next("(" .. i .. ")") end
+            db_bulk_insert_done()
+            sysbench.db.query("DROP TABLE legacy")
+            db_disconnect()
+        end""",
+    "the API": """
+        local function types(name, object, members)
+            for member in members:gmatch("%S+") do
+                local value = object[member]
+                print(name, member, type(value), type(value) == "number" and value or "")
+            end
+        end
+        function event()
+            types("sysbench", sysbench, "tid version opt error hooks cmdline rand sql histogram"
+                .. " report_default report_csv report_json")
+            types("error", sysbench.error, "NONE RESTART_EVENT")
+            types("cmdline", sysbench.cmdline, "ARG_NULL ARG_BOOL ARG_INT ARG_SIZE ARG_DOUBLE ARG_STRING"
+                .. " ARG_LIST ARG_FILE ARG_MAX PARALLEL_COMMAND argv command script_path options commands")
+            types("rand", sysbench.rand, "default uniform gaussian special pareto unique string"
+                .. " uniform_double uniform_uint64")
+            types("sql.type", sysbench.sql.type, "NONE TINYINT SMALLINT INT BIGINT FLOAT DOUBLE TIME DATE"
+                .. " DATETIME TIMESTAMP CHAR VARCHAR")
+            types("sql.error", sysbench.sql.error, "NONE IGNORABLE FATAL")
+            print(sysbench.version, sysbench.tid, sysbench.cmdline.command)
+            local driver = sysbench.sql.driver()
+            types("driver", driver, "name connect")
+            print(driver:name(), tostring(driver))
+            local con = driver:connect()
+            types("connection", con, "query query_row prepare bulk_insert_init bulk_insert_next"
+                .. " bulk_insert_done disconnect")
+            print(tostring(con))
+            local statement = con:prepare("SELECT ?::bigint, ?::text, ?::float8, ?::int, ?::int")
+            types("statement", statement, "bind_create bind_param execute close")
+            local T = sysbench.sql.type
+            local one, two = statement:bind_create(T.INT), statement:bind_create(T.VARCHAR, 20)
+            local four, five = statement:bind_create(T.TINYINT), statement:bind_create(T.BIGINT)
+            local three = statement:bind_create(T.VARCHAR, 9)
+            types("parameter", one, "set set_rand_str")
+            types("parameter", two, "type max_len")
+            statement:bind_param(one, two, three, four, five)
+            one:set(-3.7) two:set_rand_str("##-@@") three:set("2.5") four:set(7) five:set(-8)
+            local rs = statement:execute()
+            types("result", rs, "fetch_row free nrows nfields")
+            print(rs:free(), statement:close(), tostring(statement), tostring(one), tostring(rs))
+            local histogram = sysbench.histogram.new(16, 0.1, 10)
+            for _, ms in ipairs({0.2, 1, 1, 3}) do histogram:update(ms) end
+            histogram:print()
+            print(con:disconnect())
+        end""",
     "a reporting hook": """
         function event() end
         sysbench.hooks.report_cumulative = function(stat) print(stat.events, stat.reads, stat.errors) end""",
@@ -304,6 +385,103 @@ def test_the_engine_loads_the_tables_of_sysbench(programs: Programs, ours: str, 
     assert (failed["event"], failed["stage"]) == ("failed", "create")
     assert "the database has sbtest1, which pgdyno did not load" in failed["message"]
     assert programs.run(ours, f"{options} cleanup")[0] == 0
+
+
+COMMANDS = """
+sysbench.cmdline.options = {a = {"An a", 5}, l = {"A list", {"x", "y"}}, b = {"A flag", false}}
+sysbench.cmdline.commands = {
+    mine = {function() print("mine", sysbench.cmdline.command) end, sysbench.cmdline.PARALLEL_COMMAND},
+    alone = {function() print("alone", sysbench.tid) end},
+    wrong = {function() error("boom") end},
+}
+function init() print("init") end
+function done() print("done") end
+function thread_done() print("thread_done") end
+function event() print("event", sysbench.opt.a, sysbench.opt.b, table.concat(sysbench.opt.l, "+")) end
+"""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mine --threads=2",
+        "alone --threads=2",
+        "wrong",
+        "missing",
+        "prepare",
+        "cleanup",
+        "help",
+        "--events=2 run",
+        "run --events=1 --a=7 --b --l=u,v",
+        "run --events=1 --a=x",
+        "run --events=1 --b=off --validate",
+        "run --events=1 --percentile=0",
+        "run --events=1 --verbosity=0",
+        "run --events=1 --threads=2 --time=5",
+        "run --events=1 --forced-shutdown=x",
+        "run --events=1 --c=1",
+    ],
+)
+def test_commands_and_options_of_a_script_work_as_in_sysbench(
+    programs: Programs, ours: str, tmp_path: Path, line: str
+) -> None:
+    assert SYSBENCH
+    script = tmp_path / "script.lua"
+    script.write_text(COMMANDS)
+    theirs, got = programs.run(SYSBENCH, f"{script} {line}"), programs.run(ours, f"{script} {line}")
+    # Threads print in any order.
+    assert (got[0], sorted(got[1])) == (theirs[0], sorted(theirs[1]))
+
+
+def test_help_is_the_scripts_own_function_as_in_sysbench(
+    programs: Programs, ours: str, tmp_path: Path
+) -> None:
+    assert SYSBENCH
+    script = tmp_path / "script.lua"
+    script.write_text(COMMANDS + "function help() print('my help') end")
+    assert programs.run(ours, f"{script} help") == programs.run(SYSBENCH, f"{script} help")
+
+
+ORDER_ENTRY = Path(__file__).parents[2] / "bench" / "order_entry.lua"
+
+
+def test_a_script_in_the_manner_of_sysbench_tpcc_runs_in_both(programs: Programs, ours: str) -> None:
+    assert SYSBENCH
+    # One in 200 transactions asks for an item that does not exist, which the script counts as an error.
+    line = f"{ORDER_ENTRY} --tables=2 --scale=2 --items=200 --rand-seed=5"
+    found = []
+    for program in (SYSBENCH, ours):
+        # With the same seed, ours makes the same rows each time.
+        prepared = programs.run(ours, f"{line} --threads=2 --settle_ms=10 --allow-os prepare")
+        assert (prepared[0], len(prepared[2]) > 40) == (0, True)
+        run = programs.run(program, f"{line} --events=1000 --time=0 run")
+        checked = programs.run(program, f"{line} check")
+        found.append((run, checked))
+        assert programs.run(program, f"{line} cleanup")[0] == 0
+    assert found[0] == found[1]
+    (status, output, _), (_, checks, _) = found[1]
+    assert (status, [line for line in checks if line.startswith("set")]) == (
+        0,
+        ["set 1: passed", "set 2: passed"],
+    )
+    assert not any(re.search(r"ignored errors:\s+0$", line) for line in output)
+
+
+def test_data_that_sysbench_made_are_used_by_ours(programs: Programs, ours: str) -> None:
+    assert SYSBENCH
+    line = f"{ORDER_ENTRY} --tables=1 --scale=1 --items=100 --threads=4"
+    assert programs.run(SYSBENCH, f"{line} prepare")[0] == 0
+    assert programs.run(ours, f"{line} --events=200 --time=0 run")[0] == 0
+    for program in (SYSBENCH, ours):
+        assert "set 1: passed" in programs.run(program, f"{line} check")[1]
+    assert programs.run(ours, f"{line} cleanup")[0] == 0
+
+
+def test_processes_of_a_script_need_allow_os(programs: Programs, ours: str) -> None:
+    status, output, _ = programs.run(ours, f"{ORDER_ENTRY} --tables=1 --settle_ms=10 prepare")
+    assert status == 1
+    assert any("os.execute is not available without --allow-os" in line for line in output)
+    assert programs.run(ours, f"{ORDER_ENTRY} --tables=1 cleanup")[0] == 0
 
 
 def test_an_unknown_option_is_refused_as_in_sysbench(programs: Programs, ours: str) -> None:

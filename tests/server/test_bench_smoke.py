@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 FIGURES = {
     "scripts": {"client CPU", "client memory", "throughput", "server CPU"},
+    "sysbench": {"client CPU", "throughput", "prepare"},
     "tpcc": {"client CPU", "client memory", "throughput"},
     "load": {"copy phase", "engine's share of the copy phase's CPU", "whole"},
     "restore": {"into nothing", "over a used copy", "5% of the blocks changed in every file"},
@@ -27,6 +29,7 @@ FIGURES = {
     "pgbench-init": {"tables made", "CPU of client and server"},
 }
 BESIDE_PGBENCH = {"scripts", "pgbench-startup", "pgbench-init"}
+BESIDE_SYSBENCH = {"sysbench"}
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,6 +41,8 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) -> None:
     if name in BESIDE_PGBENCH and not build.has("pgbench"):
         pytest.skip("NO PGBENCH: this PostgreSQL has none to compare with")
+    if name in BESIDE_SYSBENCH and not shutil.which("sysbench"):
+        pytest.skip("NO SYSBENCH: there is none to compare with")
     done = bench("--smoke", name)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|") for line in done.stdout.splitlines()[2:]]
@@ -67,4 +72,4 @@ def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build) -> No
 def test_an_unknown_benchmark_is_a_usage_error() -> None:
     done = bench("--smoke", "speed")
     assert done.returncode == 2
-    assert "no benchmark is called speed: there are scripts, tpcc, load, restore," in done.stderr
+    assert "no benchmark is called speed: there are scripts, sysbench, tpcc, load, restore," in done.stderr

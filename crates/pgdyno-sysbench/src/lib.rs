@@ -77,7 +77,7 @@ fn start(read: &Arguments, argv: &[String]) -> Result<ExitCode, Refusal> {
     program.argv = argv.to_vec();
     set_general(&mut program, read, &options);
     let definitions = program.definitions().map_err(|error| Refusal::Fatal(error.to_string()))?;
-    let name = script.as_str();
+    let name = script.rsplit('/').next().unwrap_or_default();
     let command = read.command.as_deref().unwrap_or_default();
     program.set_options(&definitions, &read.others).map_err(|error| {
         Refusal::Plain(error.to_string().split(';').next().unwrap_or_default().to_owned())

@@ -308,7 +308,7 @@ end
 
 function Connection:disconnect()
     close(self)
-    return 0
+    return true
 end
 
 function Connection:reconnect()
@@ -336,7 +336,7 @@ local BULK_BYTES_MAX = host.bulk_bytes_max
 function Connection:bulk_insert_init(sql)
     open(self)
     self.bulk = { sql, size = #sql, head = #sql, rows = 0 }
-    return 0
+    return true
 end
 
 local function send_bulk(self, bulk, name)
@@ -367,7 +367,7 @@ function Connection:bulk_insert_next(values)
     bulk[#bulk + 1] = values
     bulk.rows = bulk.rows + 1
     bulk.size = bulk.size + #values + 1
-    return 0
+    return true
 end
 
 function Connection:bulk_insert_done()
@@ -377,7 +377,7 @@ function Connection:bulk_insert_done()
     end
     send_bulk(self, bulk, "db_bulk_insert_done")
     self.bulk = nil
-    return 0
+    return true
 end
 
 -- What a parameter gets that is no number.
@@ -456,9 +456,9 @@ function Statement:bind_param(...)
     return 0
 end
 
--- Executes a statement that the server has not prepared.
+-- Executes a statement that the server has not prepared, or that has another number of parameters.
 local function execute_other(self)
-    if not self[4].pieces then
+    if not self[1] and not self[4].pieces then
         prepare_on_server(self)
     end
     if not self[1] then
@@ -524,7 +524,7 @@ function Result:free()
         self.rows = nil
         self.nrows = 0
     end
-    return 0
+    return true
 end
 
 -- ---- functions of sysbench 0.5

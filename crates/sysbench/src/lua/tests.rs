@@ -123,6 +123,94 @@ fn files_and_processes_need_allow_os() {
     assert_eq!(event(allowed).expect("allowed"), EventEnd::Done);
 }
 
+/// Ways to run `BODY` that might keep an error from ending the event.
+const SHELTERS: [&str; 7] = [
+    "BODY",
+    "while true do pcall(function() BODY end) end",
+    "xpcall(function() BODY end, function() BODY end)",
+    "local co = coroutine.wrap(function() BODY end) co()",
+    "local t = setmetatable({}, {__index = function() BODY end, __tostring = function() BODY end}) local _ = tostring(t) .. t.x",
+    "loadstring([[BODY]])()",
+    "table.sort({3, 1, 2}, function() BODY return true end)",
+];
+
+/// Bodies that neither end nor ask for anything.
+const HOSTILE: [&str; 8] = [
+    "while true do end",
+    "repeat local s = tostring({}) until false",
+    "local function f() return f() end f()",
+    "for i = 1, math.huge do end",
+    "local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return t[k + 1] end local _ = t[1] while true do end",
+    "local s = 'x' while true do s = s .. s end",
+    "local t = {} while true do t[#t + 1] = {} end",
+    "collectgarbage('stop') while true do local _ = ('x'):rep(1e5) end",
+];
+
+#[test]
+fn a_hostile_script_ends_whatever_shelters_it() {
+    for shelter in SHELTERS {
+        for body in HOSTILE {
+            let text = format!("function event() {} end", shelter.replace("BODY", body));
+            let mut program = program(&text);
+            let compute = Duration::from_millis(20);
+            program.limits = Limits { compute, memory_bytes: 4 << 20, allow_os: false };
+            // A body that uses up its memory may be caught once, and the event go on to its end.
+            if let Err(error) = event(program) {
+                let message = error.to_string();
+                let known = [
+                    "computed for more than 0.02 s",
+                    "not enough memory",
+                    "stack overflow",
+                    "error in error handling",
+                ];
+                assert!(known.iter().any(|part| message.contains(part)), "{text}: {message}");
+            } else {
+                assert!(!shelter.starts_with("BODY"), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_script_that_breaks_its_own_globals_harms_itself_only() {
+    let texts = [
+        "sysbench = nil collectgarbage() error('x')",
+        "for k in pairs(_G) do _G[k] = nil end string.rep('x', 1)",
+        "setfenv(0, {}) setfenv(1, {}) missing()",
+        "string.format = nil table.concat = nil math.floor = nil pairs = nil unpack = nil error('x')",
+        "getmetatable('').__index = nil local _ = ('x'):rep(3)",
+        "coroutine.resume = nil coroutine.yield(1)",
+        "error(nil)",
+        "error(setmetatable({}, {__tostring = function() error('again') end}))",
+        "error({errcode = 99})",
+        "sysbench.sql.driver = 5 sysbench.sql.driver()",
+    ];
+    for text in texts {
+        assert!(event(program(&format!("function event() {text} end"))).is_err(), "{text}");
+        assert_eq!(ends("function event() end"), EventEnd::Done);
+    }
+}
+
+#[test]
+fn counters_that_a_script_increments_are_those_of_the_report() {
+    let text = "function event()
+        for name, n in pairs({SB_CNT_OTHER = 1, SB_CNT_READ = 2, SB_CNT_WRITE = 3, SB_CNT_ERROR = 4, SB_CNT_RECONNECT = 5}) do
+            for _ = 1, n do ffi.C.sb_counter_inc(sysbench.tid, ffi.C[name]) end
+        end
+    end";
+    let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
+    let mut client = ScriptClient::new(Arc::new(program(text)), 0).expect("sound");
+    reactor.block_on(client.event(&reactor, &mut NoLinks)).expect("an end").expect("done");
+    assert_eq!(client.counts().values(), [2, 3, 1, 0, 0, 0, 4, 5]);
+}
+
+#[test]
+fn options_of_a_script_that_defines_none_are_text() {
+    let mut program = program("function event() assert(sysbench.opt.a_b == '7' and a_b == '7') end");
+    program.set_options(&[], &[("a-b".into(), "7".into())]).expect("any");
+    assert_eq!(event(program).expect("sound"), EventEnd::Done);
+}
+
 #[test]
 fn coroutines_of_the_script_hand_requests_on() {
     let text = "function event()
