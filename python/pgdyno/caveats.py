@@ -41,6 +41,7 @@ class Code(StrEnum):
     SHARED_MACHINE = "shared-machine"
     NO_KEYING_AND_THINKING = "no-keying-and-thinking"
     NOT_TPCC_MIX = "not-tpcc-mix"
+    TPCC_DEVIATIONS = "tpcc-deviations"
     MORE_CLIENTS_THAN_BRANCHES = "more-clients-than-branches"
     SCALE_OF_THE_DATA = "scale-of-the-data"
     OWN_SCRIPTS_NOT_CHECKED = "own-scripts-not-checked"

@@ -3,45 +3,64 @@
 //! COPY freezes only what its own transaction created, so a table belongs to one connection. The row of
 //! `pgdyno_dataset` comes last: without it nothing here counts as a dataset.
 
+use crate::deviation::{Deviation, Deviations};
 use crate::population::{self, Population, TABLES};
-use crate::schema::{CREATE_MARK, FORMAT, MARK, ROUTINES};
+use crate::schema::{CREATE_MARK, FOREIGN_KEYS, MARK, ROUTINES, format_with};
 use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
 use loader::phase::Phase;
 use loader::{LoadError, Replaceable, Stage};
 use reactor::{Connection, Error};
 
-const PHASES: [Phase; 4] = [Phase::Copy, Phase::Index, Phase::Vacuum, Phase::Analyze];
+/// What is done to all tables in one round. Foreign keys need the primary keys of other tables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Tables(Phase),
+    ForeignKeys,
+}
 
 /// Tables of so many warehouses under one seed.
 pub struct TpccTables {
     population: Population,
     warehouses: u32,
     seed: u64,
+    deviations: Deviations,
     tables: Vec<Table>,
 }
 
 impl TpccTables {
-    /// Nothing is done yet.
+    /// Nothing is done yet. Of the deviations those of the data count.
     #[must_use]
-    pub fn new(warehouses: u32, seed: u64) -> Self {
-        let population = Population::new(seed, warehouses);
+    pub fn new(warehouses: u32, seed: u64, deviations: Deviations) -> Self {
+        let deviations = deviations.of_data();
+        let population = Population::new(seed, warehouses, deviations);
         let foretold = |table: &population::Table| {
             let rows = population.rows_estimated(*table);
             Table { name: table.name().into(), rows, bytes_estimated: table.bytes_estimated(rows) }
         };
-        Self { population, warehouses, seed, tables: TABLES.iter().map(foretold).collect() }
+        Self { population, warehouses, seed, deviations, tables: TABLES.iter().map(foretold).collect() }
+    }
+
+    fn steps(&self) -> impl Iterator<Item = Step> {
+        let has_keys = self.deviations.has(Deviation::ForeignKeys);
+        [Phase::Copy, Phase::Index]
+            .map(Step::Tables)
+            .into_iter()
+            .chain(has_keys.then_some(Step::ForeignKeys))
+            .chain([Phase::Vacuum, Phase::Analyze].map(Step::Tables))
     }
 
     fn work(&self, phase: Phase, table: population::Table) -> Work {
         let name = table.name();
         match phase {
             Phase::Create | Phase::Copy => Work::Copy {
-                begin: format!("BEGIN; {}", table.create()),
+                begin: format!("BEGIN; {}", self.deviations.render(table.create())),
                 copy: format!("COPY {name} FROM STDIN (FORMAT binary, FREEZE)"),
                 rows: Box::new(TableRows { population: self.population, table }),
                 end: "COMMIT".to_owned(),
             },
-            Phase::Index => Work::Statements(table.indexes().iter().map(|&sql| sql.to_owned()).collect()),
+            Phase::Index => Work::Statements(
+                table.indexes().map(|sql| self.deviations.render(sql).into_owned()).collect(),
+            ),
             // Before version 14 COPY FREEZE freezes the rows but does not note in the visibility map that it did.
             // From 13 on an autovacuum would come for so many inserts, in the middle of a trial; VACUUM resets
             // their count, and skips the pages that are known to be frozen.
@@ -49,6 +68,13 @@ impl TpccTables {
             Phase::Analyze => Work::Statements(vec![format!("ANALYZE {name}")]),
         }
     }
+}
+
+/// One job: each of the statements locks two tables, and two jobs could wait for each other.
+fn foreign_keys() -> Round {
+    let statements = FOREIGN_KEYS.iter().map(|&sql| sql.to_owned()).collect();
+    let job = Job { table: 0, doing: "add the foreign keys".to_owned(), work: Work::Statements(statements) };
+    Round { phase: Phase::Index, step: None, jobs: vec![job], rows: None }
 }
 
 struct TableRows {
@@ -100,7 +126,11 @@ impl Dataset for TpccTables {
     }
 
     async fn round(&self, done: usize, _: &mut Connection) -> Result<Option<Round>, LoadError> {
-        let Some(&phase) = PHASES.get(done) else { return Ok(None) };
+        let phase = match self.steps().nth(done) {
+            None => return Ok(None),
+            Some(Step::Tables(phase)) => phase,
+            Some(Step::ForeignKeys) => return Ok(Some(foreign_keys())),
+        };
         let job = |(index, table): (usize, &population::Table)| Job {
             table: index,
             doing: format!("{} {}", phase.name(), table.name()),
@@ -113,7 +143,7 @@ impl Dataset for TpccTables {
     /// Creates or replaces the routines, and writes the row that makes the dataset whole.
     async fn finish(&self, control: &mut Connection) -> Result<(), LoadError> {
         for (_, create) in ROUTINES {
-            let created = control.simple(create).await;
+            let created = control.simple(&Deviations::NONE.render(create)).await;
             created.map_err(|error| LoadError::from_io(Stage::Index, "create the routines", &error))?;
         }
         let (warehouses, seed, c_load) = (self.warehouses, self.seed, self.population.c_load());
@@ -121,7 +151,7 @@ impl Dataset for TpccTables {
         let sql = format!(
             "SET synchronous_commit = on; INSERT INTO {MARK} (workload, scale, seed, format, c_load) \
              VALUES ('tpcc', {warehouses}, {seed}, '{}', {c_load})",
-            *FORMAT
+            format_with(self.deviations)
         );
         let marked = control.simple(&sql).await;
         marked.map_err(|error| LoadError::from_io(Stage::Analyze, "mark the dataset as whole", &error))?;

@@ -1,5 +1,6 @@
 //! The inputs of a transaction (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1), drawn whole before it is sent.
 
+use super::deviation::{Deviation, Deviations};
 use super::mix::Kind;
 use super::population::{CUSTOMERS, DISTRICTS, ITEMS};
 use super::random::{A_C_ID, A_C_LAST, A_ITEM, Constants, LAST_NAME_BYTES_MAX, Stream, last_name};
@@ -7,7 +8,7 @@ use super::random::{A_C_ID, A_C_LAST, A_ITEM, Constants, LAST_NAME_BYTES_MAX, St
 /// The most lines of an order.
 pub const LINES_MAX: usize = 15;
 /// An item that does not exist: what the last line of one order in a hundred asks for.
-const UNUSED_ITEM: i32 = ITEMS as i32 + 1;
+pub const UNUSED_ITEM: i32 = ITEMS as i32 + 1;
 
 /// Where a terminal stands, and what its draws depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct Desk {
     pub district: u32,
     /// NURand's constants.
     pub constants: Constants,
+    /// What differs from the specification.
+    pub deviations: Deviations,
 }
 
 impl Desk {
@@ -33,7 +36,42 @@ impl Desk {
             let spread = u64::from(client) * u64::from(warehouses) / u64::from(clients);
             (spread as u32, 0)
         };
-        Self { warehouses, warehouse: warehouse + 1, district: district + 1, constants }
+        let deviations = Deviations::NONE;
+        Self { warehouses, warehouse: warehouse + 1, district: district + 1, constants, deviations }
+    }
+
+    /// Draws the warehouse and the district.
+    pub fn draw_home(&mut self, stream: &mut Stream) {
+        self.warehouse = stream.uniform(1, self.warehouses);
+        self.district = stream.uniform(1, DISTRICTS);
+    }
+
+    fn has(&self, deviation: Deviation) -> bool {
+        self.deviations.has(deviation)
+    }
+
+    /// A number by NURand, with its constant, or with one drawn for it.
+    fn nurand(&self, a: u32, c: u32, low: u32, high: u32, stream: &mut Stream) -> u32 {
+        let c = if self.has(Deviation::CRedrawn) { stream.uniform(0, a) } else { c };
+        stream.nurand(a, c, low, high)
+    }
+
+    fn customer_id(&self, stream: &mut Stream) -> i32 {
+        let id = if self.has(Deviation::UniformCustomers) {
+            stream.uniform(1, CUSTOMERS)
+        } else {
+            self.nurand(A_C_ID, self.constants.c_id, 1, CUSTOMERS, stream)
+        };
+        id as i32
+    }
+
+    fn item(&self, stream: &mut Stream) -> i32 {
+        let item = if self.has(Deviation::UniformItems) {
+            stream.uniform(1, ITEMS)
+        } else {
+            self.nurand(A_ITEM, self.constants.item, 1, ITEMS, stream)
+        };
+        item as i32
     }
 
     /// Another warehouse than the terminal's own, each equally likely. Only where there is more than one.
@@ -44,7 +82,8 @@ impl Desk {
 
     /// The terminal's warehouse, or `percent` times in a hundred another one where there is one.
     fn supplier(&self, percent: u32, stream: &mut Stream) -> u32 {
-        if stream.percent(percent) && self.warehouses > 1 { self.remote(stream) } else { self.warehouse }
+        let has_others = self.warehouses > 1 && !self.has(Deviation::NoRemoteWarehouse);
+        if stream.percent(percent) && has_others { self.remote(stream) } else { self.warehouse }
     }
 }
 
@@ -55,6 +94,8 @@ pub enum Customer {
     Id(i32),
     /// By last name.
     Name(Name),
+    /// By a last name that no customer has, and the number that is used instead (deviation `literal-last-name`).
+    Literal(Name, i32),
 }
 
 /// A last name.
@@ -67,6 +108,19 @@ pub struct Name {
 }
 
 impl Name {
+    fn new(number: u32) -> Self {
+        let mut letters = [0; LAST_NAME_BYTES_MAX];
+        let length = last_name(number, &mut letters);
+        Self { number, length, letters }
+    }
+
+    /// The name of that number in the tally, spelled otherwise.
+    fn spelled(number: u32, text: &str) -> Self {
+        let mut letters = [0; LAST_NAME_BYTES_MAX];
+        letters[..text.len()].copy_from_slice(text.as_bytes());
+        Self { number, length: text.len(), letters }
+    }
+
     /// The letters.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -75,22 +129,23 @@ impl Name {
 }
 
 impl Customer {
-    /// 60 % by last name.
-    fn draw(constants: Constants, stream: &mut Stream) -> Self {
+    /// 60 % by last name. `literal`: the text that stands for every name under `literal-last-name`.
+    fn draw(desk: &Desk, literal: &str, stream: &mut Stream) -> Self {
         if !stream.percent(60) {
-            return Self::Id(customer_id(constants, stream));
+            return Self::Id(desk.customer_id(stream));
         }
-        let number = stream.nurand(A_C_LAST, constants.c_last, 0, 999);
-        let mut letters = [0; LAST_NAME_BYTES_MAX];
-        let length = last_name(number, &mut letters);
-        Self::Name(Name { number, length, letters })
+        let number = desk.nurand(A_C_LAST, desk.constants.c_last, 0, 999, stream);
+        if desk.has(Deviation::LiteralLastName) {
+            return Self::Literal(Name::spelled(number, literal), desk.customer_id(stream));
+        }
+        Self::Name(Name::new(number))
     }
 
     /// The number, where it is known.
     #[must_use]
     pub fn id(&self) -> Option<i32> {
         match self {
-            Self::Id(id) => Some(*id),
+            Self::Id(id) | Self::Literal(_, id) => Some(*id),
             Self::Name(_) => None,
         }
     }
@@ -100,13 +155,9 @@ impl Customer {
     pub fn name(&self) -> Option<&[u8]> {
         match self {
             Self::Id(_) => None,
-            Self::Name(name) => Some(name.as_bytes()),
+            Self::Name(name) | Self::Literal(name, _) => Some(name.as_bytes()),
         }
     }
-}
-
-fn customer_id(constants: Constants, stream: &mut Stream) -> i32 {
-    stream.nurand(A_C_ID, constants.c_id, 1, CUSTOMERS) as i32
 }
 
 fn district(stream: &mut Stream) -> i16 {
@@ -120,7 +171,7 @@ pub struct NewOrder {
     pub district: i16,
     /// 1..=3000.
     pub customer: i32,
-    /// Whether the last line asks for an unused item.
+    /// Whether a line asks for an unused item: the last one.
     pub rolls_back: bool,
     /// Whether two lines ask for the same item of the same warehouse.
     pub has_duplicates: bool,
@@ -132,27 +183,35 @@ pub struct NewOrder {
 
 impl NewOrder {
     fn draw(desk: &Desk, stream: &mut Stream) -> Self {
-        let (district, customer) = (district(stream), customer_id(desk.constants, stream));
+        let (district, customer) = (district(stream), desk.customer_id(stream));
         let lines = stream.uniform(5, LINES_MAX as u32) as usize;
-        let rolls_back = stream.one_in(100);
+        let rolls_back = stream.one_in(100) && !desk.has(Deviation::NoRollback);
         let mut drawn = [(0, 0, 0); LINES_MAX];
         for line in &mut drawn[..lines] {
-            let item = stream.nurand(A_ITEM, desk.constants.item, 1, ITEMS) as i32;
+            let item = desk.item(stream);
             let supply = desk.supplier(1, stream) as i32;
             *line = (supply, item, stream.uniform(1, 10) as i16);
         }
         let valid = lines - usize::from(rolls_back);
-        // All orders take stock in one order, so that no two of them wait for each other.
-        drawn[..valid].sort_unstable();
-        if rolls_back {
-            drawn[valid].1 = UNUSED_ITEM;
+        if !desk.has(Deviation::UnsortedLines) {
+            // All orders take stock in one order, so that no two of them wait for each other.
+            drawn[..valid].sort_unstable();
         }
-        let same = |pair: &[(i32, i32, i16)]| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1);
+        if rolls_back {
+            let place = if desk.has(Deviation::SecondToLastItem) { valid - 1 } else { valid };
+            drawn[place].1 = UNUSED_ITEM;
+        }
+        let same = |a: &(i32, i32, i16), b: &(i32, i32, i16)| (a.0, a.1) == (b.0, b.1);
+        let has_duplicates = if desk.has(Deviation::UnsortedLines) {
+            (1..lines).any(|line| drawn[..line].iter().any(|before| same(before, &drawn[line])))
+        } else {
+            drawn[..lines].windows(2).any(|pair| same(&pair[0], &pair[1]))
+        };
         Self {
             district,
             customer,
             rolls_back,
-            has_duplicates: drawn[..lines].windows(2).any(same),
+            has_duplicates,
             lines,
             items: drawn.map(|line| line.1),
             supplies: drawn.map(|line| line.0),
@@ -203,7 +262,7 @@ impl Payment {
             district: own,
             customer_warehouse: warehouse as i32,
             customer_district: if is_remote { district(stream) } else { own },
-            customer: Customer::draw(desk.constants, stream),
+            customer: Customer::draw(desk, "$8", stream),
             amount_cents: i64::from(stream.uniform(100, 500_000)),
         }
     }
@@ -243,7 +302,7 @@ impl Input {
             Kind::Payment => Self::Payment(Payment::draw(desk, stream)),
             Kind::OrderStatus => Self::OrderStatus(OrderStatus {
                 district: district(stream),
-                customer: Customer::draw(desk.constants, stream),
+                customer: Customer::draw(desk, "$5", stream),
             }),
             Kind::Delivery => Self::Delivery(stream.uniform(1, 10) as i16),
             Kind::StockLevel => Self::StockLevel(stream.uniform(10, 20) as i16),

@@ -1,15 +1,32 @@
 use super::*;
 use crate::random::Purpose;
 
+use std::fmt::Write;
+
+/// The digest of the inputs of version 0.1.0 without deviations.
+const BEFORE_DEVIATIONS: u64 = 0xeb04_61f2_512a_6d90;
+
 const CONSTANTS: Constants = Constants { c_last: 100, c_id: 500, item: 4000 };
 
 fn desk(warehouses: u32) -> Desk {
-    Desk { warehouses, warehouse: 2.min(warehouses), district: 3, constants: CONSTANTS }
+    Desk {
+        warehouses,
+        warehouse: 2.min(warehouses),
+        district: 3,
+        constants: CONSTANTS,
+        deviations: Deviations::NONE,
+    }
 }
 
 fn orders(warehouses: u32, n: usize) -> Vec<NewOrder> {
     let mut stream = Stream::new(1, Purpose::Inputs, &[]);
     (0..n).map(|_| NewOrder::draw(&desk(warehouses), &mut stream)).collect()
+}
+
+fn orders_with(deviations: &[Deviation], n: usize) -> Vec<NewOrder> {
+    let mut stream = Stream::new(1, Purpose::Inputs, &[]);
+    let desk = Desk { deviations: deviations.iter().copied().collect(), ..desk(5) };
+    (0..n).map(|_| NewOrder::draw(&desk, &mut stream)).collect()
 }
 
 /// Whether `count` of `n` is within 5 sigma of a share.
@@ -108,4 +125,129 @@ fn payments_have_their_shares_and_ranges() {
         assert!(payment.customer_warehouse != 2 || payment.customer_district == payment.district);
         assert_ne!(payment.customer.id().is_some(), payment.customer.name().is_some());
     }
+}
+
+/// FNV-1a of the inputs of all kinds, as text.
+fn digest(deviations: Deviations) -> u64 {
+    let mut stream = Stream::new(1, Purpose::Inputs, &[]);
+    let desk = Desk { deviations, ..desk(5) };
+    let mut text = String::new();
+    for kind in super::super::mix::ALL.into_iter().cycle().take(5000) {
+        match Input::draw(kind, &desk, &mut stream) {
+            Input::NewOrder(order) => {
+                let lines = (order.items(), order.supplies(), order.quantities());
+                let _ =
+                    write!(text, "{} {} {} {lines:?};", order.district, order.customer, order.has_duplicates);
+            }
+            Input::Payment(payment) => {
+                let to = (payment.district, payment.customer_warehouse, payment.customer_district);
+                let by = (payment.customer.id(), payment.customer.name());
+                let _ = write!(text, "{to:?} {by:?} {};", payment.amount_cents);
+            }
+            Input::OrderStatus(status) => {
+                let _ = write!(
+                    text,
+                    "{} {:?} {:?};",
+                    status.district,
+                    status.customer.id(),
+                    status.customer.name()
+                );
+            }
+            Input::Delivery(number) | Input::StockLevel(number) => {
+                let _ = write!(text, "{number};");
+            }
+        }
+    }
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[test]
+fn without_deviations_the_inputs_are_those_before_there_were_any() {
+    assert_eq!(digest(Deviations::NONE), BEFORE_DEVIATIONS);
+}
+
+#[test]
+fn the_same_seed_draws_the_same_inputs_under_every_deviation() {
+    for &deviation in Deviation::ALL {
+        let with = Deviations::from_iter([deviation]);
+        assert_eq!(digest(with), digest(with), "{}", deviation.name());
+    }
+}
+
+#[test]
+fn no_order_rolls_back_under_no_rollback() {
+    assert!(orders_with(&[Deviation::NoRollback], 5000).iter().all(|order| !order.rolls_back));
+}
+
+#[test]
+fn the_unused_item_can_be_on_the_second_to_last_line() {
+    let orders = orders_with(&[Deviation::SecondToLastItem, Deviation::UnsortedLines], 20_000);
+    let rolled_back: Vec<_> = orders.iter().filter(|order| order.rolls_back).collect();
+    assert!(about(rolled_back.len(), 20_000, 0.01));
+    for order in rolled_back {
+        let place = order.items().iter().position(|&item| item == UNUSED_ITEM);
+        assert_eq!(place, Some(order.items().len() - 2));
+    }
+}
+
+#[test]
+fn no_line_and_no_payment_is_remote_under_no_remote_warehouse() {
+    let orders = orders_with(&[Deviation::NoRemoteWarehouse], 5000);
+    assert!(orders.iter().all(|order| order.supplies().iter().all(|&supply| supply == 2)));
+    let desk = Desk { deviations: Deviations::from_iter([Deviation::NoRemoteWarehouse]), ..desk(5) };
+    let mut stream = Stream::new(1, Purpose::Inputs, &[]);
+    assert!((0..5000).all(|_| Payment::draw(&desk, &mut stream).customer_warehouse == 2));
+}
+
+#[test]
+fn unsorted_lines_keep_their_order_and_tell_duplicates() {
+    let orders = orders_with(&[Deviation::UnsortedLines], 20_000);
+    let is_sorted = |order: &&NewOrder| order.items().is_sorted();
+    assert!(orders.iter().filter(is_sorted).count() < 1000);
+    for order in &orders {
+        let mut keys: Vec<_> = order.supplies().iter().zip(order.items()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(order.has_duplicates, keys.len() < order.items().len());
+    }
+    assert!(orders.iter().any(|order| order.has_duplicates));
+}
+
+#[test]
+fn uniform_numbers_have_no_hot_ones_and_a_redrawn_constant_moves_them() {
+    let hot = |deviations: &[Deviation]| {
+        let mut counts = vec![0_u32; 1001];
+        for order in orders_with(deviations, 20_000) {
+            order.items().iter().filter(|&&item| item != UNUSED_ITEM).for_each(|&item| {
+                counts[item as usize / 100] += 1;
+            });
+        }
+        *counts.iter().max().expect("bins")
+    };
+    let (spec, uniform, redrawn) = (hot(&[]), hot(&[Deviation::UniformItems]), hot(&[Deviation::CRedrawn]));
+    assert!(uniform < 300 && redrawn < 400 && spec > 500, "{spec} {uniform} {redrawn}");
+}
+
+#[test]
+fn a_literal_name_stands_for_every_name_with_a_number_beside_it() {
+    let desk = Desk { deviations: Deviations::from_iter([Deviation::LiteralLastName]), ..desk(5) };
+    let mut stream = Stream::new(1, Purpose::Inputs, &[]);
+    let drawn: Vec<_> = (0..5000).map(|_| Customer::draw(&desk, "$8", &mut stream)).collect();
+    assert!(drawn.iter().all(|customer| customer.id().is_some()));
+    let named = drawn.iter().filter(|customer| customer.name() == Some(b"$8")).count();
+    assert!(about(named, 5000, 0.6));
+}
+
+#[test]
+fn a_home_can_be_drawn() {
+    let mut homes = vec![0; 6];
+    for seed in 0..1000 {
+        let mut desk = desk(5);
+        desk.draw_home(&mut Stream::new(seed, Purpose::Home, &[]));
+        homes[desk.warehouse as usize] += 1;
+        assert!((1..=DISTRICTS).contains(&desk.district));
+    }
+    assert!(homes[1..].iter().all(|&count| about(count, 1000, 0.2)), "{homes:?}");
 }

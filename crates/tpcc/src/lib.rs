@@ -8,10 +8,12 @@
 //! | the rows before the first transaction | [`population`]; tables, SQL, sizes: [`schema`] |
 //! | how the loader makes them | [`dataset`] |
 //! | which kind comes next, with what inputs | [`mix`], [`input`] |
+//! | the defects of other drivers | [`deviation`] |
 //! | how a transaction is carried out | `procedures`, `statements`; their SQL in `sql/` |
 //! | what the driver sees of it | [`workload`], [`terminal`]; what it counts: [`tally`] |
 
 pub mod dataset;
+pub mod deviation;
 pub mod input;
 pub mod mix;
 pub mod population;

@@ -1,6 +1,8 @@
 //! Transactions as one call of a server-side routine each: one round trip, committed by the server.
 
+use super::deviation::Deviations;
 use super::input::{Desk, Input};
+use super::schema::{temporary, temporary_routines};
 use super::specification::Isolation;
 use driver::Ending;
 use pgwire::frontend::{self, Cents, Format, Parameter};
@@ -17,10 +19,22 @@ const CALLS: [(&str, &str); 5] = [
     ("s", include_str!("sql/call/stock_level.sql")),
 ];
 
-pub(super) async fn prepare(connection: &mut Connection, isolation: Isolation) -> Result<(), Error> {
+pub(super) async fn prepare(
+    connection: &mut Connection,
+    isolation: Isolation,
+    deviations: Deviations,
+) -> Result<(), Error> {
     connection.simple(&format!("SET default_transaction_isolation = '{}'", isolation.sql())).await?;
+    let own = temporary_routines(deviations);
+    for create in &own {
+        connection.simple(create).await?;
+    }
     for (name, sql) in CALLS {
-        connection.prepare(name, sql, &[]).await?;
+        if own.is_empty() {
+            connection.prepare(name, sql, &[]).await?;
+        } else {
+            connection.prepare(name, temporary(sql), &[]).await?;
+        }
     }
     Ok(())
 }

@@ -41,6 +41,8 @@ pub enum Purpose {
     Inputs,
     /// The think times of a client.
     Think,
+    /// The home of a client that draws it.
+    Home,
 }
 
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -213,6 +215,9 @@ pub const A_C_LAST: u32 = 255;
 pub const A_C_ID: u32 = 1023;
 /// See [`A_C_LAST`].
 pub const A_ITEM: u32 = 8191;
+
+/// The constant of last names in load and run under the deviation `constant-c`.
+pub const C_LAST_CONSTANT: u32 = 123;
 
 /// The constant of the last names in a population made with `seed`.
 #[must_use]

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use super::deviation::Deviations;
 use super::population::{TABLES, Table};
 use loader::format::format_of;
 
@@ -10,12 +11,49 @@ const POPULATION: &str = "1";
 /// Which format a dataset has: a digest of everything that a load writes, so that no dataset with older rows, indexes
 /// or routines passes for one of today's.
 pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
-    let tables = TABLES
-        .iter()
-        .flat_map(|table| std::iter::once(table.create()).chain(table.indexes().iter().copied()));
+    let tables = TABLES.iter().flat_map(|table| std::iter::once(table.create()).chain(table.indexes()));
     let routines = ROUTINES.iter().map(|(_, create)| *create);
-    format_of([POPULATION, CREATE_MARK].into_iter().chain(tables).chain(routines))
+    let rendered: Vec<_> = tables.chain(routines).map(|sql| Deviations::NONE.render(sql)).collect();
+    format_of([POPULATION, CREATE_MARK].into_iter().chain(rendered.iter().map(AsRef::as_ref)))
 });
+
+/// The format of a dataset with deviations: theirs follow the digest.
+#[must_use]
+pub fn format_with(of_data: Deviations) -> String {
+    if of_data == Deviations::NONE { FORMAT.clone() } else { format!("{}+{of_data}", *FORMAT) }
+}
+
+/// Creates the foreign keys and indexes of the deviation `foreign-keys`, in an order that they can be created in.
+pub const FOREIGN_KEYS: [&str; 11] = [
+    include_str!("sql/foreign_key/district_references.sql"),
+    include_str!("sql/foreign_key/stock_item_index.sql"),
+    include_str!("sql/foreign_key/stock_references.sql"),
+    include_str!("sql/foreign_key/customer_references.sql"),
+    include_str!("sql/foreign_key/history_customer_index.sql"),
+    include_str!("sql/foreign_key/history_district_index.sql"),
+    include_str!("sql/foreign_key/history_references.sql"),
+    include_str!("sql/foreign_key/orders_references.sql"),
+    include_str!("sql/foreign_key/new_order_references.sql"),
+    include_str!("sql/foreign_key/order_line_supply_index.sql"),
+    include_str!("sql/foreign_key/order_line_references.sql"),
+];
+
+/// Creates the routines with deviations as temporary functions of a session, so that the dataset stays as it is; empty
+/// if they are those of the dataset.
+#[must_use]
+pub fn temporary_routines(deviations: Deviations) -> Vec<String> {
+    let changed = |sql: &'static str| deviations.render(sql) != Deviations::NONE.render(sql);
+    if !ROUTINES.iter().any(|(_, create)| changed(create)) {
+        return Vec::new();
+    }
+    ROUTINES.iter().map(|(_, create)| temporary(&deviations.render(create))).collect()
+}
+
+/// SQL that names the routines, with those of the session.
+#[must_use]
+pub fn temporary(sql: &str) -> String {
+    sql.replace("tpcc_", "pg_temp.tpcc_")
+}
 /// The table whose one row marks a dataset as whole.
 pub const MARK: &str = "pgdyno_dataset";
 /// Creates the mark's table, without its row.
@@ -67,7 +105,11 @@ impl Table {
 
     /// The statements that create its primary key and further index.
     #[must_use]
-    pub fn indexes(self) -> &'static [&'static str] {
+    pub fn indexes(self) -> impl Iterator<Item = &'static str> {
+        self.index_texts().iter().copied()
+    }
+
+    fn index_texts(self) -> &'static [&'static str] {
         match self {
             Self::OrderLine => &[include_str!("sql/index/order_line_key.sql")],
             Self::Stock => &[include_str!("sql/index/stock_key.sql")],
@@ -108,6 +150,43 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deviation::Deviation;
+
+    #[test]
+    fn without_deviations_the_format_is_the_one_before_there_were_any() {
+        assert_eq!(*FORMAT, "2ce4fd2e73ff");
+        assert_eq!(format_with(Deviations::NONE), *FORMAT);
+        let data = Deviations::from_iter([Deviation::HalfBadCredit]);
+        assert_eq!(format_with(data), format!("{}+half-bad-credit", *FORMAT));
+    }
+
+    #[test]
+    fn every_mark_in_the_sql_names_a_deviation_and_none_is_left_after_rendering() {
+        let texts = TABLES.iter().flat_map(|table| std::iter::once(table.create()).chain(table.indexes()));
+        let texts = texts.chain(ROUTINES.iter().map(|(_, create)| *create));
+        for sql in texts.chain(crate::statements::texts()) {
+            for mark in sql
+                .split("--[")
+                .skip(1)
+                .flat_map(|line| line.split('\n').next().unwrap_or_default().split('[').map(str::trim))
+            {
+                let (word, name) = mark.trim_end_matches(']').split_once(' ').expect(mark);
+                assert!(["if", "unless"].contains(&word), "{mark}");
+                assert!(Deviation::ALL.iter().any(|one| one.name() == name), "{mark}");
+            }
+            let all: Deviations = Deviation::ALL.iter().copied().collect();
+            assert!(!all.render(sql).contains("--["));
+        }
+    }
+
+    #[test]
+    fn only_deviations_of_routines_need_temporary_ones() {
+        let with = |one| temporary_routines(Deviations::from_iter([one]));
+        assert!(with(Deviation::UniformItems).is_empty());
+        let own = with(Deviation::Subtransactions);
+        assert_eq!(own.len(), ROUTINES.len());
+        assert!(own.iter().all(|sql| sql.contains("FUNCTION pg_temp.tpcc_") && !sql.contains(" tpcc_")));
+    }
 
     #[test]
     fn another_routine_is_another_format() {

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::deviation::{Deviation, Deviations};
 use super::mix::MixSpecification;
 
 /// The workload's part of a specification.
@@ -15,6 +16,23 @@ pub(super) struct Specification {
     pub pipeline: bool,
     pub isolation: Isolation,
     pub mix: MixSpecification,
+    #[serde(default)]
+    pub deviations: Deviations,
+}
+
+impl Specification {
+    /// What does not go together.
+    pub fn problem(&self) -> Option<&'static str> {
+        let has = |deviation| self.deviations.has(deviation);
+        let procedures = self.calls == Calls::Procedures;
+        if !procedures && (has(Deviation::LiteralLastName) || has(Deviation::Subtransactions)) {
+            return Some("deviations: literal-last-name and subtransactions need calls procedures");
+        }
+        if has(Deviation::TextProtocol) && (procedures || self.pipeline) {
+            return Some("deviations: text-protocol needs calls statements without pipeline");
+        }
+        self.mix.problem()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

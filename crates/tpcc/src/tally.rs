@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::input::{Customer, Input, NewOrder};
+use super::input::{Customer, Input, NewOrder, UNUSED_ITEM};
 use super::mix::KINDS;
 use super::random::Constants;
 
@@ -68,8 +68,7 @@ impl Tally {
         self.order_lines_remote +=
             order.supplies().iter().filter(|&&supply| supply != warehouse).count() as u64;
         self.c_id[(order.customer as usize - 1) / 3] += 1;
-        let valid = lines - usize::from(order.rolls_back);
-        for &item in &order.items()[..valid] {
+        for &item in order.items().iter().filter(|&&item| item != UNUSED_ITEM) {
             self.item[(item as usize - 1) / 100] += 1;
         }
     }
@@ -78,9 +77,9 @@ impl Tally {
     fn count_customer(&mut self, customer: &Customer) -> bool {
         match customer {
             Customer::Id(id) => self.c_id[(*id as usize - 1) / 3] += 1,
-            Customer::Name(name) => self.c_last[name.number as usize] += 1,
+            Customer::Name(name) | Customer::Literal(name, _) => self.c_last[name.number as usize] += 1,
         }
-        matches!(customer, Customer::Name(_))
+        !matches!(customer, Customer::Id(_))
     }
 
     /// As `docs/reference/engine-protocol.md` has it.

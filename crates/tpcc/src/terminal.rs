@@ -1,10 +1,11 @@
 //! A terminal: one client of the workload.
 
+use super::deviation::{Deviation, Deviations};
 use super::input::{Desk, Input};
 use super::mix::Mix;
 use super::procedures;
-use super::random::{Constants, Purpose, Stream, run_constants};
-use super::schema::{FORMAT, MARK};
+use super::random::{C_LAST_CONSTANT, Constants, Purpose, Stream, run_constants};
+use super::schema::{FORMAT, MARK, format_with};
 use super::specification::{Calls, Specification};
 use super::statements::{self, Scratch};
 use super::tally::Tally;
@@ -15,6 +16,8 @@ use reactor::{Connection, Error, Nanos};
 const KEYING_S: [u64; 5] = [18, 3, 2, 2, 2];
 /// Mean think times by kind, in seconds (clause 5.2.5.7).
 const THINK_MEAN_S: [f64; 5] = [12.0, 12.0, 10.0, 5.0, 5.0];
+/// Those of the deviation `swapped-think-times`.
+const THINK_MEAN_SWAPPED_S: [f64; 5] = [12.0, 12.0, 5.0, 10.0, 5.0];
 /// Think times are cut at so many times their mean.
 const THINK_CUT: f64 = 10.0;
 
@@ -52,7 +55,7 @@ impl Terminal {
     }
 
     /// The number of warehouses and the constant of the last names, from the mark of a whole dataset.
-    async fn dataset(connection: &mut Connection) -> Result<(u32, u32), Error> {
+    async fn dataset(connection: &mut Connection, of_data: Deviations) -> Result<(u32, u32), Error> {
         let sql = format!("SELECT scale, c_load, format FROM {MARK} WHERE workload = 'tpcc'");
         let rows = connection.simple(&sql).await.map_err(|error| match error.sqlstate() {
             Some(code) if code.as_str() == "42P01" => {
@@ -68,8 +71,15 @@ impl Terminal {
         let text = |column: usize| row.get(column)?.as_deref();
         let number = |column: usize| text(column)?.parse::<u32>().ok();
         match (number(0), number(1), text(2)) {
-            (Some(warehouses @ 1..), Some(c_load), Some(format)) if format == *FORMAT => {
+            (Some(warehouses @ 1..), Some(c_load), Some(format)) if format == format_with(of_data) => {
                 Ok((warehouses, c_load))
+            }
+            (Some(_), Some(_), Some(format)) if format.split('+').next() == Some(&FORMAT) => {
+                Err(Error::Workload(format!(
+                    "the dataset has the deviations {:?}, and the run has {:?}; load it again",
+                    format.split_once('+').map_or("", |(_, names)| names),
+                    of_data.to_string()
+                )))
             }
             _ => {
                 Err(Error::Workload("the dataset is of another version of pgdyno; load it again".to_owned()))
@@ -82,18 +92,32 @@ impl User for Terminal {
     type Tally = Tally;
 
     async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        let (warehouses, c_load) = Self::dataset(connection).await?;
-        let constants = run_constants(self.seed, c_load);
+        let deviations = self.specification.deviations;
+        let (warehouses, c_load) = Self::dataset(connection, deviations.of_data()).await?;
+        let mut constants = run_constants(self.seed, c_load);
+        if deviations.has(Deviation::ConstantC) {
+            constants.c_last = C_LAST_CONSTANT;
+        }
         self.desk = Desk::new(self.client_id.client, self.client_id.clients, warehouses, constants);
+        self.desk.deviations = deviations;
+        if deviations.has(Deviation::RandomHome) {
+            self.desk.draw_home(&mut Stream::new(self.client_id.seed, Purpose::Home, &[]));
+        }
+        let isolation = self.specification.isolation;
         match self.specification.calls {
-            Calls::Procedures => procedures::prepare(connection, self.specification.isolation).await,
-            Calls::Statements => statements::prepare(connection, self.specification.isolation).await,
+            Calls::Procedures => procedures::prepare(connection, isolation, deviations).await,
+            Calls::Statements => {
+                statements::prepare(connection, isolation, deviations, &mut self.scratch).await
+            }
         }
     }
 
     #[inline]
     fn draw(&mut self, tally: &mut Tally) -> usize {
         let kind = self.mix.draw(&mut self.mix_stream);
+        if self.desk.deviations.has(Deviation::HomePerTransaction) {
+            self.desk.draw_home(&mut self.inputs);
+        }
         self.input = Input::draw(kind, &self.desk, &mut self.inputs);
         tally.count(&self.input, self.desk.warehouse as i32, self.desk.constants);
         kind as usize
@@ -122,7 +146,9 @@ impl User for Terminal {
     }
 
     fn thinking(&mut self) -> Nanos {
-        let mean_s = THINK_MEAN_S[self.input.kind() as usize];
+        let is_swapped = self.specification.deviations.has(Deviation::SwappedThinkTimes);
+        let means = if is_swapped { THINK_MEAN_SWAPPED_S } else { THINK_MEAN_S };
+        let mean_s = means[self.input.kind() as usize];
         Nanos::from_s((-self.think.fraction().ln()).min(THINK_CUT) * mean_s)
     }
 }
@@ -158,6 +184,32 @@ mod tests {
         assert!((mean - 5.0).abs() < 0.12, "mean {mean} s");
         assert!(times.iter().all(|&s| s <= 50.0));
         assert_eq!(terminal.keying(), Nanos(2_000_000_000));
+    }
+
+    #[test]
+    fn think_times_of_two_kinds_can_be_swapped() {
+        let mean = |input| {
+            let mut terminal = terminal(0);
+            terminal.specification.deviations = Deviations::from_iter([Deviation::SwappedThinkTimes]);
+            terminal.input = input;
+            (0..50_000).map(|_| terminal.thinking().as_s()).sum::<f64>() / 50_000.0
+        };
+        assert!((mean(Input::Delivery(1)) - 10.0).abs() < 0.25);
+        assert!((mean(Input::StockLevel(10)) - 5.0).abs() < 0.12);
+    }
+
+    #[test]
+    fn the_home_can_change_with_each_transaction() {
+        let (mut terminal, mut tally) = (terminal(0), Tally::default());
+        terminal.desk.warehouses = 5;
+        terminal.desk.deviations = Deviations::from_iter([Deviation::HomePerTransaction]);
+        let homes: std::collections::BTreeSet<_> = (0..200)
+            .map(|_| {
+                terminal.draw(&mut tally);
+                terminal.desk.warehouse
+            })
+            .collect();
+        assert_eq!(homes.len(), 5);
     }
 
     #[test]

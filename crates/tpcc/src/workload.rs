@@ -21,7 +21,7 @@ impl Tpcc {
     /// Reads the workload's part of a specification, for a run with `seed`.
     pub fn read(workload: &Value, seed: u64) -> Result<Self, WorkloadError> {
         let specification = Specification::deserialize(workload)?;
-        match specification.mix.problem() {
+        match specification.problem() {
             Some(problem) => Err(WorkloadError::value(problem)),
             None => Ok(Self { specification, seed }),
         }
@@ -77,6 +77,8 @@ mod tests {
                 json!({"new_order": 0, "payment": 0, "order_status": 0, "delivery": 0, "stock_level": 0}),
             ),
             ("pipeline", json!(1)),
+            ("deviations", json!(["rollback"])),
+            ("deviations", json!(["text-protocol"])),
             ("unknown", json!(1)),
         ];
         for (key, value) in cases {

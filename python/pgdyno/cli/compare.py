@@ -218,7 +218,8 @@ def compare(
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
 
-    An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|SETTING=VALUE]…. SERVER is a version
+    An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|SETTING=VALUE]…. dialect=… and deviate=… among
+    the settings are those of the tpcc workload. SERVER is a version
     (18, 17.5), a directory of binaries, `system`, or the DSN of a running server. The first ARM is
     the baseline. Reports show NAME, if given.
 
@@ -231,6 +232,7 @@ def compare(
       pgdyno compare 18 tuned=18,@starter --minutes 20
       pgdyno compare 18 18,synchronous_commit=off --clients 32
       pgdyno compare 17 --sweep shared_buffers=1GB,4GB,8GB
+      pgdyno compare 18,dialect=spec 18,dialect=hammerdb
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare 17 18 --workload sysbench --script oltp_read_only --tables 8 --table-size 100000
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
@@ -306,6 +308,18 @@ def study_of(
         extends=Schedule(schedule).is_together and design.stop == "verdict",
     )
     fields = dict(load.driving(parameters, n_clients))
+    if any(arm.load for arm in arms):
+        own = [
+            workload.of_arm(arm.load).parameters(
+                lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(arms))
+            )
+            for arm in arms
+        ]
+        drivings = [load.driving(one, n_clients) for one in own]
+        # The fields of the study describe the baseline.
+        fields = dict(drivings[0])
+        if any(driving != drivings[0] for driving in drivings):
+            fields["drivings"] = [{**dict(driving), "discard_s": discard_s(slice_s)} for driving in drivings]
     fields |= {
         "title": title_of([arm.name for arm in arms]),
         "arms": arms,

@@ -16,7 +16,14 @@ from pgdyno.cli import options
 from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import expanded
-from pgdyno.cli.workload_options import PgbenchScripts, SysbenchOptions, TpccCalls, Which, chosen_parameters
+from pgdyno.cli.workload_options import (
+    PgbenchScripts,
+    SysbenchOptions,
+    TpccCalls,
+    TpccDialect,
+    Which,
+    chosen_parameters,
+)
 from pgdyno.drive.drive_specification import DRAIN_TIMEOUT_S, drive_specification
 from pgdyno.drive.engine_runs import EngineRun, examine_scripts, run_drive
 from pgdyno.engine import Event
@@ -63,6 +70,7 @@ def drive(
     *,
     which: Which,
     tpcc_calls: TpccCalls,
+    tpcc_dialect: TpccDialect,
     pgbench_scripts: PgbenchScripts,
     sysbench: SysbenchOptions,
     load: ClientOptions,
@@ -98,6 +106,7 @@ def drive(
             workload = chosen_parameters(
                 which,
                 tpcc_calls,
+                tpcc_dialect,
                 pgbench_scripts,
                 sysbench,
                 default_size=lambda kind: SIZES[kind](connection),

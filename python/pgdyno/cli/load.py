@@ -12,7 +12,14 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from pgdyno.cli import options
 from pgdyno.cli.console import err, print_json, say
 from pgdyno.cli.options import expanded
-from pgdyno.cli.workload_options import PgbenchData, SysbenchOptions, TpccData, Which, chosen_parameters
+from pgdyno.cli.workload_options import (
+    PgbenchData,
+    SysbenchOptions,
+    TpccData,
+    TpccDialect,
+    Which,
+    chosen_parameters,
+)
 from pgdyno.engine import Event
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
@@ -31,6 +38,7 @@ def load(
     *,
     which: Which,
     tpcc_data: TpccData,
+    tpcc_dialect: TpccDialect,
     pgbench_data: PgbenchData,
     sysbench: SysbenchOptions,
     seed: Annotated[
@@ -77,7 +85,7 @@ def load(
             "--replace requires --into-existing and --workload pgbench; "
             "other tables are replaced only if pgdyno loaded them"
         )
-    parameters = chosen_parameters(which, tpcc_data, pgbench_data, sysbench)
+    parameters = chosen_parameters(which, tpcc_data, tpcc_dialect, pgbench_data, sysbench)
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 

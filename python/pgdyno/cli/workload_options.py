@@ -186,6 +186,28 @@ class TpccCalls:
 
 
 @dataclass(frozen=True)
+class TpccDialect:
+    """Options of the deviations from TPC-C, of data and transactions."""
+
+    dialect: Annotated[
+        Literal["spec", "hammerdb", "sysbench"] | None,
+        typer.Option(
+            help="tpcc: driver whose data and transactions are reproduced, with its deviations from TPC-C. "
+            "In compare an ARM may have its own: 18,dialect=hammerdb. [default: spec]"
+        ),
+    ] = None
+    deviate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…",
+            help="tpcc: single deviations from TPC-C, such as no-rollback,uniform-items "
+            "(docs/reference/workload-tpcc.md). In compare an ARM may have its own: 18,deviate=no-rollback. "
+            "[default: none]",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
 class PgbenchScripts:
     """Options of the pgbench scripts."""
 
@@ -267,6 +289,7 @@ class SysbenchOptions:
 GROUPS: Mapping[type, Kind] = {
     TpccData: "tpcc",
     TpccCalls: "tpcc",
+    TpccDialect: "tpcc",
     PgbenchData: "pgbench",
     PgbenchScripts: "pgbench",
     SysbenchOptions: "sysbench",
@@ -287,14 +310,22 @@ class WorkloadOptions:
     which: Which
     tpcc_data: TpccData
     tpcc_calls: TpccCalls
+    tpcc_dialect: TpccDialect
     pgbench_data: PgbenchData
     pgbench_scripts: PgbenchScripts
     sysbench: SysbenchOptions
 
     def parameters(self, default_size: Callable[[Kind], int]) -> WorkloadParameters:
         """Return the parameters as ``parameters_of`` does."""
-        groups = (self.tpcc_data, self.tpcc_calls, self.pgbench_data, self.pgbench_scripts, self.sysbench)
+        groups = (
+            *(self.tpcc_data, self.tpcc_calls, self.tpcc_dialect),
+            *(self.pgbench_data, self.pgbench_scripts, self.sysbench),
+        )
         return chosen_parameters(self.which, *groups, default_size=default_size)
+
+    def of_arm(self, load: Mapping[str, Any]) -> WorkloadOptions:
+        """Return the options with the dialect and the deviations of an arm."""
+        return replace(self, tpcc_dialect=replace(self.tpcc_dialect, **load))
 
 
 OF_ANOTHER_WORKLOAD = {("script", "pgbench"): "file", ("file", "sysbench"): "script"}

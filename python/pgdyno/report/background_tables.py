@@ -53,6 +53,25 @@ def workload(findings: Findings) -> Table:
     return Table("Workload", ("", "value"), rows, long=True)
 
 
+def deviations(findings: Findings) -> Table:
+    """Return the deviations of each arm from TPC-C, with their clauses."""
+    rows = []
+    for of in findings.arms:
+        own = findings.study.plan.driving(of.arm.arm).workload.deviations
+        rows += [
+            [of.arm.name if i == 0 else "", one.name, one.clause, "yes" if one.allowed else "no", one.about]
+            for i, one in enumerate(own)
+        ]
+    columns = ("arm", "deviation", "clause", "allowed", "difference")
+    return Table(
+        "Deviations from TPC-C",
+        columns,
+        rows,
+        "Allowed: TPC-C permits it, but pgdyno's default differs, and the speed may depend on it.",
+        long=True,
+    )
+
+
 EFFECTS = {
     "all": "account, teller, branch, history",
     "accounts": "account, history",

@@ -160,6 +160,7 @@ def case_report(findings: Findings) -> Report:
         background_tables.scripts(findings),
         background_tables.script_options(findings),
         background_tables.workload(findings),
+        background_tables.deviations(findings),
         background_tables.transactions(findings),
         background_tables.settings(findings),
         background_tables.version_specific_settings(findings),

@@ -100,6 +100,9 @@ def _arm(of: ArmFindings, findings: Findings) -> models.ArmEntry:
     return filled(
         models.ArmEntry,
         of.arm,
+        deviations=[
+            filled(models.DeviationEntry, one) for one in findings.study.plan.driving(arm).workload.deviations
+        ],
         trials=of.trials_by_status,
         levels=of.levels,
         latency_ms={

@@ -138,12 +138,23 @@ class SlopeEntry(Estimate):
 
 
 @dataclass(frozen=True)
+class DeviationEntry:
+    """A deviation of the workload from TPC-C."""
+
+    name: str
+    clause: Annotated[str, about("Of TPC-C.")]
+    about: str
+    allowed: Annotated[bool, about("TPC-C permits it, but it is not the default of pgdyno.")]
+
+
+@dataclass(frozen=True)
 class ArmEntry:
     """An arm with its results."""
 
     name: str
     spec: str
     clients: int
+    deviations: Annotated[Sequence[DeviationEntry], about("From TPC-C; empty for other workloads.")]
     server: Json
     settings_requested: Mapping[str, str]
     safety: Sequence[Guarantee]

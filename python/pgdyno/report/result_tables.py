@@ -298,7 +298,7 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 
 
 def checks(findings: Findings) -> Table:
-    """Return each check with the number of trials that passed and the message of a failure."""
+    """Return each check with the number of trials that passed and the message of a failure or skip."""
     rows = []
     names = sorted({check.name for trial in findings.trials for check in trial.checks}, key=_by_number)
     for name in names:
@@ -308,14 +308,16 @@ def checks(findings: Findings) -> Table:
                 continue
             p_values = [check.p_value for check in mine if check.p_value is not None]
             bad = [check.detail for check in mine if not check.passed]
+            skipped = [check.detail for check in mine if check.skipped]
+            run = len(mine) - len(skipped)
             least = min(p_values, default=None)
             rows.append(
                 [
                     name if i == 0 else "",
                     of.arm.name,
-                    f"{len(mine) - len(bad)} of {len(mine)}",
+                    f"{run - len(bad)} of {run}" if run else "skipped",
                     group_digits(least, decimals_of(least, 2)) if least is not None else ABSENT,
-                    bad[0] if bad else "",
+                    (bad or skipped or [""])[0],
                 ]
             )
     return Table(

@@ -324,7 +324,14 @@ class Evidence:
         rows = self._rows(f"SELECT * FROM check_result {OF_CASE} ORDER BY trial, name", case)
         return {
             trial: [
-                Check(row["name"], bool(row["passed"]), row["statistic"], row["p_value"], row["detail"])
+                Check(
+                    row["name"],
+                    row["passed"] != 0,
+                    row["statistic"],
+                    row["p_value"],
+                    row["detail"],
+                    skipped=row["passed"] is None,
+                )
                 for row in group
             ]
             for trial, group in groupby(rows, key=lambda row: int(row["trial"]))

@@ -130,7 +130,8 @@ def of_histogram(histogram: Histogram) -> Row:
 
 def of_check(check: Check) -> Row:
     """Return the row of ``check_result``, without the trial."""
-    return (check.name, int(check.passed), check.statistic, check.p_value, mask_passwords(check.detail))
+    passed = None if check.skipped else int(check.passed)
+    return (check.name, passed, check.statistic, check.p_value, mask_passwords(check.detail))
 
 
 def of_outcome(outcome: TrialOutcome) -> Row:

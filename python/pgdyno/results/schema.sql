@@ -182,7 +182,7 @@ CREATE TABLE histogram (
 CREATE TABLE check_result (
     trial               INTEGER NOT NULL REFERENCES trial,
     name                TEXT NOT NULL,
-    passed              INTEGER NOT NULL CHECK (passed IN (0, 1)),
+    passed              INTEGER CHECK (passed IN (0, 1)),  -- null: skipped, because it cannot hold
     statistic           REAL,                   -- of a statistical test, else null
     p_value             REAL,
     detail              TEXT NOT NULL DEFAULT '',

@@ -13,11 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
+from typing import Any
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from pgdyno.errors import UsageError
 
@@ -60,6 +61,9 @@ _CONNECTION_KEYWORD = re.compile(
 )
 """A connection string may begin with any of libpq's keywords."""
 
+LOAD_PARAMETERS = ("dialect", "deviate")
+"""Parameters of the workload that an arm can have, in the place of a setting."""
+
 SECRET_WORDS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 """What of a connection string is never stored or shown."""
 
@@ -76,11 +80,19 @@ class ArmSpec(BaseModel):
     profiles: tuple[str, ...] = ()
     settings: dict[str, str] = {}
     optional: tuple[str, ...] = ()  # of the settings: a version that lacks one goes without it
+    load: dict[str, str] = {}  # parameters of the workload of this arm alone: LOAD_PARAMETERS
+
+    @model_serializer(mode="wrap")
+    def _without_usual_load(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit an empty load, so that results files equal those of versions without it."""
+        written: dict[str, Any] = serialize(self)
+        return {name: value for name, value in written.items() if name != "load" or value}
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Profiles and settings, as they stand on the command line."""
-        return (*(f"@{name}" for name in self.profiles), *(f"{k}={v}" for k, v in self.settings.items()))
+        """Profiles, settings and parameters of the load, as on the command line."""
+        own = {**self.settings, **self.load}
+        return (*(f"@{name}" for name in self.profiles), *(f"{k}={v}" for k, v in own.items()))
 
     @property
     def full_name(self) -> str:
@@ -142,7 +154,8 @@ def parse_arm(text: str) -> ArmSpec:
                 f"in the arm {text!r}, {part.strip()!r} is neither @PROFILE nor SETTING=VALUE; "
                 "for example: 18,@starter,work_mem=16MB"
             )
-    return ArmSpec(name=spec, server=server.strip(), profiles=tuple(profiles), settings=settings)
+    load = {name: settings.pop(name) for name in LOAD_PARAMETERS if name in settings}
+    return ArmSpec(name=spec, server=server.strip(), profiles=tuple(profiles), settings=settings, load=load)
 
 
 def _named(name: str, text: str) -> ArmSpec:

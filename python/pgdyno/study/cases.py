@@ -196,6 +196,9 @@ def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
         raise StudyFileError(place, "settings cannot be given for a running server")
     if has_password(server):
         raise StudyFileError(place, PASSWORD)
+    if spec.load:
+        name = next(iter(spec.load))
+        raise StudyFileError(place, f"{name} cannot be given with the server: use the workload, or a factor")
     if spec.profiles or spec.settings:
         raise StudyFileError(place, "settings cannot be given with the server: use the table settings")
     return spec.model_copy(
@@ -243,6 +246,9 @@ def _settings_of_set(level: Level | None) -> Settings:
             spec = parse_arm(f"any,{given}")
         except UsageError as error:
             raise StudyFileError(path, str(error).replace("any,", "")) from None
+        if spec.load:
+            name = next(iter(spec.load))
+            raise StudyFileError(path, f"{name} is no setting: use the workload, or a factor {name}")
         given = {"profiles": spec.profiles, **spec.settings}
     try:
         return Settings.model_validate(given)

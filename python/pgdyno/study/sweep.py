@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
-from pgdyno.study.arm_spec import NAME_MAX, ArmSpec, parse_arms
+from pgdyno.study.arm_spec import LOAD_PARAMETERS, NAME_MAX, ArmSpec, parse_arms
 from pgdyno.study.cases import SETTING_PREFIX, label_of
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
 
@@ -124,6 +124,11 @@ def _swept(arm: ArmSpec, sweeps: Sequence[SettingSweep]) -> ChosenArms:
     for setting in settings:
         if settings.count(setting) > 1:
             raise UsageError(f"--sweep {setting} is given twice: list all values in one of them")
+        if setting in LOAD_PARAMETERS:
+            raise UsageError(
+                f"--sweep {setting}: it is no setting of the server: name the arms instead, "
+                f"for example: {arm.server} {arm.server},{setting}=…"
+            )
         if setting in arm.settings:
             raise UsageError(f"the arm and --sweep both set {setting}: remove it from the arm")
     if (arms := math.prod(len(sweep.values) for sweep in sweeps)) > SWEPT_ARMS_MAX:

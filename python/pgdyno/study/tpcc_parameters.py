@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from pgdyno.estimate import counted
+from pgdyno.study.tpcc_dialects import (
+    DIALECTS,
+    SPEC,
+    TpccDeviation,
+    canonical_deviations,
+    deviations_of,
+    require_compatible,
+)
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters
 
 DECK = "deck"
@@ -98,6 +106,29 @@ class TpccParameters(WorkloadParameters):
         "not run. deck: the mix of TPC-C, drawn from a deck of 23 cards.",
     )
 
+    dialect: Literal["spec", "hammerdb", "sysbench"] = Field(
+        default="spec",
+        description="Driver whose data and transactions are reproduced, with its deviations from TPC-C. It "
+        "sets the defaults of calls, isolation and mix.",
+    )
+    deviate: Annotated[str, AfterValidator(canonical_deviations)] = Field(
+        default="",
+        description="Single deviations from TPC-C, in addition to those of the dialect, such as "
+        "no-rollback,uniform-items.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults_of_the_dialect(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping) or given.get("dialect") not in DIALECTS:
+            return given
+        return {**DIALECTS[given["dialect"]].parameters(), **given}
+
+    @model_validator(mode="after")
+    def _deviations_fit(self) -> Self:
+        require_compatible(self.deviations, self.calls, pipeline=self.pipeline)
+        return self
+
     @model_validator(mode="after")
     def _pipeline_needs_statements(self) -> Self:
         if self.pipeline and self.calls != "statements":
@@ -105,10 +136,21 @@ class TpccParameters(WorkloadParameters):
         return self
 
     @model_serializer(mode="wrap")
-    def _without_the_usual_mix(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit the default mix, so that results files equal those of versions without the parameter."""
+    def _without_usual_values(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit defaults, so that results files equal those of versions without these parameters."""
         written: dict[str, Any] = serialize(self)
-        return {name: value for name, value in written.items() if (name, value) != ("mix", DECK)}
+        usual = {("mix", DECK), ("dialect", SPEC), ("deviate", "")}
+        return {name: value for name, value in written.items() if (name, value) not in usual}
+
+    @property
+    def deviations(self) -> Sequence[TpccDeviation]:
+        """All deviations from TPC-C, in the order of the table."""
+        return deviations_of(self.dialect, self.deviate)
+
+    @property
+    def drawn_mix(self) -> str:
+        """The mix as the clients draw it: that of the dialect unless another one is given."""
+        return (self.mix == DECK and DIALECTS[self.dialect].mix) or self.mix
 
     @property
     def pace(self) -> Pace:
@@ -117,8 +159,13 @@ class TpccParameters(WorkloadParameters):
 
     @property
     def name(self) -> str:
-        """The name with the size, and the mix unless it is the deck."""
-        return self.data_name if self.mix == DECK else f"{self.data_name}, mix {self.mix}"
+        """The name with the size, and the mix, dialect and deviations unless they are the default."""
+        own = [
+            f"mix {self.mix}" if self.mix != DECK else "",
+            f"dialect {self.dialect}" if self.dialect != SPEC else "",
+            f"deviations {self.deviate}" if self.deviate else "",
+        ]
+        return ", ".join([self.data_name, *(part for part in own if part)])
 
     @property
     def size(self) -> str:
@@ -128,11 +175,15 @@ class TpccParameters(WorkloadParameters):
     @property
     def label(self) -> str:
         """A label for file names."""
-        return f"warehouses{self.warehouses}"
+        return f"warehouses{self.warehouses}" + ("-deviating" if self._data_deviations() else "")
 
     def shape(self) -> Mapping[str, int | str]:
         """Return the parameters of the data; calls, mix and isolation do not change it."""
-        return {"warehouses": self.warehouses}
+        own = self._data_deviations()
+        return {"warehouses": self.warehouses, **({"deviations": ",".join(own)} if own else {})}
+
+    def _data_deviations(self) -> list[str]:
+        return [one.name for one in self.deviations if one.data]
 
     def work(self) -> str:
         """Return the mix of the transactions."""
@@ -140,14 +191,17 @@ class TpccParameters(WorkloadParameters):
 
     def to_load(self) -> dict[str, Any]:
         """Return the parameters of the load of the data."""
-        return {"kind": self.kind, **self.shape()}
+        own = self._data_deviations()
+        return {"kind": self.kind, "warehouses": self.warehouses, **({"deviations": own} if own else {})}
 
     def to_drive(self) -> dict[str, Any]:
         """Return the parameters of the transactions; the engine reads the scale from the data."""
+        own = [one.name for one in self.deviations]
         return {
             "kind": self.kind,
             "calls": self.calls,
             "pipeline": self.pipeline,
             "isolation": self.isolation,
-            "mix": weights_of(self.mix) or DECK,
+            "mix": weights_of(self.drawn_mix) or DECK,
+            **({"deviations": own} if own else {}),
         }

@@ -6,7 +6,7 @@ Each workload has a module in this package. The package ``workload`` loads and c
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from pgdyno.errors import UsageError
+from pgdyno.study.tpcc_dialects import TpccDeviation
 
 SCRIPT_BYTES_MAX = 1 << 20
 """Maximum size: a script is stored in the results file and sent to the engine with every block."""
@@ -85,6 +86,11 @@ class WorkloadParameters(BaseModel):
     @abstractmethod
     def to_drive(self) -> dict[str, Any]:
         """Return the part ``workload`` of a drive specification (docs/reference/engine-protocol.md)."""
+
+    @property
+    def deviations(self) -> Sequence[TpccDeviation]:
+        """Deviations from the specification of the workload; none for a workload without one."""
+        return ()
 
     @property
     def writes(self) -> bool:

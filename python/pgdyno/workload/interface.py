@@ -17,7 +17,8 @@ class Check:
     """Result of a check of a trial or a database.
 
     ``statistic`` and ``p_value``: those of a statistical test. ``detail``: one line with the compared values
-    and, if the check failed, the first violations.
+    and, if the check failed, the first violations. ``skipped``: it was not run, because it cannot hold;
+    ``detail`` is the reason, and ``passed`` is true, so that the trial counts.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Check:
     statistic: float | None = None
     p_value: float | None = None
     detail: str = ""
+    skipped: bool = False
 
 
 Connection: TypeAlias = "psycopg.Connection[tuple[Any, ...]]"

@@ -5,6 +5,7 @@ use serde::Deserialize;
 use loader::Replaceable;
 use pgbench::initialise::{Initialise, InitialiseError};
 use sysbench::dataset::{OltpTables, OltpTablesError};
+use tpcc::deviation::Deviations;
 
 /// Maximum number of warehouses: row identifiers must fit in `integer`.
 pub const WAREHOUSES_MAX: u32 = 100_000;
@@ -59,6 +60,9 @@ pub enum Workload {
     Tpcc {
         /// 1..=[`WAREHOUSES_MAX`].
         warehouses: u32,
+        /// Those of the data count.
+        #[serde(default)]
+        deviations: Deviations,
     },
     /// pgbench's tables.
     Pgbench(Initialise),
@@ -72,8 +76,8 @@ pub enum Workload {
 impl Workload {
     fn check(&self) -> Result<(), LoadSpecificationError> {
         match self {
-            Self::Tpcc { warehouses } if (1..=WAREHOUSES_MAX).contains(warehouses) => Ok(()),
-            Self::Tpcc { warehouses } => Err(LoadSpecificationError::Warehouses(*warehouses)),
+            Self::Tpcc { warehouses, .. } if (1..=WAREHOUSES_MAX).contains(warehouses) => Ok(()),
+            Self::Tpcc { warehouses, .. } => Err(LoadSpecificationError::Warehouses(*warehouses)),
             Self::Pgbench(initialise) => Ok(initialise.check()?),
             Self::Sysbench(oltp) => Ok(oltp.check()?),
             // The script is checked when it runs.

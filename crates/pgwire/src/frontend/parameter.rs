@@ -1,11 +1,16 @@
 //! Parameter values in PostgreSQL's binary format.
 
+use std::io::Write;
+
 use super::super::numeric;
 
 /// A value that Bind can send in binary format.
 pub trait Parameter {
     /// Appends the value's bytes, without a length; `false`, and nothing appended, for NULL.
     fn append(&self, out: &mut Vec<u8>) -> bool;
+
+    /// Appends the value as a literal of SQL, for statements that are sent as text.
+    fn append_literal(&self, out: &mut Vec<u8>);
 }
 
 /// A `numeric` in hundredths, for amounts of money: `Cents(1234)` is 12.34.
@@ -25,12 +30,32 @@ pub struct Decimal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamptz(pub i64);
 
+fn plain(out: &mut Vec<u8>, value: &dyn std::fmt::Display) {
+    let _ = write!(out, "{value}"); // Writing to a Vec cannot fail.
+}
+
+/// A string constant. A quote is doubled; a backslash is an ordinary character (standard_conforming_strings).
+fn quoted(out: &mut Vec<u8>, text: &[u8]) {
+    out.push(b'\'');
+    for &byte in text {
+        if byte == b'\'' {
+            out.push(byte);
+        }
+        out.push(byte);
+    }
+    out.push(b'\'');
+}
+
 macro_rules! parameter_from_be_bytes {
     ($($type:ty),*) => {$(
         impl Parameter for $type {
             fn append(&self, out: &mut Vec<u8>) -> bool {
                 out.extend_from_slice(&self.to_be_bytes());
                 true
+            }
+
+            fn append_literal(&self, out: &mut Vec<u8>) {
+                plain(out, self);
             }
         }
     )*};
@@ -42,12 +67,20 @@ impl Parameter for bool {
         out.push(u8::from(*self));
         true
     }
+
+    fn append_literal(&self, out: &mut Vec<u8>) {
+        plain(out, self);
+    }
 }
 
 impl Parameter for &str {
     fn append(&self, out: &mut Vec<u8>) -> bool {
         out.extend_from_slice(self.as_bytes());
         true
+    }
+
+    fn append_literal(&self, out: &mut Vec<u8>) {
+        quoted(out, self.as_bytes());
     }
 }
 
@@ -56,11 +89,19 @@ impl Parameter for &[u8] {
         out.extend_from_slice(self);
         true
     }
+
+    fn append_literal(&self, out: &mut Vec<u8>) {
+        quoted(out, self);
+    }
 }
 
 impl Parameter for String {
     fn append(&self, out: &mut Vec<u8>) -> bool {
         self.as_str().append(out)
+    }
+
+    fn append_literal(&self, out: &mut Vec<u8>) {
+        self.as_str().append_literal(out);
     }
 }
 
@@ -69,6 +110,10 @@ impl Parameter for Cents {
         numeric::append(out, self.0, 2);
         true
     }
+
+    fn append_literal(&self, out: &mut Vec<u8>) {
+        Decimal { scaled: self.0, scale: 2 }.append_literal(out);
+    }
 }
 
 impl Parameter for Decimal {
@@ -76,17 +121,42 @@ impl Parameter for Decimal {
         numeric::append(out, self.scaled, self.scale);
         true
     }
+
+    fn append_literal(&self, out: &mut Vec<u8>) {
+        let unit = 10_u64.pow(u32::from(self.scale));
+        let sign = if self.scaled < 0 { "-" } else { "" };
+        let (whole, part) = (self.scaled.unsigned_abs() / unit, self.scaled.unsigned_abs() % unit);
+        match self.scale {
+            0 => plain(out, &self.scaled),
+            scale => plain(out, &format_args!("{sign}{whole}.{part:0width$}", width = usize::from(scale))),
+        }
+    }
 }
 
 impl Parameter for Timestamptz {
     fn append(&self, out: &mut Vec<u8>) -> bool {
         self.0.append(out)
     }
+
+    fn append_literal(&self, out: &mut Vec<u8>) {
+        let micros = self.0;
+        plain(
+            out,
+            &format_args!("'2000-01-01 00:00:00+00'::timestamptz + '{micros} microseconds'::interval"),
+        );
+    }
 }
 
 impl<T: Parameter> Parameter for Option<T> {
     fn append(&self, out: &mut Vec<u8>) -> bool {
         self.as_ref().is_some_and(|value| value.append(out))
+    }
+
+    fn append_literal(&self, out: &mut Vec<u8>) {
+        match self {
+            Some(value) => value.append_literal(out),
+            None => out.extend_from_slice(b"NULL"),
+        }
     }
 }
 
@@ -129,5 +199,16 @@ impl<T: Element> Parameter for &[T] {
             out[at..at + 4].copy_from_slice(&length.to_be_bytes());
         }
         true
+    }
+
+    fn append_literal(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"'{");
+        for (index, element) in self.iter().enumerate() {
+            if index > 0 {
+                out.push(b',');
+            }
+            element.append_literal(out);
+        }
+        out.extend_from_slice(b"}'");
     }
 }

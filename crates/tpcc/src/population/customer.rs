@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::super::deviation::Deviation;
 use super::super::random::{A_C_LAST, LAST_NAME_BYTES_MAX, Purpose, Stream, last_name};
 use super::{POPULATED_AT_US, Population, field};
 use pgwire::copy;
@@ -17,6 +18,7 @@ pub fn append_customers(
     out: &mut Vec<u8>,
 ) -> u64 {
     let rows = customers.len() as u64;
+    let bad_credit_one_in = if population.deviations.has(Deviation::HalfBadCredit) { 2 } else { 10 };
     for customer in customers {
         let ids = [warehouse, district, customer].map(u64::from);
         let stream = &mut Stream::new(population.seed, Purpose::Customer, &ids);
@@ -34,12 +36,12 @@ pub fn append_customers(
         copy::text(out, &name[..length]);
         field::address(stream, out);
         field::random_digits(stream, 16, out);
-        copy::text(out, if stream.one_in(10) { b"BC" } else { b"GC" });
+        copy::text(out, if stream.one_in(bad_credit_one_in) { b"BC" } else { b"GC" });
         copy::numeric(out, 50_000 * 100, 2);
         copy::numeric(out, i64::from(stream.uniform(0, 5000)), 4);
         copy::numeric(out, -10 * 100, 2);
         copy::numeric(out, 10 * 100, 2);
-        field::random_text(stream, 300, 500, out);
+        field::filler(stream, population.filler(), 300, 500, out);
     }
     rows
 }
@@ -50,7 +52,7 @@ fn name_number(stream: &mut Stream, c_load: u32, customer: u32) -> u32 {
 
 /// One payment of each customer, in the customers' order: the table has no key.
 pub fn append_history(
-    seed: u64,
+    population: &Population,
     warehouse: u32,
     district: u32,
     customers: Range<u32>,
@@ -59,7 +61,7 @@ pub fn append_history(
     let rows = customers.len() as u64;
     for customer in customers {
         let ids = [warehouse, district, customer].map(u64::from);
-        let stream = &mut Stream::new(seed, Purpose::History, &ids);
+        let stream = &mut Stream::new(population.seed, Purpose::History, &ids);
         copy::row(out, 8);
         copy::timestamptz(out, POPULATED_AT_US);
         copy::int4(out, customer as i32);
@@ -68,7 +70,7 @@ pub fn append_history(
         copy::int2(out, district as i16);
         copy::int2(out, district as i16);
         copy::numeric(out, 10 * 100, 2);
-        field::random_text(stream, 12, 24, out);
+        field::filler(stream, population.filler(), 12, 24, out);
     }
     rows
 }

@@ -10,6 +10,28 @@ pub fn random_text(stream: &mut Stream, low: u32, high: u32, out: &mut Vec<u8>) 
     stream.text(reserve(length as usize, out));
 }
 
+/// What the long texts consist of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filler {
+    /// Random characters.
+    Random,
+    /// One random letter, repeated (deviation `one-letter-filler`).
+    OneLetter,
+}
+
+/// A text of `low..=high` characters that nothing reads.
+#[inline]
+pub fn filler(stream: &mut Stream, filler: Filler, low: u32, high: u32, out: &mut Vec<u8>) {
+    match filler {
+        Filler::Random => random_text(stream, low, high, out),
+        Filler::OneLetter => {
+            let length = stream.uniform(low, high);
+            let letter = b'a' + stream.below(26) as u8;
+            reserve(length as usize, out).fill(letter);
+        }
+    }
+}
+
 /// A text of `count` random digits.
 pub fn random_digits(stream: &mut Stream, count: usize, out: &mut Vec<u8>) {
     stream.digits(reserve(count, out));

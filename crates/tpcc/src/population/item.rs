@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::super::random::{Purpose, Stream};
-use super::field;
+use super::{Population, field};
 use pgwire::copy;
 
 pub fn append_items(seed: u64, items: Range<u32>, out: &mut Vec<u8>) -> u64 {
@@ -20,10 +20,11 @@ pub fn append_items(seed: u64, items: Range<u32>, out: &mut Vec<u8>) -> u64 {
     rows
 }
 
-pub fn append_stock(seed: u64, warehouse: u32, items: Range<u32>, out: &mut Vec<u8>) -> u64 {
-    let rows = items.len() as u64;
+pub fn append_stock(population: &Population, warehouse: u32, items: Range<u32>, out: &mut Vec<u8>) -> u64 {
+    let (rows, filler) = (items.len() as u64, population.filler());
     for item in items {
-        let stream = &mut Stream::new(seed, Purpose::Stock, &[u64::from(warehouse), u64::from(item)]);
+        let stream =
+            &mut Stream::new(population.seed, Purpose::Stock, &[u64::from(warehouse), u64::from(item)]);
         copy::row(out, 17);
         copy::int4(out, item as i32);
         copy::int4(out, warehouse as i32);
@@ -32,9 +33,12 @@ pub fn append_stock(seed: u64, warehouse: u32, items: Range<u32>, out: &mut Vec<
         copy::int2(out, 0);
         copy::int2(out, 0);
         for _ in 0..10 {
-            field::random_text(stream, 24, 24, out);
+            field::filler(stream, filler, 24, 24, out);
         }
-        field::data(stream, out);
+        match filler {
+            field::Filler::Random => field::data(stream, out),
+            field::Filler::OneLetter => field::filler(stream, filler, 26, 50, out),
+        }
     }
     rows
 }

@@ -10,6 +10,7 @@ mod item;
 mod orders;
 mod warehouse;
 
+use super::deviation::{Deviation, Deviations};
 use super::random;
 
 /// Items in all, and rows of `stock` per warehouse.
@@ -73,13 +74,22 @@ pub struct Population {
     seed: u64,
     warehouses: u32,
     c_load: u32,
+    deviations: Deviations,
 }
 
 impl Population {
     /// The population for `seed`. Nothing is computed yet.
     #[must_use]
-    pub fn new(seed: u64, warehouses: u32) -> Self {
-        Self { seed, warehouses, c_load: random::c_load(seed) }
+    pub fn new(seed: u64, warehouses: u32, deviations: Deviations) -> Self {
+        let is_constant = deviations.has(Deviation::ConstantC);
+        let c_load = if is_constant { random::C_LAST_CONSTANT } else { random::c_load(seed) };
+        Self { seed, warehouses, c_load, deviations }
+    }
+
+    /// What fills the long texts.
+    fn filler(&self) -> field::Filler {
+        let one_letter = self.deviations.has(Deviation::OneLetterFiller);
+        if one_letter { field::Filler::OneLetter } else { field::Filler::Random }
     }
 
     /// NURand's constant C that made the last names.
@@ -122,13 +132,13 @@ impl Population {
         let range = in_district..in_district + keys;
         match table {
             Table::Item => item::append_items(self.seed, first..first + keys, out),
-            Table::Stock => item::append_stock(self.seed, warehouse, first..first + keys, out),
+            Table::Stock => item::append_stock(self, warehouse, first..first + keys, out),
             Table::Warehouse => warehouse::append_warehouse(self.seed, warehouse, out),
             Table::District => warehouse::append_districts(self.seed, warehouse, out),
             Table::Customer => customer::append_customers(self, warehouse, district, range, out),
-            Table::History => customer::append_history(self.seed, warehouse, district, range, out),
+            Table::History => customer::append_history(self, warehouse, district, range, out),
             Table::Orders => orders::append_orders(self.seed, warehouse, district, out),
-            Table::OrderLine => orders::append_order_lines(self.seed, warehouse, district, range, out),
+            Table::OrderLine => orders::append_order_lines(self, warehouse, district, range, out),
             Table::NewOrder => orders::append_new_orders(warehouse, place + 1, out),
         }
     }

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
+use super::super::deviation::Deviation;
 use super::super::random::{Purpose, Stream};
-use super::{CUSTOMERS, DELIVERED, ITEMS, POPULATED_AT_US, field};
+use super::{CUSTOMERS, DELIVERED, ITEMS, POPULATED_AT_US, Population, field};
 use pgwire::copy;
 
 /// What `orders` and `order_line` must agree on: drawn first from the order's own stream.
@@ -41,13 +42,15 @@ pub fn append_orders(seed: u64, warehouse: u32, district: u32, out: &mut Vec<u8>
 }
 
 pub fn append_order_lines(
-    seed: u64,
+    population: &Population,
     warehouse: u32,
     district: u32,
     orders: Range<u32>,
     out: &mut Vec<u8>,
 ) -> u64 {
     let mut rows = 0;
+    let (seed, filler) = (population.seed, population.filler());
+    let is_reversed = population.deviations.has(Deviation::ReversedAmounts);
     for order in orders {
         let lines = line_count(&mut order_stream(seed, warehouse, district, order));
         let ids = [warehouse, district, order].map(u64::from);
@@ -67,12 +70,21 @@ pub fn append_order_lines(
             copy::int2(out, district as i16);
             copy::int2(out, line as i16);
             copy::int2(out, 5);
-            copy::numeric(out, if delivered { 0 } else { i64::from(stream.uniform(1, 999_999)) }, 2);
-            field::random_text(stream, 24, 24, out);
+            copy::numeric(out, amount_cents(stream, delivered, is_reversed), 2);
+            field::filler(stream, filler, 24, 24, out);
         }
         rows += u64::from(lines);
     }
     rows
+}
+
+/// `OL_AMOUNT`: nothing for delivered lines (clause 4.3.3.1), or the reverse with amounts of 0.10..=100.00.
+fn amount_cents(stream: &mut Stream, delivered: bool, is_reversed: bool) -> i64 {
+    match (delivered, is_reversed) {
+        (false, false) => i64::from(stream.uniform(1, 999_999)),
+        (true, true) => i64::from(stream.uniform(10, 10_000)),
+        _ => 0,
+    }
 }
 
 pub fn append_new_orders(warehouse: u32, district: u32, out: &mut Vec<u8>) -> u64 {

@@ -35,7 +35,7 @@ fn tuples(mut bytes: &[u8]) -> Vec<Vec<Option<Vec<u8>>>> {
 /// All rows of the groups of `table` that belong to the first `share` of warehouse 1.
 fn rows(table: Table, groups: u64) -> Vec<Vec<Option<Vec<u8>>>> {
     let mut out = Vec::new();
-    let population = Population::new(7, 2);
+    let population = Population::new(7, 2, Deviations::NONE);
     let count: u64 = (0..groups).map(|group| population.append_group(table, group, &mut out)).sum();
     let rows = tuples(&out);
     assert_eq!(rows.len() as u64, count, "append_group tells how many rows it wrote");
@@ -67,7 +67,7 @@ fn about_a_tenth(count: usize, n: usize) -> bool {
 
 #[test]
 fn the_order_of_generation_changes_no_byte() {
-    let population = Population::new(3, 2);
+    let population = Population::new(3, 2, Deviations::NONE);
     for table in TABLES {
         let groups = population.groups(table);
         let chosen = [0, groups / 2, groups - 1];
@@ -89,7 +89,7 @@ fn another_seed_makes_other_rows() {
     {
         let make = |seed| {
             let mut out = Vec::new();
-            Population::new(seed, 1).append_group(table, 0, &mut out);
+            Population::new(seed, 1, Deviations::NONE).append_group(table, 0, &mut out);
             out
         };
         assert!(make(1) != make(2), "{table:?}");
@@ -99,15 +99,15 @@ fn another_seed_makes_other_rows() {
 #[test]
 fn a_smaller_dataset_is_the_beginning_of_a_larger_one() {
     let (mut small, mut large) = (Vec::new(), Vec::new());
-    Population::new(5, 1).append_group(Table::Stock, 399, &mut small);
-    Population::new(5, 9).append_group(Table::Stock, 399, &mut large);
+    Population::new(5, 1, Deviations::NONE).append_group(Table::Stock, 399, &mut small);
+    Population::new(5, 9, Deviations::NONE).append_group(Table::Stock, 399, &mut large);
     assert!(small == large);
 }
 
 #[test]
 fn the_bytes_of_population_1_never_change() {
     // FNV-1a over the first and last group of each table. A difference is a new format: raise POPULATION.
-    let population = Population::new(2026, 2);
+    let population = Population::new(2026, 2, Deviations::NONE);
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for table in TABLES {
         let mut out = Vec::new();
@@ -125,7 +125,7 @@ const GOLDEN: u64 = 16_790_289_362_802_593_180;
 
 #[test]
 fn tables_have_the_rows_that_the_specification_wants() {
-    let population = Population::new(1, 2);
+    let population = Population::new(1, 2, Deviations::NONE);
     for (table, expected) in [
         (Table::Item, 100_000),
         (Table::Warehouse, 2),
@@ -239,4 +239,57 @@ fn the_first_thousand_customers_of_a_district_bear_all_the_names() {
         *counts.entry(text(row, 8)).or_default() += 1;
     }
     assert!(counts.values().max() >= Some(&8));
+}
+
+/// The rows of one group with deviations.
+fn rows_with(table: Table, group: u64, deviations: &[Deviation]) -> Vec<Vec<Option<Vec<u8>>>> {
+    let mut out = Vec::new();
+    Population::new(7, 2, deviations.iter().copied().collect()).append_group(table, group, &mut out);
+    tuples(&out)
+}
+
+#[test]
+fn half_of_the_customers_can_have_bad_credit() {
+    let rows: Vec<_> =
+        (0..20).flat_map(|group| rows_with(Table::Customer, group, &[Deviation::HalfBadCredit])).collect();
+    let bad = rows.iter().filter(|row| text(row, 15) == "BC").count();
+    assert!((1350..1650).contains(&bad), "{bad} of {}", rows.len());
+}
+
+#[test]
+fn amounts_can_be_of_delivered_lines_instead_of_the_others() {
+    let with = [Deviation::ReversedAmounts];
+    for row in rows_with(Table::OrderLine, 0, &with).iter().chain(&rows_with(Table::OrderLine, 29, &with)) {
+        assert_eq!(cents(row, 8) > 0, row[0].is_some());
+        assert!(cents(row, 8) <= 10_000);
+    }
+}
+
+#[test]
+fn filler_can_be_one_letter_of_the_same_length() {
+    let with = [Deviation::OneLetterFiller];
+    let cases = [(Table::Customer, 20, 300..=500), (Table::History, 7, 12..=24), (Table::Stock, 6, 24..=24)];
+    let cases = cases.into_iter().chain([(Table::Stock, 16, 26..=50), (Table::OrderLine, 9, 24..=24)]);
+    for (table, column, lengths) in cases {
+        for row in rows_with(table, 0, &with) {
+            let filler = text(&row, column);
+            assert!(lengths.contains(&filler.len()));
+            assert!(filler.bytes().all(|byte| byte == filler.as_bytes()[0]), "{filler}");
+        }
+    }
+    assert!(text(&rows_with(Table::Customer, 0, &with)[0], 6).bytes().any(|byte| byte != b'a'));
+}
+
+#[test]
+fn the_constant_of_last_names_can_be_fixed() {
+    assert_eq!(Population::new(5, 1, Deviations::from_iter([Deviation::ConstantC])).c_load(), 123);
+}
+
+#[test]
+fn deviations_of_transactions_change_no_row() {
+    for &deviation in Deviation::ALL.iter().filter(|deviation| !deviation.changes_data()) {
+        for table in TABLES {
+            assert_eq!(rows_with(table, 0, &[deviation]), rows_with(table, 0, &[]), "{}", deviation.name());
+        }
+    }
 }

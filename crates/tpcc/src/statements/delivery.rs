@@ -1,6 +1,6 @@
 //! Delivery as statements (clause 2.7.4): ten orders in one database transaction.
 
-use super::exchange::{Session, call, ignore, missing};
+use super::exchange::{Outbox, Session, call, ignore, missing};
 use super::sql::Statement::{
     Begin, ChargeCustomer, Commit, DeliverLines, DeliverOrder, LockDeliveries, TakeOldest,
 };
@@ -93,7 +93,7 @@ async fn charge(session: &mut Session<'_>, warehouse: i32, orders: &[Order]) -> 
     if orders.iter().any(|order| order.customer.is_none() || order.amount_cents.is_none()) {
         return Err(missing("order that it has a new order for"));
     }
-    let send = |out: &mut Vec<u8>, index: usize| match orders.get(index) {
+    let send = |out: &mut Outbox<'_>, index: usize| match orders.get(index) {
         Some(order) => {
             let (customer, amount) = (order.customer, order.amount_cents.map(Cents));
             call(out, ChargeCustomer, &[&warehouse, &order.district, &customer, &amount])

@@ -9,6 +9,20 @@ use reactor::{Connection, Error};
 pub struct Session<'a> {
     pub connection: &'a mut Connection,
     pub pipeline: bool,
+    /// The statements' SQL by [`Statement`], if they are sent as text.
+    pub texts: Option<&'a [String]>,
+}
+
+/// Where statements are written to, and how.
+pub struct Outbox<'a> {
+    bytes: &'a mut Vec<u8>,
+    texts: Option<&'a [String]>,
+}
+
+/// The values of a row, in the format of the protocol that brought it.
+pub struct Values<'a> {
+    row: Row<'a>,
+    are_text: bool,
 }
 
 impl Session<'_> {
@@ -17,16 +31,19 @@ impl Session<'_> {
     pub async fn exchange(
         &mut self,
         count: usize,
-        mut send: impl FnMut(&mut Vec<u8>, usize) -> Result<(), EncodeError>,
-        mut read: impl FnMut(usize, Row<'_>) -> Result<(), ProtocolError>,
+        mut send: impl FnMut(&mut Outbox<'_>, usize) -> Result<(), EncodeError>,
+        mut read: impl FnMut(usize, Values<'_>) -> Result<(), ProtocolError>,
     ) -> Result<(), Error> {
         let step = if self.pipeline { count } else { 1 };
         let mut first = 0;
         while first < count {
+            let mut outbox = Outbox { bytes: self.connection.out(), texts: self.texts };
             for index in first..first + step {
-                send(self.connection.out(), index)?;
+                send(&mut outbox, index)?;
             }
-            frontend::sync(self.connection.out());
+            if self.texts.is_none() {
+                frontend::sync(self.connection.out());
+            }
             self.connection.flush().await?;
             self.answers(first, &mut read).await?;
             first += step;
@@ -37,12 +54,12 @@ impl Session<'_> {
     async fn answers(
         &mut self,
         first: usize,
-        read: &mut impl FnMut(usize, Row<'_>) -> Result<(), ProtocolError>,
+        read: &mut impl FnMut(usize, Values<'_>) -> Result<(), ProtocolError>,
     ) -> Result<(), Error> {
-        let mut index = first;
+        let (mut index, are_text) = (first, self.texts.is_some());
         loop {
             match self.connection.next().await? {
-                Message::DataRow(row) => read(index, row)?,
+                Message::DataRow(row) => read(index, Values { row, are_text })?,
                 Message::CommandComplete(_) => index += 1,
                 Message::ReadyForQuery(_) => return Ok(()),
                 _ => {}
@@ -51,23 +68,83 @@ impl Session<'_> {
     }
 }
 
-/// Appends one prepared statement with its parameters.
+impl<'a> Values<'a> {
+    /// An `integer`.
+    pub fn i32(&self, column: usize) -> Result<i32, ProtocolError> {
+        if !self.are_text {
+            return self.row.i32(column);
+        }
+        let wrong = ProtocolError::ColumnType { column, expected: "integer" };
+        self.row.text(column)?.parse().map_err(|_| wrong)
+    }
+
+    /// A `numeric` with two decimals, in hundredths.
+    pub fn cents(&self, column: usize) -> Result<i64, ProtocolError> {
+        if !self.are_text {
+            return self.row.cents(column);
+        }
+        let wrong = ProtocolError::ColumnType { column, expected: "numeric" };
+        let (whole, part) = self.row.text(column)?.split_once('.').ok_or(wrong.clone())?;
+        if part.len() != 2 {
+            return Err(wrong);
+        }
+        format!("{whole}{part}").parse().map_err(|_| wrong)
+    }
+
+    /// A text.
+    pub fn text(&self, column: usize) -> Result<&'a str, ProtocolError> {
+        self.row.text(column)
+    }
+}
+
+/// Appends one statement with its parameters: prepared, or as text.
 pub fn call(
-    out: &mut Vec<u8>,
+    out: &mut Outbox<'_>,
     statement: Statement,
     parameters: &[&dyn Parameter],
 ) -> Result<(), EncodeError> {
-    frontend::bind(out, "", statement.name(), parameters, Format::Binary)?;
-    frontend::execute(out, "", 0)
+    if let Some(texts) = out.texts {
+        let text = &texts[statement as usize];
+        return frontend::query_in_place(out.bytes, |bytes| append_text(bytes, text, parameters));
+    }
+    frontend::bind(out.bytes, "", statement.name(), parameters, Format::Binary)?;
+    frontend::execute(out.bytes, "", 0)
+}
+
+/// Appends SQL with literals in place of `$1` to `$9`.
+fn append_text(out: &mut Vec<u8>, sql: &str, parameters: &[&dyn Parameter]) {
+    let mut parts = sql.split('$');
+    out.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
+    for part in parts {
+        let number = part.bytes().next().map_or(0, |digit| usize::from(digit.wrapping_sub(b'1')));
+        if let Some(parameter) = parameters.get(number) {
+            parameter.append_literal(out);
+        }
+        out.extend_from_slice(part.get(1..).unwrap_or_default().as_bytes());
+    }
 }
 
 /// For statements whose rows are taken in but not looked at.
 #[allow(clippy::unnecessary_wraps)] // It takes the place of a reader that can fail.
-pub fn ignore(_: usize, _: Row<'_>) -> Result<(), ProtocolError> {
+pub fn ignore(_: usize, _: Values<'_>) -> Result<(), ProtocolError> {
     Ok(())
 }
 
 /// What a row had to give and did not: the dataset is damaged, or of another schema.
 pub fn missing(what: &str) -> Error {
     Error::Workload(format!("the dataset has no {what}; load it again"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pgwire::frontend::Cents;
+
+    #[test]
+    fn literals_take_the_places_of_the_parameters() {
+        let mut out = Vec::new();
+        let parameters: [&dyn Parameter; 3] = [&7_i32, &&b"O'Bar"[..], &Some(Cents(-1205))];
+        append_text(&mut out, "SELECT $2, $1, $3::numeric, $1", &parameters);
+        assert_eq!(String::from_utf8(out).expect("text"), "SELECT 'O''Bar', 7, -12.05::numeric, 7");
+    }
 }

@@ -9,6 +9,7 @@ mod queries;
 mod scratch;
 mod sql;
 
+use super::deviation::{Deviation, Deviations};
 use super::input::{Desk, Input};
 use super::specification::Isolation;
 use driver::Ending;
@@ -17,11 +18,28 @@ use reactor::{Connection, Error};
 pub(super) use scratch::Scratch;
 use sql::{BEGIN, SQL};
 
-pub(super) async fn prepare(connection: &mut Connection, isolation: Isolation) -> Result<(), Error> {
-    for (name, sql) in SQL {
-        connection.prepare(name, sql, &[]).await?;
+pub(super) async fn prepare(
+    connection: &mut Connection,
+    isolation: Isolation,
+    deviations: Deviations,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    let begin = format!("BEGIN ISOLATION LEVEL {}", isolation.sql());
+    if deviations.has(Deviation::TextProtocol) {
+        let texts = SQL.iter().map(|(_, sql)| deviations.render(sql).into_owned());
+        scratch.texts = texts.chain([begin]).collect();
+        return Ok(());
     }
-    connection.prepare(BEGIN, &format!("BEGIN ISOLATION LEVEL {}", isolation.sql()), &[]).await
+    for (name, sql) in SQL {
+        connection.prepare(name, &*deviations.render(sql), &[]).await?;
+    }
+    connection.prepare(BEGIN, &begin, &[]).await
+}
+
+/// The SQL of all statements, with its marks.
+#[cfg(test)]
+pub(super) fn texts() -> impl Iterator<Item = &'static str> {
+    SQL.iter().map(|(_, sql)| *sql)
 }
 
 pub(super) async fn attempt(
@@ -31,12 +49,18 @@ pub(super) async fn attempt(
     input: &Input,
     scratch: &mut Scratch,
 ) -> Result<Ending, Error> {
-    let mut session = Session { connection, pipeline };
-    let warehouse = desk.warehouse as i32;
+    let Scratch { customers, texts } = scratch;
+    let texts = (!texts.is_empty()).then_some(&texts[..]);
+    let mut session = Session { connection, pipeline, texts };
+    let (warehouse, deviations) = (desk.warehouse as i32, desk.deviations);
     match input {
         Input::NewOrder(order) => new_order::attempt(&mut session, warehouse, order).await,
-        Input::Payment(payment) => payment::attempt(&mut session, warehouse, payment, scratch).await,
-        Input::OrderStatus(status) => queries::order_status(&mut session, warehouse, status, scratch).await,
+        Input::Payment(payment) => {
+            payment::attempt(&mut session, warehouse, payment, deviations, customers).await
+        }
+        Input::OrderStatus(status) => {
+            queries::order_status(&mut session, warehouse, status, deviations, customers).await
+        }
         Input::Delivery(carrier) => delivery::attempt(&mut session, warehouse, *carrier).await,
         Input::StockLevel(threshold) => {
             queries::stock_level(&mut session, warehouse, desk.district as i16, *threshold).await

@@ -1,11 +1,11 @@
 //! New-Order as statements (clause 2.4.2).
 
-use super::exchange::{Session, call, ignore, missing};
+use super::exchange::{Outbox, Session, call, ignore, missing};
 use super::sql::Statement::{
     Begin, Buyer, Commit, InsertNewOrder, InsertOrder, InsertOrderLine, Item, NextOrderId, Rollback,
     TakeStock,
 };
-use crate::input::{LINES_MAX, NewOrder};
+use crate::input::{LINES_MAX, NewOrder, UNUSED_ITEM};
 use driver::Ending;
 use pgwire::frontend::Cents;
 use reactor::Error;
@@ -25,21 +25,22 @@ pub async fn attempt(session: &mut Session<'_>, warehouse: i32, order: &NewOrder
     let mut lines = [Line::default(); LINES_MAX];
     let lines = &mut lines[..order.items().len()];
     enter(session, warehouse, order, order_id, lines).await?;
-    // Lines up to the first item that does not exist: all of them, or all but the last.
+    // Lines up to the first item that does not exist: all of them, or those before the unused item.
     let found = lines.iter().take_while(|line| line.price_cents.is_some()).count();
-    let ending = ending(found, order.items().len(), order.rolls_back)?;
+    let expected = order.items().iter().take_while(|&&item| item != UNUSED_ITEM).count();
+    let ending = ending(found, expected, order.items().len())?;
     take_stock(session, warehouse, order, &mut lines[..found]).await?;
     finish(session, warehouse, order, order_id, &lines[..found], ending).await?;
     Ok(ending)
 }
 
-/// How an order of which so many lines were found has to end. A database that lacks other items than the unused one,
+/// How an order has to end of whose lines so many were found, and so many precede the unused item. A database that lacks other items than the unused one,
 /// or has that one, is damaged: nothing that it does is by design.
-fn ending(found: usize, lines: usize, rolls_back: bool) -> Result<Ending, Error> {
-    match (found, rolls_back) {
-        (found, false) if found == lines => Ok(Ending::Committed),
-        (found, true) if found + 1 == lines => Ok(Ending::RolledBack),
-        (found, true) if found == lines => {
+fn ending(found: usize, expected: usize, lines: usize) -> Result<Ending, Error> {
+    match found {
+        _ if found == expected && found == lines => Ok(Ending::Committed),
+        _ if found == expected => Ok(Ending::RolledBack),
+        _ if found > expected => {
             Err(Error::Workload("the server sold an item that does not exist".to_owned()))
         }
         _ => Err(missing("such item")),
@@ -135,7 +136,7 @@ async fn finish(
     ending: Ending,
 ) -> Result<(), Error> {
     let end = if ending == Ending::Committed { Commit } else { Rollback };
-    let send = |out: &mut Vec<u8>, index: usize| {
+    let send = |out: &mut Outbox<'_>, index: usize| {
         let Some(line) = lines.get(index) else {
             return call(out, end, &[]);
         };
@@ -166,10 +167,12 @@ mod tests {
 
     #[test]
     fn only_the_order_of_the_unused_item_rolls_back_by_design() {
-        assert!(matches!(ending(7, 7, false), Ok(Ending::Committed)));
-        assert!(matches!(ending(6, 7, true), Ok(Ending::RolledBack)));
-        for (found, rolls_back) in [(6, false), (0, false), (7, true), (5, true)] {
-            assert!(matches!(ending(found, 7, rolls_back), Err(Error::Workload(_))), "{found} {rolls_back}");
+        assert!(matches!(ending(7, 7, 7), Ok(Ending::Committed)));
+        for expected in [6, 5] {
+            assert!(matches!(ending(expected, expected, 7), Ok(Ending::RolledBack)));
+        }
+        for (found, expected) in [(6, 7), (0, 7), (7, 6), (5, 6)] {
+            assert!(matches!(ending(found, expected, 7), Err(Error::Workload(_))), "{found} {expected}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Payment as statements (clause 2.5.2), and the search for a customer by name.
 
-use super::exchange::{Session, call, ignore, missing};
-use super::scratch::Scratch;
+use super::exchange::{Outbox, Session, call, ignore, missing};
 use super::sql::Statement::{
     Begin, Commit, CustomersByName, InsertHistory, PayCustomer, PayDistrict, PayWarehouse,
 };
+use crate::deviation::{Deviation, Deviations};
 use crate::input::{Customer, Payment};
 use driver::Ending;
 use pgwire::frontend::Cents;
@@ -32,11 +32,13 @@ pub async fn attempt(
     session: &mut Session<'_>,
     warehouse: i32,
     payment: &Payment,
-    scratch: &mut Scratch,
+    deviations: Deviations,
+    customers: &mut Vec<i32>,
 ) -> Result<Ending, Error> {
     let place = (payment.customer_warehouse, payment.customer_district);
-    let customer = begin(session, place, &payment.customer, scratch).await?;
-    let (warehouse_name, district_name) = pay(session, warehouse, payment, customer).await?;
+    let customer = begin(session, place, &payment.customer, customers).await?;
+    let warehouse_first = deviations.has(Deviation::WarehouseRowFirst);
+    let (warehouse_name, district_name) = pay(session, warehouse, payment, customer, warehouse_first).await?;
 
     let mut text = [b' '; HISTORY_BYTES_MAX];
     let second = warehouse_name.length + 4;
@@ -44,7 +46,7 @@ pub async fn attempt(
     text[..warehouse_name.length].copy_from_slice(&warehouse_name.letters[..warehouse_name.length]);
     text[second..end].copy_from_slice(&district_name.letters[..district_name.length]);
     let amount = Cents(payment.amount_cents);
-    let send = |out: &mut Vec<u8>, index: usize| match index {
+    let send = |out: &mut Outbox<'_>, index: usize| match index {
         0 => call(
             out,
             InsertHistory,
@@ -56,21 +58,23 @@ pub async fn attempt(
     Ok(Ending::Committed)
 }
 
-/// Changes the customer, the district and, last because all payments wait for it, the warehouse. Gives the names of the
-/// warehouse and the district.
+/// Changes the customer, the district and, last because all payments wait for it, the warehouse; or in the reverse order.
+/// Gives the names of the warehouse and the district.
 async fn pay(
     session: &mut Session<'_>,
     warehouse: i32,
     payment: &Payment,
     customer: i32,
+    warehouse_first: bool,
 ) -> Result<(Name, Name), Error> {
     let amount = Cents(payment.amount_cents);
     let district = payment.district;
     let mut names = [None; 3];
+    let place = |index| if warehouse_first { 2 - index } else { index };
     session
         .exchange(
             3,
-            |out, index| match index {
+            |out, index| match place(index) {
                 0 => call(
                     out,
                     PayCustomer,
@@ -87,7 +91,7 @@ async fn pay(
                 _ => call(out, PayWarehouse, &[&warehouse, &amount]),
             },
             |index, row| {
-                names[index] = Some(Name::read(row.text(0)?));
+                names[place(index)] = Some(Name::read(row.text(0)?));
                 Ok(())
             },
         )
@@ -103,9 +107,8 @@ pub async fn begin(
     session: &mut Session<'_>,
     place: (i32, i16),
     customer: &Customer,
-    scratch: &mut Scratch,
+    found: &mut Vec<i32>,
 ) -> Result<i32, Error> {
-    let found = &mut scratch.customers;
     found.clear();
     let (warehouse, district) = place;
     let statements = if customer.name().is_some() { 2 } else { 1 };

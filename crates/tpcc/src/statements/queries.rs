@@ -1,9 +1,9 @@
 //! Order-Status and Stock-Level as statements (clauses 2.6.2, 2.8.2).
 
-use super::exchange::{Session, call, ignore, missing};
+use super::exchange::{Outbox, Session, call, ignore, missing};
 use super::payment;
-use super::scratch::Scratch;
 use super::sql::Statement::{Begin, Commit, CustomerBalance, LastOrder, LowStock, OrderLines};
+use crate::deviation::{Deviation, Deviations};
 use crate::input::OrderStatus;
 use driver::Ending;
 use reactor::Error;
@@ -12,10 +12,11 @@ pub async fn order_status(
     session: &mut Session<'_>,
     warehouse: i32,
     status: &OrderStatus,
-    scratch: &mut Scratch,
+    deviations: Deviations,
+    customers: &mut Vec<i32>,
 ) -> Result<Ending, Error> {
     let district = status.district;
-    let customer = payment::begin(session, (warehouse, district), &status.customer, scratch).await?;
+    let customer = payment::begin(session, (warehouse, district), &status.customer, customers).await?;
     let mut order = None;
     session
         .exchange(
@@ -32,8 +33,11 @@ pub async fn order_status(
             },
         )
         .await?;
-    let order = order.ok_or_else(|| missing("order of a customer who must have one"))?;
-    let send = |out: &mut Vec<u8>, index: usize| match index {
+    let mut order = order.ok_or_else(|| missing("order of a customer who must have one"))?;
+    if deviations.has(Deviation::OrderStatusOfDistrict) {
+        order = i32::from(district);
+    }
+    let send = |out: &mut Outbox<'_>, index: usize| match index {
         0 => call(out, OrderLines, &[&warehouse, &district, &order]),
         _ => call(out, Commit, &[]),
     };
@@ -47,7 +51,7 @@ pub async fn stock_level(
     district: i16,
     threshold: i16,
 ) -> Result<Ending, Error> {
-    let send = |out: &mut Vec<u8>, index: usize| match index {
+    let send = |out: &mut Outbox<'_>, index: usize| match index {
         0 => call(out, Begin, &[]),
         1 => call(out, LowStock, &[&warehouse, &district, &threshold]),
         _ => call(out, Commit, &[]),

@@ -5,4 +5,6 @@
 pub struct Scratch {
     /// Customers of one last name.
     pub customers: Vec<i32>,
+    /// SQL by [`super::sql::Statement`], if it is sent as text.
+    pub texts: Vec<String>,
 }

@@ -10,7 +10,7 @@ from pgdyno.analysis.statistics.autocorrelation import autocorrelation, is_autoc
 from pgdyno.analysis.statistics.symmetry import is_skewed, skewness, tested
 from pgdyno.analysis.telemetry.metrics import LATENCY, mixes
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.estimate import share_text, signed
+from pgdyno.estimate import counted, share_text, signed
 from pgdyno.results.driver_facts import ENGINE
 from pgdyno.results.records import (
     Arm,
@@ -363,6 +363,10 @@ def _study_caveats(study: StudyRecord) -> list[Caveat]:
         found.append(Caveat(Code.NO_KEYING_AND_THINKING))
     if plan.workload.kind == "tpcc":
         found += [Caveat(Code.NOT_TPCC_MIX, {"mix": mix}) for mix in mixes(plan) if not is_tpcc_mix(mix)]
+        for arm, spec in enumerate(plan.arms):
+            if own := plan.driving(arm).workload.deviations:
+                words = counted(len(own), "deviation")
+                found.append(Caveat(Code.TPCC_DEVIATIONS, {"arm": spec.name, "deviations": words}))
     return found
 
 

@@ -24,7 +24,7 @@ they are drawn, so retries and failures do not bias it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy  # its parts load when first used: stats alone takes a second
 
+from pgdyno.study.tpcc_dialects import TpccDeviation
 from pgdyno.workload.goodness_of_fit import GoodnessOfFit, fit_distribution, fit_share, fit_weights, tests_of
 from pgdyno.workload.interface import Check
 
@@ -93,7 +94,18 @@ class NURand:
         values = self.high - self.low + 1
         either = or_of_uniforms(self.a, self.low, self.high)
         folded = np.bincount((np.arange(either.size) + c) % values, weights=either, minlength=values)
-        return folded / ((self.a + 1) * values)
+        return np.asarray(folded / ((self.a + 1) * values))
+
+    def probability_with_drawn_c(self) -> npt.NDArray[np.float64]:
+        """Return the probabilities if C is drawn from 0..A for each number: the mean over all constants."""
+        fixed = self.probability(0)
+        sums = np.cumsum(np.concatenate([[0.0], fixed[-self.a :], fixed]))
+        return np.asarray((sums[self.a + 1 :] - sums[: fixed.size]) / (self.a + 1))
+
+    def uniform(self) -> npt.NDArray[np.float64]:
+        """Return the probabilities of a uniform distribution over the range."""
+        values = self.high - self.low + 1
+        return np.full(values, 1 / values)
 
 
 C_LAST = NURand(255, 0, 999)
@@ -133,20 +145,37 @@ C_ID_BIN, ITEM_BIN = 3, 100
 C_LAST_DIFFERENCE_MIN, C_LAST_DIFFERENCE_MAX = 65, 119
 C_LAST_DIFFERENCES_BARRED = (96, 112)
 
+LAST_NAME_CONSTANT = "constant of last names"
+"""Name of the check of clause 2.1.6.1."""
+
 Mix = str | Mapping[str, float]
 Tally = Mapping[str, Any]
 
 
-def check_conformance(tally: Tally, *, warehouses: int, clients: int, mix: Mix = "deck") -> list[Check]:
-    """Return all tests of a target's ``tally``; ``mix`` is ``"deck"`` or the weights of the kinds."""
-    return [check_accounts(tally), *tests_of(dict(_fits(tally, warehouses, clients, mix)))]
+def check_conformance(
+    tally: Tally,
+    *,
+    warehouses: int,
+    clients: int,
+    mix: Mix = "deck",
+    deviations: Collection[TpccDeviation] = (),
+) -> list[Check]:
+    """Return all tests of a target's ``tally``; ``mix`` is ``"deck"`` or the weights of the kinds.
+
+    Under deviations the shares and distributions are tested that these prescribe.
+    """
+    names = {one.name for one in deviations}
+    return [check_accounts(tally), *tests_of(dict(_fits(tally, warehouses, clients, mix, names)))]
 
 
-def _fits(tally: Tally, warehouses: int, clients: int, mix: Mix) -> Iterator[tuple[str, GoodnessOfFit]]:
+def _fits(
+    tally: Tally, warehouses: int, clients: int, mix: Mix, deviations: Collection[str]
+) -> Iterator[tuple[str, GoodnessOfFit]]:
     drawn = tally["drawn"]
-    others = warehouses > 1  # a single warehouse has no remote ones
+    others = warehouses > 1 and "no-remote-warehouse" not in deviations  # a single one has no remote ones
+    rollback_share = 0.0 if "no-rollback" in deviations else ROLLBACK_SHARE
     yield "mix", fit_deck(drawn, clients) if isinstance(mix, str) else fit_weights(drawn, mix)
-    yield "rollback share", fit_share(tally["rollbacks_drawn"], drawn["new_order"], ROLLBACK_SHARE)
+    yield "rollback share", fit_share(tally["rollbacks_drawn"], drawn["new_order"], rollback_share)
     yield (
         "remote order lines",
         fit_share(tally["order_lines_remote"], tally["order_lines"], REMOTE_LINE_SHARE if others else 0.0),
@@ -160,12 +189,18 @@ def _fits(tally: Tally, warehouses: int, clients: int, mix: Mix) -> Iterator[tup
     lines = LINES_MAX - LINES_MIN + 1
     yield "lines per order", fit_distribution(tally["lines_per_order"], np.full(lines, 1 / lines))
     c = tally["nurand_c"]
-    yield "NURand of last names", fit_distribution(tally["c_last"], C_LAST.probability(c["c_last"]))
-    yield (
-        "NURand of customers",
-        fit_distribution(tally["c_id"], _binned(C_ID.probability(c["c_id"]), C_ID_BIN)),
-    )
-    yield "NURand of items", fit_distribution(tally["item"], _binned(ITEM.probability(c["item"]), ITEM_BIN))
+
+    def expected(field: NURand, constant: int, *, is_uniform: bool) -> npt.NDArray[np.float64]:
+        if is_uniform:
+            return field.uniform()
+        return field.probability_with_drawn_c() if "c-redrawn" in deviations else field.probability(constant)
+
+    last_names = expected(C_LAST, c["c_last"], is_uniform=False)
+    customers = expected(C_ID, c["c_id"], is_uniform="uniform-customers" in deviations)
+    items = expected(ITEM, c["item"], is_uniform="uniform-items" in deviations)
+    yield "NURand of last names", fit_distribution(tally["c_last"], last_names)
+    yield "NURand of customers", fit_distribution(tally["c_id"], _binned(customers, C_ID_BIN))
+    yield "NURand of items", fit_distribution(tally["item"], _binned(items, ITEM_BIN))
 
 
 def _binned(probability: npt.NDArray[np.float64], width: int) -> npt.NDArray[np.float64]:
@@ -207,4 +242,4 @@ def check_constant(c_load: int, c_run: int) -> Check:
     allowed = C_LAST_DIFFERENCE_MIN <= difference <= C_LAST_DIFFERENCE_MAX
     passed = allowed and difference not in C_LAST_DIFFERENCES_BARRED
     detail = f"C is {c_load} in the load and {c_run} in the run, {difference} apart"
-    return Check("constant of last names", passed, statistic=float(difference), detail=detail)
+    return Check(LAST_NAME_CONSTANT, passed, statistic=float(difference), detail=detail)

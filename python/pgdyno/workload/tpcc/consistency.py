@@ -6,7 +6,7 @@ in the first column. Each statement uses one database snapshot, so they can run 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib import resources
@@ -14,6 +14,7 @@ from typing import Any
 
 from psycopg import sql
 
+from pgdyno.study.tpcc_dialects import TpccDeviation
 from pgdyno.workload.check_session import checking
 from pgdyno.workload.interface import Check, Connect, Connection
 
@@ -64,18 +65,30 @@ def _read(name: str, statement: str) -> ConsistencyCondition:
     return ConsistencyCondition(int(name[:2]), first_line.partition("): ")[2].rstrip("."), statement)
 
 
-def check_conditions(connect: Connect) -> list[Check]:
-    """Run all conditions and return them in order.
+def check_conditions(connect: Connect, deviations: Iterable[TpccDeviation] = ()) -> list[Check]:
+    """Run the conditions and return them in order; those that cannot hold under a deviation are skipped.
 
     ``connect`` opens a new connection in autocommit mode. Raises ConnectError, DatasetError (no such tables),
     ServerError.
     """
     with closing(connect()) as conn, checking(conn, "tpcc"):
         satisfied = satisfied_by_one_scan(conn)
-        return [
-            _passed(condition) if condition.number in satisfied else check_condition(conn, condition)
-            for condition in conditions()
-        ]
+        broken = {number: one for one in deviations for number in one.broken}
+        checks = []
+        for condition in conditions():
+            if deviation := broken.get(condition.number):
+                checks.append(skipped(condition.name, deviation))
+            elif condition.number in satisfied:
+                checks.append(_passed(condition))
+            else:
+                checks.append(check_condition(conn, condition))
+        return checks
+
+
+def skipped(name: str, deviation: TpccDeviation) -> Check:
+    """Return a check that was not run, because it cannot hold under a deviation."""
+    detail = f"skipped: it cannot hold under the deviation {deviation.name} (clause {deviation.clause})"
+    return Check(name, True, detail=detail, skipped=True)
 
 
 def satisfied_by_one_scan(conn: Connection) -> set[int]:

@@ -26,6 +26,7 @@ class OwnershipMarker:
     seed: int
     format: str
     c_load: int
+    deviations: tuple[str, ...] = ()  # from TPC-C, those of the data
 
 
 def read_marker(conn: Connection) -> OwnershipMarker:
@@ -61,16 +62,26 @@ def read_marker(conn: Connection) -> OwnershipMarker:
     return mark
 
 
+def deviations_of_data(conn: Connection) -> tuple[str, ...]:
+    """Return the deviations of the data from TPC-C; none if pgdyno did not load them."""
+    try:
+        return read_marker(conn).deviations
+    except DatasetError:
+        return ()
+
+
 def _mark_of(rows: Sequence[Sequence[str | None]]) -> OwnershipMarker | None:
     """Return the marker in the rows; None unless there is exactly one valid row."""
     if len(rows) != 1 or None in rows[0]:
         return None
     workload, scale, seed, form, c_load = map(str, rows[0])
+    form, _, deviations = form.partition("+")
     if not (_WHOLE_NUMBER.fullmatch(scale) and _WHOLE_NUMBER.fullmatch(seed)):
         return None
     if not _WHOLE_NUMBER.fullmatch(c_load) or int(scale) < 1:
         return None
-    return OwnershipMarker(workload, int(scale), int(seed), form, int(c_load))
+    names = tuple(name for name in deviations.split(",") if name)
+    return OwnershipMarker(workload, int(scale), int(seed), form, int(c_load), names)
 
 
 def _shown(row: Sequence[str | None]) -> str:

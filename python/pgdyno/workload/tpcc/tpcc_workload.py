@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from pgdyno.engine import TargetResult, dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.estimate import counted
+from pgdyno.study.tpcc_dialects import TpccDeviation
 from pgdyno.study.tpcc_parameters import DECK, TpccParameters, weights_of
 from pgdyno.workload.interface import Check, Connect, Connection, OnPhase
 from pgdyno.workload.server_log import check_log, counted_in
-from pgdyno.workload.tpcc.conformance import Mix, check_conformance, check_constant
-from pgdyno.workload.tpcc.consistency import check_conditions, check_new_orders, sum_d_next_o_id
+from pgdyno.workload.tpcc.conformance import LAST_NAME_CONSTANT, Mix, check_conformance, check_constant
+from pgdyno.workload.tpcc.consistency import (
+    check_conditions,
+    check_new_orders,
+    skipped,
+    sum_d_next_o_id,
+)
 from pgdyno.workload.tpcc.tpcc_dataset import read_marker, require_warehouses
 
 
@@ -36,17 +43,29 @@ class Tpcc:
 
     def require(self, conn: Connection) -> None:
         """Check the marker."""
-        scale, wanted = read_marker(conn).scale, self.parameters.warehouses
+        marker, wanted = read_marker(conn), self.parameters.warehouses
+        scale = marker.scale
         if scale != wanted:
             raise DatasetError(
                 f"the dataset in {conn.info.dbname} has {counted(scale, 'warehouse')}, not {wanted}: "
                 f"use --warehouses {scale}, or load it again"
             )
+        due = tuple(one.name for one in self.parameters.deviations if one.data)
+        if marker.deviations != due:
+            raise DatasetError(
+                f"the dataset in {conn.info.dbname} has {_listed(marker.deviations)}, but the workload "
+                f"requires {_listed(due)}: use the same --dialect and --deviate, or load it again"
+            )
 
     def checks(self, clients: int, *, restored: bool) -> TpccChecks:
         """Return the checks, which are the same with and without restored data."""
         del restored
-        return TpccChecks(clients, weights_of(self.parameters.mix) or DECK)
+        mix = weights_of(self.parameters.drawn_mix) or DECK
+        return TpccChecks(clients, mix, self.parameters.deviations)
+
+
+def _listed(deviations: Sequence[str]) -> str:
+    return f"the deviations {', '.join(deviations)}" if deviations else "no deviations from TPC-C"
 
 
 @dataclass
@@ -55,6 +74,7 @@ class TpccChecks:
 
     clients: int
     mix: Mix = DECK
+    deviations: Sequence[TpccDeviation] = ()
     next_o_ids_before: int = 0
 
     def begin(self, conn: Connection) -> None:
@@ -68,12 +88,23 @@ class TpccChecks:
             warehouses = require_warehouses(conn)
             next_o_ids_after = sum_d_next_o_id(conn)
         tally = result.tally
-        checks = check_conditions(connect)
+        checks = check_conditions(connect, self.deviations)
         checks.append(
             check_new_orders(self.next_o_ids_before, next_o_ids_after, result.counters["new_orders"])
         )
-        checks += check_conformance(tally, warehouses=warehouses, clients=self.clients, mix=self.mix)
-        checks.append(check_constant(mark.c_load, tally["nurand_c"]["c_last"]))
+        checks += check_conformance(
+            tally,
+            warehouses=warehouses,
+            clients=self.clients,
+            mix=self.mix,
+            deviations=self.deviations,
+        )
+        without_constant = [one for one in self.deviations if one.name in ("constant-c", "c-redrawn")]
+        checks.append(
+            skipped(LAST_NAME_CONSTANT, without_constant[0])
+            if without_constant
+            else check_constant(mark.c_load, tally["nurand_c"]["c_last"])
+        )
         if server_log is not None:
             checks.append(check_log(server_log, counted_in(result.totals.values())))
         return checks

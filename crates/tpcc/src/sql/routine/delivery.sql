@@ -46,8 +46,9 @@ BEGIN
          GROUP BY ol_d_id
     ), charged AS (
         UPDATE customer
-           SET c_balance = c_balance + owed.amount,
-               c_delivery_cnt = c_delivery_cnt + 1
+           SET c_balance = c_balance + owed.amount, --[unless delivery-count-not-updated]
+               c_delivery_cnt = c_delivery_cnt + 1 --[unless delivery-count-not-updated]
+           SET c_balance = c_balance + owed.amount --[if delivery-count-not-updated]
           FROM delivered
           JOIN owed ON ol_d_id = o_d_id
          WHERE c_w_id = home_w_id AND c_d_id = o_d_id AND c_id = o_c_id
@@ -55,5 +56,8 @@ BEGIN
     SELECT array_agg(o_d_id), array_agg(o_id)
       INTO districts, order_ids
       FROM delivered;
+EXCEPTION --[if subtransactions]
+    WHEN serialization_failure OR deadlock_detected OR no_data_found THEN --[if subtransactions]
+        RAISE; --[if subtransactions]
 END
 $$

@@ -59,10 +59,13 @@ BEGIN
         WITH picked AS (
             UPDATE stock
                SET s_quantity = s_quantity - line.quantity
-                                + CASE WHEN s_quantity >= line.quantity + 10 THEN 0 ELSE 91 END,
-                   s_ytd = s_ytd + line.quantity,
-                   s_order_cnt = s_order_cnt + 1,
-                   s_remote_cnt = s_remote_cnt + CASE WHEN s_w_id = home_w_id THEN 0 ELSE 1 END
+                                + CASE WHEN s_quantity >= line.quantity + 10 THEN 0 ELSE 91 END, --[unless strict-stock-threshold] [unless stock-counters-not-updated]
+                                + CASE WHEN s_quantity >= line.quantity + 10 THEN 0 ELSE 91 END --[unless strict-stock-threshold] [if stock-counters-not-updated]
+                                + CASE WHEN s_quantity > line.quantity THEN 0 ELSE 91 END, --[if strict-stock-threshold] [unless stock-counters-not-updated]
+                                + CASE WHEN s_quantity > line.quantity THEN 0 ELSE 91 END --[if strict-stock-threshold] [if stock-counters-not-updated]
+                   s_ytd = s_ytd + line.quantity, --[unless stock-counters-not-updated]
+                   s_order_cnt = s_order_cnt + 1, --[unless stock-counters-not-updated]
+                   s_remote_cnt = s_remote_cnt + CASE WHEN s_w_id = home_w_id THEN 0 ELSE 1 END --[unless stock-counters-not-updated]
               FROM unnest(item_ids, supply_w_ids, quantities) WITH ORDINALITY
                        AS line (item_id, supply_w_id, quantity, number)
               JOIN item ON i_id = line.item_id
@@ -91,5 +94,8 @@ BEGIN
         RAISE EXCEPTION 'item number is not valid' USING ERRCODE = 'PD001';
     END IF;
     total_amount := lines_sum * (1 - discount) * (1 + warehouse_tax + district_tax);
+EXCEPTION --[if subtransactions]
+    WHEN serialization_failure OR deadlock_detected OR no_data_found THEN --[if subtransactions]
+        RAISE; --[if subtransactions]
 END
 $$

@@ -24,10 +24,13 @@ BEGIN
     FOR number IN 1 .. array_length(item_ids, 1) LOOP
         UPDATE stock
            SET s_quantity = s_quantity - quantities[number]
-                            + CASE WHEN s_quantity >= quantities[number] + 10 THEN 0 ELSE 91 END,
-               s_ytd = s_ytd + quantities[number],
-               s_order_cnt = s_order_cnt + 1,
-               s_remote_cnt = s_remote_cnt + CASE WHEN s_w_id = home_w_id THEN 0 ELSE 1 END
+                            + CASE WHEN s_quantity >= quantities[number] + 10 THEN 0 ELSE 91 END, --[unless strict-stock-threshold] [unless stock-counters-not-updated]
+                            + CASE WHEN s_quantity >= quantities[number] + 10 THEN 0 ELSE 91 END --[unless strict-stock-threshold] [if stock-counters-not-updated]
+                            + CASE WHEN s_quantity > quantities[number] THEN 0 ELSE 91 END, --[if strict-stock-threshold] [unless stock-counters-not-updated]
+                            + CASE WHEN s_quantity > quantities[number] THEN 0 ELSE 91 END --[if strict-stock-threshold] [if stock-counters-not-updated]
+               s_ytd = s_ytd + quantities[number], --[unless stock-counters-not-updated]
+               s_order_cnt = s_order_cnt + 1, --[unless stock-counters-not-updated]
+               s_remote_cnt = s_remote_cnt + CASE WHEN s_w_id = home_w_id THEN 0 ELSE 1 END --[unless stock-counters-not-updated]
           FROM item
          WHERE i_id = item_ids[number] AND s_w_id = supply_w_ids[number] AND s_i_id = item_ids[number]
         RETURNING i_name, i_price, i_price * quantities[number] AS amount, s_quantity,

@@ -21,7 +21,12 @@ CREATE OR REPLACE FUNCTION tpcc_order_status(
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    found_c_id := coalesce(customer_id, tpcc_customer_by_name(home_w_id, home_d_id, customer_name));
+    found_c_id := coalesce(customer_id, tpcc_customer_by_name(home_w_id, home_d_id, customer_name)); --[unless literal-last-name]
+    found_c_id := CASE WHEN customer_name IS NULL THEN customer_id --[if literal-last-name]
+                       ELSE tpcc_customer_by_name(home_w_id, home_d_id, customer_name) END; --[if literal-last-name]
+    IF found_c_id IS NULL THEN --[if literal-last-name]
+        RETURN; --[if literal-last-name]
+    END IF; --[if literal-last-name]
 
     SELECT c_first, c_middle, c_last, c_balance
       INTO STRICT customer_first, customer_middle, customer_last, customer_balance
@@ -39,6 +44,10 @@ BEGIN
            array_agg(ol_delivery_d)
       INTO item_ids, supply_w_ids, quantities, amounts, delivered_at
       FROM order_line
-     WHERE ol_w_id = home_w_id AND ol_d_id = home_d_id AND ol_o_id = order_id;
+     WHERE ol_w_id = home_w_id AND ol_d_id = home_d_id AND ol_o_id = order_id; --[unless order-status-of-district]
+     WHERE ol_w_id = home_w_id AND ol_d_id = home_d_id AND ol_o_id = home_d_id; --[if order-status-of-district]
+EXCEPTION --[if subtransactions]
+    WHEN serialization_failure OR deadlock_detected OR no_data_found THEN --[if subtransactions]
+        RAISE; --[if subtransactions]
 END
 $$

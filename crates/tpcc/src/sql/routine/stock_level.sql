@@ -22,5 +22,8 @@ BEGIN
                ))
            AND s_quantity < threshold
     );
+EXCEPTION --[if subtransactions]
+    WHEN serialization_failure OR deadlock_detected OR no_data_found THEN --[if subtransactions]
+        RAISE; --[if subtransactions]
 END
 $$

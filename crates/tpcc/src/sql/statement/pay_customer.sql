@@ -1,7 +1,7 @@
 UPDATE customer
    SET c_balance = c_balance - $4::numeric,
-       c_ytd_payment = c_ytd_payment + $4::numeric,
-       c_payment_cnt = c_payment_cnt + 1,
+       c_ytd_payment = c_ytd_payment + $4::numeric, --[unless payment-total-not-updated]
+       c_payment_cnt = c_payment_cnt + 1, --[unless payment-count-not-updated]
        c_data = CASE c_credit
                     WHEN 'BC' THEN left(concat_ws(' ', c_id, c_d_id, c_w_id, $5::smallint, $6::integer, $4::numeric,
                                                   c_data), 500)

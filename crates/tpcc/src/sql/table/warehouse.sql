@@ -7,5 +7,6 @@ CREATE TABLE warehouse (
     w_state    char(2) NOT NULL,
     w_zip      char(9) NOT NULL,
     w_tax      numeric(4,4) NOT NULL,
-    w_ytd      numeric(12,2) NOT NULL
+    w_ytd      numeric(12,2) NOT NULL --[unless hammerdb-schema]
+    w_ytd      numeric(16,2) NOT NULL --[if hammerdb-schema]
 )

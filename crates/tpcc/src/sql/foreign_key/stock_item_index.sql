@@ -1,0 +1,2 @@
+CREATE INDEX stock_item
+    ON stock (s_i_id)
