@@ -1,7 +1,7 @@
 """Run benchmarks and print a table of their figures.
 
 ``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``--record``
-appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict`` and ``warm-ups`` run alone
+appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``dialects`` and ``warm-ups`` run alone
 and have their own options.
 """
 
@@ -19,6 +19,7 @@ import psutil
 
 from bench import (
     analysis,
+    dialects,
     history,
     load,
     pairs,
@@ -64,6 +65,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "history": history.main,
     "tails": tails.main,
     "verdict": verdict.main,
+    "dialects": dialects.main,
     "warm-ups": warm_ups.main,
 }
 """Benchmarks that do not need the shared server and print results in their own format."""

@@ -129,7 +129,7 @@ def run(options: Options, first: int = 0) -> Iterator[StudyRun]:
             for effect in options.effects:
                 path = Path(directory) / f"{trial}-{effect}.sqlite"
                 study = planned_study(options, effect, seed=1000 * trial + round(1e4 * effect))
-                start_study(path, Request(study.title, [only_case(study)], ""), _no_progress, interruption)
+                start_study(path, Request(study.title, [only_case(study)], ""), no_progress, interruption)
                 if interruption.requested:
                     return
                 yield _study_run(path, effect)
@@ -176,7 +176,9 @@ def _driving(options: Options, effect: float, clients: int) -> Driving:
 
 
 @contextmanager
-def _no_progress(_names: Sequence[str]) -> Iterator[Watch]:
+def no_progress(_names: Sequence[str]) -> Iterator[Watch]:
+    """Ignore the progress of a study."""
+
     def watch(_: Progress) -> None:
         pass
 

@@ -2,7 +2,8 @@
 
     python docs/generate.py
 
-The pages are docs/reference/cli.md, caveats.md, metrics.md and study-file.md. The schemas are
+The pages are docs/reference/cli.md, caveats.md, metrics.md and study-file.md, and two tables of
+workload-tpcc.md. The schemas are
 studies/study.schema.json and docs/reference/report-schema.json.
 tests/unit/test_docs.py fails if a page is out of date.
 """
@@ -36,6 +37,7 @@ from pgdyno.cli.main import app
 from pgdyno.cli.pgbench import NAME
 from pgdyno.report import json_format
 from pgdyno.study.study_file_schema import schema
+from pgdyno.study.tpcc_dialects import DEVIATIONS, DIALECTS
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "python" / "pgdyno"
@@ -336,7 +338,40 @@ def _metrics_table(title: str, note: str, metrics: Iterable[Metric]) -> str:
     return "\n".join([f"## {title}\n", *([f"{note}\n"] if note else []), *head, *lines, ""])
 
 
+TABLES_BEGIN = "<!-- Tables of docs/generate.py, from python/pgdyno/study/tpcc_deviations.toml. -->\n"
+TABLES_END = "<!-- End of the tables. -->\n"
+
+
+def tpcc_page() -> str:
+    """Return workload-tpcc.md with the tables of deviations and dialects between their marks."""
+    text = (DOCS / "reference" / "workload-tpcc.md").read_text(encoding="utf-8")
+    before, _, rest = text.partition(TABLES_BEGIN)
+    after = rest.partition(TABLES_END)[2]
+    return f"{before}{TABLES_BEGIN}\n{''.join(_tpcc_tables())}\n{TABLES_END}{after}"
+
+
+def _tpcc_tables() -> Iterator[str]:
+    yield "| Deviation | Clause | Difference | Dialects |\n|---|---|---|---|\n"
+    for one in DEVIATIONS.values():
+        dialects = ", ".join(name for name, of in DIALECTS.items() if one.name in of.deviations)
+        marks = [
+            "allowed by TPC-C" if one.allowed else "",
+            "of the data" if one.data else "",
+            f"with `--calls {one.calls}`" if one.calls else "",
+            f"conditions {', '.join(map(str, one.broken))} cannot hold" if one.broken else "",
+        ]
+        marked = "; ".join(mark for mark in marks if mark)
+        about = f"{one.about} ({marked[0].upper()}{marked[1:]}.)" if marked else one.about
+        yield f"| `{one.name}` | {one.clause} | {about} | {dialects} |\n"
+    yield "\n| Dialect | Reproduces | Defaults |\n|---|---|---|\n"
+    for dialect in DIALECTS.values():
+        own = {**dialect.parameters(), **({"mix": dialect.mix} if dialect.mix else {})}
+        defaults = ", ".join(f"`{name} = {value}`" for name, value in own.items()) or "–"
+        yield f"| `{dialect.name}` | {dialect.about} | {defaults} |\n"
+
+
 PAGES = {
+    "reference/workload-tpcc.md": tpcc_page,
     "reference/cli.md": cli_page,
     "reference/caveats.md": caveats_page,
     "reference/metrics.md": metrics_page,

@@ -218,8 +218,8 @@ def compare(
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
 
-    An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|SETTING=VALUE]…. dialect=… and deviate=… among
-    the settings are those of the tpcc workload. SERVER is a version
+    An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|SETTING=VALUE]…. Instead of a setting,
+    dialect=… and deviate=… give an arm its own tpcc workload. SERVER is a version
     (18, 17.5), a directory of binaries, `system`, or the DSN of a running server. The first ARM is
     the baseline. Reports show NAME, if given.
 

@@ -16,8 +16,8 @@ SPEC = "spec"
 class TpccDeviation:
     """One deviation.
 
-    ``clause``: of TPC-C. ``allowed``: TPC-C permits it. ``data``: it changes the data. ``broken``: consistency
-    conditions that cannot hold. ``calls``: the only value of calls with which it exists.
+    ``clause``: of TPC-C. ``allowed``: TPC-C permits it. ``data``: it changes the data. ``broken``:
+    consistency conditions that cannot hold. ``calls``: the only value of calls with which it exists.
     """
 
     name: str

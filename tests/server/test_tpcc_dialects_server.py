@@ -1,0 +1,301 @@
+"""Data and transactions of dialects of tpcc on a server: schema, counts, statements, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from pgdyno.drive.drive_specification import PlannedSlice, drive_specification
+from pgdyno.drive.engine_runs import run_drive
+from pgdyno.engine import TargetResult
+from pgdyno.errors import DatasetError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.dataset_loading import Place, load_data
+from pgdyno.results.records import Role
+from pgdyno.server.running import Server
+from pgdyno.study.plan import Driving
+from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workload.tpcc.tpcc_workload import Tpcc
+
+pytestmark = pytest.mark.server
+
+CLIENTS = 4
+
+HAMMERDB: dict[str, tuple[str, str, str]] = {
+    "warehouse": (
+        "w_id integer, w_name varchar(10), w_street_1 varchar(20), w_street_2 varchar(20), w_city varchar(20), "
+        "w_state char(2), w_zip char(9), w_tax numeric(4,4), w_ytd numeric(16,2)",
+        "",
+        "w_id",
+    ),
+    "district": (
+        "d_w_id integer, d_next_o_id integer, d_id smallint, d_ytd numeric(12,2), d_tax numeric(4,4), "
+        "d_name varchar(10), d_street_1 varchar(20), d_street_2 varchar(20), d_city varchar(20), "
+        "d_state char(2), d_zip char(9)",
+        "",
+        "d_w_id, d_id",
+    ),
+    "customer": (
+        "c_since timestamptz, c_id integer, c_w_id integer, c_d_id smallint, c_payment_cnt smallint, "
+        "c_delivery_cnt smallint, c_first varchar(16), c_middle char(2), c_last varchar(16), "
+        "c_street_1 varchar(20), c_street_2 varchar(20), c_city varchar(20), c_state char(2), c_zip char(9), "
+        "c_phone char(16), c_credit char(2), c_credit_lim numeric(12,2), c_discount numeric(4,4), "
+        "c_balance numeric(12,2), c_ytd_payment numeric(12,2), c_data varchar(500)",
+        "",
+        "c_w_id, c_d_id, c_id | c_w_id, c_d_id, c_last, c_first, c_id",
+    ),
+    "history": (
+        "h_date timestamptz, h_c_id integer, h_c_w_id integer, h_w_id integer, h_c_d_id smallint, "
+        "h_d_id smallint, h_amount numeric(6,2), h_data varchar(24)",
+        "h_c_id",
+        "",
+    ),
+    "item": (
+        "i_id integer, i_im_id integer, i_name varchar(24), i_price numeric(5,2), i_data varchar(50)",
+        "",
+        "i_id",
+    ),
+    "stock": (
+        "s_i_id integer, s_w_id integer, s_ytd integer, s_quantity smallint, s_order_cnt smallint, "
+        "s_remote_cnt smallint, s_dist_01 char(24), s_dist_02 char(24), s_dist_03 char(24), "
+        "s_dist_04 char(24), s_dist_05 char(24), s_dist_06 char(24), s_dist_07 char(24), s_dist_08 char(24), "
+        "s_dist_09 char(24), s_dist_10 char(24), s_data varchar(50)",
+        "",
+        "s_i_id, s_w_id",
+    ),
+    "new_order": (
+        "no_w_id integer, no_o_id integer, no_d_id smallint",
+        "",
+        "no_w_id, no_d_id, no_o_id",
+    ),
+    "orders": (
+        "o_entry_d timestamptz, o_id integer, o_w_id integer, o_c_id integer, o_d_id smallint, "
+        "o_carrier_id smallint, o_ol_cnt smallint, o_all_local smallint",
+        "o_carrier_id",
+        "o_w_id, o_d_id, o_id | o_w_id, o_d_id, o_c_id, o_id",
+    ),
+    "order_line": (
+        "ol_delivery_d timestamptz, ol_o_id integer, ol_w_id integer, ol_i_id integer, "
+        "ol_supply_w_id integer, ol_d_id smallint, ol_number smallint, ol_quantity smallint, "
+        "ol_amount numeric(6,2), ol_dist_info char(24)",
+        "ol_delivery_d, ol_amount, ol_dist_info",
+        "ol_w_id, ol_d_id, ol_o_id, ol_number",
+    ),
+}
+"""The schema of HammerDB without partitions: columns, those that can be null, and keys of unique indexes."""
+
+COUNTS = {"warehouse": 1, "district": 10, "customer": 30_000, "history": 30_000, "orders": 30_000}
+COUNTS |= {"new_order": 9_000, "stock": 100_000, "item": 100_000}
+
+SCHEMA = """
+    SELECT string_agg(
+               attname || ' ' || replace(replace(replace(format_type(atttypid, atttypmod),
+                   'character varying', 'varchar'), 'character', 'char'),
+                   'timestamp with time zone', 'timestamptz'), ', ' ORDER BY attnum),
+           coalesce(string_agg(attname, ', ' ORDER BY attnum) FILTER (WHERE NOT attnotnull), '')
+      FROM pg_attribute
+     WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped
+"""
+KEYS = """
+    SELECT coalesce(string_agg(keys, ' | ' ORDER BY NOT indisprimary, keys), '')
+      FROM pg_index,
+           LATERAL (SELECT string_agg(attname, ', ' ORDER BY place) AS keys
+                      FROM unnest(indkey::int[]) WITH ORDINALITY AS key (number, place)
+                      JOIN pg_attribute ON attrelid = indrelid AND attnum = number) AS named
+     WHERE indrelid = %s::regclass AND indisunique
+"""
+REFERENCES = """
+    SELECT conrelid::regclass || ' -> ' || confrelid::regclass
+      FROM pg_constraint WHERE contype = 'f' AND convalidated ORDER BY 1
+"""
+
+
+def parameters(**given: Any) -> TpccParameters:
+    return TpccParameters.model_validate({"warehouses": 1, **given})
+
+
+@contextmanager
+def loaded(server: Server, name: str, workload: TpccParameters) -> Iterator[str]:
+    """A database with the data of a workload."""
+    with closing(server.connect()) as conn:
+        conn.execute(f"CREATE DATABASE {name}")
+    place = Place(server.conninfo(name), lambda: server.connect(name))
+    load_data(place, workload, Interruption(), lambda *_: None, lambda _: None, connections=2)
+    yield name
+
+
+@pytest.fixture(scope="module")
+def hammerdb(running_server: Server) -> Iterator[str]:
+    with loaded(running_server, "hammerdb", parameters(dialect="hammerdb")) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def sysbench(running_server: Server) -> Iterator[str]:
+    with loaded(running_server, "sysbench", parameters(dialect="sysbench")) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def spec(running_server: Server) -> Iterator[str]:
+    with loaded(running_server, "spec", parameters()) as name:
+        yield name
+
+
+def scalar(conn: psycopg.Connection[tuple[Any, ...]], statement: str, *values: object) -> Any:
+    row = conn.execute(statement.encode(), values or None).fetchone()
+    assert row is not None
+    return row[0] if len(row) == 1 else row
+
+
+def test_a_database_of_the_dialect_hammerdb_has_its_schema_and_counts(
+    running_server: Server, hammerdb: str
+) -> None:
+    with closing(running_server.connect(hammerdb)) as conn:
+        found = {table: (*scalar(conn, SCHEMA, table), scalar(conn, KEYS, table)) for table in HAMMERDB}
+        assert found == HAMMERDB
+        counts = {table: scalar(conn, f"SELECT count(*) FROM {table}") for table in COUNTS}
+        assert counts == COUNTS
+        bad = scalar(conn, "SELECT count(*) FROM customer WHERE c_credit = 'BC'")
+        assert 14_500 < bad < 15_500
+        assert scalar(conn, "SELECT bool_and((ol_amount > 0) = (ol_delivery_d IS NOT NULL)) FROM order_line")
+        assert scalar(conn, "SELECT c_load FROM pgdyno_dataset") == 123
+
+
+def test_a_database_of_the_dialect_sysbench_has_ten_foreign_keys_and_filler_of_one_letter(
+    running_server: Server, sysbench: str
+) -> None:
+    with closing(running_server.connect(sysbench)) as conn:
+        assert [row[0] for row in conn.execute(REFERENCES)] == [
+            "customer -> district",
+            "district -> warehouse",
+            "history -> customer",
+            "history -> district",
+            "new_order -> orders",
+            "order_line -> orders",
+            "order_line -> stock",
+            "orders -> customer",
+            "stock -> item",
+            "stock -> warehouse",
+        ]
+        assert scalar(conn, "SELECT bool_and(c_data ~ '^(.)\\1*$') FROM customer")
+        assert {table: scalar(conn, f"SELECT count(*) FROM {table}") for table in COUNTS} == COUNTS
+
+
+def test_data_of_other_deviations_are_refused(running_server: Server, hammerdb: str, spec: str) -> None:
+    with closing(running_server.connect(hammerdb)) as conn:
+        Tpcc(parameters(dialect="hammerdb")).require(conn)
+        with pytest.raises(
+            DatasetError, match="has the deviations constant-c, .*, but the workload requires no"
+        ):
+            Tpcc(parameters()).require(conn)
+    with closing(running_server.connect(spec)) as conn:
+        Tpcc(parameters(deviate="no-rollback")).require(conn)
+    assert "has the deviations" in drive(running_server, hammerdb, parameters())[1]
+
+
+def drive(server: Server, database: str, workload: TpccParameters) -> tuple[TargetResult | None, str]:
+    """Drive a database for a moment; return the result, and the reason of a failure."""
+    driving = Driving(workload=workload, clients=CLIENTS, discard_s=0.0)
+    slices = [PlannedSlice(0, Role.MEASURE, 1.0, 0)]
+    specification = drive_specification(driving, 7, slices, [("it", server.conninfo(database))])
+    run = run_drive(specification, Interruption(), lambda _: None, lambda: [None])
+    messages = "; ".join(
+        [*(event["message"] for event in run.errors), run.failure.message if run.failure else ""]
+    )
+    return (run.result.targets[0] if run.result else None), messages
+
+
+OF_TRANSACTIONS = (
+    "uniform-items,uniform-customers,no-rollback,unsorted-lines,random-home",
+    "c-redrawn,second-to-last-item,home-per-transaction,no-remote-warehouse",
+    "literal-last-name",
+    "stock-counters-not-updated",
+    "strict-stock-threshold",
+    "stock-counters-not-updated,strict-stock-threshold",
+    "payment-total-not-updated",
+    "payment-count-not-updated,delivery-count-not-updated",
+    "order-status-of-district",
+    "subtransactions",
+    "warehouse-row-first",
+)
+STATEMENTS = (
+    "text-protocol",
+    "text-protocol,second-to-last-item,unsorted-lines",
+    "stock-counters-not-updated,strict-stock-threshold,payment-total-not-updated,warehouse-row-first",
+    "payment-count-not-updated,delivery-count-not-updated,order-status-of-district",
+)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *({"deviate": names} for names in OF_TRANSACTIONS),
+        *({"deviate": names, "calls": "statements"} for names in STATEMENTS),
+    ],
+    ids=lambda given: given["deviate"],
+)
+def test_transactions_with_deviations_leave_data_that_pass_all_other_checks(
+    running_server: Server, new_database: str, given: dict[str, str]
+) -> None:
+    passes_its_checks(running_server, new_database, parameters(**given))
+
+
+@pytest.fixture
+def new_database(running_server: Server, spec: str) -> Iterator[str]:
+    """A copy of the data without deviations."""
+    with closing(running_server.connect()) as conn:
+        conn.execute(f"CREATE DATABASE copy TEMPLATE {spec}".encode())
+        yield "copy"
+        conn.execute("DROP DATABASE copy")
+
+
+def passes_its_checks(server: Server, database: str, workload: TpccParameters) -> None:
+    checks = Tpcc(workload).checks(CLIENTS, restored=True)
+    with closing(server.connect(database)) as conn:
+        checks.begin(conn)
+    result, messages = drive(server, database, workload)
+    assert result is not None, messages
+    found = checks.end(lambda: server.connect(database), result, None)
+    assert [f"{check.name}: {check.detail}" for check in found if not check.passed] == [], messages
+    broken = {f"condition {number}" for one in workload.deviations for number in one.broken}
+    without_constant = {one.name for one in workload.deviations} & {"constant-c", "c-redrawn"}
+    if without_constant:
+        broken.add("constant of last names")
+    assert {check.name for check in found if check.skipped} == broken
+    assert sum(kind["ok"] for kind in result.totals.values()) > 0
+
+
+@pytest.mark.parametrize("dialect", ["hammerdb", "sysbench"])
+def test_a_dialect_drives_its_data_and_passes_its_checks(
+    running_server: Server, request: pytest.FixtureRequest, dialect: str
+) -> None:
+    passes_its_checks(running_server, request.getfixturevalue(dialect), parameters(dialect=dialect))
+
+
+def test_defects_of_hammerdb_are_in_the_data_after_a_run(running_server: Server, hammerdb: str) -> None:
+    drive(running_server, hammerdb, parameters(dialect="hammerdb"))
+    with closing(running_server.connect(hammerdb)) as conn:
+        sums = "SELECT sum(s_order_cnt), sum(s_ytd), sum(s_remote_cnt) FROM stock"
+        assert scalar(conn, sums) == (0, 0, 0)
+        assert scalar(conn, "SELECT max(c_payment_cnt) + max(c_delivery_cnt) FROM customer") == 1
+        assert scalar(conn, "SELECT max(c_ytd_payment) FROM customer") == 10
+        assert scalar(conn, "SELECT count(*) FROM orders") > 30_000
+
+
+def test_text_statements_have_their_values_and_begin_at_the_isolation_of_the_dialect(
+    running_server: Server, sysbench: str
+) -> None:
+    with closing(running_server.connect(sysbench)) as conn:
+        conn.execute(f"ALTER DATABASE {sysbench} SET log_statement = 'all'".encode())
+        start = len(running_server.log())
+        drive(running_server, sysbench, parameters(dialect="sysbench", mix="new-order=1"))
+        conn.execute(f"ALTER DATABASE {sysbench} RESET log_statement".encode())
+    log = running_server.log()[start:]
+    assert "BEGIN ISOLATION LEVEL repeatable read" in log
+    assert "UPDATE stock" in log and "$1" not in log
+    assert "execute " not in log

@@ -1,0 +1,211 @@
+"""Dialects and deviations of tpcc: from option, arm and study file to the engine and the checks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from workload_tallies import draw_by_weights, simulate, uniform
+
+from example_studies import make_study, read_study
+from pgdyno.errors import UsageError
+from pgdyno.lab.dataset_loading import dataset_database_name
+from pgdyno.study.arm_spec import parse_arm, parse_arms
+from pgdyno.study.cases import cases_of
+from pgdyno.study.plan import Driving
+from pgdyno.study.sweep import choose_arms
+from pgdyno.study.tpcc_dialects import DEVIATIONS, DIALECTS, EXCLUSIVE, canonical_deviations
+from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workload.interface import Check
+from pgdyno.workload.tpcc.conformance import C_LAST, check_conformance
+from pgdyno.workload.tpcc.consistency import skipped
+
+
+def parameters(**given: Any) -> TpccParameters:
+    return TpccParameters.model_validate({"warehouses": 4, **given})
+
+
+def test_each_deviation_has_a_clause_and_one_sentence() -> None:
+    for one in DEVIATIONS.values():
+        assert one.clause[0].isdigit()
+        assert one.about.endswith(".") and ". " not in one.about
+        assert set(one.broken) <= set(range(1, 13))
+        assert one.calls in ("", "procedures", "statements")
+
+
+def test_dialects_consist_of_known_deviations_that_exist_together() -> None:
+    for name, dialect in DIALECTS.items():
+        assert (
+            canonical_deviations(",".join(dialect.deviations)).split(",")
+            == [one for one in DEVIATIONS if one in dialect.deviations]
+            or not dialect.deviations
+        )
+        assert [one.name for one in parameters(dialect=name).deviations] == [
+            one for one in DEVIATIONS if one in dialect.deviations
+        ]
+
+
+def test_without_deviations_nothing_differs_from_before_there_were_any() -> None:
+    plain = parameters()
+    assert plain.to_load() == {"kind": "tpcc", "warehouses": 4}
+    assert plain.shape() == {"warehouses": 4}
+    assert "deviations" not in plain.to_drive()
+    assert set(plain.model_dump()) == {"kind", "warehouses", "calls", "pipeline", "isolation"}
+    assert plain.name == "tpcc, 4 warehouses"
+    assert parameters(dialect="spec") == plain
+
+
+def test_deviations_of_the_data_are_part_of_its_identity_and_others_are_not() -> None:
+    of_both = parameters(deviate="no-rollback,half-bad-credit")
+    assert of_both.to_load() == {"kind": "tpcc", "warehouses": 4, "deviations": ["half-bad-credit"]}
+    assert of_both.shape() == {"warehouses": 4, "deviations": "half-bad-credit"}
+    assert of_both.to_drive()["deviations"] == ["no-rollback", "half-bad-credit"]
+    assert parameters(deviate="no-rollback").shape() == parameters().shape()
+    names = {dataset_database_name(parameters(deviate=of)) for of in ("", "no-rollback", "half-bad-credit")}
+    assert len(names) == 2
+
+
+def test_a_dialect_sets_defaults_that_can_be_overridden() -> None:
+    of_sysbench = parameters(dialect="sysbench")
+    assert (of_sysbench.calls, of_sysbench.isolation) == ("statements", "repeatable read")
+    assert parameters(dialect="sysbench", isolation="read committed").isolation == "read committed"
+    assert of_sysbench.to_drive()["mix"]["new_order"] == 10
+    assert parameters(dialect="sysbench", mix="payment=1").to_drive()["mix"]["new_order"] == 0
+    assert of_sysbench.work() == parameters().work()
+    assert parameters(**of_sysbench.model_dump(exclude={"kind", "warehouses"})) == of_sysbench
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"deviate": "no-rolback"}, "unknown deviation 'no-rolback'"),
+        (
+            {"deviate": "subtransactions", "calls": "statements"},
+            "subtransactions requires calls = procedures",
+        ),
+        ({"deviate": "text-protocol"}, "text-protocol requires calls = statements"),
+        ({"deviate": "text-protocol", "calls": "statements", "pipeline": True}, "remove pipeline"),
+        ({"dialect": "hammerdb", "calls": "statements"}, "requires calls = procedures"),
+        *(({"deviate": ",".join(pair)}, "exclude each other") for pair in EXCLUSIVE),
+    ],
+)
+def test_deviations_that_do_not_exist_together_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        parameters(**given)
+
+
+def test_an_arm_has_its_dialect_in_the_place_of_a_setting() -> None:
+    arm = parse_arm("18,work_mem=4MB,deviate=no-rollback,uniform-items,dialect=spec")
+    assert arm.settings == {"work_mem": "4MB"}
+    assert arm.load == {"deviate": "no-rollback,uniform-items", "dialect": "spec"}
+    assert "load" not in parse_arm("18").model_dump()
+    names = [arm.name for arm in parse_arms(["18,dialect=spec", "18,dialect=hammerdb"])]
+    assert names == ["dialect=spec", "dialect=hammerdb"]
+
+
+def test_a_dialect_is_no_setting_of_a_sweep_and_of_a_study_file() -> None:
+    with pytest.raises(UsageError, match="no setting of the server"):
+        choose_arms(["18"], ["dialect=spec,hammerdb"])
+    with pytest.raises(UsageError, match="dialect cannot be given with the server"):
+        cases_of(read_study(STUDY.replace('server = "18"', 'server = "18,dialect=hammerdb"'), "study.toml"))
+
+
+STUDY = """
+title = "Dialects"
+server = "18"
+compare = ["dialect"]
+[factors]
+dialect = ["spec", "hammerdb"]
+[workload]
+kind = "tpcc"
+warehouses = 4
+[drive]
+clients = 8
+[run]
+budget = "10min"
+"""
+
+
+def test_the_dialect_and_deviations_are_factors_of_a_study_file() -> None:
+    (case,) = cases_of(read_study(STUDY, "study.toml"))
+    workloads = [case.study.driving(arm).workload for arm in range(2)]
+    assert [workload.deviations == [] for workload in workloads] == [True, False]
+    text = STUDY.replace('"dialect"', '"deviate"').replace(
+        'dialect = ["spec", "hammerdb"]', 'deviate = { none = "", both = "uniform-items,no-rollback" }'
+    )
+    (case,) = cases_of(read_study(text, "study.toml"))
+    assert [len(case.study.driving(arm).workload.deviations) for arm in range(2)] == [0, 2]
+
+
+def failed(tally: dict[str, Any], *names: str, **given: Any) -> set[str]:
+    chosen = [DEVIATIONS[name] for name in names]
+    checks = check_conformance(tally, warehouses=4, clients=8, deviations=chosen, **given)
+    return {check.name for check in checks if not check.passed}
+
+
+def redrawn(seed: int) -> dict[str, Any]:
+    """A tally whose last names have a constant of their own each."""
+    tally, rng = simulate(seed), np.random.default_rng(seed)
+    n = sum(tally["c_last"])
+    either = rng.integers(0, 255, n, endpoint=True) | rng.integers(0, 999, n, endpoint=True)
+    names = (either + rng.integers(0, 255, n, endpoint=True)) % 1000
+    ids = (
+        (rng.integers(0, 1023, (k := sum(tally["c_id"])), endpoint=True) | rng.integers(1, 3001, k))
+        + rng.integers(0, 1023, k, endpoint=True)
+    ) % 3000
+    items = (
+        (rng.integers(0, 8191, (m := sum(tally["item"])), endpoint=True) | rng.integers(1, 100_001, m))
+        + rng.integers(0, 8191, m, endpoint=True)
+    ) % 100_000
+    return tally | {
+        "c_last": np.bincount(names, minlength=1000).tolist(),
+        "c_id": np.bincount(ids // 3, minlength=1000).tolist(),
+        "item": np.bincount(items // 100, minlength=1000).tolist(),
+    }
+
+
+NAMES, CUSTOMERS, ITEMS = "NURand of last names", "NURand of customers", "NURand of items"
+
+
+def test_a_driver_with_a_deviation_passes_only_the_tests_of_that_deviation() -> None:
+    plain = simulate(5)
+    uniform_items = plain | {"item": uniform(5, 1000, sum(plain["item"]))}
+    uniform_ids = plain | {"c_id": uniform(5, 1000, sum(plain["c_id"]))}
+    local = simulate(5, remote_line=0.0, remote_payment=0.0)
+    for name, tally, wrong in (
+        ("uniform-items", uniform_items, {ITEMS}),
+        ("uniform-customers", uniform_ids, {CUSTOMERS}),
+        ("no-rollback", simulate(5, rollback=0.0), {"rollback share"}),
+        ("no-remote-warehouse", local, {"remote order lines", "remote payments"}),
+        ("c-redrawn", redrawn(5), {NAMES, CUSTOMERS, ITEMS}),
+    ):
+        assert failed(tally, name) == set(), name
+        assert failed(tally) == wrong, name
+        assert failed(plain, name) == wrong, name
+
+
+def test_the_probabilities_with_a_drawn_constant_are_the_mean_over_all_constants() -> None:
+    mean = np.mean([C_LAST.probability(c) for c in range(256)], axis=0)
+    assert np.allclose(C_LAST.probability_with_drawn_c(), mean, atol=1e-12)
+    assert abs(C_LAST.probability_with_drawn_c().sum() - 1) < 1e-9
+
+
+def test_a_skipped_check_names_its_deviation_and_does_not_exclude_the_trial() -> None:
+    check = skipped("condition 10", DEVIATIONS["reversed-amounts"])
+    assert check.skipped and check.passed
+    assert "reversed-amounts" in check.detail and "4.3.3.1" in check.detail
+    assert not Check("condition 1", True).skipped
+
+
+def test_a_mix_by_weights_is_tested_in_a_dialect() -> None:
+    drawn = draw_by_weights(np.random.default_rng(3), 40_000)
+    mix = parameters(dialect="hammerdb").to_drive()["mix"]
+    assert "mix" in failed(simulate(3, drawn=drawn), mix=mix)  # 45:43 is not 10:10
+
+
+def test_arms_of_a_study_can_differ_in_their_dialect() -> None:
+    drivings = [Driving(workload=parameters(dialect=name), clients=4) for name in ("spec", "hammerdb")]
+    study = make_study(workload=drivings[0].workload, drivings=drivings)
+    assert study.model_validate(study.model_dump(mode="json")) == study
