@@ -27,8 +27,8 @@ CLIENTS = 4
 
 HAMMERDB: dict[str, tuple[str, str, str]] = {
     "warehouse": (
-        "w_id integer, w_name varchar(10), w_street_1 varchar(20), w_street_2 varchar(20), w_city varchar(20), "
-        "w_state char(2), w_zip char(9), w_tax numeric(4,4), w_ytd numeric(16,2)",
+        "w_id integer, w_name varchar(10), w_street_1 varchar(20), w_street_2 varchar(20), "
+        "w_city varchar(20), w_state char(2), w_zip char(9), w_tax numeric(4,4), w_ytd numeric(16,2)",
         "",
         "w_id",
     ),
@@ -190,7 +190,7 @@ def test_data_of_other_deviations_are_refused(running_server: Server, hammerdb: 
     with closing(running_server.connect(hammerdb)) as conn:
         Tpcc(parameters(dialect="hammerdb")).require(conn)
         with pytest.raises(
-            DatasetError, match="has the deviations constant-c, .*, but the workload requires no"
+            DatasetError, match=r"has the deviations constant-c, .*, but the workload requires no"
         ):
             Tpcc(parameters()).require(conn)
     with closing(running_server.connect(spec)) as conn:

@@ -118,6 +118,9 @@ CASES = (
 LIMIT = "p99 < 25ms"
 
 
+DIALECTS = Synthetic(names=("dialect=spec", "dialect=hammerdb"), dialects=("spec", "hammerdb"), blocks=6)
+
+
 def study(*cases: Synthetic) -> Callable[[Path], StudyReport]:
     def build(folder: Path) -> StudyReport:
         write_study(folder / "e", *cases)
@@ -200,8 +203,9 @@ STUDIES: Mapping[str, Callable[[Path], Built]] = {
     "capacity": study(Synthetic(effects=(1, 1.3), latencies=(1.0, 90.0), capacity=LIMIT, blocks=6, slices=1)),
     "noise": _noise,
     "dips": _dips,
+    "dialects": study(DIALECTS),
 }
-WITH_MARKDOWN = ("verdict", "failures", "overload", "factors", "hosts")
+WITH_MARKDOWN = ("verdict", "failures", "overload", "factors", "hosts", "dialects")
 WITH_EVERY_FORM = ("verdict", "hosts")
 """The other studies have the same forms of other sections."""
 

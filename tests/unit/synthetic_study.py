@@ -34,7 +34,7 @@ from pgdyno.results.records import (
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.capacity_search import parse_limit
-from pgdyno.study.plan import Rate, Study
+from pgdyno.study.plan import Driving, Rate, Study
 from pgdyno.study.schedule import Role, Schedule
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.workload.interface import Check
@@ -80,6 +80,7 @@ class Synthetic:
     file: str = ""
     warehouses: int = 10
     mix: str = "deck"
+    dialects: Sequence[str] = ()  # arm by arm
     settings: Mapping[str, str] = field(default_factory=dict)  # requested of every arm
     versions: Sequence[str] = ()  # of the servers; else the names
     flags: Sequence[str] = ()  # of the compiler, by arm; else unknown
@@ -115,6 +116,7 @@ def study_of(wanted: Synthetic) -> StudyRecord:
             title=wanted.title,
             arms=tuple(ArmSpec(name=name, server=name) for name in wanted.names),
             workload=TpccParameters(warehouses=wanted.warehouses, mix=wanted.mix),
+            drivings=drivings_of(wanted),
             clients=8,
             schedule=wanted.schedule,
             margin=wanted.margin,
@@ -135,6 +137,14 @@ def study_of(wanted: Synthetic) -> StudyRecord:
         changes=wanted.changes,
         published=wanted.published,
     )
+
+
+def drivings_of(wanted: Synthetic) -> tuple[Driving, ...] | None:
+    workloads = [
+        TpccParameters.model_validate({"warehouses": wanted.warehouses, "dialect": dialect})
+        for dialect in wanted.dialects
+    ]
+    return tuple(Driving(workload=one, clients=8) for one in workloads) or None
 
 
 def arms_of(wanted: Synthetic) -> list[Arm]:

@@ -68,7 +68,7 @@ def deviations(findings: Findings) -> Table:
         columns,
         rows,
         "Allowed: TPC-C permits it, but pgdyno's default differs, and the speed may depend on it.",
-        long=True,
+        dispensable=("difference", "allowed"),
     )
 
 

@@ -150,6 +150,7 @@ def case_report(findings: Findings) -> Report:
         telemetry_tables.statement_table(findings),
         cpu_by_function(findings),
         result_tables.safety_table(findings),
+        background_tables.deviations(findings),
         result_tables.checks(findings),
         noise_section.noise_table(findings),
     ]
@@ -160,7 +161,6 @@ def case_report(findings: Findings) -> Report:
         background_tables.scripts(findings),
         background_tables.script_options(findings),
         background_tables.workload(findings),
-        background_tables.deviations(findings),
         background_tables.transactions(findings),
         background_tables.settings(findings),
         background_tables.version_specific_settings(findings),

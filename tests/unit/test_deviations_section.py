@@ -1,0 +1,54 @@
+"""Deviations from TPC-C in reports: every one is listed with its clause, in every format."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from golden_reports import DIALECTS, STUDIES, on_terminal
+from synthetic_study import Synthetic
+from test_case_findings import codes, findings_of
+
+from pgdyno.caveats import Code
+from pgdyno.report.background_tables import deviations
+from pgdyno.report.case_report import case_report
+from pgdyno.report.html_format import to_html
+from pgdyno.report.json_case_format import case_entry
+from pgdyno.report.json_format import to_json
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.study_report import StudyReport
+from pgdyno.study.tpcc_dialects import DEVIATIONS
+from pgdyno.study.tpcc_dialects import DIALECTS as DIALECTS_OF_DRIVERS
+
+OF_HAMMERDB = DIALECTS_OF_DRIVERS["hammerdb"].deviations
+
+
+def test_each_deviation_of_an_arm_has_a_row_with_its_clause(tmp_path: Path) -> None:
+    found = findings_of(tmp_path, DIALECTS)
+    rows = deviations(found).rows
+    assert [row[1] for row in rows] == [name for name in DEVIATIONS if name in OF_HAMMERDB]
+    assert [row[2] for row in rows] == [DEVIATIONS[row[1]].clause for row in rows]
+    assert rows[0][0] == "dialect=hammerdb"
+    assert any(table.title == "Deviations from TPC-C" for table in case_report(found).results)
+    assert Code.TPCC_DEVIATIONS in codes(found)
+
+
+def test_a_study_without_deviations_has_no_such_table_and_caveat(tmp_path: Path) -> None:
+    found = findings_of(tmp_path, Synthetic())
+    assert deviations(found).rows == []
+    assert Code.TPCC_DEVIATIONS not in codes(found)
+
+
+def test_every_form_of_the_report_names_every_deviation_and_clause(tmp_path: Path) -> None:
+    built = STUDIES["dialects"](tmp_path)
+    assert isinstance(built, StudyReport)
+    for text in (on_terminal(built, 300), to_markdown(built), to_html(built), to_json(built)):
+        for name in OF_HAMMERDB:
+            assert name in text and DEVIATIONS[name].clause in text
+
+
+def test_the_json_has_them_by_arm(tmp_path: Path) -> None:
+    entry = case_entry(case_report(findings_of(tmp_path, DIALECTS)))
+    assert [one.name for one in entry.arms[1].deviations] == [
+        name for name in DEVIATIONS if name in OF_HAMMERDB
+    ]
+    assert list(entry.arms[0].deviations) == []
