@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from golden_reports import DIALECTS, STUDIES, on_terminal
-from synthetic_study import Synthetic
-from test_case_findings import codes, findings_of
+from synthetic_study import Synthetic, write_study
 
+from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.caveats import Code
 from pgdyno.report.background_tables import deviations
 from pgdyno.report.case_report import case_report
@@ -16,10 +17,21 @@ from pgdyno.report.json_case_format import case_entry
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
+from pgdyno.results.reader import Evidence
 from pgdyno.study.tpcc_dialects import DEVIATIONS
 from pgdyno.study.tpcc_dialects import DIALECTS as DIALECTS_OF_DRIVERS
 
 OF_HAMMERDB = DIALECTS_OF_DRIVERS["hammerdb"].deviations
+
+
+def findings_of(path: Path, wanted: Synthetic) -> Findings:
+    write_study(path / "e", wanted)
+    with Evidence(path / "e") as evidence:
+        return find_study(evidence).first
+
+
+def codes(findings: Findings) -> set[Code]:
+    return {caveat.code for caveat in findings.caveats}
 
 
 def test_each_deviation_of_an_arm_has_a_row_with_its_clause(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ UPDATE stock
        s_order_cnt = s_order_cnt + 1, --[unless stock-counters-not-updated]
        s_remote_cnt = s_remote_cnt + $4::integer --[unless stock-counters-not-updated]
  WHERE s_w_id = $1 AND s_i_id = $2
+   AND $4::integer IS NOT NULL --[if stock-counters-not-updated]
 RETURNING CASE $5::smallint
               WHEN 1 THEN s_dist_01 WHEN 2 THEN s_dist_02 WHEN 3 THEN s_dist_03 WHEN 4 THEN s_dist_04
               WHEN 5 THEN s_dist_05 WHEN 6 THEN s_dist_06 WHEN 7 THEN s_dist_07 WHEN 8 THEN s_dist_08
