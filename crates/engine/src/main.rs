@@ -1,4 +1,4 @@
-//! Command line of the engine: `pgdyno-engine drive`, `load`, `check`, `version`. See
+//! Command line of the engine: `pgdyno-engine drive`, `load`, `check`, `disk`, `version`. See
 //! `docs/reference/engine-protocol.md`.
 
 use std::io::{self, BufRead};
@@ -29,6 +29,8 @@ enum Command {
     Load,
     /// Check pgbench scripts without a server. Reads them from standard input, writes the result to standard output
     Check,
+    /// Serve a disk whose power can be cut. Reads a specification and commands from standard input, writes events to standard output
+    Disk,
     /// Print version, build profile, target and dataset formats as JSON
     Version,
 }
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Drive => drive(),
         Command::Load => load::command(),
         Command::Check => check_scripts(),
+        Command::Disk => disk(),
         Command::Version => version(),
     }
 }
@@ -64,6 +67,12 @@ fn check_scripts() -> ExitCode {
         return ExitCode::FAILURE;
     }
     if check::check(&question, &mut io::stdout()) { ExitCode::SUCCESS } else { ExitCode::from(2) }
+}
+
+/// Ends the process at once: a FUSE session ends with its process, even if the kernel still uses the disk.
+fn disk() -> ExitCode {
+    let sound = blockdev::serve::run(&mut io::stdin().lock(), &mut io::stdout());
+    std::process::exit(if sound { 0 } else { 2 })
 }
 
 fn drive() -> ExitCode {
