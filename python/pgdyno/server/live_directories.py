@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from pgdyno.server.disk_release import release_disks
 from pgdyno.server.file_system import locked, locked_if_free
 from pgdyno.server.server_account import Account
 from pgdyno.server.server_process import clear_after_kill
@@ -159,7 +160,7 @@ class Runs:
                 yield LiveDirectory(path)
         finally:
             clear_after_kill(path / "data", self.account)
-            shutil.rmtree(path, ignore_errors=True)
+            _remove(path)
 
     def sweep(self, *, dry_run: bool = False) -> list[Path]:
         """Stop the servers of owners that have ended and remove their directories. Return the paths."""
@@ -173,8 +174,16 @@ class Runs:
                     if not dry_run:
                         end_postmaster(path / "data")
                         clear_after_kill(path / "data", self.account)
-                        shutil.rmtree(path, ignore_errors=True)
+                        _remove(path)
         return swept
+
+
+def _remove(path: Path) -> None:
+    """Delete a directory and its simulated disks. It stays if a disk cannot be removed: its files are in use,
+    and the next cleanup tries again.
+    """
+    if not release_disks(path):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def end_postmaster(data_dir: Path) -> None:

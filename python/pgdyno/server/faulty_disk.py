@@ -1,0 +1,255 @@
+"""A disk whose power can be cut, with a file system on it.
+
+    image file ─ engine (FUSE, volatile write cache) ─ loop device ─ ext4 ─ data directory
+
+    create_image(path, size_bytes)
+    with FaultyDisk.attach(directory, image) as disk:     # one life of the disk
+        disk.format()
+        disk.mount()
+        ...                                               # a server on disk.root
+        cut = disk.cut("torn", seed)
+    with FaultyDisk.attach(directory, image) as disk:     # the next life: what survived
+        disk.mount()
+
+Each life has a new process, a new FUSE mount and a new loop device, so no cache of the kernel outlives a cut.
+The kernel turns each flush of the file system into an fsync of the image, as the loop device has a
+write-back cache; ``attach`` checks that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pgdyno.engine import find_engine
+from pgdyno.errors import DiskFullError, ServerError
+from pgdyno.server.disk_release import (
+    LOOPS,
+    STEP_TIMEOUT_S,
+    abort_connection,
+    mounts_below,
+    release_disks,
+    run_step,
+)
+from pgdyno.study.crash_plan import Survivors
+
+ANSWER_TIMEOUT_S = 20.0
+"""Timeout of an answer of the disk's process. A cut writes at most the cache to the page cache."""
+
+CACHE_BYTES_MAX = 1 << 30
+"""Size of the volatile cache. Beyond it the oldest writes become durable, as on a disk with less cache."""
+
+INODES = 16384
+"""A data directory has about 1,000 files."""
+
+TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
+
+
+@dataclass(frozen=True)
+class DiskCut:
+    """A cut of the power. ``at_ns``: instant on the monotonic clock. Pieces have 4 KiB."""
+
+    at_ns: int
+    volatile: int
+    survived: int
+    torn: int
+
+
+def missing_for_power_cuts() -> list[str]:
+    """Return what this machine lacks for a disk whose power can be cut; empty if nothing."""
+    missing = []
+    if os.geteuid() != 0:
+        missing.append("root privileges")
+    for device in ("/dev/fuse", "/dev/loop-control"):
+        if not Path(device).exists():
+            missing.append(device)
+        elif not os.access(device, os.R_OK | os.W_OK):
+            missing.append(f"access to {device}")
+    return [*missing, *(tool for tool in TOOLS if shutil.which(tool) is None)]
+
+
+def create_image(path: Path, size_bytes: int) -> None:
+    """Create a sparse image file that only its owner can read."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(descriptor, size_bytes)
+    finally:
+        os.close(descriptor)
+
+
+class FaultyDisk:
+    """One life of a disk: its process, FUSE mount and loop device, and the mounted file system."""
+
+    def __init__(self, directory: Path, process: subprocess.Popen[bytes]) -> None:
+        """Use ``attach``."""
+        self._directory = directory
+        self._process = process
+        self._buffer = b""
+        self._loop: str | None = None
+
+    @property
+    def root(self) -> Path:
+        """Directory on which the file system is mounted."""
+        return self._directory / "disk"
+
+    @classmethod
+    @contextlib.contextmanager
+    def attach(cls, directory: Path, image: Path, *, lies: bool = False) -> Iterator[Self]:
+        """Serve an image as a loop device. At the end, everything is unmounted and detached, in any state.
+
+        ``directory`` belongs to this disk alone. Raises ServerError.
+        """
+        fuse = directory / "fuse"
+        for path in (fuse, directory / "disk"):
+            path.mkdir(mode=0o755, exist_ok=True)
+        specification = {
+            "image": str(image),
+            "mount": str(fuse),
+            "cache_bytes_max": CACHE_BYTES_MAX,
+            "lies": lies,
+        }
+        disk = cls(directory, _start())
+        try:
+            disk._ask(specification, "serving")
+            disk._attach_loop(fuse / "image")
+            yield disk
+        except BaseException:
+            disk._remove(orderly=False)
+            raise
+        disk._remove(orderly=True)
+
+    def _attach_loop(self, file: Path) -> None:
+        command = ["losetup", "--find", "--show", "--nooverlap", "--direct-io=on", str(file)]
+        self._loop = run_step(command).strip()
+        cache = (LOOPS / Path(self._loop).name / "queue" / "write_cache").read_text().strip()
+        if cache != "write back":
+            raise ServerError(
+                f"{self._loop} has the write cache {cache!r} and would not pass on flushes: "
+                "this kernel cannot test power cuts"
+            )
+
+    def format(self) -> None:
+        """Create a file system. Raises ServerError."""
+        options = ["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-N", str(INODES)]
+        run_step(["mkfs.ext4", "-q", "-F", "-b", "4096", *options, self._device()])
+
+    def mount(self) -> None:
+        """Mount the file system, which replays its journal. Raises ServerError."""
+        run_step(["mount", "-t", "ext4", "-o", "nodev,nosuid", self._device(), str(self.root)])
+
+    def cut(self, survivors: Survivors, seed: int) -> DiskCut:
+        """Cut the power. From now on, every request fails. Raises ServerError, DiskFullError."""
+        event = self._ask({"do": "cut", "survivors": survivors, "seed": seed}, "cut")
+        self._require_sound_image()
+        return DiskCut(event["at_ns"], event["volatile"], event["survived"], event["torn"])
+
+    def fail(self, operation: str, nth: int) -> None:
+        """Let the n-th write or flush from now on fail with EIO. Later ones succeed."""
+        self._ask({"do": "fail", "operation": operation, "nth": nth}, "failing")
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the numbers of requests and bytes so far."""
+        counts: dict[str, int] = self._ask({"do": "counts"}, "counts")["counts"]
+        return counts
+
+    def _require_sound_image(self) -> None:
+        error = self._ask({"do": "counts"}, "counts")["image_error"]
+        if error is not None:
+            raise DiskFullError(f"cannot write the image of the disk below {self._directory}: {error}")
+
+    def _device(self) -> str:
+        assert self._loop is not None
+        return self._loop
+
+    def _remove(self, *, orderly: bool) -> None:
+        """Unmount and detach. ``orderly``: keep everything that was written. Raises ServerError if a mount or
+        loop device remains.
+        """
+        for mount in mounts_below(self._directory.resolve()):
+            if mount.kind.startswith("fuse"):
+                continue
+            with contextlib.suppress(ServerError):
+                run_step(["umount", str(mount.point)])
+        if self._loop is not None:
+            with contextlib.suppress(ServerError):
+                run_step(["losetup", "--detach", self._loop])
+        failure = self._stop(orderly)
+        left = release_disks(self._directory)
+        if orderly and failure:
+            raise ServerError(f"the disk below {self._directory} did not end: {failure}")
+        if left:
+            raise ServerError(
+                f"cannot remove {', '.join(left)}: unmount or detach it with umount -l and losetup -d"
+            )
+
+    def _stop(self, orderly: bool) -> str:
+        """End the process. Return the reason if it did not settle its contents."""
+        failure = ""
+        try:
+            if orderly:
+                self._ask({"do": "stop"}, "result")
+        except ServerError as error:
+            failure = str(error)
+        for mount in mounts_below(self._directory.resolve()):
+            if mount.kind.startswith("fuse"):
+                abort_connection(mount.minor)
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        try:
+            self._process.wait(1.0 if orderly else 0.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STEP_TIMEOUT_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return failure
+
+    def _ask(self, message: Mapping[str, Any], expected: str) -> dict[str, Any]:
+        """Send a command and return its event. Raises ServerError for another event, or none in time."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # the end of its output says the same
+        event: dict[str, Any] = json.loads(self._line())
+        if event["event"] != expected:
+            raise ServerError(f"the simulated disk failed: {event.get('message', event['event'])}")
+        return event
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        while b"\n" not in self._buffer:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not select.select([self._process.stdout], [], [], left_s)[0]:
+                raise ServerError(f"the simulated disk did not answer within {ANSWER_TIMEOUT_S:g} s")
+            part = os.read(self._process.stdout.fileno(), 65536)
+            if not part:
+                raise ServerError("the process of the simulated disk has ended")
+            self._buffer += part
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Start the process. It ends with pgdyno: at the end of its input it stops serving."""
+    return subprocess.Popen(
+        [find_engine(), "disk"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        start_new_session=True,
+    )

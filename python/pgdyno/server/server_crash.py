@@ -1,0 +1,74 @@
+"""Crashes of a server on purpose: of one backend, of all processes, and of the machine that they run on."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from pgdyno.errors import ServerError
+from pgdyno.server.running import Server
+
+DEATH_TIMEOUT_S = 20.0
+"""Timeout for the end of killed processes. A process that waits for a disk ends when the disk answers."""
+
+_SHARED_FILE = re.compile(r"/dev/shm/PostgreSQL\.\d+$", re.MULTILINE)
+_IPC_RMID = 0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def kill_server(server: Server, *, forget_memory: bool = False) -> None:
+    """Kill all processes of a server with SIGKILL and wait for their end.
+
+    ``forget_memory``: also remove its shared memory, as the end of the machine would. Otherwise the next
+    start of the server does that. Raises ServerError if a process does not end.
+    """
+    processes: list[psutil.Process] = []
+    if server.alive:  # otherwise its ID may belong to another process by now
+        with contextlib.suppress(psutil.NoSuchProcess):
+            processes.append(postmaster := psutil.Process(server.postmaster_pid))
+            postmaster.suspend()  # so that it starts no process meanwhile
+            processes += postmaster.children(recursive=True)
+    files = _shared_files(processes) if forget_memory else set()
+    for process in processes[::-1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    _, alive = psutil.wait_procs(processes, timeout=DEATH_TIMEOUT_S)
+    if alive:
+        raise ServerError(f"{len(alive)} processes of {server.build.label} did not end after SIGKILL")
+    if forget_memory:
+        for file in files:
+            file.unlink(missing_ok=True)
+        for segment in _segments_of(Path("/proc/sysvipc/shm").read_text(), server.postmaster_pid):
+            _libc.shmctl(segment, _IPC_RMID, None)
+    server.abandon()
+
+
+def kill_backend(pid: int) -> None:
+    """Kill one backend with SIGKILL. Its postmaster then ends all others and restarts. Does nothing if the
+    backend has ended.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _shared_files(processes: Iterable[psutil.Process]) -> set[Path]:
+    """Return the files of dynamic shared memory that the processes have mapped."""
+    found: set[Path] = set()
+    for process in processes:
+        with contextlib.suppress(OSError):
+            text = Path(f"/proc/{process.pid}/maps").read_text()
+            found |= {Path(path) for path in _SHARED_FILE.findall(text)}
+    return found
+
+
+def _segments_of(text: str, creator: int) -> list[int]:
+    """Return the System V segments that a process created and nobody uses, from ``/proc/sysvipc/shm``."""
+    lines = [line.split() for line in text.splitlines()[1:]]
+    return [int(line[1]) for line in lines if int(line[4]) == creator and line[6] == "0"]

@@ -1,0 +1,110 @@
+"""Plan of a crash test: arms, kinds of crash, and the moment of each, which follows from the seed."""
+
+from __future__ import annotations
+
+import random
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pgdyno.study.arm_spec import ArmSpec
+
+
+class CrashKind(StrEnum):
+    """What ends. ``backend``: one backend. ``server``: all processes of the server. ``power``: the machine's
+    power, so that also the operating system's and the disk's caches are lost.
+    """
+
+    BACKEND = "backend"
+    SERVER = "server"
+    POWER = "power"
+
+
+class DiskBehavior(StrEnum):
+    """How the disk treats flushes. ``honest``: it does them. ``lying``: it acknowledges and ignores them."""
+
+    HONEST = "honest"
+    LYING = "lying"
+
+
+class CrashMoment(StrEnum):
+    """When a crash happens. ``any``: at a random moment. ``checkpoint``: shortly after the start of a
+    checkpoint that is forced at that moment.
+    """
+
+    ANY = "any"
+    CHECKPOINT = "checkpoint"
+
+
+class Survivors(StrEnum):
+    """What survives of writes that were not flushed at a power cut: nothing, everything, a random subset of
+    blocks of 4 KiB, or the same with some blocks torn at 512 bytes.
+    """
+
+    NOTHING = "nothing"
+    ALL = "all"
+    PIECES = "pieces"
+    TORN = "torn"
+
+
+ACTIVE_S_MIN = 1.0
+ACTIVE_S_MAX = 5.0
+"""Range of the time from the first transaction until the crash: at least five cycles of the WAL writer, and
+the whole cycle of a file system's journal (5 s)."""
+
+
+DELAY_S_MAX = 0.1
+"""Maximum time from the start of a forced checkpoint until the crash."""
+
+
+class CrashPlan(BaseModel):
+    """A crash test as the user requested it. ``cuts``: crashes per arm."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arms: tuple[ArmSpec, ...] = Field(min_length=1)
+    kind: CrashKind = CrashKind.POWER
+    disk: DiskBehavior = DiskBehavior.HONEST
+    at: CrashMoment = CrashMoment.ANY
+    survivors: Survivors | None = None
+    """None: a random one for each cut."""
+    cuts: int = Field(default=30, gt=0, le=10_000)
+    clients: int = Field(default=8, gt=0, le=80)
+    slots: int = Field(default=2000, gt=0, le=1_000_000)
+    disk_bytes: int = Field(default=4 << 30, ge=1 << 30, le=1 << 40)
+    seed: int = 0
+
+
+class PlannedCrash(BaseModel):
+    """One crash of one arm. ``active_s``: time from the first transaction until the crash, or until the
+    forced checkpoint, which ``delay_s`` then separates from the crash. ``key``: part of all checksums of its
+    rows.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    arm: int
+    active_s: float
+    delay_s: float
+    survivors: Survivors
+    seed: int
+    key: int
+
+
+def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
+    """Return a crash, from 0 to ``cuts`` - 1. All arms crash at the same time of their n-th run."""
+    shared = random.Random(f"{plan.seed} {number}")
+    active_s = shared.uniform(ACTIVE_S_MIN, ACTIVE_S_MAX)
+    delay_s = shared.uniform(0, DELAY_S_MAX)
+    survivors = shared.choice(list(Survivors))
+    own = random.Random(f"{plan.seed} {number} {arm}")
+    return PlannedCrash(
+        number=number,
+        arm=arm,
+        active_s=active_s,
+        delay_s=delay_s,
+        survivors=plan.survivors or survivors,
+        seed=own.getrandbits(53),
+        key=own.getrandbits(53),
+    )
