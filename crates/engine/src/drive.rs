@@ -10,6 +10,7 @@ use serde_json::Value;
 use sysbench::workload::Sysbench;
 use tpcc::Tpcc;
 
+use super::ledger::Ledger;
 use super::select_only::SelectOnly;
 
 /// Runs the specification `text`. `inputs` are the two ends of the command channel.
@@ -21,6 +22,7 @@ fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorklo
     let WorkloadContext { clients, threads, seed } = context;
     match workload.get("kind").and_then(Value::as_str) {
         Some("select-only") => SelectOnly::read(workload).map(AnyWorkload::new),
+        Some("ledger") => Ledger::read(workload).map(AnyWorkload::new),
         Some("tpcc") => Tpcc::read(workload, seed).map(AnyWorkload::new),
         Some("pgbench") => Pgbench::read(workload, clients, threads, seed).map(AnyWorkload::new),
         Some("sysbench") => Sysbench::read(workload, clients, seed).map(AnyWorkload::new),

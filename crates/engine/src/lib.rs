@@ -5,5 +5,6 @@
 
 pub mod check;
 pub mod drive;
+pub mod ledger;
 pub mod load;
 pub mod select_only;

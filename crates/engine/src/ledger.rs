@@ -1,0 +1,206 @@
+//! Transactions that leave a trace, and a ledger of them outside of the server: after a crash, every acknowledged one must be there.
+//!
+//! Each transaction inserts one row and overwrites another one. Both hold the client, the number of the transaction and a checksum of the
+//! two. The ledger is a file of records of 24 bytes: client (u32), event (u32: 1 sent, 2 acknowledged), number of the transaction (u64),
+//! and the instant on the monotonic clock in nanoseconds (u64), all little-endian. A record is appended before the client goes on.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use blockdev::disk::monotonic_ns;
+use driver::{ClientId, Ending, User, Workload, WorkloadError, derive_seed};
+use pgwire::frontend::{self, Format};
+use reactor::{Connection, Error, Seen};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+const WRITE: &str = include_str!("ledger.sql");
+const STATEMENT: &str = "w";
+/// OIDs of the parameters: integer, bigint, bigint, text, integer.
+const TYPES: [u32; 5] = [23, 20, 20, 25, 23];
+/// The filler of a row is its checksum in hexadecimal, this often.
+const FILLER_REPEATS: usize = 8;
+
+/// When a transaction is recorded as acknowledged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Acknowledge {
+    /// After the answer of the server.
+    #[default]
+    Answer,
+    /// Before the answer. This is wrong, for a test of the test: the audit must find lost commits.
+    Send,
+}
+
+/// The specification of the workload.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Specification {
+    /// Always `ledger`.
+    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
+    kind: String,
+    /// The file, which is created or appended to.
+    path: PathBuf,
+    /// Part of every checksum, so that rows of another run are damage.
+    key: u64,
+    /// Rows per client that transactions overwrite.
+    slots: u32,
+    #[serde(default)]
+    acknowledge: Acknowledge,
+}
+
+/// The workload.
+pub struct Ledger {
+    file: Arc<File>,
+    key: u64,
+    slots: u32,
+    acknowledge: Acknowledge,
+}
+
+impl Ledger {
+    /// Reads the workload's part of a specification and opens the file.
+    pub fn read(workload: &Value) -> Result<Self, WorkloadError> {
+        let Specification { path, key, slots, acknowledge, .. } = Specification::deserialize(workload)?;
+        if !(1..=i32::MAX as u32).contains(&slots) {
+            return Err(WorkloadError::value("slots is not between 1 and 2147483647"));
+        }
+        let file = OpenOptions::new().create(true).append(true).open(&path);
+        let file = file.map_err(|error| {
+            WorkloadError::value(format!("cannot open the ledger {}: {error}", path.display()))
+        })?;
+        Ok(Self { file: Arc::new(file), key, slots, acknowledge })
+    }
+}
+
+impl Workload for Ledger {
+    type User = Writer;
+    type Tally = ();
+
+    fn kinds(&self) -> Vec<&str> {
+        vec!["ledger"]
+    }
+
+    fn user(&self, client_id: ClientId) -> Writer {
+        Writer {
+            file: Arc::clone(&self.file),
+            acknowledge: self.acknowledge,
+            client: client_id.client,
+            key: derive_seed(self.key, u64::from(client_id.client)),
+            slots: self.slots,
+            sequence: 0,
+        }
+    }
+
+    fn tally(&self, (): &()) -> Value {
+        json!({})
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Copy)]
+enum Record {
+    Sent = 1,
+    Acknowledged = 2,
+}
+
+/// A client of the ledger.
+pub struct Writer {
+    file: Arc<File>,
+    acknowledge: Acknowledge,
+    client: u32,
+    key: u64,
+    slots: u32,
+    /// The number of the transaction, from 1. A transaction that failed is not repeated: its number stays in doubt.
+    sequence: u64,
+}
+
+impl Writer {
+    fn checksum(&self) -> u64 {
+        derive_seed(self.key, self.sequence)
+    }
+
+    fn record(&self, record: Record) -> io::Result<()> {
+        let mut bytes = [0; 24];
+        bytes[..4].copy_from_slice(&self.client.to_le_bytes());
+        bytes[4..8].copy_from_slice(&(record as u32).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[16..].copy_from_slice(&monotonic_ns().to_le_bytes());
+        (&*self.file).write_all(&bytes)
+    }
+
+    fn note(&self, record: Record) -> Result<(), Error> {
+        self.record(record).map_err(|error| Error::Workload(format!("cannot write the ledger: {error}")))
+    }
+}
+
+impl User for Writer {
+    type Tally = ();
+
+    async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        connection.prepare(STATEMENT, WRITE, &TYPES).await
+    }
+
+    fn draw(&mut self, (): &mut ()) -> usize {
+        self.sequence += 1;
+        0
+    }
+
+    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
+        let checksum = self.checksum();
+        let slot = (checksum % u64::from(self.slots)) as i32;
+        let filler = format!("{checksum:016x}").repeat(FILLER_REPEATS);
+        self.note(Record::Sent)?;
+        if self.acknowledge == Acknowledge::Send {
+            self.note(Record::Acknowledged)?;
+        }
+        let out = connection.out();
+        let (client, sequence, signed) = (self.client as i32, self.sequence as i64, checksum as i64);
+        frontend::bind(out, "", STATEMENT, &[&client, &sequence, &signed, &filler, &slot], Format::Binary)?;
+        frontend::execute(out, "", 0)?;
+        frontend::sync(out);
+        connection.flush().await?;
+        connection.read_over(&mut Seen::default()).await?;
+        if self.acknowledge == Acknowledge::Answer {
+            self.note(Record::Acknowledged)?;
+        }
+        Ok(Ending::Committed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ledger_in(path: &std::path::Path) -> Result<Ledger, WorkloadError> {
+        Ledger::read(&json!({"kind": "ledger", "path": path, "key": 7, "slots": 10}))
+    }
+
+    #[test]
+    fn records_are_appended_in_the_documented_format() {
+        let path = std::env::temp_dir().join(format!("pgdyno-ledger-{}", std::process::id()));
+        let ledger = ledger_in(&path).expect("sound");
+        let mut user = ledger.user(ClientId { client: 3, clients: 4, thread: 0, seed: 1 });
+        user.draw(&mut ());
+        user.record(Record::Sent).expect("a file");
+        user.record(Record::Acknowledged).expect("a file");
+        let bytes = std::fs::read(&path).expect("a file");
+        std::fs::remove_file(&path).expect("it was there");
+        assert_eq!(bytes.len(), 48);
+        assert_eq!(bytes[..16], [3, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes[24..40], [3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert!(bytes[16..24] != [0; 8]);
+    }
+
+    /// The audit computes the same numbers: tests/unit/test_ledger.py has them, too.
+    #[test]
+    fn the_checksum_is_that_of_the_audit() {
+        assert_eq!(derive_seed(derive_seed(7, 3), 1), 9_039_918_076_914_087_103);
+    }
+
+    #[test]
+    fn a_ledger_that_cannot_be_written_is_refused() {
+        assert!(ledger_in(std::path::Path::new("/nowhere/ledger")).is_err());
+    }
+}
