@@ -237,6 +237,10 @@ class Engine:
             self._killer.start()
         self._send({"do": "stop"})
 
+    def abandon(self) -> None:
+        """Kill the process: its server has crashed on purpose, and nothing that it could report is of use."""
+        self._process.kill()
+
     def _kill(self) -> None:
         """Kill the process, from the timer's thread."""
         if self._process.poll() is None:

@@ -15,6 +15,7 @@ from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
+from pgdyno.cli.crash import show_crash_test
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import expanded
 from pgdyno.cli.output_files import require_writable_page, write_text
@@ -25,6 +26,7 @@ from pgdyno.report.html_format import to_html
 from pgdyno.report.markdown_format import published_as_markdown, to_markdown
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.report.terminal_format import print_published, print_summary, print_terminal
+from pgdyno.results.crash_file import read_crash_test
 from pgdyno.results.reader import Evidence
 
 _TEXTS = {"md": to_markdown, "csv": to_csv}
@@ -78,6 +80,11 @@ def report(
       pgdyno report results.sqlite --fail-if slower --summary auto
     """
     gating.check()
+    if len(evidence) == 1 and read_crash_test(evidence[0]) is not None:
+        if html is not None or md or csv or full or as_ != "whole" or gating.is_wanted:
+            raise UsageError(f"{evidence[0]} has a crash test: its report has no option except --json")
+        show_crash_test(evidence[0], as_json=json)
+        return 0
     wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")

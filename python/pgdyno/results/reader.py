@@ -50,13 +50,21 @@ OF_CASE = "WHERE trial IN (SELECT trial FROM trial WHERE case_id = ?)"
 
 
 class Evidence:
-    """An open results file. Raises EvidenceError if it is damaged, has another version or is another file."""
+    """An open results file of a study. Raises EvidenceError if it is damaged, has another version or is
+    another file. ``crash_file`` reads crash tests.
+    """
 
     def __init__(self, path: Path, *, verify: bool = True) -> None:
         """Open and check the file. ``verify``: also compare the checksums, which reads the whole file."""
         self.path = path
         self._connection = results_file.open_for_reading(path, verify=verify)
         self._connection.row_factory = sqlite3.Row
+        with results_file.translated(path):
+            if self._connection.execute("SELECT 1 FROM crash_test").fetchone() is not None:
+                self.close()
+                raise EvidenceError(
+                    f"{path} has a crash test, not a study: show it with pgdyno report {path}"
+                )
 
     def close(self) -> None:
         """Close the file."""

@@ -227,6 +227,51 @@ CREATE TABLE log (
     text                BLOB NOT NULL
 ) STRICT;
 
+-- A crash test (pgdyno crash). A file has either a study or a crash test. One row.
+CREATE TABLE crash_test (
+    id                  INTEGER PRIMARY KEY CHECK (id = 1),
+    created_unix_s      REAL NOT NULL,
+    ended_unix_s        REAL,               -- null during the test, and after a kill
+    pgdyno_version      TEXT NOT NULL,
+    engine              TEXT NOT NULL,      -- JSON: output of pgdyno-engine version
+    command             TEXT NOT NULL,      -- command line that repeats the test
+    host                TEXT NOT NULL,      -- JSON: machine facts, name → text or number
+    plan                TEXT NOT NULL       -- JSON: see CrashPlan in study/crash_plan.py
+) STRICT;
+
+-- One row per arm of a crash test.
+CREATE TABLE crash_arm (
+    arm                 INTEGER PRIMARY KEY,
+    name                TEXT NOT NULL UNIQUE,
+    server              TEXT NOT NULL,      -- JSON: version, provider
+    settings            TEXT NOT NULL,      -- JSON: requested settings, name → value
+    safety              TEXT NOT NULL,      -- JSON: list of {name, kept: yes, partly, no, unknown; text}, derived from the effective settings
+    wal_writer_delay_s  REAL NOT NULL       -- effective value
+) STRICT;
+
+-- One crash of an arm. Counts are transactions, except damaged: rows (docs/explanation/crashes.md).
+CREATE TABLE crash (
+    number              INTEGER NOT NULL,   -- 0, 1, …
+    arm                 INTEGER NOT NULL REFERENCES crash_arm,
+    started_unix_s      REAL NOT NULL,
+    took_s              REAL NOT NULL,      -- of everything: start, load, crash, recovery, checks
+    active_s            REAL NOT NULL,      -- from the first transaction until the crash
+    survivors           TEXT,               -- what survived of unflushed writes, for power cuts; else null
+    acknowledged        INTEGER NOT NULL,   -- transactions acknowledged before the crash
+    recovery_s          REAL,               -- from the start of the server until it accepts connections; null if it does not
+    lost                INTEGER,            -- acknowledged and absent; null if the rows cannot be read; so are the next ones
+    in_doubt            INTEGER,            -- sent and not acknowledged
+    in_doubt_present    INTEGER,
+    phantoms            INTEGER,            -- present and never sent
+    holes               INTEGER,            -- lost before a present one of the same client
+    damaged             INTEGER,
+    loss_window_s       REAL,               -- from the first lost acknowledgement until the crash; null without a loss
+    corruption          TEXT NOT NULL,      -- JSON: list of {check, text}; check is mount, start, read, amcheck, checksums or log
+    unchecked           TEXT NOT NULL,      -- JSON: list of checks that the build has no tool for
+    disk                TEXT NOT NULL,      -- JSON: counters of the disk at the crash, name → number; empty without one
+    PRIMARY KEY (number, arm)
+) STRICT;
+
 -- Checksums of the rows of each table, updated in the same transaction, and of the definitions in sqlite_schema.
 -- The digest of a row is BLAKE2b with 8 bytes over its values in the order of the columns, each as "TYPE LENGTH BYTES"
 -- (row_digest in checksums.py).

@@ -22,7 +22,7 @@ import json
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -79,6 +79,10 @@ class Writer:
         for _, of_case in cases:
             if [arm.arm for arm in of_case] != list(range(len(of_case))) or not of_case:
                 raise ValueError("arms must be numbered 0, 1, … from the baseline")
+        return cls._create(path, lambda writer: writer._insert_study(cases))
+
+    @classmethod
+    def _create(cls, path: Path, fill: Callable[[Self], None]) -> Self:
         lock = WriterLock(path)
         try:
             if path.exists():
@@ -87,7 +91,7 @@ class Writer:
             # A unique name: another file at this path would not be pgdyno's to remove.
             temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
             try:
-                _make(temporary, cases, lock)
+                cls._make(temporary, fill, lock)
                 _take_name(temporary, path)
             finally:
                 _remove_temporary(temporary)
@@ -95,6 +99,16 @@ class Writer:
         except BaseException:
             lock.release()
             raise
+
+    @classmethod
+    def _make(cls, path: Path, fill: Callable[[Self], None], lock: WriterLock) -> None:
+        results_file.create(path)
+        writer = cls(path, results_file.open_for_writing(path), lock)
+        try:
+            fill(writer)
+        finally:
+            writer._settle_in_one_file()
+            writer._connection.close()
 
     @classmethod
     def resume(cls, path: Path) -> Self:
@@ -359,13 +373,3 @@ def _take_name(temporary: Path, path: Path) -> None:
         raise EvidenceExistsError(path) from error
     except OSError:  # the file system has no hard links
         temporary.rename(path)
-
-
-def _make(path: Path, cases: Sequence[tuple[StudyRecord, Sequence[Arm]]], lock: WriterLock) -> None:
-    results_file.create(path)
-    writer = Writer(path, results_file.open_for_writing(path), lock)
-    try:
-        writer._insert_study(cases)
-    finally:
-        writer._settle_in_one_file()
-        writer._connection.close()

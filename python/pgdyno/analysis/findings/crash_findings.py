@@ -1,0 +1,120 @@
+"""Findings of a crash test: per arm what was lost, how fast it recovered, and what was corrupt."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.analysis.statistics.exact_interval import (
+    MedianInterval,
+    Proportion,
+    clopper_pearson,
+    median_interval,
+)
+from pgdyno.results.crash_records import Crash, CrashArm
+from pgdyno.results.records import Kept
+from pgdyno.study.crash_plan import CrashKind
+
+PROMISES: Mapping[CrashKind, str] = {
+    CrashKind.BACKEND: "survives a crash of the server",
+    CrashKind.SERVER: "survives a crash of the server",
+    CrashKind.POWER: "survives a crash of the system or a power loss",
+}
+"""Name of the safety property that a crash of each kind tests."""
+
+TORN_PAGES = "torn-page protection"
+
+
+@dataclass(frozen=True)
+class CrashFindings:
+    """One arm. ``lost``, ``loss_window_s``: one value per crash, of those whose rows could be read.
+
+    ``unreadable``: crashes after which the rows could not be read, mostly because the server did not start.
+    All their acknowledged commits are gone, and count in ``with_loss`` only. ``promise``: whether the
+    settings promise to keep everything, by the manual. ``findings``: corruption by check.
+    """
+
+    name: str
+    crashes: int
+    acknowledged: int
+    with_loss: Proportion | None
+    lost: Sequence[int]
+    holes: int
+    phantoms: int
+    damaged: int
+    in_doubt: int
+    in_doubt_present: int
+    unreadable: int
+    loss_window_s: Sequence[float]
+    wal_writer_delay_s: float
+    recovery_s: MedianInterval | None
+    corrupt: Proportion | None
+    findings: Mapping[str, int]
+    examples: Sequence[str]
+    unchecked: Sequence[str]
+    promise: Kept
+
+    @property
+    def lost_max(self) -> int:
+        """Most commits lost in one crash."""
+        return max(self.lost, default=0)
+
+    @property
+    def loss_window_s_max(self) -> float | None:
+        """Longest loss window."""
+        return max(self.loss_window_s, default=None)
+
+    @property
+    def breaks_promise(self) -> bool:
+        """True if something is wrong that the settings exclude: a finding about the disk, or PostgreSQL."""
+        wrong = self.phantoms + self.holes + self.damaged
+        loses = self.with_loss is not None and self.with_loss.count > 0
+        corrupt = self.corrupt is not None and self.corrupt.count > 0
+        return self.promise is Kept.YES and bool(wrong or loses or corrupt)
+
+
+EXAMPLES_MAX = 3
+
+
+def find_crashes(kind: CrashKind, arms: Sequence[CrashArm], crashes: Sequence[Crash]) -> list[CrashFindings]:
+    """Return the findings of all arms, in their order."""
+    return [_of_arm(kind, arm, [one for one in crashes if one.arm == arm.arm]) for arm in arms]
+
+
+def _of_arm(kind: CrashKind, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFindings:
+    n = len(crashes)
+    audits = [crash.audit for crash in crashes if crash.audit is not None]
+    corrupt = [crash for crash in crashes if crash.corruption]
+    checks = Counter(check for crash in crashes for check in {one.check for one in crash.corruption})
+    texts = dict.fromkeys(one.text for crash in corrupt for one in crash.corruption[:1])
+    return CrashFindings(
+        name=arm.name,
+        crashes=n,
+        acknowledged=sum(crash.acknowledged for crash in crashes),
+        with_loss=clopper_pearson(sum(crash.has_loss for crash in crashes), n) if n else None,
+        lost=[audit.lost for audit in audits],
+        holes=sum(audit.holes for audit in audits),
+        phantoms=sum(audit.phantoms for audit in audits),
+        damaged=sum(audit.damaged for audit in audits),
+        in_doubt=sum(audit.in_doubt for audit in audits),
+        in_doubt_present=sum(audit.in_doubt_present for audit in audits),
+        unreadable=n - len(audits),
+        loss_window_s=[audit.loss_window_s for audit in audits if audit.loss_window_s is not None],
+        wal_writer_delay_s=arm.wal_writer_delay_s,
+        recovery_s=median_interval([one.recovery_s for one in crashes if one.recovery_s is not None]),
+        corrupt=clopper_pearson(len(corrupt), n) if n else None,
+        findings=dict(checks),
+        examples=list(texts)[:EXAMPLES_MAX],
+        unchecked=sorted({check for crash in crashes for check in crash.unchecked}),
+        promise=_promise(kind, arm),
+    )
+
+
+def _promise(kind: CrashKind, arm: CrashArm) -> Kept:
+    """Return what the settings promise: for power cuts, torn pages count, too."""
+    kept = {one.name: one.kept for one in arm.safety}
+    first = kept.get(PROMISES[kind], Kept.UNKNOWN)
+    if kind is CrashKind.POWER and first is Kept.YES:
+        return kept.get(TORN_PAGES, Kept.UNKNOWN)
+    return first

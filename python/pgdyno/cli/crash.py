@@ -1,0 +1,174 @@
+"""``pgdyno crash``: crash servers on purpose and count the acknowledged commits that are gone."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from pgdyno.analysis.findings.crash_findings import find_crashes
+from pgdyno.cli import options
+from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.output_files import require_writable
+from pgdyno.errors import EvidenceError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.crash_test import command_of, require_possible, run_crash_test
+from pgdyno.report.crash_report import (
+    COLUMNS,
+    CrashReport,
+    crash_json,
+    progress_line,
+    sentences,
+    table_rows,
+    title_of,
+)
+from pgdyno.results.crash_file import read_crash_test
+from pgdyno.results.crash_records import Crash
+from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, Survivors
+from pgdyno.units import parse_size_bytes
+
+
+def crash(
+    arms: Annotated[
+        list[str],
+        typer.Argument(metavar="ARM…", help="Servers and settings, as in `compare`: 18,fsync=off. No DSN."),
+    ],
+    *,
+    kind: Annotated[
+        CrashKind,
+        typer.Option(
+            help="What ends. backend: one backend. server: all processes of the server. power: the power of "
+            "the machine; needs root, /dev/fuse and a loop device."
+        ),
+    ] = CrashKind.POWER,
+    cuts: Annotated[
+        int, typer.Option(metavar="N", min=1, max=10_000, help="Number of crashes per arm.")
+    ] = 30,
+    disk: Annotated[
+        DiskBehavior,
+        typer.Option(
+            help="Behavior of the simulated disk of --kind power. lying: it acknowledges flushes and ignores "
+            "them."
+        ),
+    ] = DiskBehavior.HONEST,
+    survivors: Annotated[
+        Survivors | None,
+        typer.Option(
+            help="What survives a power cut of writes that were not flushed: nothing, all, a random subset "
+            "of blocks of 4 KiB (pieces), or the same with blocks torn at 512 bytes. "
+            "[default: a random one per cut]",
+        ),
+    ] = None,
+    at: Annotated[
+        CrashMoment,
+        typer.Option(
+            help="Moment of a crash, 1 to 5 s after the first transaction. any: at random. checkpoint: up to "
+            "0.1 s after the start of a forced checkpoint."
+        ),
+    ] = CrashMoment.ANY,
+    clients: Annotated[
+        int, typer.Option(metavar="N", min=1, max=80, help="Number of client connections.")
+    ] = 8,
+    disk_size: Annotated[
+        str, typer.Option(metavar="SIZE", help="Size of the simulated disk, at least 1GB.")
+    ] = "4GB",
+    evidence: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Results file. An existing one with the same options is continued. "
+            "[default: pgdyno-crash-TIME.sqlite]",
+        ),
+    ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=options.SEED_MAX,
+            help="Seed of the moments and survivors. [default: random, or that of the results file]",
+        ),
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Crash servers on purpose and count the acknowledged commits that are gone.
+
+    Clients write rows and record each acknowledged commit outside of the server. At a random moment the
+    server crashes. After its recovery every acknowledged commit must be there, and amcheck and pg_checksums
+    must find no damage. Examples:
+
+    \b
+      pgdyno crash 18 18,synchronous_commit=off 18,fsync=off --cuts 30
+      pgdyno crash 18 18,full_page_writes=off --at checkpoint --survivors torn
+      pgdyno crash 17 18 --kind server --cuts 10 --json
+    """
+    path = evidence or Path(time.strftime("pgdyno-crash-%Y%m%d-%H%M%S.sqlite"))
+    plan = CrashPlan(
+        arms=tuple(parse_arms(arms)),
+        kind=kind,
+        disk=disk,
+        at=at,
+        survivors=survivors,
+        cuts=cuts,
+        clients=clients,
+        disk_bytes=parse_size_bytes(disk_size),
+        seed=_seed(path, seed),
+    )
+    require_possible(plan)
+    if not path.exists():
+        require_writable(path)
+
+    def on_crash(one: Crash, name: str) -> None:
+        if not quiet:
+            say(progress_line(one, name, plan))
+
+    with Interruption() as stop:
+        command = command_of([*sys.argv[2:], *([] if seed is not None else ["--seed", str(plan.seed)])])
+        run_crash_test(path, plan, command, (lambda _: None) if quiet else say, on_crash, stop)
+    show_crash_test(path, as_json=as_json)
+    if not quiet:
+        say(f"results file: {path}")
+    return 0
+
+
+def _seed(path: Path, given: int | None) -> int:
+    """Return the seed: the given one, that of the results file to continue, or a random one."""
+    if given is not None:
+        return given
+    found = read_crash_test(path) if path.exists() else None
+    return secrets.randbelow(2**48) if found is None else found[0].plan.seed
+
+
+def read_report(path: Path) -> CrashReport:
+    """Return the report of a crash test. Raises EvidenceError if the file has none."""
+    found = read_crash_test(path)
+    if found is None:
+        raise EvidenceError(f"{path} has no crash test: use pgdyno report")
+    record, arms, crashes = found
+    return CrashReport(record, arms, find_crashes(record.plan.kind, arms, crashes))
+
+
+def show_crash_test(path: Path, *, as_json: bool) -> None:
+    """Print the report of a crash test."""
+    report = read_report(path)
+    if as_json:
+        print_json(crash_json(report))
+        return
+    out.print(title_of(report))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in COLUMNS:
+        table.add_column(column, justify="left" if column == "arm" else "right", no_wrap=True)
+    for row in table_rows(report.findings):
+        table.add_row(*map(Text, row))
+    out.print(table)
+    for text in sentences(report):
+        out.print(Text(text), soft_wrap=True)

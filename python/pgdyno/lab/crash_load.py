@@ -1,0 +1,111 @@
+"""The load of a crash: clients of the ledger workload, until a given moment."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from pgdyno.drive.drive_specification import CONNECT_TIMEOUT_S, DRAIN_TIMEOUT_S, INTERVAL_S
+from pgdyno.engine import Engine
+from pgdyno.errors import EngineError
+from pgdyno.interruption import Interruption
+from pgdyno.study.crash_plan import ACTIVE_S_MAX, CrashPlan, PlannedCrash
+
+START_TIMEOUT_S = 60.0
+"""Timeout from the start of the engine until all clients are connected."""
+
+Acknowledge = Literal["answer", "send"]
+"""When the ledger records an acknowledgement. ``send`` is wrong on purpose: the audit must notice it."""
+
+
+@dataclass
+class CrashLoad:
+    """A load that runs. ``began_s``: monotonic time of its first transaction."""
+
+    interruption: Interruption
+    began_s: float = 0.0
+    _started: threading.Event = field(default_factory=threading.Event)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _failure: str = ""
+
+    def wait_until(self, active_s: float) -> None:
+        """Wait until the load has run for this time. Raises EngineError if it ended before, Interrupted."""
+        with self.interruption.tell(self._stopped.set):
+            self._stopped.wait(max(0.0, self.began_s + active_s - time.monotonic()))
+        self.interruption.check()
+        if self._stopped.is_set():
+            raise EngineError(f"the load ended before the crash: {self._failure or 'no message'}")
+
+    def _read(self, engine: Engine) -> None:
+        """Read all events, in a thread. The end is expected only after the crash."""
+        with contextlib.suppress(EngineError):
+            for event in engine.events():
+                if event["event"] == "connected":
+                    self.began_s = time.monotonic()
+                    self._started.set()
+                elif event["event"] in ("error", "failed"):
+                    self._failure = self._failure or str(event["message"])
+        self._stopped.set()
+        self._started.set()
+
+
+@contextlib.contextmanager
+def crash_load(
+    plan: CrashPlan,
+    planned: PlannedCrash,
+    conninfo: str,
+    ledger: Path,
+    interruption: Interruption,
+    acknowledge: Acknowledge = "answer",
+) -> Iterator[CrashLoad]:
+    """Run the load. At the end of the block the engine is killed; its ledger is complete without it.
+
+    Raises EngineError if the clients cannot connect.
+    """
+    load = CrashLoad(interruption)
+    with Engine("drive", _specification(plan, planned, conninfo, ledger, acknowledge)) as engine:
+        reading = threading.Thread(target=load._read, args=(engine,), name="pgdyno-crash-load", daemon=True)
+        reading.start()
+        try:
+            if not load._started.wait(START_TIMEOUT_S) or load._stopped.is_set():
+                raise EngineError(f"the load did not start: {load._failure or 'no answer'}")
+            yield load
+        finally:
+            engine.abandon()
+            reading.join()
+
+
+def _specification(
+    plan: CrashPlan, planned: PlannedCrash, conninfo: str, ledger: Path, acknowledge: Acknowledge
+) -> dict[str, Any]:
+    workload = {
+        "kind": "ledger",
+        "path": str(ledger),
+        "key": planned.key,
+        "slots": plan.slots,
+        "acknowledge": acknowledge,
+    }
+    # Longer than the load can run: the crash ends it.
+    duration_s = ACTIVE_S_MAX + START_TIMEOUT_S
+    return {
+        "targets": [{"name": "crash", "conninfo": conninfo}],
+        "workload": workload,
+        "clients": plan.clients,
+        "threads": None,
+        "io": "auto",
+        "seed": planned.seed,
+        "pacing": "none",
+        "rate": None,
+        "retries_max": 0,
+        "slices": [{"target": 0, "role": "measure", "duration_s": duration_s}],
+        "discard_s": 0.0,
+        "interval_s": INTERVAL_S,
+        "barriers": False,
+        "connect_timeout_s": CONNECT_TIMEOUT_S,
+        "drain_timeout_s": DRAIN_TIMEOUT_S,
+    }

@@ -1,0 +1,108 @@
+"""What is left after a crash: start of the server, audit of the rows, checks for corruption."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import psycopg
+
+from pgdyno.errors import ServerError, StartError, in_one_line
+from pgdyno.results.crash_records import AuditCounts, Corruption
+from pgdyno.server.cluster import Cluster
+from pgdyno.server.corruption_checks import amcheck_findings, checksum_findings
+from pgdyno.server.running import Connection, Server
+from pgdyno.study.crash_plan import CrashPlan, PlannedCrash
+from pgdyno.workload.ledger.ledger_audit import audit
+from pgdyno.workload.ledger.ledger_file import Records
+from pgdyno.workload.ledger.ledger_tables import read_rows, read_slots
+
+RECOVERY_TIMEOUT_S = 120.0
+"""Timeout of a recovery: it replays at most what a few seconds have written."""
+
+GRAVE = re.compile(r"PANIC:  .*|(?:WARNING|ERROR|FATAL):  .*(?:page verification failed|invalid page).*")
+"""Log messages of a damaged cluster."""
+
+
+@dataclass
+class Aftermath:
+    """What a recovered cluster has. ``recovery_s`` is None if the server did not start."""
+
+    recovery_s: float | None = None
+    audit: AuditCounts | None = None
+    corruption: list[Corruption] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class AuditInput:
+    """The ledger, and what the audit needs to know of its run."""
+
+    plan: CrashPlan
+    planned: PlannedCrash
+    records: Records
+    crash_ns: int
+
+
+def recover(
+    cluster: Cluster, settings: Mapping[str, str], optional: Collection[str], of: AuditInput
+) -> Aftermath:
+    """Start a server after a crash, audit it and stop it. Its data directory is then checked, too."""
+    try:
+        server = cluster.start(settings, optional=optional, ready_timeout_s=RECOVERY_TIMEOUT_S)
+    except (StartError, ServerError, OSError) as error:
+        return Aftermath(corruption=[Corruption("start", in_one_line(error))])
+    return examine(cluster, server, server.ready_s, of)
+
+
+def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput) -> Aftermath:
+    """Audit a running server and stop it, then check the pages of its data directory."""
+    found = Aftermath(recovery_s=recovery_s)
+    build = cluster.build
+    try:
+        with contextlib.closing(server.connect()) as connection:
+            found.audit = _audit(connection, of)
+            messages = amcheck_findings(connection, build.version.major)
+            _note(found, "amcheck", messages)
+    except (psycopg.Error, ServerError) as error:
+        found.corruption.append(Corruption("read", in_one_line(str(error))))
+    if (grave := GRAVE.search(server.log())) is not None:
+        found.corruption.append(Corruption("log", in_one_line(grave[0])))
+    try:
+        server.stop()
+    except ServerError as error:
+        found.corruption.append(Corruption("log", in_one_line(error)))
+        return found
+    _note(found, "checksums", checksum_findings(build, cluster.data_dir, cluster.account))
+    return found
+
+
+def _audit(connection: Connection, of: AuditInput) -> AuditCounts:
+    """Read all rows and compare them with the ledger. Raises psycopg.Error if a row cannot be read."""
+    result = audit(
+        of.records,
+        read_rows(connection),
+        read_slots(connection),
+        key=of.planned.key,
+        slots_per_client=of.plan.slots,
+        clients=of.plan.clients,
+        crash_ns=of.crash_ns,
+    )
+    return AuditCounts(
+        lost=result.lost,
+        in_doubt=result.in_doubt,
+        in_doubt_present=result.in_doubt_present,
+        phantoms=result.phantoms,
+        holes=result.holes,
+        damaged=result.damaged,
+        loss_window_s=result.loss_window_s,
+    )
+
+
+def _note(found: Aftermath, check: str, messages: list[str] | None) -> None:
+    if messages is None:
+        found.unchecked.append(check)
+    else:
+        found.corruption += [Corruption(check, message) for message in messages]

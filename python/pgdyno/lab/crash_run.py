@@ -1,0 +1,211 @@
+"""One crash: start from the template, load, crash at the planned moment, recovery, audit."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import psycopg
+
+from pgdyno.errors import DiskFullError, ServerError, in_one_line
+from pgdyno.interruption import Interruption, stopping
+from pgdyno.lab.crash_load import Acknowledge, CrashLoad, crash_load
+from pgdyno.lab.crash_recovery import RECOVERY_TIMEOUT_S, Aftermath, AuditInput, examine, recover
+from pgdyno.lab.crash_site import CrashSite, Life, settle
+from pgdyno.results.crash_records import Corruption, Crash
+from pgdyno.server.build import Build
+from pgdyno.server.faulty_disk import DiskCut
+from pgdyno.server.running import Connection, Server
+from pgdyno.server.server_crash import kill_backend, kill_server
+from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, PlannedCrash
+from pgdyno.workload.ledger.ledger_file import ACKNOWLEDGED, read_ledger
+from pgdyno.workload.server_log import DISK_FULL
+
+POLL_S = 0.01
+
+
+@dataclass(frozen=True)
+class CrashSubject:
+    """An arm whose server is to crash: a build and settings."""
+
+    arm: int
+    name: str
+    build: Build
+    settings: Mapping[str, str]
+    optional: Collection[str] = ()
+
+
+@dataclass
+class CrashRun:
+    """Crashes of the arms of a plan in one place. ``acknowledge`` is for a test of the audit itself."""
+
+    plan: CrashPlan
+    site: CrashSite
+    interruption: Interruption
+    acknowledge: Acknowledge = "answer"
+
+    def crash(self, subject: CrashSubject, planned: PlannedCrash) -> Crash:
+        """Let an arm crash once and examine what is left. Raises PgdynoError if the crash is void."""
+        started_unix_s, begun_s = time.time(), time.monotonic()
+        ledger = self.site.run.path / "ledger"
+        ledger.unlink(missing_ok=True)
+        self.site.restore(subject.build)
+        if self.plan.kind is CrashKind.BACKEND:
+            happened, found = self._backend_crash(subject, planned, ledger)
+        else:
+            happened = self._end_of_life(subject, planned, ledger)
+            found = self._next_life(subject, self._audit_input(planned, ledger, happened))
+        records = read_ledger(ledger)
+        before = records[(records["event"] == ACKNOWLEDGED) & (records["at_ns"] < happened.at_ns)]
+        return Crash(
+            number=planned.number,
+            arm=subject.arm,
+            started_unix_s=started_unix_s,
+            took_s=time.monotonic() - begun_s,
+            active_s=happened.active_s,
+            survivors=planned.survivors if self.plan.kind is CrashKind.POWER else None,
+            acknowledged=len(np.unique(before[["client", "sequence"]])),
+            recovery_s=found.recovery_s,
+            audit=found.audit,
+            corruption=found.corruption,
+            unchecked=found.unchecked,
+            disk=happened.disk,
+        )
+
+    def _end_of_life(self, subject: CrashSubject, planned: PlannedCrash, ledger: Path) -> _Happened:
+        """Run the first life until its crash."""
+        with self.site.live(subject.build) as life:
+            server = life.cluster.start(subject.settings, optional=subject.optional)
+            try:
+                settle(life)
+                with (
+                    crash_load(*self._load(planned, server, ledger)) as load,
+                    self._phase(server, load, planned),
+                ):
+                    happened = self._cut(life, load, planned) if life.disk else self._kill(server, load)
+                _refuse_full_disk(server)
+                kill_server(server, forget_memory=life.disk is not None)
+            except BaseException:
+                kill_server(server, forget_memory=True)
+                raise
+        return happened
+
+    def _cut(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> _Happened:
+        assert life.disk is not None
+        counts = life.disk.counts()
+        cut: DiskCut = life.disk.cut(planned.survivors, planned.seed)
+        pieces = {"volatile": cut.volatile, "survived": cut.survived, "torn": cut.torn}
+        return _Happened(cut.at_ns, cut.at_ns / 1e9 - load.began_s, {**counts, **pieces})
+
+    def _kill(self, server: Server, load: CrashLoad) -> _Happened:
+        """Kill the server. All its acknowledgements arrived while it lived, so all of them count."""
+        kill_server(server)
+        return _Happened(at_ns := time.monotonic_ns(), at_ns / 1e9 - load.began_s)
+
+    def _next_life(self, subject: CrashSubject, of: AuditInput) -> Aftermath:
+        self.interruption.check()
+        with contextlib.ExitStack() as stack:
+            try:
+                life = stack.enter_context(self.site.live(subject.build))
+            except ServerError as error:
+                return Aftermath(corruption=[Corruption("mount", in_one_line(error))])
+            return recover(life.cluster, subject.settings, subject.optional, of)
+
+    def _backend_crash(
+        self, subject: CrashSubject, planned: PlannedCrash, ledger: Path
+    ) -> tuple[_Happened, Aftermath]:
+        """Kill one backend; the postmaster then restarts the server in place."""
+        with self.site.live(subject.build) as life:
+            server = life.cluster.start(subject.settings, optional=subject.optional)
+            try:
+                with crash_load(*self._load(planned, server, ledger)) as load:
+                    with contextlib.closing(server.connect()) as connection:
+                        victims = _backends(connection)
+                    with self._phase(server, load, planned):
+                        kill_backend(random.Random(planned.seed).choice(victims))
+                        killed_s = time.monotonic()
+                happened = _Happened(time.monotonic_ns(), killed_s - load.began_s)
+                try:
+                    recovery_s = _back_again(server, killed_s)
+                except ServerError as error:
+                    kill_server(server)
+                    return happened, Aftermath(corruption=[Corruption("start", in_one_line(error))])
+                return happened, examine(
+                    life.cluster, server, recovery_s, self._audit_input(planned, ledger, happened)
+                )
+            except BaseException:
+                kill_server(server, forget_memory=True)
+                raise
+
+    @contextlib.contextmanager
+    def _phase(self, server: Server, load: CrashLoad, planned: PlannedCrash) -> Iterator[None]:
+        """Wait for the moment of the crash: the planned time, and with ``--at checkpoint`` a checkpoint that
+        begins then.
+        """
+        if self.plan.at is CrashMoment.ANY:
+            load.wait_until(planned.active_s)
+            yield
+            return
+        with contextlib.closing(server.connect()) as connection:
+            load.wait_until(planned.active_s)
+            forced = threading.Thread(target=_checkpoint, args=(connection,), daemon=True)
+            forced.start()
+            load.wait_until(planned.active_s + planned.delay_s)
+            yield
+        forced.join()
+
+    def _load(
+        self, planned: PlannedCrash, server: Server, ledger: Path
+    ) -> tuple[CrashPlan, PlannedCrash, str, Path, Interruption, Acknowledge]:
+        return self.plan, planned, server.conninfo(), ledger, self.interruption, self.acknowledge
+
+    def _audit_input(self, planned: PlannedCrash, ledger: Path, happened: _Happened) -> AuditInput:
+        return AuditInput(self.plan, planned, read_ledger(ledger), happened.at_ns)
+
+
+@dataclass(frozen=True)
+class _Happened:
+    """A crash: its instant on the monotonic clock, the time since the first transaction, disk counters."""
+
+    at_ns: int
+    active_s: float
+    disk: Mapping[str, int] = field(default_factory=dict)
+
+
+def _checkpoint(connection: Connection) -> None:
+    """Force a checkpoint. The crash ends the connection."""
+    with contextlib.suppress(psycopg.Error, OSError, ValueError):
+        connection.execute("checkpoint")
+
+
+def _backends(connection: Connection) -> list[int]:
+    """Return the process IDs of the clients' backends, oldest first."""
+    found = connection.execute(
+        "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
+        " order by backend_start, pid"
+    ).fetchall()
+    return [pid for (pid,) in found]
+
+
+def _back_again(server: Server, killed_s: float) -> float:
+    """Wait until the server accepts connections again. Return the time since the kill. Raises ServerError."""
+    while True:
+        with contextlib.suppress(ServerError):
+            connection = server.connect()
+            connection.close()
+            return time.monotonic() - killed_s
+        if not server.alive or stopping.is_over(killed_s) or time.monotonic() > killed_s + RECOVERY_TIMEOUT_S:
+            raise ServerError(f"{server.build.label} did not come back: {server.last_words()}")
+        time.sleep(POLL_S)
+
+
+def _refuse_full_disk(server: Server) -> None:
+    """Raise DiskFullError if the simulated disk was full: the crash then shows nothing else."""
+    if DISK_FULL.search(server.log()):
+        raise DiskFullError("the simulated disk was full before the crash: use a larger --disk-size")

@@ -1,0 +1,157 @@
+"""A crash test: preflight, templates, crashes of all arms in turn, results file."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from pgdyno import __version__
+from pgdyno.engine import build_info
+from pgdyno.errors import EvidenceError, ServerError, StartError, UsageError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.crash_run import CrashRun, CrashSubject
+from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
+from pgdyno.probe.machine_facts import describe_host
+from pgdyno.results.crash_file import CrashWriter, read_crash_test
+from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
+from pgdyno.results.records import Guarantee, Kept
+from pgdyno.server.build_catalogue import Catalogue, catalogue, empty_cluster
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.faulty_disk import missing_for_power_cuts
+from pgdyno.server.find_build import resolve_all
+from pgdyno.server.settings.machine_resources import machine_resources
+from pgdyno.server.settings.setting_safety import safety
+from pgdyno.server.settings.settings_profile import ProfileInput, request
+from pgdyno.study.crash_plan import CrashKind, CrashPlan, planned_crash
+from pgdyno.units import parse_duration_s
+
+WITHOUT_ROOT = (CrashKind.BACKEND, CrashKind.SERVER)
+
+Say = Callable[[str], None]
+OnCrash = Callable[[Crash, str], None]
+"""Called with each crash and the name of its arm."""
+
+
+def require_possible(plan: CrashPlan) -> None:
+    """Raise UsageError if this machine cannot do crashes of that kind."""
+    if plan.kind is CrashKind.POWER and (missing := missing_for_power_cuts()):
+        raise UsageError(
+            f"--kind power needs a simulated disk, and this machine lacks {', '.join(missing)}: "
+            f"provide it, or use --kind {' or '.join(WITHOUT_ROOT)}, which needs nothing of this"
+        )
+
+
+def run_crash_test(
+    path: Path, plan: CrashPlan, command: str, say: Say, on_crash: OnCrash, interruption: Interruption
+) -> None:
+    """Run a crash test; continue it if the file has one with the same plan. Completed crashes are kept.
+
+    Raises UsageError, ServerError, EngineError, DiskFullError, EvidenceError, Interrupted.
+    """
+    require_possible(plan)
+    done = _crashes_so_far(path, plan)
+    cache = Cache.open()
+    cache.sweep()
+    subjects, arms = _subjects(plan, cache, say)
+    with contextlib.ExitStack() as stack:
+        run = stack.enter_context(cache.live_runs().open("crash"))
+        site: CrashSite
+        if plan.kind is CrashKind.POWER:
+            site = DiskSite(run, cache.account, plan)
+        else:
+            site = DirectorySite(run, cache.account, plan)
+        for build in dict.fromkeys(subject.build for subject in subjects):
+            interruption.check()
+            say(f"preparing {build.label}")
+            site.prepare(build)
+        writer = stack.enter_context(_writer(path, plan, command, arms, cache))
+        crashes = CrashRun(plan, site, interruption)
+        for number in range(plan.cuts):
+            for subject in subjects:
+                interruption.check()
+                if (number, subject.arm) in done:
+                    continue
+                crash = crashes.crash(subject, planned_crash(plan, number, subject.arm))
+                writer.add_crash(crash)
+                on_crash(crash, subject.name)
+        writer.finish_test(time.time())
+
+
+def _crashes_so_far(path: Path, plan: CrashPlan) -> set[tuple[int, int]]:
+    """Return number and arm of the crashes in the file. Raises EvidenceError if it has something else."""
+    if not path.exists():
+        return set()
+    found = read_crash_test(path)
+    if found is None:
+        raise EvidenceError(f"{path} has a study, not a crash test: use another name")
+    if found[0].plan.model_copy(update={"cuts": plan.cuts}) != plan:
+        raise EvidenceError(
+            f"{path} has a crash test with other options: use another name, or repeat its command: "
+            f"{found[0].command}"
+        )
+    return {(crash.number, crash.arm) for crash in found[2]}
+
+
+def _writer(path: Path, plan: CrashPlan, command: str, arms: Sequence[CrashArm], cache: Cache) -> CrashWriter:
+    if path.exists():
+        return CrashWriter.resume_test(path, plan)
+    record = CrashTestRecord(
+        created_unix_s=time.time(),
+        pgdyno_version=__version__,
+        engine=build_info(),
+        command=command,
+        host=describe_host(cache.root),
+        plan=plan,
+    )
+    return CrashWriter.begin(path, record, arms)
+
+
+def _subjects(plan: CrashPlan, cache: Cache, say: Say) -> tuple[list[CrashSubject], list[CrashArm]]:
+    """Return the arms with their builds and validated settings. Raises UsageError, FetchError."""
+    if running := [arm.name for arm in plan.arms if arm.is_dsn]:
+        raise UsageError(f"pgdyno crash kills only servers that it starts: remove the DSN {running[0]}")
+    machine = machine_resources(cache.root)
+    builds = resolve_all([arm.server for arm in plan.arms], store=cache.store(progress=say)).builds
+    subjects, arms = [], []
+    for index, (spec, build) in enumerate(zip(plan.arms, builds, strict=True)):
+        known = catalogue(build, cache)
+        fit = ProfileInput(machine, build.version, known.definitions)
+        requested = request(spec.profiles, spec.settings, fit, spec.optional)
+        subject = CrashSubject(index, spec.name, build, requested.settings, requested.optional)
+        subjects.append(subject)
+        arms.append(_record(subject, _in_effect(subject, known, cache)))
+    return subjects, arms
+
+
+def _in_effect(subject: CrashSubject, known: Catalogue, cache: Cache) -> Mapping[str, str]:
+    """Return all settings in effect. Raises StartError with the arm if the server does not accept them."""
+    if not subject.settings:
+        return known.initial
+    try:
+        with (
+            empty_cluster(subject.build, cache, "try") as cluster,
+            cluster.start(subject.settings, optional=subject.optional) as server,
+        ):
+            return dict(server.effective)
+    except ServerError as error:
+        raise StartError(f"{subject.name}: {error}") from error
+
+
+def _record(subject: CrashSubject, effective: Mapping[str, str]) -> CrashArm:
+    badges = safety(effective).badges
+    return CrashArm(
+        arm=subject.arm,
+        name=subject.name,
+        server={"version": str(subject.build.version), "provider": subject.build.provider},
+        settings=subject.settings,
+        safety=[Guarantee(badge.name, Kept(badge.kept), badge.reason) for badge in badges],
+        wal_writer_delay_s=parse_duration_s(effective["wal_writer_delay"], bare="ms"),
+    )
+
+
+def command_of(arguments: Sequence[str]) -> str:
+    """Return the command line that repeats the test."""
+    return shlex.join(["pgdyno", "crash", *arguments])

@@ -1,0 +1,183 @@
+"""Report of a crash test: a table, one sentence per arm, and JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from pgdyno.analysis.findings.crash_findings import CrashFindings
+from pgdyno.analysis.statistics.exact_interval import Proportion
+from pgdyno.estimate import ABSENT
+from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
+from pgdyno.results.records import Json
+from pgdyno.study.crash_plan import CrashKind, CrashPlan, DiskBehavior
+from pgdyno.units import format_duration
+
+PLURAL = {
+    CrashKind.BACKEND: ("kill of a backend", "kills of a backend"),
+    CrashKind.SERVER: ("kill of the server", "kills of the server"),
+    CrashKind.POWER: ("power cut", "power cuts"),
+}
+
+COLUMNS = ("arm", "with loss", "95% CI", "lost ≤", "window ≤", "corrupt", "recovery")
+
+
+@dataclass(frozen=True)
+class CrashReport:
+    """Everything that the formats show."""
+
+    record: CrashTestRecord
+    arms: Sequence[CrashArm]
+    findings: Sequence[CrashFindings]
+
+    @property
+    def plan(self) -> CrashPlan:
+        """The plan of the test."""
+        return self.record.plan
+
+
+def title_of(report: CrashReport) -> str:
+    """Return the title: kind, disk, number of crashes."""
+    plan = report.plan
+    disk = (
+        f", {plan.disk} disk" if plan.kind is CrashKind.POWER and plan.disk is not DiskBehavior.HONEST else ""
+    )
+    done = max((found.crashes for found in report.findings), default=0)
+    return f"{PLURAL[plan.kind][done != 1]}{disk}: {done} per arm, {plan.clients} clients"
+
+
+def table_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
+    """Return the rows of the table, in the order of COLUMNS."""
+    return [
+        (
+            found.name,
+            _of_n(found.with_loss),
+            _percent_interval(found.with_loss),
+            f"{found.lost_max:,}" if found.lost else ABSENT,
+            _window(found),
+            _of_n(found.corrupt),
+            ABSENT if found.recovery_s is None else format_duration(found.recovery_s.value),
+        )
+        for found in findings
+    ]
+
+
+def _of_n(share: Proportion | None) -> str:
+    return ABSENT if share is None else f"{share.count} of {share.n}"
+
+
+def _percent_interval(share: Proportion | None) -> str:
+    return ABSENT if share is None else f"{100 * share.low:.0f} to {100 * share.high:.0f}%"
+
+
+def _window(found: CrashFindings) -> str:
+    return ABSENT if found.loss_window_s_max is None else format_duration(found.loss_window_s_max)
+
+
+def sentences(report: CrashReport) -> list[str]:
+    """Return one verdict per arm."""
+    return [sentence(report.plan.kind, found) for found in report.findings]
+
+
+def sentence(kind: CrashKind, found: CrashFindings) -> str:
+    """Return the verdict of an arm."""
+    if found.with_loss is None or found.corrupt is None:
+        return f"{found.name}: no crash yet."
+    n = found.crashes
+    crashes = f"{n} {PLURAL[kind][n != 1]}"
+    if found.with_loss.count == 0:
+        lost = (
+            f"none of {crashes} lost an acknowledged commit (95% CI below {100 * found.with_loss.high:.2g}%)"
+        )
+    else:
+        window = found.loss_window_s_max
+        most = f"up to {found.lost_max:,}" + ("" if window is None else f", {format_duration(window)}")
+        lost = f"{found.with_loss.count} of {crashes} lost acknowledged commits"
+        lost += f" ({most})" if found.lost_max else ""
+    parts = [lost]
+    if found.corrupt.count:
+        parts.append(f"{found.corrupt.count} left the cluster corrupt")
+    if found.unreadable:
+        parts.append(f"{found.unreadable} left it unreadable")
+    parts += [f"{count:,} {name}" for name, count in _irregular(found).items() if count]
+    text = f"{found.name}: {', '.join(parts)}."
+    if found.breaks_promise:
+        text += " The settings promise to lose nothing: PostgreSQL, the file system or the disk is at fault."
+    return text
+
+
+def _irregular(found: CrashFindings) -> dict[str, int]:
+    return {
+        "lost before a later commit that is present": found.holes,
+        "present and never sent": found.phantoms,
+        "damaged rows": found.damaged,
+    }
+
+
+def crash_json(report: CrashReport) -> Json:
+    """Return the JSON document."""
+    plan = report.plan
+    return {
+        "kind": plan.kind,
+        "disk": plan.disk if plan.kind is CrashKind.POWER else None,
+        "at": plan.at,
+        "clients": plan.clients,
+        "seed": plan.seed,
+        "complete": report.record.ended_unix_s is not None,
+        "arms": [
+            _arm_json(arm, found, report.plan.kind)
+            for arm, found in zip(report.arms, report.findings, strict=True)
+        ],
+    }
+
+
+def _arm_json(arm: CrashArm, found: CrashFindings, kind: CrashKind) -> Json:
+    return {
+        "arm": found.name,
+        "server": arm.server,
+        "settings": dict(arm.settings),
+        "cuts": found.crashes,
+        "acknowledged_commits": found.acknowledged,
+        "cuts_with_loss": _optional(found.with_loss),
+        "lost_commits": list(found.lost),
+        "holes": found.holes,
+        "phantoms": found.phantoms,
+        "damaged": found.damaged,
+        "in_doubt": found.in_doubt,
+        "in_doubt_present": found.in_doubt_present,
+        "cuts_unreadable": found.unreadable,
+        "loss_window_ms": [1000 * window_s for window_s in found.loss_window_s],
+        "wal_writer_delay_ms": 1000 * found.wal_writer_delay_s,
+        "recovery_s": None if found.recovery_s is None else asdict(found.recovery_s),
+        "corruption": {
+            "cuts": _optional(found.corrupt),
+            "by_check": dict(found.findings),
+            "examples": list(found.examples),
+            "unchecked": list(found.unchecked),
+        },
+        "promised": found.promise,
+        "breaks_promise": found.breaks_promise,
+        "verdict": sentence(kind, found),
+    }
+
+
+def _optional(share: Proportion | None) -> Json | None:
+    return None if share is None else asdict(share)
+
+
+def progress_line(crash: Crash, name: str, plan: CrashPlan) -> str:
+    """Return the line that is printed after each crash."""
+    head = f"{PLURAL[plan.kind][0]} {crash.number + 1} of {plan.cuts}, {name}, after {crash.active_s:.1f} s"
+    if crash.audit is None:
+        why = crash.corruption[0].text if crash.corruption else "no reason"
+        return f"{head}: {crash.acknowledged:,} acknowledged, none readable: {why}"
+    audit = crash.audit
+    window = "" if audit.loss_window_s is None else f" ({format_duration(audit.loss_window_s)})"
+    parts = [f"{audit.lost:,} of {crash.acknowledged:,} acknowledged lost{window}"]
+    irregular = {"holes": audit.holes, "phantoms": audit.phantoms, "damaged": audit.damaged}
+    parts += [f"{count:,} {what}" for what, count in irregular.items() if count]
+    if crash.recovery_s is not None:
+        parts.append(f"recovery {crash.recovery_s:.2f} s")
+    if crash.corruption:
+        parts.append(f"corrupt: {crash.corruption[0].check}: {crash.corruption[0].text}")
+    return f"{head}: {', '.join(parts)}"

@@ -1,0 +1,152 @@
+"""Writer and reader of crash tests in results files."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from pgdyno.results import results_file, rows
+from pgdyno.results.crash_records import AuditCounts, Corruption, Crash, CrashArm, CrashTestRecord
+from pgdyno.results.masking import mask_passwords, masked_json
+from pgdyno.results.records import Guarantee, Kept
+from pgdyno.results.writer import Writer
+from pgdyno.study.crash_plan import CrashPlan, Survivors
+
+_AUDIT = ("lost", "in_doubt", "in_doubt_present", "phantoms", "holes", "damaged", "loss_window_s")
+
+
+class CrashWriter(Writer):
+    """The only writer of the results file of a crash test."""
+
+    @classmethod
+    def begin(cls, path: Path, record: CrashTestRecord, arms: Sequence[CrashArm]) -> Self:
+        """Create a file. Raises EvidenceExistsError if the path exists."""
+        return cls._create(path, lambda writer: writer._insert_test(record, arms))
+
+    @classmethod
+    def resume_test(cls, path: Path, plan: CrashPlan) -> Self:
+        """Open an existing file to continue its test, with the number of cuts of ``plan``."""
+        writer = cls.resume(path)
+        with writer._transaction() as connection:
+            connection.execute(
+                "UPDATE crash_test SET ended_unix_s = NULL, plan = ?",
+                (masked_json(plan.model_dump(mode="json")),),
+            )
+        return writer
+
+    def _insert_test(self, record: CrashTestRecord, arms: Sequence[CrashArm]) -> None:
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT INTO crash_test VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    record.created_unix_s,
+                    record.ended_unix_s,
+                    record.pgdyno_version,
+                    masked_json(record.engine),
+                    mask_passwords(record.command),
+                    masked_json(record.host),
+                    masked_json(record.plan.model_dump(mode="json")),
+                ),
+            )
+            connection.executemany(
+                "INSERT INTO crash_arm VALUES (?, ?, ?, ?, ?, ?)",
+                [
+                    (
+                        arm.arm,
+                        mask_passwords(arm.name),
+                        masked_json(arm.server),
+                        masked_json(dict(arm.settings)),
+                        rows.of_safety(arm.safety),
+                        arm.wal_writer_delay_s,
+                    )
+                    for arm in arms
+                ],
+            )
+
+    def add_crash(self, crash: Crash) -> None:
+        """Store a crash and flush it to disk."""
+        audit = crash.audit
+        with self._transaction() as connection:
+            connection.execute(
+                f"INSERT INTO crash VALUES ({', '.join('?' * 18)})",
+                (
+                    crash.number,
+                    crash.arm,
+                    crash.started_unix_s,
+                    crash.took_s,
+                    crash.active_s,
+                    crash.survivors,
+                    crash.acknowledged,
+                    crash.recovery_s,
+                    *((getattr(audit, name) for name in _AUDIT) if audit else (None for _ in _AUDIT)),
+                    masked_json([{"check": one.check, "text": one.text} for one in crash.corruption]),
+                    masked_json(list(crash.unchecked)),
+                    masked_json(dict(crash.disk)),
+                ),
+            )
+        self._checkpoint()
+
+    def finish_test(self, ended_unix_s: float) -> None:
+        """Store the end of the test."""
+        with self._transaction() as connection:
+            connection.execute("UPDATE crash_test SET ended_unix_s = ?", (ended_unix_s,))
+
+
+def read_crash_test(path: Path) -> tuple[CrashTestRecord, list[CrashArm], list[Crash]] | None:
+    """Return a crash test with its arms and crashes; None if the file has a study. Raises EvidenceError."""
+    connection = results_file.open_for_reading(path)
+    connection.row_factory = sqlite3.Row
+    try:
+        with results_file.translated(path):
+            connection.execute("BEGIN")
+            test = connection.execute("SELECT * FROM crash_test").fetchone()
+            if test is None:
+                return None
+            arms = connection.execute("SELECT * FROM crash_arm ORDER BY arm").fetchall()
+            crashes = connection.execute("SELECT * FROM crash ORDER BY number, arm").fetchall()
+            return _test(test), [_arm(row) for row in arms], [_crash(row) for row in crashes]
+    finally:
+        connection.close()
+
+
+def _test(row: sqlite3.Row) -> CrashTestRecord:
+    return CrashTestRecord(
+        created_unix_s=row["created_unix_s"],
+        ended_unix_s=row["ended_unix_s"],
+        pgdyno_version=row["pgdyno_version"],
+        engine=json.loads(row["engine"]),
+        command=row["command"],
+        host=json.loads(row["host"]),
+        plan=CrashPlan.model_validate_json(row["plan"]),
+    )
+
+
+def _arm(row: sqlite3.Row) -> CrashArm:
+    return CrashArm(
+        arm=row["arm"],
+        name=row["name"],
+        server=json.loads(row["server"]),
+        settings=json.loads(row["settings"]),
+        safety=[Guarantee(one["name"], Kept(one["kept"]), one["text"]) for one in json.loads(row["safety"])],
+        wal_writer_delay_s=row["wal_writer_delay_s"],
+    )
+
+
+def _crash(row: sqlite3.Row) -> Crash:
+    return Crash(
+        number=row["number"],
+        arm=row["arm"],
+        started_unix_s=row["started_unix_s"],
+        took_s=row["took_s"],
+        active_s=row["active_s"],
+        survivors=None if row["survivors"] is None else Survivors(row["survivors"]),
+        acknowledged=row["acknowledged"],
+        recovery_s=row["recovery_s"],
+        audit=None if row["lost"] is None else AuditCounts(**{name: row[name] for name in _AUDIT}),
+        corruption=[Corruption(one["check"], one["text"]) for one in json.loads(row["corruption"])],
+        unchecked=json.loads(row["unchecked"]),
+        disk=json.loads(row["disk"]),
+    )

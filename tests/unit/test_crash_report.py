@@ -1,0 +1,195 @@
+"""Crash tests: the plan, the results file, the findings and their text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pgdyno.analysis.findings.crash_findings import find_crashes
+from pgdyno.cli.main import run_command
+from pgdyno.errors import EvidenceError, EvidenceExistsError
+from pgdyno.lab import crash_test
+from pgdyno.report.crash_report import COLUMNS, CrashReport, crash_json, progress_line, sentences, table_rows
+from pgdyno.results.crash_file import CrashWriter, read_crash_test
+from pgdyno.results.crash_records import AuditCounts, Corruption, Crash, CrashArm, CrashTestRecord
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Guarantee, Kept
+from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.crash_plan import ACTIVE_S_MAX, ACTIVE_S_MIN, CrashKind, CrashPlan, Survivors, planned_crash
+
+PLAN = CrashPlan(arms=tuple(parse_arms(["18", "18,fsync=off"])), cuts=3, seed=5)
+POWER = "survives a crash of the system or a power loss"
+SERVER = "survives a crash of the server"
+
+
+def arm_of(index: int, name: str, kept: Kept) -> CrashArm:
+    safety = [
+        Guarantee(SERVER, Kept.YES, ""),
+        Guarantee(POWER, kept, ""),
+        Guarantee("torn-page protection", kept, ""),
+    ]
+    return CrashArm(index, name, {"version": "18.1"}, {}, safety, 0.2)
+
+
+ARMS = [arm_of(0, "18", Kept.YES), arm_of(1, "fsync=off", Kept.NO)]
+
+
+def crash_of(
+    number: int,
+    arm: int,
+    lost: int | None = 0,
+    *,
+    holes: int = 0,
+    corruption: Sequence[Corruption] = (),
+    acknowledged: int = 1000,
+) -> Crash:
+    audit = None if lost is None else AuditCounts(lost, 4, 1, 0, holes, 0, 0.9 if lost else None)
+    return Crash(
+        number=number,
+        arm=arm,
+        started_unix_s=1.7e9,
+        took_s=8.0,
+        active_s=2.5,
+        survivors=Survivors.TORN,
+        acknowledged=acknowledged,
+        recovery_s=None if lost is None else 0.1 * (number + 1),
+        audit=audit,
+        corruption=list(corruption),
+        unchecked=["amcheck"],
+        disk={"flushes": 12},
+    )
+
+
+BROKEN = [Corruption("start", "invalid page in block 3")]
+CRASHES = [
+    *(crash_of(number, 0) for number in range(3)),
+    crash_of(0, 1, 700),
+    crash_of(1, 1, 100, holes=2),
+    crash_of(2, 1, None, corruption=BROKEN),
+]
+
+
+def report_of(crashes: Sequence[Crash] = CRASHES, arms: Sequence[CrashArm] = ARMS) -> CrashReport:
+    record = CrashTestRecord(1.7e9, "0.1", {}, "pgdyno crash", {}, PLAN)
+    return CrashReport(record, arms, find_crashes(PLAN.kind, arms, crashes))
+
+
+def test_moments_follow_from_the_seed_and_are_the_same_for_all_arms() -> None:
+    crashes = [planned_crash(PLAN, number, arm) for number in range(200) for arm in (0, 1)]
+    assert crashes == [planned_crash(PLAN, one.number, one.arm) for one in crashes]
+    for first, second in zip(crashes[::2], crashes[1::2], strict=True):
+        assert (first.active_s, first.survivors) == (second.active_s, second.survivors)
+        assert first.key != second.key
+    moments = [one.active_s for one in crashes]
+    assert ACTIVE_S_MIN <= min(moments) < 1.2
+    assert 4.8 < max(moments) <= ACTIVE_S_MAX
+    assert {one.survivors for one in crashes} == set(Survivors)
+    other = PLAN.model_copy(update={"seed": 6})
+    assert planned_crash(other, 0, 0) != planned_crash(PLAN, 0, 0)
+
+
+def test_survivors_of_the_plan_replace_the_random_ones() -> None:
+    fixed = PLAN.model_copy(update={"survivors": Survivors.ALL})
+    assert {planned_crash(fixed, number, 0).survivors for number in range(20)} == {Survivors.ALL}
+
+
+def test_a_crash_test_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    record = report_of().record
+    with CrashWriter.begin(path, record, ARMS) as writer:
+        for crash in CRASHES[:4]:
+            writer.add_crash(crash)
+    with CrashWriter.resume_test(path, PLAN) as writer:
+        for crash in CRASHES[4:]:
+            writer.add_crash(crash)
+        writer.finish_test(1.7e9 + 60)
+    found = read_crash_test(path)
+    assert found is not None
+    assert found[0].ended_unix_s == 1.7e9 + 60
+    assert found[0].plan == PLAN
+    assert found[1] == ARMS
+    assert found[2] == sorted(CRASHES, key=lambda one: (one.number, one.arm))
+    with pytest.raises(EvidenceExistsError):
+        CrashWriter.begin(path, record, ARMS)
+    with pytest.raises(EvidenceError, match="not a study"):
+        Evidence(path)
+
+
+def test_a_file_continues_only_the_same_test(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    with CrashWriter.begin(path, report_of().record, ARMS) as writer:
+        writer.add_crash(CRASHES[0])
+    so_far = crash_test._crashes_so_far
+    assert so_far(path, PLAN) == {(0, 0)}
+    assert so_far(path, PLAN.model_copy(update={"cuts": 50})) == {(0, 0)}
+    with pytest.raises(EvidenceError, match="other options"):
+        so_far(path, PLAN.model_copy(update={"kind": CrashKind.SERVER}))
+
+
+def test_losses_and_their_intervals_are_counted_by_crash() -> None:
+    safe, unsafe = report_of().findings
+    assert safe.with_loss is not None
+    assert (safe.with_loss.count, safe.with_loss.n) == (0, 3)
+    assert unsafe.with_loss is not None
+    assert unsafe.with_loss.count == 3
+    assert (unsafe.lost_max, unsafe.holes, unsafe.unreadable) == (700, 2, 1)
+    assert unsafe.findings == {"start": 1}
+    assert unsafe.recovery_s is not None
+    assert unsafe.recovery_s.n == 2
+
+
+def test_a_server_that_does_not_start_has_lost_everything_that_it_acknowledged() -> None:
+    assert crash_of(0, 0, None, corruption=BROKEN).has_loss
+    assert not crash_of(0, 0, None, corruption=BROKEN, acknowledged=0).has_loss
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [crash_of(0, 0, 1), crash_of(0, 0, None, corruption=BROKEN), crash_of(0, 0, corruption=BROKEN)],
+    ids=["loss", "no start", "corruption"],
+)
+def test_settings_that_promise_everything_are_contradicted_by_any_deviation(crash: Crash) -> None:
+    safe, unsafe = report_of([crash, crash_of(0, 1, 5)]).findings
+    assert safe.breaks_promise
+    assert not unsafe.breaks_promise
+    assert not report_of().findings[0].breaks_promise
+
+
+def test_json_has_the_documented_keys() -> None:
+    document = json.loads(json.dumps(crash_json(report_of())))
+    keys = {"cuts", "lost_commits", "cuts_with_loss", "holes", "phantoms", "damaged", "loss_window_ms"}
+    for arm in document["arms"]:
+        assert keys | {"recovery_s", "corruption"} <= arm.keys()
+    assert document["arms"][1]["lost_commits"] == [700, 100]
+    assert document["arms"][1]["loss_window_ms"] == [900, 900]
+    assert document["complete"] is False
+
+
+def test_each_arm_has_a_row_and_a_sentence_also_without_a_crash() -> None:
+    for crashes in (CRASHES, []):
+        report = report_of(crashes)
+        assert [len(row) for row in table_rows(report.findings)] == [len(COLUMNS)] * 2
+        assert len(sentences(report)) == 2
+    assert "1 left" in sentences(report_of())[1]
+
+
+def test_progress_names_the_loss_or_the_reason_of_an_unreadable_cluster() -> None:
+    assert "700 of 1,000" in progress_line(CRASHES[3], "x", PLAN)
+    assert "invalid page" in progress_line(CRASHES[5], "x", PLAN)
+
+
+def test_the_report_of_a_file_is_that_of_its_crash_test(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "c.sqlite"
+    with CrashWriter.begin(path, report_of().record, ARMS) as writer:
+        for crash in CRASHES:
+            writer.add_crash(crash)
+    assert run_command(["report", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["arms"][0]["cuts"] == 3
+    assert run_command(["report", str(path)]) == 0
+    assert "fsync=off" in capsys.readouterr().out
+    assert run_command(["report", str(path), "--md"]) == 2
