@@ -1,7 +1,8 @@
 //! A disk: a cache with power, faults and counters.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -60,12 +61,26 @@ pub struct Disk<S> {
     size_bytes: u64,
     lies: bool,
     state: Mutex<State<S>>,
+    /// Signaled when a planned cut has happened.
+    has_cut: Condvar,
 }
+
+/// A cut at the moment when this many pieces are volatile.
+struct Planned {
+    pieces: u64,
+    survivors: Survivors,
+    seed: u64,
+}
+
+/// The instant of a cut on the monotonic clock, and what became of the volatile pieces.
+type Happened = (u64, Cut);
 
 struct State<S> {
     cache: Cache<S>,
     is_on: bool,
     failing: Option<(Operation, u64)>,
+    planned: Option<Planned>,
+    happened: Option<Result<Happened, Fault>>,
     counts: Counts,
     image_error: Option<String>,
 }
@@ -73,8 +88,16 @@ struct State<S> {
 impl<S: Store> Disk<S> {
     /// A disk with power. `lies`: it acknowledges flushes and does nothing.
     pub fn new(cache: Cache<S>, size_bytes: u64, lies: bool) -> Self {
-        let state = State { cache, is_on: true, failing: None, counts: Counts::default(), image_error: None };
-        Self { size_bytes, lies, state: Mutex::new(state) }
+        let state = State {
+            cache,
+            is_on: true,
+            failing: None,
+            planned: None,
+            happened: None,
+            counts: Counts::default(),
+            image_error: None,
+        };
+        Self { size_bytes, lies, state: Mutex::new(state), has_cut: Condvar::new() }
     }
 
     /// Its size.
@@ -113,6 +136,12 @@ impl<S: Store> Disk<S> {
         state.noting(done)?;
         state.counts.writes += 1;
         state.counts.written_bytes += data.len() as u64;
+        let volatile = state.cache.volatile();
+        if let Some(planned) = state.planned.take_if(|planned| volatile >= planned.pieces) {
+            state.happened = Some(state.cut(planned.survivors, planned.seed));
+            self.has_cut.notify_all();
+            return Err(Fault::Off);
+        }
         Ok(())
     }
 
@@ -131,15 +160,31 @@ impl<S: Store> Disk<S> {
 
     /// Cuts the power. Returns the instant on the monotonic clock: every request that was answered was answered before it. `None` if the
     /// power is off already.
-    pub fn cut(&self, survivors: Survivors, seed: u64) -> Result<Option<(u64, Cut)>, Fault> {
+    pub fn cut(&self, survivors: Survivors, seed: u64) -> Result<Option<Happened>, Fault> {
+        let mut state = self.state();
+        if state.is_on { state.cut(survivors, seed).map(Some) } else { Ok(None) }
+    }
+
+    /// Cuts the power as soon as a write makes this many pieces volatile, at the latest after a time.
+    pub fn cut_when(
+        &self,
+        pieces: u64,
+        within: Duration,
+        survivors: Survivors,
+        seed: u64,
+    ) -> Result<Option<Happened>, Fault> {
         let mut state = self.state();
         if !state.is_on {
             return Ok(None);
         }
-        state.is_on = false;
-        let at_ns = monotonic_ns();
-        let done = state.cache.cut(survivors, seed);
-        Ok(Some((at_ns, state.noting(done)?)))
+        state.planned = Some(Planned { pieces, survivors, seed });
+        let waited = self.has_cut.wait_timeout_while(state, within, |state| state.planned.is_some());
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.planned = None;
+        match state.happened.take() {
+            Some(happened) => happened.map(Some),
+            None => state.cut(survivors, seed).map(Some),
+        }
     }
 
     /// Switches the power on again.
@@ -172,6 +217,13 @@ impl<S: Store> Disk<S> {
 }
 
 impl<S: Store> State<S> {
+    fn cut(&mut self, survivors: Survivors, seed: u64) -> Result<Happened, Fault> {
+        self.is_on = false;
+        let at_ns = monotonic_ns();
+        let done = self.cache.cut(survivors, seed);
+        Ok((at_ns, self.noting(done)?))
+    }
+
     fn require_power(&mut self) -> Result<(), Fault> {
         if self.is_on {
             return Ok(());
@@ -245,6 +297,35 @@ mod tests {
         assert!(matches!(disk.flush(), Err(Fault::Off)));
         assert!(disk.cut(Survivors::All, 1).expect("in memory").is_none());
         assert_eq!(disk.counts().0.refused, 3);
+    }
+
+    #[test]
+    fn a_planned_cut_happens_in_the_write_that_fills_the_cache() {
+        let disk = disk(false);
+        let minute = Duration::from_secs(60);
+        let happened = std::thread::scope(|scope| {
+            let cut = scope.spawn(|| disk.cut_when(3, minute, Survivors::Nothing, 1));
+            while disk.state().planned.is_none() {
+                std::thread::yield_now();
+            }
+            let writes: Vec<bool> = (0..4u64)
+                .map(|piece| disk.write(piece * PIECE_BYTES as u64, &[1; SECTOR_BYTES]).is_ok())
+                .collect();
+            assert_eq!(writes, [true, true, false, false]);
+            cut.join().expect("no panic")
+        });
+        let (_, cut) = happened.expect("in memory").expect("it had power");
+        assert_eq!((cut.volatile, cut.survived), (3, 0));
+    }
+
+    #[test]
+    fn a_planned_cut_happens_at_the_latest_after_its_time() {
+        let disk = disk(false);
+        disk.write(0, &[1; SECTOR_BYTES]).expect("sound");
+        let cut =
+            disk.cut_when(3, Duration::ZERO, Survivors::All, 1).expect("in memory").expect("it had power");
+        assert_eq!((cut.1.volatile, cut.1.survived), (1, 1));
+        assert!(disk.cut_when(1, Duration::ZERO, Survivors::All, 1).expect("in memory").is_none());
     }
 
     #[test]

@@ -4,13 +4,14 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fuser::{Config, MountOption};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, PIECE_BYTES, Survivors};
-use crate::disk::{Disk, Operation};
+use crate::cache::{Cache, Cut, PIECE_BYTES, Survivors};
+use crate::disk::{Disk, Fault, Operation};
 use crate::filesystem::{IMAGE_NAME, ImageFile};
 use crate::store::Store;
 
@@ -36,12 +37,31 @@ pub struct Specification {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 enum Command {
-    Cut { survivors: Survivors, seed: u64 },
+    Cut {
+        survivors: Survivors,
+        seed: u64,
+        #[serde(default)]
+        when: Option<When>,
+    },
     Revive,
-    Fail { operation: Operation, nth: u64 },
+    Fail {
+        operation: Operation,
+        nth: u64,
+    },
     Counts,
     Stop,
 }
+
+/// The moment of a cut: the write that makes this many pieces volatile, at the latest after a time.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct When {
+    volatile: u64,
+    within_ms: u64,
+}
+
+/// The longest time that a cut waits for its moment.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Why a disk is not served.
 #[derive(Debug, thiserror::Error)]
@@ -131,7 +151,7 @@ fn obey<S: Store>(disk: &Disk<S>, input: &mut dyn BufRead, out: &mut dyn Write) 
 fn answer<S: Store>(disk: &Disk<S>, line: &str) -> (Value, bool) {
     let event = match serde_json::from_str(line) {
         Err(error) => json!({"event": "misunderstood", "message": error.to_string()}),
-        Ok(Command::Cut { survivors, seed }) => match disk.cut(survivors, seed) {
+        Ok(Command::Cut { survivors, seed, when }) => match cut(disk, survivors, seed, when) {
             Ok(Some((at_ns, cut))) => json!({
                 "event": "cut", "at_ns": at_ns, "volatile": cut.volatile, "survived": cut.survived, "torn": cut.torn,
             }),
@@ -163,6 +183,20 @@ fn answer<S: Store>(disk: &Disk<S>, line: &str) -> (Value, bool) {
     (event, false)
 }
 
+fn cut<S: Store>(
+    disk: &Disk<S>,
+    survivors: Survivors,
+    seed: u64,
+    when: Option<When>,
+) -> Result<Option<(u64, Cut)>, Fault> {
+    match when {
+        None => disk.cut(survivors, seed),
+        Some(When { volatile, within_ms }) => {
+            disk.cut_when(volatile, Duration::from_millis(within_ms).min(WAIT_MAX), survivors, seed)
+        }
+    }
+}
+
 /// An error means that nobody reads; the end of the input follows.
 fn tell(out: &mut dyn Write, event: &Value) {
     let _ = writeln!(out, "{event}").and_then(|()| out.flush());
@@ -188,7 +222,7 @@ mod tests {
     fn each_command_has_one_answer_until_stop() {
         let events = answers(
             "{\"do\":\"counts\"}\n{\"do\":\"fail\",\"operation\":\"flush\",\"nth\":1}\n\
-             {\"do\":\"cut\",\"survivors\":\"all\",\"seed\":1}\n{\"do\":\"cut\",\"survivors\":\"torn\",\"seed\":1}\n\
+             {\"do\":\"cut\",\"survivors\":\"all\",\"seed\":1,\"when\":{\"volatile\":99,\"within_ms\":0}}\n{\"do\":\"cut\",\"survivors\":\"torn\",\"seed\":1}\n\
              {\"do\":\"revive\"}\n{\"do\":\"dance\"}\n{\"do\":\"stop\"}\n{\"do\":\"counts\"}\n",
         );
         let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();

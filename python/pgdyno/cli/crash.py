@@ -70,8 +70,8 @@ def crash(
     at: Annotated[
         CrashMoment,
         typer.Option(
-            help="Moment of a crash, 1 to 5 s after the first transaction. any: at random. checkpoint: up to "
-            "0.1 s after the start of a forced checkpoint."
+            help="Moment of a crash, 1 to 5 s after the first transaction. any: at random. checkpoint: "
+            "during a forced checkpoint; a power cut then waits for many unflushed writes."
         ),
     ] = CrashMoment.ANY,
     clients: Annotated[
@@ -166,7 +166,9 @@ def show_crash_test(path: Path, *, as_json: bool) -> None:
     out.print(title_of(report))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for column in COLUMNS:
-        table.add_column(column, justify="left" if column == "arm" else "right", no_wrap=True)
+        table.add_column(
+            column, justify="left" if column == "arm" else "right", no_wrap=column != "arm", overflow="fold"
+        )
     for row in table_rows(report.findings):
         table.add_row(*map(Text, row))
     out.print(table)

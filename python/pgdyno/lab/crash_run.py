@@ -20,7 +20,6 @@ from pgdyno.lab.crash_recovery import RECOVERY_TIMEOUT_S, Aftermath, AuditInput,
 from pgdyno.lab.crash_site import CrashSite, Life, settle
 from pgdyno.results.crash_records import Corruption, Crash
 from pgdyno.server.build import Build
-from pgdyno.server.faulty_disk import DiskCut
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_crash import kill_backend, kill_server
 from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, PlannedCrash
@@ -98,15 +97,15 @@ class CrashRun:
 
     def _cut(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> _Happened:
         assert life.disk is not None
-        counts = life.disk.counts()
-        cut: DiskCut = life.disk.cut(planned.survivors, planned.seed)
+        when_volatile = planned.volatile if self.plan.at is CrashMoment.CHECKPOINT else None
+        cut = life.disk.cut(planned.survivors, planned.seed, when_volatile)
         pieces = {"volatile": cut.volatile, "survived": cut.survived, "torn": cut.torn}
-        return _Happened(cut.at_ns, cut.at_ns / 1e9 - load.began_s, {**counts, **pieces})
+        return _Happened(cut.at_ns, cut.at_ns / 1e9 - load.began_s, {**cut.counts, **pieces})
 
     def _kill(self, server: Server, load: CrashLoad) -> _Happened:
-        """Kill the server. All its acknowledgements arrived while it lived, so all of them count."""
-        kill_server(server)
-        return _Happened(at_ns := time.monotonic_ns(), at_ns / 1e9 - load.began_s)
+        """Kill the server. What it acknowledged until its processes were frozen counts."""
+        at_ns = kill_server(server)
+        return _Happened(at_ns, at_ns / 1e9 - load.began_s)
 
     def _next_life(self, subject: CrashSubject, of: AuditInput) -> Aftermath:
         self.interruption.check()
@@ -146,7 +145,7 @@ class CrashRun:
     @contextlib.contextmanager
     def _phase(self, server: Server, load: CrashLoad, planned: PlannedCrash) -> Iterator[None]:
         """Wait for the moment of the crash: the planned time, and with ``--at checkpoint`` a checkpoint that
-        begins then.
+        begins then. A power cut then waits for its writes.
         """
         if self.plan.at is CrashMoment.ANY:
             load.wait_until(planned.active_s)
@@ -156,7 +155,8 @@ class CrashRun:
             load.wait_until(planned.active_s)
             forced = threading.Thread(target=_checkpoint, args=(connection,), daemon=True)
             forced.start()
-            load.wait_until(planned.active_s + planned.delay_s)
+            if self.plan.kind is not CrashKind.POWER:
+                load.wait_until(planned.active_s + planned.delay_s)
             yield
         forced.join()
 

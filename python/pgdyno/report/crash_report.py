@@ -19,7 +19,7 @@ PLURAL = {
     CrashKind.POWER: ("power cut", "power cuts"),
 }
 
-COLUMNS = ("arm", "with loss", "95% CI", "lost ≤", "window ≤", "corrupt", "recovery")
+COLUMNS = ("arm", "loss (95% CI)", "lost ≤", "window ≤", "corrupt", "recovery")
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,20 @@ def table_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
     return [
         (
             found.name,
-            _of_n(found.with_loss),
-            _percent_interval(found.with_loss),
+            _with_interval(found.with_loss),
             f"{found.lost_max:,}" if found.lost else ABSENT,
             _window(found),
-            _of_n(found.corrupt),
+            ABSENT if found.corrupt is None else f"{found.corrupt.count}/{found.corrupt.n}",
             ABSENT if found.recovery_s is None else format_duration(found.recovery_s.value),
         )
         for found in findings
     ]
 
 
-def _of_n(share: Proportion | None) -> str:
-    return ABSENT if share is None else f"{share.count} of {share.n}"
-
-
-def _percent_interval(share: Proportion | None) -> str:
-    return ABSENT if share is None else f"{100 * share.low:.0f} to {100 * share.high:.0f}%"
+def _with_interval(share: Proportion | None) -> str:
+    if share is None:
+        return ABSENT
+    return f"{share.count}/{share.n} ({100 * share.low:.0f}–{100 * share.high:.0f}%)"
 
 
 def _window(found: CrashFindings) -> str:

@@ -48,6 +48,9 @@ ANSWER_TIMEOUT_S = 20.0
 CACHE_BYTES_MAX = 1 << 30
 """Size of the volatile cache. Beyond it the oldest writes become durable, as on a disk with less cache."""
 
+CUT_WITHIN_S = 2.0
+"""Maximum wait for the moment of a cut: a forced checkpoint of a few MB ends within it."""
+
 INODES = 16384
 """A data directory has about 1,000 files."""
 
@@ -56,12 +59,15 @@ TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
 
 @dataclass(frozen=True)
 class DiskCut:
-    """A cut of the power. ``at_ns``: instant on the monotonic clock. Pieces have 4 KiB."""
+    """A cut of the power. ``at_ns``: instant on the monotonic clock. Pieces have 4 KiB. ``counts``: requests
+    and bytes since the disk was attached.
+    """
 
     at_ns: int
     volatile: int
     survived: int
     torn: int
+    counts: Mapping[str, int]
 
 
 def missing_for_power_cuts() -> list[str]:
@@ -146,11 +152,21 @@ class FaultyDisk:
         """Mount the file system, which replays its journal. Raises ServerError."""
         run_step(["mount", "-t", "ext4", "-o", "nodev,nosuid", self._device(), str(self.root)])
 
-    def cut(self, survivors: Survivors, seed: int) -> DiskCut:
-        """Cut the power. From now on, every request fails. Raises ServerError, DiskFullError."""
-        event = self._ask({"do": "cut", "survivors": survivors, "seed": seed}, "cut")
-        self._require_sound_image()
-        return DiskCut(event["at_ns"], event["volatile"], event["survived"], event["torn"])
+    def cut(self, survivors: Survivors, seed: int, when_volatile: int | None = None) -> DiskCut:
+        """Cut the power. From then on, every request fails. Raises ServerError, DiskFullError.
+
+        ``when_volatile``: cut in the write that makes this many pieces volatile, at the latest after
+        CUT_WITHIN_S.
+        """
+        moment = {"volatile": when_volatile, "within_ms": round(1000 * CUT_WITHIN_S)}
+        command = {"do": "cut", "survivors": survivors, "seed": seed}
+        event = self._ask({**command, "when": moment if when_volatile else None}, "cut")
+        after = self._ask({"do": "counts"}, "counts")
+        if after["image_error"] is not None:
+            raise DiskFullError(
+                f"cannot write the image of the disk below {self._directory}: {after['image_error']}"
+            )
+        return DiskCut(event["at_ns"], event["volatile"], event["survived"], event["torn"], after["counts"])
 
     def fail(self, operation: str, nth: int) -> None:
         """Let the n-th write or flush from now on fail with EIO. Later ones succeed."""
@@ -160,11 +176,6 @@ class FaultyDisk:
         """Return the numbers of requests and bytes so far."""
         counts: dict[str, int] = self._ask({"do": "counts"}, "counts")["counts"]
         return counts
-
-    def _require_sound_image(self) -> None:
-        error = self._ask({"do": "counts"}, "counts")["image_error"]
-        if error is not None:
-            raise DiskFullError(f"cannot write the image of the disk below {self._directory}: {error}")
 
     def _device(self) -> str:
         assert self._loop is not None

@@ -7,6 +7,7 @@ import ctypes
 import os
 import re
 import signal
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,8 +24,9 @@ _IPC_RMID = 0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def kill_server(server: Server, *, forget_memory: bool = False) -> None:
-    """Kill all processes of a server with SIGKILL and wait for their end.
+def kill_server(server: Server, *, forget_memory: bool = False) -> int:
+    """Kill all processes of a server with SIGKILL and wait for their end. They are frozen first, so that none
+    works longer than the others. Return the time on the monotonic clock at which all were frozen, in ns.
 
     ``forget_memory``: also remove its shared memory, as the end of the machine would. Otherwise the next
     start of the server does that. Raises ServerError if a process does not end.
@@ -35,6 +37,10 @@ def kill_server(server: Server, *, forget_memory: bool = False) -> None:
             processes.append(postmaster := psutil.Process(server.postmaster_pid))
             postmaster.suspend()  # so that it starts no process meanwhile
             processes += postmaster.children(recursive=True)
+    for process in processes[1:]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGSTOP)
+    frozen_ns = time.monotonic_ns()
     files = _shared_files(processes) if forget_memory else set()
     for process in processes[::-1]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -48,6 +54,7 @@ def kill_server(server: Server, *, forget_memory: bool = False) -> None:
         for segment in _segments_of(Path("/proc/sysvipc/shm").read_text(), server.postmaster_pid):
             _libc.shmctl(segment, _IPC_RMID, None)
     server.abandon()
+    return frozen_ns
 
 
 def kill_backend(pid: int) -> None:

@@ -28,8 +28,8 @@ class DiskBehavior(StrEnum):
 
 
 class CrashMoment(StrEnum):
-    """When a crash happens. ``any``: at a random moment. ``checkpoint``: shortly after the start of a
-    checkpoint that is forced at that moment.
+    """When a crash happens. ``any``: at a random moment. ``checkpoint``: during a checkpoint that is forced
+    at that moment. A power cut then waits until the disk has many unflushed writes.
     """
 
     ANY = "any"
@@ -54,7 +54,12 @@ the whole cycle of a file system's journal (5 s)."""
 
 
 DELAY_S_MAX = 0.1
-"""Maximum time from the start of a forced checkpoint until the crash."""
+"""Maximum time from the start of a forced checkpoint until a crash of the server."""
+
+VOLATILE_MIN = 16
+VOLATILE_MAX = 128
+"""Range of the number of unflushed blocks of 4 KiB at a power cut during a checkpoint. Commits of a few
+clients leave less; a checkpoint writes 64 at a time."""
 
 
 class CrashPlan(BaseModel):
@@ -77,8 +82,8 @@ class CrashPlan(BaseModel):
 
 class PlannedCrash(BaseModel):
     """One crash of one arm. ``active_s``: time from the first transaction until the crash, or until the
-    forced checkpoint, which ``delay_s`` then separates from the crash. ``key``: part of all checksums of its
-    rows.
+    forced checkpoint. ``delay_s`` then separates a crash of the server from its start; a power cut waits for
+    ``volatile`` unflushed blocks. ``key``: part of all checksums of its rows.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -87,6 +92,7 @@ class PlannedCrash(BaseModel):
     arm: int
     active_s: float
     delay_s: float
+    volatile: int
     survivors: Survivors
     seed: int
     key: int
@@ -98,12 +104,14 @@ def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
     active_s = shared.uniform(ACTIVE_S_MIN, ACTIVE_S_MAX)
     delay_s = shared.uniform(0, DELAY_S_MAX)
     survivors = shared.choice(list(Survivors))
+    volatile = shared.randint(VOLATILE_MIN, VOLATILE_MAX)
     own = random.Random(f"{plan.seed} {number} {arm}")
     return PlannedCrash(
         number=number,
         arm=arm,
         active_s=active_s,
         delay_s=delay_s,
+        volatile=volatile,
         survivors=plan.survivors or survivors,
         seed=own.getrandbits(53),
         key=own.getrandbits(53),
