@@ -1,0 +1,243 @@
+"""The check of the check: crashes of real servers lose what their settings give up, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from pgdyno.errors import ServerError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.crash_load import Acknowledge
+from pgdyno.lab.crash_run import CrashRun, CrashSubject
+from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
+from pgdyno.results.crash_records import AuditCounts, Crash
+from pgdyno.server.build import Build
+from pgdyno.server.disk_release import loops_below, mounts_below
+from pgdyno.server.faulty_disk import FaultyDisk, create_image, missing_for_power_cuts
+from pgdyno.server.live_directories import Runs
+from pgdyno.server.server_account import Account
+from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, Survivors, planned_crash
+
+MISSING = missing_for_power_cuts()
+
+pytestmark = pytest.mark.server
+needs_disk = pytest.mark.skipif(bool(MISSING), reason=f"a simulated disk needs {', '.join(MISSING)}")
+
+GB = 1 << 30
+SHARED: dict[str, str] = {"wal_writer_delay": "200ms"}
+
+
+@dataclass
+class Place:
+    """Crashes of one kind on one disk, from one template."""
+
+    build: Build
+    site: CrashSite
+    plan: CrashPlan
+    stack: ExitStack = field(default_factory=ExitStack)
+
+    def crash(
+        self,
+        settings: dict[str, str],
+        number: int = 0,
+        *,
+        acknowledge: Acknowledge = "answer",
+        **changes: object,
+    ) -> Crash:
+        plan = self.plan.model_copy(update=changes)
+        self.site.plan = plan
+        planned = planned_crash(plan, number, 0).model_copy(update={"active_s": 1.0 + 0.1 * number})
+        with Interruption() as stop:
+            run = CrashRun(plan, self.site, stop, acknowledge)
+            return run.crash(CrashSubject(0, "x", self.build, {**SHARED, **settings}), planned)
+
+
+@contextmanager
+def place_in(directory: Path, build: Build, account: Account, kind: CrashKind) -> Iterator[Place]:
+    plan = CrashPlan(arms=tuple(parse_arms(["18"])), kind=kind, clients=4, slots=500, disk_bytes=GB, seed=11)
+    with Runs(directory, account).open("crash") as run:
+        site = (DiskSite if kind is CrashKind.POWER else DirectorySite)(run, account, plan)
+        site.prepare(build)
+        yield Place(build, site, plan)
+        assert not mounts_below(run.path.resolve())
+        assert not loops_below(run.path.resolve())
+
+
+@pytest.fixture(scope="module")
+def power(build: Build, account: Account, session_dir: Path) -> Iterator[Place]:
+    with place_in(session_dir, build, account, CrashKind.POWER) as place:
+        yield place
+
+
+def audit_of(crash: Crash) -> AuditCounts:
+    assert crash.audit is not None, crash.corruption
+    return crash.audit
+
+
+def sound(crash: Crash) -> bool:
+    audit = audit_of(crash)
+    return not (audit.lost or audit.holes or audit.phantoms or audit.damaged or crash.corruption)
+
+
+@needs_disk
+@pytest.mark.parametrize("survivors", list(Survivors))
+def test_the_default_settings_lose_nothing_in_a_power_cut(power: Place, survivors: Survivors) -> None:
+    crash = power.crash({}, list(Survivors).index(survivors), survivors=survivors)
+    assert crash.acknowledged > 0
+    assert sound(crash)
+    assert crash.disk["flushes"] > 0
+
+
+@needs_disk
+def test_without_fsync_a_power_cut_loses_commits(power: Place) -> None:
+    crash = power.crash({"fsync": "off"}, survivors=Survivors.NOTHING)
+    assert crash.has_loss
+
+
+@needs_disk
+def test_without_synchronous_commit_a_power_cut_loses_a_tail_without_holes(power: Place) -> None:
+    crash = power.crash({"synchronous_commit": "off", "wal_writer_delay": "10s"}, survivors=Survivors.NOTHING)
+    audit = audit_of(crash)
+    assert audit.lost > 0
+    assert audit.loss_window_s is not None
+    assert (audit.holes, audit.phantoms, audit.damaged, crash.corruption) == (0, 0, 0, [])
+
+
+@needs_disk
+def test_torn_pages_without_full_page_writes_are_caught(power: Place) -> None:
+    """Any one cut may tear a page that the recovery does not read."""
+    torn = {"at": CrashMoment.CHECKPOINT, "survivors": Survivors.TORN}
+    crashes = (power.crash({"full_page_writes": "off"}, number, **torn) for number in range(6))
+    assert any(crash.corruption for crash in crashes)
+
+
+@needs_disk
+def test_full_page_writes_repair_torn_pages(power: Place) -> None:
+    crash = power.crash({}, at=CrashMoment.CHECKPOINT, survivors=Survivors.TORN)
+    assert crash.disk["volatile"] > 0
+    assert sound(crash)
+
+
+@needs_disk
+def test_a_lying_disk_loses_commits_with_every_setting(power: Place) -> None:
+    assert power.crash({}, disk=DiskBehavior.LYING, survivors=Survivors.NOTHING).has_loss
+
+
+@needs_disk
+def test_a_ledger_that_acknowledges_before_the_server_is_caught(power: Place) -> None:
+    """In a cut some transactions are in flight: their early acknowledgements are lost commits."""
+    crashes = (
+        power.crash({}, number, acknowledge="send", survivors=Survivors.NOTHING) for number in range(5)
+    )
+    assert any(audit_of(crash).lost for crash in crashes)
+
+
+@pytest.mark.parametrize("kind", [CrashKind.SERVER, CrashKind.BACKEND])
+def test_killed_processes_lose_nothing_even_without_fsync(
+    kind: CrashKind, build: Build, account: Account, server_dir: Path
+) -> None:
+    with place_in(server_dir, build, account, kind) as place:
+        crash = place.crash({"fsync": "off"})
+        assert crash.acknowledged > 0
+        assert sound(crash)
+        assert crash.recovery_s is not None
+
+
+@needs_disk
+def test_synced_files_survive_and_others_do_not(server_dir: Path) -> None:
+    image = server_dir / "x.img"
+    create_image(image, GB)
+    with FaultyDisk.attach(server_dir, image) as disk:
+        disk.format()
+        disk.mount()
+        with (disk.root / "synced").open("wb") as file:
+            file.write(b"x" * 100_000)
+            file.flush()
+            os.fsync(file.fileno())
+        (disk.root / "unsynced").write_bytes(b"x")
+        assert disk.cut(Survivors.NOTHING, 1).at_ns > 0
+    with FaultyDisk.attach(server_dir, image) as disk:
+        disk.mount()
+        assert (disk.root / "synced").read_bytes() == b"x" * 100_000
+        assert not (disk.root / "unsynced").exists()
+
+
+@needs_disk
+def test_a_failed_flush_is_reported_to_the_program_that_syncs(server_dir: Path) -> None:
+    image = server_dir / "x.img"
+    create_image(image, GB)
+    with FaultyDisk.attach(server_dir, image) as disk:
+        disk.format()
+        disk.mount()
+        with (disk.root / "file").open("wb", buffering=0) as file:
+            file.write(b"x")
+            disk.fail("flush", 1)
+            with pytest.raises(OSError, match="error"):
+                os.fsync(file.fileno())
+
+
+@needs_disk
+def test_a_process_of_the_disk_that_dies_is_an_error_and_leaves_nothing(server_dir: Path) -> None:
+    image = server_dir / "x.img"
+    create_image(image, GB)
+    with pytest.raises(ServerError), FaultyDisk.attach(server_dir, image) as disk:
+        disk.format()
+        disk.mount()
+        disk._process.kill()
+        disk._process.wait()
+        disk.counts()
+    assert not mounts_below(server_dir.resolve())
+    assert not loops_below(server_dir.resolve())
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from pgdyno.server.faulty_disk import FaultyDisk, create_image
+from pgdyno.server.live_directories import Runs
+from pgdyno.server.server_account import server_account
+
+with Runs(Path(sys.argv[1]), server_account()).open("crash") as run:
+    create_image(run.path / "x.img", 1 << 30)
+    with FaultyDisk.attach(run.path, run.path / "x.img") as disk:
+        disk.format()
+        disk.mount()
+        (disk.root / "dirty").write_bytes(b"x" * 1_000_000)
+        print(run.path, flush=True)
+        sys.stdin.read()
+"""
+
+
+@needs_disk
+def test_the_next_start_removes_the_disk_of_a_killed_pgdyno_and_spares_one_in_use(
+    server_dir: Path, account: Account
+) -> None:
+    def hold() -> tuple[subprocess.Popen[str], Path]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(server_dir)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    (killed, left), (living, kept) = hold(), hold()
+    killed.kill()
+    killed.communicate()
+    assert mounts_below(left.resolve())
+    assert Runs(server_dir, account).sweep() == [left]
+    assert not left.exists()
+    assert not loops_below(left.resolve())
+    assert len(mounts_below(kept.resolve())) == 2
+    living.communicate("")
+    assert living.returncode == 0
+    assert not kept.exists()
