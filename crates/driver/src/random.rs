@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_below_the_limit_comes_up_and_none_beyond() {
+    fn every_number_below_the_limit_is_drawn_and_none_above() {
         let mut stream = Stream::new(7);
         let mut seen = [0_u32; 10];
         (0..10_000).for_each(|_| seen[stream.below(10) as usize] += 1);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn seeds_of_neighbours_differ() {
+    fn adjacent_numbers_have_different_seeds() {
         let mut seeds: Vec<u64> = (0..100).flat_map(|s| (0..100).map(move |n| derive_seed(s, n))).collect();
         seeds.sort_unstable();
         seeds.dedup();

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_stands_still_in_a_pause_and_the_backlog_waits() {
+    fn the_clock_is_suspended_in_a_pause_and_the_backlog_waits() {
         let mut schedule = Schedule::new(Arrivals::Constant, 4.0, 0.0, 1);
         schedule.resume(&window(S, S, false));
         assert_eq!(taken(&mut schedule, 3 * S / 2), [(S, false), (5 * S / 4, false)]);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrival_is_timed_by_the_slice_that_it_became_due_in() {
+    fn an_arrival_is_timed_by_the_slice_in_which_it_became_due() {
         let mut schedule = Schedule::new(Arrivals::Constant, 2.0, 0.0, 1);
         schedule.resume(&window(0, 0, true));
         schedule.pause(Nanos(S));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_taken_again_in_order() {
+    fn returned_arrivals_are_taken_again_in_order() {
         let mut schedule = Schedule::new(Arrivals::Constant, 1.0, 0.0, 1);
         schedule.resume(&window(0, 0, true));
         let first: Vec<_> = (0..3).filter_map(|_| schedule.take_before(Nanos(10 * S))).collect();
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn poisson_arrivals_come_at_the_rate_and_with_the_spread_of_a_poisson_process() {
+    fn poisson_arrivals_have_the_rate_and_the_variance_of_a_poisson_process() {
         let instants = arrivals(Arrivals::Poisson, 10_000.0, 0.0, 42);
         // Mean 10,000, standard deviation 100.
         assert!((9_600..10_400).contains(&instants.len()), "{}", instants.len());

@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_script_is_told_with_whether_it_reads_the_scale() {
+    fn a_valid_script_is_reported_with_its_use_of_the_scale() {
         assert_eq!(answer("select 1;"), (true, json!({"event": "result", "reads_scale": false})));
         for reads in ["select :scale;", "\\set x 2 * :scale\nselect 1;"] {
             assert_eq!(answer(reads), (true, json!({"event": "result", "reads_scale": true})), "{reads}");
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_script_is_told_with_its_line_and_a_caret() {
+    fn an_invalid_script_is_reported_with_its_line_and_a_caret() {
         let (sound, event) = answer("select 1;\n\\set x 1 +\n");
         assert!(!sound);
         let message = event["message"].as_str().expect("a text");
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_question_is_refused() {
+    fn an_invalid_request_is_rejected() {
         let mut out = Vec::new();
         assert!(!check("{}", &mut out));
         assert!(String::from_utf8_lossy(&out).contains("missing field"));

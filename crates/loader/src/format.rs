@@ -25,7 +25,7 @@ mod tests {
     use super::format_of;
 
     #[test]
-    fn the_same_text_cut_elsewhere_is_another_format() {
+    fn the_same_text_split_differently_has_another_format() {
         assert_ne!(format_of(["ab", "c"].into_iter()), format_of(["a", "bc"].into_iter()));
         assert_eq!(format_of(["ab", "c"].into_iter()).len(), 2 * super::BYTES);
     }

@@ -117,19 +117,19 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_on_no_connection_ends_the_wait() {
+    fn a_server_that_responds_on_no_connection_ends_the_wait() {
         let why = outcome("silent", false, pending()).expect_err("a limit");
         assert!(why.starts_with("no answer from the server within 30 s while asking whether"), "{why}");
     }
 
     #[test]
-    fn a_statement_that_does_not_end_on_order_is_given_up() {
+    fn a_statement_that_cannot_be_canceled_is_abandoned() {
         let why = outcome("stopped", true, pending()).expect_err("a limit");
         assert!(why.starts_with("no answer from the server within 2 s while ending the statement"), "{why}");
     }
 
     #[test]
-    fn work_that_ends_is_its_outcome() {
+    fn work_that_ends_returns_its_result() {
         assert_eq!(outcome("done", true, ready(7)), Ok(7));
     }
 }

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_specification_is_read_and_its_kinds_are_its_scripts() {
+    fn a_valid_specification_is_read_and_its_kinds_are_its_scripts() {
         let workload = Pgbench::read(&sound(), 4, 2, 1).expect("sound");
         assert_eq!(workload.kinds(), ["tpcb-like", "f.sql"]);
         assert_eq!(workload.scale, Scale::Counted { needs_tables: true });
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_specification_is_refused_with_what_is_wrong() {
+    fn an_invalid_specification_is_rejected_with_its_problem() {
         let cases = [
             ("protocol", json!("binary"), "unknown variant `binary`"),
             ("scale", json!(0), "scale: 0 is not a positive number"),

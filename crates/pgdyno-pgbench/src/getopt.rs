@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_taken_in_every_way_to_write_them() {
+    fn options_are_accepted_in_every_notation() {
         for line in ["-nc4 db", "-n -c 4 db", "db -n -c 4", "--no-vacuum --client=4 db", "--no --cl 4 -- db"]
         {
             let read = parsed(line).expect(line);
@@ -158,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_must_be_spelt_in_full_makes_no_other_ambiguous() {
+    fn an_option_without_abbreviation_does_not_make_others_ambiguous() {
         let names = ["--no", "--no-wonder"].map(|line| parsed(line).unwrap_or_default().options[0].0);
         assert_eq!(names, ["no-vacuum", "no-wonder"]);
     }
 
     #[test]
-    fn what_is_wrong_is_said_as_getopt_says_it() {
+    fn errors_have_the_messages_of_getopt() {
         let cases = [
             ("-x", "invalid option -- 'x'"),
             ("-c", "option requires an argument -- 'c'"),

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_that_is_meant_is_shown_with_a_mark() {
+    fn the_line_with_the_error_is_shown_with_a_caret() {
         let long = format!("select {}, x", "a".repeat(70));
         let cases = [
             ("select x", 8, "LINE 1: select x\n               ^"),

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_the_line_without_its_end() {
+    fn a_password_is_the_line_without_its_newline() {
         let cases = [
             ("secret\n", Some("secret")),
             (" a b \r\n", Some(" a b ")),

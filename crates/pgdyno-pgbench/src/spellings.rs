@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn help_has_each_option_as_it_is_spelt_and_no_other() {
+    fn help_contains_exactly_the_accepted_options() {
         let mut helped: Vec<_> = HELP.lines().filter_map(helped).collect();
         helped.retain(|(_, name, _)| !["help", "version"].contains(name));
         helped.sort_unstable();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn help_says_whom_errors_concern_and_that_it_is_not_postgresql() {
+    fn help_contains_the_contact_for_bugs_and_a_disclaimer() {
         let last = HELP.lines().last().unwrap_or_default();
         assert!(last.starts_with("Report bugs to ") && last.contains("not to PostgreSQL"), "{last}");
     }

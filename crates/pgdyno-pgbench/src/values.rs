@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsigned_numbers_are_read_as_by_c() {
+    fn unsigned_numbers_are_parsed_as_in_c() {
         let cases = [
             ("5", Some(5)),
             (" \t+5", Some(5)),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_latency_are_cut_to_whole_microseconds() {
+    fn latency_limits_are_truncated_to_microseconds() {
         for (value, expected) in [("1.0005", Some(1.0)), ("0.0019", Some(0.001)), ("0.0001", None)] {
             assert_eq!(latency_limit_ms(value), Ok(expected), "{value}");
         }

@@ -1,6 +1,7 @@
-//! A client of pgbench's language allocates nothing once its buffers have grown, neither alone nor with a server.
+//! A client of pgbench's language does not allocate after its buffers have grown, neither alone nor with a
+//! server.
 
-#![allow(unsafe_code)] // An allocator cannot be written without; this one hands all on and counts.
+#![allow(unsafe_code)] // An allocator needs unsafe code; this one forwards all calls and counts.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -23,7 +24,7 @@ use serde_json::json;
 struct Counting;
 
 thread_local! {
-    /// Those of this thread: the harness allocates beside the tests.
+    /// Allocations of this thread: the test harness allocates in other threads.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -31,7 +32,7 @@ fn allocations() -> u64 {
     ALLOCATIONS.with(Cell::get)
 }
 
-// SAFETY: every call is handed to the system's allocator as it is.
+// SAFETY: every call is forwarded to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
@@ -60,7 +61,7 @@ update t set a = :a, b = :b, c = ':t' where d = :i;
 insert into t values (:a, :b, :c, :t, :i, :scale);
 ";
 
-/// Carries out a script of this client and writes all it sends into `out`.
+/// Executes a script of this client and appends everything it sends to `out`.
 fn transaction(client: &mut Client, scripts: &Scripts, script: usize, out: &mut Vec<u8>) {
     client.begin(script);
     out.clear();
@@ -97,7 +98,7 @@ fn transactions_allocate_nothing() {
     assert_eq!(allocations() - before, 0);
 }
 
-/// A server that agrees to everything and allocates nothing: each read is one request, which one packet answers.
+/// A server that accepts everything and does not allocate: each read is one request, answered by one packet.
 fn serve(mut client: UnixStream) {
     const WELCOME: &[u8] = b"R\0\0\0\x08\0\0\0\0S\0\0\0\x16server_version\x0015\0Z\0\0\0\x05I";
     const PREPARED: &[u8] = b"1\0\0\0\x04Z\0\0\0\x05I";
@@ -118,7 +119,7 @@ fn serve(mut client: UnixStream) {
 
 #[test]
 fn transactions_on_a_connection_allocate_nothing() {
-    // Where the kernel permits no io_uring, `Auto` is epoll again.
+    // If the kernel does not permit io_uring, `Auto` is epoll again.
     for io in [Io::Epoll, Io::Auto] {
         allocate_nothing_on_a_connection(io);
     }

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_kept_to_cores_with_its_children_and_let_go() {
+    fn a_server_is_pinned_with_its_children_and_unpinned() {
         // A shell with two children that wait for the end of their input.
         let script = "exec 3<&0; cat <&3 & cat <&3 & echo ready; wait";
         let mut shell = Command::new("sh")
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_found_without_a_list_of_them_too() {
+    fn children_are_found_without_the_kernels_list() {
         let parent = parent_of(std::process::id());
         assert_eq!(parent, Some(std::os::unix::process::parent_id()));
     }

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_free_goes_to_the_one_that_came_first() {
+    fn a_free_permit_goes_to_the_first_waiting_future() {
         let free = Cell::new(1);
         let order = taken(4, &free, async |reactor, gate| {
             for _ in 0..2 {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn who_got_it_without_being_called_up_is_not_called_up_instead_of_another() {
+    fn a_future_that_no_longer_waits_is_not_notified() {
         let free = Cell::new(0);
         let order = taken(2, &free, async |reactor, gate| {
             reactor.pause().await;
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_wait_are_called_up_once() {
+    fn all_waiting_futures_are_notified_once() {
         let free = Cell::new(0);
         let order = taken(3, &free, async |reactor, gate| {
             reactor.pause().await;

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_may_be_as_long_as_the_parser_takes_and_no_longer() {
+    fn the_maximum_length_of_a_message_is_that_of_the_parser() {
         let begun = |length: u32| {
             let (mut inbox, pool) = (Inbox::default(), Pool::default());
             inbox.append(&pool, &[&b"D"[..], &length.to_be_bytes()].concat());

@@ -83,7 +83,7 @@ mod tests {
     use std::{env, fs, process};
 
     #[test]
-    fn what_was_set_is_in_the_file() -> io::Result<()> {
+    fn counters_that_were_set_are_in_the_file() -> io::Result<()> {
         let path = env::temp_dir().join(format!("pgdyno-counters-{}", process::id()));
         let mut file = File::options().read(true).write(true).create_new(true).open(&path)?;
         let counters = MappedCounters::create(&mut file, 1000)?;

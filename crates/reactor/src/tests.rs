@@ -1,4 +1,4 @@
-//! A connection and a server that may be hostile.
+//! Connections with a server that may be hostile.
 
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -6,7 +6,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::{Clock, Connection, Error, Io, Nanos, Reactor, Socket};
 use pgwire::frontend;
 
-/// What a machine's connections can use: a kernel may have no io_uring for us.
+/// I/O interfaces available on this machine: the kernel may not permit io_uring.
 fn io_modes() -> Vec<Io> {
     let best = Io::Auto.resolve();
     if best == Io::Epoll { vec![Io::Epoll] } else { vec![Io::Epoll, best] }
@@ -16,7 +16,7 @@ fn fake_loop(io: Io) -> Reactor {
     Reactor::with_io(Clock::fake(), io).expect("a loop")
 }
 
-/// Both join the ring, if the loop has one.
+/// Both ends join the ring, if the loop has one.
 fn pair(reactor: &Reactor) -> (Connection, Socket) {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (ours, theirs) =
@@ -29,7 +29,8 @@ fn pair(reactor: &Reactor) -> (Connection, Socket) {
     (Connection::new(socket(ours)), socket(theirs))
 }
 
-/// What a simple query comes to when the server says `bytes`, in pieces, and then closes: by every way the same.
+/// Result of a simple query if the server sends `bytes` in pieces and then closes. It must be the same with
+/// every I/O interface.
 fn answered(bytes: &[u8], piece: usize) -> Result<super::TextRows, Error> {
     let mut outcomes: Vec<_> = io_modes().into_iter().map(|io| answered_by(io, bytes, piece)).collect();
     let outcome = outcomes.pop().expect("one way");
@@ -71,7 +72,7 @@ fn message(tag: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn an_answer_is_read_in_pieces_of_any_size() {
+fn a_response_is_read_in_pieces_of_any_size() {
     let row = message(b'D', &[0, 2, 0, 0, 0, 3, b'a', b'b', b'c', 255, 255, 255, 255]);
     let answer =
         [row.clone(), message(b'N', b"SNOTICE\0\0"), row, message(b'C', b"SELECT 2\0"), message(b'Z', b"I")];
@@ -82,7 +83,7 @@ fn an_answer_is_read_in_pieces_of_any_size() {
 }
 
 #[test]
-fn what_a_hostile_server_says_is_an_error() {
+fn messages_of_a_hostile_server_are_errors() {
     let notices = message(b'N', b"SNOTICE\0\0").repeat(20_000);
     let rows = message(b'D', &[0, 0]).repeat(1_100_000);
     let copy = |tag| [message(tag, &[0, 0, 1, 0, 0]), message(b'Z', b"I")].concat();
@@ -104,11 +105,11 @@ fn what_a_hostile_server_says_is_an_error() {
 }
 
 #[test]
-fn after_a_copy_that_nobody_asked_for_a_connection_answers_at_once() {
+fn after_an_unexpected_copy_a_connection_fails_at_once() {
     for io in io_modes() {
         let reactor = fake_loop(io);
         let (mut connection, server) = pair(&reactor);
-        // The server says this, and then waits for rows without an end.
+        // The server sends this, and then waits for rows indefinitely.
         let speak = async {
             send_all(&server, &message(b'G', &[0, 0, 1, 0, 0])).await.expect("sent");
             reactor.sleep_until(Nanos::MAX).await;
@@ -143,18 +144,18 @@ fn a_copy_that_does_not_begin_is_an_error() {
 }
 
 #[test]
-fn a_large_request_gets_through_while_the_server_talks_without_listening() {
+fn a_large_request_is_sent_while_the_server_sends_without_reading() {
     for io in io_modes() {
-        a_large_request_gets_through_while_the_server_talks_without_listening_by(io);
+        a_large_request_is_sent_while_the_server_sends_without_reading_by(io);
     }
 }
 
-fn a_large_request_gets_through_while_the_server_talks_without_listening_by(io: Io) {
+fn a_large_request_is_sent_while_the_server_sends_without_reading_by(io: Io) {
     let reactor = fake_loop(io);
     let (mut connection, server) = pair(&reactor);
     let request = "x".repeat(4 << 20);
     let talk = async {
-        // More than a socket holds, and only then does it listen.
+        // More than a socket buffer holds. Only then does the server read.
         send_all(&server, &message(b'N', b"SNOTICE\0\0").repeat(9_000)).await.expect("sent");
         send_all(&server, &message(b'D', &[0, 0]).repeat(100_000)).await.expect("sent");
         let (mut left, mut space) = (request.len() + 6, vec![0; 1 << 16]);
@@ -169,14 +170,14 @@ fn a_large_request_gets_through_while_the_server_talks_without_listening_by(io: 
 }
 
 #[test]
-fn a_socket_that_leaves_the_ring_takes_no_others_event_with_it() {
+fn a_socket_that_leaves_the_ring_keeps_events_of_others() {
     for io in io_modes() {
         let reactor = fake_loop(io);
         let (leaves, _peer) = pair(&reactor);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a pair of sockets");
-        // It stays with epoll, as one does that logs in.
+        // It stays with epoll, as during a login.
         let waits = Socket::new(&reactor, ours).expect("a socket");
         let speak = async {
             reactor.pause().await;
@@ -202,7 +203,7 @@ fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline_by(io: Io) {
     let answers = [error.clone(), message(b'Z', b"E"), error, message(b'Z', b"E")].concat();
     let talk = async {
         send_all(&server, &answers).await.expect("sent");
-        // The rollback.
+        // Response to the rollback.
         let mut space = [0; 256];
         let mut seen = 0;
         while seen < 3 {
@@ -224,7 +225,7 @@ fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline_by(io: Io) {
 }
 
 #[test]
-fn a_connection_recovers_from_an_error_behind_a_sync_that_is_answered() {
+fn a_connection_recovers_from_an_error_after_an_answered_sync() {
     let reactor = Reactor::new(Clock::fake()).expect("a loop");
     let (mut connection, server) = pair(&reactor);
     let talk = async {
@@ -258,7 +259,7 @@ fn a_connection_recovers_from_an_error_behind_a_sync_that_is_answered() {
 #[test]
 #[cfg(debug_assertions)]
 #[should_panic = "send a Sync first"]
-fn a_query_that_might_have_no_answer_is_refused() {
+fn a_query_that_may_have_no_response_is_rejected() {
     let reactor = Reactor::new(Clock::fake()).expect("a loop");
     let (mut connection, _server) = pair(&reactor);
     let converse = async {
@@ -294,16 +295,17 @@ fn deadlines_come_in_order_and_the_fake_clock_jumps_to_each_by(io: Io) {
 }
 
 #[test]
-fn a_socket_that_is_closed_says_all_and_ends_although_the_kernel_works_for_it() {
+fn a_socket_closed_with_requests_in_flight_sends_everything() {
     for io in io_modes() {
         let reactor = fake_loop(io);
         let talk = |round: u8| {
             let reactor = reactor.clone();
             async move {
                 let (connection, server) = pair(&reactor);
-                let _ = server.receive(&mut [0]); // It may not know yet that nothing is there.
+                let _ = server.receive(&mut [0]); // It may not know yet that there is nothing.
                 let listener = Socket::readable(&server);
-                // The server listens, says something that nobody takes, and hears the farewell and the end.
+                // The server waits, sends data that nobody takes, and receives Terminate and the end of the
+                // stream.
                 assert!(reactor.until(Nanos(u64::from(round)), listener).await.is_none());
                 send_all(&server, &[round]).await.expect("sent");
                 drop(connection);
@@ -318,7 +320,7 @@ fn a_socket_that_is_closed_says_all_and_ends_although_the_kernel_works_for_it() 
                 assert_eq!(heard, [b'X', 0, 0, 0, 4]);
             }
         };
-        // The second round takes the places of the first.
+        // The second round reuses the lines of the first.
         for round in [1, 2] {
             let talks = (0..50).map(|_| Box::pin(talk(round)) as crate::Routine<'_>);
             reactor.run(talks.collect()).expect("no stall");
@@ -327,7 +329,7 @@ fn a_socket_that_is_closed_says_all_and_ends_although_the_kernel_works_for_it() 
 }
 
 #[test]
-fn bytes_for_which_there_is_no_room_arrive_once_and_in_order() {
+fn bytes_that_exceed_the_socket_buffer_arrive_once_and_in_order() {
     for io in io_modes() {
         let reactor = fake_loop(io);
         let (mut connection, server) = pair(&reactor);
@@ -356,12 +358,12 @@ fn bytes_for_which_there_is_no_room_arrive_once_and_in_order() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn garbage_is_never_more_than_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), piece in 1_usize..50) {
+    fn random_bytes_cause_only_errors(bytes in prop::collection::vec(any::<u8>(), 0..300), piece in 1_usize..50) {
         let _ = answered(&bytes, piece);
     }
 
     #[test]
-    fn damaged_messages_are_never_more_than_an_error(
+    fn corrupt_messages_cause_only_errors(
         messages in prop::collection::vec(
             (prop::sample::select(b"123ACDEGHIKNRSTZcdnstv".to_vec()), prop::collection::vec(any::<u8>(), 0..20)), 0..20),
         piece in 1_usize..50,

@@ -126,13 +126,13 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "transactions and outcomes differ")]
-    fn a_transaction_without_an_outcome_is_noticed_at_the_merge() {
+    fn a_transaction_without_an_outcome_is_detected_at_the_merge() {
         Counts::default().merge(&Counts { all: 1, ..Counts::default() });
     }
 
     #[test]
     #[should_panic(expected = "transactions and outcomes differ")]
-    fn a_transaction_with_two_outcomes_is_noticed_at_the_merge() {
+    fn a_transaction_with_two_outcomes_is_detected_at_the_merge() {
         Counts::default().merge(&Counts { all: 1, ok: 1, failed: 1, ..Counts::default() });
     }
 }

@@ -124,7 +124,7 @@ mod tests {
 
     /// Expected bytes in base64, from the `V2Serializer` of hdrhistogram 7.5.4 (Rust).
     #[test]
-    fn the_bytes_are_those_of_hdrhistogram() {
+    fn the_encoding_has_the_bytes_of_hdrhistogram() {
         let some = [1_000, 250_000, 250_000, 1_500_000, 3_000_000, 70_000, 59_000_000_000].map(|ns| (ns, 1));
         let many = [(5, 1 << 33), (7, 1), (60_000_000_000, 1 << 56)];
         let cases: [(&[(u64, u64)], &str); 3] = [
@@ -139,7 +139,7 @@ mod tests {
 
     /// RFC 1950 and 1951. The checksum is that of Python's `zlib.adler32`.
     #[test]
-    fn what_zlib_does_not_compress_is_in_blocks_with_a_sum() {
+    fn uncompressed_zlib_data_has_blocks_and_a_checksum() {
         assert_eq!(stored(b"pgdyno"), b"\x78\x01\x01\x06\x00\xf9\xffpgdyno\x08\xef\x02\x92");
         let long = stored(&vec![7; 0x1_0001]);
         assert_eq!(long[2..7], [0, 0xFF, 0xFF, 0, 0]);

@@ -164,7 +164,7 @@ mod tests {
         }
 
         #[test]
-        fn a_histogram_that_was_stored_is_the_same(values in prop::collection::vec(0_u64..100_000_000_000, 0..100)) {
+        fn a_stored_histogram_round_trips(values in prop::collection::vec(0_u64..100_000_000_000, 0..100)) {
             let histogram = histogram(&values);
             let stored = serde_json::to_string(&histogram).map_err(|e| TestCaseError::fail(e.to_string()))?;
             let read: Histogram = serde_json::from_str(&stored).map_err(|e| TestCaseError::fail(e.to_string()))?;
@@ -173,7 +173,7 @@ mod tests {
         }
 
         #[test]
-        fn a_recorded_value_is_kept_to_three_digits(value in 0_u64..=60_000_000_000) {
+        fn a_recorded_value_has_three_significant_digits(value in 0_u64..=60_000_000_000) {
             let bins = histogram(&[value]).bins();
             prop_assert_eq!(bins.len(), 1);
             prop_assert!(bins[0].0 >= value && bins[0].0 - value <= value / 1000);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_32_bits_of_equal_values_are_all_counted() {
+    fn more_than_2_to_the_32_equal_values_are_counted() {
         let mut histogram = Histogram::default();
         histogram.record_many(Nanos(5), 1 << 33);
         histogram.record_many(Nanos(7), 1);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn values_beyond_the_highest_count_as_the_highest_and_are_told_apart() {
+    fn values_above_the_range_count_as_the_maximum_and_as_saturated() {
         let histogram = histogram(&[HIGHEST.0 + 1, u64::MAX, HIGHEST.0]);
         assert_eq!(histogram.saturated(), 2);
         assert_eq!(histogram.max_ns(), HIGHEST.0);

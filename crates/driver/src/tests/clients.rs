@@ -12,7 +12,7 @@ fn counts(ok: u64, rolled_back: u64, failed: u64, retried: u64) -> Counts {
 }
 
 #[test]
-fn a_closed_loop_sends_the_next_transaction_when_the_last_is_done() {
+fn a_closed_loop_sends_the_next_transaction_after_the_last_one() {
     let played = Play::new(vec![Reply::Ok(MS)]).run();
     assert_eq!(played.measured(), counts(100, 0, 0, 0));
     let kind = &played.record.measured[0];
@@ -23,9 +23,9 @@ fn a_closed_loop_sends_the_next_transaction_when_the_last_is_done() {
 }
 
 #[test]
-fn errors_end_a_transaction_as_they_should() {
+fn errors_fail_or_retry_a_transaction() {
     use Reply::{Error, ErrorInTransaction, Ok};
-    // What the server says first, then always Ok(50 ms); counts of a slice of 100 ms; the failure.
+    // First replies of the server, followed by Ok(50 ms); counts of a slice of 100 ms; the failure.
     let cases: [(&str, Vec<Reply>, Counts, Option<&str>); 6] = [
         ("a serialization failure is retried", vec![Error(MS, "40001")], counts(2, 0, 0, 1), None),
         ("a deadlock is retried", vec![Error(MS, "40P01")], counts(2, 0, 0, 1), None),
@@ -65,7 +65,7 @@ fn errors_end_a_transaction_as_they_should() {
 }
 
 #[test]
-fn a_retried_transaction_is_the_same_one_from_its_first_attempt_on() {
+fn a_retried_transaction_is_identical_and_timed_from_its_first_attempt() {
     let play = Play::new(vec![Reply::Error(3 * MS, "40001"), Reply::Ok(7 * MS)]);
     let server = play.server.clone();
     let played = play.run();
@@ -105,7 +105,7 @@ fn a_lost_connection_fails_its_transaction_and_is_replaced() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_told_once_and_nothing_measured_is_lost() {
+fn a_lost_server_is_reported_once_and_nothing_measured_is_lost() {
     let play = Play::new(vec![Reply::Ok(10 * MS), Reply::Ok(10 * MS), Reply::Close(10 * MS)]);
     play.server.admits.set(1);
     let played = play.run();
@@ -116,7 +116,7 @@ fn a_server_that_is_gone_is_told_once_and_nothing_measured_is_lost() {
 }
 
 #[test]
-fn a_server_that_never_answers_while_the_round_trip_is_measured_is_a_failure() {
+fn a_server_that_hangs_during_calibration_is_a_failure() {
     let mut play = Play::new(vec![Reply::Ok(MS), Reply::Ok(MS), Reply::Silence]);
     play.calibrates = true;
     let played = play.run();
@@ -128,7 +128,7 @@ fn a_server_that_never_answers_while_the_round_trip_is_measured_is_a_failure() {
 }
 
 #[test]
-fn a_server_that_never_answers_while_a_connection_is_prepared_is_a_failure() {
+fn a_server_that_hangs_during_preparation_is_a_failure() {
     let mut play = Play::new(vec![Reply::Silence]);
     play.user = Counting { prepares: true, ..Counting::default() };
     let played = play.run();
@@ -142,7 +142,7 @@ fn a_server_that_never_answers_while_a_connection_is_prepared_is_a_failure() {
 }
 
 #[test]
-fn a_slice_is_drained_before_the_next_and_what_ends_late_is_not_counted() {
+fn a_slice_is_drained_before_the_next_and_late_transactions_are_not_counted() {
     let mut play = Play::new(vec![Reply::Ok(30 * MS)]);
     play.slices = vec![(0, 100 * MS), (200 * MS, 300 * MS)];
     let server = play.server.clone();
@@ -154,7 +154,7 @@ fn a_slice_is_drained_before_the_next_and_what_ends_late_is_not_counted() {
 }
 
 #[test]
-fn a_slow_transaction_in_flight_at_the_close_is_timed_though_it_is_not_counted() {
+fn a_transaction_in_flight_at_the_close_is_timed_but_not_counted() {
     let played = Play::new(vec![Reply::Ok(40 * MS), Reply::Ok(300 * MS)]).run();
     let kind = &played.record.measured[0];
     assert_eq!(kind.counts, counts(1, 0, 0, 0), "only the first was done within the slice of 100 ms");
@@ -172,7 +172,7 @@ fn a_slice_that_is_closed_early_sends_nothing_more() {
 }
 
 #[test]
-fn a_transaction_that_does_not_end_is_given_up_cancelled_and_counted_as_failed() {
+fn a_hanging_transaction_is_abandoned_canceled_and_counted_as_failed() {
     let mut play = Play::new(vec![Reply::Ok(30 * MS), Reply::Silence]);
     play.abandon_at = Some(5_000 * MS);
     let server = play.server.clone();
@@ -185,14 +185,15 @@ fn a_transaction_that_does_not_end_is_given_up_cancelled_and_counted_as_failed()
 }
 
 #[test]
-fn a_user_keys_and_thinks_and_time_stands_still_between_slices() {
+fn keying_and_think_times_are_suspended_between_slices() {
     let mut play = Play::new(vec![Reply::Ok(MS)]);
     play.user = Counting { keying: Nanos(20 * MS), thinking: Nanos(39 * MS), ..Counting::default() };
     play.rules.pacing = Pacing::KeyingAndThinking;
     play.slices = vec![(0, 100 * MS), (500 * MS, 600 * MS)];
     let server = play.server.clone();
     let played = play.run();
-    // Keyed at 20, done at 21, then 59 of thinking and keying: 80, 81; of the next 59 there pass 19 in the first slice.
+    // Keying until 20, done at 21, then 59 of think and keying time: 80, 81. Of the next 59, 19 pass in the
+    // first slice.
     let sent: Vec<_> = server.requests.borrow().iter().map(|(at, _)| at / MS).collect();
     assert_eq!(sent, [20, 80, 540]);
     assert_eq!(played.record.measured[0].lag.max_ns(), 0);
@@ -211,7 +212,7 @@ fn reply() -> impl Strategy<Value = Reply> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_the_server_does_every_transaction_has_one_outcome(
+    fn every_transaction_has_one_outcome_with_any_server(
         mut replies in prop::collection::vec(reply(), 0..30),
         rolls_back in prop::option::of(1_u32..5),
     ) {

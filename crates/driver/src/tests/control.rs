@@ -1,4 +1,4 @@
-//! The control thread, with a thread of the driver that does as it is told here.
+//! Control thread, with a scripted worker thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
@@ -15,10 +15,10 @@ use crate::record::{Counts, Histogram};
 use crate::spec::Spec;
 use reactor::{Clock, Nanos, Reactor, Usage, mailbox};
 
-/// How a thread, by its number, answers an order. It may let time pass: nothing else does.
+/// Response of a thread, by its number, to a command. Only the response advances the clock.
 type HandleCommand = fn(u32, &Command, &AtomicU64) -> Vec<Input>;
 
-/// The clients of a thread have done their shares.
+/// The clients of a thread have completed their shares.
 fn done(at: u64) -> Input {
     Input::Report(Report::Done { at: Nanos(at) })
 }
@@ -27,7 +27,7 @@ fn drained(at: u64) -> Input {
     drained_of(0, at, 0)
 }
 
-/// A thread's share of a target is, having used so much processor time.
+/// A thread's share of a target is drained, with this CPU time.
 fn drained_of(target: usize, at: u64, cpu_ns: u64) -> Input {
     let (totals, latency) = (vec![Counts::default()], Histogram::default());
     let (measured, used) = (totals.clone(), Usage { user: Nanos(cpu_ns), system: Nanos::ZERO });
@@ -36,22 +36,22 @@ fn drained_of(target: usize, at: u64, cpu_ns: u64) -> Input {
     Input::Report(Report::Drained { target, drained })
 }
 
-/// What is of no use in a slice, but wakes the control thread.
+/// An input without meaning in a slice, which wakes the control thread.
 fn nudge() -> Input {
     Input::Report(Report::Connected(0))
 }
 
-/// What came of a slice.
+/// Results of a slice.
 struct Conducted {
-    /// What the first thread was ordered.
+    /// Commands to the first thread.
     commands: Vec<&'static str>,
-    /// The events of the slice, and the last one.
+    /// Events of the slice, including the last one.
     slices: Vec<Value>,
     slice: Value,
     unfinished: Vec<usize>,
 }
 
-/// Drives one measured slice of 20 ms, or of one transaction, by two threads, with intervals of a millisecond.
+/// Drives one measured slice of 20 ms, or of one transaction, with two threads and intervals of 1 ms.
 fn conduct(transactions: Option<u64>, handle_command: HandleCommand) -> Conducted {
     conduct_as("measure", transactions, handle_command)
 }
@@ -109,7 +109,7 @@ fn conduct_slice(slice: &Value, handle_command: HandleCommand) -> Conducted {
                 seen
             }));
         }
-        drop(control.slice(0, &spec.slices[0])); // Where it was stopped it says so again, as its event does.
+        drop(control.slice(0, &spec.slices[0])); // A stopped slice returns the reason again, which its event contains.
         for thread in &control.threads {
             thread.send(Command::Finish).expect("a thread");
         }
@@ -142,7 +142,7 @@ impl Conducted {
 }
 
 #[test]
-fn no_interval_is_asked_for_before_the_last_one_was_reported() {
+fn no_interval_is_requested_before_the_last_one_was_reported() {
     let conducted = conduct(None, |number, command, time| match (number, command) {
         (0, Command::Open(_)) => {
             time.store(MS, SeqCst);
@@ -159,7 +159,7 @@ fn no_interval_is_asked_for_before_the_last_one_was_reported() {
 }
 
 #[test]
-fn intervals_go_on_when_all_threads_have_reported() {
+fn intervals_continue_when_all_threads_have_reported() {
     let conducted = conduct(None, |number, command, time| match command {
         Command::Open(_) if number == 0 => {
             time.store(MS, SeqCst);
@@ -180,7 +180,7 @@ fn intervals_go_on_when_all_threads_have_reported() {
 }
 
 #[test]
-fn a_slice_is_over_at_the_instant_when_the_last_thread_is_done() {
+fn a_slice_ends_when_the_last_thread_is_done() {
     let conducted = conduct(Some(1), |number, command, time| match command {
         Command::Open(_) => {
             time.store(5 * MS, SeqCst);
@@ -194,7 +194,7 @@ fn a_slice_is_over_at_the_instant_when_the_last_thread_is_done() {
 }
 
 #[test]
-fn what_was_done_after_the_limit_was_ended_by_time() {
+fn a_share_completed_after_the_limit_was_ended_by_time() {
     let conducted = conduct(Some(1), |_, command, time| match command {
         Command::Open(_) => {
             time.store(20 * MS, SeqCst);
@@ -222,7 +222,7 @@ fn a_slice_waits_for_all_its_threads() {
 }
 
 #[test]
-fn an_order_to_stop_ends_a_slice() {
+fn a_stop_command_ends_a_slice() {
     let conducted = conduct(Some(1), |_, command, time| match command {
         Command::Open(_) => {
             time.store(MS, SeqCst);
@@ -236,13 +236,13 @@ fn an_order_to_stop_ends_a_slice() {
 }
 
 #[test]
-fn after_an_order_to_stop_what_is_in_flight_is_given_up_long_before_the_drain_limit() {
+fn after_a_stop_transactions_in_flight_are_abandoned_before_the_drain_timeout() {
     let conducted = conduct(None, |number, command, time| match command {
         Command::Open(_) if number == 0 => {
             time.store(MS, SeqCst);
             vec![Input::Stop]
         }
-        // A server that is silent: nothing ends. The drain limit of this run is 60 s.
+        // A silent server: nothing ends. The drain timeout of this run is 60 s.
         Command::Close if number == 0 => {
             time.store(MS + 2_000 * MS, SeqCst);
             vec![nudge()]
@@ -256,8 +256,8 @@ fn after_an_order_to_stop_what_is_in_flight_is_given_up_long_before_the_drain_li
 }
 
 #[test]
-fn an_order_to_measure_ends_a_slice_of_the_warm_up() {
-    // Before the first interval is over: nothing but the order can end the slice.
+fn a_measure_command_ends_a_warm_up_slice() {
+    // Before the end of the first interval: only the command can end the slice.
     let conducted = conduct_as("warm-up", None, |_, command, time| match command {
         Command::Open(_) => {
             time.store(MS / 2, SeqCst);
@@ -270,13 +270,13 @@ fn an_order_to_measure_ends_a_slice_of_the_warm_up() {
 }
 
 #[test]
-fn an_order_to_measure_ends_no_measured_slice() {
+fn a_measure_command_does_not_end_a_measured_slice() {
     let conducted = conduct(None, |_, command, time| match command {
         Command::Open(_) => {
             time.store(MS, SeqCst);
             vec![Input::Measure]
         }
-        // The order has closed nothing, so time goes on.
+        // The command has not closed anything, so time continues.
         Command::Publish => {
             time.store(20 * MS, SeqCst);
             vec![nudge()]
@@ -288,7 +288,7 @@ fn an_order_to_measure_ends_no_measured_slice() {
 }
 
 #[test]
-fn a_slice_of_two_targets_is_drained_when_both_are_and_each_has_its_own_account() {
+fn a_slice_of_two_targets_is_drained_when_both_are_with_separate_results() {
     let slice = json!({"targets": [0, 1], "role": "measure", "duration_s": 0.02});
     let conducted = conduct_slice(&slice, |number, command, time| match command {
         Command::Open(windows) => {
@@ -297,7 +297,7 @@ fn a_slice_of_two_targets_is_drained_when_both_are_and_each_has_its_own_account(
             time.store(20 * MS, SeqCst);
             vec![nudge()]
         }
-        // Each thread has one of the targets, and nothing to do for the other.
+        // Each thread has one target, and no work for the other.
         Command::Close => (0..2)
             .map(|target| {
                 let is_own = target == number as usize;

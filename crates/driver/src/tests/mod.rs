@@ -1,4 +1,4 @@
-//! The driver against a scripted server, by a clock that jumps: exact to the nanosecond, and without waiting.
+//! The driver with a scripted server and a fake clock: exact to the nanosecond, and without waiting.
 
 mod clients;
 mod control;

@@ -1,4 +1,4 @@
-//! What is a sound specification, and what is not.
+//! Validation of specifications.
 
 use serde_json::{Value, json};
 
@@ -13,14 +13,14 @@ fn sound() -> Value {
 }
 
 #[test]
-fn a_sound_specification_is_read() {
+fn a_valid_specification_is_read() {
     let spec = Spec::read(&sound().to_string()).expect("sound");
     assert_eq!(spec.slices[1].duration.0, 1_500_000_000);
     assert_eq!(spec.discard.0, 50_000_000);
 }
 
 #[test]
-fn a_target_is_driven_as_the_run_says_unless_it_says_otherwise() {
+fn a_target_can_override_the_options_of_the_run() {
     let mut spec = sound();
     spec["rate"] = json!({"per_s": 5, "arrivals": "poisson"});
     spec["targets"] = json!([
@@ -37,7 +37,7 @@ fn a_target_is_driven_as_the_run_says_unless_it_says_otherwise() {
 }
 
 #[test]
-fn a_target_has_as_many_threads_as_are_asked_for_but_no_more_than_clients() {
+fn a_target_has_the_requested_threads_but_no_more_than_clients() {
     let mut spec = sound();
     spec["targets"] = json!([{"name": "a", "conninfo": ""}, {"name": "b", "conninfo": "", "clients": 9},
         {"name": "c", "conninfo": "", "clients": 9, "threads": 3}]);
@@ -50,7 +50,7 @@ fn a_target_has_as_many_threads_as_are_asked_for_but_no_more_than_clients() {
 }
 
 #[test]
-fn where_no_threads_are_asked_for_the_target_with_the_most_clients_decides() {
+fn the_target_with_the_most_clients_determines_the_default_threads() {
     let mut alone = sound();
     (alone["clients"], alone["threads"]) = (json!(CLIENTS_MAX), Value::Null);
     let chosen = Spec::read(&alone.to_string()).expect("sound").threads_used();
@@ -62,7 +62,7 @@ fn where_no_threads_are_asked_for_the_target_with_the_most_clients_decides() {
 }
 
 #[test]
-fn a_wrong_target_is_refused_with_its_name() {
+fn an_invalid_target_is_rejected_with_its_name() {
     let cases = [
         (json!({"clients": 0}), "target b: clients: 0 is not"),
         (json!({"rate": {"per_s": 0, "arrivals": "constant"}}), "target b: rate: per_s"),
@@ -84,7 +84,7 @@ fn a_wrong_target_is_refused_with_its_name() {
 }
 
 #[test]
-fn a_wrong_specification_is_refused_with_what_is_wrong() {
+fn an_invalid_specification_is_rejected_with_its_problem() {
     let cases: [(&str, Value, &str); 14] = [
         ("/clients", json!(0), "clients"),
         ("/clients", json!(2001), "clients"),
@@ -122,7 +122,7 @@ fn nothing_is_discarded_of_a_slice_of_transactions() {
 }
 
 #[test]
-fn ninety_days_and_a_milliard_transactions_can_be_asked_for() {
+fn ninety_days_and_a_billion_transactions_are_allowed() {
     let mut spec = sound();
     let long = 90.0 * 86_400.0;
     spec["slices"][1] =
@@ -131,7 +131,7 @@ fn ninety_days_and_a_milliard_transactions_can_be_asked_for() {
     assert_eq!(spec.slices[1].duration, Nanos(7_776_000_000_000_000));
 }
 
-/// Two targets on this machine, driven at the same time on a core each.
+/// Two targets on this machine, driven at the same time on one core each.
 fn duet() -> Value {
     let mut spec = sound();
     (spec["clients"], spec["threads"]) = (json!(4), Value::Null);
@@ -144,13 +144,13 @@ fn duet() -> Value {
 }
 
 #[test]
-fn targets_that_are_driven_at_the_same_time_have_threads_of_their_own() {
+fn targets_driven_at_the_same_time_have_separate_threads() {
     let spec = Spec::read(&duet().to_string()).expect("sound");
     assert_eq!(
         (&spec.slices[0].targets[..], &spec.slices[0].cores[..]),
         (&[1, 0][..], &[vec![0], vec![1]][..])
     );
-    // One for each, as each has one core.
+    // One thread for each, as each has one core.
     assert_eq!(
         [0, 1].map(|target| (spec.first_thread_of(target), spec.threads_of(target))),
         [(0, 1), (1, 1)]
@@ -166,7 +166,7 @@ fn targets_that_are_driven_at_the_same_time_have_threads_of_their_own() {
 }
 
 #[test]
-fn a_wrong_slice_of_several_targets_is_refused_with_what_is_wrong() {
+fn an_invalid_slice_of_several_targets_is_rejected_with_its_problem() {
     let cases: [(&str, Value, &str); 12] = [
         ("/slices/0/targets", json!([]), "slices[0]: targets: must not be empty"),
         ("/slices/0/targets", json!([0, 2]), "slices[0]: there is no target 2"),

@@ -1,4 +1,4 @@
-//! The scripted server, a workload that is easy to follow, and a stage to let clients play on.
+//! A scripted server, a simple workload, and a test bench for clients.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::OwnedFd;
@@ -19,26 +19,26 @@ use reactor::{Clock, Connection, Error, Gate, Nanos, Reactor, Routine, Socket};
 
 pub const MS: u64 = 1_000_000;
 
-/// What the server does with a request.
+/// Reply of the server to a request.
 #[derive(Clone, Debug)]
 pub enum Reply {
-    /// Commits after so many ns.
+    /// Commits after this number of ns.
     Ok(u64),
-    /// Reports an error after so many ns; the session is out of any transaction.
+    /// Reports an error after this number of ns, outside of a transaction.
     Error(u64, &'static str),
-    /// Reports an error, and the session is in a failed transaction.
+    /// Reports an error, in a failed transaction.
     ErrorInTransaction(u64, &'static str),
-    /// Closes the connection after so many ns.
+    /// Closes the connection after this number of ns.
     Close(u64),
-    /// Says nothing for ever.
+    /// Never replies.
     Silence,
 }
 
-/// A server for one client: it plays its replies, the last one again and again, and keeps the requests.
+/// A server for one client. It sends its replies in order, repeats the last one, and records the requests.
 pub struct Server {
     pub replies: RefCell<Vec<Reply>>,
     pub requests: RefCell<Vec<(u64, String)>>,
-    /// How often it still lets a client in.
+    /// Number of further connections to accept.
     pub admits: Cell<u32>,
     pub cancels: Cell<u32>,
     arrived: RefCell<Vec<OwnedFd>>,
@@ -97,7 +97,7 @@ impl Server {
     }
 }
 
-/// Takes a Query message off; panics at any other but Terminate.
+/// Takes a Query message; panics at any other except Terminate.
 fn take_query(received: &mut Vec<u8>) -> Option<String> {
     let length = 1 + u32::from_be_bytes(received.get(1..5)?.try_into().expect("four bytes")) as usize;
     let message: Vec<u8> = (received.len() >= length).then(|| received.drain(..length).collect())?;
@@ -147,15 +147,15 @@ impl Connect for Rc<Server> {
     }
 }
 
-/// A user whose n-th transaction sends `tx n`, and rolls every `rolls_back`-th back by design.
+/// A user whose n-th transaction sends `tx n`. Every `rolls_back`-th one is rolled back by design.
 #[derive(Default)]
 pub struct Counting {
     pub rolls_back: Option<u32>,
     pub keying: Nanos,
     pub thinking: Nanos,
-    /// Whether it asks the server for something before its first transaction.
+    /// Whether it sends a query before its first transaction.
     pub prepares: bool,
-    /// Transactions drawn so far.
+    /// Number of drawn transactions.
     pub number: u32,
 }
 
@@ -192,7 +192,7 @@ impl User for Counting {
     }
 }
 
-/// A workload of one kind of transaction.
+/// A workload with one kind of transaction.
 pub struct OneKind;
 
 impl Workload for OneKind {
@@ -216,13 +216,13 @@ impl Workload for OneKind {
     }
 }
 
-/// What came of a play.
+/// Results of a play.
 pub struct Played {
     pub record: Finished,
     pub begun: u64,
-    /// By slice: how many transactions were given up, and when it was drained.
+    /// By slice: number of abandoned transactions, and when it was drained.
     pub drained: Vec<(u32, u64)>,
-    /// When the clients had done the transactions of a slice.
+    /// When the clients completed the transactions of a slice.
     pub done: Vec<u64>,
     pub events: Vec<String>,
 }
@@ -237,31 +237,31 @@ impl Played {
     }
 }
 
-/// A play: one client (or two), each with a server, slices at given instants.
+/// A test case: one or two clients, each with a server, and slices at given times.
 pub struct Play {
     pub server: Rc<Server>,
     pub user: Counting,
     pub rules: ClientRules,
-    /// From, to, in ns; the first counts from 0 on.
+    /// Start and end in ns; the first one counts from 0.
     pub slices: Vec<(u64, u64)>,
-    /// What bounds each slice besides.
+    /// Transaction limit of each slice.
     pub transactions: Option<u64>,
-    /// The server of a second client.
+    /// Server of a second client.
     pub beside: Option<Rc<Server>>,
     /// Arrivals of an open loop.
     pub schedule: Option<Schedule>,
-    /// When to give up what is in flight.
+    /// When transactions in flight are abandoned.
     pub abandon_at: Option<u64>,
-    /// When to close the slice early that is open then.
+    /// When the open slice is closed early.
     pub close_at: Option<u64>,
     /// Whether the round trip is measured first.
     pub calibrates: bool,
-    /// How long the play lasts, ns.
+    /// Duration in ns.
     pub lasts: u64,
 }
 
 impl Play {
-    /// A closed loop of one slice of 100 ms.
+    /// A closed loop with one slice of 100 ms.
     pub fn new(replies: Vec<Reply>) -> Self {
         Self {
             server: Server::new(replies),
@@ -292,7 +292,7 @@ impl Play {
         };
         let notify = |told: ClientEvent| match told {
             ClientEvent::Left => note_drained(),
-            // The control thread does this.
+            // Done by the control thread in a run.
             ClientEvent::Done => {
                 done.borrow_mut().push(reactor.now().0);
                 group.close();

@@ -1,11 +1,11 @@
-//! Slices that are bound by transactions.
+//! Slices limited by transactions.
 
 use super::stage::{Counting, MS, Play, Reply, Server};
 use crate::schedule::Schedule;
 use crate::spec::{Arrivals, Pacing};
 use reactor::Nanos;
 
-/// So many of each client, within ten seconds.
+/// A limit of transactions per client, within ten seconds.
 fn bound(transactions: u64, replies: Vec<Reply>) -> Play {
     let mut play = Play::new(replies);
     play.slices = vec![(0, 10_000 * MS)];
@@ -14,13 +14,13 @@ fn bound(transactions: u64, replies: Vec<Reply>) -> Play {
     play
 }
 
-/// A thousand a second.
+/// 1000 per second.
 fn constant() -> Schedule {
     Schedule::new(Arrivals::Constant, 1_000.0, 0.0, 1)
 }
 
 #[test]
-fn a_client_does_exactly_its_share_and_the_slice_is_over() {
+fn a_client_completes_exactly_its_share_and_the_slice_ends() {
     let play = bound(7, vec![Reply::Ok(30 * MS)]);
     let server = play.server.clone();
     let played = play.run();
@@ -30,7 +30,7 @@ fn a_client_does_exactly_its_share_and_the_slice_is_over() {
 }
 
 #[test]
-fn each_slice_has_a_share_of_its_own() {
+fn each_slice_has_its_own_share() {
     let mut play = bound(3, vec![Reply::Ok(10 * MS)]);
     play.slices = vec![(0, 100 * MS), (200 * MS, 300 * MS)];
     let played = play.run();
@@ -39,7 +39,7 @@ fn each_slice_has_a_share_of_its_own() {
 }
 
 #[test]
-fn the_slowest_client_decides_and_nobody_does_its_work() {
+fn the_slowest_client_ends_the_slice_and_no_other_takes_its_share() {
     let mut play = bound(5, vec![Reply::Ok(10 * MS)]);
     play.beside = Some(Server::new(vec![Reply::Ok(100 * MS)]));
     let servers = [play.server.clone(), play.beside.clone().expect("a second one")];
@@ -50,7 +50,7 @@ fn the_slowest_client_decides_and_nobody_does_its_work() {
 }
 
 #[test]
-fn what_failed_or_was_rolled_back_is_one_of_the_share_and_a_retry_is_not() {
+fn failures_and_rollbacks_count_in_the_share_and_retries_do_not() {
     let replies = vec![Reply::Error(10 * MS, "23505"), Reply::Error(10 * MS, "40001"), Reply::Ok(10 * MS)];
     let mut play = bound(6, replies);
     play.user = Counting { rolls_back: Some(3), ..Counting::default() };
@@ -61,7 +61,7 @@ fn what_failed_or_was_rolled_back_is_one_of_the_share_and_a_retry_is_not() {
 }
 
 #[test]
-fn after_a_lost_connection_a_client_goes_on_with_what_is_left() {
+fn after_a_lost_connection_a_client_continues_with_the_rest_of_its_share() {
     let play = bound(4, vec![Reply::Ok(10 * MS), Reply::Close(10 * MS), Reply::Ok(10 * MS)]);
     let server = play.server.clone();
     let played = play.run();
@@ -82,7 +82,7 @@ fn a_connection_lost_in_the_last_transaction_is_replaced_for_the_next_slice() {
 }
 
 #[test]
-fn a_client_that_lost_its_connection_in_the_end_is_done_once() {
+fn a_client_that_loses_its_connection_at_the_end_is_done_once() {
     let mut play = bound(2, vec![Reply::Ok(10 * MS), Reply::Close(10 * MS), Reply::Ok(10 * MS)]);
     play.beside = Some(Server::new(vec![Reply::Ok(100 * MS)]));
     let server = play.server.clone();
@@ -93,7 +93,7 @@ fn a_client_that_lost_its_connection_in_the_end_is_done_once() {
 }
 
 #[test]
-fn a_server_that_is_gone_leaves_the_share_undone() {
+fn a_lost_server_leaves_the_share_incomplete() {
     let play = bound(4, vec![Reply::Ok(10 * MS), Reply::Close(10 * MS)]);
     play.server.admits.set(1);
     let played = play.run();
@@ -103,7 +103,7 @@ fn a_server_that_is_gone_leaves_the_share_undone() {
 }
 
 #[test]
-fn the_limit_in_time_ends_a_slice_as_it_ends_any_other() {
+fn the_time_limit_ends_a_slice_limited_by_transactions() {
     let mut play = bound(1_000, vec![Reply::Ok(30 * MS)]);
     play.slices = vec![(0, 100 * MS)];
     let played = play.run();
@@ -112,7 +112,7 @@ fn the_limit_in_time_ends_a_slice_as_it_ends_any_other() {
 }
 
 #[test]
-fn a_slice_that_is_closed_early_leaves_its_rest_undone() {
+fn a_slice_that_is_closed_early_leaves_its_share_incomplete() {
     let mut play = bound(3, vec![Reply::Ok(30 * MS)]);
     play.close_at = Some(40 * MS);
     let played = play.run();
@@ -121,7 +121,7 @@ fn a_slice_that_is_closed_early_leaves_its_rest_undone() {
 }
 
 #[test]
-fn a_transaction_that_does_not_end_keeps_the_slice_open_to_its_limit_and_is_given_up() {
+fn a_hanging_transaction_keeps_the_slice_open_to_its_limit_and_is_abandoned() {
     let mut play = bound(3, vec![Reply::Ok(30 * MS), Reply::Silence]);
     play.close_at = Some(1_000 * MS);
     play.abandon_at = Some(5_000 * MS);
@@ -131,7 +131,7 @@ fn a_transaction_that_does_not_end_keeps_the_slice_open_to_its_limit_and_is_give
 }
 
 #[test]
-fn an_open_loop_sends_its_transactions_on_schedule_until_they_are_done() {
+fn an_open_loop_sends_its_transactions_on_schedule_until_its_share_is_complete() {
     let mut play = bound(20, vec![Reply::Ok(MS / 10)]);
     play.schedule = Some(constant());
     let played = play.run();
@@ -140,18 +140,18 @@ fn an_open_loop_sends_its_transactions_on_schedule_until_they_are_done() {
 }
 
 #[test]
-fn what_an_open_loop_skips_is_one_of_the_share() {
+fn skipped_arrivals_of_an_open_loop_count_in_the_share() {
     let mut play = bound(1_005, vec![Reply::Ok(6_000 * MS), Reply::Ok(MS / 10)]);
     play.schedule = Some(constant());
     let played = play.run();
-    // At 6 s those of the first second are hopelessly late, all but the first, which is the one that was stuck.
+    // At 6 s, those of the first second are too late, except the first one, which was stuck.
     let totals = played.totals();
     assert_eq!((totals.ok, totals.skipped, totals.all), (6, 999, 1_005));
     assert_eq!(played.done, [6_000 * MS + 5 * MS / 10]);
 }
 
 #[test]
-fn a_user_who_keys_and_thinks_does_its_share() {
+fn a_user_with_keying_and_think_times_completes_its_share() {
     let mut play = bound(3, vec![Reply::Ok(MS)]);
     play.user = Counting { keying: Nanos(20 * MS), thinking: Nanos(39 * MS), ..Counting::default() };
     play.rules.pacing = Pacing::KeyingAndThinking;

@@ -117,7 +117,7 @@ mod tests {
     use serde_json::{Value, json};
 
     #[test]
-    fn a_sound_specification_is_read() {
+    fn a_valid_specification_is_read() {
         let text = json!({"conninfo": "host=/tmp", "workload": {"kind": "tpcc", "warehouses": 3}, "seed": 1,
             "connections": 2, "into_existing": false});
         let read = Specification::read(&text.to_string()).expect("sound");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_tables_of_pgbench_in_an_existing_database_are_replaced_whoever_made_them() {
+    fn replace_is_only_valid_for_pgbench_tables_in_an_existing_database() {
         let read = |workload: Value, into_existing: bool| {
             let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": 1,
                 "into_existing": into_existing, "replace": true});
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_specification_is_refused_with_what_is_wrong() {
+    fn an_invalid_specification_is_rejected_with_its_problem() {
         let cases = [
             (json!({"kind": "tpcc", "warehouses": 0}), 1, "warehouses"),
             (json!({"kind": "tpcc", "warehouses": 100_001}), 1, "warehouses"),

@@ -1,4 +1,4 @@
-//! Whole runs: what a barrier counts, and whose fault it is when a server is lost.
+//! Complete runs: barriers, targets, limits, and lost servers.
 
 use std::any::Any;
 use std::fs;
@@ -19,22 +19,22 @@ fn whole_runs() {
     execute(&server, "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, abalance int)");
     execute(&server, "INSERT INTO pgbench_accounts VALUES (1, 0)");
     execute(&server, "CREATE DATABASE other TEMPLATE postgres");
-    an_assertion_that_fails_stops_the_run(&server);
-    the_ways_of_sending_do_the_same(&server);
+    a_failed_assertion_stops_the_run(&server);
+    the_io_interfaces_have_the_same_results(&server);
     a_barrier_counts_what_was_executed(&server);
     a_connection_lost_between_slices_is_counted(&server);
-    each_target_may_be_driven_in_its_own_way(&server);
-    transactions_bound_a_slice(&server);
-    time_and_a_stop_end_what_transactions_bound(&server);
-    an_order_to_measure_ends_the_warm_up(&server);
+    each_target_may_have_its_own_options(&server);
+    transactions_limit_a_slice(&server);
+    time_and_a_stop_end_a_slice_limited_by_transactions(&server);
+    a_measure_command_ends_the_warm_up(&server);
     two_targets_are_driven_at_the_same_time(&server);
-    slices_show_an_overload(&server);
-    a_server_is_kept_to_the_cores_of_a_slice_and_let_go(&server);
-    a_wrong_workload_of_a_target_is_refused_with_its_name(&server);
+    slices_include_the_backlog_of_an_overload(&server);
+    a_server_is_pinned_during_a_slice_and_unpinned(&server);
+    an_invalid_workload_of_a_target_is_rejected_with_its_name(&server);
     a_lost_server_is_named(&server);
 }
 
-fn the_ways_of_sending_do_the_same(server: &Server) {
+fn the_io_interfaces_have_the_same_results(server: &Server) {
     let best = Io::Auto.resolve();
     for (io, expected) in [(json!("epoll"), json!(Io::Epoll)), (json!("auto"), json!(best))] {
         let mut specification = specification(server);
@@ -65,14 +65,15 @@ fn a_barrier_counts_what_was_executed(server: &Server) {
     assert_eq!(at("end")["totals"][0]["transactions"], count("ok") + count("rolled_back") + count("failed"));
 }
 
-/// One script of one's own.
+/// A custom script.
 fn script(name: &str, text: &str, protocol: &str) -> Value {
     let scripts = json!([{"name": name, "text": text}]);
     json!({"kind": "pgbench", "protocol": protocol, "scale": 1, "scripts": scripts})
 }
 
-/// Three targets: the run's own way; more clients by another protocol in an open loop; a single one that fails always.
-fn each_target_may_be_driven_in_its_own_way(server: &Server) {
+/// Three targets: the run's options; more clients with another protocol in an open loop; a single one that
+/// always fails.
+fn each_target_may_have_its_own_options(server: &Server) {
     let mut specification = specification(server);
     specification["threads"] = json!(2);
     let conninfo = server.by_socket();
@@ -80,7 +81,7 @@ fn each_target_may_be_driven_in_its_own_way(server: &Server) {
         {"name": "b", "conninfo": conninfo, "clients": 3, "rate": {"per_s": 1000.0, "arrivals": "constant"},
             "workload": script("two", "select 1;\nselect 2;", "prepared")},
         {"name": "c", "conninfo": conninfo, "clients": 1, "workload": script("none", "select 1/0;", "simple")}]);
-    // Of a closed loop it is certain how many transactions there are, of an open one how many are due.
+    // In a closed loop the number of transactions is certain; in an open one the number due.
     let bound = |target: u32, role: &str| json!({"target": target, "role": role, "duration_s": 3600.0, "transactions": 11});
     let timed = json!({"target": 1, "role": "measure", "duration_s": 0.1});
     specification["slices"] = json!([bound(0, "warm-up"), bound(2, "measure"), timed, bound(0, "measure")]);
@@ -102,7 +103,7 @@ fn each_target_may_be_driven_in_its_own_way(server: &Server) {
         result["targets"][target]["totals"][kind][key].as_u64().unwrap()
     };
     assert!(count(0, "select", "ok") > 20 && count(0, "select", "failed") == 0, "{result}");
-    // A tenth of a second of 1000/s, from three clients of two threads.
+    // 0.1 s at 1000/s, from three clients in two threads.
     assert_eq!(count(1, "two", "ok") + count(1, "two", "skipped"), 100);
     assert_eq!(count(1, "two", "failed"), 0);
     assert!(count(2, "none", "failed") > 10 && count(2, "none", "ok") == 0, "{result}");
@@ -112,8 +113,8 @@ fn slices(events: &[Value]) -> impl Iterator<Item = &Value> {
     events.iter().filter(|event| event["event"] == "slice")
 }
 
-/// Of two targets with different clients and protocols; the transactions of the second are counted by the server, too.
-fn transactions_bound_a_slice(server: &Server) {
+/// Two targets with different clients and protocols. The server also counts the transactions of the second one.
+fn transactions_limit_a_slice(server: &Server) {
     execute(server, "CREATE TABLE done (client int)");
     let mut specification = specification(server);
     specification["threads"] = json!(1);
@@ -150,7 +151,7 @@ fn transactions_bound_a_slice(server: &Server) {
     assert_eq!(rows[0], [Some("3".to_owned()), Some("71".to_owned()), Some("71".to_owned())]);
 }
 
-fn time_and_a_stop_end_what_transactions_bound(server: &Server) {
+fn time_and_a_stop_end_a_slice_limited_by_transactions(server: &Server) {
     let mut specification = specification(server);
     let slice = |duration_s: f64| json!({"target": 0, "role": "measure", "duration_s": duration_s, "transactions": 1_000_000_000});
     specification["interval_s"] = json!(0.05);
@@ -166,9 +167,9 @@ fn time_and_a_stop_end_what_transactions_bound(server: &Server) {
     assert_eq!((&result["stopped"], &result["unfinished"]), (&json!("stop"), &json!([0, 1])));
 }
 
-/// Given in the second of three slices of an hour each; once more at the barrier and within the measured part, where it
-/// is of no consequence.
-fn an_order_to_measure_ends_the_warm_up(server: &Server) {
+/// The command is given in the second of three slices of an hour each, then at the barrier and within the
+/// measured part, where it has no effect.
+fn a_measure_command_ends_the_warm_up(server: &Server) {
     let mut specification = specification(server);
     let slice = |target: u32, role: &str, duration_s: f64| json!({"target": target, "role": role, "duration_s": duration_s});
     specification["interval_s"] = json!(0.02);
@@ -193,7 +194,7 @@ fn an_order_to_measure_ends_the_warm_up(server: &Server) {
     assert_eq!((&result["stopped"], &result["left_out"]), (&json!("done"), &json!([2])));
 }
 
-/// The second of them in an open loop, and with a slice alone.
+/// The second target is in an open loop, and has a slice alone.
 fn two_targets_are_driven_at_the_same_time(server: &Server) {
     let mut specification = specification(server);
     specification["targets"][1]["rate"] = json!({"per_s": 1000.0, "arrivals": "constant"});
@@ -208,7 +209,7 @@ fn two_targets_are_driven_at_the_same_time(server: &Server) {
         for key in ["slice", "opened_ns", "counted_from_ns", "closed_ns"] {
             assert_eq!(pair[0][key], pair[1][key], "{key}");
         }
-        // Of an open loop 50 are due in the counted part, and those that it is too late for are skipped.
+        // In an open loop 50 are due in the counted part, and those that are too late are skipped.
         let begun = ["ok", "skipped"].map(|key| pair[1]["kinds"]["select"][key].as_u64().unwrap());
         assert!(begun.iter().sum::<u64>() > 10, "{pair:?}");
         assert!(pair.iter().all(|slice| slice["swap_ns"] == 0), "{pair:?}");
@@ -222,19 +223,19 @@ fn two_targets_are_driven_at_the_same_time(server: &Server) {
     };
     assert_eq!([measured(0), measured(1)], [counted(0), counted(1)]);
     assert!(result["targets"][0]["totals"]["select"]["ok"].as_u64() > Some(0), "{result}");
-    // What the threads of both have used is not more than the whole driver.
+    // The CPU time of the threads of both does not exceed that of the driver.
     let cpu_ns = |of: &Value| of["user"].as_u64().unwrap() + of["system"].as_u64().unwrap();
     let in_slices = all.iter().map(|slice| cpu_ns(&slice["driver_cpu_ns"]));
     assert!(in_slices.sum::<u64>() <= cpu_ns(&result["driver"]["cpu_ns"]));
     let totals = &result["targets"][1]["totals"]["select"];
-    // Three tenths of a second of 1000/s, and what became due while the slices were drained.
+    // 0.3 s at 1000/s, and those that became due while slices were drained.
     let all = totals["ok"].as_u64().unwrap() + totals["skipped"].as_u64().unwrap();
     assert!((300..400).contains(&all), "{totals}");
 }
 
-/// One client at 120% of its capacity, of slices of a second that alternate with another target: as in one long slice,
-/// the queue grows from slice to slice.
-fn slices_show_an_overload(server: &Server) {
+/// One client at 120% of its capacity, in slices of 1 s that alternate with another target: the queue grows
+/// from slice to slice, as in one long slice.
+fn slices_include_the_backlog_of_an_overload(server: &Server) {
     let mut specification = specification(server);
     specification["discard_s"] = json!(0.05);
     specification["targets"][0] = json!({"name": "a", "conninfo": server.by_socket(), "clients": 1,
@@ -251,7 +252,7 @@ fn slices_show_an_overload(server: &Server) {
     let [one, other] = [&whole, &slices].map(median_ns);
     assert!(one > 200_000_000, "the loop is overloaded: {one}");
     assert!((one / 2..one * 2).contains(&other), "{one} {other}");
-    // What was never sent is counted, with the time that it had waited.
+    // Skipped transactions are counted with their waiting time.
     for kind in [&whole, &slices] {
         let skipped = bins(kind, "skipped");
         assert_eq!(
@@ -278,8 +279,8 @@ fn median_ns(kind: &Value) -> u64 {
     below.last().map_or(0, |&(value, _)| value)
 }
 
-/// All its processes, the backends of the driver above all.
-fn a_server_is_kept_to_the_cores_of_a_slice_and_let_go(server: &Server) {
+/// All its processes, mainly the backends of the driver.
+fn a_server_is_pinned_during_a_slice_and_unpinned(server: &Server) {
     let postmaster = server.postmaster_pid();
     let all = cores_of(postmaster).unwrap();
     let core = all.split(['-', ',']).next().unwrap().to_owned();
@@ -291,7 +292,7 @@ fn a_server_is_kept_to_the_cores_of_a_slice_and_let_go(server: &Server) {
         {"target": 0, "role": "measure", "duration_s": 0.1, "cores": one}]);
     let events = drive(&specification, &|_| {
         let pids = ask(server, "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()");
-        // A worker of autovacuum, or the session of who asked before, may be gone by the time it is looked at.
+        // An autovacuum worker, or the session of an earlier query, may have exited.
         let found = pids.into_iter().flatten().flatten().filter_map(|pid| cores_of(pid.parse().unwrap()));
         let found: Vec<_> = found.collect();
         assert!(found.len() > 2 && found.iter().all(|cores| *cores == core), "{core}: {found:?}");
@@ -304,14 +305,14 @@ fn a_server_is_kept_to_the_cores_of_a_slice_and_let_go(server: &Server) {
     assert_eq!(cores_of(checkpointer[0][0].as_ref().unwrap().parse().unwrap()), Some(all));
 }
 
-/// As the kernel writes them: `0-1`; none of a process that has ended.
+/// In the kernel's format: `0-1`; `None` for a process that has exited.
 fn cores_of(pid: u32) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     Some(line?.trim().to_owned())
 }
 
-fn a_wrong_workload_of_a_target_is_refused_with_its_name(server: &Server) {
+fn an_invalid_workload_of_a_target_is_rejected_with_its_name(server: &Server) {
     let mut specification = specification(server);
     specification["targets"][1]["workload"] = json!({"kind": "select-only", "accounts": 0});
     let events = drive(&specification, &|_| ());
@@ -320,7 +321,7 @@ fn a_wrong_workload_of_a_target_is_refused_with_its_name(server: &Server) {
     assert!(failed["message"].as_str().unwrap().starts_with("target b: workload: accounts"), "{failed}");
 }
 
-/// As after a crash from which the server recovered before the next slice.
+/// As after a crash recovery of the server before the next slice.
 fn a_connection_lost_between_slices_is_counted(server: &Server) {
     let events = drive(&specification(server), &|name| {
         if name == "measure" {
@@ -336,7 +337,7 @@ fn a_connection_lost_between_slices_is_counted(server: &Server) {
 
 fn a_lost_server_is_named(server: &Server) {
     let mut specification = specification(server);
-    // Longer than the driver tries to get it back, which then ends the run.
+    // Longer than the driver tries to reconnect, which ends the run.
     specification["slices"][1]["duration_s"] = json!(60.0);
     let events = drive(&specification, &|name| {
         if name == "measure" {
@@ -349,7 +350,7 @@ fn a_lost_server_is_named(server: &Server) {
     assert_eq!((&result["stopped"], &result["lost"]), (&json!("server-lost"), &json!("b")));
 }
 
-/// Two clients on each of two databases, a tenth of a second each, with barriers.
+/// Two clients on each of two databases, 0.1 s each, with barriers.
 pub fn specification(server: &Server) -> Value {
     let conninfo = server.by_socket();
     let slice = |target: u32| json!({"target": target, "role": "measure", "duration_s": 0.1});
@@ -360,7 +361,7 @@ pub fn specification(server: &Server) -> Value {
         "interval_s": 1.0, "barriers": true, "connect_timeout_s": 60.0, "drain_timeout_s": 60.0})
 }
 
-/// All events of a run; `at_barrier` is called at each before it is passed.
+/// All events of a run. `at_barrier` is called at each barrier before it is passed.
 pub fn drive(specification: &Value, at_barrier: &dyn Fn(&str)) -> Vec<Value> {
     drive_with(specification, &|event| {
         (event["event"] == "barrier").then(|| {
@@ -370,8 +371,8 @@ pub fn drive(specification: &Value, at_barrier: &dyn Fn(&str)) -> Vec<Value> {
     })
 }
 
-/// All events of a run; `answer` gives the orders that follow them. When it panics, the run is stopped first: the threads
-/// that drive would be waited for without end.
+/// All events of a run. `answer` returns the commands that follow them. If it panics, the run is stopped first,
+/// because the threads of the driver would be joined forever.
 fn drive_with(specification: &Value, answer: &dyn Fn(&Value) -> Option<Input>) -> Vec<Value> {
     let (sender, receiver) = mpsc::channel();
     let mut parent = Parent { orders: sender.clone(), answer, events: Vec::new(), panic: None };
@@ -379,7 +380,7 @@ fn drive_with(specification: &Value, answer: &dyn Fn(&Value) -> Option<Input>) -
     parent.panic.map_or(parent.events, |panic| resume_unwind(panic))
 }
 
-fn an_assertion_that_fails_stops_the_run(server: &Server) {
+fn a_failed_assertion_stops_the_run(server: &Server) {
     let mut specification = specification(server);
     specification["slices"][0]["duration_s"] = json!(3600.0);
     specification["interval_s"] = json!(0.1);
@@ -391,7 +392,7 @@ fn an_assertion_that_fails_stops_the_run(server: &Server) {
     assert!(panic.unwrap_err().downcast_ref::<String>().unwrap().contains("that fails"));
 }
 
-/// Reads the events, each of which is written at once, and answers with orders.
+/// Reads events, each of which is written at once, and responds with commands.
 struct Parent<'a> {
     orders: Sender<Input>,
     answer: &'a dyn Fn(&Value) -> Option<Input>,

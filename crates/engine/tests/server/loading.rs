@@ -1,4 +1,4 @@
-//! The loader: what it replaces, what it leaves alone, what it takes back; and a dataset that was damaged since.
+//! Loader: replaced and preserved objects, cleanup, and a damaged dataset.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
@@ -16,7 +16,7 @@ const OURS: &str =
     "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
     UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1";
 
-/// Once a function is created, no row fits into the mark's table.
+/// After creation of this function, no row fits into the table of the ownership marker.
 const NO_MARK: &str = "
     CREATE FUNCTION pg_catalog.refuse_mark() RETURNS event_trigger LANGUAGE plpgsql AS
         'BEGIN ALTER TABLE public.pgdyno_dataset DROP COLUMN IF EXISTS c_load; END';
@@ -37,7 +37,7 @@ fn execute(server: &Server, sql: &str) -> Vec<String> {
     reactor.block_on(session).unwrap().unwrap().into_iter().flatten().flatten().collect()
 }
 
-/// The result of so many seconds of New-Orders by statements.
+/// Result of New-Orders by statements with this duration.
 fn new_orders(server: &Server, duration_s: f64) -> Value {
     let specification = json!({"targets": [{"name": "a", "conninfo": server.by_socket()}],
         "workload": {"kind": "tpcc", "calls": "statements", "pipeline": false, "isolation": "read committed",
@@ -52,19 +52,19 @@ fn new_orders(server: &Server, duration_s: f64) -> Value {
 }
 
 #[test]
-fn a_load_replaces_what_is_ours_and_nothing_else() {
+fn a_load_replaces_only_tables_of_pgdyno() {
     let Some(server) = Server::start("loading") else { return };
-    an_empty_table_of_the_user_is_left_alone(&server);
-    a_function_of_the_user_is_left_alone(&server);
-    a_load_without_its_mark_takes_everything_back(&server);
+    an_empty_table_of_the_user_is_not_replaced(&server);
+    a_function_of_the_user_is_not_replaced(&server);
+    a_load_that_cannot_write_its_marker_cleans_up(&server);
     load(&server).unwrap();
-    the_counter_of_new_orders_is_that_of_their_commits(&server);
-    a_damaged_dataset_does_not_pass_for_rollbacks_by_design(&server);
+    the_counter_of_new_orders_counts_their_commits(&server);
+    a_damaged_dataset_is_not_counted_as_rollbacks_by_design(&server);
     load(&server).unwrap();
     assert_eq!(execute(&server, "SELECT count(*) FROM item"), ["100000"], "an earlier load is replaced");
 }
 
-fn an_empty_table_of_the_user_is_left_alone(server: &Server) {
+fn an_empty_table_of_the_user_is_not_replaced(server: &Server) {
     execute(server, "CREATE TABLE stock (precious text, other int)");
     let refused = load(server).unwrap_err();
     assert!(refused.message.starts_with("the database has stock, which pgdyno did not load"), "{refused}");
@@ -72,7 +72,7 @@ fn an_empty_table_of_the_user_is_left_alone(server: &Server) {
     execute(server, "SELECT precious FROM stock; DROP TABLE stock");
 }
 
-fn a_function_of_the_user_is_left_alone(server: &Server) {
+fn a_function_of_the_user_is_not_replaced(server: &Server) {
     execute(server, "CREATE FUNCTION tpcc_payment(integer) RETURNS integer LANGUAGE sql AS 'SELECT 42'");
     let refused = load(server).unwrap_err();
     assert!(refused.message.contains("tpcc_payment(integer)"), "{refused}");
@@ -80,7 +80,7 @@ fn a_function_of_the_user_is_left_alone(server: &Server) {
     execute(server, "DROP FUNCTION tpcc_payment(integer)");
 }
 
-fn a_load_without_its_mark_takes_everything_back(server: &Server) {
+fn a_load_that_cannot_write_its_marker_cleans_up(server: &Server) {
     execute(server, NO_MARK);
     let failed = load(server).unwrap_err();
     assert!(failed.message.starts_with("cannot mark the dataset as whole"), "{failed}");
@@ -88,7 +88,7 @@ fn a_load_without_its_mark_takes_everything_back(server: &Server) {
     assert_eq!(execute(server, OURS), Vec::<String>::new());
 }
 
-fn the_counter_of_new_orders_is_that_of_their_commits(server: &Server) {
+fn the_counter_of_new_orders_counts_their_commits(server: &Server) {
     let orders = || execute(server, "SELECT count(*) FROM orders")[0].parse::<u64>().unwrap();
     let before = orders();
     let result = new_orders(server, 0.3);
@@ -98,7 +98,7 @@ fn the_counter_of_new_orders_is_that_of_their_commits(server: &Server) {
     assert!(orders() > before);
 }
 
-fn a_damaged_dataset_does_not_pass_for_rollbacks_by_design(server: &Server) {
+fn a_damaged_dataset_is_not_counted_as_rollbacks_by_design(server: &Server) {
     execute(server, "DELETE FROM item");
     let result = new_orders(server, 0.5);
     let kind = &result["targets"][0]["kinds"]["new_order"];

@@ -1,7 +1,7 @@
-//! Runs and loads against a real PostgreSQL.
+//! Runs and loads with a real PostgreSQL server.
 //!
-//! Runs when `PGDYNO_TEST_PG_BIN` names a directory of PostgreSQL's binaries (10 or newer); says that it was
-//! skipped when not. As root the server runs as the user `postgres`.
+//! They run if `PGDYNO_TEST_PG_BIN` names a directory with PostgreSQL binaries (10 or newer), and otherwise
+//! print that they are skipped. As root, the server runs as the user `postgres`.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 

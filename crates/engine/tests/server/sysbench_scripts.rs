@@ -1,4 +1,4 @@
-//! Scripts of sysbench in the driver: what is counted, and what becomes of errors.
+//! sysbench scripts in the driver: counts and errors.
 
 use serde_json::{Value, json};
 
@@ -17,11 +17,11 @@ fn sysbench_scripts() {
     the_same_seed_gives_the_same_statements(&server);
     errors_that_restart_an_event_are_counted_by_kind(&server);
     other_errors_fail_the_event_by_their_kind(&server);
-    a_lost_connection_begins_anew(&server);
-    a_wrong_script_is_refused(&server);
+    a_lost_connection_restarts_the_event(&server);
+    an_invalid_script_is_rejected(&server);
 }
 
-/// The specification of so many events of each of 2 clients.
+/// A specification with this number of events for each of 2 clients.
 fn events(server: &Server, workload: Value, transactions: u64) -> Value {
     let mut specification = specification(server);
     specification["targets"] = json!([{"name": "a", "conninfo": server.by_socket()}]);
@@ -98,7 +98,7 @@ fn errors_that_restart_an_event_are_counted_by_kind(server: &Server) {
         (&target["totals"]["event"]["ok"], &target["totals"]["event"]["retried"]),
         (&json!(10), &json!(6))
     );
-    // Of each client, every second insert has the key of the one before: 5 events need 3 restarts.
+    // For each client, every second insert repeats the key of the one before: 5 events need 3 restarts.
     assert_eq!(target["counters"]["restarts_23505"], 6);
     assert_eq!(target["counters"]["restarts_40001"], 0);
 }
@@ -126,7 +126,7 @@ fn other_errors_fail_the_event_by_their_kind(server: &Server) {
     }
 }
 
-fn a_lost_connection_begins_anew(server: &Server) {
+fn a_lost_connection_restarts_the_event(server: &Server) {
     execute(server, "CREATE SEQUENCE events");
     let script = "
         function thread_init()
@@ -140,7 +140,7 @@ fn a_lost_connection_begins_anew(server: &Server) {
     assert_eq!((&totals["ok"], &totals["failed"]), (&json!(11), &json!(1)));
 }
 
-fn a_wrong_script_is_refused(server: &Server) {
+fn an_invalid_script_is_rejected(server: &Server) {
     let mut unknown = own("function event() end sysbench.cmdline.options = { a = { 'A', 1 } }");
     unknown["options"] = json!({"b": "1"});
     let cases = [

@@ -15,7 +15,7 @@ fn initialise(text: &Value) -> Initialise {
 
 const WHOLE: Sent = Sent { big: false, constants: true };
 
-/// The first column of every row of all groups, each row being so long without that column's own width.
+/// The first column of every row in all groups. `row_bytes`: length of a row without this column.
 fn keys(rows: &dyn Rows, row_bytes: usize, key_bytes: usize) -> Vec<i64> {
     let mut keys = Vec::new();
     for group in 0..rows.groups() {
@@ -29,7 +29,7 @@ fn keys(rows: &dyn Rows, row_bytes: usize, key_bytes: usize) -> Vec<i64> {
 }
 
 #[test]
-fn every_row_is_made_once_in_order() {
+fn every_row_is_generated_once_in_order() {
     for (first, last) in [(1, 1), (1, 4999), (1, 5000), (1, 5001), (70_001, 100_000), (5, 4)] {
         for (big, constants, row_bytes, key_bytes) in
             [(false, true, 30, 4), (true, true, 34, 8), (false, false, 18, 4), (true, false, 22, 8)]
@@ -44,12 +44,12 @@ fn every_row_is_made_once_in_order() {
 }
 
 #[test]
-fn a_copy_without_rows_is_a_copy_still() {
+fn a_copy_without_rows_is_valid() {
     assert_eq!(Accounts { first: 9, last: 8, sent: WHOLE }.groups(), 1);
 }
 
 #[test]
-fn an_account_is_as_pgbench_makes_it() {
+fn an_account_equals_pgbenchs() {
     let columns = [&200_001_i32.to_be_bytes()[..], &3_i32.to_be_bytes(), &[0; 4], &[]];
     for (constants, count) in [(true, 4), (false, 2)] {
         let (mut out, sent) = (Vec::new(), Sent { big: false, constants });
@@ -71,10 +71,10 @@ fn each_account_is_in_one_hash_partition() {
     assert!(made.into_iter().collect::<BTreeSet<_>>().into_iter().eq(1..=100_000));
 }
 
-/// Oracle: SELECT hashint8extended(key, x'7A5B22367996DCFD'::bigint) of PostgreSQL 15, to which the server adds a
-/// constant to combine it with the nothing before it.
+/// Oracle: SELECT hashint8extended(key, x'7A5B22367996DCFD'::bigint) of PostgreSQL 15, to which the server adds
+/// a constant when it combines the hash with the initial value.
 #[test]
-fn keys_hash_as_in_the_server() {
+fn keys_have_the_hash_of_the_server() {
     for (key, expected) in HASHES {
         assert_eq!(hash_of_key(key), (expected as u64).wrapping_add(0x49A0_F4DD_15E5_A8E3), "{key}");
     }
@@ -88,7 +88,7 @@ const HASHES: [(i64, i64); 4] = [
 ];
 
 #[test]
-fn bounds_are_read_as_the_server_writes_them() {
+fn bounds_are_parsed_in_the_format_of_the_server() {
     let cases = [
         ("FOR VALUES FROM (MINVALUE) TO (100001)", Some(Bound::Range(i64::MIN, 100_001))),
         ("FOR VALUES FROM ('100001') TO (MAXVALUE)", Some(Bound::Range(100_001, i64::MAX))),
@@ -103,7 +103,7 @@ fn bounds_are_read_as_the_server_writes_them() {
 }
 
 #[test]
-fn rows_go_to_partitions_only_where_all_have_one() {
+fn rows_are_sent_to_partitions_only_if_each_has_exactly_one() {
     use Bound::{Hash, Range};
     let cases: [(&[Bound], bool); 9] = [
         (&[Range(i64::MIN, 51), Range(51, i64::MAX)], true),
@@ -122,7 +122,7 @@ fn rows_go_to_partitions_only_where_all_have_one() {
 }
 
 #[test]
-fn wrong_options_are_refused_in_pgbench_s_words() {
+fn invalid_options_have_pgbenchs_messages() {
     let cases = [
         (json!({"scale": 0}), "scale: 0 is not between 1 and"),
         (json!({"scale": 214_748_365}), "scale"),
@@ -144,7 +144,7 @@ fn wrong_options_are_refused_in_pgbench_s_words() {
 }
 
 #[test]
-fn steps_are_taken_in_their_order_and_number() {
+fn steps_are_executed_in_their_order_and_number() {
     let text = json!({"scale": 1, "steps": "G pd", "foreign_keys": true});
     let found = plan::rounds(&initialise(&text).steps_in_order());
     let expected = [
@@ -162,7 +162,7 @@ fn steps_are_taken_in_their_order_and_number() {
 }
 
 #[test]
-fn tables_are_created_as_asked_for() {
+fn tables_are_created_with_the_requested_options() {
     let cases = [
         (
             json!({"scale": 1}),
@@ -194,7 +194,7 @@ fn tables_are_created_as_asked_for() {
 }
 
 #[test]
-fn only_pgbench_s_columns_are_pgbench_s() {
+fn only_pgbenchs_columns_identify_its_tables() {
     let cases = [
         ("pgbench_branches", "bid integer, bbalance integer, filler character(88)", true),
         ("pgbench_branches", "bid integer, bbalance integer, filler character(84)", false),

@@ -1,4 +1,4 @@
-//! Golden values are those of PostgreSQL's own tests of pgbench (15 and newer), and of pgbench 15.
+//! Expected values come from PostgreSQL's own tests of pgbench (15 and newer), and from pgbench 15.
 
 use super::distribution::{exponential, gaussian, poisson_wait, uniform, zipfian};
 use super::hash::{fnv1a, murmur2, permute};
@@ -7,7 +7,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn the_first_draws_of_client_0_under_seed_5432_are_pgbenchs() {
+fn the_first_draws_of_client_0_with_seed_5432_equal_pgbenchs() {
     let mut prng = Streams::new(5432, 1, 1, false).clients[0];
     assert_eq!(uniform(&mut prng, 10, 19), 17);
     assert_eq!(exponential(&mut prng, 100, 199, 10.0), 104);
@@ -16,13 +16,13 @@ fn the_first_draws_of_client_0_under_seed_5432_are_pgbenchs() {
 }
 
 #[test]
-fn hashes_are_pgbenchs() {
+fn hashes_equal_pgbenchs() {
     assert_eq!(murmur2(10, 5432), -5_817_877_081_768_721_676);
     assert_eq!(fnv1a(10, 5432), -7_793_829_335_365_542_153);
 }
 
 #[test]
-fn permutations_of_a_huge_range_are_pgbenchs() {
+fn permutations_of_a_large_range_equal_pgbenchs() {
     let size = i64::MAX - 10;
     let places = (1..=7).map(|k| permute(size - k, size, 5432));
     let expected = [
@@ -38,7 +38,7 @@ fn permutations_of_a_huge_range_are_pgbenchs() {
 }
 
 #[test]
-fn permutations_of_two_places_are_pgbenchs() {
+fn permutations_of_two_positions_equal_pgbenchs() {
     let table = [(0, 5431, 0), (1, 5431, 1), (0, 5433, 1), (1, 5433, 0)];
     for (value, seed, place) in table {
         assert_eq!(permute(value, 2, seed), place, "{value} {seed}");
@@ -67,7 +67,7 @@ fn streams_are_forked_from_clients_to_threads() {
 }
 
 #[test]
-fn clients_are_dealt_to_threads_evenly() {
+fn clients_are_distributed_to_threads_evenly() {
     let table: [(usize, usize, &[usize]); 5] =
         [(10, 4, &[3, 3, 2, 2]), (4, 4, &[1; 4]), (2, 5, &[1, 1]), (7, 1, &[7]), (8, 3, &[3, 3, 2])];
     for (clients, threads, shares) in table {
@@ -76,15 +76,15 @@ fn clients_are_dealt_to_threads_evenly() {
 }
 
 #[test]
-fn waits_have_the_mean_that_was_asked_for() {
+fn poisson_intervals_have_the_requested_mean() {
     let mut prng = Prng::new(3);
     let sum: i64 = (0..100_000).map(|_| poisson_wait(&mut prng, 1000.0)).sum();
-    // The mean of 100 000 waits deviates by 1000 / sqrt(100 000), about 3.2.
+    // The SD of the mean of 100,000 intervals is 1000 / sqrt(100,000), about 3.2.
     assert!((sum as f64 / 100_000.0 - 1000.0).abs() < 20.0, "{sum}");
 }
 
 #[test]
-fn parameters_that_are_not_numbers_end() {
+fn nan_parameters_terminate() {
     let mut prng = Prng::new(3);
     exponential(&mut prng, 1, 10, f64::INFINITY);
     exponential(&mut prng, 1, 10, f64::NAN);
@@ -94,7 +94,7 @@ fn parameters_that_are_not_numbers_end() {
 
 proptest! {
     #[test]
-    fn a_permutation_hits_every_place_once(size in 1_i64..300, seed: i64, shift in 0_i64..1000) {
+    fn a_permutation_is_a_bijection(size in 1_i64..300, seed: i64, shift in 0_i64..1000) {
         let mut places: Vec<_> = (shift..shift + size).map(|value| permute(value, size, seed)).collect();
         places.sort_unstable();
         prop_assert!(places.into_iter().eq(0..size));

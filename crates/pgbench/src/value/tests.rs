@@ -10,7 +10,7 @@ fn text(value: Value) -> String {
 }
 
 #[test]
-fn doubles_are_written_as_c_writes_them_with_15_digits() {
+fn doubles_are_formatted_as_in_c_with_15_digits() {
     let table = [
         (15.0, "15"),
         (-27.0, "-27"),
@@ -46,7 +46,7 @@ fn doubles_are_written_as_c_writes_them_with_15_digits() {
 }
 
 #[test]
-fn other_values_are_written_as_sql_reads_them() {
+fn other_values_are_formatted_as_sql_literals() {
     let table = [
         (Value::Null, "NULL"),
         (Value::Boolean(true), "true"),
@@ -60,7 +60,7 @@ fn other_values_are_written_as_sql_reads_them() {
 }
 
 #[test]
-fn debug_lines_say_script_command_type_and_value() {
+fn debug_lines_contain_script_command_type_and_value() {
     let line = |value| DebugLine { script: 1, command: 0, value }.to_string();
     assert_eq!(line(Value::Null), "debug(script=1,command=1): null");
     assert_eq!(line(Value::Boolean(true)), "debug(script=1,command=1): boolean true");
@@ -69,7 +69,7 @@ fn debug_lines_say_script_command_type_and_value() {
 }
 
 #[test]
-fn doubles_become_the_nearest_integer_if_there_is_one() {
+fn doubles_are_rounded_to_the_nearest_integer() {
     let table =
         [(7.3, 7), (2.5, 2), (3.5, 4), (-2.5, -2), (-0.4, 0), (-9_223_372_036_854_775_808.0, i64::MIN)];
     for (double, int) in table {
@@ -87,7 +87,7 @@ fn doubles_become_the_nearest_integer_if_there_is_one() {
 }
 
 #[test]
-fn what_is_not_of_the_wanted_type_is_named() {
+fn a_value_of_the_wrong_type_is_named() {
     let message = |result: Result<(), EvaluationError>| result.map_err(|e| e.to_string());
     assert_eq!(message(Value::Boolean(true).int().map(drop)), Err("cannot coerce boolean to int".into()));
     assert_eq!(message(Value::Null.double().map(drop)), Err("cannot coerce null to double".into()));
@@ -99,7 +99,7 @@ fn what_is_not_of_the_wanted_type_is_named() {
 }
 
 #[test]
-fn integers_are_read_as_c_reads_them() {
+fn integers_are_parsed_as_in_c() {
     let table = [
         ("17", Ok(17)),
         (" \t+3", Ok(3)),
@@ -118,7 +118,7 @@ fn integers_are_read_as_c_reads_them() {
 }
 
 #[test]
-fn doubles_are_read_as_c_reads_them() {
+fn doubles_are_parsed_as_in_c() {
     let table = [
         ("1.5", Some(1.5)),
         (" -10.1", Some(-10.1)),
@@ -155,21 +155,21 @@ fn doubles_are_read_as_c_reads_them() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_without_a_panic(bytes: Vec<u8>) {
+    fn parsing_any_text_as_a_number_does_not_panic(bytes: Vec<u8>) {
         let _ = (parse_int(&bytes), parse_double(&bytes), looks_like_int(&bytes));
     }
 
     #[test]
-    fn integers_that_are_written_are_read_back(int: i64) {
+    fn formatted_integers_round_trip(int: i64) {
         prop_assert_eq!(parse_int(text(Value::Int(int)).as_bytes()), Ok(int));
     }
 
     #[test]
-    fn doubles_that_are_written_are_read_back_with_15_digits(bits: u64) {
+    fn formatted_doubles_round_trip_with_15_digits(bits: u64) {
         let double = f64::from_bits(bits);
         prop_assume!(double.is_normal());
         let read = parse_double(text(Value::Double(double)).as_bytes());
-        // Digits may round up to what is too large.
+        // Digits may be rounded up to a number that is too large.
         prop_assume!(double.abs() < 1.797e308);
         prop_assert!(read.is_some_and(|read| (read / double - 1.0).abs() < 1e-14), "{:?}", read);
     }

@@ -9,7 +9,7 @@ fn value_of(text: &[u8]) -> Result<Value, String> {
     let mut variables = Variables::new(&names);
     variables.set_text(slot, text);
     let value = variables.value(slot, &names);
-    // Asked for again, it is the same.
+    // The second read gives the same value.
     assert_eq!(variables.value(slot, &names), value);
     let mut out = Vec::new();
     assert!(variables.write_text(slot, &mut out));
@@ -18,7 +18,7 @@ fn value_of(text: &[u8]) -> Result<Value, String> {
 }
 
 #[test]
-fn texts_have_the_values_that_pgbench_sees_in_them() {
+fn texts_have_the_same_values_as_in_pgbench() {
     let (yes, no) = (Value::Boolean(true), Value::Boolean(false));
     let table = [
         ("null", Value::Null),
@@ -48,7 +48,7 @@ fn texts_have_the_values_that_pgbench_sees_in_them() {
 }
 
 #[test]
-fn texts_without_a_value_are_errors_when_the_value_is_asked_for() {
+fn invalid_texts_are_errors_when_the_value_is_read() {
     let table = [
         ("", ""),
         ("o", "malformed variable \"foo\" value: \"o\""),
@@ -65,7 +65,7 @@ fn texts_without_a_value_are_errors_when_the_value_is_asked_for() {
 }
 
 #[test]
-fn a_variable_without_a_value_is_undefined() {
+fn an_unset_variable_is_undefined() {
     let mut names = Names::default();
     let early = names.intern("größe".as_bytes()).unwrap();
     let mut variables = Variables::new(&names);
@@ -101,7 +101,7 @@ fn names_are_letters_of_any_script_digits_and_underscores() {
 }
 
 #[test]
-fn a_name_keeps_its_slot_and_there_is_a_limit_to_them() {
+fn a_name_keeps_its_slot_and_the_number_of_names_is_limited() {
     let mut names = Names::default();
     for number in 0..VARIABLES_MAX {
         assert_eq!(names.intern(format!("v{number}").as_bytes()).map(Slot::index), Ok(number));

@@ -23,7 +23,7 @@ fn program() -> Arc<Program> {
     Arc::new(Program::new(scripts, Protocol::Simple, startup).unwrap())
 }
 
-/// A directory of its own for a test, removed at its end.
+/// A directory for a test, removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -48,7 +48,7 @@ fn checkpoint(threads: Vec<ThreadState>) -> Checkpoint {
     Checkpoint::new(json!({"clients": CLIENTS}), false, &Before::default(), threads)
 }
 
-/// Records so many transactions over three weeks, all with latencies out of the same thousand.
+/// Records this number of transactions over three weeks, with latencies from the same thousand values.
 fn record(thread: &mut ThreadState, transactions: u64) {
     let weeks = 21 * 86_400 * 1_000_000_000_u64;
     for number in 0..transactions {
@@ -61,7 +61,7 @@ fn record(thread: &mut ThreadState, transactions: u64) {
 }
 
 #[test]
-fn a_state_that_was_written_is_read_as_it_was() {
+fn a_written_state_round_trips() {
     let directory = Directory::new("state");
     let program = program();
     let mut threads = ThreadState::all(&program, CLIENTS, 2, true);
@@ -78,7 +78,7 @@ fn a_state_that_was_written_is_read_as_it_was() {
     let written = checkpoint(threads);
     written.write(&directory.file()).unwrap();
     let read = Checkpoint::read(&directory.file()).unwrap();
-    // NaN differs from itself, but not in its text.
+    // NaN is not equal to itself, but its text is.
     let text = |checkpoint: &Checkpoint| serde_json::to_string(checkpoint).unwrap();
     assert_eq!(text(&read), text(&written));
     for (read, written) in read.threads.iter().zip(&written.threads) {
@@ -102,12 +102,12 @@ fn a_state_does_not_grow_with_the_number_of_transactions() {
         assert!(series.points.len() > 2048);
         sizes.push(serde_json::to_vec(&checkpoint(threads)).unwrap().len());
     }
-    // Ten times as many: a digit more for each number.
+    // Ten times as many transactions: one more digit per number.
     assert!(sizes[1] < sizes[0] * 3 / 2, "{sizes:?}");
 }
 
 #[test]
-fn what_differs_from_the_run_before_is_named() {
+fn a_difference_from_the_earlier_run_is_named() {
     let then = json!({"clients": 2, "rate_per_s": null, "scripts": [{"name": "a"}]});
     let checkpoint = Checkpoint::new(then.clone(), false, &Before::default(), Vec::new());
     assert_eq!(checkpoint.difference(&then), None);
@@ -129,7 +129,7 @@ fn what_differs_from_the_run_before_is_named() {
 }
 
 #[test]
-fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
+fn transactions_after_a_checkpoint_are_known_unless_the_machine_crashed() {
     let directory = Directory::new("live");
     let mut first = checkpoint(ThreadState::all(&program(), CLIENTS, 2, false));
     let mut live = LiveCounters::lock(&directory.file()).unwrap();
@@ -144,11 +144,12 @@ fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
     first.threads[0].place.clients[1].ended = 4;
     let live = LiveCounters::lock(&directory.file()).unwrap();
     assert_eq!(live.since(&first).map_err(|error| error.to_string()), Ok((10 + 7 + 12, true)));
-    // Another start of the machine: what was not on disk is lost.
+    // After a reboot, data that was not on disk is lost.
     let mut other_boot = first.clone();
     other_boot.boot = "another".to_owned();
     assert_eq!(live.since(&other_boot).map_err(|error| error.to_string()), Ok((29, false)));
-    // A checkpoint of a run that has not begun to count: these are its forerunner's, which it knows of.
+    // The checkpoint of a run that has not started to count: the counters are those of its predecessor, which
+    // it knows.
     let mut next = first.clone();
     next.history.resumed = 1;
     assert_eq!(live.since(&next).map_err(|error| error.to_string()), Ok((0, true)));
@@ -160,7 +161,7 @@ fn transactions_after_a_checkpoint_are_known_unless_the_machine_died() {
     );
 }
 
-/// What a run leaves that was killed: the checkpoint, and the bytes of the counters beside it.
+/// Files of a killed run: the checkpoint, and the bytes of the counters next to it.
 fn killed(directory: &Directory) -> (Checkpoint, Vec<u8>) {
     let first = checkpoint(ThreadState::all(&program(), CLIENTS, 2, false));
     let mut live = LiveCounters::lock(&directory.file()).unwrap();
@@ -173,7 +174,7 @@ fn killed(directory: &Directory) -> (Checkpoint, Vec<u8>) {
 }
 
 #[test]
-fn each_bit_that_flips_in_the_counters_is_found() {
+fn each_flipped_bit_in_the_counters_is_detected() {
     let directory = Directory::new("live-bits");
     let (first, whole) = killed(&directory);
     let path = file::beside(&directory.file(), "live");
@@ -189,14 +190,14 @@ fn each_bit_that_flips_in_the_counters_is_found() {
         fs::write(&path, &bytes).unwrap();
         match read() {
             Err(message) => assert!(message.contains("is damaged, or not of pgdyno-pgbench: remove it")),
-            // Of the word that means nothing; or as if the process had died between two stores.
+            // A flip in the unused word, or as if the process had died between two stores.
             Ok(found) => assert!(found == known || found.0.abs_diff(known.0) <= 1, "bit {bit}: {found:?}"),
         }
     }
 }
 
 #[test]
-fn counters_that_were_cut_or_are_of_something_else_are_refused() {
+fn truncated_and_foreign_counter_files_are_rejected() {
     let directory = Directory::new("live-foreign");
     let (first, whole) = killed(&directory);
     let path = file::beside(&directory.file(), "live");
@@ -219,7 +220,7 @@ fn counters_that_were_cut_or_are_of_something_else_are_refused() {
         );
         assert_eq!(fs::read(&path).unwrap(), bytes, "what is refused is left as it is");
     }
-    // A run that was killed while the file was made had counted nothing; a machine that died leaves any part.
+    // A run that was killed during creation of the file had counted nothing; a machine crash leaves any part.
     fs::write(&path, vec![0; whole.len()]).unwrap();
     assert_eq!(read(), Ok((0, false)));
     fs::write(&path, &whole[..whole.len() - 16]).unwrap();

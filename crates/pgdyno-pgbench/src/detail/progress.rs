@@ -32,7 +32,7 @@ mod tests {
     use super::shown;
 
     #[test]
-    fn the_rest_is_estimated_from_what_was_done() {
+    fn the_remaining_time_is_estimated_from_the_completed_part() {
         let cases = [
             (0.0, 10.0, 5.0, ", 0.0% done"),
             (250.0, 1000.0, 20.0, ", 25.0% done, about 0:01:00 left"),

@@ -7,7 +7,7 @@ use crate::statistics::{Ended, Outcome};
 use pgbench::script::Scripts;
 use reactor::Nanos;
 
-/// What HdrHistogram 2.2.2 (Java) prints of these values: `new Histogram(1, 60000000000L, 3)`,
+/// Output of HdrHistogram 2.2.2 (Java) for these values: `new Histogram(1, 60000000000L, 3)`,
 /// `outputPercentileDistribution(out, 5, 1e6)`.
 const BY_HDRHISTOGRAM: &str = "       Value     Percentile TotalCount 1/(1-Percentile)
 
@@ -34,7 +34,7 @@ const BY_HDRHISTOGRAM: &str = "       Value     Percentile TotalCount 1/(1-Perce
 ";
 
 #[test]
-fn the_histogram_is_written_as_hdrhistogram_writes_it() {
+fn the_histogram_has_the_format_of_hdrhistogram() {
     let mut latency = Histogram::default();
     for ns in [1_000, 250_000, 250_000, 1_500_000, 3_000_000, 70_000, 59_000_000_000] {
         latency.record(Nanos(ns));

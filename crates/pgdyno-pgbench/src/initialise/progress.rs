@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_told_for_each_hundred_thousand_rows() {
+    fn a_line_is_printed_for_each_hundred_thousand_rows() {
         let (mut lines, mut table) = (lines(false, '\n'), accounts(400_000));
         assert_eq!(lines.of(&mut table, 95_000, 0.1), "");
         let first = told("100000 of 400000 tuples (25%)", 0.3, 0.9);
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_initialisation_tells_every_five_seconds_and_the_end() {
+    fn a_quiet_initialisation_prints_a_line_every_five_seconds_and_at_the_end() {
         let (mut lines, mut table) = (lines(true, '\n'), accounts(400_000));
         assert_eq!(lines.of(&mut table, 105_000, 1.0), "");
         let told_at = |at_s: f64| told("200000 of 400000 tuples (50%)", at_s, at_s) + "\n";
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_terminal_a_line_replaces_the_one_before() {
+    fn on_a_terminal_a_line_overwrites_the_previous_one() {
         let (mut lines, mut table) = (lines(false, '\r'), accounts(200_000));
         let first = lines.of(&mut table, 100_000, 100.0);
         let second = lines.of(&mut table, 200_000, 200.0);

@@ -36,7 +36,7 @@ fn sum(series: &Series) -> Point {
 
 proptest! {
     #[test]
-    fn a_series_loses_nothing_at_whatever_step_and_merged_from_whatever_threads(
+    fn a_series_preserves_all_counts_at_any_step_and_merge(
         transactions in prop::collection::vec((0_u64..40_000_000, 0_usize..5, 0_u64..1_000_000), 1..100),
         at in any::<prop::sample::Index>(),
     ) {
@@ -63,7 +63,7 @@ proptest! {
 }
 
 #[test]
-fn steps_are_a_second_until_there_would_be_too_many() {
+fn steps_are_one_second_until_there_are_too_many_points() {
     let second = 1_000_000_000;
     let mut series = series(&[(0, 0, 5), (999, 0, 7), (1_000, 2, 0), (4_095_000, 0, 1)]);
     assert_eq!((series.step, series.points.len()), (Nanos(second), POINTS_MAX));

@@ -15,13 +15,13 @@ const ALL: Columns = Columns {
 
 type Given = &'static [(&'static str, &'static str)];
 
-/// A transaction of script 2: outcome, tries, latency and lag in ns, and when it ended, in ms of the run.
+/// A transaction of script 2: outcome, tries, latency and lag in ns, and end time in ms of the run.
 fn ended(outcome: Outcome, tries: u32, latency: u64, lag: u64, at_ms: u64) -> Ended {
     let (latency, lag, at) = (Nanos(latency), Nanos(lag), Nanos(at_ms * 1_000_000));
     Ended { script: 2, outcome, tries, latency, lag, is_late: false, at }
 }
 
-/// What is logged of transactions of client 7 in a run that begins 0.25 s into second 1000 of Unix time and ends 4 s later.
+/// The log of transactions of client 7 in a run that starts at Unix time 1000.25 s and takes 4 s.
 fn logged(columns: Columns, options: &LogOptions, transactions: &[Ended]) -> String {
     let mut out = Vec::new();
     let (zero, began) = (Nanos(1_000_000_000_000), Nanos(250_000_000));
@@ -64,7 +64,7 @@ fn each_transaction_has_a_line_with_the_columns_of_its_run() {
 }
 
 #[test]
-fn an_interval_has_a_line_also_where_it_is_empty_but_not_where_the_run_ends_within_it() {
+fn every_complete_interval_has_a_line_even_if_it_is_empty() {
     let every = |seconds| LogOptions { aggregate_interval_s: Some(seconds), ..LogOptions::default() };
     let empty = "0 0 0 0 0 0 0 0 0";
     let first = "1000 2 3500 6251002 1499 2001";
@@ -87,7 +87,7 @@ fn an_interval_has_a_line_also_where_it_is_empty_but_not_where_the_run_ends_with
 }
 
 #[test]
-fn lines_reach_the_file_in_pieces_and_whole() {
+fn lines_are_written_completely_in_several_writes() {
     let transactions = vec![ended(Outcome::Done, 1, 5_000, 0, 1); 10_000];
     let log = logged(ALL, &LogOptions::default(), &transactions);
     let lines: Vec<_> = log.lines().collect();
@@ -98,7 +98,7 @@ fn lines_reach_the_file_in_pieces_and_whole() {
 }
 
 #[test]
-fn a_full_disk_is_told_at_the_end() {
+fn a_full_disk_is_reported_at_the_end() {
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut log = TransactionLog::new(full, ALL, Nanos::ZERO, &LogOptions::default(), Nanos::ZERO);
     log.add(0, 1, &ended(Outcome::Done, 1, 1, 1, 1));
@@ -106,7 +106,7 @@ fn a_full_disk_is_told_at_the_end() {
 }
 
 #[test]
-fn options_of_the_log_are_refused_without_it_and_against_each_other() {
+fn options_of_the_log_are_rejected_without_it_and_in_conflict() {
     let sampling = "log sampling (--sampling-rate) is allowed only when logging transactions (-l)";
     let both = "log sampling (--sampling-rate) and aggregation (--aggregate-interval) cannot be used at the same time";
     let cases: [(Given, u32, Result<(), &str>); 9] = [

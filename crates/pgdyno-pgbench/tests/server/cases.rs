@@ -1,11 +1,11 @@
-//! The list of PostgreSQL's own cases names tests that there are.
+//! The list of PostgreSQL's own cases only contains existing tests.
 
 use std::fs;
 use std::path::Path;
 
 const CASES: &str = include_str!("cases.md");
 
-/// All of our code about pgbench.
+/// All code about pgbench.
 fn code(directory: &Path) -> String {
     let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let texts = entries.map(|path| match path.extension().and_then(|e| e.to_str()) {
@@ -17,16 +17,16 @@ fn code(directory: &Path) -> String {
 }
 
 #[test]
-fn each_case_of_postgresql_is_held_by_a_test_that_exists() {
+fn each_case_of_postgresql_has_an_existing_test() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let code = ["src", "tests/server", "../pgbench/src"].map(|part| code(&root.join(part))).concat();
     let cases: Vec<_> =
-        CASES.lines().filter(|line| line.starts_with("| ") && *line != "| case | held by |").collect();
+        CASES.lines().filter(|line| line.starts_with("| ") && *line != "| case | test |").collect();
     assert!(cases.len() > 30, "{cases:?}");
     for case in cases {
-        let held_by: Vec<_> = case.split('`').skip(1).step_by(2).collect();
-        assert!(!held_by.is_empty(), "{case}");
-        for name in held_by {
+        let tests: Vec<_> = case.split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "{case}");
+        for name in tests {
             assert!(code.contains(&format!("fn {name}(")), "there is no test {name}: {case}");
         }
     }

@@ -1,4 +1,4 @@
-//! A run that is killed and goes on.
+//! Killed and resumed runs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use super::Pgbench;
 const TRANSACTIONS: u64 = 1000;
 const CLIENTS: u64 = 2;
 
-/// Kills a run of ours, without warning, once it has reported progress so often.
+/// Kills a run with SIGKILL after this number of progress reports.
 fn kill_after(pgbench: &Pgbench, reports: usize, arguments: &[&str]) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
     command.args(["-n", "-U", "postgres", "-p", &pgbench.server.port.to_string(), "-P", "1"]);
@@ -25,7 +25,7 @@ fn kill_after(pgbench: &Pgbench, reports: usize, arguments: &[&str]) {
     assert_eq!(seen, reports, "the run ended before it could be killed");
 }
 
-/// What each client did in which of its transactions.
+/// The work of each client in each of its transactions.
 fn done(pgbench: &Pgbench) -> Vec<String> {
     pgbench.query("select client || ' ' || k || ' ' || n from done")
 }
@@ -37,10 +37,10 @@ fn number(text: &str, before: &str) -> u64 {
 }
 
 #[test]
-fn a_killed_run_goes_on_and_ends_with_what_was_asked_for() {
+fn a_killed_run_resumes_and_completes_the_requested_transactions() {
     let Some(pgbench) = Pgbench::find("pgbench-resume") else { return };
     pgbench.query("create table done(client int, k int, n bigint)");
-    // A variable that lasts from one transaction to the next, and random numbers.
+    // A variable that persists between transactions, and random numbers.
     let insert =
         "\\set k :k + 1\n\\set n random(1, 1000000000)\ninsert into done values (:client_id, :k, :n);\n";
     let one = pgbench.script("one.sql", insert);
@@ -53,12 +53,12 @@ fn a_killed_run_goes_on_and_ends_with_what_was_asked_for() {
 
     pgbench.query("truncate done");
     let file = pgbench.server.directory.join("checkpoint").display().to_string();
-    // About five seconds; the last checkpoint before the death is that of second 3.
+    // About five seconds; the last checkpoint before the kill is at second 3.
     let rate = ["-R", "400", "--pgdyno"];
     let begin = ["--random-seed=77", "--checkpoint", &file, "--checkpoint-interval=3"];
     kill_after(&pgbench, 4, &[&run[..], &rate, &begin].concat());
     let before = done(&pgbench).len() as u64;
-    // Again, before it comes to its first checkpoint but that of its start.
+    // Again, before any checkpoint except the initial one.
     let resume = ["--resume", &file, "--checkpoint-interval=3"];
     kill_after(&pgbench, 1, &[&run[..], &rate, &resume].concat());
     let resumed = pgbench.ours(&[&run[..], &rate, &["--resume", &file]].concat());
@@ -73,15 +73,15 @@ fn a_killed_run_goes_on_and_ends_with_what_was_asked_for() {
     let more = rows.len() as u64 - TRANSACTIONS * CLIENTS;
     assert!((again..=again + in_flight_max).contains(&more), "{more} rows more, said were {again}");
     assert!(again > 0 && again < before, "{again} of {before}");
-    // Nothing is left out, and what was run again was the same.
+    // No transaction is missing, and repeated ones are identical.
     assert_eq!(rows.into_iter().collect::<BTreeSet<_>>(), expected);
-    // The histograms went on as well.
+    // Histograms are continued, too.
     let row = text.lines().find(|line| line.ends_with("  all transactions")).unwrap();
     assert_eq!(row.split_whitespace().next(), Some(&*(TRANSACTIONS * CLIENTS).to_string()));
 }
 
 #[test]
-fn a_killed_run_of_so_many_seconds_drives_for_what_is_left_of_them() {
+fn a_killed_run_limited_by_time_resumes_for_the_remaining_time() {
     let Some(pgbench) = Pgbench::find("pgbench-resume-time") else { return };
     pgbench.query("create table done(client int, k int, n bigint)");
     let insert = "\\set k :k + 1\ninsert into done values (:client_id, :k, 0);\n";
@@ -93,13 +93,13 @@ fn a_killed_run_of_so_many_seconds_drives_for_what_is_left_of_them() {
     let resumed = pgbench.ours(&[&run[..], &["--json", "--resume", &file, "-P", "1"]].concat());
     let told = String::from_utf8_lossy(&resumed.stderr).into_owned();
     assert!(resumed.status.success(), "{told}");
-    // The time that was driven before counts, as far as the last checkpoint, and that of the death does not: the first
-    // second that is told is not the first of the run.
+    // The time driven before the last checkpoint counts, and the time after it does not: the first second
+    // reported is not the first of the run.
     let first = told.lines().find_map(|line| line.strip_prefix("progress: ")).unwrap();
     let first_s: f64 = first.split(' ').next().unwrap().parse().unwrap();
     assert!(first_s > 2.0 && first_s < 6.0, "{told}");
     let result: Value = serde_json::from_slice(&resumed.stdout).unwrap();
-    // A client does not begin what is due after the end.
+    // A client does not start a transaction that is due after the end.
     assert!(result["duration_s"].as_f64().unwrap() > 5.0, "{result}");
     assert_eq!(result["history"]["resumed"], 1);
     assert_eq!(result["options"]["time_s"], 6);
@@ -109,7 +109,7 @@ fn a_killed_run_of_so_many_seconds_drives_for_what_is_left_of_them() {
     let rows = done(&pgbench).len() as u64;
     assert!((again..=again + in_flight_max).contains(&(rows - counted)), "{rows} rows: {result}");
     assert!(counted > before - again, "nothing was driven after the death: {result}");
-    // Each client counts on where the checkpoint had it: no number of a transaction is left out.
+    // Each client continues to count from the checkpoint: no transaction number is missing.
     let gaps = "select count(*) from (select count(distinct k) as n, max(k) as last from done group by client) c where n <> last";
     assert_eq!(pgbench.query(gaps), ["0"]);
     let ended = pgbench.ours(&[&run[..], &["--resume", &file]].concat());
@@ -118,7 +118,7 @@ fn a_killed_run_of_so_many_seconds_drives_for_what_is_left_of_them() {
 }
 
 #[test]
-fn what_cannot_be_resumed_is_refused() {
+fn a_checkpoint_that_cannot_be_resumed_is_rejected() {
     let Some(pgbench) = Pgbench::find("pgbench-refuse") else { return };
     let one = pgbench.script("one.sql", "select 1;\n");
     let two = pgbench.script("two.sql", "select 2;\n");
@@ -166,7 +166,7 @@ fn what_cannot_be_resumed_is_refused() {
         assert!(errors.ends_with(&format!("error: {message}\n")), "{errors}");
         assert_eq!(output.status.code(), Some(1));
     }
-    // The run is as it was, goes on, and is over then.
+    // The run is unchanged, resumes, and is then complete.
     let output = pgbench.ours(&[&run[..], &resume].concat());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("transactions actually processed: 500/500\n"), "{text}");
@@ -178,7 +178,7 @@ fn what_cannot_be_resumed_is_refused() {
 }
 
 #[test]
-fn clients_that_were_aborted_go_on_where_they_were() {
+fn aborted_clients_resume_at_their_position() {
     let Some(pgbench) = Pgbench::find("pgbench-go-on") else { return };
     pgbench.query("create table done(client int, k int, n bigint check (n < 3 or client = 1))");
     let counts = "\\set k :k + 1\ninsert into done values (:client_id, :k, :k);\n";

@@ -1,4 +1,5 @@
-//! The program: the same options give the same output and exit status as the real pgbench's, numbers apart.
+//! The program compared with the real pgbench: the same options give the same output (except numbers) and exit
+//! status.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
@@ -9,10 +10,10 @@ use super::Pgbench;
 use super::golden::Golden;
 use super::wording::{assert_alike, assert_texts_alike};
 
-/// What was printed, without the numbers and what is ours: the version, the program's name.
+/// Output without numbers, version and program name.
 pub fn shape(printed: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(printed).replace("pgdyno-pgbench", "pgbench");
-    // Where nothing was carried out, pgbench 15 divides by it, and 18 does not.
+    // Without executed transactions, pgbench 15 divides by zero, and 18 does not.
     let lines = text.lines().filter(|line| !line.starts_with("pgbench (") && !line.contains("NaN"));
     let mut shapes: Vec<String> = lines
         .map(|line| {
@@ -34,7 +35,7 @@ pub fn shape(printed: &[u8]) -> Vec<String> {
         })
         .collect();
     shapes.dedup_by(|a, b| a == b && a.starts_with("progress:"));
-    // What is one line of a script's part in 15 is two in 18.
+    // One line of a script's statistics in 15 is two in 18.
     shapes.dedup_by(|line, before| {
         let is_second = line == "- number of transactions actually processed: # (tps = #)";
         if is_second {
@@ -55,7 +56,7 @@ fn initialise(pgbench: &Pgbench) {
 }
 
 #[test]
-fn a_run_is_reported_as_pgbench_reports_it() {
+fn a_run_has_the_report_of_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-report") else { return };
     let mut golden = Golden::new("report", &pgbench);
     initialise(&pgbench);
@@ -140,7 +141,7 @@ fn a_run_is_reported_as_pgbench_reports_it() {
 }
 
 #[test]
-fn a_connection_string_counts_before_options_and_they_fill_its_gaps() {
+fn a_connection_string_overrides_options() {
     let Some(pgbench) = Pgbench::find("pgbench-uri") else { return };
     let one = pgbench.script("one.sql", "select 1;\n");
     let host = pgbench.server.directory.display().to_string().replace('/', "%2F");
@@ -160,7 +161,7 @@ fn a_connection_string_counts_before_options_and_they_fill_its_gaps() {
 }
 
 #[test]
-fn builtin_scripts_want_accounts_that_are_whole_or_divided_as_pgbench_divides() {
+fn builtin_scripts_check_the_partitioning_of_accounts() {
     let Some(pgbench) = Pgbench::find("pgbench-accounts") else { return };
     initialise(&pgbench);
     pgbench.query("drop table pgbench_accounts");
@@ -172,7 +173,7 @@ fn builtin_scripts_want_accounts_that_are_whole_or_divided_as_pgbench_divides() 
         pgbench.query(sql);
         let (real, ours) = (pgbench.run(&["-S", "-t", "1"]), pgbench.ours(&["-S", "-t", "1"]));
         assert_eq!((ours.status.code(), real.status.code()), (Some(1), Some(1)));
-        // Since 16 a name that is looked up is in quotes.
+        // Since 16, names of executables are quoted.
         let real = String::from_utf8_lossy(&real.stderr).replace("in search_path", "in \"search_path\"");
         let ours_shape = shape(&ours.stderr);
         assert!(ours_shape.iter().any(|line| line.contains(told)), "{ours_shape:?}");
@@ -183,7 +184,7 @@ fn builtin_scripts_want_accounts_that_are_whole_or_divided_as_pgbench_divides() 
 }
 
 #[test]
-fn output_that_nobody_takes_is_no_panic() {
+fn output_without_a_reader_does_not_panic() {
     let program = env!("CARGO_BIN_EXE_pgdyno-pgbench");
     for argument in ["--help", "-V"] {
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -205,7 +206,7 @@ fn output_that_nobody_takes_is_no_panic() {
 }
 
 #[test]
-fn wrong_options_are_refused_as_pgbench_refuses_them() {
+fn invalid_options_are_rejected_as_by_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-options") else { return };
     let mut golden = Golden::new("options", &pgbench);
     let cases: [&[&str]; 16] = [
@@ -231,7 +232,7 @@ fn wrong_options_are_refused_as_pgbench_refuses_them() {
         assert_eq!(ours.status.code(), Some(1), "{arguments:?}");
         assert_eq!(real.status.code(), Some(1), "{arguments:?}");
         let called = |output: &Output, name: &str| {
-            // getopt prints the name as it was called.
+            // getopt prints the program name as called.
             let path = String::from_utf8_lossy(&output.stderr).into_owned();
             let lines =
                 path.lines().map(|line| line.rsplit_once(name).map_or(line, |(_, rest)| rest).to_owned());
@@ -245,7 +246,7 @@ fn wrong_options_are_refused_as_pgbench_refuses_them() {
 }
 
 #[test]
-fn what_is_asked_about_itself_is_answered_as_by_pgbench() {
+fn version_help_and_lists_equal_those_of_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-itself") else { return };
     let mut golden = Golden::new("itself", &pgbench);
     for arguments in
@@ -280,7 +281,7 @@ fn what_is_asked_about_itself_is_answered_as_by_pgbench() {
 }
 
 #[test]
-fn scripts_of_several_clients_make_and_drop_what_they_need() {
+fn scripts_of_several_clients_create_and_drop_objects() {
     let Some(pgbench) = Pgbench::find("pgbench-makes") else { return };
     let labels = (1..=100).map(|label| format!("'l{label}'")).collect::<Vec<_>>().join(", ");
     let makes = format!("create type pg_temp.e as enum ({labels}); drop type pg_temp.e;\n");
@@ -291,7 +292,7 @@ fn scripts_of_several_clients_make_and_drop_what_they_need() {
 }
 
 #[test]
-fn errors_of_the_server_are_told_and_the_status_is_two() {
+fn errors_of_the_server_are_reported_with_exit_status_two() {
     let Some(pgbench) = Pgbench::find("pgbench-errors") else { return };
     let missing = pgbench.script("missing.sql", "select 1;\nselect * from nothing_of_this_name;\n");
     let ours = pgbench.ours(&["-f", &missing, "-t", "3"]);

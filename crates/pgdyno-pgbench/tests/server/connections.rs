@@ -1,4 +1,4 @@
-//! The connection, the environment, what is asked for: told as by the real pgbench, and by libpq where a connection fails.
+//! Connections, environment and prompts, compared with the real pgbench and libpq.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,15 +10,15 @@ use super::command::shape;
 use super::golden::Golden;
 use super::wording::assert_alike;
 
-/// Hosts whose addresses this machine looks up.
+/// Host names that are resolved on this machine.
 const RESOLVED: [&str; 3] = ["localhost", "127.1", "no.such.host.invalid"];
 
-/// Variables and their values.
+/// Environment variables and their values.
 pub type Environment<'a> = &'a [(&'a str, &'a str)];
 
 const OURS: &str = env!("CARGO_BIN_EXE_pgdyno-pgbench");
 
-/// Runs one of both without a terminal, so that a password is read from `typed`.
+/// Runs a program without a terminal, so that it reads a password from `typed`.
 fn run(pgbench: &Pgbench, program: &Path, environment: Environment<'_>, arguments: &[&str]) -> Output {
     let typed = pgbench.script("typed", "wrong\n");
     let mut command = Command::new("setsid");
@@ -28,17 +28,19 @@ fn run(pgbench: &Pgbench, program: &Path, environment: Environment<'_>, argument
     command.stderr(Stdio::piped()).output().unwrap()
 }
 
-/// What both told, ours first, and their exit statuses.
+/// Messages and exit status of both programs, pgdyno-pgbench first.
 pub fn both(pgbench: &Pgbench, environment: Environment<'_>, arguments: &[&str]) -> (Told, Told) {
     let run = |program: &Path| told(&run(pgbench, program, environment, arguments));
     (run(Path::new(OURS)), run(&pgbench.program))
 }
 
-/// Lines, and an exit status.
+/// Lines and exit status.
 type Told = (Vec<String>, Option<i32>);
 
-/// What was told, and the exit status. A connection that has ended may count for a moment more, so that it is chance for
-/// which client, or for the setup, there is no other one.
+/// Messages and exit status.
+///
+/// A closed connection may still count for a moment, so it is random which client, or the setup, fails to get
+/// one.
 fn told(output: &Output) -> Told {
     let text = String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench", "pgbench");
     let mut text = text.replace("for client 0", "for client 1");
@@ -49,7 +51,7 @@ fn told(output: &Output) -> Told {
 }
 
 #[test]
-fn a_connection_that_fails_is_told_as_libpq_words_it() {
+fn a_failed_connection_has_libpqs_message() {
     let Some(pgbench) = Pgbench::find("pgbench-connections") else { return };
     let mut golden = Golden::new("connections", &pgbench);
     for role in ["u_clear", "u_md5", "u_scram", "u_no_tls", "u_only_tls"] {
@@ -96,7 +98,7 @@ fn a_connection_that_fails_is_told_as_libpq_words_it() {
         assert_eq!(real.1, Some(1), "{environment:?} {arguments:?}: {real:?}");
         assert_alike(&ours.0, &real.0, (environment, &arguments));
         assert_eq!(ours.1, real.1, "{environment:?} {arguments:?}");
-        // Which addresses a name has, and why it has none, is the machine's to say.
+        // The addresses of a name, or the reason why there are none, depend on the machine.
         if !arguments.iter().any(|argument| RESOLVED.contains(argument)) {
             golden.add((environment, &arguments), ours.1, &ours.0);
         }
@@ -105,7 +107,7 @@ fn a_connection_that_fails_is_told_as_libpq_words_it() {
 }
 
 #[test]
-fn a_client_that_cannot_connect_again_is_aborted_with_libpqs_words() {
+fn a_client_that_cannot_reconnect_is_aborted_with_libpqs_message() {
     let Some(pgbench) = Pgbench::find("pgbench-again") else { return };
     pgbench.query("create role other superuser login");
     let ends = pgbench.script("ends.sql", "alter role other nologin;\n");
@@ -124,7 +126,7 @@ fn a_client_that_cannot_connect_again_is_aborted_with_libpqs_words() {
 }
 
 #[test]
-fn a_password_is_asked_for_once_and_serves_all_connections() {
+fn a_password_is_prompted_for_once_and_used_for_all_connections() {
     let Some(pgbench) = Pgbench::find("pgbench-password") else { return };
     pgbench.query("set password_encryption = 'md5'; create role u_md5 login password 'wrong'");
     let one = pgbench.script("one.sql", "select 1;\n");
@@ -140,7 +142,7 @@ fn a_password_is_asked_for_once_and_serves_all_connections() {
 }
 
 #[test]
-fn a_password_file_serves_unless_others_can_read_it() {
+fn a_password_file_is_used_unless_others_can_read_it() {
     let Some(pgbench) = Pgbench::find("pgbench-passfile") else { return };
     pgbench.query("set password_encryption = 'md5'; create role u_md5 login password 'right'");
     let one = pgbench.script("one.sql", "select 1;\n");
@@ -152,7 +154,7 @@ fn a_password_file_serves_unless_others_can_read_it() {
         let [real, ours] = [pgbench.program.as_path(), Path::new(OURS)]
             .map(|program| told(&run(&pgbench, program, environment, &arguments)));
         assert_eq!((real.1, ours.1), (Some(status), Some(status)), "{mode:o}: {ours:?}");
-        // libpq says it for each connection, also that with TLS.
+        // libpq prints it for each connection, including the one with TLS.
         let ignored = |(lines, _): (Vec<String>, _)| {
             let mut lines: Vec<_> = lines.into_iter().filter(|line| line.starts_with("WARNING: ")).collect();
             lines.dedup();
@@ -173,7 +175,7 @@ fn a_password_file_serves_unless_others_can_read_it() {
 }
 
 #[test]
-fn the_environment_says_what_options_do_not() {
+fn environment_variables_set_what_options_do_not() {
     let Some(pgbench) = Pgbench::find("pgbench-environment") else { return };
     let mut golden = Golden::new("environment", &pgbench);
     pgbench.query("create role other superuser login");
@@ -221,7 +223,7 @@ fn the_environment_says_what_options_do_not() {
 }
 
 #[test]
-fn a_script_that_reads_the_scale_is_warned_of_a_scale_that_is_assumed() {
+fn a_script_that_reads_the_scale_gets_a_warning_about_the_default() {
     let Some(pgbench) = Pgbench::find("pgbench-scale") else { return };
     let reads = pgbench.script("reads.sql", "\\set x debug(:scale)\n");
     let reads_not = pgbench.script("reads-not.sql", "\\set x debug(1)\n");

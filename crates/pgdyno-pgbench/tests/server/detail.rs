@@ -1,4 +1,4 @@
-//! What goes beyond pgbench: percentiles, JSON, the histogram.
+//! Output beyond pgbench's: percentiles, JSON, histograms.
 
 use std::fs;
 use std::process::Output;
@@ -20,7 +20,7 @@ fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
 }
 
-/// The numbers of a distribution, from the smallest to the greatest.
+/// The values of a distribution in ascending order of quantiles.
 fn rising(latency: &Value) -> Vec<f64> {
     ["p50", "p90", "p95", "p99", "p99.9", "max"].map(|name| number(&latency[name])).to_vec()
 }
@@ -66,7 +66,7 @@ fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
         tags.collect::<Vec<_>>(),
         [&scripts[..], &["Tag=script.2", "Tag=script.2.command.1"]].concat()
     );
-    // Nothing of it without the options.
+    // None of it is printed without the options.
     assert!(!printed(&pgbench.ours(&["-f", &one])).contains("pgdyno:"));
     let place = pgbench.server.directory.join("none/x").display().to_string();
     for option in ["--hdr-file", "--hdr-log"] {
@@ -81,7 +81,7 @@ fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
 }
 
 #[test]
-fn the_whole_result_is_one_line_of_json() {
+fn the_complete_result_is_one_line_of_json() {
     let Some(pgbench) = Pgbench::find("pgbench-json") else { return };
     let fails = pgbench.script(
         "fails.sql",
@@ -131,7 +131,7 @@ fn the_whole_result_is_one_line_of_json() {
         let statements = script["statements"].as_array().unwrap();
         assert_eq!(statements[1]["command"], "select :n;");
         assert_eq!(statements[2]["failures"], script["transactions"]["failed"]);
-        // Those that failed carried out the statement before the one that failed.
+        // Failed transactions executed the statement before the failed one.
         assert_eq!(statements[1]["latency_ms"]["n"], script["transactions"]["all"]);
         assert_eq!(statements[2]["latency_ms"]["n"], script["transactions"]["done"]);
         assert_rising(&rising(&statements[2]["latency_ms"]));
@@ -145,10 +145,11 @@ fn the_whole_result_is_one_line_of_json() {
 }
 
 #[test]
-fn with_a_rate_latency_counts_from_the_scheduled_start() {
+fn with_a_rate_latency_is_measured_from_the_scheduled_start() {
     let Some(pgbench) = Pgbench::find("pgbench-schedule") else { return };
     let slow = pgbench.script("slow.sql", "select pg_sleep(0.02);\n");
-    // Twenty transactions that take 20 ms each, due within about 2 ms: the last one waits for nearly all others.
+    // Twenty transactions that take 20 ms each, due within about 2 ms: the last one waits for nearly all
+    // others.
     let arguments = ["-f", &slow, "-t", "20", "-R", "10000"];
     let result: Value =
         serde_json::from_str(&printed(&pgbench.ours(&[&arguments[..], &["--json"]].concat()))).unwrap();

@@ -1,4 +1,4 @@
-//! What expressions are worth, or how they end a client.
+//! Values and errors of expressions.
 
 use pgbench::random::Prng;
 use pgbench::run::{Protocol, Startup};
@@ -8,7 +8,7 @@ use super::wording::assert_texts_alike;
 use super::{Pgbench, words};
 
 #[test]
-fn expressions_are_worth_or_refused_the_same() {
+fn expressions_have_the_same_values_and_errors() {
     let Some(pgbench) = Pgbench::find("pgbench-expressions") else { return };
     let list = [
         "1",

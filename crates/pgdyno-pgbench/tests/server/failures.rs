@@ -1,4 +1,4 @@
-//! Transactions that fail, are tried again, or end their client: what PostgreSQL's own tests of pgbench have of it.
+//! Failed and retried transactions and aborted clients, as in PostgreSQL's own tests of pgbench.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -18,7 +18,7 @@ fn counts(output: &Output) -> Vec<String> {
     text.lines().filter(is_count).map(str::to_owned).collect()
 }
 
-/// The times that a retry may take are told as a share.
+/// Replaces shares of retried transactions, which vary.
 fn without_shares(lines: Vec<String>) -> Vec<String> {
     let share = |line: String| match line.split_once(", ") {
         Some((before, after)) if after.contains("% of the maximum time") => before.to_owned(),
@@ -28,7 +28,7 @@ fn without_shares(lines: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn transactions_fail_and_are_tried_again_as_in_pgbench() {
+fn transactions_fail_and_are_retried_as_in_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-failures") else { return };
     let mut golden = Golden::new("failures", &pgbench);
     pgbench.query("create table t (a int primary key)");
@@ -84,7 +84,7 @@ fn transactions_fail_and_are_tried_again_as_in_pgbench() {
         let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
         let lines = |output: &Output| {
             let mut lines = without_shares(told(output));
-            // Of several clients each tells when it comes to it.
+            // Each of several clients reports it at its own time.
             if arguments.contains(&"-c") {
                 lines.sort_unstable();
             }
@@ -97,7 +97,7 @@ fn transactions_fail_and_are_tried_again_as_in_pgbench() {
                 |line: &String| ["failed", "failures", "retried"].iter().any(|word| line.contains(word));
             counts(output).into_iter().filter(has).collect::<Vec<_>>()
         };
-        // Where nothing at all was counted, 15 says so in lines that 18 leaves out.
+        // Without any counted transaction, 15 prints lines that 18 omits.
         if !failed(&ours).is_empty() {
             assert_alike(&failed(&ours), &failed(&real), (script, options));
         }
@@ -108,7 +108,7 @@ fn transactions_fail_and_are_tried_again_as_in_pgbench() {
 }
 
 #[test]
-fn tries_without_a_number_end_with_the_latency_limit() {
+fn unlimited_tries_end_with_the_latency_limit() {
     let Some(pgbench) = Pgbench::find("pgbench-tries") else { return };
     let path = pgbench.script("fails.sql", SERIALIZATION);
     let arguments = ["-f", &path, "-t", "1", "--max-tries=0", "-L", "20", "--verbose-errors"];
@@ -127,8 +127,8 @@ fn tries_without_a_number_end_with_the_latency_limit() {
     }
 }
 
-/// Client 0 updates a row and waits until client 1 waits for it: client 1 gets a serialization failure, and not again, as
-/// the row has been updated then.
+/// Client 0 updates a row and waits until client 1 waits for its lock. Client 1 gets a serialization failure,
+/// but not again, because the row is then updated.
 const CONCURRENT: &str = "\\set delta random(1, 5000)
 \\if :client_id = 0
 begin;
@@ -147,7 +147,7 @@ commit;
 ";
 
 #[test]
-fn a_concurrent_update_is_tried_again_with_the_same_numbers() {
+fn a_concurrent_update_is_retried_with_the_same_random_numbers() {
     let Some(pgbench) = Pgbench::find("pgbench-concurrent") else { return };
     pgbench.query("alter role postgres set default_transaction_isolation = 'repeatable read'");
     let path = pgbench.script("concurrent.sql", CONCURRENT);
@@ -192,8 +192,8 @@ fn a_concurrent_update_is_tried_again_with_the_same_numbers() {
     assert_eq!(ours.1, real.1);
 }
 
-/// Each client locks one of two and waits until the other has the other one, then wants that. The one that is chosen as
-/// the victim finds the other's row at its next try.
+/// Each client locks one of two rows, waits until the other has locked the other one, and then requests it. The
+/// deadlock victim finds the row unlocked at its next try.
 const DEADLOCKED: &str = "begin;
 \\set mine 10 + :client_id
 \\set other 11 - :client_id
@@ -208,7 +208,7 @@ commit;
 ";
 
 #[test]
-fn a_deadlock_is_tried_again() {
+fn a_deadlock_is_retried() {
     let Some(pgbench) = Pgbench::find("pgbench-deadlock") else { return };
     pgbench.query("create table ended (client int)");
     pgbench.query("alter role postgres set deadlock_timeout = '20ms'");
@@ -241,7 +241,7 @@ fn a_deadlock_is_tried_again() {
 }
 
 #[test]
-fn a_backend_that_dies_without_a_word_ends_its_client() {
+fn a_killed_backend_aborts_its_client() {
     let Some(pgbench) = Pgbench::find("pgbench-dies") else { return };
     let path = pgbench.script("sleeps.sql", "select 'it sleeps', pg_sleep(600);\n");
     let mut ends = Vec::new();
@@ -259,7 +259,7 @@ fn a_backend_that_dies_without_a_word_ends_its_client() {
         assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
         let output = running.wait_with_output().unwrap();
         ends.push((told(&output), output.status.code()));
-        // The server begins anew.
+        // The server restarts.
         let psql = pgbench.program.with_file_name("psql");
         while !pgbench.command(&psql).args(["-qc", "select 1", "postgres"]).output().unwrap().status.success()
         {

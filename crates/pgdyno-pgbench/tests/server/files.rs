@@ -1,4 +1,4 @@
-//! The files of a run: as many open as its clients need, and those that it is to write.
+//! Files of a run: the limit of open files, and result files.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -10,14 +10,14 @@ use super::wording::assert_alike;
 
 const OURS: &str = env!("CARGO_BIN_EXE_pgdyno-pgbench");
 
-/// Lines on standard error, and the exit status.
+/// Lines on standard error, and exit status.
 fn told(output: &Output) -> (Vec<String>, Option<i32>) {
     let text = String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench: ", "pgbench: ");
     (text.lines().map(str::to_owned).collect(), output.status.code())
 }
 
 #[test]
-fn more_clients_than_files_that_may_be_open_are_refused_before_any_connection() {
+fn too_many_clients_for_the_file_limit_are_rejected_before_any_connection() {
     let Some(pgbench) = Pgbench::find("pgbench-limit") else { return };
     let limited = |program: &Path, limit: &str, arguments: &[&str]| {
         let inner = pgbench.command(program);
@@ -26,7 +26,7 @@ fn more_clients_than_files_that_may_be_open_are_refused_before_any_connection() 
         told(&command.env("LC_ALL", "C").args(arguments).output().unwrap())
     };
     for clients in ["118", "1000000000"] {
-        // The tables are not there: nothing is said about them.
+        // The tables do not exist: no message mentions them.
         let [real, ours] = [pgbench.program.as_path(), Path::new(OURS)]
             .map(|program| limited(program, "120:120", &["-c", clients, "postgres"]));
         assert_eq!(real.1, Some(1), "{real:?}");
@@ -36,7 +36,7 @@ fn more_clients_than_files_that_may_be_open_are_refused_before_any_connection() 
     }
     let ours = limited(Path::new(OURS), "120:120", &["-c", "117", "postgres"]);
     assert_eq!(ours.0[0], "pgbench: error: need at least 137 open files, but system limit is 120");
-    // The limit that may be raised is raised, and what is reckoned with is enough.
+    // The soft limit is raised, and the estimate is sufficient.
     let one = pgbench.script("one.sql", "select 1;\n");
     let file = pgbench.server.directory.join("result").display().to_string();
     let state = pgbench.server.directory.join("state").display().to_string();
@@ -48,7 +48,7 @@ fn more_clients_than_files_that_may_be_open_are_refused_before_any_connection() 
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_told_before_the_run() {
+fn a_file_that_cannot_be_written_is_reported_before_the_run() {
     let Some(pgbench) = Pgbench::find("pgbench-unwritable") else { return };
     pgbench.query("create table ran ()");
     let one = pgbench.script("one.sql", "insert into ran default values;\n");
@@ -86,7 +86,7 @@ fn a_file_that_cannot_be_written_is_told_before_the_run() {
                 symlink(directory.join("to"), directory.join("link")).unwrap();
             }
         }
-        // What is no regular file is written to, and stays what it is.
+        // A file that is not regular is written to and keeps its type.
         let pipe = path("pipe");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let reader = std::thread::spawn({

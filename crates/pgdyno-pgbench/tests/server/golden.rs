@@ -1,6 +1,7 @@
-//! The exact words of ours, case by case, in a file beside this one: an installed pgbench may word them otherwise.
+//! Exact output of pgdyno-pgbench by case, in a file next to this one, because an installed pgbench may have
+//! other texts.
 //!
-//! `PGDYNO_GOLDEN=renew cargo test --test server pgbench` writes the files anew; `git diff` shows what has changed.
+//! `PGDYNO_GOLDEN=renew cargo test --test server pgbench` renews the files; `git diff` shows the changes.
 
 use std::fmt::{Debug, Write};
 use std::path::PathBuf;
@@ -9,10 +10,10 @@ use std::{env, fs};
 use super::Pgbench;
 use super::wording::report_in;
 
-/// What was printed in the cases of one test.
+/// Output of the cases of one test.
 pub struct Golden {
     path: PathBuf,
-    /// What differs from run to run, and what stands for it.
+    /// Texts that vary between runs, and their replacements.
     varying: [(String, &'static str); 3],
     text: String,
 }
@@ -21,7 +22,7 @@ impl Golden {
     pub fn new(name: &str, pgbench: &Pgbench) -> Self {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/server/golden");
         let directory = pgbench.server.directory.display().to_string();
-        // Tests that compare lines give both programs one name, also where it is part of a path.
+        // Tests that compare lines give both programs the same name, also as part of a path.
         let renamed = directory.replace("pgdyno-pgbench", "pgbench");
         let port = pgbench.server.port.to_string();
         let varying = [(directory, "DIRECTORY"), (renamed, "DIRECTORY"), (port, "PORT")];
@@ -31,7 +32,7 @@ impl Golden {
     pub fn add(&mut self, case: impl Debug, status: Option<i32>, lines: &[String]) {
         let mut entry = format!("# {case:?}: exit status {}\n", status.unwrap_or(-1));
         for line in lines {
-            // The server's own words are those of its version.
+            // Texts of the server depend on its version.
             match report_in(line) {
                 Some(at) => {
                     let level = line[at..].split_once(' ').map_or("", |(level, _)| level);
@@ -46,7 +47,7 @@ impl Golden {
         self.text += &entry;
     }
 
-    /// Fails at the first line that is another one than in the file.
+    /// Panics at the first line that differs from the file.
     pub fn check(self) {
         if env::var_os("PGDYNO_GOLDEN").is_some_and(|value| value == "renew") {
             fs::create_dir_all(self.path.parent().unwrap()).unwrap();

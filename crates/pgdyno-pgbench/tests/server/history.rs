@@ -1,4 +1,4 @@
-//! Transactions: the same seed gives the same rows, by pgbench and by ours.
+//! Transactions: the same seed gives the same rows in pgbench and pgdyno-pgbench.
 
 use std::io;
 use std::sync::mpsc;
@@ -20,7 +20,7 @@ fn initialise(pgbench: &Pgbench) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Carries out `transactions` of one client.
+/// Executes `transactions` of one client.
 fn run_ours(pgbench: &Pgbench, workload: &Value, transactions: u32) {
     let workload = Ours::read(workload, 1, 1, 0).unwrap();
     let conninfo = conninfo::load(&pgbench.server.by_socket()).unwrap();
@@ -39,7 +39,7 @@ fn run_ours(pgbench: &Pgbench, workload: &Value, transactions: u32) {
     reactor.block_on(run).unwrap().unwrap();
 }
 
-/// A whole run of the driver.
+/// A complete run of the driver.
 fn drive(specification: &Value, out: &mut dyn io::Write) -> End {
     driver::run(&specification.to_string(), mpsc::channel(), out, &|workload, context| {
         let WorkloadContext { clients, threads, seed } = context;
@@ -84,7 +84,7 @@ fn the_same_seed_gives_the_same_rows_as_pgbench_by_each_protocol() {
 }
 
 #[test]
-fn a_driven_run_leaves_balances_that_agree() {
+fn a_driven_run_leaves_consistent_balances() {
     let Some(pgbench) = Pgbench::find("pgbench-drive") else { return };
     initialise(&pgbench);
     let conninfo = pgbench.server.by_socket();
@@ -110,7 +110,7 @@ fn a_driven_run_leaves_balances_that_agree() {
 }
 
 #[test]
-fn a_database_without_the_tables_is_refused_before_anything_is_driven() {
+fn a_database_without_the_tables_is_rejected_before_the_run() {
     let Some(pgbench) = Pgbench::find("pgbench-no-tables") else { return };
     let conninfo = pgbench.server.by_socket();
     let mut specification = json!({
@@ -121,7 +121,7 @@ fn a_database_without_the_tables_is_refused_before_anything_is_driven() {
     let mut out = Vec::new();
     assert_eq!(drive(&specification, &mut out), End::Failed);
     assert!(String::from_utf8_lossy(&out).contains("no rows in pgbench_branches"));
-    // A script of one's own need not have them.
+    // A custom script does not need the tables.
     specification["workload"]["scripts"] = json!([{"name": "one", "text": "select :scale;"}]);
     assert_eq!(drive(&specification, &mut io::sink()), End::Result);
 }

@@ -1,4 +1,4 @@
-//! `-i`: the same options make the same tables, with the same messages and exit status, as the real pgbench's.
+//! `-i`: the same options create the same tables with the same messages and exit status as in the real pgbench.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::command::shape;
 use super::golden::Golden;
 use super::wording::{assert_alike, assert_texts_alike};
 
-/// Everything that could differ of the tables, in a database.
+/// Queries for all properties of the tables that could differ.
 const TABLES: &str = "
     SELECT attrelid::regclass, attnum, attname, format_type(atttypid, atttypmod), attnotnull, atthasdef
       FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
@@ -34,14 +34,14 @@ impl Pgbench {
         self.command(program).arg("-i").args(arguments).arg(database).output().unwrap()
     }
 
-    /// What is there by a query, in an order that does not depend on the server.
+    /// The result of a query in an order that does not depend on the server.
     fn sorted(&self, database: &str, query: &str) -> Vec<String> {
         let mut lines = self.query_in(database, query);
         lines.sort_unstable();
         lines
     }
 
-    /// What the real one and ours print, and how they end, each in a database of its own.
+    /// Output and exit status of both programs, each with its own database.
     fn make_both(&self, arguments: &[&str]) -> [Output; 2] {
         let ours = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
         [self.make(&self.program, arguments, "theirs"), self.make(ours, arguments, "ours")]
@@ -56,17 +56,17 @@ fn with_databases(name: &str) -> Option<Pgbench> {
     Some(pgbench)
 }
 
-/// Since 17 pgbench names the table in a line of progress.
+/// Since 17, pgbench's progress lines contain the table.
 fn messages(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     shape(text.replace(" of pgbench_accounts done", " done").as_bytes())
 }
 
 #[test]
-fn tables_and_messages_are_those_of_the_real_pgbench() {
+fn tables_and_messages_equal_those_of_the_real_pgbench() {
     let Some(pgbench) = with_databases("pgbench-initialise") else { return };
     let mut golden = Golden::new("initialise", &pgbench);
-    // One after the other: what a case leaves is what the next one finds.
+    // In order: each case starts with the tables of the previous one.
     let cases: [(&[&str], bool); 21] = [
         (&["-I", "d"], true),
         (&["-I", "v"], false),
@@ -79,7 +79,7 @@ fn tables_and_messages_are_those_of_the_real_pgbench() {
         (&["-I", "dtgvf"], false),
         (&["-s", "2", "--partitions=3", "-n"], true),
         (&["--partitions=4", "--partition-method=HASH", "--foreign-keys"], true),
-        // pgbench 15 freezes unless it is told of partitions, and then fails.
+        // pgbench 15 freezes unless partitions are requested, and then fails.
         (&["-I", "g", "--partitions=4"], true),
         (&["-I", "G v"], true),
         (&["-I", "dtGvp", "--unlogged-tables"], true),
@@ -109,7 +109,7 @@ fn tables_and_messages_are_those_of_the_real_pgbench() {
 }
 
 #[test]
-fn wrong_options_of_initialisation_are_refused_as_pgbench_refuses_them() {
+fn invalid_options_of_initialisation_are_rejected_as_by_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-init-options") else { return };
     let mut golden = Golden::new("initialise-options", &pgbench);
     let cases: [&[&str]; 20] = [
@@ -146,7 +146,7 @@ fn wrong_options_of_initialisation_are_refused_as_pgbench_refuses_them() {
 }
 
 #[test]
-fn several_connections_make_the_same_tables() {
+fn several_connections_create_the_same_tables() {
     let Some(pgbench) = with_databases("pgbench-init-jobs") else { return };
     let program = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
     for options in [&["-s", "2"][..], &["-s", "2", "--partitions=3", "--foreign-keys"]] {
@@ -159,9 +159,9 @@ fn several_connections_make_the_same_tables() {
     }
 }
 
-/// While they are copied the accounts' columns have defaults, where that can be.
+/// Columns of accounts have temporary defaults during the copy, if possible.
 #[test]
-fn defaults_of_others_and_tables_of_others_are_left_as_they_are() {
+fn existing_defaults_and_tables_of_others_are_not_changed() {
     let Some(pgbench) = with_databases("pgbench-defaults") else { return };
     let ours = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
     let defaults = "SELECT attname, pg_get_expr(adbin, adrelid) FROM pg_attrdef \
@@ -187,7 +187,7 @@ fn defaults_of_others_and_tables_of_others_are_left_as_they_are() {
 }
 
 #[test]
-fn what_cannot_be_done_is_an_error_and_leaves_what_is_there() {
+fn a_failed_initialisation_is_an_error_and_keeps_existing_tables() {
     let Some(pgbench) = Pgbench::find("pgbench-init-errors") else { return };
     pgbench.query("CREATE TABLE pgbench_tellers (precious text)");
     let ours = pgbench.ours(&["-i"]);
@@ -210,7 +210,7 @@ fn an_interrupt_does_not_wait_for_a_statement_to_end() {
     let Some(pgbench) = Pgbench::find("pgbench-init-cancel") else { return };
     let ours = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
     assert!(pgbench.make(ours, &["-I", "dt"], "postgres").status.success());
-    // Who drops the tables waits for somebody who does not let go of them.
+    // DROP TABLE waits for a session that never releases its lock.
     let mut holder = pgbench.command(&pgbench.program.with_file_name("psql"));
     let holder = holder.args(["-XAtq", "postgres"]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut holder = holder.spawn().unwrap();
@@ -225,7 +225,7 @@ fn an_interrupt_does_not_wait_for_a_statement_to_end() {
     let waits = "select count(*) from pg_locks where not granted and relation = 'pgbench_accounts'::regclass";
     while pgbench.query(waits) != ["1"] {}
     assert!(Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap().success());
-    // It would wait for ever if the statement did.
+    // It would wait forever if it waited for the statement.
     let ended = waiting.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(errors.ends_with("error: the load was stopped\n"), "{errors}");

@@ -1,11 +1,11 @@
-//! What libpq does for pgbench, besides telling of failures: the session's beginning, and which server it is with.
+//! Features of libpq besides errors: startup parameters and target_session_attrs.
 
 use super::Pgbench;
 use super::connections::{Environment, both};
 use super::wording::assert_alike;
 
 #[test]
-fn a_session_begins_with_what_the_string_and_the_environment_say() {
+fn a_session_starts_with_settings_of_the_string_and_the_environment() {
     let Some(pgbench) = Pgbench::find("pgbench-session") else { return };
     pgbench.query("create database latin template template0 encoding latin1 locale 'C'");
     let says = "do $$ begin raise notice '% % % % %', current_setting('client_encoding'), current_setting('timezone'), \
@@ -41,7 +41,7 @@ fn a_session_begins_with_what_the_string_and_the_environment_say() {
 }
 
 #[test]
-fn servers_of_another_kind_than_is_wanted_are_passed_over() {
+fn servers_that_do_not_match_target_session_attrs_are_skipped() {
     let Some(primary) = Pgbench::find("pgbench-primary") else { return };
     let Some(standby) = Pgbench::find("pgbench-standby") else { return };
     standby.server.restart_as_standby();

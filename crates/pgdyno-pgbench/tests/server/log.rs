@@ -1,10 +1,10 @@
-//! The log of transactions: pgbench's files and columns, the same transactions where the seed is the same.
+//! Transaction log: pgbench's files and columns, with the same transactions for the same seed.
 
 use std::fs;
 
 use super::Pgbench;
 
-/// The logs that a run left, in the order of their threads, without what differs: times. The files are removed.
+/// Logs of a run in the order of threads, without times. Removes the files.
 fn logs(pgbench: &Pgbench, prefix: &str) -> Vec<Vec<Vec<String>>> {
     let files = fs::read_dir(&pgbench.server.directory).unwrap().map(|file| file.unwrap().path());
     let begins = |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(prefix);
@@ -18,7 +18,7 @@ fn logs(pgbench: &Pgbench, prefix: &str) -> Vec<Vec<Vec<String>>> {
     files.into_iter().map(read).collect()
 }
 
-/// The logs of the same run by pgbench and by ours.
+/// Logs of the same run by pgbench and by pgdyno-pgbench.
 fn both(pgbench: &Pgbench, arguments: &[&str]) -> [Vec<Vec<Vec<String>>>; 2] {
     let run = |prefix: &str| {
         let path = pgbench.server.directory.join(prefix).display().to_string();
@@ -31,7 +31,7 @@ fn both(pgbench: &Pgbench, arguments: &[&str]) -> [Vec<Vec<Vec<String>>>; 2] {
 }
 
 #[test]
-fn transactions_are_logged_as_pgbench_logs_them() {
+fn transactions_are_logged_as_by_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-log") else { return };
     let one = pgbench.script("one.sql", "select 1;\n");
     let two = pgbench.script("two.sql", "select 2;\n");
@@ -41,8 +41,8 @@ fn transactions_are_logged_as_pgbench_logs_them() {
     );
     let slow = pgbench.script("slow.sql", "select pg_sleep(0.02);\n");
     let (late, hurry) = (["-f", &slow, "-t", "40"], ["-R", "2000", "-L", "30"]);
-    // By client and number: which column holds what is the same in every run. That of the latency is compared where it
-    // is a word, that of the lag where it is zero.
+    // By client and number: columns that are equal in every run. The latency is compared if it is a word, the
+    // lag if it is zero.
     let cases: [&[&str]; 6] = [
         &["-f", &one, "-f", &two, "-t", "50"],
         &["-f", &one, "-t", "400", "--sampling-rate=0.3"],
@@ -71,7 +71,7 @@ fn transactions_are_logged_as_pgbench_logs_them() {
         assert!(real.iter().flatten().count() >= 20, "{arguments:?}");
         assert_eq!(ours, real, "{arguments:?}");
     }
-    // How many are skipped is chance.
+    // The number of skipped transactions is random.
     for logs in both(&pgbench, &[&late[..], &hurry].concat()) {
         let lines = &logs[0];
         assert_eq!(lines.len(), 40);
@@ -82,7 +82,7 @@ fn transactions_are_logged_as_pgbench_logs_them() {
 }
 
 #[test]
-fn aggregates_have_the_columns_of_pgbench() {
+fn aggregates_have_pgbenchs_columns() {
     let Some(pgbench) = Pgbench::find("pgbench-aggregates") else { return };
     let one = pgbench.script("one.sql", "select pg_sleep(0.01);\n");
     let cases: [&[&str]; 3] = [&[], &["-R", "50", "-L", "1000"], &["--max-tries=2", "--failures-detailed"]];
@@ -90,7 +90,7 @@ fn aggregates_have_the_columns_of_pgbench() {
         let arguments = [&["-f", &one, "-T", "2", "--aggregate-interval=1"], options].concat();
         let [real, ours] = both(&pgbench, &arguments);
         for lines in [&real[0], &ours[0]] {
-            // The run begins within its first interval, and may end within its last.
+            // The run starts within its first interval, and may end within its last.
             assert!((2..=3).contains(&lines.len()), "{options:?}: {lines:?}");
             for line in lines {
                 let numbers: Vec<u64> = line.iter().map(|number| number.parse().unwrap()).collect();
@@ -98,7 +98,7 @@ fn aggregates_have_the_columns_of_pgbench() {
                 let [_, count, sum, squares, min, max, lag, ..] = numbers[..] else { panic!() };
                 assert!(min <= max && min * count <= sum && sum <= max * count, "{line:?}");
                 assert!(min * sum <= squares && squares <= max * sum, "{line:?}");
-                // On a machine that stalls, an interval may pass without any.
+                // On a machine that stalls, an interval may be missing.
                 assert_eq!(lag > 0, options.contains(&"-R") && count > 0, "{line:?}");
             }
         }
@@ -106,7 +106,7 @@ fn aggregates_have_the_columns_of_pgbench() {
 }
 
 #[test]
-fn a_log_that_cannot_be_opened_is_refused_as_pgbench_refuses_it() {
+fn a_log_that_cannot_be_opened_is_rejected_as_by_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-no-log") else { return };
     let one = pgbench.script("one.sql", "select 1;\n");
     let place = pgbench.server.directory.join("none/x").display().to_string();

@@ -1,7 +1,8 @@
-//! Our language of pgbench against the real one: the same values, the same SQL, the same meaning of messages.
+//! pgbench's language compared with the real pgbench: the same values, SQL, and meaning of messages.
 //!
-//! Minor versions word messages differently: `wording` compares what they mean, and `golden` holds our exact words.
-//! Needs a pgbench beside the server's programs, of PostgreSQL 15 or newer: before, its generator was another.
+//! The text of messages depends on minor versions: `wording` compares their meaning, and `golden` contains the
+//! exact output. The tests need pgbench of PostgreSQL 15 or newer next to the server's programs, because
+//! earlier versions have another random generator.
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
@@ -70,7 +71,7 @@ impl Pgbench {
         self.command(program).arg("-n").args(arguments).arg("postgres").output().unwrap()
     }
 
-    /// One of PostgreSQL's programs, or ours in its place, which goes to the server.
+    /// A command for a PostgreSQL program, or for pgdyno-pgbench, that connects to the server.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command
@@ -96,7 +97,7 @@ impl Pgbench {
     }
 }
 
-/// Words drawn from a list, the same at every run.
+/// Words drawn from a list, the same in every run.
 fn words(prng: &mut Prng, list: &[&str], count: i64) -> String {
     let draw = |prng: &mut Prng| list[uniform(prng, 0, list.len() as i64 - 1) as usize];
     (0..uniform(prng, 1, count)).map(|_| draw(prng)).collect()

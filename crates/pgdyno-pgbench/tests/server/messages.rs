@@ -1,4 +1,4 @@
-//! What is told of errors, of notices and, with --debug, of each command: the same as by the real pgbench.
+//! Messages about errors and notices, and debug messages of each command, compared with the real pgbench.
 
 use std::process::Output;
 
@@ -7,8 +7,10 @@ use super::command::shape;
 use super::golden::Golden;
 use super::wording::assert_alike;
 
-/// The lines on standard error. That pgbench is still receiving it may tell any number of times; since 17 it tells how
-/// many syncs are left, since until then there could be one only.
+/// Lines on standard error.
+///
+/// The message that pgbench is still receiving may occur any number of times. Since 17 it contains the number
+/// of remaining syncs; until then there could be only one.
 pub fn told(output: &Output) -> Vec<String> {
     let text = String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench", "pgbench");
     let text = text.replace("pipeline ending, ongoing syncs: 1", "pipeline ending");
@@ -27,7 +29,7 @@ fn assert_same(golden: &mut Golden, pgbench: &Pgbench, script: &str, options: &[
 }
 
 #[test]
-fn errors_and_notices_of_the_server_are_told_as_libpq_words_them() {
+fn errors_and_notices_of_the_server_have_libpqs_messages() {
     let Some(pgbench) = Pgbench::find("pgbench-messages") else { return };
     let mut golden = Golden::new("messages", &pgbench);
     let long = format!("select {}, {}, nothing, {};", "'a', ".repeat(20), "'表'", "'b', ".repeat(20));
@@ -56,7 +58,7 @@ fn errors_and_notices_of_the_server_are_told_as_libpq_words_them() {
 }
 
 #[test]
-fn a_run_for_finding_faults_tells_of_each_command() {
+fn a_run_with_debug_reports_each_command() {
     let Some(pgbench) = Pgbench::find("pgbench-debug") else { return };
     let mut golden = Golden::new("debug", &pgbench);
     let words = "\\set a 1 + 1\n\\sleep  1   us\n\\shell true  x\nselect :a,\n 3;\n";
@@ -128,7 +130,7 @@ fn commands_of_the_shell_print_and_fail_as_in_pgbench() {
 }
 
 #[test]
-fn what_cannot_be_prepared_or_is_not_there_any_more_is_told_as_in_pgbench() {
+fn failed_preparation_and_missing_statements_have_pgbenchs_messages() {
     let Some(pgbench) = Pgbench::find("pgbench-prepared") else { return };
     let mut golden = Golden::new("prepared", &pgbench);
     let cases = [
@@ -145,11 +147,11 @@ fn what_cannot_be_prepared_or_is_not_there_any_more_is_told_as_in_pgbench() {
             let path = pgbench.script("prepared.sql", script);
             let arguments = [options, &["-f", &path, "-t", "2", "-M", "prepared"]].concat();
             let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
-            // Until 15 a statement's name had the number of its script as well.
+            // Until 15, the name of a statement also contained the number of its script.
             let real_told: Vec<_> = told(&real).iter().map(|line| line.replace("\"P0_", "\"P_")).collect();
             assert!(real_told.iter().any(|line| line.contains("ERROR:  ")), "{script}");
             assert_alike(&told(&ours), &real_told, (script, options));
-            // Where nothing was carried out, 15 says so with another line more.
+            // Without executed transactions, 15 prints one more line.
             let retries = |line: &String| line.starts_with("total number of retries");
             let real_shape: Vec<_> = shape(&real.stdout).into_iter().filter(|line| !retries(line)).collect();
             let ours_shape: Vec<_> = shape(&ours.stdout).into_iter().filter(|line| !retries(line)).collect();

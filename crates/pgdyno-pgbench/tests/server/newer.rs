@@ -1,9 +1,9 @@
-//! What pgbench has had since 16: of it there is no oracle in version 15, so that the expectations are those of PostgreSQL's
+//! Features of pgbench since 16. Without an oracle in version 15, the expectations are those of PostgreSQL's
 //! own tests.
 
 use super::Pgbench;
 
-/// A script, options, the exit status, what is in the report, and what is told.
+/// Script, options, exit status, parts of the report, and parts of the messages.
 type Case<'a> = (&'a str, &'a [&'a str], i32, &'a [&'a str], &'a [&'a str]);
 
 fn check(pgbench: &Pgbench, cases: &[Case<'_>]) {
@@ -26,7 +26,7 @@ fn check(pgbench: &Pgbench, cases: &[Case<'_>]) {
 }
 
 #[test]
-fn pipelines_synchronise_end_and_must_end() {
+fn pipelines_synchronise_and_must_be_closed() {
     let Some(pgbench) = Pgbench::find("pgbench-pipelines") else { return };
     pgbench.query("create table t (a int primary key)");
     let syncs = "\\startpipeline\nselect 1;\n\\syncpipeline\n\\syncpipeline\nselect 2;\n\\syncpipeline\nselect 3;\n\\endpipeline\n";
@@ -78,7 +78,7 @@ fn pipelines_synchronise_end_and_must_end() {
 }
 
 #[test]
-fn errors_end_the_client_the_run_or_nothing_but_the_transaction() {
+fn errors_end_the_transaction_the_client_or_the_run() {
     let Some(pgbench) = Pgbench::find("pgbench-newer") else { return };
     pgbench.query(
         "create table counter (i int); insert into counter values (0); create table sole (i int unique)",

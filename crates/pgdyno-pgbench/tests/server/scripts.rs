@@ -1,4 +1,4 @@
-//! What scripts are read as, or refused with.
+//! Parsing of scripts and its errors.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use super::wording::assert_texts_alike;
 use super::{Pgbench, words};
 
 #[test]
-fn what_pgbench_refuses_we_refuse_with_the_same_meaning() {
+fn scripts_rejected_by_pgbench_are_rejected_with_equivalent_messages() {
     let Some(pgbench) = Pgbench::find("pgbench-refusals") else { return };
     let list = [
         "\\set x ",
@@ -92,7 +92,7 @@ fn what_pgbench_refuses_we_refuse_with_the_same_meaning() {
     for _ in 0..400 {
         let text = words(&mut prng, &list, 9);
         fs::write(&path, &text).unwrap();
-        // No server there: what is not refused ends with that.
+        // No server is running: accepted scripts end with a connection error.
         let real = pgbench.errors(&["-h", "/nowhere", "-M", "prepared", "-f", &path]);
         let ours = Scripts::default().add(&path, text.as_bytes(), 1);
         match ours {
@@ -107,7 +107,7 @@ fn what_pgbench_refuses_we_refuse_with_the_same_meaning() {
 }
 
 #[test]
-fn sql_is_split_and_gets_parameters_as_pgbench_does_it() {
+fn sql_is_split_and_parameterized_as_by_pgbench() {
     let Some(pgbench) = Pgbench::find("pgbench-sql") else { return };
     let list = [
         "select ",
@@ -168,7 +168,7 @@ fn sql_is_split_and_gets_parameters_as_pgbench_does_it() {
     let mut statements = 0;
     for _ in 0..250 {
         let body = words(&mut prng, &list, 12);
-        // In a pipeline all is sent before the first error is read.
+        // In a pipeline everything is sent before the first error is read.
         let text = format!("\\startpipeline\n{body}");
         let mut scripts = Scripts::default();
         if scripts.add("s", text.as_bytes(), 1).is_err() {
@@ -181,7 +181,7 @@ fn sql_is_split_and_gets_parameters_as_pgbench_does_it() {
                 ours.push(format!("pgbench: client 0 sending {}", String::from_utf8(sent).unwrap()));
             }
         }
-        // Behind a colon at the very end pgbench reads on beyond the text.
+        // After a colon at the end of the text, pgbench reads beyond the text.
         if ours.iter().any(|sent| sent.ends_with(':')) {
             continue;
         }

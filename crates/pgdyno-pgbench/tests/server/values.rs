@@ -8,7 +8,7 @@ use pgbench::script::Scripts;
 
 use super::Pgbench;
 
-/// Carries out a script once: the SQL that it sends by the simple protocol, and the lines of `debug()`.
+/// Executes a script once. Returns the SQL sent by the simple protocol, and the lines of `debug()`.
 fn through(client: &mut Client, scripts: &Scripts, script: usize) -> (Vec<String>, Vec<String>) {
     let (mut sent, mut shown) = (Vec::new(), Vec::new());
     client.begin(script);
@@ -60,7 +60,7 @@ fn the_same_seed_gives_the_same_values() {
 }
 
 #[test]
-fn clients_and_threads_draw_as_pgbenchs_do() {
+fn clients_and_threads_draw_the_same_numbers_as_pgbenchs() {
     let Some(pgbench) = Pgbench::find("pgbench-clients") else { return };
     pgbench.query("create table drawn (n bigserial, client int, script text, value text)");
     let text = |name: &str| {
@@ -75,8 +75,8 @@ fn clients_and_threads_draw_as_pgbenchs_do() {
         .zip(weights)
         .map(|(name, weight)| format!("{}@{weight}", pgbench.script(name, &text(name))))
         .collect();
-    // Clients of one thread take turns as their answers come: which one draws a script from the thread's generator is
-    // certain only where each has a thread.
+    // Clients of one thread alternate with their responses, so the script drawn by a client is only determined
+    // if each has its own thread.
     for (clients, threads, scripts_used) in [(3, 3, 3), (7, 3, 1), (5, 1, 1)] {
         pgbench.query("truncate drawn");
         let (c, j) = (clients.to_string(), threads.to_string());

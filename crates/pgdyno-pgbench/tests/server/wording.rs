@@ -1,18 +1,19 @@
-//! Messages compared by what they mean: an installed pgbench of another minor version may word them otherwise.
+//! Comparison of messages by meaning, because an installed pgbench of another minor version may have other
+//! texts.
 //!
-//! Two lines mean the same when their level and their values are the same, and at least half of their words. Values are
-//! what stands in quotes, numbers, variables and meta-commands. What the server reports reaches both from the same
-//! server: it is compared as it is. Our own exact words are in `golden`.
+//! Two lines are equivalent if their level and their values are equal, and at least half of their words. Values
+//! are quoted texts, numbers, variables and meta-commands. Errors of the server are compared exactly, because
+//! both programs use the same server. The exact output is in `golden`.
 
 use std::fmt::Debug;
 
-/// Where a report of the server begins in a line; libpq puts two spaces behind its level.
+/// Start of a server error in a line; libpq puts two spaces after its level.
 const REPORTS: [&str; 8] =
     ["ERROR:  ", "FATAL:  ", "PANIC:  ", "WARNING:  ", "NOTICE:  ", "DETAIL:  ", "HINT:  ", "CONTEXT:  "];
 
 const LEVELS: [&str; 4] = ["error:", "warning:", "detail:", "hint:"];
 
-/// Fails unless both mean the same, line by line. Advice is pgbench's own to give or not: its hints do not count.
+/// Panics unless both are equivalent, line by line. Hints are optional and do not count.
 pub fn assert_alike(ours: &[String], real: &[String], what: impl Debug) {
     let without_hints = |lines: &[String]| -> Vec<String> {
         lines.iter().filter(|line| !line.starts_with("pgbench: hint: ")).cloned().collect()
@@ -23,13 +24,13 @@ pub fn assert_alike(ours: &[String], real: &[String], what: impl Debug) {
     assert!(alike, "{what:?} means another thing\n  ours: {ours:#?}\n  real: {real:#?}");
 }
 
-/// The same of texts of several lines.
+/// Panics unless both texts of several lines are equivalent.
 pub fn assert_texts_alike(ours: &str, real: &str, what: impl Debug) {
     let lines = |text: &str| -> Vec<String> { text.lines().map(str::to_owned).collect() };
     assert_alike(&lines(ours), &lines(real), what);
 }
 
-/// Where the server's report begins in this line, if there is one.
+/// The position of a server error in this line, if any.
 pub fn report_in(line: &str) -> Option<usize> {
     REPORTS.iter().filter_map(|report| line.find(report)).min()
 }
@@ -67,7 +68,7 @@ impl<'a> Meaning<'a> {
         let level = format!("{}{}", own_words.map_or("", |_| "pgbench: "), level.map_or("", |level| *level));
         let mut meaning = Self { level, values: vec![], words: vec![], report };
         if own.trim_start().starts_with('^') {
-            // It points at a column of the line above.
+            // It points to a column of the line above.
             meaning.values.push(format!("column {}", own.find('^').unwrap_or_default()));
         }
         for (at, part) in own[meaning.level.len()..].split('"').enumerate() {
@@ -94,7 +95,7 @@ impl<'a> Meaning<'a> {
 }
 
 #[test]
-fn other_words_mean_the_same_and_other_values_do_not() {
+fn different_words_are_equivalent_and_different_values_are_not() {
     let cases = [
         (
             "pgbench: error: -c/--client must be in range 1..2147483647",

@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_file_that_others_can_read_is_ignored_and_the_reason_kept() {
+    fn a_password_file_that_others_can_read_is_ignored_with_a_reason() {
         let directory = env::temp_dir().join(format!("pgdyno-passfile-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.join("pgpass");

@@ -31,7 +31,7 @@ fn with_row(values: &[Option<&[u8]>], check: impl FnOnce(Row<'_>)) {
 }
 
 #[test]
-fn a_row_gives_its_values_by_type() {
+fn a_row_returns_its_values_by_type() {
     let numeric = [0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 0x0d, 0x48];
     let values: [Option<&[u8]>; 8] = [
         Some(&[0xff, 0xfe]),
@@ -59,7 +59,7 @@ fn a_row_gives_its_values_by_type() {
 }
 
 #[test]
-fn a_mistaken_column_is_an_error_and_never_another_value() {
+fn a_wrong_column_is_an_error_and_never_another_value() {
     with_row(&[Some(&[0, 0, 1, 0]), None, Some(&[0xff]), Some(&[2])], |row| {
         assert_eq!(row.i16(0), Err(ProtocolError::ColumnType { column: 0, expected: "smallint" }));
         assert_eq!(row.i32(1), Err(ProtocolError::ColumnType { column: 1, expected: "integer" }));
@@ -72,7 +72,7 @@ fn a_mistaken_column_is_an_error_and_never_another_value() {
 }
 
 #[test]
-fn a_command_tag_tells_its_number_of_rows() {
+fn a_command_tag_contains_its_number_of_rows() {
     let table: [(&str, u64); 9] = [
         ("INSERT 0 5", 5),
         ("SELECT 12", 12),
@@ -92,7 +92,7 @@ fn a_command_tag_tells_its_number_of_rows() {
 }
 
 #[test]
-fn an_error_gives_the_fields_that_are_asked_for() {
+fn an_error_returns_the_requested_fields() {
     let body = b"SFEHLER\0VERROR\0C40P01\0Mdeadlock detected\0Dwho waits\0Hsee log\0Wfunction f\0\0";
     let bytes = server_message(b'E', body);
     let Message::ErrorResponse(fields) = only(&bytes) else { panic!("not an error") };
@@ -118,9 +118,9 @@ fn a_server_message_of_several_lines_becomes_one_line_without_control_characters
 }
 
 #[test]
-fn an_error_of_megabytes_is_shortened_and_says_by_how_much() {
+fn an_error_of_megabytes_is_truncated_with_the_omitted_size() {
     let of = |letters: usize| {
-        // Of two bytes each, so that the limit falls between characters and within them.
+        // Characters of two bytes, so that the limit is both between and within characters.
         let bytes = server_message(b'E', format!("C42601\0Mx{}\0\0", "é".repeat(letters)).as_bytes());
         let Message::ErrorResponse(fields) = only(&bytes) else { panic!("not an error") };
         fields.to_owned()
@@ -136,7 +136,7 @@ fn an_error_of_megabytes_is_shortened_and_says_by_how_much() {
 }
 
 #[test]
-fn an_error_without_a_usable_code_is_counted_as_internal() {
+fn an_error_without_a_valid_code_is_counted_as_internal() {
     for body in [&b"Mx\0\0"[..], b"C4000\0\0", b"Cabcde\0\0", b"\0"] {
         let bytes = server_message(b'E', body);
         let Message::ErrorResponse(fields) = only(&bytes) else { panic!("not an error") };
@@ -193,7 +193,7 @@ fn sasl_mechanisms_are_found_by_their_whole_name() {
 }
 
 #[test]
-fn a_malformed_body_is_an_error_that_names_the_message() {
+fn a_malformed_body_is_an_error_with_the_name_of_the_message() {
     let table: [(u8, &[u8], &str); 19] = [
         (b'Z', b"X", "ReadyForQuery"),
         (b'Z', b"", "ReadyForQuery"),
@@ -221,7 +221,7 @@ fn a_malformed_body_is_an_error_that_names_the_message() {
 }
 
 #[test]
-fn a_hostile_length_or_type_is_refused_before_anything_is_buffered() {
+fn a_hostile_length_or_type_is_rejected_before_buffering() {
     let length = |tag, length_bytes: u32| [&[tag][..], &length_bytes.to_be_bytes()].concat();
     let refused = |length_bytes, limit_bytes| {
         Err(ProtocolError::MessageLength { tag: b'D', length_bytes, limit_bytes })
@@ -245,7 +245,7 @@ fn refused_http() -> Result<Option<(Message<'static>, usize)>, ProtocolError> {
 }
 
 #[test]
-fn ready_for_query_tells_the_transaction_status() {
+fn ready_for_query_contains_the_transaction_status() {
     let table = [
         (b"I", TransactionStatus::Idle),
         (b"T", TransactionStatus::Active),
@@ -258,12 +258,12 @@ fn ready_for_query_tells_the_transaction_status() {
 
 const TAGS: &[u8] = b"123ACDEGHIKNRSTZcdnstv";
 
-/// A message whose frame is right and whose body may be anything.
+/// A message with a valid frame and an arbitrary body.
 fn framed() -> impl Strategy<Value = Vec<u8>> {
     (prop::sample::select(TAGS), vec(any::<u8>(), 0..40)).prop_map(|(tag, body)| server_message(tag, &body))
 }
 
-/// A message that is right.
+/// A valid message.
 fn valid() -> impl Strategy<Value = Vec<u8>> {
     let values = vec(prop::option::of(vec(any::<u8>(), 0..9)), 0..6);
     prop_oneof![
@@ -276,7 +276,7 @@ fn valid() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What a connection would see if the bytes came in these pieces.
+/// The messages that a connection receives if the bytes arrive in these pieces.
 fn receive<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     let (mut buffer, mut seen) = (Vec::new(), Vec::new());
     for piece in pieces {
@@ -292,7 +292,7 @@ fn receive<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_panic_and_within_their_length(bytes in vec(any::<u8>(), 0..200)) {
+    fn parsing_any_bytes_does_not_panic_or_read_past_the_end(bytes in vec(any::<u8>(), 0..200)) {
         if let Ok(Some((message, length))) = parse(&bytes) {
             prop_assert!(length <= bytes.len());
             touch(&message, 0);
@@ -300,7 +300,7 @@ proptest! {
     }
 
     #[test]
-    fn any_body_is_read_or_refused_and_its_accessors_never_panic(bytes in framed(), column in 0..70_000usize) {
+    fn parsing_any_body_and_calling_its_accessors_does_not_panic(bytes in framed(), column in 0..70_000usize) {
         match parse(&bytes) {
             Ok(None) => prop_assert!(false, "a whole message was not recognised"),
             Ok(Some((message, length))) => {
@@ -315,7 +315,7 @@ proptest! {
     }
 
     #[test]
-    fn the_stream_may_be_split_anywhere(messages in vec(valid(), 1..8), size in 1..30usize) {
+    fn the_stream_may_be_split_at_any_position(messages in vec(valid(), 1..8), size in 1..30usize) {
         let stream = messages.concat();
         let whole = receive(std::iter::once(&stream[..]));
         prop_assert_eq!(whole.len(), messages.len());
@@ -323,13 +323,13 @@ proptest! {
     }
 
     #[test]
-    fn a_part_of_a_message_asks_for_more(message in valid(), cut in any::<prop::sample::Index>()) {
+    fn a_partial_message_needs_more_bytes(message in valid(), cut in any::<prop::sample::Index>()) {
         let cut = cut.index(message.len());
         prop_assert_eq!(parse(&message[..cut]), Ok(None));
     }
 
     #[test]
-    fn a_row_gives_back_what_was_put_in(values in vec(prop::option::of(vec(any::<u8>(), 0..9)), 0..9)) {
+    fn a_row_returns_the_encoded_values(values in vec(prop::option::of(vec(any::<u8>(), 0..9)), 0..9)) {
         let values: Vec<_> = values.iter().map(Option::as_deref).collect();
         with_row(&values, |row| {
             assert_eq!(row.columns().collect::<Vec<_>>(), values);

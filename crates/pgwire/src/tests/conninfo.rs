@@ -20,7 +20,7 @@ fn parsed(text: &str) -> Conninfo {
     with_environment(text, &[]).unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-/// User, password, database and hosts, in a form that fits a table.
+/// User, password, database and hosts in one line.
 fn shown(conninfo: &Conninfo) -> String {
     let host = |h: &Host| h.address.to_string();
     let hosts: Vec<_> = conninfo.hosts.iter().map(host).collect();
@@ -29,7 +29,7 @@ fn shown(conninfo: &Conninfo) -> String {
 }
 
 #[test]
-fn strings_of_both_forms_are_read_as_libpq_reads_them() {
+fn connection_strings_of_both_forms_are_parsed_as_by_libpq() {
     let socket = "/var/run/postgresql/.s.PGSQL.5432";
     let table = [
         ("", format!("osuser - osuser {socket}")),
@@ -72,7 +72,7 @@ fn strings_of_both_forms_are_read_as_libpq_reads_them() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_that_says_why() {
+fn an_invalid_connection_string_is_an_error_with_its_reason() {
     let table = [
         ("user", "no \"=\" after the word at character 1"),
         ("user=u  oops", "no \"=\" after the word at character 9"),
@@ -118,7 +118,7 @@ fn what_cannot_be_read_is_an_error_that_says_why() {
 }
 
 #[test]
-fn an_environment_variable_stands_in_for_a_keyword_that_is_not_given() {
+fn an_environment_variable_sets_a_keyword_that_is_not_given() {
     let environment = [
         ("PGHOST", "envhost"),
         ("PGPORT", "6001"),
@@ -155,7 +155,7 @@ fn an_environment_variable_stands_in_for_a_keyword_that_is_not_given() {
 }
 
 #[test]
-fn a_variable_that_asks_for_what_we_do_not_have_is_an_error_that_names_it() {
+fn an_unsupported_environment_variable_is_an_error_with_its_name() {
     let table = [
         ("PGSERVICE", "prod", Some("PGSERVICE: service files are not read")),
         ("PGREQUIREAUTH", "scram-sha-256", Some("PGREQUIREAUTH: it is not supported")),
@@ -223,7 +223,7 @@ fn other_keywords_have_libpqs_meaning() {
 }
 
 #[test]
-fn only_programs_with_libpqs_ways_hand_the_environments_settings_on() {
+fn only_programs_with_libpqs_defaults_send_settings_of_the_environment() {
     let environment = [
         ("PGCLIENTENCODING", "LATIN1"),
         ("PGTZ", "CET"),
@@ -252,7 +252,7 @@ fn only_programs_with_libpqs_ways_hand_the_environments_settings_on() {
 }
 
 #[test]
-fn options_fill_what_a_string_leaves_open() {
+fn options_set_keywords_that_a_string_does_not_set() {
     let read = |options, text| {
         Conninfo::parse_for(SessionDefaults::Libpq("pgbench"), options, text, &|_| None, Some("me"))
     };
@@ -266,7 +266,7 @@ fn options_fill_what_a_string_leaves_open() {
 }
 
 #[test]
-fn a_password_file_serves_each_host_that_has_no_password() {
+fn a_password_file_is_used_for_each_host_without_a_password() {
     let file = "a:1:d:u:for a\nlocalhost:5432:d:u:for the socket\n/run:*:*:*:for run\n";
     let mut conninfo = parsed("host=a,b,/var/run/postgresql,/run port=1,2,,3 user=u dbname=d");
     conninfo.use_passfile(file);
@@ -311,13 +311,13 @@ fn no_error_shows_a_password_that_was_not_quoted_or_encoded() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused_but_never_a_panic(text in "\\PC{0,60}") {
+    fn parsing_any_text_does_not_panic(text in "\\PC{0,60}") {
         let _ = with_environment(&text, &[]);
         let _ = with_environment(&format!("postgresql://{text}"), &[]);
     }
 
     #[test]
-    fn any_value_survives_quoting(value in "[^\0]{1,20}") {
+    fn any_value_round_trips_through_quoting(value in "[^\0]{1,20}") {
         let quoted = value.replace('\\', r"\\").replace('\'', r"\'");
         let conninfo = parsed(&format!("user='{quoted}' host=h"));
         prop_assert_eq!(&conninfo.user, &value);

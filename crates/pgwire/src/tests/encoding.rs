@@ -43,7 +43,7 @@ const NUMERICS: [(i64, u8, &str); 29] = [
 ];
 
 #[test]
-fn numerics_are_written_as_postgresql_writes_them_and_read_back() {
+fn numerics_have_the_bytes_of_postgresql_and_round_trip() {
     for (scaled, scale, expected) in NUMERICS {
         let mut bytes = Vec::new();
         numeric::append(&mut bytes, scaled, scale);
@@ -54,7 +54,7 @@ fn numerics_are_written_as_postgresql_writes_them_and_read_back() {
 }
 
 #[test]
-fn a_numeric_that_is_no_exact_integer_of_the_scale_is_not_read() {
+fn a_numeric_with_more_decimals_than_the_scale_is_not_read() {
     let table: [(&[u8], &str); 9] = [
         (&[], "empty"),
         (&[0, 1, 0, 0, 0, 0, 0, 0], "a digit short"),
@@ -78,7 +78,7 @@ const COPIED: &str = "5047434f50590aff0d0a00000000000000000000080000000200010000
                       ffffffff";
 
 #[test]
-fn a_copied_row_is_byte_for_byte_what_postgresql_writes() {
+fn a_copied_row_has_the_bytes_of_postgresql() {
     let mut out = Vec::new();
     copy::header(&mut out);
     copy::row(&mut out, 8);
@@ -112,9 +112,9 @@ fn appended(append: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>) -> Vec
     out
 }
 
-/// The bytes of each message, by the protocol's documentation of message formats.
+/// Expected bytes from the protocol documentation of message formats.
 #[test]
-fn messages_are_byte_for_byte_as_documented() {
+fn messages_have_the_documented_bytes() {
     let user = [("user", "al"), ("database", "db")];
     assert_eq!(
         appended(|out| frontend::startup(out, user)),
@@ -163,10 +163,10 @@ fn a_copy_data_message_may_be_written_in_place() {
     assert_eq!(out, b"befored\0\0\0\x06xy");
 }
 
-/// PostgreSQL 15: `select encode(array_send(array[1,2,-3]::int4[]), 'hex')`, of `'{}'::int4[]` and of
-/// `array[12.34, 0]::numeric[]`; the scalars by their types' send functions.
+/// PostgreSQL 15: `select encode(array_send(array[1,2,-3]::int4[]), 'hex')`, also of `'{}'::int4[]` and
+/// `array[12.34, 0]::numeric[]`; scalars by the send functions of their types.
 #[test]
-fn parameters_are_written_as_postgresql_sends_them() {
+fn parameters_have_the_bytes_of_postgresql() {
     let table: [(&dyn Parameter, &str); 12] = [
         (
             &&[1i32, 2, -3][..],
@@ -211,17 +211,17 @@ fn a_message_that_fails_leaves_the_buffer_as_it_was() {
 
 proptest! {
     #[test]
-    fn every_integer_survives_the_numeric_format(scaled in any::<i64>(), scale in 0..=40u8) {
+    fn every_integer_round_trips_through_the_numeric_format(scaled in any::<i64>(), scale in 0..=40u8) {
         let mut bytes = Vec::new();
         numeric::append(&mut bytes, scaled, scale);
         prop_assert_eq!(numeric::read(&bytes, scale), Some(scaled));
-        // PostgreSQL strips zeros at both ends: the bytes must be what it would send itself.
+        // PostgreSQL strips zeros at both ends, and so must these bytes.
         let digits: Vec<_> = bytes[8..].chunks(2).collect();
         prop_assert!(digits.first() != Some(&&[0, 0][..]) && digits.last() != Some(&&[0, 0][..]));
     }
 
     #[test]
-    fn any_bytes_are_a_numeric_or_not_but_never_a_panic(bytes in vec(any::<u8>(), 0..40), scale in any::<u8>()) {
+    fn reading_any_bytes_as_a_numeric_does_not_panic(bytes in vec(any::<u8>(), 0..40), scale in any::<u8>()) {
         let _ = numeric::read(&bytes, scale);
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the wire layer, a file per module.
+//! Tests of the wire layer, one file per module.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -18,7 +18,7 @@ fn server_message(tag: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Bytes as hexadecimal digits, as PostgreSQL's `encode(…, 'hex')` writes them.
+/// Hexadecimal digits, as by PostgreSQL's `encode(…, 'hex')`.
 fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {

@@ -1,7 +1,7 @@
 use super::super::conninfo::password_from;
 
 #[test]
-fn the_first_matching_line_of_a_password_file_counts() {
+fn the_first_matching_line_of_a_password_file_is_used() {
     let file = "# comment:5432:db:al:no\n\
                 db.example:5432:shop:al:first\n\
                 db.example:5432:*:al:second\n\

@@ -1,5 +1,5 @@
-//! The server's side of SCRAM-SHA-256, written from RFC 5802 and held against the example of RFC 7677: the oracle
-//! of the tests of our side.
+//! Server side of SCRAM-SHA-256, written from RFC 5802 and verified with the example of RFC 7677. It is the
+//! oracle for tests of the client side.
 
 use std::num::NonZeroU32;
 
@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use ring::{digest, hmac, pbkdf2};
 
-/// The exchange's texts, and the proofs that follow from them.
+/// Messages of an exchange, from which the proofs follow.
 pub struct Exchange {
     pub client_first_bare: String,
     pub server_first: String,
@@ -19,7 +19,7 @@ impl Exchange {
         format!("{},{},{}", self.client_first_bare, self.server_first, self.client_final_without_proof)
     }
 
-    /// The client's proof, in base 64.
+    /// Client proof in base64.
     pub fn client_proof(&self, password: &str) -> String {
         let client_key = hmac_sha256(&self.salted(password), b"Client Key");
         let stored_key = digest::digest(&digest::SHA256, &client_key);
@@ -28,7 +28,7 @@ impl Exchange {
         BASE64_STANDARD.encode(proof)
     }
 
-    /// The server's signature, in base 64.
+    /// Server signature in base64.
     pub fn server_signature(&self, password: &str) -> String {
         let server_key = hmac_sha256(&self.salted(password), b"Server Key");
         BASE64_STANDARD.encode(hmac_sha256(&server_key, self.message().as_bytes()))

@@ -12,7 +12,7 @@ use super::super::startup::{Channel, Session, Startup};
 use super::scram_server::Exchange;
 use super::server_message;
 
-/// A client in the middle of its start-up, and what it has said since we last listened.
+/// A client during startup, and the bytes sent since the last call.
 struct Client {
     startup: Startup,
     said: Vec<u8>,
@@ -26,7 +26,7 @@ impl Client {
         Self { startup, said }
     }
 
-    /// Hears messages; what it says to them, or its error. `true` when it is ready.
+    /// Handles messages. Returns whether it is ready and the bytes of its response, or its error.
     fn hear(&mut self, messages: &[Vec<u8>]) -> Result<(bool, Vec<u8>), StartupError> {
         self.said.clear();
         let mut ready = false;
@@ -74,7 +74,7 @@ fn session(version: &str) -> Result<Session, StartupError> {
 }
 
 #[test]
-fn the_first_message_holds_what_the_connection_string_says() {
+fn the_startup_message_contains_the_connection_parameters() {
     let client = Client::new("user=u dbname=d application_name=a options='-c jit=off'", Channel::Plain);
     let body = b"\0\x03\0\0user\0u\0database\0d\0options\0-c jit=off\0application_name\0a\0client_encoding\0UTF8\0\0";
     assert_eq!(client.said[..4], (body.len() as u32 + 4).to_be_bytes());
@@ -82,7 +82,7 @@ fn the_first_message_holds_what_the_connection_string_says() {
 }
 
 #[test]
-fn a_server_that_trusts_us_gives_a_session_with_its_settings() {
+fn trust_authentication_gives_a_session_with_its_settings() {
     let session = session("17.2 (Debian 17.2-1)").unwrap();
     assert_eq!(session.key, Some((7, 9)));
     assert_eq!(session.server_version(), "17.2 (Debian 17.2-1)");
@@ -91,7 +91,7 @@ fn a_server_that_trusts_us_gives_a_session_with_its_settings() {
 }
 
 #[test]
-fn versions_are_numbered_as_postgresql_numbers_them() {
+fn versions_have_the_numbers_of_postgresql() {
     let table = [
         ("17.2 (Debian 17.2-1)", Some(170_002)),
         ("18beta1", Some(180_000)),
@@ -110,7 +110,7 @@ fn versions_are_numbered_as_postgresql_numbers_them() {
 }
 
 #[test]
-fn a_clear_password_is_sent_as_it_is() {
+fn a_cleartext_password_is_sent_unchanged() {
     let mut client = Client::new("password=pä$$", Channel::Plain);
     let (ready, said) = client.hear(&[authentication(3, &[])]).unwrap();
     assert!(!ready);
@@ -118,8 +118,15 @@ fn a_clear_password_is_sent_as_it_is() {
     assert!(client.hear(&welcome("15.1")).unwrap().0);
 }
 
-/// `md5(md5(password || user) || salt)`, computed by PostgreSQL 15: `select md5(md5('password' || 'md5_user')::bytea
-/// || '\x2a3d8fe0'::bytea)`.
+/// PostgreSQL 15: `select md5(md5('password'
+///
+/// 'md5_user')::bytea
+///
+/// '\x2a3d8fe0'::bytea)`, which is `md5(md5(password
+///
+/// user)
+///
+/// salt)`.
 #[test]
 fn an_md5_password_is_hashed_with_user_and_salt() {
     let mut client = Client::new("user=md5_user password=password", Channel::Plain);
@@ -132,10 +139,10 @@ const PASSWORD: &str = "pencil";
 const OFFERS: &[u8] = b"SCRAM-SHA-256-PLUS\0SCRAM-SHA-256\0\0";
 const UNBOUND_OFFER: &[u8] = b"SCRAM-SHA-256\0\0";
 
-/// Plays the server up to its signature; gives the client's GS2 header and the exchange.
+/// Runs the exchange up to the server signature. Returns the client's GS2 header and the exchange.
 fn play_scram(client: &mut Client, offers: &[u8]) -> Result<(String, Exchange), StartupError> {
     let (_, first) = client.hear(&[authentication(10, offers)])?;
-    // The type byte and length; the mechanism and its zero byte; the length of the data; the data.
+    // Type byte and length; mechanism and its zero byte; length of the data; data.
     let mechanism_end = 5 + first[5..].iter().position(|&b| b == 0).unwrap();
     let mechanism = String::from_utf8_lossy(&first[5..mechanism_end]).into_owned();
     let data = String::from_utf8(first[mechanism_end + 5..].to_vec()).unwrap();
@@ -166,7 +173,7 @@ fn signature(exchange: &Exchange, password: &str) -> Vec<u8> {
 }
 
 #[test]
-fn scram_binds_to_the_channel_as_far_as_both_sides_can() {
+fn scram_uses_channel_binding_if_both_sides_support_it() {
     let table = [
         ("", Channel::Plain, UNBOUND_OFFER, "n,,"),
         ("", tls(), OFFERS, "p=tls-server-end-point,,"),
@@ -185,7 +192,7 @@ fn scram_binds_to_the_channel_as_far_as_both_sides_can() {
 }
 
 #[test]
-fn a_server_that_does_not_prove_itself_is_refused() {
+fn a_server_without_a_valid_signature_is_rejected() {
     let begun = || {
         let mut client = Client::new(&format!("password={PASSWORD}"), Channel::Plain);
         let (_, exchange) = play_scram(&mut client, UNBOUND_OFFER).unwrap();
@@ -210,7 +217,7 @@ fn a_server_that_does_not_prove_itself_is_refused() {
 }
 
 #[test]
-fn a_challenge_that_is_malformed_or_costs_too_much_is_refused() {
+fn a_malformed_or_too_expensive_challenge_is_rejected() {
     for challenge in ["", "r=x", "r=other,s=c2FsdA==,i=4096", "x"] {
         let mut client = Client::new(&format!("password={PASSWORD}"), Channel::Plain);
         client.hear(&[authentication(10, UNBOUND_OFFER)]).unwrap();
@@ -244,7 +251,7 @@ fn required_channel_binding_accepts_nothing_weaker() {
 }
 
 #[test]
-fn a_refusal_says_what_to_do_and_keeps_the_servers_code() {
+fn a_rejection_contains_a_remedy_and_the_sqlstate() {
     let table = [
         ("28P01", "password authentication failed", "refused user \"al\": wrong password"),
         ("3D000", "database \"d\" does not exist", "database \"d\" does not exist on this server"),
@@ -263,7 +270,7 @@ fn a_refusal_says_what_to_do_and_keeps_the_servers_code() {
 }
 
 #[test]
-fn a_missing_password_is_an_error_that_says_where_to_put_it() {
+fn a_missing_password_is_an_error_with_a_remedy() {
     for demand in [authentication(3, &[]), authentication(5, &[0; 4]), authentication(10, UNBOUND_OFFER)] {
         let error = Client::new("", Channel::Plain).hear(&[demand]).unwrap_err().to_string();
         assert!(error.contains("requires a password for user \"al\": give password, PGPASSWORD"), "{error}");
@@ -271,7 +278,7 @@ fn a_missing_password_is_an_error_that_says_where_to_put_it() {
 }
 
 #[test]
-fn a_method_that_we_do_not_have_is_named() {
+fn an_unsupported_authentication_method_is_named() {
     let table = [
         (authentication(7, &[]), "GSSAPI"),
         (authentication(9, &[]), "SSPI"),
@@ -286,7 +293,7 @@ fn a_method_that_we_do_not_have_is_named() {
 }
 
 #[test]
-fn messages_out_of_turn_are_violations() {
+fn messages_out_of_order_are_protocol_violations() {
     let unasked = [
         vec![server_message(b'Z', b"I")],
         vec![setting("a", "b")],
@@ -304,7 +311,7 @@ fn messages_out_of_turn_are_violations() {
 }
 
 #[test]
-fn a_server_that_talks_without_end_is_left() {
+fn a_server_that_sends_endless_messages_is_disconnected() {
     let mut messages = vec![authentication(0, &[])];
     messages.extend((0..1000).map(|i| setting(&format!("s{i}"), "x")));
     let error = Client::new("", Channel::Plain).hear(&messages).unwrap_err();
@@ -312,14 +319,14 @@ fn a_server_that_talks_without_end_is_left() {
 }
 
 #[test]
-fn notices_before_the_session_is_ready_are_passed_over() {
+fn notices_during_startup_are_skipped() {
     let notice = server_message(b'N', b"VWARNING\0C01000\0Mx\0\0");
     let mut client = Client::new("", Channel::Plain);
     client.hear(&[notice]).unwrap();
     assert!(client.hear(&welcome("15.1")).unwrap().0);
 }
 
-/// What each kind of wish comes to with a server that is a standby, or whose sessions begin read-only.
+/// Result of each `target_session_attrs` with a standby, or with sessions that are read-only by default.
 const WISHES: [(&str, [Result<(), &str>; 3]); 6] = [
     ("any", [Ok(()), Ok(()), Ok(())]),
     ("read-write", [Ok(()), Err("session is read-only"), Err("session is read-only")]),
@@ -342,7 +349,7 @@ fn heard(result: Result<(bool, Vec<u8>), StartupError>) -> Result<(), &'static s
 }
 
 #[test]
-fn a_server_tells_whether_it_is_of_the_kind_that_is_wanted() {
+fn target_session_attrs_is_checked_from_reported_settings() {
     let servers = [("off", "off"), ("on", "off"), ("off", "on")];
     for (wish, outcomes) in WISHES {
         for ((standby, read_only), expected) in servers.into_iter().zip(outcomes) {
@@ -357,8 +364,8 @@ fn a_server_tells_whether_it_is_of_the_kind_that_is_wanted() {
 }
 
 #[test]
-fn an_old_server_is_asked_whether_it_is_of_the_kind_that_is_wanted() {
-    // transaction_read_only and pg_is_in_recovery() of the servers of the other test.
+fn target_session_attrs_is_queried_from_old_servers() {
+    // transaction_read_only and pg_is_in_recovery() for the servers of the other test.
     let servers = [("off", "f"), ("on", "t"), ("on", "f")];
     for (wish, outcomes) in WISHES.into_iter().skip(1) {
         for ((read_only, recovers), expected) in servers.into_iter().zip(outcomes) {
@@ -381,7 +388,7 @@ fn an_old_server_is_asked_whether_it_is_of_the_kind_that_is_wanted() {
     }
 }
 
-/// Messages as a hostile server might send them: right in form, any kind of demand, any data.
+/// Messages of a hostile server: a valid form with any authentication request and any data.
 fn hostile() -> impl Strategy<Value = Vec<u8>> {
     let data =
         prop_oneof![vec(any::<u8>(), 0..30), Just(UNBOUND_OFFER.to_vec()), Just(vec![0; 4]), Just(vec![])];
@@ -397,7 +404,7 @@ fn hostile() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_server_can_make_us_panic(messages in vec(hostile(), 0..9), write in any::<bool>()) {
+    fn no_server_can_cause_a_panic(messages in vec(hostile(), 0..9), write in any::<bool>()) {
         let attrs = if write { "target_session_attrs=read-write" } else { "" };
         let _ = Client::new(&format!("password=x {attrs}"), tls()).hear(&messages);
     }

@@ -1,5 +1,5 @@
-//! Our TLS client against rustls's server in memory, with certificates that the `openssl` command makes. Where
-//! there is no such command these tests say so and check nothing.
+//! TLS client against rustls's server in memory, with certificates created by the `openssl` command. Without
+//! the command, these tests print that they are skipped.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ use super::super::tls::{
 use super::hex;
 
 #[test]
-fn the_answer_about_tls_is_one_byte_and_nothing_after_it() {
+fn the_response_to_ssl_request_is_exactly_one_byte() {
     use SslMode::{Prefer, Require};
     let table = [
         (&b""[..], Prefer, Ok(None)),
@@ -37,7 +37,7 @@ fn the_answer_about_tls_is_one_byte_and_nothing_after_it() {
 }
 
 #[test]
-fn the_mode_says_what_is_tried_first_and_what_then() {
+fn sslmode_determines_the_order_of_attempts() {
     use Encryption::{Plain, Tls};
     let tcp = Address::Tcp { name: "h".into(), ip: None, port: 1 };
     let unix = Address::Unix("/run/.s.PGSQL.1".into());
@@ -59,16 +59,16 @@ fn the_mode_says_what_is_tried_first_and_what_then() {
 }
 
 #[test]
-fn a_handshake_fails_by_tls_itself_or_by_a_certificate() {
+fn a_handshake_fails_because_of_tls_or_a_certificate() {
     let failed = TlsError::Tls(rustls::Error::HandshakeNotComplete);
     let untrusted = TlsError::Certificate(rustls::CertificateError::UnknownIssuer);
     assert!(failed.is_failed_handshake() && untrusted.is_failed_handshake());
     assert!(!TlsError::PlainWithTlsAnswer.is_failed_handshake());
 }
 
-/// The recipe of PostgreSQL's manual names the host so. (The rest of the recipe is in `tests/login.rs`.)
+/// The host name is set as in PostgreSQL's manual. (The rest of that example is in `tests/login.rs`.)
 #[test]
-fn the_common_name_counts_where_there_are_no_alternative_names() {
+fn the_common_name_is_checked_without_alternative_names() {
     let Some(pair) = Pair::make("cn", &["-newkey", "rsa:2048", "-subj", "/CN=DB.example"]) else { return };
     let own = pair.file("crt");
     assert_eq!(accepts(&pair, "host=db.example", "verify-full", Some(&own)), Ok(()));
@@ -76,7 +76,7 @@ fn the_common_name_counts_where_there_are_no_alternative_names() {
 }
 
 #[test]
-fn common_names_do_not_count_where_there_are_alternative_names() {
+fn the_common_name_is_ignored_with_alternative_names() {
     let says =
         ["-newkey", "rsa:2048", "-subj", "/CN=db.example", "-addext", "subjectAltName=DNS:other.example"];
     let Some(pair) = Pair::make("san", &says) else { return };
@@ -85,11 +85,11 @@ fn common_names_do_not_count_where_there_are_alternative_names() {
     assert_eq!(accepts(&pair, "host=other.example", "verify-full", Some(&own)), Ok(()));
 }
 
-/// A directory of its own with a key and a self-signed certificate, removed at the end.
+/// A directory with a key and a self-signed certificate, removed when dropped.
 struct Pair(PathBuf);
 
 impl Pair {
-    /// `None` without the command; `arguments` choose the key and what the certificate says.
+    /// `None` without the command. `arguments` select the key and the contents of the certificate.
     fn make(name: &str, arguments: &[&str]) -> Option<Self> {
         let directory = env::temp_dir().join(format!("pgdyno-tls-{}-{name}", process::id()));
         fs::create_dir_all(&directory).unwrap();
@@ -125,7 +125,7 @@ impl Pair {
         ServerConnection::new(Arc::new(config)).unwrap()
     }
 
-    /// The certificate's hash as openssl computes it, in lower-case digits.
+    /// Hash of the certificate as computed by openssl, in lower-case digits.
     fn fingerprint(&self, hash: &str) -> String {
         let mut command = Command::new("openssl");
         command.args(["x509", "-noout", "-fingerprint", hash, "-in"]).arg(self.file("crt"));
@@ -145,7 +145,7 @@ fn begin(conninfo: &str) -> Result<TlsSession, TlsError> {
     TlsSession::begin(client_config(&conninfo)?, &conninfo.hosts[0], conninfo.sslmode)
 }
 
-/// Carries bytes both ways until the handshake is over, in pieces of `size` bytes towards the client.
+/// Transfers bytes both ways until the handshake is complete, in pieces of `size` bytes toward the client.
 fn shake_hands(client: &mut TlsSession, server: &mut ServerConnection, size: usize) -> Result<(), TlsError> {
     let (mut to_server, mut plain) = (Vec::new(), Vec::new());
     client.write_pending(&mut to_server)?;
@@ -169,7 +169,7 @@ fn shake_hands(client: &mut TlsSession, server: &mut ServerConnection, size: usi
 }
 
 #[test]
-fn data_survive_the_encryption_in_pieces_of_any_size() {
+fn data_round_trips_through_tls_in_pieces_of_any_size() {
     use std::io::{Read, Write};
     let Some(pair) = Pair::localhost("data") else { return };
     for size in [1, 7, 1000, 100_000] {
@@ -203,7 +203,7 @@ fn data_survive_the_encryption_in_pieces_of_any_size() {
     }
 }
 
-/// Whether a client with this connection string accepts the pair's certificate.
+/// Whether a client with this connection string accepts the certificate of the pair.
 fn accepts(pair: &Pair, host: &str, sslmode: &str, roots: Option<&Path>) -> Result<(), String> {
     let roots = roots.map(|path| format!(" sslrootcert={}", path.display())).unwrap_or_default();
     let mut client = begin(&format!("{host} sslmode={sslmode}{roots}")).map_err(|e| e.to_string())?;
@@ -211,7 +211,7 @@ fn accepts(pair: &Pair, host: &str, sslmode: &str, roots: Option<&Path>) -> Resu
 }
 
 #[test]
-fn certificates_are_verified_as_far_as_the_mode_says() {
+fn certificates_are_verified_according_to_sslmode() {
     let (Some(pair), Some(other)) = (Pair::localhost("mode"), Pair::localhost("other")) else { return };
     let (own, others) = (pair.file("crt"), other.file("crt"));
     let missing = pair.file("missing");
@@ -240,7 +240,7 @@ fn certificates_are_verified_as_far_as_the_mode_says() {
 }
 
 #[test]
-fn nothing_to_verify_with_is_an_error_that_names_the_file() {
+fn missing_root_certificates_are_an_error_with_the_file_name() {
     let error = begin("host=h sslmode=verify-ca sslrootcert=/no/such.crt").err().unwrap().to_string();
     assert!(error.contains("sslmode=verify-ca needs root certificates in /no/such.crt"), "{error}");
     let error = begin("host=h sslmode=verify-full").err().unwrap().to_string();
@@ -268,7 +268,7 @@ fn the_end_point_hash_is_that_of_the_certificates_signature() {
 }
 
 #[test]
-fn bytes_that_are_not_tls_are_an_error_and_never_plain_data() {
+fn bytes_that_are_not_tls_are_an_error_and_never_plaintext() {
     let mut client = begin("host=localhost sslmode=require").unwrap();
     let (mut plain, mut answer) = (Vec::new(), Vec::new());
     client.write_pending(&mut answer).unwrap();
@@ -278,7 +278,7 @@ fn bytes_that_are_not_tls_are_an_error_and_never_plain_data() {
 
 proptest! {
     #[test]
-    fn no_bytes_in_place_of_tls_make_us_panic(bytes in vec(any::<u8>(), 0..300)) {
+    fn no_bytes_instead_of_tls_cause_a_panic(bytes in vec(any::<u8>(), 0..300)) {
         let mut client = begin("host=localhost sslmode=require").unwrap();
         let (mut plain, mut answer) = (Vec::new(), Vec::new());
         let _ = client.read_cipher(&bytes, &mut plain, &mut answer);

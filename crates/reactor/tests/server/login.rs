@@ -1,4 +1,4 @@
-//! Logging in by every method that we have, with and without TLS.
+//! Login with each authentication method, with and without TLS.
 
 use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Connection, Error, Reactor};
@@ -16,7 +16,7 @@ create role u_only_tls login password 'sécret';
 create role u_no_tls login password 'sécret';
 ";
 
-/// Connects, asks whether the session is encrypted, and carries 300 kB both ways.
+/// Connects, queries whether the session is encrypted, and transfers 300 kB both ways.
 fn log_in(conninfo: &str) -> Result<bool, String> {
     let conninfo = Conninfo::parse(conninfo, &|_| None, Some("postgres")).map_err(|e| e.to_string())?;
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
@@ -32,7 +32,7 @@ fn log_in(conninfo: &str) -> Result<bool, String> {
 }
 
 #[test]
-fn every_way_to_log_in_works_and_every_refusal_is_clear() {
+fn every_login_method_works_and_every_rejection_has_a_message() {
     let Some(server) = Server::start("login") else { return };
     let unix = server.by_socket();
     let tcp = format!("host=localhost hostaddr=127.0.0.1 port={} dbname=postgres", server.port);
@@ -95,7 +95,7 @@ fn every_way_to_log_in_works_and_every_refusal_is_clear() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// The lines of a table (base and rest of a connection string, what is expected) that do not come true.
+/// The rows of a table (base and rest of a connection string, expected result) that fail.
 fn misfits(table: &[(&String, String, Result<bool, &str>)]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (base, extra, expected) in table {

@@ -1,4 +1,4 @@
-//! Values in both directions: what we write is what PostgreSQL reads, and the other way round.
+//! Values in both directions: PostgreSQL reads what the driver writes, and the reverse.
 
 use pgwire::backend::Message;
 use pgwire::conninfo::Conninfo;
@@ -9,22 +9,22 @@ use reactor::{Clock, Connection, Error, Reactor};
 use test_server::Server;
 
 #[test]
-fn values_arrive_as_they_were_sent() {
+fn values_round_trip_through_the_server() {
     let Some(server) = Server::start("values") else { return };
     let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async {
         let mut connection = Connection::connect(&reactor, &conninfo).await?;
         connection.simple("set timezone = 'UTC'").await?;
-        parameters_are_read_as_they_were_meant(&mut connection).await?;
-        numerics_come_back_in_binary(&mut connection).await?;
-        copied_rows_are_stored_as_they_were_meant(&mut connection).await?;
+        parameters_round_trip(&mut connection).await?;
+        numerics_are_read_in_binary(&mut connection).await?;
+        copied_rows_round_trip(&mut connection).await?;
         Ok::<_, Error>(())
     };
     reactor.block_on(session).unwrap().unwrap();
 }
 
-async fn parameters_are_read_as_they_were_meant(connection: &mut Connection) -> Result<(), Error> {
+async fn parameters_round_trip(connection: &mut Connection) -> Result<(), Error> {
     let table: [(&str, &dyn Parameter, Option<&str>); 16] = [
         ("int2", &-2i16, Some("-2")),
         ("int4", &i32::MIN, Some("-2147483648")),
@@ -65,7 +65,7 @@ async fn parameters_are_read_as_they_were_meant(connection: &mut Connection) -> 
     Ok(())
 }
 
-async fn numerics_come_back_in_binary(connection: &mut Connection) -> Result<(), Error> {
+async fn numerics_are_read_in_binary(connection: &mut Connection) -> Result<(), Error> {
     let out = connection.out();
     let sql = "select 1234.56::numeric, 100000000::numeric, -0.07, 92233720368547758.07, 'NaN'::numeric, 0.001, 1::int2";
     frontend::parse(out, "", sql, &[])?;
@@ -92,7 +92,7 @@ async fn numerics_come_back_in_binary(connection: &mut Connection) -> Result<(),
     Ok(())
 }
 
-async fn copied_rows_are_stored_as_they_were_meant(connection: &mut Connection) -> Result<(), Error> {
+async fn copied_rows_round_trip(connection: &mut Connection) -> Result<(), Error> {
     connection
         .simple("create temp table t (a int2, b int4, c int8, d char(4), e numeric(12,2), f timestamptz)")
         .await?;

@@ -1,8 +1,8 @@
-//! What is refused, when it is read and when it is evaluated.
+//! Errors of parsing and evaluation.
 
 use super::*;
 
-/// The message with its detail, the column of the caret and the length of the line.
+/// The message with its detail, the column of the caret, and the length of the line.
 fn refused(text: &str) -> (String, usize, usize) {
     let mut names = Names::default();
     let error = Expression::parse(text.as_bytes(), 0, &mut names).unwrap_err();
@@ -11,7 +11,7 @@ fn refused(text: &str) -> (String, usize, usize) {
 }
 
 #[test]
-fn syntax_errors_are_found_where_pgbench_finds_them() {
+fn syntax_errors_are_at_the_position_of_pgbenchs() {
     let table = [
         ("", "syntax error", 0, 0),
         ("\n", "syntax error", 0, 1),
@@ -63,7 +63,7 @@ fn syntax_errors_are_found_where_pgbench_finds_them() {
 }
 
 #[test]
-fn errors_of_an_evaluation_are_in_pgbenchs_words() {
+fn evaluation_errors_have_pgbenchs_messages() {
     let mut client = Client::new(&[
         ("foo", "bla"),
         ("badtrue", "trueXXX"),
@@ -107,14 +107,14 @@ fn errors_of_an_evaluation_are_in_pgbenchs_words() {
 }
 
 #[test]
-fn operands_can_be_nested_to_a_limit() {
+fn nesting_of_operands_is_limited() {
     let nested = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
     let mut client = Client::new(&[]);
     assert_eq!(client.value(&nested(DEPTH_MAX - 1)), Ok(Value::Int(1)));
     assert_eq!(refused(&nested(DEPTH_MAX)).0, "memory exhausted");
     assert_eq!(refused(&"- ".repeat(100_000)).0, "memory exhausted");
     assert_eq!(refused(&"case when ".repeat(100_000)).0, "memory exhausted");
-    // A chain is not nested.
+    // A chain of operators is not nested.
     let chain = vec!["1"; 100_000].join(" + ");
     assert_eq!(client.value(&chain), Ok(Value::Int(100_000)));
 }

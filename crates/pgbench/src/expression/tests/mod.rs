@@ -10,7 +10,7 @@ use crate::random::streams::Streams;
 use crate::value::{DebugLine, Value};
 use crate::variables::Variables;
 
-/// A client as the tests of PostgreSQL start it, with `-Dfoo=-10.1` and the like.
+/// A client as in PostgreSQL's tests, with `-Dfoo=-10.1` and similar definitions.
 pub struct Client {
     pub names: Names,
     pub variables: Variables,
@@ -52,7 +52,7 @@ impl Client {
         expression.evaluate(&mut scope).map_err(|error| error.to_string())
     }
 
-    /// The value as `debug()` shows it.
+    /// The value in the format of `debug()`.
     pub fn shown(&mut self, text: &str) -> String {
         match self.value(text) {
             Ok(value) => DebugLine { script: 0, command: 0, value }.to_string().split_off(27),

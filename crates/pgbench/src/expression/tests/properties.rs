@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Texts of expressions, most of them right.
+/// Texts of expressions, most of them valid.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         any::<i64>().prop_map(|int| int.to_string()),
@@ -33,7 +33,7 @@ fn expression() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn what_is_printed_is_read_as_the_same(text in expression()) {
+    fn printed_expressions_round_trip(text in expression()) {
         let mut names = Names::default();
         let Ok((read, _)) = Expression::parse(text.as_bytes(), 0, &mut names) else { return Ok(()) };
         let printed = read.text(&names);
@@ -42,7 +42,7 @@ proptest! {
     }
 
     #[test]
-    fn an_evaluation_ends_with_one_value_or_an_error(text in expression()) {
+    fn an_evaluation_returns_one_value_or_an_error(text in expression()) {
         let mut client = Client::new(&[("a", "1"), ("b", "2.5"), ("c", "x")]);
         let Ok((read, _)) = Expression::parse(text.as_bytes(), 0, &mut client.names) else { return Ok(()) };
         let value = client.run(&read);
@@ -50,12 +50,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_read_without_a_panic(text: Vec<u8>) {
+    fn parsing_any_bytes_does_not_panic(text: Vec<u8>) {
         let _ = Expression::parse(&text, 0, &mut Names::default());
     }
 
     #[test]
-    fn any_words_are_read_without_a_panic(
+    fn parsing_any_words_does_not_panic(
         words in prop::collection::vec("(case|when|then|else|end|not|is|null|and|[-+~<>=(),;:\\\\]|[0-9.e]{1,4}|[a-z]{1,2}|\\\\\n|\n)", 0..40)
     ) {
         let text = words.join(" ");

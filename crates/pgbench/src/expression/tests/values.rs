@@ -1,4 +1,4 @@
-//! What expressions are worth. The cases are those of PostgreSQL's tests of pgbench, and some more.
+//! Values of expressions. Most cases come from PostgreSQL's tests of pgbench.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn all_are_worth(table: &[(&str, &str)]) {
 }
 
 #[test]
-fn integers_are_calculated_as_pgbench_does() {
+fn integer_operations_equal_pgbenchs() {
     all_are_worth(&[
         ("abs(-4)", "int 4"),
         ("greatest(5, 4, 3, 2)", "int 5"),
@@ -58,7 +58,7 @@ fn integers_are_calculated_as_pgbench_does() {
 }
 
 #[test]
-fn doubles_are_calculated_as_pgbench_does() {
+fn double_operations_equal_pgbenchs() {
     all_are_worth(
         &[
             ("sqrt(+1.5 * 2.0) * abs(-0.8E1)", "double 13.856406460551"),
@@ -88,7 +88,7 @@ fn doubles_are_calculated_as_pgbench_does() {
 }
 
 #[test]
-fn truth_is_decided_as_pgbench_does() {
+fn logical_operations_equal_pgbenchs() {
     all_are_worth(&[
         ("1.0 = 0.0 and 1.0 != 0.0", "boolean false"),
         ("0 = 1 Or 1.0 = 1", "boolean true"),
@@ -121,7 +121,7 @@ fn truth_is_decided_as_pgbench_does() {
 }
 
 #[test]
-fn null_makes_null_but_can_be_asked_for() {
+fn null_operands_give_null_except_for_is() {
     all_are_worth(&[
         ("NULL + NULL * exp(NULL)", "null"),
         (":n", "null"),
@@ -144,7 +144,7 @@ fn null_makes_null_but_can_be_asked_for() {
 }
 
 #[test]
-fn what_is_not_needed_is_not_evaluated() {
+fn and_or_and_case_short_circuit() {
     all_are_worth(&[
         ("case when :zy = 0 then -1 else (1 / :zy) end", "int -1"),
         ("case when :zy = 0 or (1 / :zy) < 0 then -1 else (1 / :zy) end", "int -1"),
@@ -155,7 +155,7 @@ fn what_is_not_needed_is_not_evaluated() {
 }
 
 #[test]
-fn hashes_and_permutations_take_the_default_seed() {
+fn hashes_and_permutations_use_the_default_seed() {
     all_are_worth(&[
         ("hash(10, 5432)", "int -5817877081768721676"),
         ("hash_murmur2(10, 5432)", "int -5817877081768721676"),
@@ -194,7 +194,7 @@ fn random_functions_draw_in_the_order_of_evaluation() {
 }
 
 #[test]
-fn brackets_are_where_pgbenchs_grammar_has_them() {
+fn precedence_equals_that_of_pgbenchs_grammar() {
     let table = [
         ("1 + 2 * 3", "(1 + (2 * 3))"),
         ("1 - 2 - 3", "((1 - 2) - 3)"),

@@ -1,4 +1,4 @@
-//! What ends a client, in pgbench's words.
+//! Errors that stop a client, with pgbench's messages.
 
 use super::*;
 
@@ -37,7 +37,7 @@ fn errors_of_commands_are_followed_by_the_command() {
 }
 
 #[test]
-fn an_empty_text_has_no_message_of_its_own() {
+fn an_empty_text_has_no_message() {
     let mut run = Run::new("\\set i :empty", &DEFINITIONS);
     let slot = run.scripts.names.find(b"empty").unwrap();
     run.client.variables.set_text(slot, b"");
@@ -49,7 +49,7 @@ fn an_empty_text_has_no_message_of_its_own() {
 }
 
 #[test]
-fn pipelines_have_their_rules() {
+fn pipeline_commands_are_checked() {
     use Protocol::{Extended, Prepared, Simple};
     let table = [
         (
@@ -80,7 +80,7 @@ fn pipelines_have_their_rules() {
     }
     let open = messages("\\startpipeline\nselect 1;", Extended);
     assert_eq!(open, ["client 0 aborted: end of script reached with pipeline open"]);
-    // The next script begins without.
+    // The next script starts without an open pipeline.
     let mut run = Run::new("\\startpipeline\n", &[]);
     assert!(run.through(Extended).is_err() && run.client.in_pipeline());
     run.client.begin(0);
@@ -88,7 +88,7 @@ fn pipelines_have_their_rules() {
 }
 
 #[test]
-fn shell_commands_have_255_bytes_at_most() {
+fn shell_commands_have_at_most_255_bytes() {
     let text = |bytes: usize| format!("\\shell {}", "x".repeat(bytes));
     assert_eq!(Run::new(&text(254), &[]).through(Protocol::Simple).unwrap().len(), 1);
     let messages = messages(&text(255), Protocol::Simple);

@@ -1,4 +1,4 @@
-//! What comes back from servers and shells.
+//! Results of servers and shells.
 
 use super::*;
 use crate::script::sql::Store;
@@ -8,7 +8,7 @@ fn columns<'a>(names: &'a [&'a str]) -> impl Iterator<Item = &'a [u8]> + Clone {
 }
 
 #[test]
-fn columns_find_the_variables_that_scripts_ask_for() {
+fn columns_are_mapped_to_the_variables_of_scripts() {
     let run = Run::new("select 3 as i3, 4 as i4 \\gset x_\nselect :x_i3;", &[]);
     let store = Store { every: false, prefix: b"x_".to_vec() };
     let (names, mut known) = (&run.scripts.names, Columns::default());
@@ -23,7 +23,7 @@ fn columns_find_the_variables_that_scripts_ask_for() {
 }
 
 #[test]
-fn columns_that_are_no_names_end_the_client() {
+fn columns_with_invalid_names_abort_the_client() {
     let mut run = Run::new("select 1 \\gset\n", &[]);
     run.through(Protocol::Simple).unwrap();
     let store = Store { every: false, prefix: vec![] };
@@ -43,7 +43,7 @@ fn columns_that_are_no_names_end_the_client() {
 }
 
 #[test]
-fn shells_print_integers_or_end_the_client() {
+fn shell_output_is_an_integer_or_aborts_the_client() {
     let mut run = Run::new("\\setshell n cmd a\n\\set i :n", &[]);
     let Step::Shell(shell) = run.client.step(&run.scripts, Protocol::Simple, &mut |_| {}).unwrap() else {
         panic!()
@@ -66,7 +66,7 @@ fn shells_print_integers_or_end_the_client() {
 }
 
 #[test]
-fn setshell_refuses_what_is_no_name() {
+fn setshell_rejects_an_invalid_name() {
     let mut run = Run::new("\\setshell . cmd", &[]);
     let Step::Shell(shell) = run.client.step(&run.scripts, Protocol::Simple, &mut |_| {}).unwrap() else {
         panic!()

@@ -1,9 +1,9 @@
-//! A script of many expressions under a known seed: the values that PostgreSQL's tests of pgbench expect.
+//! A script with many expressions and a known seed: the values expected by PostgreSQL's tests of pgbench.
 
 use super::*;
 
 #[test]
-fn a_seeded_script_shows_pgbenchs_values() {
+fn a_seeded_script_has_pgbenchs_values() {
     let text = "\
 \\set i1 debug(random(10, 19))
 \\set i2 debug(random_exponential(100, 199, 10.0))

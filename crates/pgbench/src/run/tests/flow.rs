@@ -1,4 +1,4 @@
-//! Which commands are carried out, in which order.
+//! Control flow: executed commands and their order.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn exactly_one_branch_is_taken() {
             "\\set x {value}\n\\if :x = 0\nzero;\n\\elif :x = 1\none;\n\\if :x = 1 / 0\nno;\n\\endif\n\\elif :x = 2\ntwo;\n\\else\nmany;\n\\endif\nend;"
         );
         if value == 1 {
-            // The inner condition is evaluated in the branch that is taken, and only there.
+            // The inner condition is evaluated only in the branch that is taken.
             assert!(Run::new(&text, &[]).through(Protocol::Simple).is_err());
             continue;
         }
@@ -27,13 +27,13 @@ fn exactly_one_branch_is_taken() {
 }
 
 #[test]
-fn conditions_nest_and_else_can_be_missing() {
+fn conditions_nest_and_else_is_optional() {
     let text = "\\if 0\nno;\n\\if 1\nno;\n\\else\nno;\n\\endif\n\\elif 0\nno;\n\\endif\n\\if null\nno;\n\\endif\n\\if 0.5\nyes;\n\\if false\nno;\n\\else\ntoo;\n\\endif\n\\else\nno;\n\\endif\n";
     assert_eq!(sql(&steps(text)), ["yes;", "too;"]);
 }
 
 #[test]
-fn an_elif_behind_a_taken_branch_is_not_evaluated() {
+fn an_elif_after_a_taken_branch_is_not_evaluated() {
     assert_eq!(
         sql(&steps("\\if 1\nyes;\n\\elif 1 / 0\nno;\n\\elif 1\nno;\n\\else\nno;\n\\endif\n")),
         ["yes;"]
@@ -41,7 +41,7 @@ fn an_elif_behind_a_taken_branch_is_not_evaluated() {
 }
 
 #[test]
-fn sleeps_are_microseconds() {
+fn sleep_times_are_converted_to_microseconds() {
     let text = "\\set one 1.0\n\\set zero 0\n\\set text 5\n\\sleep :one ms\n\\sleep 100 us\n\\sleep 0 s\n\\sleep :zero\n\\sleep :foo\n\\sleep -5";
     let expected = ["Sleep(1000)", "Sleep(100)", "Sleep(0)", "Sleep(0)", "Sleep(7000000)", "Sleep(0)"];
     assert_eq!(sql(&steps(text)), expected);
@@ -68,7 +68,7 @@ fn pipelines_start_synchronise_and_end() {
 }
 
 #[test]
-fn a_retry_with_the_generator_put_back_draws_the_same() {
+fn a_retry_with_a_restored_generator_draws_the_same_numbers() {
     let text = "\\set delta random(-5000, 5000)\nupdate xy set y = y + :delta";
     let mut run = Run::new(text, &[]);
     let generator = run.client.random;
@@ -80,7 +80,7 @@ fn a_retry_with_the_generator_put_back_draws_the_same() {
 }
 
 #[test]
-fn variables_of_pgbenchs_own_give_way_to_definitions() {
+fn definitions_override_pgbenchs_own_variables() {
     let text = "select :scale, :client_id, :random_seed, :default_seed;";
     let definitions = [("scale", "9"), ("client_id", "a"), ("random_seed", "b"), ("default_seed", "c")];
     let own = Run::new(text, &[]).through(Protocol::Simple).unwrap();

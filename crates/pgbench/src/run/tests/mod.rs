@@ -8,11 +8,11 @@ mod properties;
 
 use super::*;
 
-/// A run of one client under seed 5432, as PostgreSQL's tests of pgbench start it.
+/// A run of one client with seed 5432, as in PostgreSQL's tests of pgbench.
 pub struct Run {
     pub scripts: Scripts,
     pub client: Client,
-    /// The lines of `debug()`.
+    /// Lines of `debug()`.
     pub shown: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Run {
         Self { scripts, client, shown: Vec::new() }
     }
 
-    /// All steps of the script as `(index of the command, what is to do)`, without those that leave nothing to do.
+    /// All steps of the script as `(index of the command, step)`, without [`Step::Done`].
     pub fn through(&mut self, protocol: Protocol) -> Result<Vec<(usize, String)>, Abort> {
         let mut steps = Vec::new();
         self.client.begin(0);

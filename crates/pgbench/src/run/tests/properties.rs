@@ -17,7 +17,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn a_script_ends_after_as_many_steps_as_it_has_commands(
+    fn a_script_ends_after_at_most_one_step_per_command(
         commands in prop::collection::vec(command(), 1..12), protocol in 0..2_u8
     ) {
         let mut scripts = Scripts::default();

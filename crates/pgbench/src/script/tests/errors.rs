@@ -1,4 +1,4 @@
-//! What is refused, word for word as pgbench 15 prints it behind `pgbench: error: `.
+//! Script errors, identical to those of pgbench 15 after `pgbench: error: `.
 
 use super::*;
 use crate::script::builtin::Builtin;
@@ -15,14 +15,14 @@ fn all_are_refused(table: &[(&str, &str)]) {
 }
 
 #[test]
-fn a_caret_can_be_far_to_the_right() {
+fn a_caret_may_be_at_a_large_column() {
     let blanks = " ".repeat(70_000);
     let told = refused(&format!("\\set x 1{blanks}$"));
     assert!(told.ends_with(&format!("\n        {blanks}^ error found here")), "{}", &told[..60]);
 }
 
 #[test]
-fn expressions_are_refused_with_line_and_caret() {
+fn invalid_expressions_are_rejected_with_line_and_caret() {
     all_are_refused(&[
         (
             "\\set i 1 +\n",
@@ -64,7 +64,7 @@ fn expressions_are_refused_with_line_and_caret() {
 }
 
 #[test]
-fn arguments_are_refused() {
+fn invalid_arguments_are_rejected() {
     all_are_refused(&[
         ("\\set", "s.sql:1: missing argument in command \"set\""),
         ("\\sleep\n", "s.sql:1: missing argument in command \"sleep\"\n\\sleep"),
@@ -113,7 +113,7 @@ fn arguments_are_refused() {
 }
 
 #[test]
-fn conditions_without_partners_are_refused() {
+fn unmatched_conditional_commands_are_rejected() {
     let error = |command, what| format!("condition error in script \"s.sql\" command {command}: {what}");
     let table = [
         ("\\if 1", error(2, "\\if without matching \\endif")),
@@ -130,7 +130,7 @@ fn conditions_without_partners_are_refused() {
 }
 
 #[test]
-fn empty_too_large_and_too_many_scripts_are_refused() {
+fn empty_too_large_and_too_many_scripts_are_rejected() {
     let empty = "empty command list for script \"s.sql\"";
     all_are_refused(&[
         ("", empty),
@@ -171,7 +171,7 @@ fn statements_can_have_255_parameters_in_the_extended_protocol() {
 }
 
 #[test]
-fn builtin_scripts_are_found_by_what_their_name_begins_with() {
+fn builtin_scripts_are_found_by_a_prefix_of_their_name() {
     let found =
         |prefix: &str| Builtin::find(prefix).map(|found| found.name).map_err(|error| error.to_string());
     for (prefix, name) in
@@ -190,7 +190,7 @@ fn builtin_scripts_are_found_by_what_their_name_begins_with() {
 }
 
 #[test]
-fn weights_stand_behind_the_last_at_sign() {
+fn weights_follow_the_last_at_sign() {
     let split = |option: &'static str| split_weight(option).map_err(|error| error.to_string());
     assert_eq!(split("a.sql"), Ok(("a.sql", 1)));
     assert_eq!(split("a@b.sql@12"), Ok(("a@b.sql", 12)));

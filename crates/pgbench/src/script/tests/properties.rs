@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::effort;
 
-/// Pieces that scripts are made of, and what breaks them.
+/// Pieces of scripts, including invalid ones.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         "(select|create|or|replace|function|begin|end|case|:a|::|:\\{\\?a\\}|\\\\;|\\\\:|;|;\n)",
@@ -15,19 +15,19 @@ fn piece() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_bytes_are_read_without_a_panic(text: Vec<u8>) {
+    fn parsing_any_bytes_does_not_panic(text: Vec<u8>) {
         let _ = Scripts::default().add("s", &text, 1);
     }
 
     #[test]
-    fn any_pieces_are_read_without_a_panic(pieces in prop::collection::vec(piece(), 0..40)) {
+    fn parsing_any_pieces_does_not_panic(pieces in prop::collection::vec(piece(), 0..40)) {
         if let Err(error) = Scripts::default().add("s", pieces.concat().as_bytes(), 1) {
             prop_assert!(!error.to_string().is_empty());
         }
     }
 
     #[test]
-    fn text_without_backslashes_is_kept_but_for_space_and_comments_between_commands(text in "[^\\\\\0]{0,60}") {
+    fn text_is_preserved_except_space_and_comments_between_commands(text in "[^\\\\\0]{0,60}") {
         let kept = |text: &str| text.chars().filter(|c| !c.is_whitespace() && *c != '-').collect::<String>();
         prop_assume!(!text.contains("--") && !text.contains(":{?"));
         let Ok(()) = Scripts::default().add("s", text.as_bytes(), 1) else { return Ok(()) };
@@ -35,12 +35,12 @@ proptest! {
     }
 }
 
-/// What reading a script looks at and moves.
+/// Number of bytes read and moved by parsing a script.
 fn effort(text: &str) -> usize {
     effort::of(|| drop(Scripts::default().add("s", text.as_bytes(), 1)))
 }
 
-/// One of pgbench's own scripts, cut into pieces that come in another order, or twice, or not at all.
+/// A built-in script, split into pieces that are reordered, repeated or omitted.
 fn mutation() -> impl Strategy<Value = String> {
     let cuts = prop::collection::vec((0..1000_usize, 0..1000_usize, piece()), 1..12);
     (0..builtin::BUILTINS.len(), cuts).prop_map(|(script, cuts)| {
@@ -55,14 +55,14 @@ fn mutation() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn mutations_of_the_builtin_scripts_are_read_without_a_panic(text in mutation()) {
+    fn parsing_mutated_builtin_scripts_does_not_panic(text in mutation()) {
         if let Err(error) = Scripts::default().add("s", text.as_bytes(), 1) {
             prop_assert!(!error.to_string().is_empty());
         }
     }
 
     #[test]
-    fn no_byte_is_looked_at_more_than_a_few_times(
+    fn every_byte_is_read_only_a_few_times(
         pieces in prop::collection::vec(piece(), 0..40), copies in 1..50_usize
     ) {
         let text = pieces.concat().repeat(copies);
@@ -70,9 +70,9 @@ proptest! {
     }
 }
 
-/// The counterpart without a clock of "twice the script takes twice the time".
+/// A test of linear time without a clock.
 #[test]
-fn twice_the_script_is_twice_the_effort() {
+fn parsing_takes_linear_time() {
     const COPIES: usize = 1 << 12;
     let twice = |first: &str, piece: &str| {
         let of = |copies: usize| effort(&(first.to_owned() + &piece.repeat(copies)));
@@ -141,9 +141,9 @@ fn twice_the_script_is_twice_the_effort() {
     twice("\\set x greatest(1", ", 2 > 1");
 }
 
-/// Reading recurses, so what is nested too deeply is an error long before the stack ends; what is not nested may be long.
+/// The parser is recursive: deep nesting is an error before the stack overflows, while length is not limited.
 #[test]
-fn nesting_has_a_limit_and_length_has_none() {
+fn nesting_is_limited_and_length_is_not() {
     let add =
         |text: String| Scripts::default().add("s", text.as_bytes(), 1).map_err(|error| error.to_string());
     let set = |first: &str, copies: usize, last: &str| {

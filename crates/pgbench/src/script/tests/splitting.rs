@@ -1,9 +1,9 @@
-//! Where SQL commands begin and end.
+//! Start and end of SQL commands.
 
 use super::*;
 
 #[test]
-fn commands_end_where_psqls_end() {
+fn commands_end_at_the_same_position_as_in_psql() {
     let table: [(&str, &[&str]); 30] = [
         ("select 1", &["select 1"]),
         ("select 1;", &["select 1;"]),
@@ -45,7 +45,7 @@ fn commands_end_where_psqls_end() {
 }
 
 #[test]
-fn what_is_not_closed_goes_to_the_end() {
+fn unclosed_quotes_and_comments_extend_to_the_end() {
     for text in
         ["select 'a; b", "select \"a; b", "select $$a; b$", "select /* a; b", "select (a; b", "select E'a\\"]
     {
@@ -54,7 +54,7 @@ fn what_is_not_closed_goes_to_the_end() {
 }
 
 #[test]
-fn bodies_of_routines_hold_semicolons() {
+fn routine_bodies_may_contain_semicolons() {
     let table: [(&str, &[&str]); 4] = [
         (
             "create function f() returns int begin atomic select 1; select case when true then 2 end; end; c",
@@ -86,7 +86,7 @@ fn a_backslash_ends_sql_and_a_newline_ends_the_backslash_command() {
 }
 
 #[test]
-fn brackets_stay_open_over_a_backslash_command() {
+fn parentheses_stay_open_across_a_backslash_command() {
     assert_eq!(statements("select (1 \\set x 1\n ; c) ; d"), ["select (1 ", "; c) ;", "d"]);
 }
 

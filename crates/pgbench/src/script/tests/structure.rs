@@ -1,4 +1,4 @@
-//! What is made of commands.
+//! Parsed commands.
 
 use super::super::command::{Shell, ShellWord, Sleep, SleepTime};
 use super::super::sql::Store;
@@ -34,7 +34,7 @@ fn variables_are_replaced_in_place_or_by_parameters() {
 }
 
 #[test]
-fn gset_and_aset_belong_to_the_sql_before_them() {
+fn gset_and_aset_belong_to_the_preceding_sql() {
     let store = |text: &str| first_sql(text).0.store;
     assert_eq!(store("select 1"), None);
     assert_eq!(store("select 1 \\gset"), Some(Store { every: false, prefix: vec![] }));
@@ -44,7 +44,7 @@ fn gset_and_aset_belong_to_the_sql_before_them() {
 }
 
 #[test]
-fn sleeps_are_read_with_their_units() {
+fn sleep_times_are_parsed_with_their_units() {
     let sleep = |text: &str| match read(text).remove(0).action {
         Action::Sleep(Sleep { time: SleepTime::Constant(time), unit_us, .. }) => (time, unit_us),
         other => panic!("{other:?}"),
@@ -69,7 +69,7 @@ fn sleeps_are_read_with_their_units() {
 }
 
 #[test]
-fn shell_commands_are_words() {
+fn shell_commands_are_split_into_words() {
     let mut commands = read("\\setshell another_one\\\n  echo \\\n    :one ::two \\:x");
     let Action::Shell(Shell { variable, words }) = commands.remove(0).action else { panic!() };
     assert!(variable.is_some());
@@ -79,7 +79,7 @@ fn shell_commands_are_words() {
 }
 
 #[test]
-fn conditions_know_where_to_go() {
+fn conditions_have_their_jump_targets() {
     let commands =
         read("\\if 1\n\\if 2\n\\else\n\\endif\n\\elif 3\n\\elif 4\n\\else\n\\endif\n\\if 5\n\\endif");
     let places: Vec<_> = commands
@@ -128,7 +128,7 @@ fn statements_are_numbered_over_all_scripts() {
 }
 
 #[test]
-fn weights_of_zero_leave_nothing_to_choose() {
+fn weights_must_not_all_be_zero() {
     let mut scripts = Scripts::default();
     scripts.add("a", b"select 1", 0).unwrap();
     let error = scripts.weight().unwrap_err().to_string();
@@ -137,7 +137,7 @@ fn weights_of_zero_leave_nothing_to_choose() {
 }
 
 #[test]
-fn pipelines_know_their_statements() {
+fn the_statements_of_a_pipeline_are_found() {
     let text = "select 1;\n\\startpipeline\nselect 2;\n\\set x 1\nselect 3;\n\\endpipeline\nselect 4;";
     let mut scripts = Scripts::default();
     scripts.add("a", text.as_bytes(), 1).unwrap();

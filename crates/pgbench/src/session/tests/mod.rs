@@ -1,4 +1,4 @@
-//! Players of small scripts against a scripted server.
+//! Execution of small scripts with a scripted server.
 
 mod server;
 
@@ -12,13 +12,13 @@ use crate::run::{Protocol, Startup};
 use crate::script::Scripts;
 use reactor::{Clock, Reactor, TransactionStatus};
 
-/// What came of some attempts.
+/// Results of some attempts.
 struct Played {
-    /// What the server was sent.
+    /// Messages received by the server.
     received: Vec<String>,
-    /// How each attempt ended: nothing, or why not.
+    /// Result of each attempt: empty, or the error.
     ends: Vec<String>,
-    /// The time all took, in µs.
+    /// Total duration in µs.
     took_us: u64,
 }
 
@@ -29,7 +29,7 @@ fn program(text: &str, protocol: Protocol) -> Arc<Program> {
     Arc::new(Program::new(scripts, protocol, startup).expect("a program"))
 }
 
-/// Plays a script `attempts` times; each transaction that fails with a serialization failure is tried again.
+/// Executes a script `attempts` times. Transactions with a serialization failure are retried.
 fn play(text: &str, protocol: Protocol, replies: &[Reply], attempts: usize) -> Played {
     let program = program(text, protocol);
     let reactor = Reactor::new(Clock::fake()).expect("a loop");
@@ -67,7 +67,7 @@ fn play(text: &str, protocol: Protocol, replies: &[Reply], attempts: usize) -> P
 const ONE_ROW: Reply = Rows(&["a", "b"], &[&["1", "-"]]);
 
 #[test]
-fn a_command_is_sent_as_its_protocol_has_it() {
+fn a_command_is_sent_with_the_messages_of_its_protocol() {
     let text = "\\set x 5\nselect :x, :y;\nselect 2;";
     let cases: [(Protocol, &[&str]); 3] = [
         (Protocol::Simple, &["Qselect 5, :y", "Qselect 2"]),
@@ -91,7 +91,7 @@ fn a_statement_is_prepared_once() {
 }
 
 #[test]
-fn gset_and_aset_store_what_later_commands_use() {
+fn gset_and_aset_store_values_for_later_commands() {
     let cases: [(&str, &[Reply], &[&str]); 4] = [
         ("select 1 \\gset\nselect :a, :b", &[ONE_ROW, Done], &["Qselect 1", "Qselect 1,"]),
         ("select 1 \\gset p_\nselect :p_a", &[ONE_ROW, Done], &["Qselect 1", "Qselect 1"]),
@@ -112,7 +112,7 @@ fn gset_and_aset_store_what_later_commands_use() {
 }
 
 #[test]
-fn what_a_script_cannot_go_on_with_is_said_in_pgbenchs_words() {
+fn errors_that_abort_a_script_have_pgbenchs_messages() {
     let two = Rows(&["a"], &[&["1"], &["2"]]);
     let cases: [(&str, Protocol, &[Reply], &str); 6] = [
         (
@@ -154,7 +154,7 @@ fn what_a_script_cannot_go_on_with_is_said_in_pgbenchs_words() {
     ];
     for (text, protocol, replies, expected) in cases {
         let played = play(text, protocol, replies, 2);
-        // The session is as good as before, also for the next transaction.
+        // The session is usable, also for the next transaction.
         assert_eq!(played.ends, [expected, expected], "{text}");
     }
 }
@@ -173,7 +173,7 @@ fn an_error_ends_the_transaction_and_a_retry_draws_the_same_numbers() {
 }
 
 #[test]
-fn a_pipeline_is_sent_with_its_end_and_its_statements_are_prepared_before() {
+fn a_pipeline_is_sent_at_its_end_after_its_statements_are_prepared() {
     let text = "\\startpipeline\nselect 1;\nselect 2;\n\\syncpipeline\nselect 3;\n\\endpipeline\nselect 4;";
     let played = play(text, Protocol::Prepared, &[Done], 1);
     let prepared = ["PP_0|select 1", "S", "PP_1|select 2", "S", "PP_2|select 3", "S"];
@@ -181,13 +181,13 @@ fn a_pipeline_is_sent_with_its_end_and_its_statements_are_prepared_before() {
     assert_eq!(played.received[..6], prepared);
     assert_eq!(played.received[6..14], piped);
     assert_eq!(played.ends, [""]);
-    // An error of the first part does not keep the second from being answered; both answers are read.
+    // An error in the first part does not prevent the second one; both responses are read.
     let played = play(text, Protocol::Extended, &[Error("22012"), Done], 2);
     assert_eq!(played.ends, ["scripted (SQLSTATE 22012)", ""]);
 }
 
 #[test]
-fn a_script_that_stops_in_a_pipeline_has_sent_nothing_of_it() {
+fn a_script_aborted_in_a_pipeline_has_sent_nothing_of_it() {
     let played =
         play("\\startpipeline\nselect 1;\n\\set x 1/0\n\\endpipeline", Protocol::Extended, &[Done], 2);
     assert_eq!(played.received, Vec::<String>::new());
@@ -203,13 +203,13 @@ fn copy_from_the_client_ends_the_session() {
 }
 
 #[test]
-fn sleep_takes_its_time_and_no_other_client_waits() {
+fn sleep_does_not_block_other_clients() {
     let played = play("\\set t 3\n\\sleep :t ms\n\\sleep 20 us\nselect 1;", Protocol::Simple, &[Done], 2);
     assert_eq!(played.took_us, 2 * 3_020);
 }
 
 #[test]
-fn a_script_without_sql_lets_others_run() {
+fn a_script_without_sql_does_not_block_other_clients() {
     let program = program("\\set x 1", Protocol::Simple);
     let reactor = Reactor::new(Clock::fake()).expect("a loop");
     let (mut connection, serve) = Server::new(&[Done]).connect(&reactor);
@@ -226,7 +226,7 @@ fn a_script_without_sql_lets_others_run() {
 
 /// Shells take real time: the clock is the kernel's.
 #[test]
-fn a_shell_command_gives_an_integer_or_ends_the_transaction() {
+fn a_shell_command_prints_an_integer_or_aborts_the_transaction() {
     let cases = [
         ("\\set i 4\n\\setshell x expr :i + 38\nselect :x;", vec!["Qselect 42"], ""),
         (

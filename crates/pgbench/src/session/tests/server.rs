@@ -1,4 +1,4 @@
-//! A scripted server: it answers each statement with the next of its replies, and keeps what it was sent.
+//! A scripted server. It responds to each statement with the next reply, and records the messages.
 
 use std::cell::RefCell;
 use std::os::fd::OwnedFd;
@@ -8,23 +8,23 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use reactor::{Connection, Reactor, Socket};
 
-/// The answer to a statement.
+/// Reply to a statement.
 #[derive(Clone, Copy, Debug)]
 pub enum Reply {
-    /// Done, without rows.
+    /// Completed without rows.
     Done,
-    /// Columns and rows of them; `-` is null.
+    /// Columns and their rows; `-` is null.
     Rows(&'static [&'static str], &'static [&'static [&'static str]]),
-    /// An error of this SQLSTATE.
+    /// An error with this SQLSTATE.
     Error(&'static str),
-    /// Data, please.
+    /// CopyInResponse.
     CopyIn,
 }
 
-/// See the module. The last reply is given again and again.
+/// See the module. The last reply is repeated.
 pub struct Server {
     replies: RefCell<Vec<Reply>>,
-    /// One line for each message: its type, and what is in it.
+    /// One line per message: its type and contents.
     pub received: RefCell<Vec<String>>,
 }
 
@@ -34,7 +34,7 @@ impl Server {
         Rc::new(Self { replies, received: RefCell::default() })
     }
 
-    /// A connection to it, and what has to run beside.
+    /// A connection to it, and the future of the server.
     pub fn connect(self: &Rc<Self>, reactor: &Reactor) -> (Connection, impl Future<Output = ()> + use<>) {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
@@ -104,7 +104,7 @@ impl Server {
 struct Session {
     status: u8,
     reply: Reply,
-    /// Whether an error came since the last Sync.
+    /// Whether an error occurred since the last Sync.
     skips: bool,
     out: Vec<u8>,
 }
