@@ -1,4 +1,4 @@
-"""Servers for tests. Directories lie where the unprivileged user that servers run as can reach them."""
+"""Servers for tests, in directories that the unprivileged user of servers can access."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from pgdyno.server.find_build import system_builds
 from pgdyno.server.running import Server
 from pgdyno.server.server_account import Account, server_account
 
-# Hypothesis holds each example against a deadline on the clock, which a busy machine misses.
+# Hypothesis has a wall-clock deadline per example, which a busy machine misses.
 settings.register_profile("no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("no clock")
 
 
-# A shell's nohup and & make signals ignored, and programs that tests start would inherit that.
+# A shell's nohup and & ignore signals, which programs started by tests would inherit.
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
 
 FUZZ = 250
-"""Damaged files that each fuzz test tries, in seconds."""
+"""Number of damaged files that each fuzz test tries; the default takes seconds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,7 +43,7 @@ def fuzz(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_of_its_own() -> Iterator[None]:
-    """What is remembered of machines is not that of whoever runs the tests."""
+    """Separate state directory, so that tests do not use the noise history of the user."""
     with tempfile.TemporaryDirectory(prefix="pgdyno-state-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", folder)
         yield
@@ -62,7 +62,9 @@ def account() -> Account:
 
 @pytest.fixture
 def server_dir() -> Iterator[Path]:
-    """A directory for data directories, open to the servers' user (tmp_path is not, as root)."""
+    """A directory for data directories that the servers' user can access (as root it cannot access
+    tmp_path).
+    """
     path = _reachable_directory()
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -77,7 +79,7 @@ def session_dir() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def build() -> Build:
-    """The build that PGDYNO_TEST_PG_BIN names, else the first that is installed."""
+    """The build in PGDYNO_TEST_PG_BIN, else the first installed one."""
     if named := os.environ.get("PGDYNO_TEST_PG_BIN"):
         return read_build(Path(named), "system", "named by PGDYNO_TEST_PG_BIN")
     builds = system_builds()
@@ -88,7 +90,7 @@ def build() -> Build:
 
 @pytest.fixture(scope="session")
 def empty_cluster(build: Build, account: Account, session_dir: Path) -> Cluster:
-    """A freshly made data directory, never started: to be copied, not used."""
+    """A new data directory that was never started, to be copied."""
     cluster = Cluster(build, session_dir / "empty", account)
     cluster.initdb(InitOptions(sync=False))
     return cluster
@@ -96,7 +98,7 @@ def empty_cluster(build: Build, account: Account, session_dir: Path) -> Cluster:
 
 @pytest.fixture
 def cluster(empty_cluster: Cluster, account: Account, server_dir: Path) -> Cluster:
-    """A fresh cluster of one's own, not running."""
+    """A new stopped cluster for one test."""
     shutil.copytree(empty_cluster.data_dir, server_dir / "data", symlinks=True)
     (server_dir / "data").chmod(0o700)
     for path in (server_dir / "data", *(server_dir / "data").rglob("*")):
@@ -108,7 +110,7 @@ def cluster(empty_cluster: Cluster, account: Account, server_dir: Path) -> Clust
 def new_server(
     build: Build, account: Account, session_dir: Path
 ) -> Callable[[str], AbstractContextManager[Server]]:
-    """Starts a server with default settings, in a directory of this name."""
+    """Return a function that starts a server with default settings in a directory with this name."""
 
     @contextmanager
     def start(name: str) -> Iterator[Server]:
@@ -122,6 +124,6 @@ def new_server(
 
 @pytest.fixture(scope="session")
 def running_server(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
-    """A server for the whole session: make databases of your own in it."""
+    """A server for the whole session. Tests create their own databases in it."""
     with new_server("running") as server:
         yield server

@@ -1,4 +1,4 @@
-"""Evidence that somebody edits with care: the checksums fit what it holds afterwards."""
+"""Edited results files with valid checksums."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgdyno.results import checksums
 
 @contextmanager
 def edited(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection whose changes are committed and sealed at its end."""
+    """Yield a connection. At its end, changes are committed and checksums updated."""
     with closing(sqlite3.connect(path)) as connection, connection:
         yield connection
         checksums.store_all(connection)

@@ -1,4 +1,4 @@
-"""A server that sends without end: rows, one value, notices, parameters, or a long error."""
+"""A server that sends endlessly: rows, one value, notices, parameters, or a long error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ERROR_BYTES = 20_000_000
 
 
 class Flood(StrEnum):
-    """What it sends without end."""
+    """Kind of endless data."""
 
     ROWS = "rows"
     EMPTY_ROWS = "rows without columns"
@@ -60,7 +60,7 @@ def _flood(flood: Flood) -> Iterator[bytes]:
 def endless_server(
     flood: Flood, *, folder: Path | None = None, family: Literal["tcp", "unix"] = "tcp"
 ) -> Iterator[str]:
-    """Gives its connection string."""
+    """Yield the connection string of the server."""
     if family == "tcp":
         listener = socket.create_server(("127.0.0.1", 0))
         place = f"host=127.0.0.1 port={listener.getsockname()[1]}"

@@ -1,4 +1,4 @@
-"""Studies for tests: of few lines, or from the text of a study file."""
+"""Studies for tests: short ones, or from the text of a study file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that speaks the protocol as far as its mode has it, and then says nothing more."""
+"""A server that follows the protocol up to a point given by its mode, and then stops responding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORT = 5432
 
 
 class Mode(StrEnum):
-    """What it does."""
+    """Behavior of the server."""
 
     NEVER_ANSWERS = "accepts and never answers"
     SILENT_AFTER_LOGIN = "answers the login and then nothing"
@@ -53,11 +53,11 @@ ANSWERS = {
     Mode.COPY_IN: message(b"G", COPY),
     Mode.COPY_OUT: message(b"H", COPY) + message(b"d", b"x\n"),
 }
-"""To every query: without an end."""
+"""Endless response to every query."""
 
 
 class HostileServer:
-    """Listens on a Unix socket in a folder; a thread for each connection."""
+    """Listens on a Unix socket in a directory, with a thread per connection."""
 
     def __init__(self, folder: Path, mode: Mode) -> None:
         self.dsn = f"host={folder} port={PORT} user=u dbname=d connect_timeout=2"
@@ -100,7 +100,7 @@ class HostileServer:
 
 
 def _code(connection: socket.socket) -> int:
-    """Of a message before the login: a request for encryption, or the version of the protocol."""
+    """Read the code of a message before the login: an encryption request, or the protocol version."""
     (length,) = struct.unpack("!i", _read(connection, 4))
     code: int
     (code,) = struct.unpack("!i", _read(connection, length - 4)[:4])
@@ -126,7 +126,9 @@ def hostile_server(folder: Path, mode: Mode) -> Iterator[HostileServer]:
 
 
 class FreezingProxy:
-    """Passes bytes between clients and a server; swallows them all after so many of the server's."""
+    """Forwards bytes between clients and a server, and discards all after a number of bytes from the
+    server.
+    """
 
     def __init__(self, folder: Path, to: Path, after_bytes: int) -> None:
         self._to = to

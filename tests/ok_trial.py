@@ -1,4 +1,4 @@
-"""A trial that counts and of which nothing is known: tests say of it only what they are about."""
+"""A successful trial without data, for tests that set only what they need."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ _UNKNOWN = Trial(
 
 
 def ok_trial(**known: Any) -> Trial:
-    """With these of its fields."""
+    """Return the trial with these fields set."""
     return replace(_UNKNOWN, **known)

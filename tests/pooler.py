@@ -1,4 +1,4 @@
-"""A connection pooler as small as can be: it gives each transaction, or each session, a server process."""
+"""A minimal connection pooler: it assigns a server process to each transaction or to each session."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from pgdyno.server.live_directories import PORT
 from pgdyno.server.running import SUPERUSER, Server
 
 POOL_WAIT_S = 60.0
-"""How long a client waits for a process: a test that needs more has found a fault."""
+"""Time limit of a client that waits for a process; a test that exceeds it has found a defect."""
 
 
 class Pooler:
-    """Listens on a port of the loopback interface. ``end`` it."""
+    """Listens on a port of the loopback interface until ``end``."""
 
     def __init__(
         self,
@@ -30,7 +30,9 @@ class Pooler:
         is_round_robin: bool = False,
     ) -> None:
         self._server, self._size, self._mode = server, size, mode
-        self._queue = queue.Queue if is_round_robin else queue.LifoQueue  # pgbouncer's default is the latter
+        self._queue = (
+            queue.Queue if is_round_robin else queue.LifoQueue
+        )  # the default of pgbouncer is the latter
         self._pools: dict[str, queue.Queue[socket.socket]] = {}
         self._making = threading.Lock()
         self._open: list[socket.socket] = []
@@ -38,7 +40,7 @@ class Pooler:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def dsn(self, dbname: str) -> str:
-        """A connection string of a database behind the pooler."""
+        """Return the connection string of a database behind the pooler."""
         port = self._listener.getsockname()[1]
         return f"host=127.0.0.1 port={port} user={SUPERUSER} dbname={dbname} sslmode=disable"
 
@@ -155,7 +157,7 @@ def pooler(
     *,
     is_round_robin: bool = False,
 ) -> Iterator[Pooler]:
-    """A pooler for as long as the block lasts."""
+    """Yield a pooler for the duration of the block."""
     made = Pooler(server, size, mode, is_round_robin=is_round_robin)
     try:
         yield made

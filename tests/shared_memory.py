@@ -1,4 +1,4 @@
-"""The shared memory that a server has of the system: PostgreSQL's own processes end, it may stay."""
+"""Shared memory segments of a server, which may remain after PostgreSQL's processes have ended."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import contextlib
 from pathlib import Path
 
 Segment = Path | int
-"""Of POSIX by its path, of System V by its id."""
+"""POSIX segment by path, System V segment by ID."""
 
 
 def of_postmaster(pid: int) -> set[Segment]:
-    """While that postmaster lives."""
+    """Return the segments of a running postmaster."""
     found: set[Segment] = {number for number, creator in _system_v().items() if creator == pid}
     with contextlib.suppress(OSError):
         words = Path(f"/proc/{pid}/maps").read_text().split()
@@ -19,12 +19,12 @@ def of_postmaster(pid: int) -> set[Segment]:
 
 
 def still_there(segments: set[Segment]) -> set[Segment]:
-    """Those that nobody has removed."""
+    """Return the segments that still exist."""
     numbers = _system_v()
     return {s for s in segments if (s.exists() if isinstance(s, Path) else s in numbers)}
 
 
 def _system_v() -> dict[int, int]:
-    """Ids, with the process ids of those that made them."""
+    """Return IDs with the process IDs of their creators."""
     lines = [line.split() for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]]
     return {int(line[1]): int(line[4]) for line in lines}

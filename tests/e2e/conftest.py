@@ -1,4 +1,4 @@
-"""One cache for all end-to-end tests, so that the warehouse is loaded once; nothing may outlive a test."""
+"""One cache for all end-to-end tests, so that a warehouse is loaded once. No process may outlive a test."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def cache(session_dir: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def server(build: Build) -> str:
-    """The arm under test: the installed build, named by its directory."""
+    """The arm under test: the installed build, given as a directory."""
     return str(build.bin_dir)
 
 
 @pytest.fixture
 def program(cache: Path, tmp_path: Path) -> Iterator[Program]:
-    """pgdyno in the shared cache. After the test no process of that cache lives."""
+    """pgdyno with the shared cache. After the test no process of that cache runs."""
     program = Program(cache, tmp_path)
     yield program
     program.end()
@@ -36,7 +36,7 @@ def program(cache: Path, tmp_path: Path) -> Iterator[Program]:
 
 @pytest.fixture(scope="session")
 def loaded(cache: Path, server: str, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """Makes sure that the dataset is in the cache."""
+    """Ensure that the dataset is in the cache."""
     program = Program(cache, tmp_path_factory.mktemp("load"))
     ended = program.run("compare", *SMALLEST, server, server, "--blocks", "1")
     assert ended.status == 0, ended.err

@@ -43,7 +43,7 @@ SIZES = (
     *("--workload", "pgbench", "--scale", "1", "--clients", "2", "--minutes", "60", "--stop", "budget"),
     *("--slice", "0.2s", "--warmup", "0.2s", "--blocks", str(BLOCKS)),
 )
-"""The smallest study of real servers: a block of a second or two. The budget is wide: --blocks ends it."""
+"""The smallest study of real servers, with blocks of 1 to 2 s. --blocks ends it within a wide budget."""
 
 SCHEDULES = ("slices", "blocks", "duet")
 
@@ -56,22 +56,24 @@ PHASES: dict[str, tuple[float, tuple[Victim, ...]]] = {
     "report": (0.15, ("pgdyno", "everything")),
     "anywhere": (1.0, VICTIMS),
 }
-"""What a kill waits for; then up to this share of a whole run's duration; and whom it can meet there."""
+"""Phases that a kill waits for, with the maximum delay as a share of the duration of a run, and possible
+victims.
+"""
 
 AT_THE_START = frozenset({"start", "loading"})
-"""Phases of a run's first seconds: a kill of one of these is drawn before pgdyno starts."""
+"""Phases in the first seconds of a run: their kills are drawn before pgdyno starts."""
 
 RUN_S = 12.0
-"""How long a run of pgdyno takes, until one has been seen to its end."""
+"""Assumed duration of a run of pgdyno, until one has been completed."""
 
 
 class Violation(AssertionError):
-    """Something that no kill may cause."""
+    """A state that no kill may cause."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill to come. ``delay`` is a share of a whole run's duration."""
+    """A planned kill. ``delay``: share of the duration of a run."""
 
     victim: Victim
     phase: str
@@ -79,7 +81,7 @@ class Kill:
 
 
 class Deck:
-    """Draws kills: as many of each victim, and about as many in each phase."""
+    """Draws kills, with equal numbers per victim and about equal numbers per phase."""
 
     def __init__(self, seed: int) -> None:
         self._random, self._choice = random.Random(seed), random.Random(seed)
@@ -87,11 +89,11 @@ class Deck:
         self._phases: list[str] = []
 
     def one_of(self, processes: Sequence[psutil.Process]) -> list[psutil.Process]:
-        """One of several victims, if there is any."""
+        """Draw one of several victims, if there are any."""
         return self._choice.sample(processes, min(1, len(processes)))
 
     def draw(self, *, under_way: bool) -> Kill:
-        """The next one. ``under_way``: pgdyno has started already, and loads no more."""
+        """Draw the next kill. ``under_way``: pgdyno has started and no longer loads."""
         victim = self._next(self._victims, VICTIMS, lambda _: True)
         phase = self._next(
             self._phases,
@@ -101,17 +103,17 @@ class Deck:
         return Kill(victim, phase, self._random.uniform(0, PHASES[phase][0]))
 
     def give_back(self, victim: Victim) -> None:
-        """That was not met: it is the next one again."""
+        """Return a kill that found no victim: it is the next one again."""
         self._victims.insert(0, victim)
 
     def options(self) -> tuple[str, ...]:
-        """Of the next study."""
+        """Draw the options of the next study."""
         seed = self._random.randrange(1 << 32)
         window = self._random.choice(("0.4s", "1s"))
         return ("--seed", str(seed), "--window", window, "--schedule", self._random.choice(SCHEDULES))
 
     def _next(self, left: list[T], everything: Sequence[T], fits: Callable[[T], bool]) -> T:
-        """The first that fits of a shuffled deck, to which a whole one is added where none does."""
+        """Draw the first matching kill of a shuffled deck, refilled if none matches."""
         if not any(map(fits, left)):
             left += self._random.sample(everything, len(everything))
         chosen = next(filter(fits, left))
@@ -121,7 +123,7 @@ class Deck:
 
 @dataclass
 class StudyUnderTest:
-    """A study over all the runs of pgdyno that it takes."""
+    """A study over several runs of pgdyno."""
 
     number: int
     evidence: Path
@@ -133,7 +135,7 @@ class StudyUnderTest:
 
     @property
     def ended(self) -> bool:
-        """Whether the evidence has an ending: nothing is left to be resumed."""
+        """Whether the results file is complete, so that nothing can be resumed."""
         if not self.evidence.exists():
             return False
         with Evidence(self.evidence) as opened:
@@ -142,7 +144,7 @@ class StudyUnderTest:
 
 @dataclass
 class CrashTest:
-    """The whole test: studies under kills, until so many kills are through."""
+    """The complete test: studies with kills, up to a number of kills."""
 
     program: Program
     server: str
@@ -154,7 +156,7 @@ class CrashTest:
     run_s: float = RUN_S
 
     def run(self) -> None:
-        """Raises Violation."""
+        """Run the test. Raises Violation."""
         while self._wants_more:
             name = f"study-{len(self.studies) + 1}.sqlite"
             study = StudyUnderTest(len(self.studies) + 1, self.program.folder / name, self.deck.options())
@@ -163,7 +165,7 @@ class CrashTest:
                 pass
 
     def summary(self) -> str:
-        """What was killed where, and what was kept."""
+        """Summarize victims, phases and results."""
         victims = Counter(kill.victim for kill in self.kills)
         phases = Counter(kill.phase for kill in self.kills)
         runs = sum(study.runs for study in self.studies)
@@ -182,7 +184,9 @@ class CrashTest:
         return len(self.kills) < self.kills_wanted
 
     def _run_once(self, study: StudyUnderTest) -> bool:
-        """One run of pgdyno, to its end or death, and what it left. Whether the study is over."""
+        """Run pgdyno once, until it ends or is killed, and examine the results. Return whether the study is
+        complete.
+        """
         kill = self.deck.draw(under_way=False) if self._wants_more else None
         if kill is not None and kill.phase == "loading":
             for path in self.program.cache.glob("datasets/[!.]*"):
@@ -204,7 +208,7 @@ class CrashTest:
         return status >= 0 and (status == 0 or study.ended)
 
     def _disturb(self, study: StudyUnderTest, running: Running, kill: Kill | None) -> None:
-        """Kills until pgdyno is dead or has ended by itself."""
+        """Kill until pgdyno is dead or has ended."""
         begun_s = time.monotonic()
         while kill is not None:
             if not self._kill(study, running, kill, begun_s):
@@ -214,7 +218,7 @@ class CrashTest:
         running.ended()
 
     def _kill(self, study: StudyUnderTest, running: Running, kill: Kill, begun_s: float) -> bool:
-        """Waits for the moment, kills, and tells what became of it. False: no such victim was met."""
+        """Wait for the phase, kill, and record the outcome. Return False if there was no victim."""
         if not self._wait_for(study, running, kill):
             return False
         at_s, said = time.monotonic() - begun_s, len(running.err.read_text())
@@ -231,7 +235,7 @@ class CrashTest:
         return True
 
     def _wait_for(self, study: StudyUnderTest, running: Running, kill: Kill) -> bool:
-        """Whether the moment came, with a victim there, before pgdyno ended."""
+        """Return whether the phase was reached, with a victim, before pgdyno ended."""
         reached = self._phase(study, running, kill.phase)
         if not _until(running, reached):
             return False
@@ -240,8 +244,8 @@ class CrashTest:
         return _until(running, lambda: time.monotonic() >= moment_s and bool(find(root, kill.victim)))
 
     def _phase(self, study: StudyUnderTest, running: Running, phase: str) -> Callable[[], bool]:
-        """Whether it is reached. Nothing here opens the evidence: a reader would keep its writer from
-        leaving one file.
+        """Whether the phase is reached. The results file is not opened: a reader would prevent its writer
+        from leaving a single file.
         """
         cache, err = self.program.cache, running.err
 
@@ -268,24 +272,24 @@ class CrashTest:
                 return lambda: True
 
     def _strike(self, study: StudyUnderTest, running: Running, kill: Kill) -> list[int]:
-        """The process ids of those that were killed; none where they had ended."""
+        """Return the process IDs of killed processes; empty if they had ended."""
         root = psutil.Process(running.process.pid)
         study.memory.update(*(of_postmaster(process.pid) for process in find(root, "postmaster")))
         if kill.victim not in ENDS_PGDYNO:
             met = strike(self.deck.one_of(find(root, kill.victim)))
             study.may_fail |= bool(met)
             return met
-        # Stopped first, so that what it has recorded until its death can be read.
+        # Stopped first, so that everything recorded before its death can be read.
         running.signal(signal.SIGSTOP)
         if not _until(running, lambda: root.status() == psutil.STATUS_STOPPED):
             return []
         if study.evidence.exists():
-            with contextlib.suppress(sqlite3.OperationalError):  # it is about to become one file
+            with contextlib.suppress(sqlite3.OperationalError):  # the file is being merged with its journal
                 study.finished = {**study.finished, **finished(study.evidence)}
         return strike(find(root, kill.victim))
 
     def _outcome(self, study: StudyUnderTest, running: Running, kill: Kill, said: int) -> str:
-        """In a few words, as soon as it can be known."""
+        """Describe the outcome in a few words, as soon as it is known."""
         if kill.victim in ENDS_PGDYNO:
             running.ended()
             return f"dead; {sum(key[0] == 'trial' for key in study.finished)} trials were finished"
@@ -293,7 +297,7 @@ class CrashTest:
         return (running.err.read_text()[said:].strip().splitlines() or ["no word of it"])[0]
 
     def _examine(self, study: StudyUnderTest, running: Running) -> None:
-        """Raises Violation: what pgdyno has left is not what it promises."""
+        """Examine the remains of pgdyno. Raises Violation."""
         ended = running.ended()
         wrong = [f"still running: {line}" for line in self.program.survivors()]
         if "Traceback" in ended.err:
@@ -316,11 +320,11 @@ class CrashTest:
         return []
 
     def _left(self, study: StudyUnderTest) -> list[str]:
-        """What is there that must not be after pgdyno ended in order."""
+        """Return objects that must not exist after a normal end of pgdyno."""
         cache, folder = self.program.cache, self.program.folder
         paths = [*cache.glob("runs/run-*"), *cache.glob("datasets/.*.part"), *cache.glob("datasets/.*.gone")]
         paths += [*self.program.sockets.iterdir()]
-        if study.ended:  # else its companions wait for the next resume
+        if study.ended:  # otherwise its journal files remain for the next resume
             paths += [p for p in folder.iterdir() if p.suffix not in {".sqlite", ".html", ".out", ".err"}]
         mounts = [line for line in Path("/proc/self/mounts").read_text().splitlines() if str(cache) in line]
         left = [*paths, *mounts, *(f"shared memory {segment}" for segment in still_there(study.memory))]
@@ -328,7 +332,7 @@ class CrashTest:
 
 
 def _until(running: Running, condition: Callable[[], bool]) -> bool:
-    """Waits until the condition holds; False where pgdyno ended first. Raises Violation: neither happens."""
+    """Wait until the condition holds; False if pgdyno ended first. Raises Violation on a timeout."""
     deadline_s = time.monotonic() + END_S
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -341,7 +345,7 @@ def _until(running: Running, condition: Callable[[], bool]) -> bool:
 
 
 def prepared(root: Path) -> Program:
-    """pgdyno in a world of its own below ``root``: cache, home, state, work."""
+    """pgdyno with separate directories below ``root``: cache, home, state, work."""
     for path in (root, *(root / name for name in ("cache", "cache/sockets", "home", "work"))):
         path.mkdir(mode=0o755, exist_ok=True)
         path.chmod(0o755)  # servers run as another user, whatever the umask is
@@ -351,7 +355,7 @@ def prepared(root: Path) -> Program:
 
 
 def some_server() -> str:
-    """An installed server's directory of programs, else a fetched one's from the user's own cache."""
+    """Return the bin directory of an installed server, or of a fetched one in the user's cache."""
     if builds := system_builds():
         return str(builds[0].bin_dir)
     return subprocess.run(
@@ -360,7 +364,7 @@ def some_server() -> str:
 
 
 def main() -> int:
-    """The command line. Exit status 0: no violation."""
+    """Run the command line. Exit status 0: no violation."""
     parser = argparse.ArgumentParser(
         description="Kill pgdyno and what it has started; resume; look at what is left."
     )

@@ -1,4 +1,4 @@
-"""What evidence promises to keep: digests of all that is finished, and counts that agree with each other."""
+"""Guarantees of a results file: digests of everything that is finished, and consistent counts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pgdyno.errors import EvidenceError
 from pgdyno.results.reader import Evidence
 
 Digests = Mapping[tuple[str, ...], str]
-"""What is finished, by table and key, with a digest of every byte of it."""
+"""Finished rows by table and key, with a digest of all their bytes."""
 
 INCONSISTENT = {
     "attempts of a trial are not numbered 1, 2, …": """
@@ -45,23 +45,23 @@ INCONSISTENT = {
     "a finished trial has no time of its end": """
         select trial from trial where status in ('ok', 'excluded', 'failed') and ended_unix_s is null""",
 }
-"""What must have no row at any moment, by what is wrong if it has."""
+"""Queries that must never return a row, by the violation that a row means."""
 
 UNENDED = {
     "a trial is still running": "select trial from trial where status = 'running'",
     "a block is still running": "select case_id, block from block where status = 'running'",
     "the study has no ending": "select id from study where ended_because is null",
 }
-"""What must have no row after a study has ended in order."""
+"""Queries that must not return a row after a study has ended normally."""
 
 
 def finished(evidence: Path) -> Digests:
-    """Digests of every finished trial, with its rows in all tables, and of every finished block.
+    """Return digests of every finished trial, with its rows in all tables, and of every finished block.
 
-    Raises sqlite3.OperationalError where the file is being changed between its journal modes.
+    Raises sqlite3.OperationalError while the file changes its journal mode.
     """
     with contextlib.closing(sqlite3.connect(f"file:{evidence}?mode=ro", uri=True)) as reader:
-        reader.execute("begin")  # one state of the file for all that is read
+        reader.execute("begin")  # one snapshot of the file for all reads
         trials = [n for (n,) in reader.execute("select trial from trial where status <> 'running'")]
         found: dict[tuple[str, ...], str] = {}
         for trial in trials:
@@ -87,8 +87,8 @@ def _digest(rows: object) -> str:
 
 
 def faults(evidence: Path, before: Digests, *, ended: bool) -> list[str]:
-    """Everything that is wrong with a file that nobody writes: damage, what was finished ``before`` and is
-    lost or changed, counts that disagree.
+    """Return all violations in a file without a writer: damage, lost or changed entries of ``before``,
+    inconsistent counts.
     """
     with contextlib.closing(sqlite3.connect(f"file:{evidence}?mode=ro", uri=True)) as reader:
         wrong = [f"integrity_check: {row[0]}" for row in reader.execute("pragma integrity_check")]

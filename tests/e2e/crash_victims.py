@@ -1,4 +1,4 @@
-"""Whom a crash test kills: processes that descend from its own pgdyno, and nobody else."""
+"""Victims of the crash test: only processes that descend from its own pgdyno."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import psutil
 
 Victim = Literal["pgdyno", "engine", "postmaster", "backend", "everything"]
 VICTIMS: tuple[Victim, ...] = ("pgdyno", "engine", "postmaster", "backend", "everything")
-"""``backend``: any child of a postmaster. ``everything``: pgdyno and all that descends from it, at once, as a
-power cut would."""
+"""``backend``: any child of a postmaster. ``everything``: pgdyno and all its descendants at once, as in a
+power failure.
+"""
 
 ENDS_PGDYNO = frozenset[Victim]({"pgdyno", "everything"})
 
 
 def find(root: psutil.Process, victim: Victim) -> list[psutil.Process]:
-    """The processes of that kind, by their descent from ``root``; of ``pgdyno`` and ``everything`` root is
+    """Return the processes of that kind that descend from ``root``. For ``pgdyno`` and ``everything`` root is
     the first.
     """
     if victim == "pgdyno":
@@ -40,10 +41,10 @@ def find(root: psutil.Process, victim: Victim) -> list[psutil.Process]:
 
 
 def strike(processes: Sequence[psutil.Process]) -> list[int]:
-    """Kills them with SIGKILL and gives the process ids of those that it met.
+    """Send SIGKILL and return the process IDs of killed processes.
 
-    A process that has ended is left alone, also where its number is another's by now: its start time is
-    compared after a handle holds it.
+    A process that has ended is skipped, even if its ID was reused: the start time is compared after a pidfd
+    is opened.
     """
     handles = []
     for process in processes:

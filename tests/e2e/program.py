@@ -1,4 +1,4 @@
-"""The real program, as a child process in a world of its own: its cache, its processes, its files."""
+"""The real program as a child process with its own cache, processes and files."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ import pgdyno
 
 SCRIPT = Path(sys.executable).parent / "pgdyno"
 END_S = 300.0
-"""How long a program may take to end, or to reach what a test waits for; longer is a fault."""
+"""Time limit of a program and of waits; longer is a failure."""
 
 END_TIMEOUT_S = 20.0
-"""How long what a killed program leaves may take to end by itself."""
+"""Time limit for the end of processes that a killed program leaves."""
 
 PAUSE_S = 0.02
 
@@ -33,12 +33,14 @@ SMALLEST = (
     *("--warehouses", "1", "--clients", "2", "--minutes", "5", "--seed", "7"),
     *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
 )
-"""A block of a second or two, with one schedule on every machine. The budget is wide: --blocks ends it."""
+"""Blocks of 1 to 2 s with the same schedule on every machine. --blocks ends the study within a wide
+budget.
+"""
 
 
 @dataclass(frozen=True)
 class Ended:
-    """What a program left."""
+    """Output of a program."""
 
     status: int
     out: str
@@ -46,7 +48,7 @@ class Ended:
 
     @property
     def complaints(self) -> list[str]:
-        """The lines that the program says of its own end."""
+        """Return the program's own messages at its end."""
         return [line for line in self.err.splitlines() if line.startswith("pgdyno: ")]
 
     def json(self) -> Any:
@@ -55,17 +57,17 @@ class Ended:
 
 @dataclass
 class Running:
-    """A program under way; its output goes into files, so that it never waits for a reader."""
+    """A running program. Its output goes to files, so that it never waits for a reader."""
 
     process: subprocess.Popen[bytes]
     out: Path
     err: Path
 
     def until(self, condition: Callable[[], Any]) -> Any:
-        """Waits until the condition holds and gives its value. The program must not end before."""
+        """Wait until the condition holds and return its value. The program must not end before."""
         deadline_s = time.monotonic() + END_S
         while not (found := condition()):
-            # Waiting for the program is the pause: its end is seen at once.
+            # Waiting for the program is the pause: its end is noticed at once.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(PAUSE_S)
                 raise AssertionError(f"it ended too early: {self.ended()}")
@@ -83,7 +85,7 @@ class Running:
 
 @dataclass
 class Program:
-    """Starts pgdyno with a cache of its own; no variable of ours that could reach a server is passed on."""
+    """Starts pgdyno with its own cache, without variables that could point to a server."""
 
     cache: Path
     folder: Path
@@ -93,14 +95,14 @@ class Program:
     def environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
         engine = {"PGDYNO_ENGINE": os.environ["PGDYNO_ENGINE"]} if "PGDYNO_ENGINE" in os.environ else {}
-        # The package under test, whatever the PYTHONPATH of the tests is relative to.
+        # The package under test, even if PYTHONPATH is relative.
         package = str(Path(pgdyno.__file__).parents[1])
         ours = {"PGDYNO_CACHE": str(self.cache), "TMPDIR": str(self.sockets), "PYTHONPATH": package}
         return {**kept, **engine, **ours, **self.environ}
 
     @property
     def sockets(self) -> Path:
-        """Where the directories of the servers' sockets are made."""
+        """Directory of the servers' sockets."""
         return self.cache / "sockets"
 
     def start(self, *arguments: str | Path) -> Running:
@@ -121,26 +123,26 @@ class Program:
         return running
 
     def run(self, *arguments: str | Path) -> Ended:
-        """Runs it to its end. A traceback is never an answer."""
+        """Run it to its end. A traceback fails the test."""
         ended = self.start(*arguments).ended()
         assert "Traceback" not in ended.err, ended.err
         return ended
 
     def compare(self, *arguments: str | Path) -> Ended:
-        """The smallest comparison; later options override its sizes."""
+        """Run the smallest comparison; later options override its sizes."""
         return self.run("compare", *SMALLEST, *arguments)
 
     def end(self) -> None:
-        """Of what a failed test left."""
+        """Kill processes left by a failed test."""
         for running in self._started:
             if running.process.poll() is None:
                 running.process.kill()
                 running.process.wait(END_S)
 
     def survivors(self) -> list[str]:
-        """Engines, servers and programs of this cache that live on, after a moment to end in.
+        """Return engines, servers and programs of this cache that still run after a grace period.
 
-        One that is about to end may have started another one, which ends after it.
+        A process that is about to end may have started another one, which ends later.
         """
         until_s = time.monotonic() + END_TIMEOUT_S
         while (living := self.processes()) and (left_s := until_s - time.monotonic()) > 0:
@@ -157,7 +159,7 @@ class Program:
         return list(_of(self.cache))
 
     def postmasters(self) -> list[psutil.Process]:
-        """Of the trials that are up."""
+        """Return the postmasters of running trials."""
         found = []
         for path in self.cache.glob("runs/run-*/data/postmaster.pid"):
             with contextlib.suppress(OSError, ValueError, psutil.NoSuchProcess):
@@ -166,35 +168,35 @@ class Program:
 
 
 def command_line(process: psutil.Process) -> str:
-    """Empty when it has ended since it was found."""
+    """Return the command line; empty if the process has ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return " ".join(process.cmdline())
     return ""
 
 
 def measuring(evidence: Path, block: int = 0) -> bool:
-    """Whether a counted slice of that block is in the evidence."""
+    """Whether the results file has a counted slice of that block."""
     query = "select 1 from slice join trial using (trial) where block = ? and role = 'measure' limit 1"
     return bool(_asked(evidence, query, block))
 
 
 def without_slices(evidence: Path) -> set[int]:
-    """Trials that are running, and of which nothing that they drove is in the evidence."""
+    """Return running trials without slices in the results file."""
     query = "select trial from trial where status = 'running' and trial not in (select trial from slice)"
     return {int(row[0]) for row in _asked(evidence, query)}
 
 
 def _asked(evidence: Path, query: str, *values: int) -> list[tuple[Any, ...]]:
-    """By a reader beside the writer."""
+    """Query the results file while its writer runs."""
     try:
         with contextlib.closing(sqlite3.connect(f"file:{evidence}?mode=ro", uri=True)) as reader:
             return reader.execute(query, values).fetchall()
     except sqlite3.OperationalError:
-        return []  # not there yet
+        return []  # not yet created
 
 
 def _of(cache: Path) -> Iterator[psutil.Process]:
-    """Servers are known by their working directory, pgdyno and engines by the cache in their environment."""
+    """Return processes of the cache: servers by working directory, pgdyno and engines by environment."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             ours = process.environ().get("PGDYNO_CACHE") == str(cache) and process.pid != os.getpid()

@@ -1,4 +1,4 @@
-"""The crash test in its small form, and that it finds what it is there to find."""
+"""Crash test in its small form, and proof that it detects violations."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pgdyno.results.records import TrialStatus
 
 SEED = 6
 KILLS = 5
-"""Of every victim one."""
+"""One of each victim."""
 
 
 @pytest.fixture
 def world(server_dir: Path) -> Iterator[Program]:
-    """pgdyno with a cache, a home and a folder of its own."""
+    """pgdyno with its own cache, home and directory."""
     program = prepared(server_dir)
     yield program
     program.end()
@@ -51,7 +51,7 @@ def test_a_killed_pgdyno_and_its_resume_do_not_disturb_another_one_on_the_same_c
     words = ("compare", *SIZES, "--seed", "1", "--window", "0.4s")
     killed = world.start(*words, "--evidence", dies, server, server)
     killed.until(lambda: measuring(dies))
-    # Every block of the other one is counted, and those that the kill falls into are among them.
+    # Every block of the other study is counted, including those with a kill.
     undisturbed = world.start(*words, "--evidence", lives, server, server)
     undisturbed.until(lambda: measuring(lives))
     assert strike(find(psutil.Process(killed.process.pid), "everything"))

@@ -1,4 +1,4 @@
-"""Servers that run already: what pgdyno makes there, what it drops again, and what it never touches."""
+"""Servers that already run: objects that pgdyno creates and drops, and objects that it never changes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def execute(server: Server, statement: str, dbname: str = "postgres") -> None:
 
 @pytest.fixture(scope="module")
 def theirs(running_server: Server) -> Server:
-    """A server with a database of its user's own."""
+    """A server with a database of its user."""
     execute(running_server, "create database mine")
     execute(
         running_server, "create table t as select n, md5(n::text) from generate_series(1, 1000) n", "mine"
@@ -41,7 +41,7 @@ def theirs(running_server: Server) -> Server:
 
 
 def databases(server: Server) -> dict[str, object]:
-    """Every database with its identity: one that was dropped and made again has another."""
+    """Return every database with its OID, which changes if it is dropped and created again."""
     with closing(server.connect()) as connection:
         found = connection.execute(
             "select datname, array[oid::text, datdba::text, datacl::text,"
@@ -51,7 +51,9 @@ def databases(server: Server) -> dict[str, object]:
 
 
 def contents(server: Server, dbname: str = "mine") -> object:
-    """All relations of a user's database, each with its file and size, and a digest of the rows of ours."""
+    """Return all relations of a user's database with file and size, and a digest of the rows of the
+    dataset.
+    """
     with closing(server.connect(dbname)) as connection:
         relations = connection.execute(
             "select oid::regclass::text, relfilenode, pg_relation_size(oid) from pg_class"
@@ -63,7 +65,7 @@ def contents(server: Server, dbname: str = "mine") -> object:
 
 @pytest.fixture
 def untouched(theirs: Server) -> Iterator[Server]:
-    """The user's own databases are the same in the end as before, to the row."""
+    """Check that the user's databases are unchanged, including all rows."""
     before, rows = databases(theirs), contents(theirs)
     yield theirs
     after = databases(theirs)
@@ -74,7 +76,7 @@ def untouched(theirs: Server) -> Iterator[Server]:
 def test_two_running_servers_are_compared_in_databases_of_our_own(
     program: Program, untouched: Server, tmp_path: Path
 ) -> None:
-    before = databases(untouched).keys() - {PRISTINE}  # which another test may have loaded
+    before = databases(untouched).keys() - {PRISTINE}  # possibly loaded by another test
     arms = (untouched.conninfo("postgres"), f"{untouched.conninfo('postgres')} password=geheim")
     evidence = tmp_path / "e.sqlite"
     ended = program.compare(*arms, "--blocks", "2", "--evidence", evidence, "--json")
@@ -84,14 +86,14 @@ def test_two_running_servers_are_compared_in_databases_of_our_own(
     codes = [caveat["code"] for caveat in found["caveats"]]
     assert {"server-not-restarted", "one-server"} <= {*codes}
     assert codes.count("one-server") == 1
-    assert "probe-unavailable" not in codes  # that there is no WAL of an arm's own is said once
+    assert "probe-unavailable" not in codes  # missing WAL figures per arm are reported once
     with Evidence(evidence) as opened:
         assert [trial.server_cpu_s for trial in opened.trials()] == [None] * 4
         trials = [trial.trial for trial in opened.trials()]
         told = {reading.probe: reading.rows for trial in trials for reading in opened.readings(trial)}
     assert {probe for probe, rows in told.items() if rows is None} >= {"wal", "checkpoints", "wraparound"}
     assert told["database"]
-    # The trials' copies are gone, the pristine one is kept: with a mark, and for the next time.
+    # The copies for trials are dropped. The pristine database is kept with a marker for the next study.
     assert databases(untouched).keys() - before == {PRISTINE}
     assert b"geheim" not in evidence.read_bytes()
     again = program.run("compare", "--resume", evidence, "--json")
@@ -198,7 +200,7 @@ def test_a_database_whose_creation_was_killed_is_swept(program: Program, untouch
             (query,) = running.until(lambda: observer.execute(waiting).fetchone())
             running.signal(signal.SIGKILL)
             running.ended()
-        # The server goes on creating it for a client that is gone; its lock is free when it has done.
+        # The server continues CREATE DATABASE for a disconnected client and then releases the lock.
         number = re.search("pgdyno_making_([0-9a-f]{16})", query)[1]  # type: ignore[index]
         observer.execute("select pg_advisory_lock(%s::bigint)", (int(number, 16),))
     assert databases(untouched).keys() - before.keys() == {f"pgdyno_making_{number}"}
@@ -265,7 +267,7 @@ def test_into_existing_works_in_the_named_database_and_only_there(
     dsn = untouched.conninfo("named")
     loaded = program.run("load", dsn, "--into-existing", "--quiet")
     assert loaded.status == 0, loaded.err
-    # It is not ours by its mark: each command that changes it must be told so.
+    # Without a marker it belongs to the user: each command that changes it needs an explicit option.
     unsaid = program.run("drive", dsn, *DRIVE)
     assert unsaid.status == 1
     assert "was not created by pgdyno: add --into-existing" in unsaid.complaints[0]
@@ -306,7 +308,7 @@ PGBENCH = (
     "insert into pgbench_accounts select n, 1, n, 'precious' from generate_series(1, 1000) n;"
     "insert into pgbench_history select 1, 1, n, 1, now(), '' from generate_series(1, 50) n"
 )
-"""What pgbench -i makes, filled by somebody."""
+"""Tables as created by pgbench -i, with other data."""
 
 
 @pytest.fixture
@@ -319,7 +321,7 @@ def somebodys(theirs: Server) -> Iterator[Server]:
 
 
 def rows_of_bank(server: Server) -> object:
-    """Every row of the four tables."""
+    """Return every row of the four tables."""
     with closing(server.connect("bank")) as connection:
         return [
             connection.execute(f"select * from pgbench_{name} order by 1, 2, 3").fetchall()
@@ -363,7 +365,8 @@ def test_pgbench_tables_of_somebody_are_replaced_only_where_replace_is_said(
     assert "--into-existing --replace" in refused.complaints[0]
     replaced = program.run(*load, "--replace", "--partitions", "2")
     assert replaced.status == 0, replaced.err
-    # Now they are ours: the next load replaces them without a word, but not beside one of somebody's.
+    # The tables now have the marker: the next load replaces them without an option, but not next to one
+    # without it.
     assert program.run(*load, "--accounts-copy").status == 0
     again = program.run(*load)
     assert again.status == 0, again.err

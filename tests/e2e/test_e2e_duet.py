@@ -1,4 +1,4 @@
-"""A duet from the command line: both arms at once, what it says of itself, and where it is refused."""
+"""Duet from the command line: both arms at once, its output, and rejected cases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_both_arms_are_driven_at_the_same_time(
     assert times[0] == times[1]
     assert len(times[0]) == 8
     assert all(piece.kinds for trial in trials for piece in trial.measured)
-    # Who had which half can be told from the evidence alone.
+    # The results file alone contains the partition of each arm.
     assert study.cpu_partition is not None
     assert study.cpu_partition.all <= os.sched_getaffinity(0)
     partitions = [

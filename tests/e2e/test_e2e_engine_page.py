@@ -1,4 +1,4 @@
-"""docs/reference/engine-protocol.md has exactly the keys that the engine sends and accepts."""
+"""docs/reference/engine-protocol.md lists exactly the keys that the engine sends and accepts."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ NESTED = re.compile(r"\{[^{}]*\}|\([^()]*\)|\[[^\[\]]*\]")
 
 
 def flat(text: str) -> str:
-    """Without what stands in braces and brackets, however deep."""
+    """Return the text without nested braces and parentheses."""
     while (shorter := NESTED.sub("", text)) != text:
         text = shorter
     return text
 
 
 def keys(text: str) -> set[str]:
-    """The names at the front of each part: ``a``, ``b`` {…} of c, and ``d`` → a, b, d."""
+    """Return the names at the front of each part: ``a``, ``b`` {…} of c, and ``d`` → a, b, d."""
     parts = (re.match(r"\s*(?:and )?`?(\w+)`?", part) for part in flat(text).split(","))
     return {part[1] for part in parts if part}
 
 
 def braces_after(name: str, text: str) -> str:
-    """The contents of the braces that follow a name."""
+    """Return the contents of the braces after a name."""
     start = text.index("{", text.index(name)) + 1
     depth, end = 1, start
     while depth:
@@ -51,7 +51,7 @@ def section(title: str) -> str:
 
 
 def rows(title: str) -> dict[str, str]:
-    """A table's last column by its first, one row for each name in the first."""
+    """Return a table's last column by its first, one entry for each name in the first."""
     found = {}
     for line in section(title).splitlines():
         # A bar inside a cell is written \|.
@@ -62,7 +62,7 @@ def rows(title: str) -> dict[str, str]:
 
 
 def line_after(words: str) -> str:
-    """The rest of the paragraph that begins so."""
+    """Return the rest of the paragraph with this start."""
     return " ".join(PAGE.split(words, 1)[1].split("\n\n", 1)[0].split())
 
 
@@ -83,7 +83,7 @@ def run(command: Any, specification: dict[str, Any]) -> list[Event]:
 
 
 def _place(conninfo: str) -> Place:
-    """Of a load that connects by itself: these tests never ask for a connection."""
+    """Refuse a load that connects by itself: these tests never request a connection."""
 
     def connect() -> Connection:
         raise AssertionError("only the engine connects")

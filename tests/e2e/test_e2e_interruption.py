@@ -1,4 +1,6 @@
-"""Whatever ends pgdyno in the middle of a block: servers end, the evidence is whole, and a resume goes on."""
+"""Interruptions of pgdyno in the middle of a block: servers end, the results file is consistent, and a resume
+works.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from pgdyno.results.reader import Evidence
 from pgdyno.study.schedule import block_of
 
 LONG = ("--window", "40s", "--slice", "0.5s", "--blocks", "1")
-"""A block that does not end before the test ends it."""
+"""A block that takes longer than the test."""
 
 
 @pytest.fixture
@@ -25,13 +27,13 @@ def evidence(tmp_path: Path) -> Path:
 
 
 def unread_bytes(pid: int) -> int:
-    """How much of its standard input, a pipe, a process has not read yet."""
+    """Return the number of bytes in a process's standard input, a pipe, that it has not read."""
     with Path(f"/proc/{pid}/fd/0").open("rb", buffering=0) as pipe:
         return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def stands_still(pid: int) -> bool:
-    """Whether all threads of a process are stopped: one that is yet to be could still read what comes."""
+    """Whether all threads of a process are stopped. A running one could still read input."""
     states = [path.read_text().rpartition(") ")[2] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     return all(state.startswith("T") for state in states)
 
@@ -47,8 +49,9 @@ def caught_in_a_block(program: Program, server: str, evidence: Path) -> Running:
 
 
 def searching(program: Program, evidence: Path, nth: int) -> Callable[[], bool]:
-    """Whether the trial that is this one since the program began is past the first step of its search. Every
-    step has an engine of its own, and what comes after the search leaves slices.
+    """Whether this trial, counted from the start of the program, is past the first step of its search.
+
+    Every step has a separate engine, and only the load after the search writes slices.
     """
     trials: set[int] = set()
     engines: set[int] = set()
@@ -77,7 +80,7 @@ def test_a_signal_ends_the_slice_and_keeps_what_was_measured(
         assert [block.status for block in opened.blocks()] == ["interrupted"]
         trials = opened.trials()
         assert [trial.status for trial in trials] == ["interrupted"] * 2
-        # What ended, ended whole: every slice has its drained end and its counts.
+        # Ended slices are complete: every slice has its drained time and its counts.
         assert all(slice.drained_s >= slice.closed_s > slice.opened_s for t in trials for slice in t.slices)
         assert sum(counts.ok for t in trials for s in t.measured for counts in s.kinds.values()) > 0
     assert evidence.with_suffix(".html").stat().st_size > 10_000
@@ -90,12 +93,12 @@ def test_a_second_signal_ends_it_at_once(
 ) -> None:
     running = caught_in_a_block(program, server, evidence)
     (engine,) = program.engines()
-    # The engine stands still, so the first signal cannot end the slice: only a second one can.
+    # The engine is stopped, so the first signal cannot end the slice: only a second one can.
     engine.suspend()
     try:
         running.until(lambda: stands_still(engine.pid))
         running.signal(signal.SIGINT)
-        running.until(lambda: unread_bytes(engine.pid))  # the order to stop
+        running.until(lambda: unread_bytes(engine.pid))  # the stop command
         running.signal(signal.SIGTERM)
         ended = running.ended()
     finally:
@@ -120,7 +123,7 @@ def test_a_killed_pgdyno_leaves_no_server_and_its_study_goes_on_as_if_undisturbe
     running.signal(signal.SIGKILL)
     assert running.ended().status == -signal.SIGKILL
     assert program.survivors() == []
-    assert len(list(program.sockets.iterdir())) == 2  # kill -9 cannot clear these away: the next one does
+    assert len(list(program.sockets.iterdir())) == 2  # kill -9 leaves these; the next run removes them
     with Evidence(evidence) as before:
         study = before.study().plan
         assert before.study().ended_unix_s is None
@@ -139,7 +142,7 @@ def test_a_killed_pgdyno_leaves_no_server_and_its_study_goes_on_as_if_undisturbe
         (b.index, b.seed, b.order) for b in undisturbed
     ]
     assert [b.status for b in blocks] == ["done"] * 2
-    # The broken attempt is kept beside the new one; what was done before is not touched.
+    # The broken attempt is kept next to the new one; earlier results are unchanged.
     assert sorted((t.block, t.attempt) for t in trials) == [
         (0, 1), (0, 1), (1, 1), (1, 1), (1, 2), (1, 2),
     ]  # fmt: skip
@@ -151,7 +154,7 @@ def test_a_killed_pgdyno_leaves_no_server_and_its_study_goes_on_as_if_undisturbe
 def test_a_study_that_ended_in_a_search_for_the_capacity_searches_anew(
     program: Program, server: str, evidence: Path, loaded: Program
 ) -> None:
-    # The limit is loose and its percentile low: so a step is short, and the machine hardly matters.
+    # A loose limit of a low percentile: a step is short, and the machine hardly matters.
     sizes = ("--warehouses", "1", "--clients", "2", "--warmup", "0.2s", "--slice", "0.2s", "--window", "0.4s")
     running = program.start(
         "compare", *sizes, "--schedule", "blocks", "--blocks", "1", "--seed", "11", "--no-aa",
@@ -180,7 +183,7 @@ def test_a_study_that_ended_in_a_search_for_the_capacity_searches_anew(
     with Evidence(evidence) as opened:
         assert [tuple(block.arm_order) for block in opened.blocks()] == [(first, second)]
         trials = opened.trials(all_attempts=True)
-    # Its checks do not hold against a trial what the search has left in the server's log.
+    # Its checks ignore messages of the search in the server log.
     assert {(t.arm, t.attempt): (t.status, t.driver.capacity is not None) for t in trials} == {
         (first, 1): ("interrupted", False),
         (first, 2): ("ok", True),

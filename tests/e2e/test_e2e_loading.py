@@ -1,4 +1,4 @@
-"""Loading that is interrupted, killed, shared by two, or runs out of disk: nothing half-made looks whole."""
+"""Interrupted, killed and concurrent loads, and full disks: no incomplete dataset appears complete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PRISTINE = dataset_database_name(TpccParameters(warehouses=1))
 
 @pytest.fixture
 def fresh(server_dir: Path, tmp_path: Path) -> Iterator[Program]:
-    """pgdyno with a cache in which nothing is."""
+    """pgdyno with an empty cache."""
     (server_dir / "sockets").mkdir(mode=0o755)
     program = Program(server_dir, tmp_path)
     yield program
@@ -35,7 +35,7 @@ def fresh(server_dir: Path, tmp_path: Path) -> Iterator[Program]:
 
 
 def loading(program: Program, server: str, evidence: Path) -> Running:
-    """Caught while rows are copied."""
+    """Start a load and return while rows are copied."""
     running = program.start("compare", *SMALLEST, "--blocks", "1", "--evidence", evidence, server, server)
     running.until(lambda: ": copy" in running.err.read_text())
     return running
@@ -75,14 +75,14 @@ def test_after_a_killed_load_two_at_once_load_it_anew_and_once(
     assert not dataset.name.startswith(".")
     for path in files:
         with Evidence(path) as opened:
-            # With all checks passed: the twelve conditions hold on what was loaded.
+            # All checks pass: the twelve conditions hold for the loaded data.
             assert [trial.status for trial in opened.trials()] == ["ok", "ok"]
     assert not list((fresh.cache / "runs").glob("run-*"))
 
 
 @pytest.fixture
 def small_disk(server_dir: Path) -> Iterator[Path]:
-    """A file system of 150 MB: an empty cluster fits, a warehouse does not."""
+    """A file system of 150 MB: enough for an empty cluster, not for a warehouse."""
     place = server_dir / "small"
     place.mkdir()
     mount = shutil.which("mount")
@@ -119,10 +119,10 @@ def test_a_cache_that_cannot_hold_the_data_is_refused_before_a_row_is_sent(
 
 @pytest.fixture
 def cramped(small_disk: Path, build: Build, account: Account) -> Iterator[Server]:
-    """A server that runs already, its data on the small disk."""
+    """A running server with its data on the small disk."""
     cluster = Cluster(build, small_disk / "data", account)
     cluster.initdb(InitOptions(sync=False))
-    # Without WAL of what is copied: where the WAL itself cannot grow, PostgreSQL must end.
+    # The copied data is not WAL-logged: if WAL itself cannot grow, PostgreSQL exits.
     settings = {"max_wal_size": "32MB", "wal_level": "minimal", "max_wal_senders": "0"}
     with cluster.start(settings) as server:
         yield server
@@ -131,7 +131,7 @@ def cramped(small_disk: Path, build: Build, account: Account) -> Iterator[Server
 def test_a_disk_that_fills_up_while_loading_leaves_nothing_that_looks_whole(
     program: Program, cramped: Server
 ) -> None:
-    # Who may not know where the server's data lie cannot be warned.
+    # A role that may not read the server's data directory cannot be warned.
     with closing(cramped.connect()) as connection:
         connection.execute("create role humble login createdb")
     dsn = f"{cramped.conninfo()} user=humble"
@@ -155,7 +155,7 @@ def test_whether_a_disk_that_is_not_seen_will_do_is_wondered_about_only_before_a
     with closing(cramped.connect()) as connection:
         connection.execute("create role humble login createdb")
     dsn = f"{cramped.conninfo()} user=humble"
-    for loads in (1, 0):  # of two arms that take the same data; the second study loads nothing
+    for loads in (1, 0):  # two arms with the same data; the second study loads nothing
         ended = program.compare(dsn, dsn, "--blocks", "1")
         assert ended.status == 0, ended.err
         assert ended.err.count("free disk space of the server is unknown") == loads
@@ -180,7 +180,7 @@ def test_a_disk_that_holds_the_pristine_database_but_no_copy_of_it_is_refused_be
     dsn = cramped.conninfo()
     ended = program.compare(dsn, dsn, "--blocks", "1")
     assert ended.status == 0, ended.err
-    # The smallest that still holds what is there, and 16 MB.
+    # The smallest size that holds the existing data and 16 MB.
     resize(small_disk, f"{(shutil.disk_usage(small_disk).used >> 10) + (16 << 10)}k")
     before = databases(cramped)
     ended = program.compare(dsn, dsn, "--blocks", "1")

@@ -1,4 +1,4 @@
-"""A server that dies in a trial: the trial fails, the study goes on or stops, and the rest is kept."""
+"""A server that crashes in a trial: the trial fails, the study continues or stops, and the rest is kept."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SIZES = ("--warehouses", "1", "--clients", "2", "--seed", "7", "--warmup", "0.2s
 
 
 def a_client_of(postmaster: psutil.Process) -> int:
-    """A backend that serves the workload."""
+    """Return a backend that serves the workload."""
     return next(p.pid for p in postmaster.children() if " tpcc " in command_line(p))
 
 
 def lose_a_server(
     program: Program, server: str, evidence: Path, block: int, which: str, *options: str
 ) -> Running:
-    # A second measured of each: ample time to strike between the first slice and the last.
+    # One second per arm is measured: enough time to kill between the first and the last slice.
     running = program.start(
         "compare", *SIZES, "--window", "1.2s", "--evidence", evidence, "--json", *options, server, server
     )
@@ -49,7 +49,7 @@ def test_the_study_goes_on_after_a_server_died(
         failed = [trial for trial in opened.trials() if trial.status == "failed"]
         logs = [opened.server_log(trial.trial) for trial in failed]
     assert {trial.block for trial in failed} == {0}
-    # The driver saw it, or, where the server died after the last slice, the checks did.
+    # The driver noticed it or, if the server crashed after the last slice, the checks did.
     assert all(
         re.search("the server was lost|server were lost|crashed or restarted|no connection", trial.reason)
         for trial in failed
@@ -60,8 +60,8 @@ def test_the_study_goes_on_after_a_server_died(
 def test_a_server_that_crashed_and_came_back_makes_its_trial_count_no_more(
     program: Program, server: str, loaded: Program, tmp_path: Path
 ) -> None:
-    # PostgreSQL restarts itself when a backend is killed; the clients connect again. Between slices no
-    # transaction need have failed: then only a connection that was held through the trial tells.
+    # PostgreSQL restarts after a backend is killed, and clients reconnect. Between slices no transaction need
+    # fail: then only a connection held during the trial detects it.
     evidence = tmp_path / "e.sqlite"
     ended = lose_a_server(program, server, evidence, 0, "backend", "--blocks", "1").ended()
     assert ended.status == 1, ended.err
@@ -93,5 +93,5 @@ def test_the_study_stops_after_a_server_died_where_it_was_told_to(
         assert [block.status for block in opened.blocks()] == ["done", "failed"]
         statuses = [trial.status for trial in opened.trials()]
     assert statuses[:2] == ["ok", "ok"]
-    assert "failed" in statuses[2:]  # the other arm's as well, unless all its slices were done
+    assert "failed" in statuses[2:]  # also that of the other arm, unless all its slices were done
     assert evidence.with_suffix(".html").exists()

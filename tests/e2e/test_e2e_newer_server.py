@@ -1,4 +1,4 @@
-"""A server newer than all that pgdyno is tested with: programs that report 19devel and run installed ones."""
+"""A server newer than all tested versions: programs that report 19devel and execute installed ones."""
 
 from __future__ import annotations
 

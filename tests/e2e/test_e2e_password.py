@@ -1,4 +1,4 @@
-"""pgdyno-pgbench asks for a password at the terminal, which does not show it."""
+"""pgdyno-pgbench prompts for a password on the terminal, without echo."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _message(connection: socket.socket, tag_bytes: int) -> bytes:
 
 
 def _serve(listener: socket.socket, said: list[bytes]) -> None:
-    """A server that asks whoever comes for a password, and then lets nobody in."""
+    """Request a password from every client, and then reject it."""
     for _ in range(2):
         connection, _ = listener.accept()
         with connection:
@@ -39,7 +39,7 @@ def _serve(listener: socket.socket, said: list[bytes]) -> None:
 
 
 def _at_a_terminal(command: list[str], question: bytes, answer: bytes) -> tuple[str, int]:
-    """What a terminal shows of a program that is answered once, and the program's status."""
+    """Return the terminal output of a program that is answered once, and its exit status."""
     child, terminal = pty.fork()
     if child == 0:
         os.execv(command[0], command)
@@ -47,7 +47,7 @@ def _at_a_terminal(command: list[str], question: bytes, answer: bytes) -> tuple[
     while True:
         try:
             piece = os.read(terminal, 4096)
-        except OSError:  # Linux's word for the end
+        except OSError:  # Linux reports the end in this way
             break
         shown += piece
         if question in shown and not answered:

@@ -1,4 +1,4 @@
-"""The workload pgbench, end to end: compared from builds, and step by step on a server that runs."""
+"""pgbench workload, end to end: comparisons of builds, and single steps on a running server."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     assert found["derived"] == ""
     assert "more-clients-than-branches" in {caveat["code"] for caveat in found["caveats"]}
     assert [state["when"] for state in found["host"]["states"]] == ["before the study", "after the study"]
-    # Where perf is not there or not permitted, that is said; where it is, both servers used some CPU.
+    # Without perf, or without permission, this is reported; otherwise both servers used some CPU.
     missing = [
         of for of in found["caveats"] if of["code"] == "probe-unavailable" and "profile" in of["sentence"]
     ]
@@ -109,7 +109,7 @@ def test_a_database_is_loaded_driven_and_checked_step_by_step(
     assert broken.status == 1
     wrong = {one["name"] for one in broken.json()["checks"] if not one["passed"]}
     assert wrong == {"accounts agree with tellers"}
-    # What stands there must be what is asked for, part by part.
+    # Existing tables must equal the requested ones, part by part.
     for options, complaint in (
         (("--scale", "2"), "scale 1, not 2"),
         (("--scale", "1"), "partitions 2, not none"),

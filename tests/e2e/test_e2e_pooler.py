@@ -1,4 +1,4 @@
-"""Commands through a pooler that gives each transaction another session: refused, with a remedy."""
+"""Commands through a pooler with transaction pooling: rejected, with a remedy."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Wrong requests: each is one line that says what is wrong, a status, and nothing left behind.
+"""Usage errors: each is one line with the problem, an exit status, and no side effects.
 
-The command line runs in this process, as starting Python for each row would be most of the time; the last
-tests start the program.
+The command line runs in this process, because starting Python for each row would dominate. The last tests
+start the program.
 """
 
 from __future__ import annotations
@@ -129,9 +129,9 @@ FAILURE = {
 
 @pytest.fixture
 def quiet_place(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty directory to be in. In the end no child of ours is left, and nothing was loaded.
+    """An empty working directory. At the end there is no child process and no loaded data.
 
-    Children, not theirs: the server that all tests share starts and ends its background workers as it likes.
+    Only direct children are checked: the shared server starts and ends its background workers at any time.
     """
     monkeypatch.setenv("PGDYNO_CACHE", str(cache))
     monkeypatch.chdir(tmp_path)
@@ -151,7 +151,7 @@ def empty_folder(session_dir: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def closed_folder(session_dir: Path) -> Iterator[Path]:
-    """It takes no file, not even from root."""
+    """A directory without write access, even for root."""
     path = session_dir / "closed"
     path.mkdir(mode=0o500)
     if os.geteuid() != 0:
@@ -166,7 +166,7 @@ def closed_folder(session_dir: Path) -> Iterator[Path]:
 
 
 def refused(capfd: pytest.CaptureFixture[str], words: list[str], status: int, says: str) -> None:
-    """One line of complaint; what came before it can only be the plan."""
+    """Check for one line of error; earlier output may only be the plan."""
     assert run_command(words) == status
     out, err = capfd.readouterr()
     *plan, complaint = err.splitlines()
@@ -178,7 +178,7 @@ def refused(capfd: pytest.CaptureFixture[str], words: list[str], status: int, sa
 
 
 def words_of(command: str, **values: object) -> list[str]:
-    """``_`` stands for a space inside a word where the table has one."""
+    """Split into words; ``_`` in the table is a space within a word."""
     return [word.format(**values).replace("_dbname", " dbname") for word in command.split()]
 
 
@@ -203,25 +203,27 @@ def test_what_cannot_be_reached_is_one_line_and_status_1(
     command: str, says: str, server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # taken, but nobody listens
+        unused.bind(("127.0.0.1", 0))  # bound, but not listening
         refused(capfd, words_of(command, server=server, free_port=unused.getsockname()[1]), 1, says)
     assert not list(quiet_place.iterdir())
 
 
 @pytest.fixture(scope="module")
 def some_evidence(loaded: Program) -> bytes:
-    """A whole results file."""
+    """A complete results file."""
     (path,) = loaded.folder.glob("*.sqlite")
     return path.read_bytes()
 
 
 def damaged(evidence: bytes) -> bytes:
-    """Its third page overwritten."""
+    """The file with its third page overwritten."""
     return evidence[:8192] + b"\xa5" * 4096 + evidence[12288:]
 
 
 def of_version(evidence: bytes, version: int) -> bytes:
-    """SQLite's user_version is the big-endian number at byte 60 of the header."""
+    """The file with another version: SQLite's user_version is the big-endian number at byte 60 of the
+    header.
+    """
     return evidence[:60] + struct.pack(">I", version) + evidence[64:]
 
 
@@ -285,7 +287,7 @@ def test_a_server_that_is_too_old_is_refused(
 
 @contextlib.contextmanager
 def an_old_server() -> Iterator[int]:
-    """A server that lets everybody in and says that it is 9.6, as far as a client ever gets with it."""
+    """A server that accepts every login and reports version 9.6."""
 
     def message(kind: bytes, body: bytes) -> bytes:
         return kind + struct.pack(">I", len(body) + 4) + body

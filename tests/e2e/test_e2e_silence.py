@@ -1,4 +1,4 @@
-"""Servers that freeze while they are driven, terminals that are closed, runs in which everything fails."""
+"""Servers that freeze under load, closed terminals, and runs in which everything fails."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DRIVE = ("--workload", "pgbench", "--clients", str(CLIENTS), "--warmup", "0.2s",
 LONG = ("--window", "40s", "--slice", "0.5s", "--blocks", "1")
 READS = ("-b", "select-only", "--warmup", "0s")
 FREEZES_AFTER_BYTES = 100_000
-"""A thousand transactions that read: in the middle of the window, after the logins."""
+"""About a thousand read-only transactions: in the middle of the window, after the logins."""
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +100,7 @@ def test_a_drive_in_which_every_transaction_fails_is_an_error_told_once(
         complaint,
     )
     before = [line for line in ended.err.splitlines() if line != complaint]
-    # The error once, and a line for each part of the run in which nothing succeeded.
+    # The error once, and a line for each part of the run without a success.
     assert len([line for line in before if "25006" in line]) == 1
     assert len([line for line in before if "no transaction succeeded" in line]) <= 2
 
@@ -178,7 +178,7 @@ def test_a_server_that_freezes_in_a_block_ends_the_study_with_an_error_and_witho
 
 
 def freeze(program: Program) -> None:
-    """Suspend the servers with all of their processes: their sockets stay open, and nobody answers."""
+    """Suspend the servers with all their processes: their sockets stay open without a response."""
     frozen = [p for postmaster in program.postmasters() for p in (postmaster, *postmaster.children())]
     for process in frozen:
         with suppress(psutil.NoSuchProcess):

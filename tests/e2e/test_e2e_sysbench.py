@@ -1,4 +1,4 @@
-"""The workload sysbench, end to end: stock scripts and a script with its own data."""
+"""sysbench workload, end to end: bundled scripts and a script with its own data."""
 
 from __future__ import annotations
 

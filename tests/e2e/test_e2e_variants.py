@@ -1,4 +1,4 @@
-"""The other ways to drive and to lay out a study: one short comparison each, its evidence the witness."""
+"""Further schedules and load types: one short comparison each, verified in its results file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_each_way_to_drive_gives_trials_that_pass_their_checks(
     _, trials = compared(program, tmp_path, *options.split(), server, server)
     assert [trial.status for trial in trials] == ["ok", "ok"]
     assert all(check.passed for trial in trials for check in trial.checks)
-    if "keying" not in options:  # where a client begins a transaction in twenty seconds
+    if "keying" not in options:  # in which a client starts a transaction every twenty seconds
         assert all(executed(trial) > 0 for trial in trials)
     if "200" in options:
         assert all(int(trial.settings["max_connections"]) > 200 for trial in trials)
@@ -75,8 +75,8 @@ def test_an_open_loop_intends_what_its_rate_says(
         counts = [c for piece in trial.measured for c in piece.kinds.values()]
         arrivals = sum(c.executed + c.failed + c.skipped for c in counts)
         expected = rate * sum(piece.counted_s for piece in trial.measured)
-        # Poisson arrivals, six standard deviations; and those in flight at the rim of a slice count where
-        # they end, at most one for each of the two clients and six slices.
+        # Poisson arrivals with six standard deviations, and those in flight at the edge of a slice, which
+        # count where they end: at most one for each of the two clients and six slices.
         assert abs(arrivals - expected) <= 6 * math.sqrt(expected) + 12
     assert [trial.status for trial in trials] == ["ok", "ok"]
 
@@ -115,7 +115,7 @@ def test_three_arms_are_each_compared_with_the_first(
 def test_the_budget_is_kept_within_a_block(
     program: Program, server: str, loaded: Program, tmp_path: Path
 ) -> None:
-    # By the times in the evidence. A block begins if half of the longest so far still fits.
+    # By the times in the results file. A block starts if half of the longest one so far still fits.
     evidence, budget_s = tmp_path / "e.sqlite", 6.0
     ended = program.compare("--minutes", str(budget_s / 60), "--evidence", evidence, server, server)
     assert ended.status == 0, ended.err

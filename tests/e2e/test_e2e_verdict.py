@@ -1,4 +1,4 @@
-"""The main job: an effect that is there is found, one that is not there is not."""
+"""Verdicts: an existing effect is found, and a missing one is not."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.results.reader import Evidence
 
 BLOCKS = 5
-"""The fewest that allow a verdict."""
+"""The minimum for a verdict."""
 
 
 COMMON = (*SMALLEST, "--evidence", "e.sqlite", "--json")
 
 SURE = ("--confidence", "99.9%", "--margin", "50%")
-"""The chance of a false alarm is 1 - confidence, here 1 in 1000, and less still with the wide margin: an
-interval within it is "same"."""
+"""The probability of a false alarm is 1 - confidence, here 1 in 1000, and lower with the wide margin: an
+interval within it is "same".
+"""
 
 
 @pytest.fixture(scope="module")
 def both(
     cache: Path, server: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Running, Running]]:
-    """Two comparisons at the same time, which spares time and disturbs neither: the effect of the one is
-    large, and the arms of the other are disturbed alike.
+    """Two concurrent comparisons, which saves time. The effect of the first is large, and the arms of the
+    second are disturbed equally.
     """
     # Each commit of this arm waits 20 ms before its flush, whatever the disk does: two clients then commit at
     # most 100 times a second. A false "undecided" would need blocks whose ratios differ by a factor of ten.
@@ -51,14 +52,14 @@ def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Runn
     assert found["verdict"] == "slower"
     comparison = found["comparisons"][0]
     effect = comparison["effects"]["nopm"]
-    # It stops on its verdict, long before the thirty blocks that it might have run.
+    # It stops on its verdict, long before its maximum of thirty blocks.
     n = len(comparison["blocks"])
     assert found["ended_because"] == "verdict" and BLOCKS <= n < 30
     assert comparison["blocks"] == list(range(n)) and effect["interval"] == "anytime"
     assert effect["low"] <= effect["value"] <= effect["high"] < 0
     assert [arm["trials"] for arm in found["arms"]] == [{"ok": n}] * 2
     assert found["arms"][1]["settings_requested"]["commit_delay"] == "20000"
-    # The report is one file that says so, and the evidence gives the same numbers once more.
+    # The report is one file with this verdict, and the results file gives the same numbers again.
     html = evidence.with_suffix(".html").read_text()
     assert "slower" in html
     assert "http://" not in html.replace("http://www.w3.org", "")

@@ -1,4 +1,4 @@
-"""A warm-up that ends by evidence, or by its longest time: for all arms alike, and told in the report."""
+"""A warm-up that ends when steady, or at its maximum: for all arms, and reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def test_a_warm_up_between_bounds_is_the_same_for_all_arms(
     with Evidence(evidence) as opened:
         trials = opened.trials()
     told = [end for trial in trials if (end := trial.driver.warm_up)]
-    # When it ended is this machine's affair; that it was one end for both, and is told as it was, is ours.
+    # The time of the end depends on the machine. The test checks that it is the same for both and reported
+    # correctly.
     assert told[0].by == told[1].by and told[0].looks == told[1].looks > 0
     by_evidence = told[0].by == "evidence"
     assert f"This was so in {2 * by_evidence} of 2 trials" in found["method"][0]

@@ -28,10 +28,10 @@ PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
 PROGRAMS = ("pgdyno-engine", "pgdyno-pgbench", "pgdyno-sysbench")
 
 BUILD_S = 550.0
-"""How long cargo may take where nothing is compiled yet."""
+"""Time limit of cargo with an empty target directory."""
 
 RUN_S = 300.0
-"""How long an installed program may take; longer is a fault."""
+"""Time limit of an installed program; longer is a failure."""
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cargo") is None, reason="NO CARGO: the wheel cannot be built, its tests did not run"
@@ -69,7 +69,7 @@ def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages = run(bin_dir / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     for name in needed_by(metadata.requires("pgdyno") or []):
         copy_package(name, Path(packages))
-    # pip checks that what the wheel asks for is there: the copies are, and nothing may be fetched.
+    # pip checks the dependencies of the wheel: the copies satisfy them, and nothing may be fetched.
     run(sys.executable, "-m", "pip", "--python", bin_dir / "python", "install", "--no-index", wheel)
     return bin_dir
 
@@ -140,7 +140,7 @@ def test_the_installed_engine_is_a_release_build_of_this_version(bare: Path, tmp
 
 
 def test_the_engine_of_a_wheel_is_found_where_it_is_not_beside_the_python(bare: Path, tmp_path: Path) -> None:
-    # As with `pip install --user`: the Python is another program, elsewhere, that sees the same packages.
+    # As with `pip install --user`: Python is elsewhere and uses the same packages.
     packages = run(bare / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     python = Path(sys.executable).resolve()
     there = outside(bare, tmp_path, PYTHONPATH=packages)
@@ -151,7 +151,7 @@ def test_the_engine_of_a_wheel_is_found_where_it_is_not_beside_the_python(bare: 
 def test_an_installed_wheel_compares_two_servers_to_a_verdict(
     bare: Path, tmp_path: Path, server_dir: Path, server: str
 ) -> None:
-    # Each commit of this arm waits 20 ms: with two clients it is slower by far, and five blocks suffice.
+    # Each commit of this arm waits 20 ms: with two clients it is much slower, and five blocks are enough.
     slow = f"{server},commit_delay=20000,commit_siblings=0"
     there = outside(bare, tmp_path, PGDYNO_CACHE=str(server_dir))
     comparison = ("compare", *SMALLEST, "--blocks", "30", "--json", server, slow)

@@ -1,4 +1,4 @@
-"""The exact distribution of NURand against every pair of its two uniform integers, one by one."""
+"""Exact distribution of NURand compared with every pair of its two uniform integers."""
 
 from __future__ import annotations
 

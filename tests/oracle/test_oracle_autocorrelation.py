@@ -1,4 +1,4 @@
-"""Whether blocks remember each other: against all orders there are, and at its stated rates."""
+"""Test for autocorrelated blocks, compared with all permutations, and at its stated rates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ SURE = 0.999
 
 
 def test_the_chance_of_a_ratio_is_that_among_all_orders_of_the_ranks() -> None:
-    """For eight ranks all orders have these moments; for ten, with 3.6 million orders, they are drawn."""
+    """For eight ranks all permutations have these moments; for ten, with 3.6 million permutations, they are
+    sampled.
+    """
     orders = np.array(list(permutations(range(8))))
     every = np.sum(np.diff(orders, axis=1) ** 2, axis=1) / np.sum((np.arange(8) - 3.5) ** 2)
     n = 8
@@ -41,7 +43,7 @@ def test_the_chance_of_a_ratio_is_that_among_all_orders_of_the_ranks() -> None:
 
 
 def _moments(ab: tuple[float, float], variance: float) -> tuple[float, float]:
-    """Of a beta distribution on 0 … 4 with the mean 2."""
+    """Moments of a beta distribution on 0 … 4 with mean 2."""
     mean, var = scipy.stats.beta.stats(*ab)
     return 4 * float(mean) - 2, 16 * float(var) - variance
 

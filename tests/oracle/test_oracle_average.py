@@ -1,4 +1,4 @@
-"""The total average over cases or statements, against Student's interval and by simulation."""
+"""Average over cases or statements, compared with Student's interval and by simulation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_where_nothing_is_missing_it_is_student_on_the_blocks_means(confidence: 
 
 
 def test_the_estimate_is_the_geometric_mean_of_the_ratios() -> None:
-    # Twice as fast and half as fast are, together, no change: not + 25 %.
+    # Twice as fast and half as fast average to no change, not to +25%.
     found = combined(np.array([[math.log(2.0)] * 3, [math.log(0.5)] * 3]))
     assert found.percent(Better.MORE).value == pytest.approx(0)
     ratios = np.array([1.1, 0.8, 1.3])
@@ -52,7 +52,7 @@ def test_a_single_case_is_its_own_average() -> None:
 
 
 def test_a_pass_cut_short_does_not_move_the_average_to_the_cases_that_it_reached() -> None:
-    # Three cases with effects far apart and no noise: whatever is missing, there is nothing to doubt.
+    # Three cases with very different effects and no noise: whatever is missing, there is no uncertainty.
     d = np.repeat([[0.5], [0.0], [-0.2]], 5, axis=1)
     d[1:, 4] = math.nan
     found = combined(d)
@@ -85,6 +85,6 @@ def test_it_covers_the_truth_as_often_as_it_says_where_cases_drift_together(miss
         summary = combined(d).summary
         assert summary.low is not None and summary.high is not None
         covered += summary.low <= truths.mean() <= summary.high
-    # Deviations from means of fewer blocks are a little too small: the cluster-robust interval is known to
-    # be up to two points short with so few blocks.
+    # Deviations from means of fewer blocks are slightly too small: the cluster-robust interval is known to
+    # undercover by up to two points with so few blocks.
     assert covered >= stats.binom.ppf(1e-4, studies, 0.95 if missing == 0 else 0.93)

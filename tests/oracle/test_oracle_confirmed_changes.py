@@ -1,4 +1,4 @@
-"""Changes tested after each night: against the densities that define them, and under many nights."""
+"""Changes tested after each night, compared with the densities that define them, and over many nights."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def test_the_bayes_factor_is_the_ratio_of_the_densities_of_the_t_statistic(after
 
 
 def test_the_bayes_factors_stay_on_the_average_as_they_are_whatever_comes_next() -> None:
-    # Without a change the next value, given those before, is Student's: mean and SD integrated out.
+    # Without a change the next value, given the previous ones, has Student's distribution: mean and SD are
+    # integrated out.
     values = values_of(9)
     n, scale = len(values), values.std(ddof=1) * np.sqrt(1 + 1 / len(values))
 
@@ -123,7 +124,7 @@ EFFECTS = INDEPENDENT | {
 
 @pytest.mark.parametrize("name", EFFECTS)
 def test_without_a_change_false_alarms_are_rare(name: str) -> None:
-    """At most 5 % of the series within a third of a year; more than the bound's number: 1 test in 1000."""
+    """In at most 5% of the series within a third of a year; the bound is exceeded in 1 of 1000 such tests."""
     found = p_values(EFFECTS[name](np.random.default_rng(6), (PATHS, NIGHTS)))
     assert alarms(found, 1, NIGHTS) * PATHS <= stats.binom.ppf(0.999, PATHS, 0.05 * NIGHTS / 365)
     assert alarms(found, 6, NIGHTS) * (PATHS // 6) <= stats.binom.ppf(0.999, PATHS // 6, 0.05)

@@ -1,4 +1,4 @@
-"""Main effects and interactions: contrasts computed by hand, least squares, simulation."""
+"""Main effects and interactions compared with contrasts computed by hand, least squares, and simulation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEVELS = list(itertools.product(*(factor.levels for factor in FACTORS)))
 def design(
     logs: Mapping[tuple[str, ...], Sequence[float]], factors: Sequence[Factor] = FACTORS
 ) -> FactorialDesign:
-    """``logs``: levels → ln of the rate in each pass; NaN: it was not run there."""
+    """``logs``: levels → log rate in each pass; NaN if it did not run."""
     names = [factor.name for factor in factors]
     cells = [
         FactorialCell(
@@ -54,7 +54,7 @@ def found(logs: Mapping[tuple[str, ...], Sequence[float]], factors: Sequence[Fac
 
 
 def means(effects: Effects) -> dict[str, float]:
-    """Of each contrast, by what it is called."""
+    """Return the mean of each contrast by name."""
     said = {}
     for contrast in [*effects.main, *effects.interactions]:
         by = f" × {contrast.by.level}" if contrast.by else ""
@@ -63,7 +63,7 @@ def means(effects: Effects) -> dict[str, float]:
     return said
 
 
-# Transactions per second, one pass: a table to compute by hand.
+# Transactions per second in one pass, as an example to compute by hand.
 RATES = {
     ("17", "old"): (100, 400, 800),
     ("18", "old"): (100, 800, 800),
@@ -98,7 +98,9 @@ def test_a_balanced_2_by_2_by_3_is_as_computed_by_hand() -> None:
 def simulated(
     rng: np.random.Generator, passes: int, planted: float = 0.0
 ) -> dict[tuple[str, ...], list[float]]:
-    """Drift of passes and of blocks; noise that is four times as large with one client as with 64."""
+    """Return rates with drift of passes and of blocks; the noise is four times as large with one client as
+    with 64.
+    """
     drift = rng.normal(0, 0.1, passes)
     blocks = rng.normal(0, 0.05, (3, passes))
     logs = {}
@@ -129,8 +131,8 @@ def test_the_estimates_are_those_of_least_squares_with_a_term_for_each_pass() ->
 
 
 def test_of_two_by_two_in_complete_passes_t_squared_is_the_f_of_the_analysis_of_variance() -> None:
-    """Within passes the contrast of an effect is its own error term, as in an analysis of repeated measures:
-    F = MS(effect) / MS(effect × pass), on 1 and passes − 1 degrees of freedom.
+    """Within passes the contrast of an effect is its own error term, as in a repeated-measures analysis: F =
+    MS(effect) / MS(effect × pass), with 1 and passes − 1 degrees of freedom.
     """
     rng, passes = np.random.default_rng(8), 7
     y = rng.normal(0, 0.02, (2, 2, passes)) + rng.normal(0, 0.1, passes)
@@ -189,7 +191,7 @@ STUDIES = 200
 
 
 def claimed(logs: Mapping[tuple[str, ...], Sequence[float]]) -> list[str]:
-    """The interactions whose intervals leave 0 out."""
+    """Return the interactions whose intervals exclude 0."""
     names = []
     for contrast in interactions_of(design(logs), 0.95):
         assert contrast.combined and contrast.by
@@ -204,7 +206,7 @@ def test_intervals_of_interactions_that_are_not_there_hold_together_as_often_as_
     rng, wrong = np.random.default_rng(1), 0
     for _ in range(STUDIES):
         wrong += bool(claimed(simulated(rng, 6)))
-    # Holm's bound is for any dependence, so the share of studies with a false claim is at most 5 %.
+    # Holm's bound is valid for any dependence, so the share of studies with a false positive is at most 5%.
     assert wrong <= stats.binom.ppf(1 - 1e-4, STUDIES, 0.05)
 
 

@@ -1,4 +1,4 @@
-"""On recorded noise of a real machine: what is steady is found to be, and raises no doubt too often."""
+"""Recorded noise of a real machine: stationary parts are found steady, with few false caveats."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ Floats = npt.NDArray[np.float64]
 RECORDED = json.loads((Path(__file__).parent / "data/aa_noise.json").read_text())["blocks"]
 SLICE_S = 0.5
 WARM = 10
-"""Slices of each recorded trial that may still belong to its warm-up."""
+"""Number of slices of each recorded trial that may still belong to its warm-up."""
 
 STUDIES = 300
 
 
 def cut(rng: np.random.Generator, block: dict[str, list[int]], n: int) -> tuple[Floats, Floats]:
-    """A piece of both arms, backwards as often as forwards: whatever drifts in it is chance."""
+    """Return a piece of both arms, reversed with probability 1/2, so that any drift has a random sign."""
     pairs = np.array([block["a"], block["b"]], dtype=np.float64)
     at = int(rng.integers(WARM, pairs.shape[1] - n + 1))
     piece = pairs[:, at : at + n]
@@ -39,7 +39,7 @@ def cut(rng: np.random.Generator, block: dict[str, list[int]], n: int) -> tuple[
 
 
 def alarms(rng: np.random.Generator, blocks: int, slices: int) -> bool:
-    """Whether a study of such pieces is told to be unsteady, in its rates or its effect."""
+    """Return whether a study of such pieces gets a caveat about its rates or its effect."""
     chosen = rng.choice(len(RECORDED), blocks, replace=False)
     at_s = 2 * SLICE_S * np.arange(slices)
     pieces = [cut(rng, RECORDED[i], slices) for i in chosen]

@@ -1,4 +1,4 @@
-"""pgbench's tables from the engine against those of ``pgbench -i``: every row, column, constraint."""
+"""pgbench's tables from the engine compared with those of ``pgbench -i``: every row, column, constraint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.server
 PGBENCH = shutil.which("pgbench", path=os.environ.get("PGDYNO_TEST_PG_BIN") or os.environ.get("PATH"))
 
 SCHEMA = (
-    # What a constraint of a partition says of its own heirs is left out: it has none.
+    # Flags for heirs of a partition's constraint are omitted: it has none.
     """SELECT attrelid::regclass::text, attnum, attname, format_type(atttypid, atttypmod), attnotnull
          FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
         WHERE relname LIKE 'pgbench%' AND relkind IN ('r', 'p') AND attnum > 0 ORDER BY 1, 2""",

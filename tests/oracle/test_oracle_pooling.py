@@ -1,4 +1,6 @@
-"""Pooling over hosts against known answers: a published meta-analysis, scipy, the hosts of the 2022 study."""
+"""Pooling over hosts compared with known results: a published meta-analysis, scipy, the hosts of the 2022
+study.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ effects. Q and I² below are those of the R package metafor's documentation."""
 
 
 def bcg() -> tuple[np.ndarray, np.ndarray]:
-    """Log relative risks, and their variances."""
+    """Log relative risks and their variances."""
     a, b, c, d = np.array(BCG, float).T
     return np.log(a / (a + b) / (c / (c + d))), 1 / a - 1 / (a + b) + 1 / c - 1 / (c + d)
 
@@ -81,7 +83,8 @@ def test_tau_is_the_root_that_scipy_finds_and_the_interval_that_of_the_formula()
     found = pool(hosts(means, variances), 0.95)
     assert found.tau is not None and found.over_hosts.low is not None and found.over_hosts.high is not None
     assert found.tau**2 == pytest.approx(root, rel=1e-9)
-    # Hartung and Knapp as a regression on a constant: weighted least squares with its own residual variance.
+    # Hartung and Knapp's method as a regression on a constant: weighted least squares with its own residual
+    # variance.
     w = np.sqrt(1 / (variances + root))
     line, rest, *_ = np.linalg.lstsq(w[:, None], w * means, rcond=None)
     error = math.sqrt(float(rest[0]) / 12 / float(np.sum(w**2)))
@@ -94,15 +97,15 @@ def test_tau_is_the_root_that_scipy_finds_and_the_interval_that_of_the_formula()
 
 
 def test_the_two_hosts_of_the_2022_study_say_plus_a_half_percent_give_or_take_fifty() -> None:
-    # UPDATE, − 3.35 % on one host and + 4.41 % on the other, one run each: t(0.975, 1) = 12.7062, and half
-    # their distance on the log scale is 3.861 points.
+    # UPDATE, −3.35% on one host and +4.41% on the other, one run each: t(0.975, 1) = 12.7062, and half their
+    # distance on the log scale is 3.861 points.
     found = pool([HostEffect(name, student([math.log(r)], 0.95)) for name, r in UPDATE_2022], 0.95)
     assert found.over_hosts.low is not None and found.over_hosts.high is not None
     assert 100 * (found.over_hosts.high - found.over_hosts.low) / 2 == pytest.approx(49.06, abs=0.01)
     assert found.percent(Better.LESS).value == pytest.approx(0.455, abs=0.001)
     assert found.signs_differ
     assert not found.weighted and found.tau is None and found.i2 is None
-    # On the percentages as published: 0.53 ± 49.3.
+    # On the published percentages: 0.53 ± 49.3.
     plain = pool([HostEffect(name, student([100 * (r - 1)], 0.95)) for name, r in UPDATE_2022], 0.95)
     assert (plain.over_hosts.low, plain.over_hosts.high) == pytest.approx(
         (0.53 - 49.3, 0.53 + 49.3), abs=0.01
@@ -141,7 +144,8 @@ def test_pooling_identical_hosts_changes_nothing(mean: float, error: float, k: i
     assert found.over_hosts.mean == pytest.approx(mean, abs=1e-12)
     assert found.tau == 0 and found.i2 == 0 and not found.signs_differ
     assert found.blocks == k * n
-    # The hosts agree better than chance has it; the interval is still not narrower than the fixed-effect one.
+    # The hosts agree better than expected by chance. The interval is still not narrower than the fixed-effect
+    # one.
     assert found.over_hosts.low is not None and found.over_hosts.high is not None
     fixed = stats.norm.ppf(0.975) * error / math.sqrt(k)
     assert (found.over_hosts.high - found.over_hosts.low) / 2 >= fixed
@@ -230,4 +234,4 @@ def test_a_single_group_of_a_single_part_keeps_its_own_effect() -> None:
     d = [0.1, 0.12, 0.08, 0.11]
     found = pool_groups({"small": {WHOLE: dict(enumerate(d))}}, 0.95)
     assert found.effect == student(d, 0.95) and found.percent(Better.MORE).n == 4
-    assert found.over_hosts.low is None  # over hosts, nothing is known
+    assert found.over_hosts.low is None  # unknown over hosts

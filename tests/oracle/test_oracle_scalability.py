@@ -1,4 +1,4 @@
-"""The Universal Scalability Law: a published fit, scipy's, parameters that are known, simulation."""
+"""Universal Scalability Law compared with a published fit, scipy, and known parameters, and by simulation."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_law_without_coherency_has_no_knee_and_one_that_is_all_contention_has_
 def measured(
     rng: np.random.Generator, truth: tuple[float, float, float], passes: int, noise: float = 0.03
 ) -> np.ndarray:
-    """With a drift from pass to pass, which moves a whole curve."""
+    """Return values with drift between passes, which shifts a whole curve."""
     drift = rng.normal(0, 0.08, (passes, 1))
     return np.log(throughput(CLIENTS, *truth)) + drift + rng.normal(0, noise, (passes, len(CLIENTS)))
 
@@ -126,7 +126,7 @@ def test_lack_of_fit_is_found_where_it_is_and_seldom_where_it_is_not() -> None:
 
 
 def test_lack_of_fit_with_a_curve_of_one_parameter_is_the_analysis_of_variance_by_hand() -> None:
-    # X = λN: what is left is the deviation of ln X − ln N from its mean. Three passes, the second twice as
+    # X = λN: the residual is the deviation of ln X − ln N from its mean. Three passes, the second twice as
     # fast throughout, which is no error of the shape.
     clients = np.array([1, 2, 4, 8.0])
     left = np.array([[0.1, 0, 0, 0], [0, 0.1, 0, 0], [0, 0, 0.1, 0.2]])
@@ -141,7 +141,7 @@ def test_lack_of_fit_with_a_curve_of_one_parameter_is_the_analysis_of_variance_b
 
 
 def scalability(faster: float, sigma: float = 0.05, kappa: float = 1e-3, seed: int = 6) -> Scalability:
-    """17 and 18 in blocks that they share: 18 is so much faster at any number of clients."""
+    """17 and 18 in common blocks: 18 is faster by this factor at any number of clients."""
     rng, passes = np.random.default_rng(seed), 8
     shared = measured(rng, (1000, sigma, kappa), passes)
     cells = []
@@ -173,7 +173,7 @@ def test_a_server_that_is_faster_at_any_number_of_clients_differs_in_nothing_but
         1 - 0.05 / (6 - rank) for rank in range(6)
     ]  # all of them are there, so Holm goes to the last
     assert sorted(ratio.confidence for ratio in of.ratios.values()) == pytest.approx(sorted(judged_at))
-    # What a pass does to both cancels: a curve of its own is not known nearly so well.
+    # Pass effects cancel in the ratio, whereas a single curve is far less certain.
     curve = scalability(1.1).curve("18")
     assert of.rate_of_one.high is not None and of.rate_of_one.low is not None
     assert curve.rate_of_one.high is not None and curve.rate_of_one.low is not None

@@ -1,4 +1,4 @@
-"""The interval for any stopping time: against the integrals that define it, and under many looks."""
+"""Anytime-valid interval compared with the integrals that define it, and with many interim analyses."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def t_of(d: list[float]) -> float:
 
 
 def binomial_low(n: int, share: float) -> float:
-    """Fewer than these of n come once in ten thousand simulations, if the share is right."""
+    """Lower bound of a binomial count, which a correct share misses once in ten thousand simulations."""
     return float(stats.binom.ppf(1e-4, n, share))
 
 
@@ -76,8 +76,8 @@ def test_the_bayes_factor_is_the_ratio_of_the_likelihoods_integrated_over_effect
 
 @pytest.mark.parametrize("name", SERIES)
 def test_the_bayes_factor_stays_on_the_average_as_it_is_whatever_comes_next(name: str) -> None:
-    # Without an effect the next block, given those before up to their scale, is Student's with n degrees of
-    # freedom times their root mean square: the density of d_{n+1} with σ integrated out.
+    # Without an effect the next block, given the previous ones up to their scale, has Student's distribution
+    # with n degrees of freedom times their root mean square: the density of d_{n+1} with σ integrated out.
     d = SERIES[name]
     n, scale = len(d), math.sqrt(float(np.mean(np.square(d))))
 
@@ -177,7 +177,7 @@ def test_student_s_interval_of_few_blocks_covers(name: str, blocks: int) -> None
 
 
 LIMITS = ("autocorrelation", "skewness", "always of the same")
-"""Noise with which the page says that the promise of 5 % is not kept."""
+"""Noise for which the page states that the rate of 5% is exceeded."""
 
 PROMISED = [name for name in SCENARIOS if not any(limit in name for limit in LIMITS)]
 
@@ -192,7 +192,7 @@ def test_to_look_after_every_block_makes_no_more_false_alarms_than_promised(
     drawn: dict[str, np.ndarray], name: str
 ) -> None:
     assert apply_stopping_rule(drawn[name], 0.0, Method.ANYTIME).alarmed.sum() <= binomial_high(PATHS, 0.05)
-    # The same noise does make false alarms where the interval is that of one look.
+    # The same noise causes false alarms with the interval of a single analysis.
     assert apply_stopping_rule(drawn[name], 0.0, Method.STUDENT).alarmed.sum() > 3 * binomial_high(
         PATHS, 0.05
     )
@@ -221,7 +221,7 @@ def test_at_the_stop_the_interval_covers_the_truth_as_often_as_it_says(
 
 
 def test_what_is_resumed_after_a_verdict_keeps_the_promise(drawn: dict[str, np.ndarray]) -> None:
-    # Stopped at the first verdict, resumed for as many blocks again, and looked at once more.
+    # Stopped at the first verdict, resumed for as many blocks again, and analyzed once more.
     d = drawn["Gaussian"]
     stop = apply_stopping_rule(d, 0.0, Method.ANYTIME).stopped.astype(int)
     later = np.minimum(2 * stop, BLOCKS)
@@ -231,7 +231,7 @@ def test_what_is_resumed_after_a_verdict_keeps_the_promise(drawn: dict[str, np.n
 
 
 def test_of_three_arms_like_the_baseline_one_is_seldom_called_different_when_all_are_decided() -> None:
-    # Holm at the look at which every comparison has its verdict, or at the last one.
+    # Holm's method at the analysis in which every comparison has its verdict, or at the last one.
     rng, studies, alarms = np.random.default_rng(10), 300, 0
     for _ in range(studies):
         baseline = rng.normal(0, 0.012, 30)
@@ -249,7 +249,7 @@ def test_of_three_arms_like_the_baseline_one_is_seldom_called_different_when_all
 
 
 def test_intervals_of_other_metrics_err_at_the_stop_about_as_often_as_they_say() -> None:
-    # They are Student's, and the stop is chosen by another metric, however much of their noise it shares.
+    # They are Student's, and another metric determines the stop, whatever the share of common noise.
     for share in (0.0, 0.5, 1.0):
         assert other_metric(share) * PATHS <= binomial_high(PATHS, 0.06)
 

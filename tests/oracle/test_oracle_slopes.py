@@ -1,4 +1,4 @@
-"""Slopes of long runs against lines that are known, and by simulation with noise that remembers itself."""
+"""Slopes of long runs compared with known lines, and by simulation with autocorrelated noise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOUR = np.arange(3600.0)
 
 
 def autocorrelated(rng: np.random.Generator, n: int, share: float) -> np.ndarray:
-    """Noise of which ``share`` is left a second later (an AR(1) process), with standard deviation 1."""
+    """AR(1) noise with SD 1, of which ``share`` remains after one second."""
     noise = signal.lfilter([1], [1, -share], rng.normal(size=n + 500))[500:]
     return np.asarray(noise * np.sqrt(1 - share**2))
 
@@ -92,7 +92,7 @@ def test_the_trend_of_noise_that_remembers_itself_covers_the_truth(share: float)
         found = trend(HOUR, 900 + truth * HOUR / 3600 + 100 * autocorrelated(rng, 3600, share), 0.95)
         assert found is not None
         covered += found.low <= truth <= found.high
-    # A memory of half a minute (0.97) leaves the parts of six minutes slightly dependent: two points.
+    # A correlation time of half a minute (0.97) leaves the six-minute parts slightly dependent: two points.
     assert covered >= stats.binom.ppf(1e-4, runs, 0.95 if share <= 0.9 else 0.93)
 
 

@@ -1,4 +1,4 @@
-"""The statistics against known answers: worked examples of the literature, scipy's numbers, simulation."""
+"""Statistics compared with known results: examples of the literature, scipy, simulation."""
 
 from __future__ import annotations
 
@@ -118,12 +118,12 @@ def test_so_many_blocks_as_were_said_to_be_needed_suffice_about_as_often_as_prom
 
 
 def scaled(values: np.ndarray) -> np.ndarray:
-    """Mean 0, standard deviation 1."""
+    """Return values scaled to mean 0 and SD 1."""
     return (values - values.mean()) / values.std(ddof=1)
 
 
 def binomial_low(n: int, share: float) -> float:
-    """Fewer than these of n come once in ten thousand simulations, if the share is right."""
+    """Lower bound of a binomial count, which a correct share misses once in ten thousand simulations."""
     return float(stats.binom.ppf(1e-4, n, share))
 
 
@@ -155,7 +155,7 @@ def test_two_arms_that_are_alike_are_seldom_called_faster_or_slower() -> None:
     verdicts = [judge(s, s.equivalence(0.95), 0.02) for s in summaries]
     alarms = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
     assert alarms <= binomial_high(STUDIES, 0.05)
-    assert alarms > 0  # the noise is large enough for the rule to err now and then: else this shows nothing
+    assert alarms > 0  # the noise is large enough for occasional errors; otherwise the test is trivial
 
 
 def test_of_three_arms_like_the_baseline_one_is_seldom_called_faster_or_slower() -> None:

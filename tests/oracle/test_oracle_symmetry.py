@@ -1,4 +1,4 @@
-"""Whether blocks are skewed: against the definition, and at the stated rates."""
+"""Test for skewed blocks, compared with its definition, and at the stated rates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SURE = 0.999
 
 
 def test_the_score_is_the_mean_of_the_triples_in_its_standard_errors() -> None:
-    """The numerator by its definition, the denominator by the SD of T over fresh samples."""
+    """The numerator by its definition, the denominator by the SD of T over new samples."""
     d = [0.3, -2.0, 0.1, 8.0, 0.2, 0.25, -1.0, 0.5, 0.6, 0.05]
     signs = [np.sign(np.mean(three) - np.median(three)) / 3 for three in combinations(d, 3)]
     score = triples_score(d)
@@ -53,7 +53,7 @@ def test_scale_place_and_side_do_not_matter() -> None:
 @pytest.mark.parametrize("blocks", [10, 25, 40])
 def test_symmetric_blocks_are_accused_as_seldom_as_is_said(noise: Noise, blocks: int) -> None:
     drawn = noise(np.random.default_rng(blocks), STUDIES, blocks)
-    # Heavy tails: the level is asymptotic, and the page states what remains.
+    # With heavy tails the level is asymptotic, and the page states the remaining error.
     limit = ALARM if noise is not heavy_tails else 0.07
     assert sum(is_skewed(d, ALARM) for d in drawn) <= scipy.stats.binom.ppf(SURE, STUDIES, limit)
 

@@ -1,4 +1,4 @@
-"""pgdyno-sysbench against sysbench 1.0.20: the same seed, the same statements, names and reports."""
+"""pgdyno-sysbench compared with sysbench 1.0.20: the same seed, statements, names and reports."""
 
 from __future__ import annotations
 
@@ -235,20 +235,22 @@ class Programs:
     log: Path
 
     def ask(self, *queries: str) -> list[object]:
-        """The rows of each query that has some."""
+        """Return the rows of each query with results."""
         with closing(psycopg.connect(self.server.conninfo("postgres"), autocommit=True)) as connection:
             cursors = [connection.execute(query.encode()) for query in queries]
             return [cursor.fetchall() for cursor in cursors if cursor.description]
 
     def run(self, program: str, line: str) -> tuple[int, list[str], list[str]]:
-        """The exit status, the comparable lines of the output, and the statements that the server got."""
+        """Return the exit status, the comparable lines of the output, and the statements received by the
+        server.
+        """
         start = self.log.stat().st_size
         to = conninfo_to_dict(self.server.conninfo("postgres"))
         where = [f"--pgsql-host={to['host']}", f"--pgsql-port={to['port']}", f"--pgsql-user={to['user']}"]
         command = [program, "--db-driver=pgsql", *where, "--pgsql-db=postgres", *line.split()]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         with closing(self.server.connect()) as connection:
-            # The log is written in order: behind this all of the run is in it.
+            # The log is written in order: it contains the complete run before this.
             connection.execute("SELECT 'the run has ended'")
         with self.log.open(errors="replace") as file:
             file.seek(start)
@@ -257,7 +259,7 @@ class Programs:
 
 
 def comparable(output: str) -> list[str]:
-    """Lines without the version and without times and rates."""
+    """Return the lines without version, times and rates."""
     lines = [re.sub(r"\s*\(\d+\.\d+ per sec\.\)", "", line.rstrip()) for line in output.splitlines()]
     return [
         line
@@ -305,7 +307,7 @@ def test_a_stock_script_sends_the_statements_of_sysbench(
 ) -> None:
     assert SYSBENCH
     line = f"{script} {SMALL} {options} --events=30 run"
-    # Which rows exist does not matter to the statements, only to the counts of writes.
+    # The existing rows do not affect the statements, only the counts of writes.
     _, _, theirs = programs.run(SYSBENCH, line)
     status, _, got = programs.run(ours, line)
     assert status == 0
@@ -331,9 +333,9 @@ def test_prepare_makes_the_tables_of_sysbench(programs: Programs, ours: str, thr
     found = []
     for program in (SYSBENCH, ours):
         status, output, sent = programs.run(program, f"{line} prepare")
-        # Rows are random in sysbench, whatever the seed; their form and number are not.
+        # Rows are random in sysbench for any seed; their format and number are not.
         shapes = sorted(digits.sub("#", statement) for statement in sent)
-        # Threads of sysbench print at the same time, and may mix their lines.
+        # Threads of sysbench print concurrently, and may interleave their lines.
         lines = re.findall(
             r"(?:Creating|Inserting|Initializing).+?(?=Creating|Inserting|Initializing|$)", "".join(output)
         )
@@ -371,14 +373,14 @@ def test_the_engine_loads_the_tables_of_sysbench(programs: Programs, ours: str, 
         "connections": 2,
         "into_existing": True,
     }
-    for _ in range(2):  # the second time the first one's tables are replaced
+    for _ in range(2):  # the second time, the first tables are replaced
         with Engine("load", specification) as engine:
             result = list(engine.events())[-1]
         assert result["event"] == "result", result
     assert programs.ask(*SCHEMA) == theirs
     if auto_inc:
         assert programs.ask("SELECT nextval('sbtest2_id_seq')") == next_id
-    # A table without the ownership marker is left alone.
+    # A table without the ownership marker is not replaced.
     programs.ask("COMMENT ON TABLE sbtest1 IS NULL")
     with Engine("load", specification) as engine:
         failed = list(engine.events())[-1]

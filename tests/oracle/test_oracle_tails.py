@@ -1,4 +1,4 @@
-"""Coverage of the intervals of tail percentiles under rare stalls, by simulation."""
+"""Coverage of intervals of tail percentiles with rare stalls, by simulation."""
 
 import math
 
@@ -23,7 +23,7 @@ def test_intervals_without_stalls_are_shown_and_cover(name: str, blocks: int) ->
 
 @pytest.mark.parametrize("blocks", [5, 8])
 def test_intervals_under_rare_stalls_are_false_only_if_no_block_has_a_stall(blocks: int) -> None:
-    """In blocks of B only, at a rate of 0.3. Without the rule, the interval covers in half of the studies."""
+    """Only blocks of B, at a rate of 0.3. Without the rule, the interval covers in half of the studies."""
     tails = KINDS["0 and 0.3"]
     of = rule_coverage(tails, blocks, STUDIES)
     assert truth(tails) > math.log(10)

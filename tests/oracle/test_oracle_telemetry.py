@@ -1,4 +1,4 @@
-"""Telemetry against raw numbers: pooled moments against numpy, deltas against values computed by hand."""
+"""Telemetry compared with raw numbers: pooled moments with numpy, deltas with values computed by hand."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def reading(
 
 
 def of_values(values: np.ndarray) -> dict[str, float]:
-    """As pg_stat_statements counts them: its standard deviation is that of all calls, over n."""
+    """Aggregates as in pg_stat_statements: its standard deviation is that of all calls, with divisor n."""
     return {
         "calls": len(values),
         "total_exec_time": float(values.sum()),
@@ -45,7 +45,7 @@ def test_the_moments_of_the_window_are_numpys_of_the_raw_times(
     found = both - Moments.of(len(before), float(np.mean(before)), float(np.std(before)))
     assert found.n == len(during)
     assert found.mean == pytest.approx(np.mean(during), rel=1e-9, abs=1e-9 * float(every.max()))
-    # Differences of large numbers lose digits: seven of the largest are left, however far apart they are.
+    # Differences of large numbers lose digits: seven of the largest remain, however different they are.
     assert found.stddev == pytest.approx(np.std(during), rel=1e-6, abs=1e-6 * float(every.max()))
 
 
@@ -116,9 +116,9 @@ def test_differences_are_those_of_a_hand_computed_table() -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        {"lsn_bytes": 4000, "wal_fpi": 6, "stats_reset": 5.0},  # a counter fell
-        {"lsn_bytes": 4000, "wal_fpi": 9, "stats_reset": 6.0},  # reset, and beyond the old count again
-        {"lsn_bytes": 4000, "wal_fpi": 9},  # it was known when they began, and is not any more
+        {"lsn_bytes": 4000, "wal_fpi": 6, "stats_reset": 5.0},  # a counter decreased
+        {"lsn_bytes": 4000, "wal_fpi": 9, "stats_reset": 6.0},  # reset, and above the old value again
+        {"lsn_bytes": 4000, "wal_fpi": 9},  # known at the start, and not at the end
     ],
 )
 def test_counters_that_were_reset_give_no_number_at_all(end: dict) -> None:
@@ -131,7 +131,7 @@ def test_a_reset_of_one_probe_leaves_the_others() -> None:
     readings = two("wal", WAL[0], {"lsn_bytes": 0, "wal_fpi": 0, "stats_reset": 9.0})
     readings += two("database", {"blks_hit": 10, "size_bytes": 900}, {"blks_hit": 30, "size_bytes": 800})
     w = window(readings, 600, 15.0)
-    assert w.delta("database", "blks_hit") == 20  # and a size may shrink: it is no counter
+    assert w.delta("database", "blks_hit") == 20  # a size may decrease: it is not a counter
     assert list(w.missing) == ["wal"]
 
 

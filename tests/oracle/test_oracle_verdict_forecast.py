@@ -1,4 +1,4 @@
-"""The forecast of a verdict: its probability against simulated studies, and the change that it suggests."""
+"""Forecast of a verdict: its probability compared with simulated studies, and the suggested change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MARGIN, CONFIDENCE = 0.02, 0.95
 
 @pytest.mark.parametrize("method", list(Method))
 def test_the_mean_probability_is_the_share_of_simulated_studies_with_a_verdict(method: Method) -> None:
-    """Over effects spread evenly and SDs spread evenly on the log scale, as the prior assumes."""
+    """Over uniform effects and log-uniform SDs, as the prior assumes."""
     rng, studies, n, further = np.random.default_rng(3), 600, 6, 12
     predicted, decided = [], 0
     for mean, log_sd in zip(

@@ -1,4 +1,4 @@
-"""Verdicts of arms that warm up at unlike speed, by simulation."""
+"""Verdicts of arms that warm up at different speeds, by simulation."""
 
 import math
 
@@ -13,7 +13,7 @@ STUDIES = 60
 
 @pytest.mark.parametrize("slow_s", [5.0, 20.0])
 def test_arms_that_warm_up_at_unlike_speed_rarely_get_a_verdict(slow_s: float) -> None:
-    """Their effect is nothing but the warm-up. Without the rules, 21% and 7% of studies call it slower."""
+    """Their effect is only the warm-up. Without the rules, 21% and 7% of studies get the verdict "slower"."""
     rng = np.random.default_rng(7)
     ended = [simulate_study(rng, (2.0, slow_s), 25.0, extends=True) for _ in range(STUDIES)]
     wrong = sum(one.verdict in {Verdict.FASTER, Verdict.SLOWER} for one in ended)

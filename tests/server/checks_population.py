@@ -1,7 +1,7 @@
-"""A small, consistent TPC-C population written in SQL, for tests of the checks alone.
+"""A small, consistent TPC-C population in SQL, only for tests of the checks.
 
-Not the loader: the text columns are left out, districts have as few customers as the test wants, and every
-random choice is a remainder, so that a statement that plants a corruption knows which rows it meets.
+It is not the loader's: text columns are omitted, districts have as few customers as a test needs, and every
+random choice is a remainder, so that a statement that inserts a corruption knows the affected rows.
 """
 
 from __future__ import annotations

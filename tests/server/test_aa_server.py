@@ -1,4 +1,4 @@
-"""Hidden A/A blocks of a real study, the smallest there is: they run, are kept, and nothing shows them."""
+"""A/A blocks of a minimal real study: they run, are stored, and are not shown as blocks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.server
 
 
 def the_smallest(server: str, blocks: int) -> Study:
-    """With an A/A block of the second arm after its second block, if there is one per block."""
+    """An A/A block of the second arm follows its second block, if there is one per block."""
     fields = {
         "title": "t",
         "arms": parse_arms([server, f"{server},work_mem=8MB"]),
@@ -70,7 +70,7 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
     with Interruption() as interruption:
         start_study(path, Request("t", [only_case(study)], "pgdyno compare"), watching, interruption)
         assert began == ["", "", f"A/A of {study.arms[1].name}"]
-        # Its time is up: what goes on does not repeat what was done.
+        # The time is over: a resume does not repeat completed blocks.
         assert resume_study(path, None, watching, interruption) is StudyEnd.BLOCKS
     with Evidence(path) as evidence:
         assert evidence.cases() == [0]
@@ -88,7 +88,7 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
     for text in (html_format.to_html(report), markdown_format.to_markdown(report), csv_format.to_csv(report)):
         assert f"{found.first.arms[0].arm.name} (A/A)" not in text
     assert '"aa_blocks": 1' in json_format.to_json(report)
-    # The next study of the same load, here of a single block, begins with what this one has seen.
+    # The next study with the same load, here of a single block, starts with the A/A blocks of this one.
     again = tmp_path / "again.sqlite"
     with Interruption() as interruption:
         request = Request("t", [only_case(study.model_copy(update={"blocks_max": 1}))], "pgdyno compare")
@@ -97,7 +97,7 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
         later = find_study(evidence).first.noise
     assert list(later.before) == list(found.first.noise.log_ratios)
     assert list(later.log_ratios) == []
-    # With five known for the load of each arm, a study has none of its own.
+    # With five known A/A blocks for the load of each arm, a study runs none.
     history = NoiseHistory(history_path())
     known = json.loads(history.path.read_text().splitlines()[0])
     for arm, number in itertools.product((0, 1), range(5)):
@@ -130,7 +130,7 @@ def test_a_calibration_measures_tells_and_remembers(
         evidence=tmp_path / "c.sqlite",
     )
     kept = False
-    for _ in range(12):  # the second call goes on with the evidence of the first; three blocks are kept
+    for _ in range(12):  # the second call resumes the results file of the first one; three blocks are kept
         assert run_calibration("6s", asked, as_json=True, quiet=True) == 0
         told = json.loads(capsys.readouterr().out)
         if kept := told["kept"]:

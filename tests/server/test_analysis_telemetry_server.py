@@ -1,4 +1,4 @@
-"""Telemetry of real servers, from reading to value: what was done between two readings is what comes out."""
+"""Telemetry of real servers, from reading to value: the result is the work done between two readings."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
 SETTINGS = {
     "shared_preload_libraries": "pg_stat_statements",
-    "autovacuum": "off",  # what these tests count is theirs alone
+    "autovacuum": "off",  # these tests count only their own work
     "track_io_timing": "on",
-    "fsync": "off",  # no test counts what is synced or what survives
+    "fsync": "off",  # no test depends on durability
 }
 PATIENCE_S, PAUSE_S = 60.0, 0.05
-"""For what arrives within a second; between two readings."""
+"""Time limit for statistics that arrive within a second, and the pause between two readings."""
 
 UPDATES, ROWS = 40, 2000
 UPDATE = "UPDATE accounts SET balance = balance + $1 WHERE id = $2"
@@ -58,7 +58,7 @@ def server(request: pytest.FixtureRequest, server_dir: Path) -> Iterator[Server]
 
 
 def read_all(server: Server, moment: Moment, at_s: float) -> list[StoredReading]:
-    """From a connection of its own: sessions tell what they did when they end, at the latest."""
+    """Read from a new connection: sessions report their statistics at the latest when they end."""
     with server.connect() as connection:
         read_now = [read_probe(connection, probe) for probe in PROBES]
     return [StoredReading(one.probe, moment, at_s, one.took_s, one.rows, one.reason) for one in read_now]
@@ -70,10 +70,10 @@ def told(
     transactions: int,
     arrived: Callable[[TrialTelemetry], bool],
 ) -> TrialTelemetry:
-    """What the probes say of this work, once it has arrived.
+    """Return the values of the probes for this work, once its statistics have arrived.
 
-    A backend hands over its statistics when it ends, at the latest. Before 15 the statistics collector
-    takes them, and readers accept a file that is half a second old.
+    A backend reports its statistics at the latest when it ends. Before version 15 the statistics collector
+    receives them, and readers accept a file that is half a second old.
     """
     begin = read_all(server, Moment.BEGIN, 0.0)
     with server.connect() as connection:
@@ -90,7 +90,7 @@ def told(
     while not arrived(found := now()):
         assert time.monotonic() < deadline_s, f"it never arrived: {found}"
         pause.wait(PAUSE_S)
-    # What arrived while the probes were read, one after the other, may not be in the first of them.
+    # Statistics that arrived while the probes were read one by one may be missing from the first ones.
     return now()
 
 
@@ -106,7 +106,7 @@ def update(connection: Connection) -> None:
 
 def test_what_was_done_between_the_readings_is_what_is_told(server: Server) -> None:
     per_tx = "relation.updates_per_tx:accounts"
-    # The probes are read one after the other: of all of them it must have arrived.
+    # The probes are read one by one: the work must have arrived in all of them.
     found = told(
         server, update, UPDATES, lambda of: of.values[per_tx] >= 1 and "database.hit_share" in of.values
     )
@@ -116,15 +116,15 @@ def test_what_was_done_between_the_readings_is_what_is_told(server: Server) -> N
     assert 0 < values[f"statement.mean_ms:{UPDATE}"] < 1000
     assert 0 < values[f"statement.share_of_time:{UPDATE}"] <= 100 + 1e-9
     assert values["relation.updates_per_tx:accounts"] == 1
-    # Half of each page was left free, and no index is on the balance: all new versions stay on their page.
+    # Half of each page is free, and the balance is not indexed: all new versions stay on their page.
     assert values["relation.hot_share:accounts"] == values["relations.hot_share"] == 100
-    assert 0 <= values["relation.dead_tuples:accounts"] <= UPDATES  # some are pruned at once
+    assert 0 <= values["relation.dead_tuples:accounts"] <= UPDATES  # some are pruned immediately
     assert values["relation.autovacuums:accounts"] == 0
     assert values["relation.growth:accounts"] == 0
     assert values["relation.indexes_bytes:accounts"] == values["relation.bytes:accounts_pkey"] > 0
     assert 60 < values["relation.tuple_percent:accounts"] + values["relation.free_percent:accounts"] < 100
     assert values["relation.leaf_density:accounts_pkey"] > 80
-    # Every change is at least a record with the tuple, and the first one of a page a whole page.
+    # Every change writes at least a record with the tuple, and the first change of a page a full-page image.
     assert values["wal.bytes_per_tx"] > 120
     assert values["wal.bytes_per_s"] == pytest.approx(values["wal.bytes"] / 2)
     assert values["wraparound.xids_per_tx"] >= 1
@@ -161,7 +161,7 @@ def test_statistics_that_were_reset_give_no_number(server: Server) -> None:
     probes = {"database", "checkpoints", "statements"}
     found = told(server, reset, 2 * UPDATES, lambda of: probes <= set(of.reset))
     assert not [key for key in found.values if key.split(".")[0] in ("database", "checkpoints", "statement")]
-    # The position in the WAL is no statistic.
+    # The WAL position is not a statistic.
     assert found.values.get("wal.bytes_per_tx", 0) > 120
     assert RESET in found.missing.values()
 

@@ -1,4 +1,4 @@
-"""A search for the capacity on real servers, as small as it can be: it runs, is kept, and is compared."""
+"""A minimal capacity search on real servers: it runs, is stored, and is compared."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_each_block_searches_and_measures_at_the_rate_that_it_found(build: Build
         "probes": (),
         "aa": False,
         "seed": 1,
-        # A limit so loose, of a percentile so low, that what the machine does besides hardly matters.
+        # A loose limit of a low percentile, so that other load on the machine hardly matters.
         "capacity": "p50 < 10ms",
     }
     path, study = tmp_path / "e.sqlite", Study.model_validate(fields)
@@ -58,7 +58,7 @@ def test_each_block_searches_and_measures_at_the_rate_that_it_found(build: Build
     with Evidence(path) as evidence:
         trials = evidence.trials()
         found = find_study(evidence)
-    # The checks count only what was driven after the search: they would fail otherwise.
+    # The checks count only the load after the search. Otherwise they would fail.
     assert [(trial.status, trial.reason) for trial in trials] == [(TrialStatus.OK, "")] * 2
     for trial in trials:
         sought = trial.driver.capacity

@@ -1,4 +1,4 @@
-"""The twelve consistency conditions on a real server: sound data pass, each planted corruption is caught."""
+"""The twelve consistency conditions on a real server: valid data passes, and each corruption is detected."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_conditions_of_new_orders_are_skipped_where_there_are_none(conn: Connect
     assert violated(conn) == set()
 
 
-# The conditions overlap (1 follows from 8 and 9, 11 from 5), so each case names all that it breaks.
+# The conditions overlap (1 follows from 8 and 9, 11 from 5), so each case names all that it violates.
 CORRUPTIONS: list[tuple[set[int], str, str]] = [
     ({1, 8}, "a warehouse's total is off", "UPDATE warehouse SET w_ytd = w_ytd + 0.01 WHERE w_id = 2"),
     (

@@ -1,4 +1,4 @@
-"""A dataset's mark and cardinalities, on a real server."""
+"""Ownership marker and cardinalities of a dataset, on a real server."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ ROWS_PER_WAREHOUSE: Mapping[str, int] = {
 ITEMS = 100_000
 ORDER_LINES_MEAN = 300_000
 ORDER_LINES_VARIANCE = 30_000 * 10
-"""Per warehouse: 30 000 orders of 5 to 15 lines, each number as likely, whose variance is (11² - 1) / 12 =
-10."""
+"""Per warehouse: 30,000 orders of 5 to 15 lines, uniformly distributed, with variance (11² - 1) / 12 = 10."""
 ORDER_LINES_SIGMAS_MAX = 6.0
-"""Two correct populations in a thousand million are further out; the seed is known, so it would be the same
-each time."""
+"""Limit in standard errors. Two correct populations in a billion exceed it. The seed is fixed, so the result
+is reproducible.
+"""
 
 
 def check_fresh(conn: Connection, warehouses: int) -> Check:
-    """The cardinalities of clause 4.3.3.1: exact, and of order_line within what chance allows. For a fresh
-    dataset."""
+    """Check the cardinalities of clause 4.3.3.1 in a new dataset: exactly, except order_line within a
+    probability bound.
+    """
     due = {table: n * warehouses for table, n in ROWS_PER_WAREHOUSE.items()} | {"item": ITEMS}
     rows = {table: _count(conn, table) for table in (*due, "order_line")}
     wrong = [f"{table} has {rows[table]} rows instead of {n}" for table, n in due.items() if rows[table] != n]

@@ -1,4 +1,4 @@
-"""A duet on real servers: both driven at once, each on its half of the cores, which they get back."""
+"""A duet on real servers: both driven at once, each on its CPU partition, and unpinned afterwards."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def servers(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iter
 
 @dataclass
 class Seen:
-    """``cores``: at each barrier, of either server's processes and of the driver's threads for it."""
+    """``cores``: at each barrier, of the processes of either server and of the driver's threads for it."""
 
     engine_pid: int = 0
     cores: list[list[set[frozenset[int]]]] = field(default_factory=list)
@@ -52,14 +52,16 @@ class Seen:
 
 
 def cores_of_server(server: Server) -> set[frozenset[int]]:
-    """Of its postmaster and all its children, which are those of pg_stat_activity and the logger's like."""
+    """Cores of the postmaster and all its children: backends in pg_stat_activity and others such as the
+    logger.
+    """
     processes = [
         server.postmaster_pid,
         *(child.pid for child in psutil.Process(server.postmaster_pid).children()),
     ]
     found = []
     for pid in processes:
-        # A worker of autovacuum, or a session's backend, may have ended since it was found.
+        # An autovacuum worker, or a session's backend, may have ended since it was found.
         with contextlib.suppress(ProcessLookupError):
             found.append(frozenset(os.sched_getaffinity(pid)))
     assert len(found) > 4
@@ -67,7 +69,7 @@ def cores_of_server(server: Server) -> set[frozenset[int]]:
 
 
 def threads_of_driver(pid: int) -> list[frozenset[int]]:
-    """By the number in their name."""
+    """Cores of the driver's threads, found by their name."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     named = {(task / "comm").read_text().strip(): int(task.name) for task in tasks}
     drivers = sorted(name for name in named if name.startswith("driver "))
@@ -96,7 +98,7 @@ def play(servers: list[Server], halves: Partition, slices: list[PlannedSlice]) -
 
 
 def rounds(*first: int) -> list[PlannedSlice]:
-    """A round of warm-up, then measured ones: by round, the half of the first arm."""
+    """Return the partition of the first arm in each round: one round of warm-up, then measured ones."""
     return [
         PlannedSlice(
             arm,
@@ -116,7 +118,7 @@ def test_both_are_driven_at_once_on_halves_that_are_swapped_and_given_back(serve
     run, seen = play(servers, halves, rounds(0, 0, 1))
     assert run.complete
     one, two = (frozenset(half) for half in halves.cores)
-    # At the barriers the last slice's cores are still theirs: the warm-up's, the last measured one's.
+    # At a barrier the affinity of the last slice still applies: of the warm-up, or of the last measured one.
     assert seen.cores == [[{one}, {two}], [{two}, {one}]]
     assert seen.threads == [[one, two], [two, one]]
     assert [cores_of_server(server) for server in servers] == before

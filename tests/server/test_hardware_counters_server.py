@@ -1,5 +1,6 @@
-"""Inherited events of a real server: with the kernel's clock of CPU time, which every machine has, instead of
-instructions."""
+"""Inherited events of a real server, with the kernel's CPU clock, which every machine has, instead of
+instructions.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def test_backends_that_start_later_are_counted_while_they_run_and_after_their_en
     after_ns, after_s = ns(counters) - counted_ns, server_cpu_s(pid) - cpu_s
     counters.close()
     assert after_ns > 1.5 * while_connected_ns
-    assert after_ns / 1e9 == pytest.approx(after_s, rel=0.2, abs=0.03)  # reaped children are known in ticks
+    assert after_ns / 1e9 == pytest.approx(
+        after_s, rel=0.2, abs=0.03
+    )  # the time of reaped children is in ticks
 
 
 def test_a_server_that_runs_already_is_counted_with_its_backends(running_server: Server) -> None:
@@ -68,7 +71,7 @@ def test_a_server_that_runs_already_is_counted_with_its_backends(running_server:
             pytest.skip(str(error))
         cpu_s = server_cpu_s(running_server.postmaster_pid)
         connection.execute(BUSY)
-        # An autovacuum worker may end in between: reaped children are known in ticks.
+        # An autovacuum worker may end in between. The time of reaped children is in ticks.
         assert ns(counters) / 1e9 == pytest.approx(
             server_cpu_s(running_server.postmaster_pid) - cpu_s, rel=0.2, abs=0.03
         )
@@ -78,7 +81,7 @@ def test_a_server_that_runs_already_is_counted_with_its_backends(running_server:
 def test_a_study_counts_each_arm_over_the_same_time_as_its_cpu(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The metric is then the CPU time in ns, of the arm's own server and of the measured slices only."""
+    """The metric is then the CPU time in ns of the arm's server in the measured slices only."""
     open_events = HardwareCounters.open
     monkeypatch.setattr(HardwareCounters, "open", lambda pid: open_events(pid, CLOCKS))
     arms = (parse_arm(str(build.bin_dir)), parse_arm(f"{build.bin_dir},work_mem=5MB"))

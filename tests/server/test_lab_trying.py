@@ -1,4 +1,4 @@
-"""Servers are tried with their arms' settings on empty clusters, each once, and leave nothing."""
+"""Settings of arms are tried on empty clusters, each once, without leaving anything."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SOUND = {"work_mem": "8MB"}
 
 
 def tried(build: Build, place: Path, *settings: Mapping[str, str]) -> list[str]:
-    """The arms whose settings were tried; arm n has the name n."""
+    """The arms whose settings were tried. Arm n has the name n."""
     told: list[str] = []
     wanted = {
         index: SimpleNamespace(

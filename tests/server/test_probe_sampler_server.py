@@ -1,4 +1,4 @@
-"""The sampler beside real servers: one that goes on, one that is restarted under it, one that is lost."""
+"""The sampler with real servers: one that runs on, one that is restarted, one that is lost."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.server
 
 STEP_S = 0.02
 PATIENCE_S = 60.0
-"""Never waited for where all is well."""
+"""Time limit, which is only reached after a failure."""
 
 
 class Watched:
-    """Samples a server, and tells each sample to the test."""
+    """Samples a server and passes each sample to the test."""
 
     def __init__(self) -> None:
         self.seen: queue.SimpleQueue[float] = queue.SimpleQueue()
@@ -56,7 +56,7 @@ class Watched:
         return {"Lock": row[0]}
 
     def wait(self, n: int) -> None:
-        """Returns when that many more samples were taken."""
+        """Wait until this number of further samples were taken."""
         for _ in range(n):
             self.seen.get(timeout=PATIENCE_S)
 
@@ -159,7 +159,7 @@ def test_a_server_that_is_restarted_ends_its_series_with_a_reason_and_a_new_one_
     ]
     assert cost_before is not None and cost_after is not None
     assert cost_before > 0 < cost_after  # the new backend adds to the old one
-    # The machine was read all the time, the server's processes while there were any.
+    # The machine was sampled all the time, the server's processes while there were any.
     (host_series,) = of(chunks, "host")
     assert np.isfinite(host_series.points[:, host_series.columns.index("cpu_busy_s")]).all()
 
@@ -212,7 +212,7 @@ def test_stopping_cuts_a_query_that_does_not_end(
     assert not sampler._thread.is_alive()
     chunks = of(sampler.drain(), "server")
     assert [chunk.target for chunk in chunks] == [0, 1]
-    # The same thread turned to the other one only after the first was cut off.
+    # The thread continued with the other server only after the first connection was closed.
     assert {chunk.ending for chunk in chunks} <= {SeriesEnd.SERVER_LOST, SeriesEnd.NOT_CONNECTED}
     assert all(chunk.reason for chunk in chunks)
 
@@ -233,7 +233,7 @@ def test_stopping_does_not_wait_for_a_server_that_does_not_answer(monkeypatch: p
             assert entered.wait(PATIENCE_S)
         assert sampler._thread.is_alive()
         assert sampler.drain() == []
-    # The connection is refused now: what was left to itself ends, and says why.
+    # The connection is rejected now: the sampler ends and reports the reason.
     sampler._thread.join(PATIENCE_S)
     assert not sampler._thread.is_alive()
     assert of(sampler.drain(), "server")[0].ending is SeriesEnd.NOT_CONNECTED

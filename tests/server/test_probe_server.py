@@ -1,4 +1,4 @@
-"""Probes against the oldest, a middle and the newest server: what is done by hand is what they count."""
+"""Probes with the oldest, a middle and the newest server: they count work done by the test."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 
 SETTINGS = {
     "shared_preload_libraries": "pg_stat_statements",
-    "autovacuum": "off",  # what these tests count is theirs alone
+    "autovacuum": "off",  # these tests count only their own work
     "max_replication_slots": "2",
-    "fsync": "off",  # each test has a database of its own; no test counts or times what is synced
+    "fsync": "off",  # each test has its own database; no test measures durability
 }
 
 
@@ -56,26 +56,26 @@ def major(server: Server) -> int:
 
 @pytest.fixture
 def database(server: Server, major: int) -> str:
-    """Of a test's own: sessions of another one may report what they did when that has ended."""
+    """A database per test: sessions of an earlier one may report their statistics after it has ended."""
     with server.connect() as connection:
         number = len(connection.execute("select from pg_database").fetchall())
         connection.execute(f"create database test_{number}")
         if major >= 15:
-            # From then on this counts as written by us, and must not be reported in the midst of a test.
+            # From now on these changes count as reported, so that they do not arrive during a test.
             connection.execute("select pg_stat_force_next_flush()")
     return f"test_{number}"
 
 
 @pytest.fixture
 def probe(server: Server, database: str) -> Iterator[Connection]:
-    """The probes' connection."""
+    """Connection of the probes."""
     with server.connect(database) as connection:
         yield connection
 
 
 @pytest.fixture
 def work(server: Server, database: str) -> Iterator[Connection]:
-    """A connection of the workload."""
+    """Connection of the workload."""
     with server.connect(database) as connection:
         yield connection
 
@@ -99,13 +99,13 @@ def row_of(connection: Connection, probe: str, /, **where: Any) -> dict[str, Any
 
 
 def until(value: Callable[[], Any], reached: Any) -> None:
-    """Statistics arrive some time after what they count: asks until they are there."""
+    """Poll until the statistics arrive, some time after the work."""
     while value() < reached:
         pass
 
 
 def do_and_leave(server: Server, database: str, *statements: str) -> None:
-    """In a session that ends: at its end at the latest, a session reports what it has counted."""
+    """Execute in a separate session, which reports its statistics at the latest when it ends."""
     with server.connect(database) as connection:
         for statement in statements:
             connection.execute(statement)
@@ -279,10 +279,10 @@ def test_rows_that_are_written_are_counted_by_table(
     assert found["n_tup_upd"] == 110
     assert found["n_tup_hot_upd"] == 100
     assert found["n_live_tup"] == 990
-    assert 20 <= found["n_dead_tup"] <= 120  # what only the index holds; the others may have been pruned
+    assert 20 <= found["n_dead_tup"] <= 120  # referenced only by the index; the others may have been pruned
     after = row_of(probe, "database")
     for column, expected in (("tup_inserted", 1000), ("tup_updated", 110), ("tup_deleted", 10)):
-        # The catalogs' rows for the table and its index may be among them.
+        # The catalogs' rows for the table and its index may be included.
         assert expected <= after[column] - before[column] < expected + 100
     assert found["bytes"] == scalar(work, "select pg_relation_size('t')")
     assert found["total_bytes"] == scalar(work, "select pg_total_relation_size('t')")
@@ -321,7 +321,7 @@ def test_wal_is_counted_in_bytes(server: Server, database: str, probe: Connectio
     before = row_of(probe, "wal")
     do_and_leave(server, database, "select pg_logical_emit_message(true, 'probe', repeat('x', 1000000))")
     after = row_of(probe, "wal")
-    # Besides the message: heads of pages and records, catalogs' pages as they are first touched.
+    # Besides the message: page and record headers, and full-page images of catalogs.
     assert 1_000_000 < after["lsn_bytes"] - before["lsn_bytes"] < 1_500_000
     if major >= 14:
         until(lambda: row_of(probe, "wal")["wal_bytes"], before["wal_bytes"] + 1_000_000)
@@ -333,14 +333,14 @@ def test_wal_is_counted_in_bytes(server: Server, database: str, probe: Connectio
 
 
 def test_a_checkpoint_is_counted(probe: Connection, work: Connection, major: int) -> None:
-    # In this order: the message of an earlier checkpoint may arrive in between.
+    # In this order, because the message of an earlier checkpoint may arrive in between.
     sampled, before = sample(probe), row_of(probe, "checkpoints")
     work.execute("create table t as select generate_series(1, 10000) as a")
     work.execute("checkpoint")
     until(lambda: row_of(probe, "checkpoints")["num_requested"], before["num_requested"] + 1)
     until(lambda: row_of(probe, "checkpoints")["buffers_written"], before["buffers_written"] + 40)
     after = row_of(probe, "checkpoints")
-    if major >= 15:  # up to 14 those of the databases made for other tests may arrive only now
+    if major >= 15:  # up to version 14, those of databases of other tests may arrive only now
         assert after["num_requested"] - before["num_requested"] == 1
     assert after["write_time"] >= before["write_time"]
     assert sample(probe)["num_requested"] - sampled["num_requested"] >= 1
@@ -366,7 +366,7 @@ def test_io_is_counted_in_bytes(
     )
     size = scalar(work, "select pg_relation_size('t')")
     until(extended, before + size)
-    # Besides the table: its free space map, a TOAST table's index, catalogs that grow.
+    # Besides the table: its free space map, the index of its TOAST table, and catalogs.
     assert extended() - before < size + 50 * 8192
 
 
@@ -386,7 +386,8 @@ def test_a_temporary_file_is_counted_with_its_bytes(
     until(lambda: row_of(probe, "database")["temp_files"], before["temp_files"] + 1)
     after = row_of(probe, "database")
     assert after["temp_files"] - before["temp_files"] == 1
-    # 50 000 numbers of 8 bytes, each with its length of 4, once or, while runs are merged, at most twice.
+    # 50,000 numbers of 8 bytes with 4 bytes of length each, written once, or at most twice while runs are
+    # merged.
     assert 600_000 < after["temp_bytes"] - before["temp_bytes"] < 1_300_000
     assert sample(probe)["temp_bytes"] - sampled["temp_bytes"] == after["temp_bytes"] - before["temp_bytes"]
 

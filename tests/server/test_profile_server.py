@@ -1,4 +1,4 @@
-"""A profile of a real server, where perf is there and permitted."""
+"""A profile of a real server, if perf is installed and permitted."""
 
 from __future__ import annotations
 

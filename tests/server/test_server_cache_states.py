@@ -1,4 +1,4 @@
-"""Cold, prewarmed, recovered: the states that a trial may begin with, on a real server."""
+"""Cold, prewarmed, recovered: the initial states of a trial, on a real server."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_stopped_server_can_be_made_cold_and_reads_its_data_again(cluster: Clu
 
 @pytest.fixture
 def filled(running_server: Server) -> Iterator[str]:
-    """A database with a table of several blocks, its index and TOAST."""
+    """A database with a table of several blocks, its index and its TOAST table."""
     with running_server.connect() as connection:
         connection.execute("create database filled")
     with running_server.connect("filled") as connection:
@@ -150,7 +150,7 @@ def test_a_server_whose_files_are_out_of_reach_is_scanned(
     assert remote.way == wrong.way == "scans"
     assert "permission denied to create extension" in remote.reason
     assert "its files cannot be read" in wrong.reason
-    assert remote.relations > 10  # of the catalogue, too
+    assert remote.relations > 10  # also of the catalogs
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def arm(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
 
 @contextlib.contextmanager
 def arm_on(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
-    """With pristine data of a cluster of one's own, started."""
+    """An arm with the snapshot of a separate cluster, started."""
     with cluster.start():
         pass
     run = LiveDirectory(server_dir / "run")
@@ -271,6 +271,6 @@ def test_an_arm_changes_its_directory_from_block_to_block_and_its_data_are_resto
         used.append(arm.data_path())
         arm.start()
         with arm.connect() as connection:
-            connection.execute("create table t()")  # fails unless the data were restored
+            connection.execute("create table t()")  # fails unless the data is restored
         arm.stop()
     assert used[0] != used[1] and used[2] != used[3]

@@ -1,4 +1,4 @@
-"""Clusters: made, started, stopped, and never left behind."""
+"""Clusters: created, started, stopped, and never left behind."""
 
 from __future__ import annotations
 

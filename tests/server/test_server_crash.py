@@ -1,4 +1,4 @@
-"""A server that crashes after the last slice and comes back: what was measured on it does not count."""
+"""A server that crashes after the last slice and restarts: its measurements do not count."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ WORKLOAD = TpccParameters(warehouses=1)
 
 @pytest.fixture(scope="module")
 def mortal(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
-    """One of these tests' own, as it does not live undisturbed."""
+    """A server for these tests only, because they crash it."""
     with new_server("mortal") as server:
         yield server
 
 
 def crash(server: Server) -> None:
-    """Kills a process of the server, and returns when PostgreSQL has ended all others and is up again."""
+    """Kill a process of the server. Return when PostgreSQL has ended all others and accepts connections
+    again.
+    """
     with contextlib.closing(server.connect()) as victim, contextlib.closing(server.connect()) as bystander:
         os.kill(victim.info.backend_pid, signal.SIGKILL)
         with contextlib.suppress(psycopg.Error):
@@ -55,7 +57,7 @@ def crash(server: Server) -> None:
 
 @pytest.fixture
 def crashes_at_the_end(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """The run is whole, the driver has gone, and only then it crashes."""
+    """Crash after a complete run, when the driver has ended."""
 
     def driven(*arguments: Any, **options: Any) -> EngineRun:
         run = run_drive(*arguments, **options)

@@ -1,4 +1,4 @@
-"""A postmaster that was killed: what it leaves is cleared away before its directory is used or removed."""
+"""A killed postmaster: its remains are removed before its directory is used or removed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shared_memory import Segment, of_postmaster, still_there
 pytestmark = pytest.mark.server
 
 END_S = 60.0
-"""How long anything here may take; longer is a fault."""
+"""Time limit of all waits; longer is a failure."""
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -34,13 +34,13 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def alive(process: psutil.Process) -> bool:
-    """A zombie is not: its new parent takes its time to notice."""
+    """Whether a process runs. A zombie does not: its new parent reaps it later."""
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 @pytest.fixture
 def run(cluster: Cluster, account: Account, server_dir: Path) -> Iterator[Path]:
-    """A directory of runs whose owner is gone, with a cluster in it, in which nothing is running yet."""
+    """A directory of runs without an owner, with a cluster in which nothing runs yet."""
     left = server_dir / "run-left"
     left.mkdir(mode=0o755)
     shutil.move(cluster.data_dir, left / "data")
@@ -50,8 +50,9 @@ def run(cluster: Cluster, account: Account, server_dir: Path) -> Iterator[Path]:
 
 
 def killed(build: Build, data_dir: Path, account: Account) -> tuple[psutil.Process, set[Segment]]:
-    """Kills the postmaster of a server that it starts there. Gives a backend that has not noticed it, as it
-    is busy, and the shared memory that is left.
+    """Start a server there and kill its postmaster.
+
+    Return a backend that has not noticed it, because it is busy, and the remaining shared memory.
     """
     server = Cluster(build, data_dir, account).start()
     connection = server.connect()
@@ -102,7 +103,7 @@ def test_a_run_that_ends_frees_the_shared_memory_of_its_killed_server(
 
 
 def test_a_server_that_initdb_ran_is_cleared_away_too(build: Build, run: Path, account: Account) -> None:
-    # It writes no postmaster.opts, and its process id with a minus sign.
+    # It writes no postmaster.opts, and a negative process ID.
     command = [str(build.program("postgres")), "--single", "-D", str(run / "data"), "postgres"]
     as_account = {"user": account.uid, "group": account.gid, "extra_groups": []} if account.switch else {}
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Connection poolers: one that gives each transaction another session is refused, with nothing left there."""
+"""Connection poolers: one with transaction pooling is rejected, and nothing is left there."""
 
 from __future__ import annotations
 

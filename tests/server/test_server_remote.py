@@ -1,4 +1,4 @@
-"""Servers that run already: what is checked, what is made, and what is never touched."""
+"""Servers that already run: what is checked, what is created, and what is never changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.server
 
 @pytest.fixture(scope="module")
 def running_server(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
-    """One of these tests' own: they look at all that is there, and other tests leave something."""
+    """A server for these tests only: they compare its whole state, and other tests leave objects."""
     with new_server("remote") as server:
         yield server
 
@@ -104,7 +104,7 @@ def test_an_unreachable_server_is_named_without_the_password(dsn: str, words: st
 
 def test_only_copies_that_nobody_holds_are_dropped(remote: Remote) -> None:
     remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
-    # The lock is held in another database than the one that asks: advisory locks are of a database each.
+    # The lock is held in another database than the query: advisory locks are per database.
     remote.create("pgdyno_other", "another study's database")
     held = TrialCopy(remote, "pgdyno_pristine")
     held._holder = Remote(remote.dsn.with_database("pgdyno_other")).connect()
@@ -142,7 +142,7 @@ def test_a_trials_copy_that_somebody_renamed_is_kept(remote: Remote) -> None:
 
 
 def until_unlocked(remote: Remote, number: int) -> None:
-    """A backend ends some time after its client has gone: this waits for its lock."""
+    """Wait for the lock of a backend, which ends some time after its client."""
     with remote.connect() as connection:
         connection.execute("select pg_advisory_lock(%s::bigint)", (number,))
         connection.execute("select pg_advisory_unlock(%s::bigint)", (number,))
@@ -284,7 +284,7 @@ def test_clients_that_a_running_server_has_no_room_for_are_refused_for_every_arm
     most = int(running_server.effective["max_connections"])
     spec = running_server.conninfo()
     arms = tuple(parse_arms([spec, spec]))
-    each = most // 2 - OWN_CONNECTIONS  # the two arms together have just what there is
+    each = most // 2 - OWN_CONNECTIONS  # both arms together have exactly the available amount
     require_connections(study_on(arms=arms, clients=each), {})
     require_connections(study_on(arms=arms, clients=most - OWN_CONNECTIONS, schedule="blocks"), {})
     for clients, schedule in ((each + 1, "slices"), (most - OWN_CONNECTIONS + 1, "blocks")):

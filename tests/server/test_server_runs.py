@@ -1,4 +1,4 @@
-"""Live directories: removed at the end, and cleared away when their owner died."""
+"""Live directories: removed at the end, and cleaned up after a crash of their owner."""
 
 from __future__ import annotations
 

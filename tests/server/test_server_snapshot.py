@@ -1,4 +1,4 @@
-"""Restores of real data directories: whole, incremental, checked."""
+"""Restores of real data directories: complete, incremental, verified."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ POPULATION = """
     checkpoint;
     update hinted set n = n + 1 where n % 3 = 0;
 """
-"""The last statement leaves rows without hint bits. The tables are loaded without WAL, as by the lab."""
+"""The last statement leaves rows without hint bits. As in the lab, the tables are loaded without WAL."""
 
 USES = {
     "reads that set hint bits": "select count(*) from hinted",
@@ -143,7 +143,7 @@ USES = {
 def populated(
     request: pytest.FixtureRequest, build: Build, account: Account, session_dir: Path
 ) -> Iterator[tuple[Snapshot, Cluster]]:
-    """A snapshot, with data checksums or without, and a live directory restored from it."""
+    """A snapshot with or without data checksums, and a live directory restored from it."""
     place = session_dir / f"populated-{request.param}"
     origin = Cluster(build, place / "origin", account)
     origin.initdb(InitOptions(checksums=request.param, sync=False))
@@ -164,7 +164,7 @@ def run(server: Server, statements: str) -> None:
 
 
 def contents(data_dir: Path) -> dict[str, str]:
-    """The digest of every file that is part of a snapshot."""
+    """Return the digest of every file in a snapshot."""
     return {
         path: hashlib.sha256((data_dir / path).read_bytes()).hexdigest()
         for path, found in walk(data_dir)

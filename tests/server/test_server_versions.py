@@ -1,4 +1,4 @@
-"""The oldest, a middle and the newest version: fetched once into the cache, made, fitted, started,
+"""The oldest, a middle and the newest version: fetched once into the cache, initialized, configured, started,
 restored.
 """
 

@@ -1,7 +1,7 @@
-"""Every study that comes with pgdyno runs for real, in the smallest size, on the server that is here.
+"""Every study of the package runs in its smallest size on the installed server.
 
-It is fitted to a small machine first, for its settings' sake; then a case of every kind of workload that it
-has is run once.
+It is fitted to a small machine first, because of its settings. Then a case of each kind of workload runs
+once.
 """
 
 import re
@@ -29,7 +29,7 @@ SMALL = FitMachine(2, 4 * 2**30, 40 * 2**30)
 
 
 def here(text: str, server: str) -> str:
-    """The study with that server in place of every other; levels keep their names."""
+    """Return the study with that server instead of every other. Levels keep their names."""
 
     def named(found: re.Match[str]) -> str:
         versions = re.findall(r'"[^"]+"', found[1])
@@ -40,7 +40,7 @@ def here(text: str, server: str) -> str:
 
 
 def smallest(case: Case) -> Case:
-    """A block of slices or windows of fractions of a second over a warehouse or a branch."""
+    """Return a block with slices or windows of fractions of a second, with one warehouse or one branch."""
     study = case.study
     size = {"warehouses": 1} if study.workload.kind == "tpcc" else {"scale": 1}
     warmup = study.warmup_workload and study.warmup_workload.model_copy(update=size)

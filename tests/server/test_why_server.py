@@ -1,4 +1,4 @@
-"""Causes planted in real servers, a sleep in a statement, locks, a checkpoint: each must be named."""
+"""Causes created in real servers (a sleep in a statement, locks, a checkpoint): each must be named."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def reading(more: str = "") -> Driving:
 
 @pytest.fixture(scope="module")
 def slept(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """A study in which the second arm sleeps 3 ms in a statement of its own."""
+    """A study in which the second arm sleeps 3 ms in a separate statement."""
     plain, slow = reading(), reading("SELECT pg_sleep(0.003);\n")
     arms = (parse_arm(str(build.bin_dir)), parse_arm(f"{build.bin_dir},work_mem=5MB"))
     study = Study(
@@ -98,7 +98,7 @@ def test_a_sleep_in_a_statement_is_named_by_statement_and_by_resource(slept: Rep
     parts = {part.key: part for part in by_statement.parts}
     sleep = parts["statement:SELECT pg_sleep($1)"]
     assert sleep.a_us == 0
-    assert sleep.b_us > 2000  # 3000 and more, but for the factors of the blocks
+    assert sleep.b_us > 2000  # 3000 or more, except for the factors of the blocks
     assert parts["statement:SELECT abalance FROM pgbench_accounts WHERE aid = $1"].b_us < sleep.b_us
 
 
@@ -112,7 +112,7 @@ def test_of_real_evidence_the_parts_add_up_in_every_block(slept: Report) -> None
 
 
 def test_the_kernels_account_and_the_looks_are_those_of_the_arms_own_slices(slept: Report) -> None:
-    """Who sleeps 3 ms of a transaction is nearly always seen to; who only reads, never."""
+    """An arm that sleeps 3 ms in a transaction is sampled nearly always, one that only reads never."""
     times = slept.findings.telemetry.by_trial
     for trial in slept.findings.trials:
         time_of = times[trial.trial].time
@@ -128,23 +128,28 @@ def test_the_kernels_account_and_the_looks_are_those_of_the_arms_own_slices(slep
 INTERVAL_S = 0.15
 INTERVALS = 200
 PLANTED = {16: "", **dict.fromkeys((50, 83, 116, 150, 183), "CHECKPOINT; ")}
-"""At which interval a lock is taken, and what is done while it is held: so often that chance is ruled out
-even where a checkpoint lasts, as on a busy machine.
+"""Interval of the locks, and the statement while the lock is held.
+
+They are frequent enough to exclude chance even if a checkpoint takes long, as on a busy machine.
 """
 HELD_S = 0.5
 BLOCKS = 6
-"""Parts of the series that count as trials, each with a lock. A single one names no cause: too few points."""
+"""Parts of the series that count as trials, each with a lock. A single one has too few points to name a
+cause.
+"""
 
 
 def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
     running_server: Server,
 ) -> None:
-    """A checkpoint by itself may stop nobody on a good disk: here each is made while a lock stops all."""
+    """On a fast disk a checkpoint alone may not stop any client: here each runs while a lock stops all."""
     with running_server.connect() as connection:
         connection.execute("create database planted")
     with running_server.connect("planted") as connection:
         connection.execute("create table pgbench_accounts as select 1 as aid, 0 as abalance")
-        connection.execute("checkpoint")  # ends the server's own one, and postpones the next by minutes
+        connection.execute(
+            "checkpoint"
+        )  # completes the server's own checkpoint, and delays the next one by minutes
     seen, series = driven(running_server, "planted")
     roles, from_s, to_s, n = zip(
         *((one.role, one.from_s, one.to_s, sum(c.executed for c in one.kinds.values())) for one in seen),
@@ -165,7 +170,7 @@ def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
 
 
 def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, SampleSeries]]:
-    """What the driver streamed while the planted causes happened, and what was sampled."""
+    """Events of the driver during the causes, and the samples."""
     seen: list[Interval] = []
     planted: list[threading.Thread] = []
     samplers: list[Sampler] = []

@@ -1,4 +1,4 @@
-"""Builds that are installed nowhere."""
+"""Builds that are not installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A calibration as the noise history keeps it."""
+"""A calibration as stored in the noise history."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ from pgdyno.results.writer import Writer
 FOLDER = Path(__file__).parents[1] / "data" / "golden"
 WIDTH = 80
 ROUNDED_TO = 5
-"""Significant digits."""
+"""Number of significant digits."""
 
 Built = StudyReport | HostsReport
 
@@ -175,7 +175,7 @@ def _dips(folder: Path) -> StudyReport:
 
 
 def _noise(folder: Path) -> StudyReport:
-    """With six A/A blocks, whose noise floor is above the effect."""
+    """A study with six A/A blocks whose noise floor exceeds the effect."""
     wanted = Synthetic(blocks=8, slices=4, noise=0.001, effects=(1.0, 1.03), rate_per_s=10_000.0)
     pair = replace(wanted, names=("17", "17 (A/A)"), noise=0.0, case=1)
     hidden = replace(study_of(pair), case="A/A of 17", aa_of=0)
@@ -207,7 +207,7 @@ STUDIES: Mapping[str, Callable[[Path], Built]] = {
 }
 WITH_MARKDOWN = ("verdict", "failures", "overload", "factors", "hosts", "dialects")
 WITH_EVERY_FORM = ("verdict", "hosts")
-"""The other studies have the same forms of other sections."""
+"""Studies that are written in every format. The others have the same formats of other sections."""
 
 HEADLINES = {
     "faster": Synthetic(effects=(1, 1.1)),

@@ -1,4 +1,4 @@
-"""Trials of given rates, and time breakdowns of them, for tests."""
+"""Trials with given rates, and their time breakdowns, for tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARMS = arms_of(Synthetic())
 
 
 def trial(block: int, arm: int, per_s: float, counted_s: float = 2.0) -> Trial:
-    """``counted_s`` is that of its one slice."""
+    """``counted_s``: length of its only slice."""
     n = round(per_s * counted_s)
     piece = Slice(
         0, Role.MEASURE, 0.0, 0.0, counted_s, counted_s, 0.1 * counted_s, 0.1 * counted_s, {"tx": Counts(n)}
@@ -30,14 +30,14 @@ def explained(
     times: Sequence[tuple[ClientTime, ClientTime]],
     confidence: float = 0.95,
 ) -> TimeBreakdown:
-    """The breakdown of blocks with these rates and times of both arms."""
+    """Return the breakdown of blocks with these rates and times of both arms."""
     trials = [trial(block, arm, per_s) for block, of in enumerate(rates) for arm, per_s in enumerate(of)]
     by_trial = {10 * block + arm: time for block, of in enumerate(times) for arm, time in enumerate(of)}
     return break_down_time(ARMS, trials, by_trial, None, {1: confidence})[1]
 
 
 def noisy(rng: np.random.Generator, update_us: float, n: int = 12, confidence: float = 0.95) -> TimeBreakdown:
-    """An UPDATE takes ``update_us`` more in the second arm, and nothing else differs."""
+    """An UPDATE takes ``update_us`` more in the second arm. Otherwise there is only noise."""
     rates, times = [], []
     for _ in range(n):
         own = [2000.0 + float(rng.normal(0, 20)), 2000.0 + update_us + float(rng.normal(0, 20))]

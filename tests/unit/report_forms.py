@@ -1,4 +1,4 @@
-"""A report in all its forms, as text."""
+"""A report in all formats, as text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def summarized(built: StudyReport | HostsReport, width: int = 140) -> str:
 
 
 def checked_json(built: StudyReport | HostsReport, gate: Gate | None = None) -> str:
-    """The JSON, which its schema describes."""
+    """Return the JSON, validated with its schema."""
     text = to_json(built, gate)
     decoded(text)
     return text

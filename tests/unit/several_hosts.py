@@ -16,7 +16,7 @@ LARGE = {**HOST, "processor": "Intel Xeon Gold 6338", "cores": 64, "memory_bytes
 
 
 SMALL = Synthetic(effects=(1.0, 1.10), blocks=6, slices=4)
-"""On the machine HOST."""
+"""Study on the machine HOST."""
 
 
 LARGER = replace(SMALL, host=LARGE, seed=7, effects=(1.0, 1.12))

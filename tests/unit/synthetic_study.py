@@ -53,13 +53,13 @@ HOST = {
 
 @dataclass(frozen=True)
 class Synthetic:
-    """What the synthetic study shall look like. ``effects`` is each arm's true ratio to the baseline."""
+    """Parameters of the synthetic study. ``effects``: true ratio of each arm to the baseline."""
 
     effects: Sequence[float] = (1.0, 1.042)
     names: Sequence[str] = ("17", "18")
     blocks: int = 12
     slices: int = 10
-    noise: float = 0.015  # of a block's log rate, per arm
+    noise: float = 0.015  # SD of the log rate of a block, per arm
     seed: int = 1
     margin: float = 0.02
     rate_per_s: float = 3000.0
@@ -68,8 +68,8 @@ class Synthetic:
     caveats: Sequence[Caveat] = ()
     unsafe_arms: Sequence[int] = ()
     fixed_rate_per_s: float | None = None
-    skipped: Sequence[float] = ()  # arm by arm, of the arrivals, each of which waited for SKIPPED_AFTER_NS
-    stalled: Collection[tuple[int, int]] = ()  # (block, arm) that did nothing
+    skipped: Sequence[float] = ()  # by arm, share of the arrivals, each of which waited for SKIPPED_AFTER_NS
+    stalled: Collection[tuple[int, int]] = ()  # (block, arm) without transactions
     ended: StudyEnd | None = StudyEnd.BLOCKS
     schedule: Schedule = Schedule.SLICES
     stops_on_verdict: bool = False
@@ -89,14 +89,12 @@ class Synthetic:
     changes: Sequence[Mapping[str, str]] = ()
     published: Mapping[str, object] | None = None
     capacity: str | None = None
-    latencies: Sequence[float] = ()  # arm by arm, times as long as else
+    latencies: Sequence[float] = ()  # by arm, factor of the latency
     probed: bool = False  # with readings and series
-    instructions: Sequence[
-        float
-    ] = ()  # arm by arm, of a transaction in user mode; 0: the machine has no counters
-    arms: Sequence[Mapping[str, str]] = ()  # the levels of each
-    slowed: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (block, arm) → of its rate
-    cold: Sequence[float] = ()  # arm by arm, share of the rate that is missing in the first slice
+    instructions: Sequence[float] = ()  # by arm, per transaction in user mode; 0: the machine has no counters
+    arms: Sequence[Mapping[str, str]] = ()  # levels of each factor
+    slowed: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (block, arm) → factor of its rate
+    cold: Sequence[float] = ()  # by arm, share of the rate missing in the first slice
     warm_up_times: Mapping[int, int] | None = None  # block → multiple of the planned warm-up
     stolen: Mapping[tuple[int, int], float] | None = None  # (block, arm) → share of the CPU time
 
@@ -122,7 +120,7 @@ def study_of(wanted: Synthetic) -> StudyRecord:
             margin=wanted.margin,
             seed=wanted.seed,
             warmup_s=3.0,
-            rounds=wanted.slices + wanted.slices % 2,  # a whole study has pairs of them
+            rounds=wanted.slices + wanted.slices % 2,  # a complete study has pairs of them
             blocks_max=None if wanted.stops_on_verdict else max(1, wanted.blocks),
             budget_s=600.0,
             rate=None if wanted.fixed_rate_per_s is None else Rate(per_s=wanted.fixed_rate_per_s),
@@ -180,7 +178,7 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
 
 
 def write_study(path: Path, *cases: Synthetic) -> None:
-    """The whole study, closed."""
+    """Write the complete study and close it."""
     numbered = [replace(wanted, case=case) for case, wanted in enumerate(cases)]
     described = [(study_of(wanted), arms_of(wanted)) for wanted in numbered]
     with Writer.create(path, *described[0], *described[1:]) as writer:
@@ -198,7 +196,7 @@ def write_block(writer: Writer, wanted: Synthetic, block: int, rng: np.random.Ge
     started = CREATED_UNIX_S + 40.0 * block
     order = [int(i) for i in rng.permutation(len(wanted.names))]
     writer.begin_block(Block(block, wanted.seed + block, order, started, case=wanted.case))
-    drift = rng.normal(0, 0.08)  # the block's own, common to its arms: it must cancel
+    drift = rng.normal(0, 0.08)  # block effect, common to its arms: it must cancel
     rates = [
         wanted.rate_per_s * float(np.exp(drift + np.log(effect) + rng.normal(0, wanted.noise)))
         for effect in wanted.effects
@@ -285,7 +283,7 @@ def _readings(wanted: Synthetic, place: tuple[int, int], executed: int, end_s: f
 
 
 def _sought(wanted: Synthetic, rate_per_s: float) -> CapacitySearch | None:
-    """A search for the capacity, which was the rate: half as much keeps the limit, twice as much not."""
+    """A capacity search that found the rate: half of it keeps the limit, twice as much does not."""
     if wanted.capacity is None or wanted.fixed_rate_per_s is not None:
         return None
     limit_ms = 1e3 * parse_limit(wanted.capacity).latency_s
@@ -319,7 +317,7 @@ def _kinds(executed: float, failed: int, unsent: float) -> dict[str, Counts]:
 
 
 LAG_NS = 4096
-"""How late every transaction starts; read where the load is fixed."""
+"""Lateness of the start of every transaction, which is read if the load is fixed."""
 
 
 SKIPPED_AFTER_NS = 5_000_000_000

@@ -56,8 +56,7 @@ NO_COUNTERS = "this machine has no hardware counters"
 
 
 def hardware_readings(per_tx: float, transactions: int, end_s: float, sign: int) -> list[StoredReading]:
-    """Instructions in user mode: 0.05% more or less than ``per_tx``, counted for half of the time. 0: not
-    counted."""
+    """Instructions in user mode: ``per_tx`` ± 0.05%, counted for half of the time. 0: not counted."""
     if not per_tx:
         moments = (Moment.BEGIN, Moment.END)
         return [StoredReading("hardware", moment, 0.0, 0.0, None, NO_COUNTERS) for moment in moments]
@@ -74,7 +73,7 @@ def hardware_readings(per_tx: float, transactions: int, end_s: float, sign: int)
 
 
 def machine_readings(end_s: float, stolen: float) -> list[StoredReading]:
-    """Of two cores, half of whose time is used; ``stolen`` is a share of all."""
+    """Two cores, half busy. ``stolen`` is a share of the total."""
     every_s = 2 * end_s
     names = ("cpu_busy_s", "cpu_idle_s", "cpu_iowait_s", "cpu_steal_s", "pressure_io_some_s")
     ends = dict(zip(names, (every_s / 2, every_s / 2, 0.0, stolen * every_s, 0.02 * end_s), strict=True))
@@ -101,7 +100,7 @@ def _zeroed(row: dict[str, float | str]) -> dict[str, float | str]:
 
 
 def series(arm: int, end_s: float) -> list[SampleSeries]:
-    """A sample each second, with a checkpoint begun at second 5."""
+    """One sample per second, with a checkpoint that starts at second 5."""
     at = np.arange(0.0, end_s + 1)
     late = np.zeros_like(at)
     server = [at, late, at * (1000 - 100 * arm) * MIB / 1000, (at >= 5) * 1.0, 0 * at]

@@ -1,4 +1,4 @@
-"""When A/A blocks run, what they are, and what they decide."""
+"""A/A blocks: when they run, their arms, and the resulting noise floor."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_a_study_file_and_the_command_line_can_refuse_them() -> None:
     assert by_option.run == refused.run
 
 
-# --- what is made of them
+# --- noise floor
 
 
 def noise_of(log_ratios: list[float], before: list[float] | None = None) -> Noise:
@@ -157,14 +157,14 @@ def test_the_spread_is_about_zero_and_its_interval_is_chi_squared() -> None:
     noise = noise_of([0.03, 0.01, 0.02, -0.02], [0.01, -0.01])
     assert noise.sd == pytest.approx(math.sqrt((9 + 1 + 4 + 4 + 1 + 1) * 1e-4 / 6))
     low, high = noise.sd_interval or (0, 0)
-    # Tables of chi-squared with 6 degrees of freedom: 14.449 and 1.237.
+    # From tables of chi-squared with 6 degrees of freedom: 14.449 and 1.237.
     assert low == pytest.approx(math.sqrt(20e-4 / 14.449), rel=1e-3)
     assert high == pytest.approx(math.sqrt(20e-4 / 1.2373), rel=1e-3)
 
 
 def test_the_floor_is_students_t_of_the_aa_blocks_over_the_root_of_the_blocks() -> None:
     noise = noise_of([0.02, -0.02] * 5)
-    # t of 10 degrees of freedom is 2.228 at 95 %; the SD is 0.02, of 16 blocks 0.005.
+    # t with 10 degrees of freedom is 2.228 at 95%. The SD is 0.02, so that of 16 blocks 0.005.
     assert noise.floor(16) == pytest.approx(2.2281 * 0.005, rel=1e-4)
 
 
@@ -174,8 +174,9 @@ def test_what_is_found_is_by_the_interval_of_the_verdicts_and_over_the_floor() -
     alike = detectable_percent(replace(summary, sd=0.02))
     assert alike is not None
     assert percent_of(wide.detectable(16) or 0) == pytest.approx(alike)
-    assert wide.detectable(4) is None  # before the first look nothing is found
-    # One look: t of 15 degrees of freedom is 2.131 at 95 %, 0.866 at 80 % one-sided; the floor's is 2.228.
+    assert wide.detectable(4) is None  # before the first interim analysis there is no floor
+    # One analysis: t with 15 degrees of freedom is 2.131 at 95%, 0.866 at 80% one-sided; the floor's is
+    # 2.228.
     once = noise_of([0.02, -0.02] * 5)
     assert once.detectable(16) == pytest.approx((2.2281 + 0.8662) * 0.005, rel=1e-4)
     many = noise_of([0.02, -0.02] * 500)
@@ -207,12 +208,12 @@ def test_the_rate_of_false_alarms_is_that_of_series_of_five() -> None:
     alarms = noise_of(around, [*around, *off]).alarms
     assert alarms is not None
     assert (alarms.false_alarms, alarms.series) == (1, 3)
-    # Clopper and Pearson's interval of 1 in 3, from their tables.
+    # Clopper-Pearson interval of 1 in 3, from tables.
     assert alarms.interval == pytest.approx((0.0084, 0.9057), abs=1e-4)
 
 
 def test_series_of_a_study_that_looks_often_are_judged_by_its_interval() -> None:
-    """Student's interval of these five leaves 0 out, and one for every look does not."""
+    """Student's interval of these five excludes 0, and the anytime-valid one does not."""
     series = [0.05, 0.02, 0.06, 0.01, 0.04]
     called = [
         found.false_alarms
@@ -225,7 +226,7 @@ def test_series_of_a_study_that_looks_often_are_judged_by_its_interval() -> None
 def with_aa(
     path: Path, wanted: Synthetic, log_ratios: list[float], before: list[float] | None = None
 ) -> StudyFindings:
-    """The study with A/A blocks in which the twin is exactly that much faster; with no noise of their own."""
+    """Return the study with A/A blocks in which the twin is faster by exactly this factor, without noise."""
     study = replace(study_of(wanted), why_no_aa="", aa_before=before or [])
     twins = replace(wanted, names=("17", "17 (twin)"), noise=0.0, case=1)
     hidden = replace(study_of(twins), case="A/A of 17", aa_of=0)
@@ -273,13 +274,13 @@ def test_an_effect_under_the_noise_floor_is_never_called_real(tmp_path: Path) ->
     found = with_aa(tmp_path / "e.sqlite", QUIET, [0.06, -0.06, 0.06, -0.06, 0.06, -0.06]).first
     (comparison,) = found.comparisons
     assert comparison.primary is not None
-    assert (comparison.primary.summary.low or 0) > 0  # its own interval would have called it faster
+    assert (comparison.primary.summary.low or 0) > 0  # its own interval alone gives "faster"
     assert comparison.verdict is Verdict.UNDECIDED
     assert Code.UNDER_NOISE_FLOOR in {caveat.code for caveat in found.caveats}
     decision = comparison.decision
     assert decision is not None
     assert decision.blocks_needed is not None
-    # With so many more the floor is as low as the effect, and with one less it is not.
+    # With this number of blocks the floor equals the effect; with one less it does not.
     effect, blocks = comparison.primary.summary.mean, 12 + decision.blocks_needed
     floors = [found.noise.floor(n) or 0.0 for n in (blocks, blocks - 1)]
     assert floors[0] <= effect < floors[1]
@@ -333,7 +334,7 @@ def test_equal_arms_are_beyond_the_floor_of_an_average_in_one_study_of_twenty(
         means = [rng.normal(0, sd, n).mean() for sd, n in zip(spreads, blocks.values(), strict=True)]
         over += abs(np.mean(means)) > floor
     low, high = scipy.stats.binom.interval(0.999, studies, 0.05)
-    # Satterthwaite's is an approximation: of so few A/A blocks it errs by a hundredth at most.
+    # Satterthwaite's approximation has an error of at most 0.01 with so few A/A blocks.
     allowed = 0 if pooled else 0.01 * studies
     assert low - allowed <= over <= high + allowed
 
@@ -341,7 +342,7 @@ def test_equal_arms_are_beyond_the_floor_of_an_average_in_one_study_of_twenty(
 def test_the_floor_of_an_average_is_that_of_its_only_case_and_needs_that_of_each() -> None:
     one, few = noise_of([0.01, -0.02, 0.03, 0.0, 0.01, -0.03]), noise_of([0.01, -0.02])
     assert floor_of_average({"1": one}, {"1": 8}, 0.95) == pytest.approx(one.floor(8))
-    # Two cases with the same A/A blocks are one with twice the blocks.
+    # Two cases with the same A/A blocks equal one with twice the blocks.
     assert floor_of_average({"1": one, "2": one}, {"1": 8, "2": 8}, 0.95) == pytest.approx(one.floor(16))
     assert floor_of_average({"1": one, "2": few}, {"1": 8, "2": 8}, 0.95) is None
     assert floor_of_average({}, {}, 0.95) is None
@@ -370,7 +371,7 @@ def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: fl
     (over,) = found.over_cases
     assert over.average is not None and over.floor is not None
     assert over.floor == pytest.approx(found.first.noise.floor(24))
-    assert (over.average.summary.low or 0) > 0  # its own interval calls it faster
+    assert (over.average.summary.low or 0) > 0  # its own interval alone gives "faster"
     held = gate(found, [GateCondition(GateOutcome.FASTER, AVERAGE)])
     assert held.passes == passes == bool(held.below_noise_floor)
     (judged_so,) = gate_comparisons(found, AVERAGE)
@@ -385,7 +386,7 @@ def test_an_arm_that_is_called_different_from_itself_is_a_caveat(tmp_path: Path)
     found = with_aa(tmp_path / "e.sqlite", replace(QUIET, effects=(1.0, 1.2)), biased)
     first = found.first
     assert first.noise.is_false_alarm
-    assert first.comparisons[0].verdict is Verdict.FASTER  # 20 % are far over the floor
+    assert first.comparisons[0].verdict is Verdict.FASTER  # 20% is far above the floor
     assert Code.AA_DIFFERS in {caveat.code for caveat in first.caveats}
 
 
@@ -413,7 +414,7 @@ def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:
 
 
 def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> None:
-    """An effect below the noise floor fails no gate, for every name of the same metric."""
+    """An effect below the noise floor does not fail a gate, for every name of the same metric."""
     clear, floor = replace(QUIET, effects=(1.0, 0.97)), [0.06, -0.06, 0.06, -0.06, 0.06, -0.06]
     found = with_aa(tmp_path / "e.sqlite", clear, floor)
     loud, quiet = find_hosts({"e": found}), find_hosts({"q": with_aa(tmp_path / "q.sqlite", clear, [])})

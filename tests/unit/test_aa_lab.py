@@ -1,4 +1,4 @@
-"""A/A blocks in the lab: what their labs share, and which earlier blocks are like a study's own."""
+"""A/A blocks in the lab: shared labs, and earlier blocks with the same load as a study."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOWHERE = Path("/nowhere")
 
 
 def test_twins_remember_warm_ups_of_their_own() -> None:
-    """What a twin's rates were is no hint for the warm-up of the study's second arm."""
+    """The rates of a twin do not affect the warm-up of the study's second arm."""
     study, nothing = make_study(), cast("Any", None)
     twins = aa_study(study, 0)
     doubled = Prepared(twins, [], [], [], NOWHERE)

@@ -1,4 +1,4 @@
-"""Kinds of transactions that never succeed: a study ends with their error, instead of repeating it."""
+"""Kinds of transactions that never succeed: a study ends with their error instead of repeating it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A calibration: what it runs, what it makes of what it measured, and the slice length that it recommends."""
+"""Calibration: its runs, its estimates, and the recommended slice length."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def simulated(
 
 
 def test_the_spreads_within_and_between_blocks_are_found_again() -> None:
-    """Both within their own chi-squared limits of one in a thousand."""
+    """Both within their chi-squared limits of one in a thousand."""
     sd_unit, sd_restart, blocks, per_block = 0.05, 0.02, 400, 8
     one = simulated(sd_unit, sd_restart, blocks, per_block)
     found = calibration_of([one])
@@ -56,7 +56,7 @@ def test_the_spreads_within_and_between_blocks_are_found_again() -> None:
     low, high = (math.sqrt(scipy.stats.chi2.ppf(p, free) / free) for p in (0.0005, 0.9995))
     assert one.sd_unit is not None
     assert low <= one.sd_unit / sd_unit <= high
-    # A block's mean has variance 0.02² + 0.05²/8; its estimate has a relative sd of √(2/400).
+    # A block's mean has variance 0.02² + 0.05²/8; its estimate has a relative SD of √(2/400).
     total = sd_restart**2 + sd_unit**2 / per_block
     assert abs(found.sd_restart**2 - sd_restart**2) < 3.3 * total * math.sqrt(2 / blocks)
     merit = found.merit(one)
@@ -65,8 +65,8 @@ def test_the_spreads_within_and_between_blocks_are_found_again() -> None:
 
 
 def test_the_figure_of_merit_is_worked_out_by_hand() -> None:
-    # Units of ±0.02 about block means of ±0.01: s_u² = Σ 4·0.0004 / (4 − 2); the moments leave nothing for
-    # restarts: 2·0.0001 − 2·0.0008/2 < 0.
+    # Units of ±0.02 about block means of ±0.01: s_u² = Σ 4·0.0004 / (4 − 2); the method of moments gives
+    # nothing for restarts: 2·0.0001 − 2·0.0008/2 < 0.
     one = CalibrationResult("slices", 1.0, [[0.03, -0.01], [-0.03, 0.01]], 4.0, 15.0, 0.1)
     found = calibration_of([one])
     assert one.sd_unit == pytest.approx(math.sqrt(0.0016 / 2))
@@ -80,21 +80,21 @@ def test_what_restarts_do_is_said_where_it_shows_and_seldom_where_there_is_nothi
         found = (simulated(0.05, sd_restart, 20, 8, seed=seed) for seed in range(STUDIES))
         return sum(calibration_of([one]).restarts_show for one in found)
 
-    # A sum of squares is skew: a little more than 5 %.
+    # A sum of squares is skewed: slightly more than 5%.
     assert shows(0.0) <= scipy.stats.binom.ppf(1 - 1e-4, STUDIES, 0.08)
     assert shows(0.03) >= scipy.stats.binom.ppf(1e-4, STUDIES, 0.9)
 
 
 def test_minutes_are_those_after_which_four_of_five_studies_have_found_the_effect() -> None:
-    """Simulated blocks with a true effect of 5 %, judged after each by the interval for every look."""
+    """Simulated blocks with a true effect of 5%, tested after each with the anytime-valid interval."""
     sd, effect, studies = 0.05, 0.05, 2000
     minutes = minutes_for(sd, 30.0, effect)
     assert minutes is not None
-    blocks = round((minutes / 0.5 + 1) / 1.1)  # of half a minute; after ten, A/A blocks take a tenth more
+    blocks = round((minutes / 0.5 + 1) / 1.1)  # of half a minute; after ten, A/A blocks take 10% more
     d = np.random.default_rng(RNG_SEED).normal(math.log1p(effect), sd, (studies, blocks))
     t = math.sqrt(blocks) * d.mean(axis=1) / d.std(axis=1, ddof=1)
     found = float((t > sequential_critical_value(blocks, 0.95)).mean())
-    # The sum of two quantiles of t stands for the noncentral one: near 80 %, but not exactly there.
+    # The sum of two quantiles of t approximates the noncentral one: near 80%, but not exactly.
     assert 0.76 < found < 0.84
 
 
@@ -143,7 +143,7 @@ def test_lengths_that_are_alike_are_not_told_apart_and_others_are() -> None:
 
 
 def test_equal_servers_are_called_different_as_often_as_chance_does() -> None:
-    """Also where restarts do much: the units of a block share that, and count once."""
+    """Also with large restart effects: the units of a block share them and count once."""
     alarms = calibration_of([simulated(0.05, 0.05, 5000, 2)]).alarms
     assert alarms is not None
     assert alarms.series == 1000
@@ -176,7 +176,7 @@ def test_it_is_read_from_the_evidence(tmp_path: Path) -> None:
         found = find_calibration(evidence)
     (one,) = found.measured
     assert [len(of) for of in one.units] == [3, 3, 3]
-    # Slices of 1 s in turn, of which 0.94 s count: two arms' pairs of rounds are 4 s.
+    # Alternating slices of 1 s, of which 0.94 s count: two arms' pairs of rounds take 4 s.
     assert one.unit_s == pytest.approx(4.0)
     assert one.lost_share == pytest.approx(0.06)
     assert one.block_s == pytest.approx(38.0)
@@ -252,6 +252,6 @@ def test_a_killed_calibration_leaves_its_file_where_the_next_pgdyno_removes_it(
     with calibrate._evidence(None) as path:
         path.touch()
         assert not runs.sweep()
-        (path.parent / "owner.lock").unlink()  # as unlocked as after a kill
+        (path.parent / "owner.lock").unlink()  # unlocked, as after a kill
         assert runs.sweep() == [path.parent]
     assert not path.exists()

@@ -1,4 +1,4 @@
-"""From a results file to findings: what counts, what is left out, which caveats follow."""
+"""Findings from a results file: included and excluded data, and caveats."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_slice_without_its_pair_is_left_out_of_the_ratio(tmp_path: Path) -> No
         rng = np.random.default_rng(2)
         write_block(writer, wanted, 0, rng)
         extra = writer._connection.execute("SELECT trial FROM trial WHERE arm = 0").fetchone()[0]
-        writer.add_slice(extra, piece(100, 1, 0, 1))  # an interrupted round: nearly nothing done
+        writer.add_slice(extra, piece(100, 1, 0, 1))  # an interrupted round: hardly any transactions
     with Evidence(tmp_path / "e") as evidence:
         primary = find_study(evidence).first.comparisons[0].primary
     assert primary is not None and abs(primary.percent.value) < 20
@@ -234,19 +234,19 @@ def test_tail_percentiles_of_regular_blocks_have_intervals(tmp_path: Path) -> No
 
 
 def overloaded(share: float) -> Synthetic:
-    """A fixed rate, at which the second arm leaves this share of its arrivals unsent."""
+    """A fixed rate at which the second arm does not send this share of its arrivals."""
     return Synthetic(blocks=7, fixed_rate_per_s=3000.0, skipped=(0.0, share))
 
 
 def test_skipped_arrivals_count_as_longer_than_every_latency(tmp_path: Path) -> None:
-    """A fifth is skipped: the median is the 62.5th percentile of the answered ones, p90 is unknown."""
+    """20% are skipped: the median is the 62.5th percentile of the answered ones, and p90 is unknown."""
     findings = findings_of(tmp_path, overloaded(0.2))
     of = findings.arms[1].latency[ALL_KINDS]
     p50, p90 = of.quantile_ms(0.5), of.quantile_ms(0.9)
     assert p50 == (pytest.approx((quantile_ns(of.answered, 0.625) or 0) / 1e6, rel=0.01), False)
     assert p90 == (SKIPPED_AFTER_NS / 1e6, True)
     (comparison,) = findings.comparisons
-    # The baseline has no skipped ones: the effect is that of the median of all.
+    # The baseline has no skipped arrivals: the effect is that of the median of all.
     assert comparison.censored == [] and comparison.verdict is Verdict.SLOWER
     assert latency_key(ALL_KINDS, "p50") in comparison.effects
     assert latency_key(ALL_KINDS, "p90") not in comparison.effects

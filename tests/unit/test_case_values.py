@@ -1,4 +1,4 @@
-"""What was measured of one case, from trials and telemetry, by metric, arm and block."""
+"""Values of one case from trials and telemetry, by metric, arm and block."""
 
 from __future__ import annotations
 

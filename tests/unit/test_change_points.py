@@ -1,4 +1,4 @@
-"""Change points: where they are planted they are found, and where nothing changed rarely is one."""
+"""Change points: found if present, and rarely found in unchanged series."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHUFFLES = 299
 
 
 def energy(x: np.ndarray, y: np.ndarray) -> float:
-    """The statistic as its authors write it."""
+    """The statistic as defined by its authors."""
     m, n = len(x), len(y)
     between = np.abs(np.subtract.outer(x, y)).mean()
     within = [np.abs(np.subtract.outer(of, of)).sum() / (len(of) * (len(of) - 1)) for of in (x, y)]
@@ -51,8 +51,8 @@ def test_a_short_or_constant_series_has_none(values: list[float]) -> None:
 
 @pytest.mark.parametrize("tails", ["normal", "cauchy", "skewed"])
 def test_where_nothing_changed_there_is_rarely_a_change(tails: str) -> None:
-    """At most 5 % of the series, whatever they spread like. Of 120, more than the bound's number would happen
-    in 1 of 1000 such tests.
+    """In at most 5% of the series, with any distribution. With 120 series the bound is exceeded in 1 of 1000
+    such tests.
     """
     rng, n = np.random.default_rng(7), 120
     draw = {"normal": rng.standard_normal, "cauchy": rng.standard_cauchy, "skewed": rng.standard_exponential}
@@ -77,7 +77,7 @@ def test_scaled_shifted_and_mirrored_series_are_cut_at_the_same_place() -> None:
 
 
 def test_between_changes_there_is_rarely_one_more() -> None:
-    """Of 80 series with one plain change those with a further one: 5 % at most, as where nothing changed."""
+    """Of 80 series with one clear change, those with a further one: at most 5%, as without a change."""
     rng, n = np.random.default_rng(10), 80
     found = [cuts([*rng.normal(0, 1, 10), *rng.normal(20, 1, 10)], 0.05, SHUFFLES) for _ in range(n)]
     assert all(len(of) >= 1 for of in found)

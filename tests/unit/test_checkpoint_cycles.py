@@ -1,4 +1,4 @@
-"""How many checkpoint cycles a window held, and what is said where it held none, or too few."""
+"""Number of checkpoint cycles in a window, and caveats if there are none or too few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server's log may hold after a sound trial, and what it may not."""
+"""Messages that a server log may and may not contain after a valid trial."""
 
 from __future__ import annotations
 

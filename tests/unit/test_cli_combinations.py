@@ -1,4 +1,4 @@
-"""Options that say nothing together are refused: none is silently left."""
+"""Conflicting options are rejected, and none is silently ignored."""
 
 from __future__ import annotations
 

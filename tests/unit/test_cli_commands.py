@@ -1,4 +1,4 @@
-"""A command is loaded when it is asked for; the program's help says of it what its own help says."""
+"""Commands are imported on demand; the program's help has the first line of each command's help."""
 
 from __future__ import annotations
 

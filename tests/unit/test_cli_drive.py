@@ -1,4 +1,4 @@
-"""What ``pgdyno drive`` shows of its one run."""
+"""Output of ``pgdyno drive``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pgdyno.study.tpcc_parameters import TpccParameters
 
 PACE = TpccParameters.PACE
 
-# In the order of the alphabet, as the engine writes them.
+# In alphabetical order, as the engine writes them.
 COUNTS = {"failed": 33, "ok": 1_234_567, "retried": 55, "rolled_back": 22, "skipped": 44}
 NONE = dict.fromkeys(COUNTS, 0)
 
@@ -34,7 +34,7 @@ def run_and_slice(counts: dict[str, int], ended: int) -> tuple[EngineRun, dict[s
         name: [[value_ns, counts[of]]] if counts[of] else []
         for name, of, value_ns in (("latency", "ok", 2_000_000), ("skipped", "skipped", 5_000_000_000))
     }
-    all_ended = {"ok": 90 + ended, "rolled_back": 10}  # those of the warm-up, too
+    all_ended = {"ok": 90 + ended, "rolled_back": 10}  # including those of the warm-up
     kinds_found = {kind: KindResult(of, {}, histograms) for kind, of in kinds.items()}
     target = TargetResult(kinds_found, {"new_order": all_ended}, {}, {}, 0)
     result = DriveResult("done", None, [target], {"memory_peak_bytes": 1})
@@ -78,7 +78,7 @@ def test_nothing_is_cut_off_on_a_terminal_of_80_columns() -> None:
 
 
 def test_the_drivers_cpu_is_divided_by_what_ended_while_it_was_used() -> None:
-    # The counted part is shorter than the time that the CPU is of.
+    # The counted part is shorter than the time to which the CPU time belongs.
     found = summarise(*run_and_slice({**NONE, "ok": 200}, 300), PACE)
     assert found["driver_cpu_us_per_transaction"] == 3000 / 300
     assert "10.0 µs CPU per transaction" in shown(found)

@@ -1,4 +1,4 @@
-"""No report or summary takes the place of evidence."""
+"""No report or summary overwrites a results file."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from pgdyno.errors import EvidenceError, EvidenceExistsError, PgdynoError, Usage
 from pgdyno.results import writer
 
 MADE = Synthetic(blocks=5)
-"""Small evidence; what it says does not matter."""
+"""A small results file with arbitrary contents."""
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_evidence_that_is_there_is_not_written_over(
 @pytest.mark.parametrize(
     "words",
     [
-        "compare 17 18 --evidence e.html",  # its page would be of the same name
+        "compare 17 18 --evidence e.html",  # its page would have the same name
         "compare 17 18 --evidence e --html ./e",
         "compare 17 18 --evidence e --summary e",
     ],

@@ -1,4 +1,4 @@
-"""pgdyno pgbench: every argument reaches the other program, and its exit status comes back."""
+"""``pgdyno pgbench``: passes every argument to the other program, and returns its exit status."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def pgbench(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Path:
-    """An engine, and beside it a program that prints its arguments."""
+    """An engine, with a program next to it that prints its arguments."""
     for name in ("pgdyno-engine", "pgdyno-pgbench"):
         program = tmp_path / name
         program.write_text('#!/bin/sh\nprintf "<%s>" "$@"\nexit 2\n')

@@ -1,4 +1,4 @@
-"""A resume takes the study from its evidence: what it would not read is refused by name."""
+"""A resume reads the study from its results file: options that it would ignore are rejected by name."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""``pgdyno study``: what is wrong with a file is told line by line, and what comes with pgdyno is found."""
+"""``pgdyno study``: errors of a file are reported by line, and studies of the package are found."""
 
 import json
 from pathlib import Path

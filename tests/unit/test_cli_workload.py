@@ -1,4 +1,4 @@
-"""The options of the workloads: whose they are, how scripts are named, how groups become options."""
+"""Options of the workloads: owner, names of scripts, groups of options."""
 
 from __future__ import annotations
 

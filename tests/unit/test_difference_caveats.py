@@ -1,4 +1,4 @@
-"""What else than the thing that was asked about could have made the effect."""
+"""Other differences between arms that could cause the effect."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
 
 
 def pair(**changes: Any) -> tuple[Arm, Arm]:
-    """Two arms that are alike, the second one changed."""
+    """Two identical arms, the second one changed."""
     baseline = dataclasses.replace(arms_of(ONE_BLOCK)[0], clients=8)
     return baseline, dataclasses.replace(baseline, arm=1, name="other", **changes)
 
@@ -106,7 +106,7 @@ def test_a_server_built_for_debugging_is_told(
     [
         ({"fsync": "on"}, {"fsync": "on"}, {}),
         ({"fsync": "off"}, {"fsync": "off"}, {"17": "fsync = off", "other": "fsync = off"}),
-        ({"fsync": "on"}, {"fsync": "off"}, {}),  # which the badges of safety tell
+        ({"fsync": "on"}, {"fsync": "off"}, {}),  # shown by the safety badges
         (
             {"fsync": "off", "full_page_writes": "off"},
             {"fsync": "off", "full_page_writes": "on"},

@@ -1,4 +1,4 @@
-"""The documentation says what the program does: pages made from code are up to date, links lead somewhere."""
+"""Documentation agrees with the program: generated pages are up to date, and links are valid."""
 
 import contextlib
 import csv
@@ -71,7 +71,7 @@ def test_every_key_has_its_description_in_the_schema_and_every_reference_leads_s
 
 
 def keys_of(model: type[BaseModel]) -> set[str]:
-    """Of a table of a study file, and of all that stand in it."""
+    """Return the keys of a table of a study file, and of all nested tables."""
     keys, pending = set(), [model]
     while pending:
         one: Any = pending.pop()

@@ -1,4 +1,4 @@
-"""The doctor: every check with what is fine, what disturbs, and what is not known."""
+"""Doctor: every check with good, bad and unknown states."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ QUIET = MachineState(
     ),
     counters=COUNTERS,
 )
-"""On which nothing disturbs."""
+"""A machine without disturbances."""
 
 
 def like(**changed: dict[str, Any]) -> MachineState:
-    """The quiet machine, with these fields of these parts changed."""
+    """Return the quiet machine with these fields of these parts changed."""
     return replace(QUIET, **{part: replace(getattr(QUIET, part), **of) for part, of in changed.items()})
 
 
@@ -165,11 +165,11 @@ def reserved(total: int, free: int) -> dict[str, int]:
 
 
 STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[Code], str]] = [
-    # no pages at all; the remedy's number is that of the servers that are up at once
+    # no pages at all; the remedy contains the number for the servers that run at the same time
     (like(memory=reserved(0, 0)), [[MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4300)"),
     (like(memory=reserved(0, 0)), [[MANY, MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=8600)"),
     (like(memory=reserved(0, 0)), [[MANY], [MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4300)"),
-    # pages that others use stay theirs
+    # pages used by others remain theirs
     (like(memory=reserved(5000, 1000)), [[MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=8300)"),
     (
         like(memory=reserved(5000, 4299)),
@@ -185,7 +185,7 @@ STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[Code], str]] = [
         {Code.SMALL_PAGES},
         "shared buffers of 18 are not in huge pages (huge_pages is off)",
     ),
-    # a server that does not tell its pages: 10 % over its shared buffers
+    # a server that does not report its pages: 10% above its shared buffers
     (like(memory=reserved(0, 0)), [[replace(MANY, pages=None)]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4506)"),
     (like(memory=reserved(9, 9)), [[replace(MANY, huge_pages="on")]], set(), ""),
     (like(memory=reserved(9, 9)), [[replace(MANY, runs=True, status="on")]], set(), ""),
@@ -195,12 +195,12 @@ STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[Code], str]] = [
         {Code.SMALL_PAGES},
         "found no huge pages when it started",
     ),
-    (like(memory=reserved(9999, 9999)), [[replace(MANY, runs=True)]], set(), ""),  # up to 16: not told
-    # small buffers or few clients: 64 MB of page tables at most
+    (like(memory=reserved(9999, 9999)), [[replace(MANY, runs=True)]], set(), ""),  # up to 16: not reported
+    # small buffers or few clients: at most 64 MB of page tables
     (like(memory=reserved(0, 0)), [[replace(MANY, clients=4)]], set(), ""),
     (like(memory=reserved(0, 0)), [[replace(MANY, clients=5)]], {Code.SMALL_PAGES}, "grow to 80 MB"),
     (like(memory=reserved(0, 0)), [[replace(MANY, shared_buffers_bytes=GB // 8)]], set(), ""),
-    # the preemption of a study matters with more clients than cores and without huge pages
+    # preemption in a study matters with more clients than cores and without huge pages
     (like(memory=reserved(0, 0), kernel=FULL), [[replace(MANY, clients=2)]], set(), ""),
     (like(memory=reserved(0, 0), kernel=FULL), [[replace(MANY, clients=3)]], {Code.PREEMPTION}, "half"),
     (like(memory=reserved(5000, 5000), kernel=FULL), [[MANY]], set(), ""),
@@ -231,7 +231,7 @@ def test_the_servers_of_a_study_come_with_its_settings_and_clients(
     of_18 = {**settings, "shared_memory_size_in_huge_pages": "-1"}
     arms = tuple(ArmSpec(name=name, server=name) for name in ("17", "18", "19"))
     asked = study(schedule=schedule, clients=100, arms=arms)
-    strange = {"shared_buffers": "plenty"}  # of a server that is none of ours
+    strange = {"shared_buffers": "plenty"}  # of another server
     prepared = Prepared(asked, [], [], [], Path(), in_effect={0: settings, 1: of_18, 2: strange})
     found = servers_of(prepared)
     assert [[server.arm for server in together] for together in found] == groups
@@ -249,7 +249,7 @@ BARELY_FINE = [
     like(load={"steal": 0.02, "others": 0.05, "pressure": {"cpu": 0.1, "io": 0.05, "memory": 0.01}}),
     like(load={"limited_s": 0.02}),
     like(limits={"cpu_cores": 2.0, "memory_bytes": 16 * GB}),
-    like(clock={"source": "kvm-clock", "read_ns": 250.0}),  # as quick as tsc: the name says nothing
+    like(clock={"source": "kvm-clock", "read_ns": 250.0}),  # as fast as tsc: the name alone is not a problem
     like(load={"clock_step_s": 0.1}),
     like(load={"elapsed_s": 3600.0, "clock_step_s": 1.5}),  # slewed for an hour
     like(disk={"free_bytes": 5 * GB}),
@@ -449,7 +449,7 @@ def swift(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: MachineState) -> None:
-    """By a command that looks at no machine, and has no cache."""
+    """Findings of a command that does not inspect a machine and has no cache."""
     place = SimpleNamespace(root=cache)
     monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: place))
     monkeypatch.setattr(command, "_programs", lambda _: [examination.engine("release")])

@@ -1,4 +1,4 @@
-"""Slopes per hour of an arm's long windows, from its trials, and the doubt that there was no steady state."""
+"""Slopes per hour in long windows of an arm, and the caveat that there was no steady state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOUR_S = 3600
 
 
 def points(start_per_s: float, per_hour: float, seconds: int = HOUR_S) -> list[ThroughputPoint]:
-    """A minute of warming up, slow, then a line."""
+    """One minute of slow warm-up, then a line."""
     warm = [ThroughputPoint(float(s), 1.0, Role.WARM_UP) for s in range(60)]
     return warm + [
         ThroughputPoint(60.0 + s, start_per_s + per_hour * s / HOUR_S, Role.MEASURE) for s in range(seconds)

@@ -1,4 +1,4 @@
-"""The engine's specification: what a target has of its own is said, and nothing else."""
+"""Specification for the engine: a target contains only what differs from the run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts about the driver: the JSON in the results file, and values that are refused."""
+"""Facts about the driver: JSON in the results file, and rejected values."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STORED: dict[str, Any] = {
     "warm_up": {"driven_s": 5.0, "by": "evidence", "values": 5, "looks": 1, "looks_steady": 1, "times": 1},
     "ordered_checkpoint_s": 0.25,
 }
-"""As the first version of the results file with these keys has it."""
+"""Facts as in the first version of the results file with these keys."""
 
 TRIED = [SearchStep(1400.0, 3.5), SearchStep(1750.0, math.inf)]
 FACTS = DriverFacts(

@@ -1,4 +1,4 @@
-"""How long a warm-up and a window are: bounds, checkpoint cycles, and what cannot be asked for together."""
+"""Lengths of warm-up and window: bounds, checkpoint cycles, and invalid combinations."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece
 def test_slices_asked_for_where_there_can_be_none_are_refused_and_not_replaced(
     said: str, refused: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a refusal it goes on to the evidence's place, which is none."""
+    """Without this error, the command fails on the location of the results file, which is invalid."""
     place = ["--evidence", str(tmp_path / "no" / "e")]
     assert run_command(["compare", "17", "18", *said.split(), *place]) == 2
     told = capsys.readouterr().err
@@ -113,7 +113,7 @@ def test_cycles_are_not_measured_in_a_duet() -> None:
 def test_a_budget_of_fewer_than_five_blocks_is_told_before_the_start() -> None:
     cycles = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS[:1])
     assert "5 min gives about 1" in shortage(make_study(**cycles, budget_s=300.0))
-    # A block of two arms is 2 · (2 s + 4 s), and some 6 s of restoring and checking.
+    # A block of two arms takes 2 · (2 s + 4 s), plus about 6 s for restore and checks.
     assert shortage(make_study(budget_s=90.0, slice_s=1.0)) == ""
     assert shortage(make_study(budget_s=60.0, slice_s=1.0)).startswith(
         "2 arms need about 2 min for 5 blocks, the minimum for a verdict; 1 min gives about 3: use --minutes "
@@ -133,7 +133,7 @@ def test_several_arms_in_few_minutes_have_five_blocks_or_the_minutes_that_they_n
             warmup_s=layout.warmup_s,
         )
         if shortage(study):
-            assert (layout.rounds, layout.warmup_s) == (4, 2)  # nothing is left to be shortened
+            assert (layout.rounds, layout.warmup_s) == (4, 2)  # nothing remains to be shortened
             assert 60 * minutes < 5 * (arms * (2 + 2) + 6 + 4 * (arms - 2))
 
 
@@ -168,7 +168,7 @@ def test_the_announcement_says_how_long_it_will_be() -> None:
 def test_lengths_and_minutes_that_contradict_each_other_are_refused(
     lengths: str, is_refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a refusal it goes on to a server that is none."""
+    """Without this error, the command fails on the server, which does not exist."""
     place = ["--evidence", str(tmp_path / "e"), "--minutes", "0.3", "--clients", "2"]
     assert run_command(["compare", "/nowhere", "/nowhere", *lengths.split(), *place]) == 2
     told = capsys.readouterr().err

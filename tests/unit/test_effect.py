@@ -1,4 +1,4 @@
-"""Effects and verdicts: what must hold whatever the numbers are; the rules of docs/explanation/method.md."""
+"""Effects and verdicts: invariants, and the rules of docs/explanation/method.md."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_the_ratio_of_the_arms_levels_is_the_effect(pairs: list[tuple[float, flo
         (-1.98, 1.0, 12, Verdict.UNDECIDED),  # the margin's lower end is 1 / 1.02 − 1 = −1.96%
         (-1.0, 2.1, 12, Verdict.UNDECIDED),
         (-9.0, 9.0, 12, Verdict.UNDECIDED),
-        (0.0, 5.0, 12, Verdict.UNDECIDED),  # it touches zero: it does not leave it out
+        (0.0, 5.0, 12, Verdict.UNDECIDED),  # it touches zero and does not exclude it
         (0.5, 2.5, 12, Verdict.FASTER),
         (2.9, 5.5, VERDICT_BLOCKS_MIN - 1, Verdict.UNDECIDED),
         (-0.1, 0.1, VERDICT_BLOCKS_MIN - 1, Verdict.UNDECIDED),
@@ -158,7 +158,7 @@ def test_a_curve_goes_from_the_median_to_the_maximum() -> None:
     assert curve[0] == (0.5, 500.0)
     assert curve[-1] == (pytest.approx(0.001), pytest.approx(999.0, abs=1.1))
     assert curve_ms(Latencies()) == []
-    # A fifth was skipped: the rest of the curve is not known.
+    # 20% were skipped: the rest of the distribution is unknown.
     shares = [share for share, _ in curve_ms(Latencies(pairs, pairs_from([(1_000_000_000, 250)])))]
     assert 0.2 <= shares[-1] < 0.22
 

@@ -1,4 +1,4 @@
-"""The engine as a child process, with programs in its place that misbehave."""
+"""The engine as a child process, replaced by misbehaving programs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from pgdyno.server import server_process
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A shell script in the engine's place; tests append to it."""
+    """A shell script instead of the engine, to which tests append."""
     path = tmp_path / "pgdyno-engine"
     path.write_text("#!/bin/sh\n")
     path.chmod(0o755)
@@ -50,7 +50,7 @@ def test_a_death_in_the_middle_of_a_line_is_an_error_of_the_engine(program: Path
 
 
 def test_an_engine_that_does_not_end_is_killed(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Its output is closed, but it goes on: a limit of nothing is passed at once.
+    # Its output is closed, but it continues: a timeout of zero expires at once.
     monkeypatch.setattr(pgdyno.engine, "EXIT_TIMEOUT_S", 0.0)
     script(program, "read -r a; exec tail -f /dev/null > /dev/null")
     with Engine("drive", {}) as engine:
@@ -99,14 +99,14 @@ def test_the_first_signal_asks_and_the_second_ends() -> None:
 
 
 def test_the_program_says_so_when_it_was_ended_at_once() -> None:
-    # Click would turn a bare KeyboardInterrupt into an exit status without a word.
+    # Click would turn a bare KeyboardInterrupt into an exit status without a message.
     with pytest.raises(Interrupted, match="aborted"), Interruption():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_an_engine_is_not_waited_for_when_the_user_ends_it_at_once(program: Path, tmp_path: Path) -> None:
-    # In a single process, and without an end of its own: only a signal ends it.
+    # In a single process that does not end by itself: only a signal ends it.
     script(program, 'read -r a; echo \'{"event":"started"}\'; exec tail -f /dev/null')
     with pytest.raises(KeyboardInterrupt), Engine("drive", {}) as engine:
         next(engine.events())

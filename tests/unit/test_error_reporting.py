@@ -1,4 +1,4 @@
-"""What nobody expected is one line, a file and a status of its own: never a traceback on the terminal."""
+"""Unexpected errors: one line, a file and a dedicated exit status, never a traceback on the terminal."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_output_that_cannot_be_written_is_told_in_one_line(
 
 
 def test_with_every_stream_closed_a_page_is_whole(tmp_path: Path) -> None:
-    """No file that is opened gets the number of a closed stream, so nothing is printed into it."""
+    """No opened file gets the descriptor of a closed stream, so nothing is printed into it."""
     write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
     pages = [tmp_path / "closed.html", tmp_path / "open.html"]
     for page, close in zip(pages, (lambda: os.closerange(0, 3), None), strict=True):

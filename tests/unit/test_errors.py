@@ -1,4 +1,4 @@
-"""What errors say."""
+"""Error messages."""
 
 from __future__ import annotations
 

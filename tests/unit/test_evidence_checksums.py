@@ -1,4 +1,4 @@
-"""Damage of a results file is found, whatever state its writer left the file in."""
+"""Damage of a results file is detected in any state of the file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ EVERY_PART = TrialOutcome(
 
 
 def written_in_every_way(path: Path) -> None:
-    """Every method of the writer has been called."""
+    """A file for which every method of the writer was called."""
     writer, trial = begun(path)
     with writer:
         writer.add_interval(trial, INTERVAL)
@@ -81,7 +81,7 @@ def test_the_checksums_kept_row_by_row_are_those_of_the_rows(tmp_path: Path) -> 
 
 
 def test_a_digest_is_as_documented() -> None:
-    """docs/reference/results-file.md and schema.sql say how: here are the bytes, made by hand."""
+    """The bytes as documented in docs/reference/results-file.md and schema.sql, made by hand."""
     values = b"integer 1 1" + b"null 0 " + b"real 8 " + struct.pack("<d", 0.5)
     values += b"text 2 \xc3\xa4" + b"blob 1 \0"
     digest = hashlib.blake2b(values, digest_size=8).digest()
@@ -143,7 +143,7 @@ def test_a_digest_that_is_no_number_is_damage(tmp_path: Path) -> None:
 
 
 def test_an_index_that_lost_an_entry_is_damage(tmp_path: Path) -> None:
-    """No row is changed: what would be searched by the index would not be found."""
+    """No row changes, but searches by the index would miss one."""
     path = tmp_path / "e"
     write_study(path, SMALL)
     with closing(sqlite3.connect(path)) as connection:
@@ -165,7 +165,7 @@ def test_a_study_in_any_state_fits_its_checksums(tmp_path: Path, end: str) -> No
     write_block(writer, SMALL, 0, np.random.default_rng(1))
     trial = writer.begin_trial(0, 0, 50.0)
     writer.add_slice(trial, SLICE)
-    if end != "running":  # as after a kill: the file, and beside it what is not yet in it
+    if end != "running":  # as after a kill: the file, and the journal next to it
         (tmp_path / "copy").mkdir()
         for name in ("e", "e-wal"):
             shutil.copy(tmp_path / name, tmp_path / "copy" / name)
@@ -186,7 +186,7 @@ def fail_within(writer: Writer, trial: int) -> None:
 
 
 def fill_the_disk(writer: Writer, trial: int) -> None:
-    writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further: as a full disk does
+    writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further, as on a full disk
     large = TrialOutcome(TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)})
     with pytest.raises(DiskFullError):
         writer.finish_trial(trial, large)

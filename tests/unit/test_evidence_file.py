@@ -1,4 +1,4 @@
-"""The results file: whole after any death of its writer, readable while it grows, refused with a reason."""
+"""Results file: consistent after a crash of its writer, readable while it grows, rejected with a reason."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_a_closed_file_has_no_companions(tmp_path: Path) -> None:
 
 
 def test_what_a_kill_left_of_making_a_file_is_no_part_of_the_next_one(tmp_path: Path) -> None:
-    # A journal beside a database is rolled back into it when it is opened.
+    # A journal next to a database is rolled back when the database is opened.
     for companion in ("", "-journal", "-wal", "-shm"):
         (tmp_path / f"e.{16 * '0'}.new{companion}").write_bytes(b"of another file")
     write_study(tmp_path / "e", SMALL)
@@ -490,7 +490,7 @@ def test_a_full_disk_is_reported_and_loses_nothing_that_was_written(tmp_path: Pa
     writer, trial = begun(tmp_path / "e")
     with writer:
         writer.add_slice(trial, SLICE)
-        writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further: as a full disk does
+        writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further, as on a full disk
         large = TrialOutcome(
             TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)}
         )

@@ -1,4 +1,4 @@
-"""What goes into a results file: events as records, packed values, caveats, and never a password."""
+"""Contents of a results file: events as records, packed values, caveats, and never a password."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of files in place, and restores that use them. No server."""
+"""In-place copies of files, and restores that use them. No server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def copied(directory: Path, old: bytes, new: bytes) -> int:
 
 
 def unequal_bytes(old: bytes, new: bytes) -> int:
-    """The size of the blocks that differ. A block that either side has in part only differs."""
+    """Return the total size of blocks that differ. A block that is partial on either side differs."""
     starts = range(0, len(new), BLOCK_BYTES)
     pairs = [(old[at : at + BLOCK_BYTES], new[at : at + BLOCK_BYTES]) for at in starts]
     return sum(len(after) for before, after in pairs if before != after or len(after) < BLOCK_BYTES)
@@ -56,7 +56,7 @@ def unequal_bytes(old: bytes, new: bytes) -> int:
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[bytes, bytes]:
-    """Two files of blocks that are mostly equal, or differ in one byte, and may end anywhere."""
+    """Return two files of blocks, mostly equal or different in one byte, with any length."""
     old, new = bytearray(), bytearray()
     for _ in range(draw(st.integers(0, 8))):
         block = bytes([draw(st.integers(0, 255))]) * BLOCK_BYTES
@@ -109,7 +109,7 @@ def snapshot(tmp_path: Path) -> Snapshot:
 
 
 def use(live: Path) -> None:
-    """Change the end of every fourth block, as hint bits do without data checksums."""
+    """Change the end of every fourth block, like hint bits without data checksums."""
     with (live / RELATION).open("r+b") as relation:
         for block in range(0, BLOCKS, 4):
             relation.seek((block + 1) * BLOCK_BYTES - 9)

@@ -1,4 +1,4 @@
-"""Which build a specification means: a fake store, no server."""
+"""Resolution of a server specification to a build, with a fake store and no server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pgdyno.server.version import Version, VersionSpec, parse_version_spec, repo
 
 @dataclass
 class FakeStore:
-    """A store whose versions are given; it counts what was asked of it."""
+    """A store with given versions that counts requests."""
 
     versions: Sequence[str]
     reachable: bool = True

@@ -1,6 +1,6 @@
-"""Damaged evidence and study files: refused in one line or read as they were, never a traceback.
+"""Damaged results files and study files: rejected in one line or read unchanged, never a traceback.
 
-``pytest --fuzz 5000`` tries more than the usual number.
+``pytest --fuzz 5000`` tries more than the default number.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(
             assert err.startswith("pgdyno: ") and err.count("\n") == 1, err
             assert str(path) in err, err
             found += 1
-    assert found > fuzz / 3  # the others hit pages and bytes that hold nothing
+    assert found > fuzz / 3  # the others damage unused pages and bytes
 
 
 @pytest.mark.parametrize("size", [1, 8, 512, 5000])
@@ -139,7 +139,7 @@ def test_a_value_of_a_wrong_type_that_somebody_edited_is_never_a_traceback(
             connection.execute(
                 f"UPDATE {table} SET {column} = ? WHERE {column} = ?", (json.dumps(value), text)
             )
-        # What only the computation stumbles over is left to the last resort.
+        # Values that only fail in a computation are handled by the generic handler.
         require_no_traceback(path, f"{table}.{column}: {where}", capsys, EXIT_STATUS)
 
 
@@ -152,7 +152,7 @@ def require_no_traceback(path: Path, what: str, capsys: pytest.CaptureFixture[st
 
 
 def with_another(value: Any, chance: random.Random) -> tuple[Any, str]:
-    """The value with one part of it replaced or left out, and where."""
+    """Return the value with one part replaced or omitted, and its position."""
     if isinstance(value, dict) and value and chance.random() < 0.85:
         key = chance.choice(sorted(value))
         if chance.random() < 0.15:

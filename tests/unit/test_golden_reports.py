@@ -1,4 +1,4 @@
-"""Reports equal their golden files, word for word; ``make golden`` renews these (golden_reports.py)."""
+"""Reports equal their golden files exactly; ``make golden`` renews these (golden_reports.py)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from golden_reports import (
 
 DIFFERENCE_LINES_MAX = 30
 SIZE_BYTES_MAX = 60_000
-"""A reader looks through the difference of a golden file."""
+"""Maximum size of a golden file, because readers review its differences."""
 
 
 def difference(expected: str, found: str, name: str) -> str:
-    """The first lines of a difference, and how to accept it."""
+    """Return the first lines of a difference, and how to accept it."""
     lines = difflib.unified_diff(expected.splitlines(), found.splitlines(), name, "now", lineterm="", n=1)
     shown = list(islice(lines, DIFFERENCE_LINES_MAX + 1))
     more = ["…"] if len(shown) > DIFFERENCE_LINES_MAX else []
@@ -54,7 +54,7 @@ def test_every_summary_fits_a_terminal_of_24_lines() -> None:
         lines = path.read_text("utf-8").splitlines()
         if any(", here" in line for line in lines):
             continue  # published tables are never cut
-        # A line remains for the prompt, and one for the name of the results file.
+        # One line is for the prompt, and one for the name of the results file.
         assert len(lines) <= 22 and max(map(len, lines)) <= 80, path.name
 
 

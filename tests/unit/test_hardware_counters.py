@@ -24,7 +24,7 @@ Row = dict[str, float]
 
 
 def test_the_attributes_are_those_of_the_kernels_structure() -> None:
-    """Offsets of the first version of ``struct perf_event_attr``."""
+    """Offsets in the first version of ``struct perf_event_attr``."""
     user, _, kernel, _ = (event.attributes() for event in EVENTS)
     assert len(user) == 64 and struct.unpack_from("=IIQ", user) == (0, 64, 1)
     assert struct.unpack_from("=Q", user, 32) == (3,)  # both times

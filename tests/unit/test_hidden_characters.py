@@ -1,4 +1,4 @@
-"""Hidden characters and markup from outside: shown, never obeyed, in every form."""
+"""Hidden characters and markup in external data: escaped in every format."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_nothing_printed_is_obeyed_wherever_it_stands() -> None:
     found = printed(HOSTILE, "[red]17[/red]", "[/]", table, Panel(f"[link=x]{HOSTILE}"))
     for sequence in ("\x1b[2J", "\x1b]0", "\x07", "\x9b", "\u202e", "\r", "\x00"):
         assert sequence not in found
-    # rich itself leaves out the bell and the carriage return.
+    # rich itself omits the bell and the carriage return.
     shown = SHOWN.replace("\\x07", "").replace("\\x0d", "")
     for text in (shown, "[red]17[/red]", "[/]", "[bold]arm[/bold] :warning:", "[red]name[/]", ":smile:"):
         assert text in found

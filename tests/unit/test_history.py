@@ -264,7 +264,7 @@ def first_of(path: Path) -> StudyFindings:
 
 
 def history_of(first: StudyFindings, values: np.ndarray, baseline: str = "A") -> StudyHistory:
-    """``values``: series × files, as logs of ratios; without a baseline as logs of levels."""
+    """``values``: series × files, as log ratios; without a baseline as log levels."""
     group = Group(first)
     for i, of_file in enumerate(values.T):
         levels = np.exp(of_file)
@@ -279,8 +279,10 @@ def history_of(first: StudyFindings, values: np.ndarray, baseline: str = "A") ->
 
 
 def test_the_levels_together_have_rarely_a_change_that_is_none(tmp_path: Path) -> None:
-    """Any change among six levels, in at most 5% of the histories without one: of 50 histories, more than
-    the bound's number would happen in 1 of 1000 such tests. Each level by itself at 5% would have far more.
+    """Any change among six levels, in at most 5% of the histories without one.
+
+    With 50 histories the bound is exceeded in 1 of 1000 such tests. Each level tested separately at 5% would
+    exceed it.
     """
     first, rng, n = first_of(tmp_path), np.random.default_rng(11), 50
     found = [history_of(first, rng.normal(0, 0.02, (6, 16)), baseline="") for _ in range(n)]
@@ -333,7 +335,7 @@ def test_a_slow_drift_is_reported_as_changes_in_its_direction(tmp_path: Path) ->
 
 
 def test_the_interval_of_a_change_covers_it(tmp_path: Path) -> None:
-    """In 95% of the histories, if the place of the change is certain."""
+    """In 95% of the histories, if the position of the change is certain."""
     first, rng, n = first_of(tmp_path), np.random.default_rng(14), 60
     covered = 0
     for _ in range(n):

@@ -1,4 +1,4 @@
-"""Numbers that nobody means, wherever a user may give one: one line that says so, never a traceback."""
+"""Absurd numbers in every place where a user may enter one: one line of error, never a traceback."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLACES = (
 def test_a_number_that_nobody_means_is_answered_in_one_line(
     place: str, number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is taken goes on to the evidence's place, which is none."""
+    """If the number is accepted, the command fails on the location of the results file, which is invalid."""
     words = [word.format(number) for word in place.split()]
     assert run_command(["compare", "17", "18", *words, "--evidence", str(tmp_path / "no" / "e")]) == 2
     told = capsys.readouterr().err

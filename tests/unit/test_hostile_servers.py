@@ -1,4 +1,4 @@
-"""Servers that stop answering, or answer with what nobody asked for: every command ends with an error."""
+"""Servers that stop responding or send unexpected messages: every command ends with an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pgdyno.server import limited_connection
 from pgdyno.server.limited_connection import NoAnswer, connect
 
 END_S = 300.0
-"""How long a program may take to end; longer is a fault."""
+"""Time limit of a program; longer is a failure."""
 
 COMMANDS = {
     "check": ["check", "{dsn}"],
@@ -46,11 +46,11 @@ Started = Callable[[Mode], str]
 
 @pytest.fixture
 def started() -> Iterator[Started]:
-    """Starts a hostile server and gives its connection string."""
+    """Start a hostile server and return its connection string."""
     with ExitStack() as stack:
 
         def start(mode: Mode) -> str:
-            # A socket's path is short: pytest's own directories are not.
+            # The path of a socket must be short, unlike pytest's directories.
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgdyno-test-")))
             return stack.enter_context(hostile_server(folder, mode)).dsn
 
@@ -59,7 +59,7 @@ def started() -> Iterator[Started]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, server_dir: Path) -> None:
-    """The limits as they are, but short."""
+    """Unchanged behavior with short limits."""
     monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.2)
     monkeypatch.setattr(limited_connection, "CONNECT_TIMEOUT_S", 1)
     monkeypatch.setattr(drive_specification, "CONNECT_TIMEOUT_S", 1.0)
@@ -96,7 +96,7 @@ def told_of_login(self, has_arrived):
 limited_connection._Login.check = told_of_login
 main()
 """
-"""pgdyno as it is, which says when it waits for a server."""
+"""pgdyno with a message when it waits for a server."""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
@@ -105,7 +105,7 @@ main()
 def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
     started: Started, mode: Mode, command: str, number: signal.Signals, tmp_path: Path
 ) -> None:
-    # Its own limits are 15 s and more: it is the signal that ends it.
+    # Its own limits are at least 15 s: the signal ends it.
     dsn = started(mode).replace("connect_timeout=2", "connect_timeout=1000")
     arguments = [word.format(dsn=dsn, folder=tmp_path) for word in COMMANDS[command]]
     with subprocess.Popen(

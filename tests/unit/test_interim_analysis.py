@@ -1,4 +1,4 @@
-"""The look after a block: the same numbers as the report's, told to whoever watches."""
+"""Interim analysis after a block: the same numbers as in the report, for the progress display."""
 
 from __future__ import annotations
 

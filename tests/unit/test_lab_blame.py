@@ -1,4 +1,4 @@
-"""Which arm a block is charged to that came to nothing, and which arm a reader is told of."""
+"""Attribution of a failed block to an arm, and the arm named in messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NAMES = ("17", "18")
 
 
 class Arm:
-    """One that is never started here; ``bring_up`` is played."""
+    """An arm that is never started; ``bring_up`` is simulated."""
 
     shares_server = False
 

@@ -1,4 +1,4 @@
-"""The budget of a study: kept within a trial's length, whatever the blocks take."""
+"""Budget of a study: kept within the length of a trial, whatever the duration of blocks."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,8 +15,8 @@ def test_the_budget_is_kept_within_half_a_block(budget_s: float, blocks: list[fl
             break
         budget.spend(block_s)
         ran += 1
-    # The first block runs whatever the budget. A later one began when half of the block before it still
-    # fitted, so the overrun is at most half of that one, and what it took beyond it.
+    # The first block runs regardless of the budget. A later one starts if half of the previous block still
+    # fits, so the overrun is at most half of that one plus the excess of its own duration.
     if ran > 1:
         before_s, last_s = blocks[ran - 2], blocks[ran - 1]
         assert budget.spent_s <= budget_s + last_s - before_s / 2 + 1e-6

@@ -1,4 +1,4 @@
-"""What makes a trial fail, and only that trial."""
+"""Causes that make a single trial fail."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_server_that_lost_connections_and_let_them_in_again_was_not_undisturbe
 
 
 def run_of(ended: DriveResult, connections_lost: int) -> EngineRun:
-    """A run of the arms a and b, the first of which lost connections."""
+    """A run of the arms a and b, in which a lost connections."""
     targets = [TargetResult({}, {}, {"new_orders": 1}, {}, n) for n in (connections_lost, 0)]
     return EngineRun(result=replace(ended, targets=targets))
 

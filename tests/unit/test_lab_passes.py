@@ -1,4 +1,4 @@
-"""The order in which the blocks of a study's cases are run."""
+"""Order of the blocks of a study's cases."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pgdyno.study.schedule import PlannedBlock, blocks_of
 
 
 class Played:
-    """Blocks that take no time: what was run, as (case, block), and what becomes of those of some case."""
+    """Blocks that take no time: records (case, block), and simulates outcomes for some cases."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: Sequence[int] = ()) -> None:
         self.ran: list[tuple[int, int]] = []
@@ -66,7 +66,7 @@ def undecided(_lab: Lab, _budget: Budget | None) -> InterimResult:
 
 
 class Deciding:
-    """Decides each case after so many of its blocks, which ``played`` counts."""
+    """Decides each case after a number of its blocks, counted by ``played``."""
 
     def __init__(self, played: Played, after: Sequence[int], resumed: int = 0) -> None:
         self.played, self.after, self.resumed, self.looks = played, after, resumed, 0
@@ -136,7 +136,7 @@ def test_a_study_that_is_to_stop_at_a_failure_stops(monkeypatch: pytest.MonkeyPa
 def test_time_that_is_spent_ends_all_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
     monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
-    # A block takes 50 s, and both cases together have 120 s: of a third one not even half would fit.
+    # A block takes 50 s, and both cases together have 120 s: not even half of a third one fits.
     assert run_study(labs([9, 9]), undecided) is StudyEnd.BUDGET
     assert len(played.ran) == 2
 
@@ -207,7 +207,9 @@ def test_what_is_not_decided_when_it_is_resumed_stops_on_its_verdict(monkeypatch
 
 
 class Trending:
-    """Finds that an effect changes until a warm-up has at least this maximum; notes that of each block."""
+    """Finds that an effect has a trend until a warm-up has at least this maximum; records the maximum of each
+    block.
+    """
 
     def __init__(self, until_s: float) -> None:
         self.until_s = until_s
@@ -220,7 +222,7 @@ class Trending:
 
 
 class Interrupting:
-    """Interrupts before the block after so many."""
+    """Interrupts before the block after this number."""
 
     def __init__(self, after: int) -> None:
         self.left = after
@@ -265,12 +267,12 @@ def test_the_warm_up_stays_if_the_budget_has_no_time_for_five_longer_blocks(
     trending = Trending(until_s=1000)
     plan = make_study(blocks_max=None, warmup_s=4.0, warmup_min_s=1.0, budget_s=420.0)
     assert run_study([replace(labs([1])[0], study=plan)], trending) is StudyEnd.BUDGET
-    # After a block 370 s are left, for five of 50 + 16 s; after two, 320 s do not suffice for five of 82 s.
+    # After a block 370 s remain, for five of 50 + 16 s. After two, 320 s are not enough for five of 82 s.
     assert trending.warm_ups_s[:3] == [4, 8, 8]
 
 
 class Repeating:
-    """A writer that keeps the plans with which cases are repeated."""
+    """A writer that records the plans of repeated cases."""
 
     def __init__(self) -> None:
         self.plans: list[tuple[int, Study]] = []
@@ -282,13 +284,13 @@ class Repeating:
 @pytest.mark.parametrize(
     ("changes", "rates", "block_s", "slice_s"),
     [
-        # 8 clients at 80 transactions per second: 100 ms each, which is at most a twentieth of 2 s.
+        # 8 clients at 80 transactions per second: 100 ms each, which must be at most 1/20 of 2 s.
         ({}, [800, 80], 30, 2.0),
         ({}, [800, 400], 30, None),
         ({"slices_may_grow": False}, [800, 80], 30, None),
         ({"slice_from": "the transactions of the first block"}, [800, 80], 30, None),
         ({"rate": {"per_s": 80.0}}, [800, 80], 30, None),
-        # A window of 10 s per arm becomes one of 16 s: five blocks of 42 s take 210 of the 270 s left.
+        # A window of 10 s per arm becomes one of 16 s: five blocks of 42 s take 210 of the remaining 270 s.
         ({"budget_s": 300.0}, [800, 20], 30, 8.0),
         # One of 32 s would need five blocks of 74 s.
         ({"budget_s": 300.0}, [800, 10], 30, 8.0),

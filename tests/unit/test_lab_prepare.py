@@ -1,4 +1,4 @@
-"""What the lab decides before anything is loaded, and before a study goes on."""
+"""Decisions of the lab before anything is loaded, and before a study is resumed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_arm_has_room_for_its_clients_unless_it_says_otherwise(
 
 
 def wanted_of(*max_connections: str | None) -> Any:
-    """Arms whose servers are given so many, or have their default of 100."""
+    """Arms whose servers have this number of connections, or the default of 100."""
     return {
         index: SimpleNamespace(
             build=SimpleNamespace(version=Version(18, 4)),
@@ -110,7 +110,7 @@ def test_a_schedule_that_had_to_be_changed_is_a_caveat(shared_buffers: str, fits
 
 
 def resumed(path: Path, arms: Sequence[Arm], schedule: str = "slices", **host: object) -> None:
-    """A study made on this machine, or one with other facts, goes on here with these arms."""
+    """Resume a study made on this machine, or one with other facts, with these arms."""
     stored = replace(study_of(Synthetic()), host={**describe_host(path.parent), **host})
     with Writer.create(path, stored, arms_of(Synthetic())):
         pass

@@ -1,4 +1,4 @@
-"""What goes on for more was not of a length fixed beforehand: by which interval it is judged then."""
+"""A resumed study has no fixed number of blocks: the interval that applies to it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def made_ready(studies: Sequence[object], *_: object) -> Iterator[list[SimpleNam
 
 
 def resumed(path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, **changes: object) -> None:
-    """A study of 12 blocks that did not look after each of them goes on, in which nothing more is run."""
+    """Resume a study of 12 blocks without interim analyses, in which nothing further runs."""
     write_study(path, Synthetic(stops_on_verdict=False))
     stored = make_study(**{"stop": "budget", **changes}).model_dump_json()
     with edited(path) as connection:
@@ -55,7 +55,7 @@ def resumed(path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, 
         (5.0, {"blocks_max": 20}, Method.ANYTIME),
         (None, {}, Method.STUDENT),  # to the end that was fixed beforehand
         (5.0, {"blocks_max": 12}, Method.STUDENT),  # no block is left to be run
-        (5.0, {"blocks_max": 20, "schedule": "sequential"}, Method.STUDENT),  # there is one look only
+        (5.0, {"blocks_max": 20, "schedule": "sequential"}, Method.STUDENT),  # there is only one analysis
     ],
 )
 def test_a_study_that_was_given_more_time_is_judged_at_any_stopping_time(

@@ -1,4 +1,6 @@
-"""The warm-up ends when every arm is steady and all have had as much of it, and not before its least time."""
+"""The warm-up ends when every arm is steady and all have the same number of slices, not before its
+minimum.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +57,12 @@ def closed(target: int) -> Event:
 
 
 def ended_after(warm_up: WarmUp, first: list[int], second: list[int]) -> int | None:
-    """In how many rounds of a slice of each arm."""
+    """Return the number of rounds, with a slice per arm, after which it ended."""
     for number, rates in enumerate(zip(first, second, strict=True)):
         for target, n in enumerate(rates):
             assert not warm_up.ends_with(interval(target, 2 * number + target, n))
             if warm_up.ends_with(closed(target)):
-                assert target == 1  # the other arm has had its slice of the round, too
+                assert target == 1  # the other arm has also had its slice of the round
                 return number + 1
     return None
 
@@ -182,7 +184,7 @@ def test_a_study_that_goes_on_knows_what_its_warm_ups_have_shown(
 
 
 def events_of(block: int, arm: int) -> list[Event]:
-    """Three slices of warm-up, each with the rest of a second at its end, and twenty that are measured."""
+    """Three slices of warm-up, each followed by the rest of a second, and twenty measured ones."""
     found = []
     for number in range(23):
         role = "warm-up" if number < 3 else "measure"

@@ -15,7 +15,7 @@ PHRASES = [
     (re.compile(rule["pattern"], re.IGNORECASE | re.MULTILINE), rule["use"]) for rule in RULES["phrases"]
 ]
 WORDS_MAX = 25
-"""Of a sentence: longer ones carry more than one idea."""
+"""Maximum number of words per sentence: longer ones contain more than one idea."""
 
 PAGES = sorted(
     [
@@ -31,7 +31,7 @@ OTHER_TEXTS = sorted(
         *(ROOT / "tests" / "data" / "golden").glob("*.txt"),
     ]
 )
-"""Texts that are no Markdown: caveats, study files, golden files of reports."""
+"""Texts other than Markdown: caveats, study files, golden files of reports."""
 SHORT = [page for page in PAGES if page.parent.name != "adr"]
 
 

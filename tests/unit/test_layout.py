@@ -1,4 +1,4 @@
-"""The folders show the way of the data: imports go one way, and files stay readable."""
+"""Directories follow the data flow: imports have one direction, and files stay short."""
 
 import ast
 import re
@@ -23,7 +23,7 @@ def modules() -> list[Path]:
 
 
 def imported_parts(path: Path) -> set[str]:
-    """The first part under ``pgdyno`` of everything that a module imports."""
+    """Return the first package below ``pgdyno`` of everything that a module imports."""
     parts = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names = []

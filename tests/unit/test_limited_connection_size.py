@@ -1,4 +1,4 @@
-"""What a hostile server sends without end: it is refused, and takes little of our memory."""
+"""Endless messages of a hostile server are rejected, and take little memory."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from endless_server import Flood, endless_server
 from pgdyno.server.limited_connection import LimitedConnection, ReadLimitExceeded
 
 MEMORY_MAX_KIB = 400 << 10
-"""Of a whole pgdyno. It takes 100 MiB by itself; without limits it took 3.6 GB until it was stopped."""
+"""Memory limit of the pgdyno process. It needs 100 MiB. Without limits it took 3.6 GB until it was
+stopped.
+"""
 
 VALUE_MAX_KIB = 2 << 20
-"""One value of the protocol's maximum size, in libpq's buffer and copied to its result.
+"""Limit for one value of the protocol's maximum size, in libpq's buffer and copied to its result.
 
-libpq reads the whole value before pgdyno can count, if the value arrives as fast as it is read.
+libpq reads a value completely before pgdyno can count it, if it arrives as fast as it is read.
 """
 
 END_S = 120.0
@@ -43,7 +45,7 @@ The peak of a child starts at the memory of the process that starts it, so this 
     ("flood", "family"),
     [
         *((flood, "tcp") for flood in (Flood.ROWS, Flood.EMPTY_ROWS, Flood.VALUE, Flood.NOTICES)),
-        # Not one value: what libpq reads at once from a Unix socket cannot be counted.
+        # Excludes "one value": data that libpq reads at once from a Unix socket cannot be counted.
         *((flood, "unix") for flood in (Flood.ROWS, Flood.EMPTY_ROWS, Flood.NOTICES)),
     ],
 )

@@ -1,4 +1,4 @@
-"""The live view: what a person sees on a terminal while a study runs."""
+"""Progress display on a terminal during a study."""
 
 import io
 import re
@@ -92,7 +92,7 @@ def test_a_long_window_says_how_far_it_is_and_how_long_it_takes(monkeypatch: pyt
         for at_s, share in ((1000.0, 0.1), (1060.0, 0.3)):
             now_s = at_s
             view(Running(1, "measure", 1234.0, 0.0125, share))
-    # A fifth of it took a minute, and seven tenths are left.
+    # One fifth took a minute, and seven tenths remain.
     assert "measuring 15: 30%, 3 min 30 s left" in written.getvalue()
 
 

@@ -1,4 +1,4 @@
-"""Where a warm-up ends: MSER against its definition, the rule against series whose end is known."""
+"""End of a warm-up: MSER against its definition, and the rule with series of known end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def series(rng: np.random.Generator, n: int, short: float, tau: float, noise: float, memory: float) -> Floats:
-    """A rate that comes up to 1000 by an exponential, with noise that remembers itself (AR(1))."""
+    """Return a rate that approaches 1000 exponentially, with AR(1) noise."""
     steps = rng.normal(size=n)
     of = np.empty(n)
     of[0] = steps[0]
@@ -68,7 +68,7 @@ def test_constant_values_are_steady_at_once() -> None:
 def ends(
     bounds: tuple[int, int], short: float, tau: float, noise: float, memory: float, runs: int = 200
 ) -> Iterator[tuple[int, bool]]:
-    """When a warm-up between bounds ends, and whether by evidence."""
+    """Return when a warm-up within limits ends, and whether it was found steady."""
     rng = np.random.default_rng(20261122)
     for _ in range(runs):
         of = series(rng, bounds[1], short, tau, noise, memory)

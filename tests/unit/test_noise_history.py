@@ -1,4 +1,4 @@
-"""What is remembered of machines' noise: whole after any writer's end, never carried to another machine."""
+"""Noise history: consistent after a crash of any writer, and never applied to another machine."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_another_load_is_not_pooled_and_only_the_latest_blocks_are(tmp_path: Pat
 
 def test_todays_noise_is_held_against_the_median_of_the_calibrations_before() -> None:
     before = [calibration(float(i), {0.5: 0.02 * 2**i, 1.0: 0.04 * 2**i}) for i in range(3)]
-    # The medians are 0.04 and 0.08; today both are half as much again.
+    # The medians are 0.04 and 0.08. Today both are 50% higher.
     assert drift_of(calibration(9.0, {0.5: 0.06, 1.0: 0.12}), before) == (pytest.approx(1.5), 3)
     assert drift_of(before[0], before) is None
 

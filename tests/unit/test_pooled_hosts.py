@@ -1,4 +1,4 @@
-"""Several hosts: their effects pooled case by case, and the average over the cases."""
+"""Several hosts: effects pooled by case, and their average over cases."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def arm(number: int, name: str) -> Arm:
 
 
 def comparison(effects: Mapping[str, Sequence[float]], name: str = "13") -> Comparison:
-    """``effects``: key → the ratio in each block."""
+    """``effects``: key → ratio in each block."""
     found = {}
     for key, ratios in effects.items():
         d = {block: math.log(ratio) for block, ratio in enumerate(ratios)}
-        summary = student(list(d.values()), 0.99)  # as Holm may have it
+        summary = student(list(d.values()), 0.99)  # as adjusted by Holm
         found[key] = Effect(key, key.upper(), d, summary, summary.percent(Better.MORE), None)
     return Comparison(arm(0, "12"), arm(1, name), [], [], [], [], [], found, None, None, 0.02)
 

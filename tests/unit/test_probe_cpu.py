@@ -1,4 +1,4 @@
-"""CPU time of processes, whatever the kernel keeps of it."""
+"""CPU time of processes, from any source that the kernel provides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_where_processes_have_no_clock_the_kernels_ticks_serve(monkeypatch: pyte
 
 @contextmanager
 def a_process_that_has_worked(work: str) -> Iterator[int]:
-    """Which says when it is done, and then waits."""
+    """A process that reports when it is done, and then waits."""
     command = [sys.executable, "-S", "-c", f"{work}\nprint(flush=True)\ninput()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as busy:
         assert busy.stdout is not None
@@ -91,6 +91,6 @@ def test_what_the_scheduler_counted_is_summed_over_the_processes(
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "schedstat").write_text(f"{counted}\n")
     assert cpu_time.scheduled([7, 8]) == cpu_time.Scheduled(on_cpu_s=2.0, ready_s=1.0)
-    assert cpu_time.scheduled([7, 9]) is None  # one is gone: the sum would fall
+    assert cpu_time.scheduled([7, 9]) is None  # one is gone: the sum would decrease
     (tmp_path / "8" / "schedstat").write_text("")
     assert cpu_time.scheduled([7, 8]) is None  # a kernel that does not count

@@ -1,4 +1,4 @@
-"""The machine's counters, of a machine that is made up and of this one."""
+"""Counters of the machine, from a simulated machine and from this one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ FILES = {
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With one card under a bridge, and the data on sda1. Its clock ticks 100 times a second."""
+    """A machine with one network card below a bridge, and data on sda1. Its clock has 100 ticks per
+    second.
+    """
     for name, text in FILES.items():
         path = tmp_path / "proc" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -200,7 +202,7 @@ def test_a_file_system_that_numbers_itself_is_found_by_what_is_mounted(
         "22 1 0:21 / / rw - overlay overlay rw\n"
         f"23 22 0:50 / {tmp_path}/da\\040ta rw shared:1 - btrfs /dev/zero rw\n"
     )
-    # A character device stands for what is mounted: it is seen, and is no disk.
+    # A character device as the source of a mount is visible, but is not a disk.
     assert disks._source(data, 50) is None
     devices = [path for path in Path("/dev").glob("*") if path.is_block_device()]
     if not devices:
@@ -219,7 +221,7 @@ def test_a_machine_has_a_mark_that_does_not_give_its_id_away(
         (tmp_path / "machine-id").write_text(f"{number}\n")
         marks.append(probe_host.machine_digest())
     assert marks[0] == marks[1] != marks[2] and "0f0f" not in str(marks[0])
-    (tmp_path / "machine-id").write_text("\n")  # as in an image before its first start
+    (tmp_path / "machine-id").write_text("\n")  # as in an image before its first boot
     assert probe_host.machine_digest() is None
     (tmp_path / "machine-id").unlink()
     assert probe_host.machine_digest() is None

@@ -1,4 +1,4 @@
-"""What is read of a machine: from texts as kernels write them, and of this machine."""
+"""Facts about a machine: from texts in the format of kernels, and from this machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tree(root: Path, files: dict[str, str]) -> Tree:
         ("0", None, False),
         (None, "0", True),
         (None, "1", False),
-        ("1", "1", False),  # intel_pstate decides where it is in charge
+        ("1", "1", False),  # intel_pstate decides if it is active
         (None, None, None),
         ("?", None, None),
     ],

@@ -1,4 +1,4 @@
-"""The sampler, on a clock of our own."""
+"""Sampler with a fake clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pgdyno.server.running import Connection
 
 
 class Time:
-    """Passes only where it is waited for, or where a test lets it pass."""
+    """Advances only when a sampler waits or a test requests it."""
 
     def __init__(self, end_s: float, now_s: float = 100.0) -> None:
         self.now_s = self.begun_s = now_s
@@ -40,7 +40,7 @@ class Time:
 
 @dataclass
 class FakeConnection:
-    """As much of one as the sampler uses."""
+    """The part of a connection that the sampler uses."""
 
     closed: bool = False
     autocommit: bool = False
@@ -68,7 +68,7 @@ def counting() -> Callable[[Connection], Mapping[str, float]]:
 
 
 def run(time: Time, *targets: Target, step_s: float = 1.0, zero_s: float | None = None) -> list[Chunk]:
-    """All chunks of a run, which is carried out on this thread."""
+    """Return all chunks of a run, which executes in this thread."""
     zero_s = time.begun_s if zero_s is None else zero_s
     host = lambda: {"cpu_busy_s": time.now_s}  # noqa: E731
     sampler = Sampler(targets, host, zero_s, step_s=step_s, clock=time.clock, wait=time.wait)
@@ -128,7 +128,7 @@ def test_no_gap_is_without_a_sample_that_was_late_by_it() -> None:
     at_s, late_s = points[:, 0], points[:, 1]
     due_s = at_s - late_s
     assert np.allclose(due_s, np.round(due_s))
-    # What is due next is the first whole second after the moment at which the last one was dealt with.
+    # The next due time is the first full second after the last sample was handled.
     assert (np.diff(at_s) > 0).all()
     assert (np.diff(at_s) - late_s[1:] <= 1 + 1e-9).all()
     assert late_s.max() > 1
@@ -159,7 +159,7 @@ def test_waits_are_looked_at_all_through_the_second_and_summed() -> None:
     assert column(chunk, "at_s") == [0, 1, 2, 3]
     n = WAITS_PER_TICK
     assert column(chunk, "samples") == [1, n, n, n]
-    assert column(chunk, "LWLock/WALWrite") == [2, 2 * (n - 1), 0, 0]  # not seen is none
+    assert column(chunk, "LWLock/WALWrite") == [2, 2 * (n - 1), 0, 0]  # a missed sample is not counted
     assert column(chunk, "IO/DataFileRead") == [0, 1, n, n]
 
 
@@ -360,7 +360,7 @@ def test_stop_ends_a_thread_that_waits_and_may_be_called_at_any_time() -> None:
 
     sampler = Sampler([Target(0, connect, sample)], dict, monotonic_of(0.0), step_s=3600.0)
     sampler.stop()  # it was not started
-    # A step that is due now: this thread would wait an hour for the next.
+    # The step is due now: otherwise this thread would wait an hour for the next one.
     sampler = Sampler([Target(0, connect, sample)], dict, zero_s=0.0, step_s=3600.0, clock=lambda: 0.0)
     with sampler:
         assert ticked.wait(60)

@@ -1,4 +1,4 @@
-"""The probes' SQL: one file for all versions, of which each version gets its lines."""
+"""SQL of the probes: one file for all versions, from which each version uses its lines."""
 
 import re
 from pathlib import Path

@@ -148,7 +148,9 @@ def findings(tmp_path_factory: pytest.TempPathFactory) -> Findings:
 
 
 def profiles(trials: list[Trial], changed: float) -> dict[int, CpuProfile | None]:
-    """crc takes ``changed`` µs more in the arm; parse differs by noise; only the baseline has gone."""
+    """``crc`` takes ``changed`` µs more in the arm, ``parse`` differs by noise, and ``gone`` is only in the
+    baseline.
+    """
     rng = np.random.default_rng(2)
     found: dict[int, CpuProfile | None] = {}
     for trial in trials:

@@ -1,4 +1,4 @@
-"""Published tables with ours beside them: which figure belongs where, in which unit, and with which base."""
+"""Published tables compared with measured values: position, unit and baseline of each figure."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_table_has_the_rows_and_columns_of_the_source() -> None:
 
 
 def test_a_change_is_of_the_baseline_whatever_the_source_divided_by() -> None:
-    # 101 GB against 69 GB is − 31.7 %, not the printed − 46 %.
+    # 101 GB vs. 69 GB is −31.7%, not the printed −46%.
     of = case({"database.growth": {0: blocks(101.0, 101.0), 1: blocks(69.0, 69.0)}}, unit="MiB")
     found = cell(
         [of],
@@ -234,7 +234,7 @@ STATEMENTS = [
 
 
 def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
-    """Every case of a study with every metric that there is: each second arm is a fifth higher."""
+    """Return every case of a study with every metric. Each second arm is 20% higher."""
     file = read_study(path.read_text("utf-8"), path.name)
     keys = [of for of in METRICS if of.split(".")[0] not in PARTS_OF]
     keys += [f"{of}:{text}" for of in METRICS if of.startswith("statement.") for text in STATEMENTS]

@@ -1,4 +1,4 @@
-"""Facts that the analysis compares: a wrong type is damage, and further facts are only shown."""
+"""Facts that the analysis compares: a wrong type is damage, and additional facts are only shown."""
 
 from __future__ import annotations
 

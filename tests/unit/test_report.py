@@ -1,4 +1,4 @@
-"""The report in every form: the same facts, whole, escaped, and asking nobody for anything."""
+"""Reports in every format: the same facts, complete, escaped, and without network requests."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_a_study_that_ended_before_its_first_analysis_has_student_s_interval_and
 
 
 class Elements(HTMLParser):
-    """Every tag and attribute of a document, and whether tags match."""
+    """Collects every tag and attribute of a document, and whether tags match."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -471,7 +471,7 @@ def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, widt
     text = on_terminal(built, width).split("Intervals of levels")[0].split(levels.title)[1]
     assert text.count("17 ") >= len(levels.rows) // 2
     for row in levels.rows:
-        assert row[3] in text  # no number is broken or cut
+        assert row[3] in text  # no number is wrapped or truncated
 
 
 def test_with_several_arms_an_interval_says_its_confidence_where_it_is_not_the_usual_one(

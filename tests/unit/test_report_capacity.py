@@ -1,4 +1,4 @@
-"""Capacity from a sweep of rates: the limit read, the crossing by hand, what a report says of it."""
+"""Capacity from a sweep of rates: the limit, the crossing computed by hand, and the report."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from pgdyno.study.capacity_search import LatencyLimit, crossing, parse_limit
 RATES = (500, 1000, 2000, 4000)
 LIMIT = "p99 < 25ms"
 FASTER = 0.81
-"""The latency of 18 as a share of that of 17, which grows with the square of the rate: so its capacity is
-1 / 0.9 of that of 17.
+"""Latency of 18 relative to 17. It grows with the square of the rate, so the capacity of 18 is 1 / 0.9 of
+that of 17.
 """
 
 
@@ -95,8 +95,8 @@ def test_a_limit_needs_ten_transactions_beyond_it() -> None:
         ((1, 4, 16, 64), 300),  # 9 ms: at 300, as latency is the square of the rate by 100
         ((9, 20, 30, 40), 0),  # the limit is already reached
         ((1, 2, 3, 4), math.inf),
-        ((1, math.inf, 2, 3), 100 * math.sqrt(2)),  # no interpolation to infinity
-        ((1, 16, 2, 3), 100 * 2 ** (math.log(9) / math.log(16))),  # what comes after a miss does not count
+        ((1, math.inf, 2, 3), 100 * math.sqrt(2)),  # no extrapolation
+        ((1, 16, 2, 3), 100 * 2 ** (math.log(9) / math.log(16))),  # rates after a miss do not count
     ],
 )
 def test_the_capacity_is_where_the_latency_first_comes_to_the_limit(
@@ -109,7 +109,7 @@ def test_the_capacity_is_where_the_latency_first_comes_to_the_limit(
 def test_what_was_never_answered_has_missed_the_limit() -> None:
     pairs = np.array([[n * 1_000_000, 1] for n in range(1, 1001)], dtype=np.uint64)  # 1 … 1000 ms
     assert limited_ms(pairs, 1000, 0, 0.99) == 990
-    # Of 1005 five were never answered: the 995th of them is the 99th percentile.
+    # Of 1005, five were never answered: the 995th is the 99th percentile.
     assert limited_ms(pairs, 1000, 5, 0.99) == 995
     assert limited_ms(pairs, 1000, 20, 0.99) == math.inf
     assert limited_ms(pairs[:0], 0, 1000, 0.99) == math.inf
@@ -173,9 +173,9 @@ def test_of_a_search_in_each_block_the_verdict_is_about_the_capacity(
     ("slower", "blocks", "named"),
     [
         ((1.0, 1.0), 8, []),
-        ((1.0, 2.4), 8, ["18"]),  # a little above the limit, in all of eight blocks
-        ((1.0, 2.4), 2, []),  # as likely by chance
-        ((90.0, 90.0), 1, ["17", "18"]),  # too much for an error of the search, even in one block
+        ((1.0, 2.4), 8, ["18"]),  # slightly above the limit in all of eight blocks
+        ((1.0, 2.4), 2, []),  # plausible by chance
+        ((90.0, 90.0), 1, ["17", "18"]),  # too large for an error of the search, even in one block
     ],
 )
 def test_a_capacity_at_which_the_limit_did_not_hold_has_no_verdict(

@@ -1,4 +1,4 @@
-"""Dips in every form of a report: how many, what they cost, with what."""
+"""Throughput dips in every report format: number, cost, coincident events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says of a study's factors: effects, on what they depend, in every form."""
+"""Report of a study's factors: effects and interactions, in every format."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_s
     twins = [*ARMS, ARMS[0]]
     names = [*CASE.names, "17, old (again 2)"]
     cases = (
-        # An exclusion took 17 away from the first case.
+        # An exclusion removed 17 from the first case.
         replace(CASES[0], arms=ARMS[2:], names=CASE.names[2:], effects=EFFECTS[2:]),
         replace(CASES[1], arms=twins, names=names, effects=(*EFFECTS, 1), stalled=[(1, 3)]),
     )

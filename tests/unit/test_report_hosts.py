@@ -1,4 +1,4 @@
-"""One study from several hosts: what is pooled, what is refused, and that every form says every host."""
+"""One study on several hosts: pooled values, rejected files, and every host in every format."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ FORMS = {"terminal": on_terminal, "md": to_markdown, "json": checked_json, "csv"
 
 
 def plain(text: str) -> str:
-    """As one line, without the markup of any form."""
+    """Return one line without the markup of any format."""
     text = re.sub(r"<[^>]*>", " ", text.replace("\u00a0", " ").replace("\\", ""))
     return re.sub(r"\s+", " ", text)
 
 
 def with_ratios(study: StudyFindings, ratios: Sequence[float]) -> StudyFindings:
-    """The study had these been its blocks' ratios of the primary metric."""
+    """Return the study with these block ratios of the primary metric."""
     (case,) = study.cases
     (comparison,) = case.comparisons
     d = {block: math.log(ratio) for block, ratio in enumerate(ratios)}
@@ -80,7 +80,7 @@ def with_ratios(study: StudyFindings, ratios: Sequence[float]) -> StudyFindings:
 def test_the_two_hosts_of_the_2022_study_come_out_as_half_a_percent_give_or_take_49_points(
     tmp_path: Path,
 ) -> None:
-    # Published as one figure, + 0.5%: − 3.35% on one host, + 4.41% on the other, a run each.
+    # Published as one figure, +0.5%: −3.35% on one host, +4.41% on the other, one run each.
     studies = findings_of(tmp_path, i5=SMALL, xeon=LARGER)
     found = find_hosts(
         {"i5": with_ratios(studies["i5"], [0.9665]), "xeon": with_ratios(studies["xeon"], [1.0441])}

@@ -1,4 +1,4 @@
-"""JSON of reports: every document matches the published schema, and odd values do not prevent one."""
+"""JSON of reports: every document matches the published schema, also with unusual values."""
 
 from __future__ import annotations
 

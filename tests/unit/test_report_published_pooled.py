@@ -1,4 +1,4 @@
-"""Published tables of several hosts: changes are pooled as the report's own are, each host has its table."""
+"""Published tables of several hosts: changes are pooled as in the report, and each host has its table."""
 
 from __future__ import annotations
 

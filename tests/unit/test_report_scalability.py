@@ -1,4 +1,4 @@
-"""What a report says of a sweep of clients: where throughput ends to grow, and how arms differ in it."""
+"""Reports of a sweep of clients: the peak of throughput, and differences between arms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CASE = Synthetic(arms=ARMS, blocks=6, slices=1, noise=0.004, effects=(1, 1.1))
 
 
 def sweep(sigma: float, kappa: float, *numbers: int, bend: float = 1.0) -> list[Synthetic]:
-    """``bend``: of the third number of clients, off the law by so much."""
+    """``bend``: deviation from the law at the third number of clients."""
     rates = [1000 * n / (1 + sigma * (n - 1) + kappa * n * (n - 1)) for n in numbers]
     return [
         replace(
@@ -113,7 +113,9 @@ def test_a_baseline_that_stalled_everywhere_leaves_the_curves_of_the_others(tmp_
 
 
 def test_on_80_columns_the_names_of_the_curves_stay(built: StudyReport) -> None:
-    """Numbers go, the least important first; a row without its name tells nothing."""
+    """Numbers are omitted first, the least important ones first, because a row without its name is
+    useless.
+    """
     table = next(table for table in section(built).tables if table.title.startswith("Universal"))
     widest = ["18,shared_buffers=2GB", *["12 345 [12 000, 12 700]"] * 5, "0.12", "8"]
     shown = _fitting(replace(table, rows=[*table.rows, widest]), 80)
@@ -121,7 +123,7 @@ def test_on_80_columns_the_names_of_the_curves_stay(built: StudyReport) -> None:
 
 
 def test_a_peak_whose_knee_may_lie_beyond_reach_has_no_upper_end() -> None:
-    """Knees at 10 and 1000 clients, and nobody measured beyond 64."""
+    """Knees at 10 and 1000 clients, with no measurement beyond 64."""
     near, far = (Law(*(np.array([x]) for x in (100.0, 0.0, kappa))) for kappa in (1e-2, 1e-6))
     assert np.isfinite(_peak(near, 128.0)).all() and np.isinf(_peak(far, 128.0)).all()
     assert _peaks_most(far, near, 128.0)[0] == np.inf and np.isfinite(_peaks_least(far, near, 128.0)[0])

@@ -1,4 +1,4 @@
-"""The report of a study of several cases: what holds over them, and each by itself."""
+"""Report of a study with several cases: averages over cases, and each case."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
     assert level is not None
     assert (users, published, change) == ("8", "1000", "50 (correct: +40.0%)")
     assert ours == f"{level_text(level)}\u00a0NOPM" and our_change.startswith("+1")
-    # Two published rows that became one case in a fit are one measurement, not two.
+    # Two published rows that a fit merged into one case are one measurement, not two.
     assert table.rows[1][2] == table.rows[1][4] == AS_ABOVE
     assert table.rows[2][2] == ABSENT and ABSENT in table.note and "the base was wrong" in table.note
     text = " ".join(plain(FORMS[form](built)).split())

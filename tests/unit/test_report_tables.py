@@ -1,4 +1,4 @@
-"""Tables of a report, as far as more than one form of it shows them."""
+"""Tables of a report that several formats share."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Telemetry in every form of the report: numbers computed by hand, and nothing else moved by them."""
+"""Telemetry in every report format: numbers computed by hand, without effects on others."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_levels_and_changes_are_those_computed_by_hand(tmp_path: Path) -> None:
     for key, percent in changes.items():
         assert told.effects[1][key].percent.value == pytest.approx(percent), key
     assert "database.deadlocks" not in told.effects[1]
-    # Slices of a second: of the machine nothing is one arm's own.
+    # With slices of 1 s, values of the machine do not belong to an arm.
     assert not [key for arm in (0, 1) for key in told.levels[arm] if key.startswith("host.")]
 
 
@@ -99,7 +99,7 @@ def test_telemetry_moves_nothing_of_what_the_driver_measures(tmp_path: Path) -> 
 def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction(tmp_path: Path) -> None:
     built = probed(tmp_path)
     cost = findings(built).telemetry.cost
-    # Of each of six blocks 20 s on 2 cores; 0.05 s for each of 12 trials.
+    # 20 s of each of six blocks on 2 cores; 0.05 s for each of 12 trials.
     assert cost and cost.share == pytest.approx(12 * 0.05 / (6 * 20 * 2), rel=0.01)
     ok = [trial for trial in findings(built).trials if trial.arm == 1]
     assert cost.us_per_tx[1] == pytest.approx(6 * 5e4 / sum(trial.transactions or 0 for trial in ok))
@@ -186,7 +186,7 @@ def test_a_difference_in_instructions_is_said_where_throughput_is_undecided(
         {"instructions": (5e5, 5e5)},  # the interval includes 0
         {"instructions": (5e5, 6e5), "blocks": 4},  # too few blocks for an interval
         {"instructions": (5e5, 6e5), "effects": (1.0, 2.0)},  # throughput is decided
-        {"instructions": (5e5, 6e5), "stalled": [(2, 1)]},  # no verdict, whatever the intervals are
+        {"instructions": (5e5, 6e5), "stalled": [(2, 1)]},  # no verdict, whatever the intervals
         {"instructions": (0, 0)},
     ],
 )

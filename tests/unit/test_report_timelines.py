@@ -1,4 +1,4 @@
-"""What is drawn over time: rates of long windows made coarser without a loss, WAL, checkpoints."""
+"""Charts over time: rates of long windows downsampled without loss, WAL, checkpoints."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_short_window_keeps_every_interval() -> None:
 
 def test_a_point_is_of_one_role_and_has_the_rate_of_its_intervals_together() -> None:
     rng = np.random.default_rng(1)
-    took_s = rng.uniform(0.0, 1.5, 1000).round(1)  # some last no time at all
+    took_s = rng.uniform(0.0, 1.5, 1000).round(1)  # some have zero duration
     to_s = np.cumsum(took_s)
     measured, n = np.repeat(rng.random(50) < 0.5, 20), rng.poisson(100.0, 1000).astype(float)
     lasting = [row for row in zip(measured, to_s - took_s, to_s, n, strict=True) if row[1] < row[2]]

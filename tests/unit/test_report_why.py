@@ -1,4 +1,4 @@
-"""Why an arm is faster, in every form of a report: the same sentence, the same parts, and a picture."""
+"""Explanation of a difference, in every report format: the same sentence, the same parts, and a chart."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ def test_the_tables_have_every_part_and_mark_those_beyond_the_noise(built: Study
     (by_resource,) = (table for title, table in tables.items() if "by resource" in title)
     rows = {row[0]: row[1:] for row in by_resource.rows}
     assert by_resource.rows[0][0] == "whole"
-    # 400 and 200 µs, but for the factors of the blocks
+    # 400 and 200 µs, except for the factors of the blocks
     assert [float(cell) for cell in rows["on CPU"][:2]] == pytest.approx([400, 200], rel=0.05)
     assert rows["on CPU"][2].endswith("*")
     assert not rows["runnable (waiting for CPU)"][2].endswith("*")
 
 
 def test_statements_that_took_more_than_the_whole_are_said_and_not_clipped(built: StudyReport) -> None:
-    """Of the test data: 4 ms of statements in a transaction of 2.7 ms."""
+    """In the test data: 4 ms of statements in a transaction of 2.7 ms."""
     assert built.only is not None
     (table,) = (table for table in built.only.tables if "by statement" in table.title)
     (outside,) = (row for row in table.rows if row[0] == "outside statements")
@@ -135,7 +135,7 @@ def test_evidence_without_probes_explains_nothing(tmp_path: Path) -> None:
 
 
 def test_arms_at_rates_of_their_own_are_not_asked_why_one_is_faster(tmp_path: Path) -> None:
-    """Each was driven at the capacity that it had: another load is another latency and another CPU time."""
+    """Each arm was driven at its own capacity: another load has another latency and CPU time."""
     wanted = replace(FASTER, capacity="p99 < 20ms", slices=1)
     write_study(tmp_path / "e", wanted)
     built = read_report(tmp_path / "e")

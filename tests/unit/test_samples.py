@@ -1,4 +1,4 @@
-"""One-second series: rates, waits, CPU shares and lateness against numbers known beforehand."""
+"""One-second series: rates, waits, CPU shares and lateness, compared with known numbers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_of_no_two_samples_there_is_nothing(n: int) -> None:
 
 
 def test_lateness_is_the_worst_and_counts_what_was_missed() -> None:
-    # Due at 0, 1, 2, 3, 4, 5, 6; that of 3 came at 5.2 and those of 4 and 5 not at all.
+    # Due at 0, 1, 2, 3, 4, 5, 6; that of 3 was at 5.2, and those of 4 and 5 are missing.
     found = lateness(series(at_s=[0, 1, 2, 5.2, 6], late_s=[0, 0, 0, 2.2, 0], xact_commit=[0] * 5))
     assert found is not None
     assert found.worst_s == pytest.approx(2.2)
@@ -56,7 +56,7 @@ SECONDS = [float(s) for s in range(21)]
 
 
 def test_waits_are_shares_of_the_active_backends_time() -> None:
-    # Ten looks a second at four backends: in the first ten seconds three wait for a lock, later none.
+    # Ten samples per second of four backends: in the first ten seconds three wait for a lock, later none.
     locked = [30.0 if s <= 10 else 0.0 for s in SECONDS]
     running = [10.0 if s <= 10 else 40.0 for s in SECONDS]
     of = {"samples": [10.0] * 21, "Lock/transactionid": locked, "running": running}
@@ -84,7 +84,7 @@ def test_of_slices_that_the_samples_do_not_resolve_the_shares_are_over_all_the_t
     assert found is not None
     assert list(found.share) == ["IO/DataFileRead", "running"]  # the largest first
     assert found.share["running"] == pytest.approx(0.25)
-    assert found.backends is None  # they were active in their own slices alone
+    assert found.backends is None  # they were active only in their own slices
 
 
 def test_nobody_active_waits_for_nothing() -> None:
@@ -94,7 +94,7 @@ def test_nobody_active_waits_for_nothing() -> None:
 
 
 HOST = {
-    # Of 2 cores, per second: 1.2 busy, of them 0.2 stolen, 0.6 the server's and 0.3 the driver's; 0.7 idle.
+    # Of 2 cores, per second: 1.2 busy, of which 0.2 stolen, 0.6 the server's and 0.3 the driver's; 0.7 idle.
     "cpu_busy_s": [1.2 * s for s in SECONDS],
     "cpu_steal_s": [0.2 * s for s in SECONDS],
     "cpu_idle_s": [0.7 * s for s in SECONDS],
@@ -138,7 +138,7 @@ def test_before_the_first_sample_and_after_the_last_nothing_is_known_to_have_sto
 
 
 def test_of_slices_that_the_samples_do_not_resolve_no_share_of_the_cpu_is_an_arms_own() -> None:
-    # Another arm's server is at work in between, and would be in the rest.
+    # Another arm's server works in between, and would be in the residual.
     spans = [(float(s), s + 1.0) for s in range(0, 20, 2)]
     assert cpu(series("host", at_s=SECONDS, **HOST), spans) is None
 

@@ -1,4 +1,4 @@
-"""Whom servers run as, where files lie, what is pruned, what a connection string shows. No server."""
+"""User of servers, location of files, cleanup, and displayed connection strings. No server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_cache_is_where_the_environment_says_else_in_reach(tmp_path: Path) -
 def test_what_cannot_be_a_cache_is_told_by_the_name_of_its_variable() -> None:
     with (
         tempfile.TemporaryDirectory() as folder
-    ):  # not tmp_path, which as root is closed to the servers' user
+    ):  # not tmp_path, which is not accessible to the servers' user as root
         Path(folder).chmod(0o755)
         taken = Path(folder, "taken")
         taken.write_text("not a directory")
@@ -216,7 +216,7 @@ def test_the_socket_directories_of_the_dead_are_swept_and_nobody_elses(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(server_dir))
     dead, alive = SocketDirectory.create(OURSELVES), SocketDirectory.create(OURSELVES)
-    os.close(dead.lock)  # as the kernel does at the death of its maker
+    os.close(dead.lock)  # as the kernel does when its creator exits
     (dead.path / ".s.PGSQL.5432.lock").touch()
     (server_dir / "pgdyno-of-somebody-else").mkdir()
     link = server_dir / f"{SOCKET_PREFIX}link"
@@ -245,7 +245,7 @@ def test_a_socket_directory_that_a_kill_left_before_it_had_its_name_goes_when_it
     descriptor = os.open(held, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        assert sweep(replace(OURSELVES, uid=OURSELVES.uid + 1)) == [old]  # not yet given to the servers' user
+        assert sweep(replace(OURSELVES, uid=OURSELVES.uid + 1)) == [old]  # not yet owned by the servers' user
     finally:
         os.close(descriptor)
     assert sorted(server_dir.iterdir()) == [fresh, held]

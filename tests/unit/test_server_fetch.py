@@ -1,4 +1,6 @@
-"""Fetching builds: sources that fail, lie, or were interrupted. The source is a fake, the store is real."""
+"""Fetching of builds from failing, incorrect and interrupted sources. The source is a fake, the store is
+real.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def write_build(folder: Path, version: str) -> None:
 
 @dataclass
 class FakeSource:
-    """Announces versions and delivers scripts that say ``delivers`` (by default what was announced)."""
+    """Announces versions and delivers scripts that report ``delivers`` (by default the announced version)."""
 
     name: str = "npm"
     announced: tuple[str, ...] = ("18.4", "18.3")
@@ -137,7 +139,7 @@ def test_what_an_interrupted_fetch_left_is_cleared(tmp_path: Path) -> None:
     left = tmp_path / "builds" / ".18.4-npm.part"
     left.mkdir(parents=True)
     (left / "half").write_text("half")
-    (tmp_path / "builds" / "18.4-npm").mkdir()  # no mark: never finished
+    (tmp_path / "builds" / "18.4-npm").mkdir()  # no marker: incomplete
     store(tmp_path, FakeSource()).obtain(parse_version_spec("18"))
     assert not left.exists()
 

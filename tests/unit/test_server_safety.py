@@ -1,4 +1,4 @@
-"""Safety: a table of settings and what they keep."""
+"""Safety: a table of settings and their guarantees."""
 
 from __future__ import annotations
 

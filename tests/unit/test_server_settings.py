@@ -1,6 +1,4 @@
-"""Settings: what values mean, what is refused, what profiles give. The catalogue is a small one made by
-hand.
-"""
+"""Settings: meaning of values, rejected values, profiles. The catalog is a small handmade one."""
 
 from __future__ import annotations
 
@@ -153,7 +151,7 @@ def test_jit_needs_the_library_of_the_build(tmp_path: Path) -> None:
     known = Catalogue("", {"PKGLIBDIR": str(tmp_path)}, CATALOGUE, {"jit": "on", "jit_provider": "llvmjit"})
     assert lacks_jit({"jit": "on"}, known)
     assert not lacks_jit({}, known) and not lacks_jit({"jit": "off"}, known)
-    assert not lacks_jit({"jit": "on"}, replace(known, compiled={}))  # of a server whose files are not known
+    assert not lacks_jit({"jit": "on"}, replace(known, compiled={}))  # of a server whose files are unknown
     (tmp_path / "llvmjit.so").touch()
     assert not lacks_jit({"jit": "on"}, known)
 
@@ -240,7 +238,7 @@ CATALOGUE_OF_STARTER = {name: define(name, "string") for name in STARTER_NAMES} 
 
 
 def test_starter_is_what_pgtune_gives_for_the_machine_of_the_published_experiment() -> None:
-    """16 GB, 4 CPUs, 100 connections, SSD, as PGTune fits it (November 2026)."""
+    """16 GB, 4 CPUs, 100 connections, SSD, as configured by PGTune (November 2026)."""
     settings = dict(request(["starter"], {}, fit(16 * GIB, 4, version=Version(15, 0))).settings)
     assert settings == {
         "max_connections": "100",

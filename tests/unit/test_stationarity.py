@@ -1,4 +1,4 @@
-"""Trends and steps of the measured part: none is seen in what is steady, and those that were planted are."""
+"""Trends and steps in the measured part: not found in stationary data, and found if present."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 Floats = npt.NDArray[np.float64]
 Shape = Callable[[Floats], Floats]
-"""Of the time since the window began, as a share of it: what the rate is multiplied by."""
+"""Factor of the rate by time since the start of the window, as a share of the window."""
 
 STUDIES = 100
 FALSE_ALARMS_MAX = int(scipy.stats.binom.ppf(0.999, STUDIES, 0.05))
-"""Of so many studies without anything: more would come of an alarm above 5 % but once in a thousand times."""
+"""Maximum number of false alarms in stationary studies: with an alarm rate of 5% it is exceeded once in
+1000.
+"""
 
 
 def autoregressive(rng: np.random.Generator, n: int, noise: float, memory: float) -> Floats:
@@ -63,7 +65,7 @@ def plan(schedule: Schedule) -> Study:
 def in_slices(
     rng: np.random.Generator, blocks: int, n: int, noise: float, memory: float, shapes: Sequence[Shape]
 ) -> list[Trial]:
-    """Trials of arms that take turns of a second; what the machine does is common to neighbours."""
+    """Trials of arms that alternate every second; effects of the machine are common to adjacent slices."""
     found = []
     for block in range(blocks):
         level = 1000 * np.exp(rng.normal(0, 0.1))
@@ -86,7 +88,7 @@ def in_slices(
 def whole(
     rng: np.random.Generator, blocks: int, n: int, noise: float, memory: float, shapes: Sequence[Shape]
 ) -> tuple[list[Trial], dict[int, list[ThroughputPoint]]]:
-    """Trials of arms alone, a second a point."""
+    """Trials of single arms, one point per second."""
     found, points = [], {}
     for block in range(blocks):
         for number, shape in enumerate(shapes):
@@ -215,7 +217,7 @@ def test_swapping_the_arms_mirrors_the_change_of_the_effect() -> None:
 
 
 def by_definition(values: Floats) -> tuple[float, int]:
-    """Shao's and Zhang's statistic, sum by sum."""
+    """Shao and Zhang's statistic by its definition."""
     n, found = len(values), []
     for k in range(2, n - 1):
         t = (values[:k].sum() - k / n * values.sum()) ** 2 / n
@@ -261,7 +263,7 @@ def test_holm_lets_the_smallest_stand_first() -> None:
 
 
 def test_equal_arms_are_rarely_held_back_at_any_analysis_of_ten_blocks() -> None:
-    """At most 5% of studies; more in 1 of 10 000 such tests."""
+    """In at most 5% of studies; exceeded in 1 of 10,000 such tests."""
     studies, rng = 2000, np.random.default_rng(17)
     held_back = 0
     for changes in rng.normal(0, 1, (studies, 10)):

@@ -1,4 +1,4 @@
-"""The study files that come with pgdyno: whole, of the size counted by hand, true to their sources."""
+"""Study files of the package: complete, of the size counted by hand, faithful to their sources."""
 
 import re
 from pathlib import Path

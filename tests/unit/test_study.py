@@ -1,4 +1,4 @@
-"""The plan: arms as written, sizes, blocks."""
+"""Plan of a study: arms, sizes, blocks."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""Cases and arms of a study file: the full product less what is excluded, each with a name and a seed."""
+"""Cases and arms of a study file: the full product minus exclusions, each with a name and a seed."""
 
 import itertools
 from typing import Any
@@ -195,7 +195,7 @@ def test_arms_that_are_driven_alike_have_one_driving() -> None:
     [
         ({"budget": "1h", "window": "10s"}, True),
         ({"repeats": 20, "window": "10s"}, True),
-        ({"repeats": 5, "window": "10s"}, False),  # one look, after the last
+        ({"repeats": 5, "window": "10s"}, False),  # one analysis, after the last block
         ({"budget": "1h", "window": "10s", "stop": "budget"}, False),
         ({"repeats": 20, "window": "10s", "schedule": "sequential"}, False),
     ],

@@ -1,4 +1,4 @@
-"""A duet: the halves of a machine, who has which, and which studies can be one."""
+"""Duet: CPU partitions of a machine, their assignment, and studies that support it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def duet(**changes: object) -> Study:
 
 
 def machine(*shape: tuple[int, int], first: int = 0) -> list[Core]:
-    """Processors by (package, physical core), numbered in this order."""
+    """A machine with processors by (package, physical core), numbered in this order."""
     return [Core(package, core, number) for number, (package, core) in enumerate(shape, first)]
 
 
@@ -62,13 +62,13 @@ def machine(*shape: tuple[int, int], first: int = 0) -> list[Core]:
     [
         (machine((0, 0), (0, 1)), ((0,), (1,)), ()),
         (machine((0, 0), (0, 1), (0, 2)), ((0,), (2,)), (1,)),
-        # Threads of a core stay together, as laptops and as servers number them.
+        # Threads of a core stay together, with the numbering of laptops and of servers.
         (machine((0, 0), (0, 0), (0, 1), (0, 1)), ((0, 1), (2, 3)), ()),
         (machine((0, 0), (0, 1), (0, 0), (0, 1)), ((0, 2), (1, 3)), ()),
         (machine((0, 0), (0, 0), (0, 1), (0, 1), (0, 2), (0, 2)), ((0, 1), (4, 5)), (2, 3)),
-        # Two packages, each with its own memory: a half each.
+        # Two packages, each with its own memory: one partition each.
         (machine((0, 0), (1, 0), (0, 1), (1, 1)), ((0, 2), (1, 3)), ()),
-        # Of one core a thread alone is ours: either half has one.
+        # Only one thread of a core is available: each partition has one.
         (machine((0, 0), (0, 0), (0, 1)), ((0,), (2,)), (1,)),
     ],
 )

@@ -1,4 +1,4 @@
-"""A study file is read strictly: what is wrong is told with its line and the path of its key."""
+"""Strict parsing of study files: errors have the line and the path of the key."""
 
 import json
 import re
@@ -38,7 +38,7 @@ repeats = 3
 drop = [{factor = "clients", levels = [8]}]
 """
 
-# What is replaced in WHOLE, by what, and what is said of it.
+# Replaced text in WHOLE, its replacement, and the message.
 WRONG = {
     "toml": ('title = "a study"', "title = ", ["x.toml:1: invalid value"]),
     "toml at the end": ("drop = [{factor", "drop = [[", ["x.toml:24: unclosed array"]),
@@ -346,7 +346,7 @@ def test_what_is_wrong_is_told_with_its_line(name: str) -> None:
     old, new, expected = WRONG[name]
     assert old in WHOLE
     _, problems = examine_text(WHOLE.replace(old, new, 1), "x.toml")
-    if name.startswith("toml"):  # the words are the parser's
+    if name.startswith("toml"):  # the message is the parser's
         assert len(problems) == 1
         assert problems[0].startswith(expected[0].rsplit(" ", 1)[0].rsplit(" ", 1)[0])
     else:
@@ -361,7 +361,7 @@ def test_a_password_has_no_place_in_a_file() -> None:
         text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
     )
     assert problems == ["x:3: server: must not contain a password: put it in ~/.pgpass"]
-    # Nor in a level that is excluded, or written so that nobody sees it.
+    # Also in an excluded level, or written with escapes.
     text = (
         'title = "t"\ncompare = ["clients"]\nfactors.clients = [1, 2]\n'
         'factors.server = {a = "18", b = "host=x pass\\u0077ord=y"}\nexclude = [{server = "b"}]\n'

@@ -1,4 +1,4 @@
-"""The published studies, fitted: the numbers are worked out by hand beside them."""
+"""Fits of the published studies, with the numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def study(name: str) -> StudyFile:
 
 
 def small(name: str, *, aa: bool = False) -> Fitted:
-    """Without A/A blocks the sums are of the arms alone."""
+    """Disable A/A blocks, so that the sums are of the arms only."""
     file = study(name)
     file = file.model_copy(update={"run": file.run.model_copy(update={"aa": aa})})
     return fit_study(file, SMALL, MINUTES)
@@ -88,17 +88,18 @@ def test_edb_on_a_small_machine() -> None:
     file = fitted.file
     # 2 of 96 cores: 1, 10, 25, 50 are 0.02 to 1.04; 75 and 100 are 1.6 and 2.1; 250 and 500 are 5.2, 10.4.
     assert told(fitted, "factors.clients")[0] == ("1, 10, 25, 50, 75, 100, 250, 500", "1, 2, 5, 10")
-    # 2 came of 75 and 100, 10 of 500: [fit] lets these go, in this order. 5 came of 250 and stays.
+    # 2 comes from 75 and 100, 10 from 500: [fit] allows dropping these, in this order. 5 comes from 250 and
+    # stays.
     assert levels(file, "clients") == [1, 5]
-    # A warehouse for each client: 5, though 1/16 (24 of 384 GB) of 2000 are 125.
+    # One warehouse per client: 5, although 1/16 (24 of 384 GB) of 2000 is 125.
     assert file.workload["warehouses"] == 5
     tuned = file.factors["settings"][1].value
     assert tuned["shared_buffers"] == "256MB"  # 100 GB x 5 / 2000
-    assert file.settings.values["shared_buffers"] == "2MB"  # the least of the untuned servers
+    assert file.settings.values["shared_buffers"] == "2MB"  # the minimum of the untuned servers
     assert tuned["effective_cache_size"] == "896MB"  # 350 GB x 5 / 2000
     assert file.settings.values["effective_cache_size"] == "10488kB"
     assert tuned["max_wal_size"] == "768MB"  # 300 GB x 5 / 2000
-    assert file.settings.values["max_wal_size"] == "32MB"  # two segments, the least
+    assert file.settings.values["max_wal_size"] == "32MB"  # two segments, the minimum
     assert tuned["work_mem"] == "128MB"
     assert tuned["autovacuum_max_workers"] == 10
     # 4 cases x 2 versions = 8 trials: 1 s, 650 MB at 300 and at 150 MB/s = 6.5 s, and 7 s of driving: 116 s.
@@ -114,7 +115,7 @@ def test_moppel_2019_on_a_small_machine() -> None:
     file = fitted.file
     assert told(fitted, "factors.clients")[0] == ("1, 2, 3, 4", "1, 2")  # 0.5, 1, 1.5 and 2
     assert levels(file, "clients") == [1]
-    # 16 MB a branch, of the analytical cases twice as much: the largest with which restores and checks of
+    # 16 MB per branch, twice as much in the analytical cases: the largest with which restores and checks of
     # five blocks take 200 s.
     assert levels(file, "scale") == [4, 42]
     assert file.settings.values["shared_buffers"] == "86MB"  # 2 GB x 42 / 1000
@@ -129,13 +130,13 @@ def test_moppel_2019_on_a_small_machine() -> None:
 def test_moppel_2022_on_a_small_machine() -> None:
     fitted = small(MOPPEL_2022)
     file = fitted.file
-    assert file.drive.clients == 4  # two for each core
+    assert file.drive.clients == 4  # two per core
     # A trial restores, checks, vacuums, inspects twice: 1/300 + 1/1000 + 1/300 + 2/1000 = 1/103.4 s/MB.
     # Ten trials of (19.12 MB x branches + 100 MB) / 103.4 in 200 s: 102.9 branches.
     assert file.workload["scale"] == 102
     assert file.settings.values["shared_buffers"] == "84MB"  # 4 GB x 102 / 5000: 83.6
     assert file.settings.values["work_mem"] == "424kB"  # 20971 kB x 102 / 5000: 427.8, in blocks of 8 kB
-    assert file.settings.values["wal_buffers"] == "16MB"  # the most that PostgreSQL takes by itself
+    assert file.settings.values["wal_buffers"] == "16MB"  # the maximum of PostgreSQL's default
     assert file.settings.values["max_worker_processes"] == "2"
     assert file.settings.values["max_parallel_workers_per_gather"] == "1"  # 2 of 4 cores
     # Ten trials of 1 s, 19.8 s of data and 2 s of warm-up leave 37 s for each; 2 cores x 1000 transactions a
@@ -166,7 +167,7 @@ def test_more_time_gives_larger_data_and_more_levels_and_not_longer_windows() ->
     assert levels(hour, "clients") == [1, 5]
     assert levels(day, "clients") == [1, 2, 5, 10]
     assert hour.workload["warehouses"] < day.workload["warehouses"]
-    assert hour.run.window_s == day.run.window_s == 30  # two timed checkpoints of servers that take turns
+    assert hour.run.window_s == day.run.window_s == 30  # two timed checkpoints of servers that alternate
 
 
 def ratios(file: StudyFile, settings: str) -> tuple[float, float]:
@@ -194,7 +195,7 @@ def test_default_and_tuned_arms_keep_their_own_ratios_to_the_data(
     for level in (default, tuned):
         now, was = ratios(fitted.file, level), ratios(file, level)
         assert now[0] == pytest.approx(was[0], rel=0.15)
-        assert 0.49 < now[1] / was[1] < 1.15  # WAL of 32 MB is PostgreSQL's least
+        assert 0.49 < now[1] / was[1] < 1.15  # WAL of 32 MB is PostgreSQL's minimum
     windows = [case.study.rounds * case.study.slice_s for case in cases_of(fitted.file)]
     turns = 2 if fitted.file.run.schedule == "slices" else 1
     assert {turns * window_s >= 60 for window_s in windows} == {True}  # two checkpoints, 30 s apart
@@ -237,7 +238,7 @@ def test_data_larger_than_the_memory_need_a_limit_of_the_memory() -> None:
     fitted = fit_study(study(MOPPEL_2022), SMALL, 30)
     assert [change.key for change in fitted.lost] == ["data : memory"]
     needs = needs_of(study(MOPPEL_2022), SMALL, 30, fitted)
-    assert needs.minutes is None  # 5.6 times the memory are more than the disk has
+    assert needs.minutes is None  # 5.6 times the memory exceeds the disk
     assert needs.memory_bytes is not None and needs.memory_bytes < GB
     limited = fit_study(study(MOPPEL_2022), replace(SMALL, memory_bytes=needs.memory_bytes), 30)
     assert limited.lost == () and limited.file.workload["scale"] == fitted.file.workload["scale"]
@@ -261,8 +262,8 @@ def test_the_time_that_keeps_the_question_names_the_levels_that_it_drops() -> No
 def test_the_wal_buffers_that_follow_from_shared_buffers_stay_those_of_the_source() -> None:
     fitted = fit_study(study(PERCONA), SMALL, 30)
     default, tuned = (level.value for level in fitted.file.factors["settings"][:2])
-    assert default["wal_buffers"] == "4MB"  # of 128 MB, a 32nd
-    assert "wal_buffers" not in tuned  # 16 MB here and there
+    assert default["wal_buffers"] == "4MB"  # of 128 MB, 1/32
+    assert "wal_buffers" not in tuned  # 16 MB on both
 
 
 def test_a_disk_that_is_too_small_for_the_smallest_data_is_told() -> None:
@@ -279,7 +280,7 @@ def test_published_figures_follow_the_levels_they_belong_to() -> None:
     }
     assert found["1"] == found["50"] == ("tpm", "1")
     assert found["250"] == ("tpm", "5")
-    assert found["500"] == (None, None)  # its level went
+    assert found["500"] == (None, None)  # its level was dropped
 
 
 def test_every_change_says_why_in_a_sentence() -> None:
@@ -291,13 +292,13 @@ def test_every_change_says_why_in_a_sentence() -> None:
 
 
 def test_searches_for_the_capacity_are_fitted_into_the_time() -> None:
-    """By hand: 2 cores answer 600 transactions a second, so a step for p99 lasts 1300 / 420 s and more."""
+    """By hand: 2 cores answer 600 transactions per second, so a step for p99 takes at least 1300 / 420 s."""
     text = (STUDIES / "templates" / "upgrade.toml").read_text()
     sought = read_study(text.replace("[run]", '[run]\ncapacity = "p99 < 20ms"\naa = false'), "upgrade")
     plain = read_study(text.replace("[run]", "[run]\naa = false"), "upgrade")
     minutes = 15
     found, without = (fit_study(file, SMALL, minutes).file for file in (sought, plain))
-    search_s = 2 + STEPS_USUAL * (1300 / 420 + 0.05)  # with what is not counted of a slice
+    search_s = 2 + STEPS_USUAL * (1300 / 420 + 0.05)  # including the discarded part of a slice
     passes = [pass_s(cases_of(file), SMALL) for file in (found, without)]
     windows = [cases_of(file)[0].study for file in (found, without)]
     driven = [study.rounds * study.slice_s + study.warmup_s for study in windows]

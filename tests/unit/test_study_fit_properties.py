@@ -1,4 +1,4 @@
-"""What holds of every fit, whatever the study, the machine and the time."""
+"""Invariants of every fit, for any study, machine and time."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def numbers(most: int) -> st.SearchStrategy[list[int]]:
 
 @st.composite
 def studies(draw: st.DrawFn) -> StudyFile:
-    """Of either workload, with any of its parts fixed or a factor."""
+    """Studies of either workload, with any of its parts fixed or a factor."""
     kind = draw(st.sampled_from(["tpcc", "pgbench"]))
     size, most = ("warehouses", 2000) if kind == "tpcc" else ("scale", 8000)
     workload: dict[str, Any] = {"kind": kind}

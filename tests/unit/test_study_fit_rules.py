@@ -1,4 +1,4 @@
-"""The rules of the fit one by one, on plain values worked out by hand."""
+"""Rules of the fit, one by one, with values computed by hand."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ MB, GB = 2**20, 2**30
     [
         ("shared_buffers", "4GB", 0.5, False, "2GB"),
         ("shared_buffers", "32768", 0.25, False, "64MB"),  # a bare number is in blocks of 8 kB
-        ("shared_buffers", "100MB", 0.01, False, "2MB"),  # the least that makes sense
+        ("shared_buffers", "100MB", 0.01, False, "2MB"),  # the minimum
         ("shared_buffers", "1MB", 0.1, False, "1MB"),  # unless the source had less
-        ("shared_buffers", "1GB", 0.01, True, "10488kB"),  # the untuned server has a hundredth, too
-        ("shared_buffers", "128MB", 0.5, False, "64MB"),  # the default is a share of the data, too
-        ("work_mem", "128MB", 0.01, True, "128MB"),  # a treatment that a query limits, not the data
+        ("shared_buffers", "1GB", 0.01, True, "10488kB"),  # the untuned server also has a hundredth
+        ("shared_buffers", "128MB", 0.5, False, "64MB"),  # the default also scales with the data
+        ("work_mem", "128MB", 0.01, True, "128MB"),  # a treatment limited by a query, not by the data
         ("work_mem", "4MB", 0.01, False, "4MB"),  # the default
         ("wal_buffers", "1GB", 0.01, True, "16MB"),  # not below the untuned server
         ("work_mem", "20971kB", 0.25, False, "5240kB"),  # 5242.75 kB in blocks of 8 kB
@@ -54,7 +54,7 @@ MB, GB = 2**20, 2**30
         ("checkpoint_timeout", "15min", 0.1, False, "90s"),
         ("checkpoint_timeout", "900", 0.2, False, "3min"),  # a bare number is in seconds
         ("checkpoint_timeout", "15min", 0.001, False, "30s"),  # PostgreSQL's least
-        ("checkpoint_timeout", "5min", 0.2, False, "1min"),  # the default has its share of the window, too
+        ("checkpoint_timeout", "5min", 0.2, False, "1min"),  # the default also scales with the window
         ("checkpoint_timeout", "15min", 0.5, True, "450s"),
     ],
 )
@@ -125,7 +125,7 @@ def test_data_are_as_large_as_their_parameters_say() -> None:
 
 
 def test_a_dataset_is_loaded_once_and_has_a_live_copy_for_each_place_among_the_arms() -> None:
-    # Two servers; the numbers of clients share the data, the two scales do not.
+    # Two servers share the clients but not the two scales.
     file = a_study(
         workload={"kind": "pgbench", "variant": "select-only"},
         drive={},
@@ -190,10 +190,10 @@ def test_the_time_is_laid_out_in_blocks_of_windows_that_fit() -> None:
 
 
 def test_windows_stay_where_enough_blocks_of_them_fit() -> None:
-    # 10 + 2 x 23 s: ten blocks of the thirty that the file asks for.
+    # 10 + 2 x 23 s: ten blocks of the thirty requested by the file.
     long = wanted(window_s=20.0, warmup_s=3.0, blocks_max=30, slice_s=None)
     assert lay_out(long, 5) == Layout(10, 20.0, 3.0)
-    # In slices, windows are not longer than ten seconds, unless the file requires more.
+    # In slices, windows have at most ten seconds, unless the file requires more.
     assert lay_out(wanted(least_s=20.0, window_s=20.0, warmup_s=3.0), 5) == Layout(10, 20.0, 3.0)
     assert lay_out(wanted(window_s=8.0, warmup_s=3.0), 5) == Layout(18, 8.0, 3.0)
 
@@ -266,7 +266,7 @@ def test_what_may_go_follows_its_levels_and_never_leaves_none() -> None:
     file = with_clients(fit={"drop": [{"factor": "clients", "levels": [4, 3, 2]}]})
     halves = changed_values(file.factors["clients"], lambda n: (n + 1) // 2)
     (drop,) = with_levels(file, "clients", halves).fit.drop
-    assert drop.levels == ("2",)  # made of 3 and 4; 1 is made of 1, too
+    assert drop.levels == ("2",)  # made of 3 and 4; also made of 1
     last = with_levels(file, "clients", without_level(file.factors["clients"], "1"))
     assert last.fit.drop[0].levels == ("4", "3")
     assert list(errors_of(last)) == []

@@ -1,4 +1,4 @@
-"""What a study would do is forecast from its file alone: nothing is fetched or started for it."""
+"""Forecast of a study from its file alone, without fetching or starting anything."""
 
 import json
 import os
@@ -65,7 +65,7 @@ def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
     assert (len(found.cases), found.blocks, found.trials) == (16, 5, 160)
     without_aa_s = pass_s(found.cases, MACHINE) / (1 + aa_share(found.cases))
     assert found.total_s == pytest.approx(5 * without_aa_s) and found.total_s > 160 * 3900
-    # 2000 warehouses on each of two servers, and a live copy of one case's two arms.
+    # 2000 warehouses on each of two servers, and a live copy of the two arms of one case.
     assert found.disk_bytes > 4 * 2000 * 100e6
     told = "\n".join(plan_lines(file, found, [FitChange("run.window", "1 h", "4 s", "a reason")]))
     for words in (
@@ -109,7 +109,7 @@ def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: st
     run = [aa_arm_after(case.study, block) for case in found.cases for block in range(found.blocks)]
     assert found.aa_blocks == len(run) - run.count(None) == plan_as_json(file, found, [])["aa_blocks"]
     assert found.aa_blocks in ((0,) if changed else (2, 3, 4))
-    if not changed:  # of two arms, an A/A block takes as long as a block
+    if not changed:  # of two arms; an A/A block takes as long as a block
         every = len(found.cases) * found.blocks + found.aa_blocks
         assert found.aa_s == pytest.approx(found.total_s * found.aa_blocks / every)
 
@@ -140,7 +140,7 @@ def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(ca
     without, found = (study_forecast(file, cache, MACHINE) for file in files)
     study = found.cases[0].study
     assert (without.search_s, study.slice_s, study.discard_s, len(study.arms)) == (0.0, 0.5, 0.05, 3)
-    # The closed loop for two seconds, then the usual steps with 1300 transactions at 0.7 of 300 per core.
+    # Two seconds of closed loop, then the usual steps with 1300 transactions at 0.7 of 300 per core.
     assert found.search_s == pytest.approx(2 + STEPS_USUAL * (1300 / (0.7 * 300 * 4) + 0.05))
     assert found.pass_s == pytest.approx(without.pass_s + (1 + aa_share(found.cases)) * 3 * found.search_s)
     assert found.disk_bytes > without.disk_bytes

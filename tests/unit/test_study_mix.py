@@ -1,4 +1,4 @@
-"""The mix of tpcc's transactions, from the option to the engine, the check and the metrics."""
+"""Mix of tpcc's transactions, from the option to the engine, the check and the metrics."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_mix_is_tpccs_if_it_keeps_the_minima(mix: str, standard: bool, new_ord
 
 
 def test_the_deck_is_not_written_and_another_mix_is() -> None:
-    # Evidence of a pgdyno that had only the deck is of the same study.
+    # Results of a pgdyno version that only had the deck belong to the same study.
     assert "mix" not in TpccParameters(warehouses=1).model_dump()
     own = TpccParameters(warehouses=1, mix="payment=1")
     assert TpccParameters.model_validate_json(own.model_dump_json()) == own

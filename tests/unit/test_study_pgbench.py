@@ -1,4 +1,4 @@
-"""The parameters of pgbench: what shapes its data, what the engine is told, what is refused."""
+"""pgbench parameters: those that determine its data, those for the engine, and rejected ones."""
 
 from __future__ import annotations
 

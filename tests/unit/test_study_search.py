@@ -1,4 +1,4 @@
-"""The search for a capacity: which rate is tried next, on servers whose latency is known."""
+"""Capacity search: the next rate, with simulated servers of known latency."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def search(latency_ms: Callable[[float], float], closed_per_s: float = 1000.0) -
 
 
 def queue(per_s: float) -> Callable[[float], float]:
-    """The 99th percentile of an M/M/1 queue, ms; infinite from its full load on."""
+    """Return the 99th percentile of an M/M/1 queue in ms; infinite at full load."""
     return lambda rate: math.inf if rate >= per_s else 1e3 * math.log(100) / (per_s - rate)
 
 
@@ -89,7 +89,7 @@ def test_an_infinite_latency_beyond_the_rate_of_the_closed_loop_needs_no_second_
 
 
 def test_the_forecast_of_a_search_counts_the_transactions_that_a_percentile_needs() -> None:
-    """1300 transactions of a percentile of 1 %; 13 000 of one of 0.1 % take ten times as long."""
+    """1300 transactions for a percentile of 1%. 13,000 for one of 0.1% take ten times as long."""
     often, rare = (expected_search_s(LatencyLimit(q, 0.02), 0.5, 0.0, 1000.0) for q in (0.99, 0.999))
     assert often == pytest.approx(2 + STEPS_USUAL * 1300 / 700)
     assert rare == pytest.approx(2 + STEPS_USUAL * 13_000 / 700)
@@ -122,7 +122,7 @@ def test_a_third_step_decides_where_two_disagree_and_the_median_counts() -> None
 
 
 def test_variable_latency_does_not_raise_the_capacity() -> None:
-    """The better of two failed steps raised it by 4.3 % at an SD of 0.4 of the logarithm."""
+    """The better of two failed steps raised it by 4.3% with a log SD of 0.4."""
     rng = np.random.default_rng(2)
 
     def of_noise(sd: float) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Arms of --sweep: one for each value, or for each combination of values, of one server."""
+"""Arms of --sweep: one per value, or per combination of values, of one server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dips of the throughput: found where they are planted, hardly ever in noise, and named by what coincides."""
+"""Throughput dips: found if present, rarely in noise, and attributed to coincident events."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pgdyno.results.records import Executed, SampleSeries
 
 
 def rates(per_s: Sequence[float], gap_s: float = 0.0) -> TrialRates:
-    """Of intervals of a second each, with the other arm's slices in between."""
+    """Rates in intervals of 1 s, with the other arm's slices in between."""
     from_s = np.arange(len(per_s)) * (1.0 + gap_s)
     return TrialRates(from_s, from_s + 1.0, np.array(per_s, dtype=float))
 
@@ -39,7 +39,7 @@ def dips_of(per_s: Sequence[float], events: Events | None = None, gap_s: float =
 
 
 def noise(rng: np.random.Generator, n: int, kind: str, sd: float = 0.04) -> np.ndarray:
-    """Stationary, around 1000 a second."""
+    """Stationary noise around 1000 per second."""
     match kind:
         case "normal":
             x = rng.normal(0, 1, n)
@@ -58,7 +58,7 @@ def noise(rng: np.random.Generator, n: int, kind: str, sd: float = 0.04) -> np.n
     ("kind", "per_point"), [("normal", 1e-4), ("autocorrelated", 1e-4), ("heavy", 2.5e-3)]
 )
 def test_stationary_noise_has_hardly_a_dip(kind: str, per_point: float) -> None:
-    """False alarms in 500 windows of a minute: binomially no more than this rate allows for."""
+    """False alarms in 500 windows of one minute: within the binomial bound of the nominal rate."""
     rng = np.random.default_rng(11)
     alarms = sum(len(dips_of(noise(rng, 60, kind)).dips) for _ in range(500))
     assert alarms <= scipy.stats.binom.ppf(0.995, 500 * 60, per_point)
@@ -126,10 +126,10 @@ def test_an_event_that_meets_the_dips_is_their_cause_and_the_others_stay_unexpla
         (90.0, []),
     ]
     by_event = {one.event: one for one in found.coincidences}
-    # Autovacuum worked all the time: that it met every dip is what chance does.
+    # Autovacuum ran all the time, so its coincidence with every dip is no evidence.
     assert by_event[Event.AUTOVACUUM].dips == 3
     assert not by_event[Event.AUTOVACUUM].is_cause
-    # With the second before it, a dip of one at 30, 31, 60, 61 or 62 would meet a checkpoint.
+    # Including the second before it, a dip at 30, 31, 60, 61 or 62 would coincide with a checkpoint.
     assert by_event[Event.CHECKPOINT].expected == pytest.approx(3 * 5 / 120)
     assert [dip.from_s for dip in found.unexplained] == [90.0]
 
@@ -180,7 +180,7 @@ def test_the_chances_of_coincidences_are_those_of_all_rotations() -> None:
 
 @pytest.mark.parametrize("arranged", ["apart", "clustered"])
 def test_dips_and_events_that_know_nothing_of_each_other_are_seldom_cause_and_effect(arranged: str) -> None:
-    """Taken as independent, dips in clusters had a false cause in 9 to 15 of 100 studies."""
+    """Treated as independent, clustered dips had a false cause in 9 to 15 of 100 studies."""
     rng = np.random.default_rng(16)
     called, studies, n = 0, 300, 60
     for _ in range(studies):
@@ -263,7 +263,7 @@ def test_of_a_machines_shares_only_what_is_unusual_is_an_event() -> None:
 
 
 def machine(own: Sequence[float], other: Sequence[float], foreign: Sequence[float]) -> list[SampleSeries]:
-    """The machine's series of two trials that take turns: each knows the CPU time of its own server."""
+    """Series of the machine in two trials that take turns: each has the CPU time of its own server."""
     n = len(own)
     busy = np.cumsum(np.add(np.add(own, other), foreign))
     return [

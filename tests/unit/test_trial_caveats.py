@@ -1,4 +1,4 @@
-"""Caveats that only the lab can find."""
+"""Caveats that only the lab can detect."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pgdyno.study.tpcc_parameters import TpccParameters
 
 
 class Silent:
-    """An arm that says nothing."""
+    """An arm without messages."""
 
     name = "18"
     local = True
@@ -79,7 +79,7 @@ def test_time_that_the_hypervisor_took_is_told() -> None:
 
 
 def piece(position: int, role: Role, driver_cpu_s: float) -> Slice:
-    """A second of a slice."""
+    """One second of a slice."""
     opened_s = float(position)
     return Slice(
         position, role, opened_s, opened_s + 0.05, opened_s + 0.9, opened_s + 1, driver_cpu_s, 0.0, {}
@@ -93,7 +93,7 @@ def piece(position: int, role: Role, driver_cpu_s: float) -> Slice:
 def test_the_drivers_share_is_of_the_cores_in_the_measured_slices(
     used: tuple[float, float], cores: int, share: str | None
 ) -> None:
-    # What it used to connect and warm up counts for nothing.
+    # Time to connect and warm up does not count.
     slices = [piece(0, Role.WARM_UP, 9.0), *(piece(1 + i, Role.MEASURE, s) for i, s in enumerate(used))]
     found = [caveat.parameters["share"] for caveat in driver_busy(1, cast(LabArm, Silent()), slices, cores)]
     assert found == ([] if share is None else [share])

@@ -122,7 +122,7 @@ EXPECTED = {
     "database.bytes": 130.0,  # after the VACUUM
     "database.growth": 30.0,
     "database.growth_per_tx": 30 * MIB / 1000,
-    "io.written_bytes_per_tx": 8.192,  # without the WAL, which servers before 18 do not count there
+    "io.written_bytes_per_tx": 8.192,  # without WAL, which servers before 18 do not count there
     "io.write_us_per_tx": 0.5,
     "relations.hot_share": 75.0,
     "relations.dead_tuples": 9.0,  # before the VACUUM
@@ -147,9 +147,9 @@ def test_values_are_those_of_a_hand_computed_table() -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        "database.read_us_per_tx",  # 100 blocks were read in no time at all: it was not timed
+        "database.read_us_per_tx",  # 100 blocks were read in zero time: timing was off
         "wal.syncs_per_tx",  # not counted by this server
-        "checkpoints.pages_per_tx",  # a part of the sum is not known
+        "checkpoints.pages_per_tx",  # a part of the sum is unknown
         "replication.retained",  # there is no slot
     ],
 )
@@ -180,7 +180,8 @@ def test_tables_of_one_name_are_told_with_their_schemas() -> None:
 
 
 def test_what_is_there_at_a_moment_alone_may_be_gone_at_the_end() -> None:
-    # An index grew past what is read of it, locks were let go, a standby left: no statistics were reset.
+    # An index exceeded the limit of what is read, locks were released, a standby disconnected: no statistics
+    # reset.
     index = {"kind": "index", "schema": "public", "name": "large", "avg_leaf_density": 90.0}
     readings = [
         *both(
@@ -234,7 +235,7 @@ def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
     assert effect.percent.better is Better.LESS and effect.summary.n == 5
     assert effect.name == "mean time, SELECT ':'"
     assert split_key(effect.key) == ("statement.mean_ms", "SELECT ':'")
-    # What never grew, or fell, has no ratio; that is not a difference of zero.
+    # A counter that never grew or decreased has no ratio; that is not a difference of zero.
     assert "database.deadlocks" not in effects
     assert "wraparound.age_growth" not in effects
 
@@ -251,7 +252,7 @@ def test_a_level_is_a_geometric_mean_where_it_can_be() -> None:
 
 
 def test_what_was_zero_in_some_block_is_told_as_a_level_and_never_as_a_ratio() -> None:
-    # A ratio over the one block with checkpoints in both arms would be one of a chosen block.
+    # A ratio over the one block with checkpoints in both arms would be selection bias.
     counts = {1: 2.0, 2: 3.0, 3: 0.0, 4: 1.0}
     telemetry = {
         number: TrialTelemetry({"checkpoints.timed": n, "wal.bytes": 8.0}, [], [], {})
@@ -273,7 +274,7 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
             {"wait.share:running": 60.0, "wait.share:Lock": 40.0}, [], [], {}, ["running", "Lock"]
         ),
         2: TrialTelemetry({"wait.share:running": 100.0}, [], [], {}, ["running"]),
-        3: TrialTelemetry({"wal.bytes": 1.0}, [], [], {}),  # its waits could not be seen at all
+        3: TrialTelemetry({"wal.bytes": 1.0}, [], [], {}),  # its waits could not be sampled
     }
     trials = [trial(number, number) for number in telemetry]
     found = telemetry_levels(trials, telemetry, 0.95)
@@ -303,7 +304,9 @@ def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
 
 
 def sampled(probe: str, **of: float) -> SampleSeries:
-    """Samples of 20 seconds, of counters that grow by so much each, and the look at 13 half a second late."""
+    """20 seconds of samples, with counters that grow by this much each, and the sample at 13 half a second
+    late.
+    """
     at = np.arange(21.0)
     counts = (
         [grows * at for grows in of.values()] if probe == "host" else [np.full(21, n) for n in of.values()]
@@ -344,7 +347,7 @@ def test_series_are_told_over_the_trials_own_slices() -> None:
 
 
 def test_in_a_duet_nothing_of_the_machine_is_an_arms_own_but_its_servers_processes() -> None:
-    # Two slices of a second, which no samples resolve; but its server is driven from the first to the last.
+    # Two slices of 1 s, which samples do not resolve; but its server is driven from the first to the last.
     pieces = [
         Slice(n, Role.MEASURE, at, at, at + 1, at + 1, 0.1, 0.1, {}) for n, at in ((0, 10.0), (1, 11.0))
     ]

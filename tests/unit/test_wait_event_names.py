@@ -32,6 +32,6 @@ def test_no_newest_name_is_an_old_one() -> None:
 
 
 def test_a_renamed_wait_event_keeps_its_resource() -> None:
-    # The type of this event of the WAL receiver, which has no client, is another one since 14.
+    # The type of this event of the WAL receiver, which has no client, changed in 14.
     moved = {"Client/WalReceiverWaitStart"}
     assert {old for old, new in NEWEST.items() if resource_of(old) != resource_of(new)} == moved

@@ -1,4 +1,4 @@
-"""How warm-ups ended is told, and a doubt where more never looked steady than chance would have it."""
+"""Reported ends of warm-ups, and a caveat if more than expected by chance were never found steady."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_what_is_told_of_them() -> None:
 @pytest.mark.parametrize(
     ("trials", "unsteady", "looks", "is_told"),
     [
-        (1, 1, 4, False),  # one in three is so by chance
+        (1, 1, 4, False),  # one in three is plausible by chance
         (4, 4, 4, True),
         (8, 4, 4, False),
         (8, 7, 4, True),
-        (1, 1, 40, True),  # so many looks are not unsteady by chance
+        (1, 1, 40, True),  # so many unsteady ones are not plausible by chance
         (4, 0, 40, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""The tests of the driver's tally: a correct driver passes, the known wrong ones fail."""
+"""Tests of the driver's tally: a correct driver passes, and known incorrect ones fail."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_thresholds_add_up_to_the_family_wise_rate() -> None:
 
 
 def _rollbacks_at(p_value: float, tally: Tally) -> int:
-    """The most rollbacks whose two-sided p-value is not below ``p_value``."""
+    """Return the maximum number of rollbacks whose two-sided p-value is at least ``p_value``."""
     n = tally["drawn"]["new_order"]
     return max(k for k in range(n // 50) if stats.binomtest(k, n, 0.01).pvalue >= p_value)
 

@@ -1,4 +1,4 @@
-"""The p-values mean what they say: uniform under the null, and right far out in the tail."""
+"""p-values of the goodness-of-fit tests: uniform under the null hypothesis, and correct far in the tail."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_p_values_of_nurand_draws_are_uniform(n: int) -> None:
 
 
 def test_p_values_of_few_bins_are_right_at_one_in_a_hundred_thousand() -> None:
-    # The fewest draws at which no bin of these weights is pooled: the worst case for the approximation.
+    # The minimum number of draws at which no bin is pooled: the worst case for the approximation.
     weights = np.array([0.45, 0.43, 0.04, 0.04, 0.04])
     n, runs = int(goodness_of_fit.EXPECTED_PER_BIN_MIN / 0.04) + 1, 2_000_000
     counts = np.random.default_rng(2).multinomial(n, weights, size=runs)

@@ -1,4 +1,4 @@
-"""The checks after a trial of pgbench: sound growth passes, each way to lose a change is found."""
+"""Checks after a pgbench trial: valid growth passes, and each kind of lost change is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workload sysbench in Python: parameters, files of scripts, options, and the checks after a trial."""
+"""sysbench workload in Python: parameters, script files, options, and checks after a trial."""
 
 from __future__ import annotations
 

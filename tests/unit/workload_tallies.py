@@ -1,4 +1,4 @@
-"""Tallies as a correct driver would make them, and as wrong ones would."""
+"""Tallies of correct and incorrect drivers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONSTANTS = {"c_last": 200, "c_id": 259, "item": 7911}
 
 
 def deal(rng: np.random.Generator, transactions: int, clients: int) -> dict[str, int]:
-    """What clients with a deck each draw, stopped anywhere in their decks."""
+    """Draw from decks, one per client, each stopped at a random position."""
     deck = np.repeat(np.arange(len(KINDS)), list(DECK.values()))
     drawn = np.zeros(len(KINDS), dtype=int)
     for _ in range(clients):
@@ -31,7 +31,7 @@ def draw_by_weights(rng: np.random.Generator, transactions: int) -> dict[str, in
 
 
 def nurand_bins(rng: np.random.Generator, field: NURand, c: int, n: int, width: int) -> npt.NDArray[np.int64]:
-    """Drawn by the formula of the specification, not by the distribution that the checks use."""
+    """Draw with the formula of the specification, not from the distribution used by the checks."""
     values = field.high - field.low + 1
     either = rng.integers(0, field.a, n, endpoint=True) | rng.integers(
         field.low, field.high, n, endpoint=True
@@ -52,7 +52,7 @@ def simulate(
     by_name: float = 0.6,
     lines: tuple[int, int] = (5, 15),
 ) -> dict[str, Any]:
-    """The tally of a driver with these parameters; the defaults are TPC-C's."""
+    """Return the tally of a driver with these parameters; the defaults are those of TPC-C."""
     rng = np.random.default_rng(seed)
     drawn = drawn or deal(rng, transactions, clients)
     lines_per_order = np.bincount(rng.integers(*lines, drawn["new_order"], endpoint=True) - 5, minlength=11)
