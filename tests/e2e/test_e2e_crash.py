@@ -67,7 +67,7 @@ def test_a_killed_pgdyno_and_its_resume_do_not_disturb_another_one_on_the_same_c
     assert not list(world.sockets.iterdir())
 
 
-def test_a_seed_says_whom_to_kill_and_when() -> None:
+def test_a_seed_determines_victims_and_times() -> None:
     drawn = [[deck.draw(under_way=False) for _ in range(40)] for deck in (Deck(3), Deck(3), Deck(4))]
     assert drawn[0] == drawn[1] != drawn[2]
     assert {kill.victim for kill in drawn[0]} == set(VICTIMS)

@@ -73,7 +73,7 @@ def untouched(theirs: Server) -> Iterator[Server]:
     assert contents(theirs) == rows
 
 
-def test_two_running_servers_are_compared_in_databases_of_our_own(
+def test_two_running_servers_are_compared_in_separate_databases(
     program: Program, untouched: Server, tmp_path: Path
 ) -> None:
     before = databases(untouched).keys() - {PRISTINE}  # possibly loaded by another test
@@ -131,7 +131,7 @@ def test_copies_that_a_killed_pgdyno_left_are_dropped_by_the_next_one(
     assert not [name for name in databases(untouched) if "trial" in name]
 
 
-def test_a_database_of_our_name_without_our_mark_is_left_alone(
+def test_a_database_with_a_pgdyno_name_but_no_marker_is_not_changed(
     program: Program, server: str, untouched: Server, tmp_path: Path
 ) -> None:
     name = dataset_database_name(TpccParameters(warehouses=2))
@@ -149,7 +149,7 @@ def test_a_database_of_our_name_without_our_mark_is_left_alone(
     execute(untouched, f"drop database {name}")
 
 
-def test_a_database_is_made_loaded_checked_and_driven_step_by_step(
+def test_a_database_is_created_loaded_checked_and_driven_step_by_step(
     program: Program, untouched: Server
 ) -> None:
     dsn = untouched.conninfo("steps")
@@ -188,7 +188,7 @@ def test_a_load_that_does_not_end_leaves_no_database(program: Program, untouched
     assert databases(untouched) == before
 
 
-def test_a_database_whose_creation_was_killed_is_swept(program: Program, untouched: Server) -> None:
+def test_a_database_whose_creation_was_killed_is_removed(program: Program, untouched: Server) -> None:
     before = databases(untouched)
     waiting = (
         "select query from pg_stat_activity where wait_event_type = 'Lock' and query ~ '^create database'"
@@ -208,7 +208,7 @@ def test_a_database_whose_creation_was_killed_is_swept(program: Program, untouch
     assert databases(untouched) == before
 
 
-def test_a_half_made_database_of_a_killed_load_is_loaded_anew_and_one_under_way_is_not(
+def test_an_incomplete_database_of_a_killed_load_is_reloaded_and_one_in_progress_is_not(
     program: Program, untouched: Server
 ) -> None:
     dsn = untouched.conninfo("half")
@@ -287,7 +287,7 @@ def test_into_existing_works_in_the_named_database_and_only_there(
 
 
 @pytest.mark.parametrize("command", ["load", "drive", "compare"])
-def test_tables_that_are_not_ours_are_left_alone_even_in_the_named_database(
+def test_unmarked_tables_are_not_changed_even_in_the_named_database(
     program: Program, untouched: Server, command: str
 ) -> None:
     dsn = untouched.conninfo("mine")
@@ -354,9 +354,7 @@ def test_rows_of_pgbench_tables_that_pgdyno_did_not_load_survive_every_command(
     assert rows_of_bank(somebodys) == before
 
 
-def test_pgbench_tables_of_somebody_are_replaced_only_where_replace_is_said(
-    program: Program, somebodys: Server
-) -> None:
+def test_pgbench_tables_of_others_are_replaced_only_with_replace(program: Program, somebodys: Server) -> None:
     load = ("load", somebodys.conninfo("bank"), "--workload", "pgbench", "--into-existing", "--quiet")
     refused = program.run(*load)
     assert refused.status == 1
@@ -381,7 +379,7 @@ def test_pgbench_tables_of_somebody_are_replaced_only_where_replace_is_said(
     assert rows_of_bank(somebodys) == before
 
 
-def test_a_copy_of_the_accounts_survives_a_load_that_is_refused(program: Program, somebodys: Server) -> None:
+def test_a_rejected_load_keeps_a_copy_of_the_accounts(program: Program, somebodys: Server) -> None:
     execute(somebodys, "create table pgbench_accounts_copy as table pgbench_accounts", "bank")
     execute(somebodys, "comment on table pgbench_accounts_copy is 'made by pgdyno'", "bank")
     refused = program.run(
@@ -421,13 +419,13 @@ def test_a_malformed_ownership_marker_is_named_and_never_a_traceback(
     execute(theirs, "drop database odd")
 
 
-def test_into_existing_without_a_running_server_is_refused(program: Program, server: str) -> None:
+def test_into_existing_without_a_running_server_is_rejected(program: Program, server: str) -> None:
     refused = program.compare(server, server, "--into-existing")
     assert refused.status == 2
     assert "--into-existing requires a DSN" in refused.complaints[0]
 
 
-def test_who_may_not_create_databases_or_read_ours_is_told_so(program: Program, untouched: Server) -> None:
+def test_missing_privileges_for_databases_are_reported(program: Program, untouched: Server) -> None:
     dsn = f"{untouched.conninfo()} user=humble"
     ended = program.compare(dsn, dsn)
     assert ended.status == 1

@@ -47,7 +47,7 @@ def test_both_arms_are_driven_at_the_same_time(
     assert "The CPU partitions are cores" in report.out
 
 
-def test_what_cannot_be_a_duet_is_refused_with_the_remedy(program: Program) -> None:
+def test_an_invalid_duet_is_rejected_with_the_remedy(program: Program) -> None:
     ended = program.run("compare", "--schedule", "duet", "18", "host=/nowhere")
     assert ended.status == 2
     assert "a running server" in ended.err
@@ -55,7 +55,7 @@ def test_what_cannot_be_a_duet_is_refused_with_the_remedy(program: Program) -> N
 
 
 @needs_two_cores
-def test_one_core_is_refused_with_the_remedy(program: Program, server: str) -> None:
+def test_one_core_is_rejected_with_the_remedy(program: Program, server: str) -> None:
     ours = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(ours)})

@@ -111,7 +111,7 @@ def driven_events(database: str, loaded_events: list[Event]) -> list[Event]:
     return run("drive", drive_specification(DRIVING, 7, SLICES, [("a", database)]))
 
 
-def test_the_page_names_every_key_of_what_we_ask() -> None:
+def test_the_page_names_every_key_of_a_specification() -> None:
     assert set(drive_specification(DRIVING, 7, SLICES, [])) == set(rows("drive: specification"))
     asked = load_specification(_place(""), DRIVING.workload)
     assert set(asked) == set(
@@ -172,5 +172,5 @@ def test_the_page_names_every_key_of_the_events_of_a_load(loaded_events: list[Ev
     assert set(loaded_events[-1]["phases_s"]) == keys(braces_after("`phases_s`", page))
 
 
-def test_the_page_names_what_the_engine_says_of_itself() -> None:
+def test_the_page_names_the_keys_of_the_engines_version() -> None:
     assert set(build_info()) == keys(line_after("one JSON object: ").split(" pgdyno-engine drive")[0])

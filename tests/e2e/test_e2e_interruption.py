@@ -66,7 +66,7 @@ def searching(program: Program, evidence: Path, nth: int) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda n: n.name)
-def test_a_signal_ends_the_slice_and_keeps_what_was_measured(
+def test_a_signal_ends_the_slice_and_keeps_the_measurements(
     program: Program, server: str, evidence: Path, loaded: Program, number: signal.Signals
 ) -> None:
     running = caught_in_a_block(program, server, evidence)
@@ -112,7 +112,7 @@ def test_a_second_signal_ends_it_at_once(
         assert opened.study().ended_because == "interrupted"
 
 
-def test_a_killed_pgdyno_leaves_no_server_and_its_study_goes_on_as_if_undisturbed(
+def test_a_killed_pgdyno_leaves_no_server_and_its_study_resumes(
     program: Program, server: str, evidence: Path, loaded: Program
 ) -> None:
     sizes = ("--warehouses", "1", "--clients", "2", "--warmup", "0.2s", "--slice", "0.2s", "--window", "0.4s")

@@ -100,7 +100,7 @@ def small_disk(server_dir: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", place], check=True)
 
 
-def test_a_cache_that_cannot_hold_the_data_is_refused_before_a_row_is_sent(
+def test_a_cache_too_small_for_the_data_is_rejected_before_a_row_is_sent(
     small_disk: Path, server: str, tmp_path: Path
 ) -> None:
     (small_disk / "sockets").mkdir(mode=0o755)
@@ -128,7 +128,7 @@ def cramped(small_disk: Path, build: Build, account: Account) -> Iterator[Server
         yield server
 
 
-def test_a_disk_that_fills_up_while_loading_leaves_nothing_that_looks_whole(
+def test_a_disk_that_fills_up_during_a_load_leaves_no_complete_dataset(
     program: Program, cramped: Server
 ) -> None:
     # A role that may not read the server's data directory cannot be warned.
@@ -161,7 +161,7 @@ def test_whether_a_disk_that_is_not_seen_will_do_is_wondered_about_only_before_a
         assert ended.err.count("free disk space of the server is unknown") == loads
 
 
-def test_a_running_server_whose_disk_cannot_hold_the_data_is_refused_before_a_row_is_sent(
+def test_a_running_server_without_disk_space_is_rejected_before_a_row_is_sent(
     program: Program, cramped: Server
 ) -> None:
     dsn = cramped.conninfo()
@@ -173,7 +173,7 @@ def test_a_running_server_whose_disk_cannot_hold_the_data_is_refused_before_a_ro
         assert databases(cramped) == {"postgres", "template0", "template1"}
 
 
-def test_a_disk_that_holds_the_pristine_database_but_no_copy_of_it_is_refused_before_one_is_made(
+def test_a_disk_without_space_for_a_copy_is_rejected_before_the_copy(
     program: Program, cramped: Server, small_disk: Path
 ) -> None:
     resize(small_disk, "1g")

@@ -33,7 +33,7 @@ def lose_a_server(
     return running
 
 
-def test_the_study_goes_on_after_a_server_died(
+def test_the_study_continues_after_a_server_crash(
     program: Program, server: str, loaded: Program, tmp_path: Path
 ) -> None:
     evidence = tmp_path / "e.sqlite"
@@ -57,7 +57,7 @@ def test_the_study_goes_on_after_a_server_died(
     assert all("ready to accept connections" in log for log in logs)
 
 
-def test_a_server_that_crashed_and_came_back_makes_its_trial_count_no_more(
+def test_a_server_that_crashed_and_restarted_invalidates_its_trial(
     program: Program, server: str, loaded: Program, tmp_path: Path
 ) -> None:
     # PostgreSQL restarts after a backend is killed, and clients reconnect. Between slices no transaction need
@@ -78,7 +78,7 @@ def test_a_server_that_crashed_and_came_back_makes_its_trial_count_no_more(
         assert crashed.reason
 
 
-def test_the_study_stops_after_a_server_died_where_it_was_told_to(
+def test_the_study_stops_after_a_server_crash_on_request(
     program: Program, server: str, loaded: Program, tmp_path: Path
 ) -> None:
     evidence = tmp_path / "e.sqlite"

@@ -56,7 +56,7 @@ def _at_a_terminal(command: list[str], question: bytes, answer: bytes) -> tuple[
     return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
-def test_a_password_is_asked_for_at_the_terminal_and_not_shown(tmp_path: Path) -> None:
+def test_a_password_is_prompted_for_without_echo(tmp_path: Path) -> None:
     script = tmp_path / "one.sql"
     script.write_text("select 1;\n")
     said: list[bytes] = []

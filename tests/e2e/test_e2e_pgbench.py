@@ -55,7 +55,7 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     assert "loading" not in again.err
 
 
-def test_a_script_of_ones_own_sees_the_real_scale_and_says_what_was_not_checked(
+def test_a_custom_script_gets_the_real_scale_and_lists_omitted_checks(
     program: Program, server: str, tmp_path: Path
 ) -> None:
     own = tmp_path / "own.sql"
@@ -69,7 +69,7 @@ def test_a_script_of_ones_own_sees_the_real_scale_and_says_what_was_not_checked(
     assert found["arms"][0]["counts"][str(own)]["ok"] > 0
 
 
-def test_a_wrong_script_is_told_with_line_and_caret_before_any_server_is_looked_for(
+def test_an_invalid_script_is_reported_with_line_and_caret_before_servers_are_resolved(
     program: Program, tmp_path: Path
 ) -> None:
     (tmp_path / "wrong.sql").write_text("SELECT 1;\n\\set x 1 +\n")

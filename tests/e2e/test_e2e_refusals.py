@@ -183,7 +183,7 @@ def words_of(command: str, **values: object) -> list[str]:
 
 
 @pytest.mark.parametrize(("command", "says"), USAGE.values(), ids=USAGE)
-def test_a_wrong_request_is_one_line_and_status_2(
+def test_an_invalid_request_is_one_line_and_status_2(
     command: str,
     says: str,
     server: str,
@@ -199,7 +199,7 @@ def test_a_wrong_request_is_one_line_and_status_2(
 
 
 @pytest.mark.parametrize(("command", "says"), FAILURE.values(), ids=FAILURE)
-def test_what_cannot_be_reached_is_one_line_and_status_1(
+def test_an_unreachable_server_is_one_line_and_status_1(
     command: str, says: str, server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as unused:
@@ -239,7 +239,7 @@ def of_version(evidence: bytes, version: int) -> bytes:
     ],
     ids=["something else", "empty", "damaged", "cut off", "of a later version"],
 )
-def test_evidence_that_is_none_is_left_as_it_is(
+def test_a_file_that_is_not_a_results_file_is_unchanged(
     command: str,
     change: object,
     says: str,
@@ -264,7 +264,7 @@ def test_evidence_that_is_there_is_not_written_over(
     assert Path("e.sqlite").read_bytes() == some_evidence
 
 
-def test_a_wrong_password_is_refused_and_not_shown(
+def test_a_wrong_password_is_rejected_and_not_shown(
     cluster: Cluster, server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     rules = cluster.data_dir / "pg_hba.conf"
@@ -277,7 +277,7 @@ def test_a_wrong_password_is_refused_and_not_shown(
             refused(capfd, words, 1, "no connection.*password authentication failed")
 
 
-def test_a_server_that_is_too_old_is_refused(
+def test_a_server_that_is_too_old_is_rejected(
     server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with an_old_server() as port:

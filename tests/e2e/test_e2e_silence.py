@@ -57,7 +57,7 @@ def through(bench: Server, server_dir: Path, proxy: FreezingProxy) -> str:
     return bench.conninfo("silence").replace(str(bench.socket.path), str(server_dir)) + " connect_timeout=2"
 
 
-def test_transactions_without_an_answer_are_counted_and_the_run_counts_for_nothing(
+def test_transactions_without_a_response_are_counted_and_invalidate_the_run(
     through: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(drive_specification, "DRAIN_TIMEOUT_S", 0.5)
@@ -86,9 +86,7 @@ def test_one_signal_ends_a_drive_of_a_silent_server_with_its_results_so_far(
     assert re.search(r"µs CPU per transaction", ended.out)
 
 
-def test_a_drive_in_which_every_transaction_fails_is_an_error_told_once(
-    program: Program, bench: Server
-) -> None:
+def test_a_drive_in_which_every_transaction_fails_is_one_error(program: Program, bench: Server) -> None:
     read_only = bench.conninfo("silence").replace(
         "options=''", "options='-c default_transaction_read_only=on'"
     )
@@ -136,7 +134,7 @@ def test_a_closed_terminal_ends_a_study_in_order(
     assert program.survivors() == []
 
 
-def test_a_frozen_server_does_not_hold_a_study_that_is_to_stop(
+def test_a_frozen_server_does_not_delay_a_study_that_stops(
     program: Program, server: str, loaded: Program, tmp_path: Path
 ) -> None:
     evidence = tmp_path / "e.sqlite"
@@ -185,7 +183,7 @@ def freeze(program: Program) -> None:
             process.suspend()
 
 
-def test_the_database_that_was_driven_is_whole_afterwards(bench: Server) -> None:
+def test_the_database_is_consistent_after_the_load(bench: Server) -> None:
     with closing(bench.connect("silence")) as connection:
         row = connection.execute("select count(*) from pgbench_branches").fetchone()
     assert row == (1,)

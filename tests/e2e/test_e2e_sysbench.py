@@ -110,7 +110,7 @@ def test_a_script_in_the_manner_of_sysbench_tpcc_is_compared(program: Program, s
         ("sysbench.cmdline.options = {a = {'A', 1}}\nfunction event() end", ("--opt", "b=2"), "--b=2"),
     ],
 )
-def test_a_wrong_script_is_refused_before_any_server_is_looked_for(
+def test_an_invalid_script_is_rejected_before_servers_are_resolved(
     program: Program, tmp_path: Path, text: str, options: tuple[str, ...], complaint: str
 ) -> None:
     (tmp_path / "mine.lua").write_text(text)
@@ -146,7 +146,7 @@ def test_tables_are_loaded_and_driven_step_by_step(
     )
 
 
-def test_a_prepare_that_fails_says_what_the_server_said(
+def test_a_failed_prepare_contains_the_error_of_the_server(
     program: Program, running_server: Server, dsn: str, tmp_path: Path
 ) -> None:
     (tmp_path / "bad.lua").write_text(

@@ -66,7 +66,7 @@ def test_each_way_to_drive_gives_trials_that_pass_their_checks(
         assert all(len(trial.measured) == 1 for trial in trials)
 
 
-def test_an_open_loop_intends_what_its_rate_says(
+def test_an_open_loop_schedules_its_rate(
     program: Program, server: str, loaded: Program, tmp_path: Path
 ) -> None:
     rate = 300.0

@@ -72,7 +72,7 @@ def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Runn
     assert sorted(path.name for path in evidence.parent.glob("e.*")) == ["e.html", "e.sqlite"]
 
 
-def test_no_effect_is_found_where_there_is_none(both: tuple[Running, Running]) -> None:
+def test_no_effect_is_found_for_identical_arms(both: tuple[Running, Running]) -> None:
     # Five blocks allow a verdict, so this could fail.
     ended = both[1].ended()
     assert ended.status == 0, ended.err

@@ -102,7 +102,7 @@ def outside(bin_dir: Path, folder: Path, **more: str) -> dict[str, object]:
     return {"env": {**environment, **more}, "cwd": folder}
 
 
-def test_the_wheel_is_of_this_platform_and_holds_every_program(wheel: Path) -> None:
+def test_the_wheel_is_for_this_platform_and_contains_every_program(wheel: Path) -> None:
     assert wheel.name == f"pgdyno-{__version__}-py3-none-{PLATFORM}.whl"
     with zipfile.ZipFile(wheel) as archive:
         info = f"pgdyno-{__version__}"
@@ -139,7 +139,7 @@ def test_the_installed_engine_is_a_release_build_of_this_version(bare: Path, tmp
     assert (engine["version"], engine["profile"]) == (__version__, "release")
 
 
-def test_the_engine_of_a_wheel_is_found_where_it_is_not_beside_the_python(bare: Path, tmp_path: Path) -> None:
+def test_the_engine_of_a_wheel_is_found_outside_the_directory_of_python(bare: Path, tmp_path: Path) -> None:
     # As with `pip install --user`: Python is elsewhere and uses the same packages.
     packages = run(bare / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     python = Path(sys.executable).resolve()
@@ -158,7 +158,7 @@ def test_an_installed_wheel_compares_two_servers_to_a_verdict(
     assert json.loads(run(bare / "pgdyno", *comparison, **there))["verdict"] == "slower"
 
 
-def test_the_source_distribution_holds_what_the_wheel_is_built_of(tmp_path: Path) -> None:
+def test_the_source_distribution_contains_the_sources_of_the_wheel(tmp_path: Path) -> None:
     run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", tmp_path, cwd=ROOT)
     (archive,) = tmp_path.iterdir()
     with tarfile.open(archive) as packed:

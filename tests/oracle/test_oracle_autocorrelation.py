@@ -24,7 +24,7 @@ STUDIES = 1000
 SURE = 0.999
 
 
-def test_the_chance_of_a_ratio_is_that_among_all_orders_of_the_ranks() -> None:
+def test_the_p_value_of_a_ratio_is_that_among_all_permutations() -> None:
     """For eight ranks all permutations have these moments; for ten, with 3.6 million permutations, they are
     sampled.
     """
@@ -68,7 +68,7 @@ def test_it_is_the_ratio_of_the_ranks_whatever_the_values() -> None:
 
 @pytest.mark.parametrize("noise", [normal(0.025), heavy_tails])
 @pytest.mark.parametrize("blocks", [10, 11, 25, 60])
-def test_independent_blocks_are_accused_as_seldom_as_is_said(noise: Noise, blocks: int) -> None:
+def test_independent_blocks_raise_the_caveat_at_most_at_the_nominal_rate(noise: Noise, blocks: int) -> None:
     drawn = noise(np.random.default_rng(blocks), STUDIES, blocks)
     for alarm in (ALARM, ALARM / 5):
         accused = sum(is_autocorrelated(d, alarm) for d in drawn)
@@ -83,7 +83,7 @@ def test_a_study_that_stops_on_its_verdict_is_accused_no_more_often() -> None:
 
 
 @pytest.mark.parametrize(("share", "blocks", "least"), [(0.3, 10, 0.1), (0.3, 60, 0.6), (0.5, 40, 0.8)])
-def test_blocks_that_remember_are_found_as_often_as_the_page_says(
+def test_autocorrelated_blocks_are_found_at_the_documented_rate(
     share: float, blocks: int, least: float
 ) -> None:
     drawn = autocorrelated(share)(np.random.default_rng(5), STUDIES, blocks)

@@ -25,7 +25,7 @@ def combined(d: np.ndarray, confidence: float = 0.95) -> Combined:
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.95])
-def test_where_nothing_is_missing_it_is_student_on_the_blocks_means(confidence: float) -> None:
+def test_without_missing_values_it_equals_student_on_block_means(confidence: float) -> None:
     d = np.random.default_rng(1).normal([[0.1], [-0.2], [0.05]], 0.03, (3, 6))
     found, known = combined(d, confidence), student(list(d.mean(axis=0)), confidence)
     assert (found.summary.mean, found.summary.sd) == pytest.approx((known.mean, known.sd))
@@ -61,7 +61,7 @@ def test_a_pass_cut_short_does_not_move_the_average_to_the_cases_that_it_reached
     assert found.summary.n == 5
 
 
-def test_a_case_with_one_block_is_left_out_and_named_where_others_have_more() -> None:
+def test_a_case_with_one_block_is_omitted_and_named_if_others_have_more() -> None:
     d = np.array([[0.1, 0.2, 0.1], [0.3, math.nan, math.nan], [math.nan] * 3])
     found = combined(d)
     assert found.names == ["case 0"]
@@ -76,7 +76,7 @@ def test_with_one_block_each_there_is_an_estimate_and_no_interval() -> None:
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.15])
-def test_it_covers_the_truth_as_often_as_it_says_where_cases_drift_together(missing: float) -> None:
+def test_it_has_its_nominal_coverage_with_common_drift_of_cases(missing: float) -> None:
     rng, studies, truths = np.random.default_rng(4), 500, np.array([0.3, 0.1, 0.0, -0.2])
     covered = 0
     for _ in range(studies):

@@ -50,7 +50,7 @@ def test_the_bayes_factor_is_the_ratio_of_the_densities_of_the_t_statistic(after
     assert log_bayes_factors(values)[0][3] == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_bayes_factors_stay_on_the_average_as_they_are_whatever_comes_next() -> None:
+def test_the_bayes_factors_are_martingales() -> None:
     # Without a change the next value, given the previous ones, has Student's distribution: mean and SD are
     # integrated out.
     values = values_of(9)
@@ -100,7 +100,7 @@ def test_a_constant_series_has_no_change(value: float) -> None:
     assert found.confirmed == [] and found.awaiting is None
 
 
-def test_missing_nights_are_left_out() -> None:
+def test_missing_nights_are_omitted() -> None:
     values = np.random.default_rng(5).normal(size=(1, 40))
     values[0, 20:] += 5
     gaps = np.insert(values, [3, 22, 30, 40], np.nan, axis=1)

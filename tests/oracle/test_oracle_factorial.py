@@ -130,7 +130,7 @@ def test_the_estimates_are_those_of_least_squares_with_a_term_for_each_pass() ->
     assert means(found(logs)) == pytest.approx(dict(zip(names, solved, strict=False)))
 
 
-def test_of_two_by_two_in_complete_passes_t_squared_is_the_f_of_the_analysis_of_variance() -> None:
+def test_t_squared_of_a_complete_two_by_two_design_is_the_f_of_anova() -> None:
     """Within passes the contrast of an effect is its own error term, as in a repeated-measures analysis: F =
     MS(effect) / MS(effect × pass), with 1 and passes − 1 degrees of freedom.
     """
@@ -167,7 +167,7 @@ def test_a_machine_three_times_as_fast_has_the_same_effects() -> None:
     assert means(found(faster)) == pytest.approx(means(found(logs)))
 
 
-def test_what_was_excluded_is_left_out_and_counted_and_not_made_up() -> None:
+def test_excluded_trials_are_omitted_counted_and_not_imputed() -> None:
     logs = simulated(np.random.default_rng(6), 6)
     del logs["18", "new", "64"]
     effects = found(logs)
@@ -181,7 +181,7 @@ def test_what_was_excluded_is_left_out_and_counted_and_not_made_up() -> None:
     assert [len(c.combined.names) for c in gone if c.combined] == [1]  # with the old settings only
 
 
-def test_an_effect_is_not_told_where_nothing_else_is_the_same() -> None:
+def test_an_effect_is_not_reported_without_a_common_case() -> None:
     logs = {(server, settings, "1"): [1.0, 1.1, 1.2] for server, settings in (("17", "old"), ("18", "new"))}
     effects = found(logs, (*FACTORS[:2], Factor("clients", ("1",), False)))
     assert [contrast.combined for contrast in [*effects.main, *effects.interactions]] == [None] * 3
@@ -202,7 +202,7 @@ def claimed(logs: Mapping[tuple[str, ...], Sequence[float]]) -> list[str]:
     return names
 
 
-def test_intervals_of_interactions_that_are_not_there_hold_together_as_often_as_they_say() -> None:
+def test_simultaneous_intervals_of_absent_interactions_have_their_nominal_coverage() -> None:
     rng, wrong = np.random.default_rng(1), 0
     for _ in range(STUDIES):
         wrong += bool(claimed(simulated(rng, 6)))

@@ -51,7 +51,7 @@ def alarms(rng: np.random.Generator, blocks: int, slices: int) -> bool:
     )
 
 
-def test_recorded_noise_raises_no_doubt_in_more_than_a_twentieth_of_studies() -> None:
+def test_recorded_noise_raises_a_caveat_in_at_most_5_percent_of_studies() -> None:
     rng = np.random.default_rng(20261122)
     limit = scipy.stats.binom.ppf(0.999, STUDIES, 0.05)
     assert sum(alarms(rng, 6, 20) for _ in range(STUDIES)) <= limit

@@ -166,7 +166,7 @@ def test_rows_are_frozen_as_they_are_copied(database: str) -> None:
     assert ask(database, flags) == [(768,)]
 
 
-def test_steps_are_told_as_they_begin_and_timed(database: str) -> None:
+def test_steps_are_reported_at_their_start_and_timed(database: str) -> None:
     events = load(database, scale=1, steps="dt gvp", foreign_keys=True)
     assert [event["step"] for event in events if event["event"] == "step"] == list("dtgvpf")
     result = events[-1]
@@ -176,7 +176,7 @@ def test_steps_are_told_as_they_begin_and_timed(database: str) -> None:
     assert events[0]["tables"]["pgbench_accounts"]["rows"] == 100_000
 
 
-def test_tables_that_are_not_pgbench_s_are_left_alone(database: str) -> None:
+def test_tables_other_than_pgbenchs_are_not_changed(database: str) -> None:
     loaded(database, scale=1)
     carry_out(database, "ALTER TABLE pgbench_tellers ADD note text")
     failed = load(database, scale=1)[-1]
@@ -185,7 +185,7 @@ def test_tables_that_are_not_pgbench_s_are_left_alone(database: str) -> None:
     assert counts(database) == [100_000, 10, 1, 0]
 
 
-def test_a_view_in_the_way_is_left_alone(database: str) -> None:
+def test_a_conflicting_view_is_not_changed(database: str) -> None:
     carry_out(database, "CREATE VIEW pgbench_history AS SELECT 1 AS tid")
     assert "pgbench_history exists" in load(database, scale=1)[-1]["message"]
     assert ask(database, "SELECT tid FROM pgbench_history") == [(1,)]
@@ -219,7 +219,7 @@ def test_keys_too_small_for_the_scale_are_an_error(database: str) -> None:
     assert "too small for 3000000000 accounts" in failed["message"]
 
 
-def test_what_pgbench_refuses_is_refused_in_its_words(database: str) -> None:
+def test_errors_equal_those_of_pgbench(database: str) -> None:
     failed = load(database, scale=1, partition_method="hash")[-1]
     assert failed["stage"] == "specification"
     assert "--partition-method requires greater than zero --partitions" in failed["message"]

@@ -64,7 +64,7 @@ def hosts(means: np.ndarray, variances: np.ndarray) -> list[HostEffect]:
     ]
 
 
-def test_the_worked_example_of_the_literature_comes_out() -> None:
+def test_the_example_of_the_literature_is_reproduced() -> None:
     # Q(12) = 152.2330, I² = 92.12 %; 0.3180 is the τ² at which Q is 12.
     means, variances = bcg()
     assert 12 / (1 - inconsistency(means, variances)) == pytest.approx(152.2330, abs=5e-5)
@@ -96,7 +96,7 @@ def test_tau_is_the_root_that_scipy_finds_and_the_interval_that_of_the_formula()
     assert found.percent(Better.MORE).n == 13
 
 
-def test_the_two_hosts_of_the_2022_study_say_plus_a_half_percent_give_or_take_fifty() -> None:
+def test_the_two_hosts_of_the_2022_study_report_half_a_percent_plus_or_minus_fifty() -> None:
     # UPDATE, −3.35% on one host and +4.41% on the other, one run each: t(0.975, 1) = 12.7062, and half their
     # distance on the log scale is 3.861 points.
     found = pool([HostEffect(name, student([math.log(r)], 0.95)) for name, r in UPDATE_2022], 0.95)
@@ -179,7 +179,7 @@ def test_a_host_alone_is_itself_and_has_no_interval_for_others() -> None:
     assert not found.signs_differ
 
 
-def test_the_same_host_twice_is_refused() -> None:
+def test_the_same_host_twice_is_rejected() -> None:
     with pytest.raises(ValueError, match="must not occur twice"):
         pool([host("same", 0.03, 0.01), host("same", 0.04, 0.01)], 0.95)
 
@@ -190,7 +190,7 @@ def test_an_effect_of_nothing_has_no_sign_to_differ_in() -> None:
 
 
 @pytest.mark.parametrize(("k", "tau"), [(2, 0.03), (4, 0.0), (6, 0.06)])
-def test_the_pooled_interval_covers_the_truth_as_often_as_it_says(k: int, tau: float) -> None:
+def test_the_pooled_interval_has_its_nominal_coverage(k: int, tau: float) -> None:
     rng, truth, studies, blocks = np.random.default_rng(k), 0.02, 400, 10
     covered = 0
     for _ in range(studies):

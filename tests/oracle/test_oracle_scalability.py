@@ -33,14 +33,14 @@ def throughput(n: np.ndarray, rate_of_one: float, sigma: float, kappa: float) ->
     return law(rate_of_one, sigma, kappa).at(n)
 
 
-def test_the_law_is_the_one_of_the_published_fit() -> None:
+def test_the_law_equals_the_published_fit() -> None:
     found, covariance = curve_fit(throughput, LOADS, SDM91, p0=(60, 0.02, 1e-4))
     assert found == pytest.approx([89.995233, 0.0277285, 0.0001044], rel=1e-3)
     assert np.sqrt(np.diag(covariance)) == pytest.approx([14.2134894, 0.0091217, 0.0000199], rel=5e-3)
     assert law(*found).knee[0] == pytest.approx(96.52, abs=0.005)
 
 
-def test_the_fit_of_the_published_data_by_relative_errors_is_that_of_scipy() -> None:
+def test_the_fit_of_the_published_data_by_relative_errors_equals_scipys() -> None:
     known, _ = curve_fit(lambda n, *of: np.log(throughput(n, *of)), LOADS, np.log(SDM91), p0=(60, 0.02, 1e-4))
     found = usl.fit_curves(LOADS, np.log(SDM91))
     assert (found.rate_of_one[0], found.sigma[0], found.kappa[0]) == pytest.approx(known, rel=1e-5)
@@ -48,7 +48,7 @@ def test_the_fit_of_the_published_data_by_relative_errors_is_that_of_scipy() -> 
 
 @pytest.mark.parametrize("sigma", [0, 0.02, 0.3, 0.95])
 @pytest.mark.parametrize("kappa", [0, 1e-5, 2e-3, 0.05])
-def test_what_has_no_noise_gives_its_parameters_back(sigma: float, kappa: float) -> None:
+def test_a_fit_without_noise_returns_its_parameters(sigma: float, kappa: float) -> None:
     for fit in (usl.fit_curves, usl.fit_without_bounds):
         found = fit(CLIENTS, np.log(throughput(CLIENTS, 812.0, sigma, kappa)))
         assert found.rate_of_one[0] == pytest.approx(812)
@@ -91,7 +91,7 @@ STUDIES = 120
 
 
 @pytest.mark.parametrize("truth", [(1000, 0.05, 1e-3), (1000, 0.1, 0.0)])
-def test_intervals_hold_the_truth_as_often_as_they_say(truth: tuple[float, float, float]) -> None:
+def test_intervals_have_their_nominal_coverage(truth: tuple[float, float, float]) -> None:
     rng = np.random.default_rng(3)
     covered = {"rate_of_one": 0, "sigma": 0, "kappa": 0}
     for _ in range(STUDIES):
@@ -104,7 +104,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say(truth: tuple[float, float
         assert n >= stats.binom.ppf(1e-4, STUDIES, 0.95), name
 
 
-def test_draws_of_a_mean_are_students() -> None:
+def test_draws_of_a_mean_have_students_distribution() -> None:
     logs = measured(np.random.default_rng(4), (1000, 0.05, 1e-3), passes=6)
     draws = usl.resampled(logs, usl.weights(6, 40_000, 1))[:, 0]
     known = stats.ttest_1samp(logs[:, 0], 0.0).confidence_interval(0.95)
@@ -112,7 +112,7 @@ def test_draws_of_a_mean_are_students() -> None:
     assert (low, high) == pytest.approx((known.low, known.high), abs=0.03 * (known.high - known.low))
 
 
-def test_lack_of_fit_is_found_where_it_is_and_seldom_where_it_is_not() -> None:
+def test_lack_of_fit_is_found_if_present_and_rarely_otherwise() -> None:
     rng, studies, found = np.random.default_rng(5), 120, [0, 0]
     bent = np.array([0, 0, 0, 0.15, 0, 0])
     for _ in range(studies):
@@ -181,7 +181,7 @@ def test_a_server_that_is_faster_at_any_number_of_clients_differs_in_nothing_but
     assert of.rate_of_one.high - of.rate_of_one.low < own / 5
 
 
-def test_a_knee_is_told_where_it_shows_and_not_beyond_twice_what_was_measured() -> None:
+def test_a_knee_is_reported_if_visible_and_within_twice_the_measured_range() -> None:
     curve = scalability(1.0).curve("17")
     assert curve.knee is not None and curve.knee.low is not None and curve.knee.high is not None
     assert curve.knee.low < math.sqrt(0.95 / 1e-3) < curve.knee.high

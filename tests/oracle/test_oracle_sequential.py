@@ -60,7 +60,7 @@ def binomial_high(n: int, share: float) -> float:
 
 @pytest.mark.parametrize("name", SERIES)
 @pytest.mark.parametrize("prior", [0.5, PRIOR])
-def test_the_bayes_factor_is_the_ratio_of_the_likelihoods_integrated_over_effect_and_spread(
+def test_the_bayes_factor_is_the_ratio_of_likelihoods_integrated_over_effect_and_sd(
     name: str, prior: float
 ) -> None:
     d = np.array(SERIES[name]) / np.std(SERIES[name])
@@ -75,7 +75,7 @@ def test_the_bayes_factor_is_the_ratio_of_the_likelihoods_integrated_over_effect
 
 
 @pytest.mark.parametrize("name", SERIES)
-def test_the_bayes_factor_stays_on_the_average_as_it_is_whatever_comes_next(name: str) -> None:
+def test_the_bayes_factor_is_a_martingale(name: str) -> None:
     # Without an effect the next block, given the previous ones up to their scale, has Student's distribution
     # with n degrees of freedom times their root mean square: the density of d_{n+1} with σ integrated out.
     d = SERIES[name]
@@ -89,7 +89,7 @@ def test_the_bayes_factor_stays_on_the_average_as_it_is_whatever_comes_next(name
 
 
 @pytest.mark.parametrize("bound", [0.5, 3.0, 14.0, 20.0, 1e3, 1e6])
-def test_the_p_value_is_the_chance_to_get_so_far_from_the_first_look_on(bound: float) -> None:
+def test_the_p_value_is_the_probability_of_crossing_from_the_first_analysis_on(bound: float) -> None:
     # E min(1, BF / b) over Student's t at the first interim analysis, by integration.
     def capped(t: float) -> float:
         density = float(stats.t.pdf(t, VERDICT_BLOCKS_MIN - 1))
@@ -108,7 +108,7 @@ def test_the_p_value_is_the_chance_to_get_so_far_from_the_first_look_on(bound: f
 
 @pytest.mark.parametrize("confidence", [0.8, 0.9, 0.95, 0.975, 0.99, 0.999])
 @pytest.mark.parametrize("n", [5, 6, 9, 20, 60, 1000])
-def test_the_interval_leaves_zero_out_exactly_where_the_p_value_says_so(n: int, confidence: float) -> None:
+def test_the_interval_excludes_zero_exactly_if_the_p_value_is_significant(n: int, confidence: float) -> None:
     reach = sequential_critical_value(n, confidence)
     if math.isinf(reach):
         sure = sequential_p_value(1e12, n)
@@ -188,7 +188,7 @@ def drawn() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_to_look_after_every_block_makes_no_more_false_alarms_than_promised(
+def test_analyses_after_every_block_keep_the_nominal_false_alarm_rate(
     drawn: dict[str, np.ndarray], name: str
 ) -> None:
     assert apply_stopping_rule(drawn[name], 0.0, Method.ANYTIME).alarmed.sum() <= binomial_high(PATHS, 0.05)
@@ -199,7 +199,7 @@ def test_to_look_after_every_block_makes_no_more_false_alarms_than_promised(
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_an_effect_of_the_margin_is_seldom_called_the_same(drawn: dict[str, np.ndarray], name: str) -> None:
+def test_an_effect_of_the_margin_is_rarely_called_the_same(drawn: dict[str, np.ndarray], name: str) -> None:
     both = (MARGIN, 1 / (1 + MARGIN) - 1)
     several, single = (
         max(apply_stopping_rule(drawn[name], effect, method).equivalent.sum() for effect in both)
@@ -211,16 +211,14 @@ def test_an_effect_of_the_margin_is_seldom_called_the_same(drawn: dict[str, np.n
 
 
 @pytest.mark.parametrize("name", PROMISED)
-def test_at_the_stop_the_interval_covers_the_truth_as_often_as_it_says(
-    drawn: dict[str, np.ndarray], name: str
-) -> None:
+def test_the_interval_at_the_stop_has_its_nominal_coverage(drawn: dict[str, np.ndarray], name: str) -> None:
     for effect in EFFECTS:
         found = apply_stopping_rule(drawn[name], effect, Method.ANYTIME)
         assert found.covered.sum() >= binomial_low(PATHS, 0.95)
         assert len(np.unique(found.stopped)) > 1 or effect == 0.1
 
 
-def test_what_is_resumed_after_a_verdict_keeps_the_promise(drawn: dict[str, np.ndarray]) -> None:
+def test_a_study_resumed_after_a_verdict_keeps_its_false_alarm_rate(drawn: dict[str, np.ndarray]) -> None:
     # Stopped at the first verdict, resumed for as many blocks again, and analyzed once more.
     d = drawn["Gaussian"]
     stop = apply_stopping_rule(d, 0.0, Method.ANYTIME).stopped.astype(int)
@@ -230,7 +228,7 @@ def test_what_is_resumed_after_a_verdict_keeps_the_promise(drawn: dict[str, np.n
     assert missed <= binomial_high(PATHS, 0.05)
 
 
-def test_of_three_arms_like_the_baseline_one_is_seldom_called_different_when_all_are_decided() -> None:
+def test_identical_arms_are_rarely_called_different_when_all_are_decided() -> None:
     # Holm's method at the analysis in which every comparison has its verdict, or at the last one.
     rng, studies, alarms = np.random.default_rng(10), 300, 0
     for _ in range(studies):
@@ -248,7 +246,7 @@ def test_of_three_arms_like_the_baseline_one_is_seldom_called_different_when_all
     assert alarms <= binomial_high(studies, 0.05)
 
 
-def test_intervals_of_other_metrics_err_at_the_stop_about_as_often_as_they_say() -> None:
+def test_intervals_of_other_metrics_at_the_stop_have_about_their_nominal_coverage() -> None:
     # They are Student's, and another metric determines the stop, whatever the share of common noise.
     for share in (0.0, 0.5, 1.0):
         assert other_metric(share) * PATHS <= binomial_high(PATHS, 0.06)
@@ -271,5 +269,5 @@ def test_the_simulation_judges_as_the_analysis_does(drawn: dict[str, np.ndarray]
         assert (summary.low <= truth <= summary.high) == covered
 
 
-def test_the_page_on_stopping_is_what_the_simulation_gives() -> None:
+def test_the_page_on_stopping_equals_the_simulation() -> None:
     assert PAGE.read_text("utf-8") == page(), "run `python -m bench stopping`"

@@ -19,7 +19,7 @@ def autocorrelated(rng: np.random.Generator, n: int, share: float) -> np.ndarray
 
 
 @pytest.mark.parametrize("of", [trend, growth])
-def test_a_straight_line_has_its_slope_and_no_doubt(of) -> None:
+def test_a_straight_line_has_its_slope_and_no_caveat(of) -> None:
     found = of(HOUR, 500 + 0.25 * HOUR, 0.95)
     assert found is not None
     assert found.per_hour == pytest.approx(900)
@@ -57,7 +57,7 @@ def test_a_gap_in_the_samples_does_not_bend_growth() -> None:
     assert (found.low, found.high) == pytest.approx((10800, 10800))
 
 
-def test_what_is_not_there_is_left_out() -> None:
+def test_missing_parts_are_omitted() -> None:
     values = 500 + 0.25 * HOUR
     values[100:200] = np.nan
     found = trend(HOUR, values, 0.95)
@@ -85,7 +85,7 @@ def test_a_series_too_short_has_no_slope(of) -> None:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.9, 0.97])
-def test_the_trend_of_noise_that_remembers_itself_covers_the_truth(share: float) -> None:
+def test_the_trend_of_autocorrelated_noise_has_its_nominal_coverage(share: float) -> None:
     rng, runs, truth = np.random.default_rng(6), 500, -40.0
     covered = 0
     for _ in range(runs):
@@ -96,7 +96,7 @@ def test_the_trend_of_noise_that_remembers_itself_covers_the_truth(share: float)
     assert covered >= stats.binom.ppf(1e-4, runs, 0.95 if share <= 0.9 else 0.93)
 
 
-def test_the_growth_of_what_accumulates_covers_the_truth_where_a_line_would_not() -> None:
+def test_the_growth_of_an_accumulating_value_has_coverage_that_a_line_has_not() -> None:
     rng, runs, truth_per_s = np.random.default_rng(7), 500, 5.0
     covered = of_line = 0
     for _ in range(runs):

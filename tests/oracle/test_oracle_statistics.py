@@ -29,7 +29,7 @@ SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
 Biometrika 1908; R ships them as `sleep` and gives t = 4.0621, p = 0.002833, 0.7001142 … 2.4598858."""
 
 
-def test_the_interval_is_students_own() -> None:
+def test_the_interval_equals_students() -> None:
     found = student(SLEEP, 0.95)
     assert found.mean == pytest.approx(1.58)
     assert (found.low, found.high) == pytest.approx((0.7001142, 2.4598858), abs=1e-7)
@@ -80,7 +80,7 @@ def test_holms_steps_are_those_of_the_worked_example() -> None:
     assert [p <= level for p, level in zip(p_values, levels, strict=True)] == [True, False, False, True]
 
 
-def test_holm_leaves_a_single_comparison_as_it_is() -> None:
+def test_holm_does_not_change_a_single_comparison() -> None:
     assert holm_confidences([0.7], 0.95) == pytest.approx([0.95])
     assert holm_confidences([], 0.95) == []
 
@@ -105,7 +105,7 @@ def test_the_minimum_detectable_effect_is_that_of_a_hand_computed_table() -> Non
     assert detectable_percent(summary) == pytest.approx(3.0291, abs=1e-4)
 
 
-def test_so_many_blocks_as_were_said_to_be_needed_suffice_about_as_often_as_promised() -> None:
+def test_the_forecast_number_of_blocks_has_about_its_nominal_power() -> None:
     rng = np.random.default_rng(5)
     true, sd = math.log(1.03), 0.03
     first = student(list(true + sd * scaled(rng.normal(size=6))), 0.95)
@@ -135,21 +135,21 @@ STUDIES = 4000
 
 
 @pytest.mark.parametrize("blocks", [5, 12])
-def test_the_interval_covers_the_truth_as_often_as_it_says(blocks: int) -> None:
+def test_the_interval_has_its_nominal_coverage(blocks: int) -> None:
     rng, truth = np.random.default_rng(blocks), math.log(1.042)
     summaries = [student(list(d), 0.95) for d in rng.normal(truth, 0.02, (STUDIES, blocks))]
     covered = sum(s.low is not None and s.high is not None and s.low <= truth <= s.high for s in summaries)
     assert binomial_low(STUDIES, 0.95) <= covered <= binomial_high(STUDIES, 0.95)
 
 
-def test_the_interval_still_covers_where_stalls_give_the_noise_heavy_tails() -> None:
+def test_the_interval_covers_with_heavy_tailed_noise_from_stalls() -> None:
     rng, truth = np.random.default_rng(8), math.log(0.97)
     summaries = [student(list(d), 0.95) for d in truth + 0.02 * rng.standard_t(3, (STUDIES, 10))]
     covered = sum(s.low is not None and s.high is not None and s.low <= truth <= s.high for s in summaries)
     assert covered >= binomial_low(STUDIES, 0.95)
 
 
-def test_two_arms_that_are_alike_are_seldom_called_faster_or_slower() -> None:
+def test_two_identical_arms_are_rarely_called_faster_or_slower() -> None:
     rng = np.random.default_rng(9)
     summaries = [student(list(d), 0.95) for d in rng.normal(0, 0.05, (STUDIES, 8))]
     verdicts = [judge(s, s.equivalence(0.95), 0.02) for s in summaries]
@@ -158,7 +158,7 @@ def test_two_arms_that_are_alike_are_seldom_called_faster_or_slower() -> None:
     assert alarms > 0  # the noise is large enough for occasional errors; otherwise the test is trivial
 
 
-def test_of_three_arms_like_the_baseline_one_is_seldom_called_faster_or_slower() -> None:
+def test_of_three_identical_arms_one_is_rarely_called_faster_or_slower() -> None:
     rng, alarms, studies = np.random.default_rng(10), 0, 2000
     for _ in range(studies):
         baseline = rng.normal(0, 0.03, 8)  # shared, as in a study: the comparisons are not independent
@@ -170,7 +170,7 @@ def test_of_three_arms_like_the_baseline_one_is_seldom_called_faster_or_slower()
     assert 0 < alarms <= binomial_high(studies, 0.05)
 
 
-def test_the_bootstrap_agrees_with_student_where_the_blocks_are_normally_spread() -> None:
+def test_the_bootstrap_agrees_with_student_for_gaussian_blocks() -> None:
     d = list(np.random.default_rng(11).normal(0.05, 0.02, 40))
     resampled, known = bootstrap_interval(d, 0.95), student(d, 0.95)
     assert resampled is not None and known.low is not None and known.high is not None
@@ -179,7 +179,7 @@ def test_the_bootstrap_agrees_with_student_where_the_blocks_are_normally_spread(
     assert resampled == bootstrap_interval(d, 0.95)
 
 
-def test_with_too_few_blocks_the_bootstrap_says_nothing() -> None:
+def test_with_too_few_blocks_the_bootstrap_has_no_interval() -> None:
     assert bootstrap_interval([0.1] * (VERDICT_BLOCKS_MIN - 1), 0.95) is None
 
 

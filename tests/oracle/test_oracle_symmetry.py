@@ -36,7 +36,7 @@ def _mean_of_triples(d: np.ndarray) -> float:
     return float(np.sign(three[:, 0] + three[:, 2] - 2 * three[:, 1]).mean() / 3)
 
 
-def test_scale_place_and_side_do_not_matter() -> None:
+def test_scale_location_and_sign_do_not_matter() -> None:
     d = list(np.random.default_rng(1).gamma(0.4, 1, 30))
     score = triples_score(d)
     assert score is not None and score > 2
@@ -51,7 +51,7 @@ def test_scale_place_and_side_do_not_matter() -> None:
 
 @pytest.mark.parametrize("noise", [normal(0.025), heavy_tails, outliers])
 @pytest.mark.parametrize("blocks", [10, 25, 40])
-def test_symmetric_blocks_are_accused_as_seldom_as_is_said(noise: Noise, blocks: int) -> None:
+def test_symmetric_blocks_raise_the_caveat_at_most_at_the_nominal_rate(noise: Noise, blocks: int) -> None:
     drawn = noise(np.random.default_rng(blocks), STUDIES, blocks)
     # With heavy tails the level is asymptotic, and the page states the remaining error.
     limit = ALARM if noise is not heavy_tails else 0.07
@@ -66,7 +66,7 @@ def test_a_study_that_stops_on_its_verdict_is_accused_no_more_often() -> None:
 
 
 @pytest.mark.parametrize(("blocks", "least"), [(20, 0.5), (40, 0.85)])
-def test_skewed_blocks_are_found_as_often_as_the_page_says(blocks: int, least: float) -> None:
+def test_skewed_blocks_are_found_at_the_documented_rate(blocks: int, least: float) -> None:
     drawn = skewed(1.75)(np.random.default_rng(5), STUDIES, blocks)
     found = sum(is_skewed(d, ALARM) for d in drawn)
     assert found >= scipy.stats.binom.ppf(1 - SURE, STUDIES, least)

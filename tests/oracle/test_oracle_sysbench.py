@@ -326,7 +326,7 @@ def test_a_script_runs_as_in_sysbench(programs: Programs, ours: str, tmp_path: P
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_prepare_makes_the_tables_of_sysbench(programs: Programs, ours: str, threads: int) -> None:
+def test_prepare_creates_the_tables_of_sysbench(programs: Programs, ours: str, threads: int) -> None:
     assert SYSBENCH
     digits = re.compile(r"\d+")
     line = f"oltp_read_write --table-size=4000 --tables=2 --threads={threads}"

@@ -91,7 +91,7 @@ def test_a_statement_is_one_over_all_its_users_and_ids() -> None:
     assert "statement.wal_bytes_per_call" not in values  # a server before 13
 
 
-def test_what_was_not_called_in_the_window_is_not_told() -> None:
+def test_statements_without_calls_in_the_window_are_omitted() -> None:
     row = {"query": "q", **of_values(np.array([1.0, 2.0]))}
     assert statements([Growth(row, row)]) == []
 
@@ -121,7 +121,7 @@ def test_differences_are_those_of_a_hand_computed_table() -> None:
         {"lsn_bytes": 4000, "wal_fpi": 9},  # known at the start, and not at the end
     ],
 )
-def test_counters_that_were_reset_give_no_number_at_all(end: dict) -> None:
+def test_reset_counters_give_no_value(end: dict) -> None:
     w = window(two("wal", WAL[0], end), 600, 15.0)
     assert w.missing == {"wal": RESET}
     assert w.delta("wal", "lsn_bytes") is None and "wal" not in w.last
@@ -147,7 +147,7 @@ def test_a_probe_without_a_reading_passes_its_reason_on(moment: str) -> None:
     assert w.delta("io", "reads") is None
 
 
-def test_a_probe_that_was_read_once_says_so() -> None:
+def test_a_probe_that_was_read_once_reports_it() -> None:
     w = window([reading("locks", "end", [{"locks": 1}])], 1, 1.0)
     assert "both ends" in w.missing["locks"].reason
 
@@ -170,7 +170,7 @@ def statement(queryid: str, calls: int, **more: float) -> dict:
     return row | {"stddev_exec_time": 0.0, "total_exec_time": float(calls)} | more
 
 
-def test_a_statement_that_may_have_been_among_the_others_has_no_known_beginning() -> None:
+def test_a_statement_that_may_have_been_omitted_before_has_no_known_start() -> None:
     others = {"kind": "others", "calls": 50, "total_exec_time": 50.0}
     begin = [statement("a", 10), others]
     end = [statement("a", 30), statement("b", 40), {**others, "calls": 20, "total_exec_time": 20.0}]
@@ -180,7 +180,7 @@ def test_a_statement_that_may_have_been_among_the_others_has_no_known_beginning(
     assert [of.text for of in statements(w.growths["statements"])] == ["b", "a"]
 
 
-def test_a_statement_that_was_evicted_and_came_back_is_a_reset() -> None:
+def test_a_statement_that_was_evicted_and_returned_is_a_reset() -> None:
     begin, end = statement("a", 10, stats_since=1.0), statement("a", 30, stats_since=2.0)
     w = window(two("statements", begin, end), 1, 1.0)
     assert w.missing == {"statements": RESET}
@@ -188,7 +188,7 @@ def test_a_statement_that_was_evicted_and_came_back_is_a_reset() -> None:
     assert window(gone, 1, 1.0).missing == {"statements": RESET}
 
 
-def test_a_table_that_was_dropped_is_none() -> None:
+def test_a_dropped_table_is_omitted() -> None:
     a, b = ({"kind": "table", "schema": "public", "name": name, "n_tup_upd": 1} for name in "ab")
     w = window([reading("relations", "begin", [a, b]), reading("relations", "end", [a])], 1, 1.0)
     assert w.delta("relations", "n_tup_upd") == 0 and not w.missing

@@ -12,7 +12,7 @@ STUDIES = 60
 
 
 @pytest.mark.parametrize("slow_s", [5.0, 20.0])
-def test_arms_that_warm_up_at_unlike_speed_rarely_get_a_verdict(slow_s: float) -> None:
+def test_arms_that_warm_up_at_different_speeds_rarely_get_a_verdict(slow_s: float) -> None:
     """Their effect is only the warm-up. Without the rules, 21% and 7% of studies get the verdict "slower"."""
     rng = np.random.default_rng(7)
     ended = [simulate_study(rng, (2.0, slow_s), 25.0, extends=True) for _ in range(STUDIES)]
@@ -22,7 +22,7 @@ def test_arms_that_warm_up_at_unlike_speed_rarely_get_a_verdict(slow_s: float) -
     assert np.mean([one.warm_up_s > WARM_UP_S for one in ended]) > 0.5
 
 
-def test_arms_that_warm_up_alike_rarely_get_a_longer_warm_up() -> None:
+def test_arms_with_equal_warm_up_rarely_get_a_longer_one() -> None:
     rng = np.random.default_rng(8)
     ended = [simulate_study(rng, (2.0, 2.0), 25.0, extends=True) for _ in range(STUDIES)]
     assert sum(one.warm_up_s > WARM_UP_S for one in ended) <= 0.2 * STUDIES

@@ -51,7 +51,7 @@ def the_smallest(server: str, blocks: int) -> Study:
     return next(study for study in studies if aa_arm_after(study, 1) == 1)
 
 
-def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
+def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -116,7 +116,7 @@ def test_an_aa_block_runs_beside_the_arms_is_shown_nowhere_and_remembered(
     )
 
 
-def test_a_calibration_measures_tells_and_remembers(
+def test_a_calibration_is_measured_reported_and_stored(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

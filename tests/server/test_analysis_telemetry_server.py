@@ -104,7 +104,7 @@ def update(connection: Connection) -> None:
         connection.execute(f"UPDATE accounts SET balance = balance + 1 WHERE id = {i}")
 
 
-def test_what_was_done_between_the_readings_is_what_is_told(server: Server) -> None:
+def test_values_are_the_work_between_the_readings(server: Server) -> None:
     per_tx = "relation.updates_per_tx:accounts"
     # The probes are read one by one: the work must have arrived in all of them.
     found = told(
@@ -150,7 +150,7 @@ def test_temporary_files_and_requested_checkpoints_are_counted(server: Server) -
     assert values["checkpoints.requested"] == 1 and values["checkpoints.timed"] == 0
 
 
-def test_statistics_that_were_reset_give_no_number(server: Server) -> None:
+def test_reset_statistics_give_no_value(server: Server) -> None:
     def reset(connection: Connection) -> None:
         update(connection)
         connection.execute("select pg_stat_reset()")

@@ -26,7 +26,7 @@ def dsn(running_server: Server) -> Iterator[str]:
         conn.execute("DROP DATABASE check_command")
 
 
-def test_sound_data_give_status_0_and_a_line_for_each_condition(
+def test_valid_data_gives_status_0_and_a_line_per_condition(
     dsn: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(dsn) == 0
@@ -61,6 +61,6 @@ def test_a_database_out_of_reach_is_one_line_without_a_password(
     assert "\n" not in str(caught.value)
 
 
-def test_a_database_that_is_not_tpcc_is_refused(running_server: Server) -> None:
+def test_a_database_that_is_not_tpcc_is_rejected(running_server: Server) -> None:
     with pytest.raises(DatasetError, match="the database postgres contains no tpcc data"):
         check(running_server.conninfo())

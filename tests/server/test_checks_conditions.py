@@ -62,12 +62,12 @@ def violated(conn: Connection) -> set[int]:
     return alone
 
 
-def test_there_are_twelve_and_each_says_what_it_demands() -> None:
+def test_there_are_twelve_conditions_with_descriptions() -> None:
     assert [condition.number for condition in conditions()] == list(range(1, 13))
     assert all(len(condition.text) > 20 for condition in conditions())
 
 
-def test_sound_data_pass_all_conditions(running_server: Server, database: str) -> None:
+def test_valid_data_passes_all_conditions(running_server: Server, database: str) -> None:
     checks = check_conditions(lambda: running_server.connect(database))
     assert [check.name for check in checks] == [f"condition {number}" for number in range(1, 13)]
     assert all(check.passed for check in checks)
@@ -80,7 +80,7 @@ DELIVER_ALL = """
 """
 
 
-def test_conditions_of_new_orders_are_skipped_where_there_are_none(conn: Connection) -> None:
+def test_conditions_of_new_orders_are_skipped_without_new_orders(conn: Connection) -> None:
     conn.execute(DELIVER_ALL)
     assert violated(conn) == set()
 

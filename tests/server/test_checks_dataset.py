@@ -98,13 +98,13 @@ NO_DATASET = [
 
 
 @pytest.mark.parametrize(("statements", "message"), NO_DATASET)
-def test_what_is_not_a_whole_dataset_is_refused(conn: Connection, statements: str, message: str) -> None:
+def test_an_incomplete_dataset_is_rejected(conn: Connection, statements: str, message: str) -> None:
     conn.execute(statements)
     with pytest.raises(DatasetError, match=message):
         read_marker(conn)
 
 
-def test_wrong_cardinalities_are_named(conn: Connection) -> None:
+def test_incorrect_cardinalities_are_named(conn: Connection) -> None:
     populate(conn, warehouses=2, customers=30)
     assert require_warehouses(conn) == 2
     check = check_fresh(conn, warehouses=2)
@@ -130,7 +130,9 @@ FULL = """
 @pytest.mark.parametrize(
     ("lines", "passed"), [(300_000, True), (303_000, True), (303_500, False), (296_500, False)]
 )
-def test_order_lines_may_stray_as_far_as_chance_allows(conn: Connection, lines: int, passed: bool) -> None:
+def test_order_lines_may_deviate_within_the_probability_bound(
+    conn: Connection, lines: int, passed: bool
+) -> None:
     conn.execute(FULL.format(lines=lines))
     assert check_fresh(conn, warehouses=1).passed is passed
 

@@ -112,7 +112,9 @@ def rounds(*first: int) -> list[PlannedSlice]:
     ]
 
 
-def test_both_are_driven_at_once_on_halves_that_are_swapped_and_given_back(servers: list[Server]) -> None:
+def test_both_arms_are_driven_at_once_on_cpu_partitions_that_are_swapped_and_released(
+    servers: list[Server],
+) -> None:
     halves = partition_of(usable_cores())
     before = [cores_of_server(server) for server in servers]
     run, seen = play(servers, halves, rounds(0, 0, 1))

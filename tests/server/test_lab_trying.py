@@ -59,9 +59,7 @@ def tried(build: Build, place: Path, *settings: Mapping[str, str]) -> list[str]:
     return told
 
 
-def test_each_set_of_settings_is_tried_once_and_none_where_nothing_is_set(
-    build: Build, server_dir: Path
-) -> None:
+def test_each_set_of_settings_is_tried_once_and_none_without_settings(build: Build, server_dir: Path) -> None:
     assert tried(build, server_dir, {}, SOUND, SOUND, {"work_mem": "9MB"}) == [
         "testing the settings of 1",
         "testing the settings of 3",
@@ -77,7 +75,7 @@ def test_each_set_of_settings_is_tried_once_and_none_where_nothing_is_set(
         ({"nothing.known": "1", "work_mem": "8MB", "min_wal_size": "17MB"}, "min_wal_size"),
     ],
 )
-def test_a_server_that_does_not_start_is_told_with_its_arm_and_its_own_words(
+def test_a_server_that_does_not_start_is_reported_with_its_arm_and_its_message(
     settings: Mapping[str, str], words: str, build: Build, server_dir: Path
 ) -> None:
     with pytest.raises(StartError, match=f"^1: .* did not start: .*{words}"):

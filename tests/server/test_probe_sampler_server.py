@@ -123,7 +123,7 @@ def test_its_own_cost_is_measured_between_two_marks(running_server: Server, watc
     assert sampler.mark().thread_s == 0
 
 
-def test_a_server_that_is_restarted_ends_its_series_with_a_reason_and_a_new_one_begins(
+def test_a_restarted_server_ends_its_series_with_a_reason_and_starts_a_new_one(
     cluster: Cluster, watched: Watched
 ) -> None:
     running = [cluster.start()]
@@ -164,7 +164,7 @@ def test_a_server_that_is_restarted_ends_its_series_with_a_reason_and_a_new_one_
     assert np.isfinite(host_series.points[:, host_series.columns.index("cpu_busy_s")]).all()
 
 
-def test_a_server_that_dies_is_told_and_the_others_series_go_on(
+def test_a_crashed_server_is_reported_and_other_series_continue(
     cluster: Cluster, running_server: Server, watched: Watched
 ) -> None:
     other = Watched()

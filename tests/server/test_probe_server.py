@@ -117,7 +117,7 @@ def scalar(connection: Connection, statement: str) -> Any:
     return row[0]
 
 
-def test_a_probe_reads_numbers_and_texts_or_says_why_not(
+def test_a_probe_reads_numbers_and_texts_or_a_reason(
     server: Server, probe: Connection, work: Connection, major: int
 ) -> None:
     work.execute("create table t (a int primary key, b text)")
@@ -176,7 +176,7 @@ def test_the_statements_of_probes_are_not_counted(server: Server, database: str)
         assert "watcher" in users and scalar(other, "select current_user") not in users
 
 
-def test_a_statement_inside_of_a_function_is_told_apart_where_the_version_can(
+def test_a_statement_within_a_function_is_distinguished_if_the_version_supports_it(
     probe: Connection, work: Connection, major: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work.execute("set pg_stat_statements.track = 'all'")
@@ -196,7 +196,7 @@ def test_a_statement_inside_of_a_function_is_told_apart_where_the_version_can(
     assert sum(row["calls"] for row in others) == sum(row["calls"] for row in rows)
 
 
-def test_the_processes_of_clients_are_found_and_what_the_kernel_counts_of_them(
+def test_the_processes_of_clients_are_found_with_their_kernel_counters(
     server: Server, probe: Connection, work: Connection
 ) -> None:
     clients = find_clients(probe)
@@ -222,7 +222,7 @@ def test_a_statement_that_names_a_password_is_not_quoted(probe: Connection, work
     assert not [query for query in queries if "hunter" in query]
 
 
-def test_what_is_beyond_the_limit_is_summed(
+def test_entries_beyond_the_limit_are_summed(
     probe: Connection, work: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
@@ -240,7 +240,7 @@ def test_what_is_beyond_the_limit_is_summed(
     assert sum(row["reltuples"] for row in whole["relations"]) == 11111
 
 
-def test_an_older_extension_on_a_newer_server_is_read_by_its_own_columns(server: Server, major: int) -> None:
+def test_an_older_extension_on_a_newer_server_is_read_with_its_columns(server: Server, major: int) -> None:
     if major < 15:
         pytest.skip("the oldest server has no older extension that it can be given")
     do_and_leave(server, "postgres", "create database elsewhere template template0")
@@ -392,7 +392,7 @@ def test_a_temporary_file_is_counted_with_its_bytes(
     assert sample(probe)["temp_bytes"] - sampled["temp_bytes"] == after["temp_bytes"] - before["temp_bytes"]
 
 
-def test_who_waits_for_a_lock_is_seen(
+def test_a_backend_that_waits_for_a_lock_is_sampled(
     server: Server, database: str, probe: Connection, work: Connection, major: int
 ) -> None:
     work.execute("create table t as select 1 as a")
@@ -495,9 +495,7 @@ def test_a_sample_has_all_that_the_version_has(probe: Connection, major: int) ->
     assert all(found[name] >= 0 for name in GAUGES)
 
 
-def test_a_user_without_privileges_is_told_what_would_help(
-    server: Server, database: str, probe: Connection
-) -> None:
+def test_a_user_without_privileges_gets_a_remedy(server: Server, database: str, probe: Connection) -> None:
     do_and_leave(server, database, "create table t as select 1 as a")
     with (
         connected_as(server, "humble", database) as humble,
@@ -540,7 +538,7 @@ def test_a_library_that_was_not_loaded_is_named(running_server: Server) -> None:
     do_and_leave(running_server, "postgres", "drop database unloaded")
 
 
-def test_what_takes_too_long_is_given_up(
+def test_a_search_that_takes_too_long_is_abandoned(
     probe: Connection, work: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work.execute("create table t as select g as a from generate_series(1, 300000) as g")

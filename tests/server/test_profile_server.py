@@ -20,7 +20,7 @@ def runs(tmp_path: Path, account: Account) -> Runs:
 BUSY = "SELECT count(*) FROM generate_series(1, 2000000) AS i WHERE i % 7 = 3"
 
 
-def test_backends_that_begin_later_are_sampled_too(running_server: Server, runs: Runs) -> None:
+def test_later_backends_are_sampled(running_server: Server, runs: Runs) -> None:
     try:
         profiler = Profiler.start(running_server.postmaster_pid, 99, runs)
     except ProfileError as error:
@@ -35,7 +35,7 @@ def test_backends_that_begin_later_are_sampled_too(running_server: Server, runs:
     assert profiler.process.poll() is not None
 
 
-def test_a_profile_that_is_given_up_leaves_nothing(running_server: Server, runs: Runs) -> None:
+def test_an_abandoned_profile_leaves_nothing(running_server: Server, runs: Runs) -> None:
     try:
         profiler = Profiler.start(running_server.postmaster_pid, 99, runs)
     except ProfileError as error:

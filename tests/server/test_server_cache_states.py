@@ -36,7 +36,7 @@ def value(connection: Connection, query: bytes) -> object:
     return row[0]
 
 
-def test_a_file_that_was_just_written_is_evicted_and_comes_back_when_it_is_read(server_dir: Path) -> None:
+def test_a_file_just_written_is_evicted_and_cached_again_when_read(server_dir: Path) -> None:
     data = server_dir / "data"
     data.mkdir()
     (data / "dirty").write_bytes(b"x" * 3_000_001)
@@ -60,7 +60,7 @@ def test_a_directory_without_a_page_is_wholly_resident(tmp_path: Path) -> None:
     assert evict(tmp_path) == 1.0
 
 
-def test_a_stopped_server_can_be_made_cold_and_reads_its_data_again(cluster: Cluster) -> None:
+def test_a_stopped_server_can_be_evicted_and_reads_its_data_again(cluster: Cluster) -> None:
     fill = "create table t as select generate_series(1, 50000) as n"
     with cluster.start() as server, server.connect() as connection:
         connection.execute(fill)
@@ -138,7 +138,7 @@ def test_without_the_extension_the_files_are_read_into_the_systems_cache(
     assert found.kept_bytes_max is None
 
 
-def test_a_server_whose_files_are_out_of_reach_is_scanned(
+def test_a_server_with_inaccessible_files_is_scanned(
     running_server: Server, filled: str, tmp_path: Path
 ) -> None:
     with as_reader(running_server, filled) as connection:
@@ -188,7 +188,7 @@ def arm_on(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
         arm.stop()
 
 
-def test_a_crash_is_recovered_from_by_replaying_what_was_not_checkpointed(arm: BuildArm) -> None:
+def test_crash_recovery_replays_the_wal_since_the_checkpoint(arm: BuildArm) -> None:
     with arm.connect() as connection:
         connection.execute("create table t as select 1 as n from generate_series(1, 20000); checkpoint")
         connection.execute("update t set n = 2")
@@ -248,7 +248,7 @@ def test_a_restart_in_order_replays_nothing(arm: BuildArm) -> None:
         assert value(connection, b"select sum(n) from t") == 20000
 
 
-def test_what_ended_before_cannot_be_crashed_and_is_told(arm: BuildArm) -> None:
+def test_a_process_that_ended_before_its_kill_is_reported(arm: BuildArm) -> None:
     arm.running.stop("immediate")
     with pytest.raises(ServerError, match="exited unexpectedly"):
         arm.recover()

@@ -46,7 +46,7 @@ def test_options_of_the_users_environment_are_not_the_servers(
         assert value(server, "show work_mem") == "4MB"
 
 
-def test_the_log_is_appended_to_and_each_start_sees_its_own_part(cluster: Cluster) -> None:
+def test_the_log_is_appended_to_and_each_start_reads_its_own_part(cluster: Cluster) -> None:
     with cluster.start():
         pass
     with cluster.start() as second:
@@ -93,7 +93,7 @@ def test_a_server_that_cannot_have_its_settings_does_not_start(
     assert not (cluster.data_dir / "postmaster.pid").exists()
 
 
-def test_a_setting_that_is_pgdynos_own_is_refused_with_the_reason(cluster: Cluster) -> None:
+def test_a_setting_controlled_by_pgdyno_is_rejected_with_the_reason(cluster: Cluster) -> None:
     with pytest.raises(UsageError, match="private Unix socket"):
         cluster.start({"Port": "5433"})
 
@@ -103,13 +103,13 @@ def test_an_optional_setting_unknown_to_the_version_is_dropped_and_reported(clus
         assert list(server.dropped) == ["nonesuch"]
 
 
-def test_two_servers_on_one_data_directory_are_refused(cluster: Cluster) -> None:
+def test_two_servers_on_one_data_directory_are_rejected(cluster: Cluster) -> None:
     with cluster.start() as server, pytest.raises(StartError, match=r"postmaster\.pid"):
         cluster.start()
     assert not server.alive
 
 
-def test_a_server_that_died_says_so_when_it_is_stopped(cluster: Cluster) -> None:
+def test_stopping_a_crashed_server_reports_the_crash(cluster: Cluster) -> None:
     server = cluster.start()
     os.kill(server.postmaster_pid, signal.SIGQUIT)
     server.process.wait(ENDS_WITHIN_S)

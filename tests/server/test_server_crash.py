@@ -103,7 +103,7 @@ def test_a_crash_after_the_last_slice_fails_the_trials_on_a_running_server(
     assert trials == [("failed", why)] * 2
 
 
-def test_a_crash_after_the_last_slice_makes_a_single_run_count_for_nothing(
+def test_a_crash_after_the_last_slice_invalidates_a_single_run(
     crashes_at_the_end: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dsn = crashes_at_the_end.conninfo("single_run")

@@ -122,7 +122,7 @@ def test_a_server_that_initdb_ran_is_cleared_away_too(build: Build, run: Path, a
     assert still_there(segments) == set()
 
 
-def test_a_running_server_is_left_alone(build: Build, run: Path, account: Account) -> None:
+def test_a_running_server_is_not_changed(build: Build, run: Path, account: Account) -> None:
     with Cluster(build, run / "data", account).start() as server, server.connect() as connection:
         clear_after_kill(run / "data", account)
         assert connection.execute("select 1").fetchone() == (1,)

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.server
 
 @pytest.mark.parametrize("size", [1, 2, 5])
 @pytest.mark.parametrize("is_round_robin", [False, True])
-def test_transaction_pooling_is_refused_before_anything_is_locked(
+def test_transaction_pooling_is_rejected_before_anything_is_locked(
     running_server: Server, size: int, is_round_robin: bool
 ) -> None:
     with pooler(running_server, size, is_round_robin=is_round_robin) as between:
@@ -39,7 +39,7 @@ def test_session_pooling_is_a_session_like_any_other(running_server: Server) -> 
         assert remote.check().superuser
 
 
-def test_a_direct_connection_is_known_by_the_number_of_its_process(running_server: Server) -> None:
+def test_a_direct_connection_is_identified_by_its_process_id(running_server: Server) -> None:
     with Remote(Dsn(running_server.conninfo())).connect() as connection:
         found = connection.execute("select pg_backend_pid()").fetchone()
         assert found == (connection.info.backend_pid,)

@@ -77,9 +77,7 @@ def test_a_database_without_the_mark_is_never_dropped_or_copied(remote: Remote) 
         connection.execute("drop database pgdyno_of_somebody_else")
 
 
-def test_a_user_who_may_not_create_databases_is_told_what_to_do(
-    remote: Remote, running_server: Server
-) -> None:
+def test_a_user_without_createdb_gets_a_remedy(remote: Remote, running_server: Server) -> None:
     with remote.connect() as connection:
         connection.execute("create role humble login")
     humble = Remote(Dsn(make_conninfo(running_server.conninfo(), user="humble")))
@@ -102,7 +100,7 @@ def test_an_unreachable_server_is_named_without_the_password(dsn: str, words: st
     assert "\n" not in str(raised.value)
 
 
-def test_only_copies_that_nobody_holds_are_dropped(remote: Remote) -> None:
+def test_only_unlocked_copies_are_dropped(remote: Remote) -> None:
     remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
     # The lock is held in another database than the query: advisory locks are per database.
     remote.create("pgdyno_other", "another study's database")
@@ -124,7 +122,7 @@ def test_only_copies_that_nobody_holds_are_dropped(remote: Remote) -> None:
         remote.drop(name)
 
 
-def test_a_trials_copy_that_somebody_renamed_is_kept(remote: Remote) -> None:
+def test_a_renamed_copy_of_a_trial_is_kept(remote: Remote) -> None:
     remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
     left = TrialCopy(remote, "pgdyno_pristine")
     left.restore()
@@ -163,7 +161,7 @@ def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote) -> N
     remote.drop("pgdyno_pristine")
 
 
-def test_a_comment_that_only_begins_as_ours_is_no_mark(remote: Remote) -> None:
+def test_a_comment_with_only_the_prefix_of_the_marker_is_not_a_marker(remote: Remote) -> None:
     with remote.connect() as connection:
         connection.execute("create database theirs")
         for comment in ("pgdyno results of 2025", 'pgdyno {"purpose": 1}', "pgdyno []", 'pgdyno {"a": "b"}',
@@ -188,7 +186,7 @@ def test_a_database_in_the_making_is_dropped_when_its_maker_is_gone_and_only_the
     assert not remote.has_database(name)
 
 
-def test_a_name_as_of_a_database_in_the_making_is_no_mark(remote: Remote) -> None:
+def test_the_name_of_an_incomplete_database_is_not_a_marker(remote: Remote) -> None:
     name = sql.Identifier(ownership_marker.creation_name(1))
     with remote.connect() as connection:
         connection.execute(sql.SQL("create database {}").format(name))
@@ -200,7 +198,7 @@ def test_a_name_as_of_a_database_in_the_making_is_no_mark(remote: Remote) -> Non
         connection.execute(sql.SQL("drop database {}").format(name))
 
 
-def test_a_result_of_too_many_rows_is_refused_and_the_connection_lives_on(remote: Remote) -> None:
+def test_a_result_with_too_many_rows_is_rejected_and_the_connection_is_usable(remote: Remote) -> None:
     with remote.connect() as connection:
         most = connection.execute("select generate_series(1, %s)", (READ_ROWS_MAX,)).fetchall()
         assert len(most) == READ_ROWS_MAX
@@ -211,7 +209,7 @@ def test_a_result_of_too_many_rows_is_refused_and_the_connection_lives_on(remote
         assert connection.execute("select 1").fetchone() == (1,)
 
 
-def test_one_value_that_is_too_large_is_refused_over_tcp(running_server: Server) -> None:
+def test_an_oversized_value_is_rejected_over_tcp(running_server: Server) -> None:
     with pooler(running_server, 2, "session") as between:
         connection = Remote(Dsn(between.dsn("postgres"))).connect()
         with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one result"):
@@ -219,7 +217,7 @@ def test_one_value_that_is_too_large_is_refused_over_tcp(running_server: Server)
         assert connection.closed
 
 
-def test_a_finished_database_takes_any_number_of_connections(remote: Remote) -> None:
+def test_a_completed_database_has_no_connection_limit(remote: Remote) -> None:
     remote.create("pgdyno_finished", "t")
     with remote.connect() as connection:
         assert connection.execute(
@@ -228,7 +226,7 @@ def test_a_finished_database_takes_any_number_of_connections(remote: Remote) -> 
     remote.drop("pgdyno_finished")
 
 
-def test_a_database_is_half_made_until_all_that_fills_it_is_done(remote: Remote) -> None:
+def test_a_database_is_incomplete_until_its_load_has_completed(remote: Remote) -> None:
     with remote.making("pgdyno_filled", "whole"):
         assert remote.own_databases() == {"pgdyno_filled": ownership_marker.INCOMPLETE}
         remote.drop_what_nobody_holds()
@@ -245,7 +243,7 @@ def test_two_ways_to_one_database_have_one_identity(remote: Remote) -> None:
     assert Remote(remote.dsn.with_database("template1")).identity() != remote.identity()
 
 
-def test_a_local_servers_disk_is_seen_by_those_who_may_know_where_it_lies(
+def test_a_local_servers_disk_is_checked_if_its_data_directory_is_visible(
     remote: Remote, running_server: Server
 ) -> None:
     with remote.connect() as connection:
@@ -261,7 +259,7 @@ def test_a_local_servers_disk_is_seen_by_those_who_may_know_where_it_lies(
     assert not require_room(humble, "the data need", 1 << 60, "take less")
 
 
-def test_a_running_server_says_how_many_connections_its_user_may_have(running_server: Server) -> None:
+def test_a_running_server_reports_the_connection_limit_of_its_user(running_server: Server) -> None:
     with running_server.connect() as connection:
         connection.execute("create role lowly login")
         connection.execute("create role limited login connection limit 7")
@@ -278,7 +276,7 @@ def study_on(**fields: Any) -> Study:
     return Study.model_validate({**rest, "budget_s": 60, "seed": 1, **fields})
 
 
-def test_clients_that_a_running_server_has_no_room_for_are_refused_for_every_arm_there(
+def test_too_many_clients_for_a_running_server_are_rejected_for_every_arm(
     running_server: Server,
 ) -> None:
     most = int(running_server.effective["max_connections"])

@@ -40,7 +40,7 @@ def test_a_dead_owners_server_is_ended_and_its_directory_removed(
     assert not left.exists()
 
 
-def test_a_living_owners_directory_is_left_alone(account: Account, server_dir: Path) -> None:
+def test_a_directory_with_a_running_owner_is_not_removed(account: Account, server_dir: Path) -> None:
     owned = server_dir / "run-owned"
     owned.mkdir()
     with (owned / "owner.lock").open("w") as lock:

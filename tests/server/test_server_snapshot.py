@@ -30,7 +30,7 @@ def fill(cluster: Cluster, statement: str = "create table t as select generate_s
         connection.execute(statement)
 
 
-def test_a_restored_directory_starts_without_recovery_and_holds_the_data(
+def test_a_restored_directory_starts_without_recovery_and_contains_the_data(
     cluster: Cluster, account: Account, server_dir: Path
 ) -> None:
     fill(cluster)
@@ -47,7 +47,7 @@ def test_a_restored_directory_starts_without_recovery_and_holds_the_data(
         assert "interrupted" not in server.log()
 
 
-def test_a_second_restore_copies_only_what_changed_and_undoes_all_of_it(
+def test_a_second_restore_copies_only_changes_and_reverts_all_of_them(
     cluster: Cluster, account: Account, server_dir: Path
 ) -> None:
     fill(cluster)
@@ -78,7 +78,7 @@ def test_a_restore_after_a_crash_needs_no_recovery(
         assert "interrupted" not in server.log()
 
 
-def test_a_directory_that_a_server_runs_on_is_neither_taken_nor_restored(
+def test_a_directory_with_a_running_server_is_neither_snapshotted_nor_restored(
     cluster: Cluster, account: Account
 ) -> None:
     snapshot = take(cluster.data_dir)
@@ -89,7 +89,7 @@ def test_a_directory_that_a_server_runs_on_is_neither_taken_nor_restored(
             take(cluster.data_dir)
 
 
-def test_a_tablespace_is_refused(cluster: Cluster, account: Account, server_dir: Path) -> None:
+def test_a_tablespace_is_rejected(cluster: Cluster, account: Account, server_dir: Path) -> None:
     place = server_dir / "space"
     place.mkdir(mode=0o700)
     account.own(place)
@@ -224,7 +224,7 @@ def make(cluster: Cluster, account: Account) -> Callable[[Path], None]:
     return copy
 
 
-def test_a_dataset_is_made_once_and_then_found(
+def test_a_dataset_is_created_once_and_then_reused(
     key: DatasetKey, make: Callable[[Path], None], datasets: Datasets
 ) -> None:
     with datasets.hold(key, make) as first:
@@ -236,7 +236,7 @@ def test_a_dataset_is_made_once_and_then_found(
     assert datasets.names() == []
 
 
-def test_an_interrupted_dataset_leaves_nothing_that_looks_whole(
+def test_an_interrupted_load_leaves_no_complete_dataset(
     key: DatasetKey, make: Callable[[Path], None], datasets: Datasets
 ) -> None:
     def interrupted(data_dir: Path) -> None:
@@ -248,7 +248,7 @@ def test_an_interrupted_dataset_leaves_nothing_that_looks_whole(
     assert datasets.names() == []
 
 
-def test_what_a_dead_maker_left_is_swept(
+def test_remains_of_a_dead_process_are_removed(
     key: DatasetKey, make: Callable[[Path], None], datasets: Datasets
 ) -> None:
     left = datasets.directory / f".{key.name}.part"
@@ -260,7 +260,7 @@ def test_what_a_dead_maker_left_is_swept(
     assert not left.exists()
 
 
-def test_a_damaged_dataset_is_made_again(
+def test_a_damaged_dataset_is_rebuilt(
     key: DatasetKey, make: Callable[[Path], None], datasets: Datasets
 ) -> None:
     with datasets.hold(key, make) as dataset:
@@ -270,7 +270,7 @@ def test_a_damaged_dataset_is_made_again(
         assert version_file.read_text() != "9.6 or so"
 
 
-def test_a_dataset_that_is_damaged_while_we_hold_it_is_an_error_and_not_a_wait_for_ourselves(
+def test_a_dataset_damaged_while_locked_is_an_error_and_not_a_deadlock(
     key: DatasetKey, make: Callable[[Path], None], datasets: Datasets
 ) -> None:
     with datasets.hold(key, make) as dataset:

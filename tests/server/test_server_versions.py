@@ -81,7 +81,7 @@ def test_checksums_and_segment_size_are_the_same_whatever_the_versions_default(
         assert server.effective["wal_segment_size"] == "4MB"
 
 
-def test_builds_of_different_compilers_are_told_apart(cache: Cache) -> None:
+def test_builds_of_different_compilers_are_distinguished(cache: Cache) -> None:
     builds = [build_of(cache, major) for major in (OLDEST_MAJOR, NEWEST_MAJOR)]
     known = {build.label: catalogue(build, cache) for build in builds}
     told = " ".join(compiled_differences(known))

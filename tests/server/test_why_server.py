@@ -102,7 +102,7 @@ def test_a_sleep_in_a_statement_is_named_by_statement_and_by_resource(slept: Rep
     assert parts["statement:SELECT abalance FROM pgbench_accounts WHERE aid = $1"].b_us < sleep.b_us
 
 
-def test_of_real_evidence_the_parts_add_up_in_every_block(slept: Report) -> None:
+def test_parts_of_a_real_results_file_add_up_in_every_block(slept: Report) -> None:
     why = why_of(slept)
     for waterfall in (why.by_statement, why.by_resource):
         assert waterfall is not None
@@ -111,7 +111,7 @@ def test_of_real_evidence_the_parts_add_up_in_every_block(slept: Report) -> None
             assert sum(part.by_block[block] for part in waterfall.parts) == pytest.approx(difference)
 
 
-def test_the_kernels_account_and_the_looks_are_those_of_the_arms_own_slices(slept: Report) -> None:
+def test_kernel_times_and_wait_samples_are_those_of_the_arms_own_slices(slept: Report) -> None:
     """An arm that sleeps 3 ms in a transaction is sampled nearly always, one that only reads never."""
     times = slept.findings.telemetry.by_trial
     for trial in slept.findings.trials:

@@ -41,9 +41,7 @@ seeds = st.integers(0, 2**53 - 1)
 
 
 @given(seed=seeds, arms=st.integers(2, 5), groups=st.integers(1, 12))
-def test_after_ten_blocks_one_of_every_ten_has_an_aa_block_beside_it(
-    seed: int, arms: int, groups: int
-) -> None:
+def test_after_ten_blocks_one_in_ten_is_followed_by_an_aa_block(seed: int, arms: int, groups: int) -> None:
     study = make_study(arms=parse_arms(["18"] * arms), seed=seed)
     for group in range(groups):
         blocks = range(group * BLOCKS_PER_AA, (group + 1) * BLOCKS_PER_AA)
@@ -60,7 +58,7 @@ def test_the_arms_are_doubled_equally_often(seed: int, arms: int) -> None:
 
 
 @given(seed=seeds, block=st.integers(0, 500))
-def test_what_is_doubled_is_a_function_of_the_seed(seed: int, block: int) -> None:
+def test_the_doubled_arm_is_determined_by_the_seed(seed: int, block: int) -> None:
     study = make_study(seed=seed)
     again = study.model_validate(study.model_dump())
     assert aa_arm_after(study, block) == aa_arm_after(again, block)
@@ -92,7 +90,7 @@ def test_with_two_arms_a_tenth_of_the_time_of_blocks_is_for_aa_blocks() -> None:
         ({"arms": parse_arms(["host=a", "host=b"])}, "running servers"),
     ],
 )
-def test_where_there_is_no_twin_the_reason_is_told(changes: dict[str, object], reason: str) -> None:
+def test_a_missing_twin_has_a_reason(changes: dict[str, object], reason: str) -> None:
     study = make_study(**changes)
     assert reason in why_no_aa(study)
     assert not any(aa_arm_after(study, block) is not None for block in range(50))
@@ -153,7 +151,7 @@ def noise_of(log_ratios: list[float], before: list[float] | None = None) -> Nois
     return Noise(log_ratios, before or [], 0.95, 0.02)
 
 
-def test_the_spread_is_about_zero_and_its_interval_is_chi_squared() -> None:
+def test_the_sd_is_about_zero_and_its_interval_is_chi_squared() -> None:
     noise = noise_of([0.03, 0.01, 0.02, -0.02], [0.01, -0.01])
     assert noise.sd == pytest.approx(math.sqrt((9 + 1 + 4 + 4 + 1 + 1) * 1e-4 / 6))
     low, high = noise.sd_interval or (0, 0)
@@ -168,7 +166,7 @@ def test_the_floor_is_students_t_of_the_aa_blocks_over_the_root_of_the_blocks() 
     assert noise.floor(16) == pytest.approx(2.2281 * 0.005, rel=1e-4)
 
 
-def test_what_is_found_is_by_the_interval_of_the_verdicts_and_over_the_floor() -> None:
+def test_a_finding_needs_the_interval_of_verdicts_and_exceeds_the_floor() -> None:
     wide = Noise([0.02, -0.02] * 5, [], 0.95, 0.02, method=Method.ANYTIME)
     summary = anytime([0.02, -0.02] * 8, 0.95)  # of arms, with an SD of 0.02 · √(16/15)
     alike = detectable_percent(replace(summary, sd=0.02))
@@ -189,7 +187,7 @@ def test_too_few_aa_blocks_have_no_floor() -> None:
     assert noise_of([0.02], [0.02] * (FLOOR_BLOCKS_MIN - 1)).floor(12) is not None
 
 
-def test_equal_arms_are_over_the_floor_no_oftener_than_it_says() -> None:
+def test_equal_arms_exceed_the_floor_at_most_at_the_nominal_rate() -> None:
     """With 12 blocks, 6 A/A blocks and equal SDs, 5% of means exceed the floor."""
     rng, studies = np.random.default_rng(20261122), 4000
     over = 0
@@ -212,7 +210,7 @@ def test_the_rate_of_false_alarms_is_that_of_series_of_five() -> None:
     assert alarms.interval == pytest.approx((0.0084, 0.9057), abs=1e-4)
 
 
-def test_series_of_a_study_that_looks_often_are_judged_by_its_interval() -> None:
+def test_series_of_a_study_with_interim_analyses_use_its_interval() -> None:
     """Student's interval of these five excludes 0, and the anytime-valid one does not."""
     series = [0.05, 0.02, 0.06, 0.01, 0.04]
     called = [
@@ -300,7 +298,7 @@ def test_earlier_studies_of_a_noisier_day_do_not_count(tmp_path: Path) -> None:
     assert found.comparisons[0].verdict is Verdict.FASTER
 
 
-def test_of_days_alike_one_in_twenty_is_left_out() -> None:
+def test_the_interval_excludes_one_in_twenty_equal_days() -> None:
     rng, days = np.random.default_rng(7), 2000
     noises = (noise_of(list(rng.normal(0, 0.02, 8)), list(rng.normal(0, 0.02, 20))) for _ in range(days))
     left_out = sum(noise.of_today([]).left_out > 0 for noise in noises)
@@ -390,13 +388,13 @@ def test_an_arm_that_is_called_different_from_itself_is_a_caveat(tmp_path: Path)
     assert Code.AA_DIFFERS in {caveat.code for caveat in first.caveats}
 
 
-def test_of_one_aa_block_no_spread_is_told(tmp_path: Path) -> None:
+def test_one_aa_block_gives_no_standard_deviation(tmp_path: Path) -> None:
     found = with_aa(tmp_path / "e.sqlite", QUIET, [-0.02]).first
     said = build_study_noise(found)
     assert "SD" not in said and f"{FLOOR_BLOCKS_MIN} A/A blocks" in said
 
 
-def test_who_refused_the_aa_blocks_is_told() -> None:
+def test_the_reason_without_aa_blocks_is_reported() -> None:
     cases = cases_of(
         read_study((Path(__file__).parents[2] / "studies" / "templates" / "upgrade.toml").read_text(), "u")
     )
@@ -407,7 +405,7 @@ def test_who_refused_the_aa_blocks_is_told() -> None:
     assert why_no_aa(make_study(aa=False, aa_refused_by="--no-aa")) == "disabled by --no-aa"
 
 
-def test_a_study_without_aa_blocks_says_why(tmp_path: Path) -> None:
+def test_a_study_without_aa_blocks_reports_the_reason(tmp_path: Path) -> None:
     found = with_aa(tmp_path / "e.sqlite", QUIET, []).first
     assert found.noise.sd is None
     assert build_study_noise(found) == "Measurement noise: no A/A blocks (none completed yet)."

@@ -23,7 +23,7 @@ from pgdyno.study.tpcc_parameters import TpccParameters
 NOWHERE = Path("/nowhere")
 
 
-def test_twins_remember_warm_ups_of_their_own() -> None:
+def test_twins_have_separate_warm_up_histories() -> None:
     """The rates of a twin do not affect the warm-up of the study's second arm."""
     study, nothing = make_study(), cast("Any", None)
     twins = aa_study(study, 0)
@@ -46,7 +46,7 @@ def test_twins_remember_warm_ups_of_their_own() -> None:
         {"capacity": "p99<20ms"},
     ],
 )
-def test_blocks_under_another_load_are_not_taken_from_earlier_studies(changes: dict[str, Any]) -> None:
+def test_blocks_with_another_load_are_not_reused_from_earlier_studies(changes: dict[str, Any]) -> None:
     assert load_of(make_study(**changes)) != load_of(make_study())
 
 

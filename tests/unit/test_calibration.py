@@ -75,7 +75,7 @@ def test_the_figure_of_merit_is_worked_out_by_hand() -> None:
     assert one.within() == pytest.approx(math.sqrt(0.0008 * 4 / 60))
 
 
-def test_what_restarts_do_is_said_where_it_shows_and_seldom_where_there_is_nothing() -> None:
+def test_restart_effects_are_reported_if_present_and_rarely_otherwise() -> None:
     def shows(sd_restart: float) -> int:
         found = (simulated(0.05, sd_restart, 20, 8, seed=seed) for seed in range(STUDIES))
         return sum(calibration_of([one]).restarts_show for one in found)
@@ -122,7 +122,7 @@ def test_lengths_with_too_few_blocks_have_no_best_no_minutes_and_no_restarts() -
     assert "Best on this machine: slices of 1 s" in " ".join(_sentences(calibration_of([many])))
 
 
-def test_the_interval_of_the_figure_of_merit_holds_it() -> None:
+def test_the_interval_of_the_figure_of_merit_covers_it() -> None:
     """In 500 calibrations of two lengths; Satterthwaite's degrees of freedom are an approximation."""
     true, held = math.sqrt((0.03**2 + 0.05**2 / 8) * 20 / 60), 0
     for seed in range(500):
@@ -132,7 +132,7 @@ def test_the_interval_of_the_figure_of_merit_holds_it() -> None:
     assert 0.92 <= held / 500 <= 0.995
 
 
-def test_lengths_that_are_alike_are_not_told_apart_and_others_are() -> None:
+def test_only_different_lengths_are_distinguished() -> None:
     alike, told = 0, 200
     for seed in range(told):
         found = calibration_of([simulated(0.05, 0.0, 8, 8, seed=2 * seed + i) for i in range(2)])
@@ -142,7 +142,7 @@ def test_lengths_that_are_alike_are_not_told_apart_and_others_are() -> None:
     assert calibration_of([loud, quiet]).like_best() == []
 
 
-def test_equal_servers_are_called_different_as_often_as_chance_does() -> None:
+def test_equal_servers_are_called_different_at_the_nominal_rate() -> None:
     """Also with large restart effects: the units of a block share them and count once."""
     alarms = calibration_of([simulated(0.05, 0.05, 5000, 2)]).alarms
     assert alarms is not None
@@ -159,7 +159,7 @@ def test_a_biased_machine_shows_in_the_alarms() -> None:
     assert alarms.interval[0] == pytest.approx(0.025 ** (1 / 2))  # Clopper and Pearson's, all of n
 
 
-def test_few_blocks_know_no_rate_of_alarms() -> None:
+def test_few_blocks_give_no_rate_of_alarms() -> None:
     assert calibration_of([simulated(0.05, 0.0, 4, 8)]).alarms is None
 
 
@@ -184,7 +184,7 @@ def test_it_is_read_from_the_evidence(tmp_path: Path) -> None:
     assert row["units"] == 9
 
 
-def test_every_schedule_and_length_is_an_aa_comparison_of_its_own() -> None:
+def test_every_schedule_and_length_is_a_separate_aa_comparison() -> None:
     cases = calibration_cases(
         "18", PgbenchParameters(scale=2), 4, schedules=["slices"], slices_s=(0.25, 2.0), minutes=10, seed=5
     )
@@ -207,17 +207,17 @@ def test_a_duet_needs_two_cores() -> None:
 @pytest.mark.parametrize(
     ("text", "minutes"), [("10m", 10), ("10min", 10), ("90s", 1.5), ("2", 2), ("1h", 60)]
 )
-def test_how_long_is_said_as_people_say_it(text: str, minutes: float) -> None:
+def test_durations_have_a_readable_format(text: str, minutes: float) -> None:
     assert _minutes(text) == pytest.approx(minutes)
 
 
 @pytest.mark.parametrize("text", ["0m", "ten", "-1m"])
-def test_no_time_is_refused(text: str) -> None:
+def test_a_duration_of_zero_is_rejected(text: str) -> None:
     with pytest.raises(UsageError):
         _minutes(text)
 
 
-def test_the_calibrated_length_is_taken_when_it_is_asked_for_and_told(
+def test_the_calibrated_length_is_used_on_request_and_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

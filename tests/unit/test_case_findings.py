@@ -47,12 +47,12 @@ def test_an_effect_that_is_there_is_found(tmp_path: Path) -> None:
     assert comparison.effects[latency_key("payment", "p99")].percent.value < -5
 
 
-def test_arms_that_are_alike_are_the_same(tmp_path: Path) -> None:
+def test_identical_arms_are_the_same(tmp_path: Path) -> None:
     (comparison,) = findings_of(tmp_path, Synthetic(effects=(1.0, 1.0), noise=0.004)).comparisons
     assert comparison.verdict is Verdict.SAME
 
 
-def test_what_drifts_from_block_to_block_cancels_in_the_effect(tmp_path: Path) -> None:
+def test_drift_between_blocks_cancels_in_the_effect(tmp_path: Path) -> None:
     findings = findings_of(tmp_path, Synthetic(noise=0.003))
     primary, level = findings.comparisons[0].primary, findings.arms[0].levels["nopm"]
     assert primary is not None and primary.percent.low is not None and primary.percent.high is not None
@@ -62,9 +62,7 @@ def test_what_drifts_from_block_to_block_cancels_in_the_effect(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("status", [TrialStatus.EXCLUDED, TrialStatus.FAILED, TrialStatus.INTERRUPTED])
-def test_a_trial_that_is_not_ok_takes_its_block_out_of_the_comparison(
-    tmp_path: Path, status: TrialStatus
-) -> None:
+def test_a_failed_trial_excludes_its_block_from_the_comparison(tmp_path: Path, status: TrialStatus) -> None:
     wanted = Synthetic(blocks=7, statuses={(3, 1): status})
     findings = findings_of(tmp_path, wanted)
     (comparison,) = findings.comparisons
@@ -77,7 +75,7 @@ def test_a_trial_that_is_not_ok_takes_its_block_out_of_the_comparison(
     }
 
 
-def test_why_trials_were_excluded_has_the_words_of_the_servers_log(tmp_path: Path) -> None:
+def test_the_reason_of_an_exclusion_contains_the_server_log(tmp_path: Path) -> None:
     findings = findings_of(tmp_path, Synthetic(blocks=2, statuses={(0, 1): TrialStatus.EXCLUDED}))
     log_error = "ERROR: No space left on device (make room)"
     trials = [
@@ -88,7 +86,7 @@ def test_why_trials_were_excluded_has_the_words_of_the_servers_log(tmp_path: Pat
     assert caveat.parameters["checks"] == "condition 1: ERROR: No space left on device (make room)"
 
 
-def test_an_excluded_baseline_takes_its_block_out_of_every_comparison(tmp_path: Path) -> None:
+def test_an_excluded_baseline_excludes_its_block_from_every_comparison(tmp_path: Path) -> None:
     wanted = Synthetic(
         effects=(1, 1.05, 0.95),
         names=("17", "18", "16"),
@@ -133,11 +131,11 @@ def test_the_caveats_that_follow_from_the_evidence_are_raised(
     assert code in codes(findings_of(tmp_path, wanted))
 
 
-def test_a_sound_study_raises_no_doubt_but_that_of_its_load(tmp_path: Path) -> None:
+def test_a_valid_study_raises_no_caveat_except_that_of_its_load(tmp_path: Path) -> None:
     assert codes(findings_of(tmp_path, Synthetic())) == {Code.NO_KEYING_AND_THINKING}
 
 
-def test_a_stored_caveat_stands_for_the_one_that_would_be_computed(tmp_path: Path) -> None:
+def test_a_stored_caveat_replaces_the_computed_one(tmp_path: Path) -> None:
     stored = Caveat(Code.FAILURES_OVER_SHARE, {"arm": "18", "share": "9 %", "limit": "1 %"})
     findings = findings_of(tmp_path, Synthetic(blocks=5, failed_per_slice=100, caveats=(stored,)))
     assert [c for c in findings.caveats if c.code is Code.FAILURES_OVER_SHARE] == [stored]
@@ -175,7 +173,7 @@ def test_nopm_counts_committed_new_orders_and_tpm_everything_that_ended_as_desig
     assert NOPM.value(trial, []) is None
 
 
-def test_a_slice_without_its_pair_is_left_out_of_the_ratio(tmp_path: Path) -> None:
+def test_a_slice_without_its_pair_is_omitted_from_the_ratio(tmp_path: Path) -> None:
     wanted = Synthetic(blocks=1, slices=2)
     with Writer.create(tmp_path / "e", study_of(wanted), arms_of(wanted)) as writer:
         rng = np.random.default_rng(2)
@@ -187,7 +185,7 @@ def test_a_slice_without_its_pair_is_left_out_of_the_ratio(tmp_path: Path) -> No
     assert primary is not None and abs(primary.percent.value) < 20
 
 
-def test_another_workload_is_judged_by_transactions_per_second() -> None:
+def test_other_workloads_have_transactions_per_second_as_primary_metric() -> None:
     plan = make_study(workload=PgbenchParameters(scale=1))
     assert next(metric.unit for metric in of_plan(plan, TrialLatencies())) == "tx/s"
 
@@ -204,7 +202,7 @@ def test_a_file_is_read_while_it_is_written(tmp_path: Path) -> None:
             assert (findings.comparisons[0].verdict is Verdict.UNDECIDED) or block == 4
 
 
-def test_there_is_no_verdict_where_an_arm_did_nothing_in_a_block(tmp_path: Path) -> None:
+def test_there_is_no_verdict_if_an_arm_has_no_transactions_in_a_block(tmp_path: Path) -> None:
     wanted = Synthetic(effects=(1.0, 1.10), blocks=7, stalled={(3, 1)})
     findings = findings_of(tmp_path, wanted)
     (comparison,) = findings.comparisons
@@ -254,7 +252,7 @@ def test_skipped_arrivals_count_as_longer_than_every_latency(tmp_path: Path) -> 
     assert Code.MEDIAN_NOT_OBSERVED not in codes(findings)
 
 
-def test_a_median_of_which_only_a_bound_is_known_gives_no_verdict(tmp_path: Path) -> None:
+def test_a_median_with_only_a_known_bound_gives_no_verdict(tmp_path: Path) -> None:
     findings = findings_of(tmp_path, overloaded(0.6))
     (comparison,) = findings.comparisons
     assert (comparison.primary, comparison.censored, comparison.stalled) == (None, list(range(7)), [])
@@ -274,11 +272,11 @@ def test_the_mean_latency_of_an_overloaded_arm_is_not_divided_into_parts(tmp_pat
 
 
 @pytest.mark.parametrize(("share", "is_caveat"), [(0.009, False), (0.011, True)])
-def test_a_few_skipped_arrivals_are_no_caveat(tmp_path: Path, share: float, is_caveat: bool) -> None:
+def test_a_few_skipped_arrivals_raise_no_caveat(tmp_path: Path, share: float, is_caveat: bool) -> None:
     assert (Code.ARRIVALS_SKIPPED in codes(findings_of(tmp_path, overloaded(share)))) == is_caveat
 
 
-def test_blocks_that_remember_each_other_are_a_caveat_and_others_are_not(tmp_path: Path) -> None:
+def test_only_autocorrelated_blocks_raise_a_caveat(tmp_path: Path) -> None:
     waves = {(block, 1): 0.8 + 0.02 * abs(block - 10) for block in range(20)}
     findings = findings_of(tmp_path, Synthetic(blocks=20, slices=2, slowed=waves))
     (caveat,) = [of for of in findings.caveats if of.code is Code.AUTOCORRELATED_BLOCKS]

@@ -50,7 +50,7 @@ def test_a_short_or_constant_series_has_none(values: list[float]) -> None:
 
 
 @pytest.mark.parametrize("tails", ["normal", "cauchy", "skewed"])
-def test_where_nothing_changed_there_is_rarely_a_change(tails: str) -> None:
+def test_an_unchanged_series_rarely_has_a_change(tails: str) -> None:
     """In at most 5% of the series, with any distribution. With 120 series the bound is exceeded in 1 of 1000
     such tests.
     """

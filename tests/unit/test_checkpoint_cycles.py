@@ -79,12 +79,12 @@ def test_too_few_are_a_caveat(
     assert code(of, found(telemetry, of=of)) is expected
 
 
-def test_of_slices_a_checkpoint_is_told_block_by_block() -> None:
+def test_checkpoints_in_slices_are_reported_by_block() -> None:
     assert code(plan(Schedule.SLICES), found({1: told(1)})) is None
     assert code(plan(Schedule.SLICES), found({1: told(0)})) is Code.WINDOW_WITHOUT_CHECKPOINT
 
 
-def test_without_counters_the_samples_tell_and_without_these_nobody() -> None:
+def test_samples_replace_missing_counters_and_without_both_there_is_no_value() -> None:
     columns = ("at_s", "late_s", "num_timed", "num_requested")
     series = SampleSeries(
         "server", columns, np.array([[0, 0, 5, 1], [1, 0, 6, 1], [2, 0, 6, 2], [3, 0, 6, 2.0]])

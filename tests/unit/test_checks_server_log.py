@@ -72,7 +72,7 @@ EXPECTED: list[tuple[str, str, dict[str, int]]] = [
 
 
 @pytest.mark.parametrize(("what", "text", "counted"), EXPECTED)
-def test_a_sound_trial_leaves_a_log_that_passes(what: str, text: str, counted: dict[str, int]) -> None:
+def test_a_valid_trial_leaves_a_log_that_passes(what: str, text: str, counted: dict[str, int]) -> None:
     assert check_log(text, counted).passed, what
 
 
@@ -132,5 +132,5 @@ FULL = 'could not extend file "base/5/16384": No space left on device'
         (log(f"ERROR:  {'x' * 999}"), f"ERROR: {'x' * (GRAVE_CHARACTERS_MAX - 8)}…"),
     ],
 )
-def test_the_first_grave_entry_that_is_not_by_design_is_what_went_wrong(text: str, words: str) -> None:
+def test_the_first_unexpected_severe_log_entry_is_the_reason(text: str, words: str) -> None:
     assert first_unexpected_error(text) == words

@@ -13,7 +13,7 @@ from pgdyno.cli.main import app, run_command
 
 
 @pytest.mark.parametrize("name", SUMMARIES)
-def test_the_summary_of_a_command_is_what_its_own_help_begins_with(name: str) -> None:
+def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> None:
     command = typer.main.get_command(app).commands[name]
     assert command.name == name
     assert " ".join(command.help.split()).startswith(SUMMARIES[name])

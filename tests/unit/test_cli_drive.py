@@ -56,12 +56,12 @@ def test_a_percentile_among_the_skipped_arrivals_is_a_lower_bound() -> None:
 
 
 @pytest.mark.parametrize("words", ["compare 17 18", "compare 17 18 --capacity p99<9ms"])
-def test_arrivals_without_a_rate_are_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_arrivals_without_a_rate_are_rejected(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command([*words.split(), "--arrivals", "constant"]) == 2
     assert "--arrivals constant requires --rate" in capsys.readouterr().err
 
 
-def test_every_count_stands_under_its_heading() -> None:
+def test_every_count_is_below_its_heading() -> None:
     lines = shown(summarise(*run_and_slice(COUNTS, 300), PACE)).splitlines()
     heading = next(line for line in lines if "rolled back" in line)
     row = next(line for line in lines if "1,234,567" in line)
@@ -77,7 +77,7 @@ def test_nothing_is_cut_off_on_a_terminal_of_80_columns() -> None:
     assert shown(found).split() == shown(found, 200).split()
 
 
-def test_the_drivers_cpu_is_divided_by_what_ended_while_it_was_used() -> None:
+def test_the_drivers_cpu_time_is_divided_by_transactions_of_the_same_time() -> None:
     # The counted part is shorter than the time to which the CPU time belongs.
     found = summarise(*run_and_slice({**NONE, "ok": 200}, 300), PACE)
     assert found["driver_cpu_us_per_transaction"] == 3000 / 300
@@ -90,7 +90,7 @@ def test_a_run_that_was_stopped_has_its_cpu_per_transaction_without_the_last_bar
     assert summarise(run, measured, PACE)["driver_cpu_us_per_transaction"] == 3000 / 300
 
 
-def test_transactions_without_an_answer_are_told() -> None:
+def test_transactions_without_a_response_are_reported() -> None:
     run, measured = run_and_slice(COUNTS, 300)
     text = shown(summarise(run, {**measured, "abandoned": 3}, PACE))
     assert "3 transactions canceled and counted as failed: no response within 30 s" in text
@@ -112,7 +112,7 @@ def test_transactions_without_an_answer_are_told() -> None:
         ),
     ],
 )
-def test_a_run_in_which_nothing_succeeded_says_why_by_its_first_error(
+def test_a_run_without_a_success_reports_its_first_error(
     counts: dict[str, int], errors: list[tuple[str, str]], said: str
 ) -> None:
     run, measured = run_and_slice({**NONE, **counts}, 0)
@@ -120,7 +120,7 @@ def test_a_run_in_which_nothing_succeeded_says_why_by_its_first_error(
     assert why_all_failed(run, measured) == said
 
 
-def test_intervals_in_which_nothing_succeeds_and_errors_of_one_kind_are_told_once(
+def test_intervals_without_a_success_and_repeated_errors_are_reported_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     tell = Narrator()
@@ -143,14 +143,14 @@ def test_intervals_in_which_nothing_succeeds_and_errors_of_one_kind_are_told_onc
     ]
 
 
-def test_where_nothing_ended_no_cpu_per_transaction_is_shown() -> None:
+def test_cpu_per_transaction_is_omitted_without_transactions() -> None:
     found = summarise(*run_and_slice(NONE, 0), PACE)
     assert found["driver_cpu_us_per_transaction"] is None
     assert "no transaction succeeded" in shown(found)
     assert "µs" not in shown(found)
 
 
-def test_percentiles_of_too_few_transactions_are_told_apart_from_none() -> None:
+def test_percentiles_of_too_few_transactions_are_distinguished_from_none() -> None:
     found = summarise(*run_and_slice({**NONE, "ok": 20}, 20), PACE)
     text = shown(found)
     assert "start; –: too few transactions\n" in text

@@ -59,7 +59,7 @@ def test_evidence_that_is_there_is_not_written_over(
         "compare 17 18 --evidence e --summary e",
     ],
 )
-def test_evidence_to_be_made_has_a_name_of_its_own(
+def test_a_new_results_file_has_a_unique_name(
     words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -87,7 +87,7 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == [page]
 
 
-def test_a_page_keeps_the_mode_of_the_file_and_goes_through_what_is_open(tmp_path: Path) -> None:
+def test_a_page_keeps_the_file_mode_and_is_written_through_open_descriptors(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     page.touch(mode=0o600)
     write_text(page, PAGE)
@@ -105,7 +105,7 @@ def test_a_page_keeps_the_mode_of_the_file_and_goes_through_what_is_open(tmp_pat
     require_writable_page(Path("/dev/stdout"))
 
 
-def test_what_a_killed_pgdyno_left_of_this_page_goes_when_it_is_written_again(tmp_path: Path) -> None:
+def test_remains_of_a_killed_page_write_are_removed_by_the_next_one(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         pass
     dead = tmp_path / f".e.html.{ended.pid}.{16 * '0'}.part"
@@ -117,7 +117,7 @@ def test_what_a_killed_pgdyno_left_of_this_page_goes_when_it_is_written_again(tm
     assert sorted(tmp_path.iterdir()) == sorted([others, being_written, tmp_path / "e.html"])
 
 
-def test_what_goes_to_standard_output_does_not_cut_the_file_behind_it(tmp_path: Path) -> None:
+def test_writing_to_standard_output_does_not_truncate_its_file(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log:
         log.write("before ")
         log.flush()
@@ -196,7 +196,7 @@ def state_of(folder: Path) -> dict[str, tuple[int, object]]:
 
 @pytest.mark.parametrize("words", COMMANDS)
 @pytest.mark.parametrize("make", NEVER)
-def test_what_is_no_regular_file_is_never_replaced(
+def test_a_file_that_is_not_regular_is_never_replaced(
     words: str, make: Callable[[Path], None], place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_study(place / "e.sqlite", MADE)
@@ -209,7 +209,7 @@ def test_what_is_no_regular_file_is_never_replaced(
 
 
 @pytest.mark.parametrize("make", NEVER)
-def test_nothing_is_appended_to_what_is_no_regular_file(
+def test_nothing_is_appended_to_a_file_that_is_not_regular(
     make: Callable[[Path], None], place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_study(place / "e.sqlite", MADE)
@@ -233,7 +233,7 @@ def test_a_file_that_pgdyno_did_not_write_is_not_replaced(
     assert (place / "there").read_text() == SOMEBODYS
 
 
-def test_the_page_beside_the_evidence_is_not_somebodys(
+def test_the_page_next_to_the_results_file_may_be_replaced(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     is_a_file(place / "e.html")
@@ -242,7 +242,7 @@ def test_the_page_beside_the_evidence_is_not_somebodys(
 
 
 @pytest.mark.parametrize("words", ["report e.sqlite --html p.html", "history . --html p.html"])
-def test_a_page_of_ours_is_replaced_and_another_with_force(
+def test_a_page_by_pgdyno_is_replaced_and_others_with_force(
     words: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_study(place / "e.sqlite", MADE)
@@ -255,7 +255,7 @@ def test_a_page_of_ours_is_replaced_and_another_with_force(
     capsys.readouterr()
 
 
-def test_a_summary_is_appended_to_what_stands_there(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_summary_is_appended_to_the_file(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_study(place / "e.sqlite", MADE)
     is_a_file(place / "there")
     assert run_command(["report", "e.sqlite", "--summary", "there"]) == 0
@@ -266,7 +266,7 @@ def test_a_summary_is_appended_to_what_stands_there(place: Path, capsys: pytest.
 
 
 @pytest.mark.parametrize("left", ["e.sqlite-wal", "e.sqlite-shm", "e.sqlite-journal"])
-def test_new_evidence_is_not_made_where_a_log_of_another_lies(
+def test_a_new_results_file_is_not_created_next_to_a_foreign_wal_file(
     left: str, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (place / left).write_text(SOMEBODYS)
@@ -275,26 +275,26 @@ def test_new_evidence_is_not_made_where_a_log_of_another_lies(
     assert (place / left).read_text() == SOMEBODYS
 
 
-def test_a_lock_that_is_somebodys_file_is_left_as_it_is(place: Path) -> None:
+def test_a_lock_path_with_a_users_file_is_not_changed(place: Path) -> None:
     (place / "Cargo.lock").write_text(SOMEBODYS)
     with pytest.raises(EvidenceError, match=r"Cargo\.lock is not a lock file of pgdyno"):
         write_study(place / "Cargo", MADE)
     assert {path.name: path.read_text() for path in place.iterdir()} == {"Cargo.lock": SOMEBODYS}
 
 
-def test_a_lock_of_a_process_that_died_is_taken_over(place: Path) -> None:
+def test_the_lock_of_a_dead_process_is_taken_over(place: Path) -> None:
     (place / "e.lock").write_text("123\n")
     write_study(place / "e", MADE)
     assert [path.name for path in place.iterdir()] == ["e"]
 
 
-def test_what_lies_beside_new_evidence_is_left_as_it_is(place: Path) -> None:
+def test_files_next_to_a_new_results_file_are_unchanged(place: Path) -> None:
     (place / "e.new").write_text(SOMEBODYS)
     write_study(place / "e", MADE)
     assert (place / "e.new").read_text() == SOMEBODYS
 
 
-def test_evidence_that_came_there_meanwhile_is_not_replaced(
+def test_a_results_file_created_meanwhile_is_not_replaced(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = writer._make

@@ -38,13 +38,13 @@ def engine(tmp_path: Path) -> Path:
         ["--nothing-like-this=1"],
     ],
 )
-def test_every_argument_is_passed_on_and_the_status_comes_back(engine: Path, arguments: list[str]) -> None:
+def test_every_argument_is_passed_and_the_exit_status_returned(engine: Path, arguments: list[str]) -> None:
     done = pgbench(engine, *arguments)
     assert done.stdout == "".join(f"<{argument}>" for argument in arguments)
     assert done.returncode == 2
 
 
-def test_a_lone_h_asks_for_help(engine: Path) -> None:
+def test_a_single_h_requests_help(engine: Path) -> None:
     assert pgbench(engine, "-h").stdout == "<--help>"
 
 

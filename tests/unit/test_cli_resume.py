@@ -22,7 +22,7 @@ from pgdyno.cli.main import run_command
         ("run --resume e.sqlite --no-aa", "--no-aa"),
     ],
 )
-def test_what_a_resume_does_not_read_is_refused(
+def test_options_that_a_resume_does_not_read_are_rejected(
     words: str,
     named: str,
     monkeypatch: pytest.MonkeyPatch,

@@ -22,7 +22,7 @@ def test_a_whole_file_is_told_its_size(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == f"{path}: ok: 16 cases of 2 arms\n"
 
 
-def test_everything_that_is_wrong_is_told_also_what_only_servers_know(
+def test_all_problems_are_reported_including_those_found_by_servers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "mine.toml"
@@ -50,7 +50,7 @@ def test_everything_that_is_wrong_is_told_also_what_only_servers_know(
         ("moppel-2019", "unknown study 'moppel-2019': did you mean moppel-2019-pgbench-11-vs-12?"),
     ],
 )
-def test_a_file_that_is_not_there_is_told(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_reported(given: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["study", "check", given]) == 2
     assert capsys.readouterr().err == f"pgdyno: {said}\n"
 
@@ -65,7 +65,7 @@ def test_studies_are_found_by_name_and_listed(capsys: pytest.CaptureFixture[str]
     assert "moppel-2022-a-billion-transactions" in capsys.readouterr().out
 
 
-def test_the_schema_is_printed_as_it_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_printed_schema_equals_the_shipped_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["study", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((STUDIES / "study.schema.json").read_text())
 
@@ -81,7 +81,7 @@ def a_machine_of_24_gb(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("a_machine_of_24_gb")
-def test_a_fit_that_loses_the_question_is_refused_and_planned_with_what_it_needs(
+def test_a_fit_that_loses_the_question_is_rejected_and_planned_with_its_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -95,7 +95,7 @@ def test_a_fit_that_loses_the_question_is_refused_and_planned_with_what_it_needs
 
 
 @pytest.mark.usefixtures("a_machine_of_24_gb")
-def test_the_plan_takes_a_fit_anyway_and_other_values_are_refused(
+def test_the_plan_accepts_a_forced_fit_and_rejects_other_values(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run_command(["study", "plan", MOPPEL_2022, "--fit", "--minutes", "30", "--json"]) == 0
@@ -108,7 +108,7 @@ def test_the_plan_takes_a_fit_anyway_and_other_values_are_refused(
 
 
 @pytest.mark.usefixtures("a_machine_of_24_gb")
-def test_a_fit_anyway_runs_and_its_changes_say_what_was_lost(
+def test_a_forced_fit_runs_and_its_changes_list_the_losses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = []

@@ -37,12 +37,12 @@ def asked(which: Which, **options: Any) -> Any:
     return chosen_parameters(which, *groups, default_size=lambda _: 9)
 
 
-def test_by_itself_each_workload_has_its_own_defaults_and_the_size_that_fits() -> None:
+def test_each_workload_has_its_own_defaults_and_a_fitting_size() -> None:
     assert asked(Which()) == TpccParameters(warehouses=9)
     assert asked(Which("pgbench")) == PgbenchParameters(scale=9)
 
 
-def test_an_option_of_the_other_workload_is_refused_by_its_name() -> None:
+def test_an_option_of_the_other_workload_is_rejected_by_name() -> None:
     with pytest.raises(UsageError, match="--partition-method requires --workload pgbench"):
         asked(Which(), partition_method="hash")
     with pytest.raises(UsageError, match="--calls requires --workload tpcc"):
@@ -85,20 +85,20 @@ def test_scripts_are_named_as_pgbench_names_them(tmp_path: Path) -> None:
         ([], ["/"], "cannot read the script /: Is a directory"),
     ],
 )
-def test_what_is_no_script_is_refused_with_what_is_wrong(
+def test_an_invalid_script_is_rejected_with_its_problem(
     builtins: list[str], files: list[str], complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
         scripts_of(builtins, files)
 
 
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_text_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"SELECT '\xff'")
     with pytest.raises(UsageError, match=r"is not UTF-8 \(byte 8\)"):
         scripts_of([], [str(tmp_path / "f")])
 
 
-def test_the_fields_of_a_group_are_options_and_come_back_as_the_group() -> None:
+def test_the_fields_of_a_group_are_options_and_round_trip() -> None:
     @expanded
     def command(name: str, *, data: TpccData, quiet: bool = False) -> int:
         assert (name, quiet) == ("x", True)
@@ -109,7 +109,7 @@ def test_the_fields_of_a_group_are_options_and_come_back_as_the_group() -> None:
     assert "scale" in inspect.signature(compare).parameters
 
 
-def test_a_wrong_element_of_a_list_is_charged_to_its_option(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_element_of_a_list_is_attributed_to_its_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["load", "host=h", "--workload", "pgbench", "--index", "pgbench_accounts(x)"]) == 2
     assert "--index: pgbench_accounts has no column 'x'" in capsys.readouterr().err
 
@@ -128,12 +128,12 @@ def test_pgbenchs_tables_take_no_seed(capsys: pytest.CaptureFixture[str]) -> Non
         (["default", "statements", "wal"], (*DEFAULT_PROBES, "statements")),
     ],
 )
-def test_probes_are_asked_for_by_name(names: list[str] | None, probes: tuple[str, ...]) -> None:
+def test_probes_are_selected_by_name(names: list[str] | None, probes: tuple[str, ...]) -> None:
     assert asked_probes(names) == probes
     assert asked_probes(names, profile=True) == (*probes, "profile")
 
 
 @pytest.mark.parametrize("names", [["nose"], ["wal", "none"]])
-def test_a_probe_that_does_not_exist_is_refused(names: list[str]) -> None:
+def test_an_unknown_probe_is_rejected(names: list[str]) -> None:
     with pytest.raises(UsageError, match=rf"--probe.*blocks, .*\(got '{names[-1]}'\)"):
         asked_probes(names)

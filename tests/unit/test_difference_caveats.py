@@ -49,35 +49,33 @@ def told(
     return {caveat.code: caveat for caveat in difference_caveats(baseline, arm, trials, schedule)}
 
 
-def test_arms_that_differ_in_one_thing_raise_no_doubt(trials: list[Trial]) -> None:
+def test_arms_with_one_difference_raise_no_caveat(trials: list[Trial]) -> None:
     same = with_settings(trials, ({"data_checksums": "on"}, {"data_checksums": "on"}))
     assert told(*pair(), same) == {}
     assert told(*pair(settings_requested={"work_mem": "1GB", "jit": "off"}), same) == {}
     assert told(*pair(server={"version": "18.4"}), same) == {}
 
 
-def test_a_version_and_settings_changed_together_are_several_things(trials: list[Trial]) -> None:
+def test_a_version_and_settings_changed_together_are_several_differences(trials: list[Trial]) -> None:
     changed = pair(server={"version": "18.4"}, settings_requested={"work_mem": "1GB"})
     things = told(*changed, trials)[Code.SEVERAL_THINGS_CHANGED].parameters["things"]
     assert things == "version 17 vs. 18.4, settings work_mem"
 
 
 @pytest.mark.parametrize("name", ["data_checksums", "wal_segment_size", "block_size"])
-def test_clusters_that_were_initialised_differently_are_told(trials: list[Trial], name: str) -> None:
+def test_clusters_with_different_initdb_options_are_reported(trials: list[Trial], name: str) -> None:
     different = with_settings(trials, ({name: "one"}, {name: "two"}))
     found = told(*pair(), different)[Code.CLUSTERS_DIFFER]
     assert found.parameters["difference"] == f"{name} is one in 17, two in other"
 
 
 @pytest.mark.parametrize("schedule", [Schedule.SLICES, Schedule.BLOCKS])
-def test_arms_that_wait_for_the_disk_differently_should_not_take_turns(
-    trials: list[Trial], schedule: Schedule
-) -> None:
+def test_arms_with_different_disk_waits_should_not_alternate(trials: list[Trial], schedule: Schedule) -> None:
     unequal = with_settings(trials, ({"fsync": "on"}, {"fsync": "off"}))
     assert (Code.WRITE_BACK_IN_SLICES in told(*pair(), unequal, schedule)) == (schedule is Schedule.SLICES)
 
 
-def test_what_a_version_does_not_show_is_no_difference(trials: list[Trial]) -> None:
+def test_a_value_not_reported_by_a_version_is_not_a_difference(trials: list[Trial]) -> None:
     assert told(*pair(), with_settings(trials, ({"block_size": "8192"}, {}))) == {}
 
 
@@ -91,7 +89,7 @@ def test_what_a_version_does_not_show_is_no_difference(trials: list[Trial]) -> N
         ("-O2 -fno-O0-like", "off", None),
     ],
 )
-def test_a_server_built_for_debugging_is_told(
+def test_a_server_built_for_debugging_is_reported(
     trials: list[Trial], cflags: str, assertions: str, flags: str | None
 ) -> None:
     _, arm = pair(server={"compiled": {"CFLAGS": cflags}})
@@ -116,7 +114,7 @@ def test_a_server_built_for_debugging_is_told(
         ({"synchronous_commit": "off"}, {"synchronous_commit": "off"}, {}),
     ],
 )
-def test_settings_that_give_data_up_are_said_where_all_arms_have_them(
+def test_settings_that_risk_data_loss_are_reported_if_all_arms_have_them(
     trials: list[Trial], first: dict[str, str], second: dict[str, str], said: dict[str, str]
 ) -> None:
     found = unsafe_settings_caveats(pair(), with_settings(trials, (first, second)))

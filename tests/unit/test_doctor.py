@@ -126,7 +126,7 @@ DISTURBS: list[tuple[Code, Mapping[str, Parameter], MachineState]] = [
 ]
 
 
-def test_a_quiet_machine_has_nothing_said_against_it() -> None:
+def test_a_quiet_machine_has_no_findings() -> None:
     checked = check_machine(QUIET)
     assert {one.found for one in checked} == {"fine"}
     assert len({one.about for one in checked}) == len(checked)
@@ -210,7 +210,7 @@ STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[Code], str]] = [
 
 
 @pytest.mark.parametrize(("state", "servers", "codes", "words"), STUDIES)
-def test_huge_pages_and_preemption_are_judged_by_the_servers_of_a_study(
+def test_huge_pages_and_preemption_are_checked_for_the_servers_of_a_study(
     state: MachineState, servers: list[list[ServerMemory]], codes: set[Code], words: str
 ) -> None:
     found = caveats_of(check_machine(state, servers=servers))
@@ -218,7 +218,7 @@ def test_huge_pages_and_preemption_are_judged_by_the_servers_of_a_study(
     assert words in " ".join(f"{caveat.text} {caveat.remedy}" for caveat in found)
 
 
-def test_a_running_server_that_does_not_tell_of_huge_pages_is_unknown() -> None:
+def test_a_running_server_that_does_not_report_huge_pages_is_unknown() -> None:
     found = {one.about: one.found for one in check_machine(QUIET, servers=[[replace(MANY, runs=True)]])}
     assert found["huge pages for shared buffers"] == "unknown"
 
@@ -260,11 +260,11 @@ BARELY_FINE = [
 
 
 @pytest.mark.parametrize("state", BARELY_FINE)
-def test_what_is_just_within_its_limit_is_fine(state: MachineState) -> None:
+def test_a_value_at_its_limit_passes(state: MachineState) -> None:
     assert not caveats_of(check_machine(state))
 
 
-def test_what_is_not_told_is_unknown_and_neither_fine_nor_a_finding() -> None:
+def test_an_unreported_fact_is_unknown_and_neither_passed_nor_a_finding() -> None:
     silent = like(
         processor={"governors": (), "boost": None, "smt": None, "hypervisor": None, "nodes": None}
         | {"on_battery": None},
@@ -290,7 +290,7 @@ def test_a_virtual_disk_is_fine_with_a_word_on_its_host() -> None:
     assert "durable is unknown" in told["flush of a page (write and fdatasync)"]
 
 
-def test_without_data_of_ours_nothing_is_said_of_disks() -> None:
+def test_disks_are_not_checked_without_local_data() -> None:
     assert not [
         one for one in check_machine(replace(QUIET, disk=None)) if "data" in one.about or "flush" in one.about
     ]
@@ -344,9 +344,7 @@ def test_the_doctor_writes_into_the_evidence_before_and_after(
     assert {check["about"] for check in noted[1]["checks"]} == {one.about for one in check_machine(QUIET)}
 
 
-def test_a_study_that_goes_on_is_told_only_what_is_new(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_study_reports_only_new_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "study.sqlite"
     write_study(path, Synthetic(blocks=2))
     busy = like(load={"others": 0.3}, processor={"smt": True})
@@ -361,9 +359,7 @@ def test_a_study_that_goes_on_is_told_only_what_is_new(
     assert [state["when"] for state in states] == [RESUMED, AFTER]
 
 
-def test_a_machine_that_cannot_be_read_costs_nobody_a_study(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreadable_machine_does_not_fail_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "study.sqlite"
     write_study(path, Synthetic(blocks=2))
 
@@ -381,7 +377,7 @@ def test_a_machine_that_cannot_be_read_costs_nobody_a_study(
     assert said.endswith("ValueError: a line of /proc that nobody knows")
 
 
-def test_whoever_stops_a_study_does_not_wait_for_the_doctor(
+def test_stopping_a_study_does_not_wait_for_the_doctor(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "study.sqlite"
@@ -398,7 +394,7 @@ def test_whoever_stops_a_study_does_not_wait_for_the_doctor(
     assert asked == [2.0, 0.2]
 
 
-def test_the_table_of_the_machine_says_a_sentence_once(tmp_path: Path) -> None:
+def test_the_table_of_the_machine_has_no_repeated_sentence(tmp_path: Path) -> None:
     path = tmp_path / "study.sqlite"
     write_study(path, Synthetic(blocks=2))
     checks = [{"about": one.about, "found": one.found, "text": one.text} for one in check_machine(DISTURBED)]
@@ -457,7 +453,7 @@ def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: MachineState) -> 
 
 
 @pytest.mark.usefixtures("swift")
-def test_findings_come_first_and_what_is_fine_takes_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+def test_findings_come_first_and_passed_checks_take_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["doctor"]) == 0
     told = capsys.readouterr().out
     assert re.match(r"1 problem found in \d+ checks\n- other-load: Other programs used", told)
@@ -475,7 +471,7 @@ def test_strict_makes_findings_a_failure(capsys: pytest.CaptureFixture[str]) -> 
     assert told["machine"]["clock"] == {"source": "tsc", "read_ns": 45.0}
 
 
-def test_strict_is_content_with_a_quiet_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_strict_passes_on_a_quiet_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found(monkeypatch, tmp_path, QUIET)
     assert run_command(["doctor", "--strict"]) == 0
 
@@ -490,7 +486,7 @@ def test_strict_is_content_with_a_quiet_machine(monkeypatch: pytest.MonkeyPatch,
         ("", None, None),
     ],
 )
-def test_a_server_says_itself_whether_it_was_built_for_debugging(
+def test_a_server_reports_whether_it_was_built_for_debugging(
     cflags: str, assertions: str | None, flags: str | None
 ) -> None:
     initial = {} if assertions is None else {"debug_assertions": assertions}
@@ -500,7 +496,7 @@ def test_a_server_says_itself_whether_it_was_built_for_debugging(
     assert (checked.caveat.parameters["flags"] if checked.caveat else None) == flags
 
 
-def test_servers_are_told_together_but_for_those_that_disturb() -> None:
+def test_servers_are_reported_together_except_for_those_with_findings() -> None:
     good = Catalogue("", {"CFLAGS": "-O2"}, {}, {})
     bad = Catalogue("", {"CFLAGS": "-O0"}, {}, {})
     found = examination.server_checks({"17": good, "18": good, "19": bad, "20": None})
@@ -523,7 +519,7 @@ def test_the_guide_has_every_finding_with_its_remedy() -> None:
 @pytest.mark.parametrize(
     "words", [["--server", "18"], ["--seed", "0"], ["--slice", "1s"], ["--workload", "tpcc"]]
 )
-def test_options_of_a_calibration_are_refused_without_one(
+def test_options_of_a_calibration_are_rejected_without_one(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["doctor", *words]) == 2

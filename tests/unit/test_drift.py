@@ -79,7 +79,7 @@ def test_short_windows_have_no_slopes() -> None:
     assert drifts_of_arm(arm(0, "15"), [trial(1)], short, {}, {1: grew(1.0, 300)}, 0.95) == []
 
 
-def test_a_rate_that_surely_falls_by_more_than_the_margin_is_no_steady_state() -> None:
+def test_a_rate_that_significantly_falls_by_more_than_the_margin_is_not_steady() -> None:
     falling = drifts_of_arm(arm(0, "15"), [trial(1)], {1: points(1000.0, -100.0)}, {}, {}, 0.95)
     (caveat,) = drift_caveats(arm(0, "15"), falling, HOUR_S, 0.02)
     assert caveat.code is Code.NO_STEADY_STATE and "−10.5" in caveat.text

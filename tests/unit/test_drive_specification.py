@@ -13,7 +13,7 @@ COMMON = Driving(workload=TpccParameters(warehouses=1), clients=2, rate=Rate(per
 TARGETS = [("a", "host=a"), ("b", "host=b")]
 
 
-def test_targets_that_are_driven_alike_have_nothing_of_their_own() -> None:
+def test_targets_with_the_same_load_have_no_overrides() -> None:
     specification = drive_specification(COMMON, 1, [], TARGETS)
     assert specification["targets"] == [
         {"name": "a", "conninfo": "host=a"},
@@ -22,7 +22,7 @@ def test_targets_that_are_driven_alike_have_nothing_of_their_own() -> None:
     assert specification == drive_specification(COMMON, 1, [], TARGETS, [COMMON, COMMON])
 
 
-def test_a_target_has_what_differs_and_a_closed_loop_is_said() -> None:
+def test_a_target_contains_only_differences_and_an_explicit_closed_loop() -> None:
     workload = TpccParameters(warehouses=1, isolation="serializable")
     other = COMMON.model_copy(update={"workload": workload, "clients": 5, "rate": None, "retries_max": 3})
     specification = drive_specification(COMMON, 1, [], TARGETS, [COMMON, other])
@@ -40,7 +40,7 @@ def test_a_target_has_what_differs_and_a_closed_loop_is_said() -> None:
     assert (specification["clients"], specification["rate"]["per_s"]) == (2, 10)
 
 
-def test_a_target_may_have_threads_of_its_own_or_leave_them_to_the_engine() -> None:
+def test_a_target_may_set_its_threads_or_use_the_default() -> None:
     three = COMMON.model_copy(update={"threads": 3})
     for first, second in ((COMMON, three), (three, COMMON)):
         specification = drive_specification(first, 1, [], TARGETS, [first, second])
@@ -54,7 +54,7 @@ def test_a_target_may_have_threads_of_its_own_or_leave_them_to_the_engine() -> N
     assert not any("threads" in target for target in alike["targets"])
 
 
-def test_what_is_the_whole_runs_cannot_differ() -> None:
+def test_options_of_the_whole_run_cannot_differ() -> None:
     other = COMMON.model_copy(update={"discard_s": 0.5})
     with pytest.raises(ValueError, match="discard_s"):
         drive_specification(COMMON, 1, [], TARGETS, [COMMON, other])
@@ -65,7 +65,7 @@ def test_each_target_has_its_driving() -> None:
         drive_specification(COMMON, 1, [PlannedSlice(0, "measure", 1.0, 0)], TARGETS, [COMMON])
 
 
-def test_a_slice_says_what_bounds_it_besides_time() -> None:
+def test_a_slice_contains_its_transaction_limit() -> None:
     slices = [PlannedSlice(1, "warm-up", 2.0, 0), PlannedSlice(0, "measure", 90.0, 0, transactions=1000)]
     assert drive_specification(COMMON, 1, slices, TARGETS)["slices"] == [
         {"target": 1, "role": "warm-up", "duration_s": 2.0},

@@ -55,7 +55,7 @@ FACTS = DriverFacts(
 )
 
 
-def test_stored_facts_are_read_and_written_as_they_were() -> None:
+def test_stored_facts_round_trip() -> None:
     assert driver_facts_from_json(json.dumps(STORED)) == FACTS
     assert json.loads(json.dumps(FACTS.as_json())) == STORED
     assert FACTS.capacity is not None and FACTS.capacity.tried == TRIED

@@ -56,7 +56,7 @@ def test_a_trial_by_itself_may_take_longer_because_nothing_extends_its_warm_up()
 
 
 @pytest.mark.parametrize("text", ["soon", "5s..1min..2min"])
-def test_what_is_no_warm_up_is_refused(text: str) -> None:
+def test_an_invalid_warm_up_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match="not a duration"):
         warm_up_from_option(text, 8.0, 1.0, extends=True)
 
@@ -95,7 +95,7 @@ def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece
         ("--window 20s --schedule slices --slice 1s", ""),
     ],
 )
-def test_slices_asked_for_where_there_can_be_none_are_refused_and_not_replaced(
+def test_slices_are_rejected_and_not_replaced_if_they_are_impossible(
     said: str, refused: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without this error, the command fails on the location of the results file, which is invalid."""
@@ -110,7 +110,7 @@ def test_cycles_are_not_measured_in_a_duet() -> None:
         window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "duet", ARMS[:2])
 
 
-def test_a_budget_of_fewer_than_five_blocks_is_told_before_the_start() -> None:
+def test_a_budget_of_fewer_than_five_blocks_is_reported_before_the_start() -> None:
     cycles = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS[:1])
     assert "5 min gives about 1" in shortage(make_study(**cycles, budget_s=300.0))
     # A block of two arms takes 2 · (2 s + 4 s), plus about 6 s for restore and checks.
@@ -137,7 +137,7 @@ def test_several_arms_in_few_minutes_have_five_blocks_or_the_minutes_that_they_n
             assert 60 * minutes < 5 * (arms * (2 + 2) + 6 + 4 * (arms - 2))
 
 
-def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() -> None:
+def test_a_budget_far_below_one_block_is_rejected_with_a_sufficient_one() -> None:
     # A block of two arms is 2 · (2 s + 4 s).
     require_time_for_block(make_study(budget_s=6.0, slice_s=1.0))
     with pytest.raises(
@@ -149,7 +149,7 @@ def test_a_budget_that_one_block_exceeds_by_far_is_refused_with_what_would_do() 
     require_time_for_block(make_study(budget_s=5.0, schedule="blocks", checkpoints=1))
 
 
-def test_the_announcement_says_how_long_it_will_be() -> None:
+def test_the_announcement_contains_the_duration() -> None:
     assert "; at most 1 min in all\n" in describe_sizes(make_study(budget_s=60.0))
     assert "; 1 min in all\n" in describe_sizes(make_study(budget_s=60.0, stop="budget"))
     assert "; at most 12 s in all\n" in describe_sizes(make_study(budget_s=12.0, slice_s=1.0))
@@ -165,7 +165,7 @@ def test_the_announcement_says_how_long_it_will_be() -> None:
         ("--slice 60s --blocks 1", False),
     ],
 )
-def test_lengths_and_minutes_that_contradict_each_other_are_refused(
+def test_conflicting_lengths_and_minutes_are_rejected(
     lengths: str, is_refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without this error, the command fails on the server, which does not exist."""
@@ -177,12 +177,12 @@ def test_lengths_and_minutes_that_contradict_each_other_are_refused(
 
 
 @pytest.mark.parametrize("text", ["checkpoints:", "checkpoints:0", "checkpoints:-1", "checkpoints:1.5"])
-def test_what_is_no_number_of_cycles_is_refused(text: str) -> None:
+def test_an_invalid_number_of_cycles_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match=rf"--window.*between 1 and 1000 \(got '{text}'\)"):
         window_from_option(text, BlockLayout(5.0, 10), 1.0, "blocks", ARMS)
 
 
-def test_the_servers_own_timeouts_decide_and_a_resumed_study_has_the_same() -> None:
+def test_the_servers_own_timeouts_apply_also_in_a_resumed_study() -> None:
     asked = make_study(schedule="blocks", checkpoints=2)
     found = with_window(asked, [300.0, None, 30.0])
     assert found.rounds * found.slice_s == 603
@@ -232,7 +232,7 @@ def test_a_study_file_can_ask_for_checkpoint_cycles() -> None:
     assert case.study.checkpoints == 2 and case.study.rounds * case.study.slice_s == 123
 
 
-def test_where_cycles_do_not_fit_into_the_time_a_window_does_and_the_schedule_stays() -> None:
+def test_a_window_replaces_cycles_that_do_not_fit_and_the_schedule_is_kept() -> None:
     machine = FitMachine(2, 24 * 2**30, 50 * 2**30)
     fitted = fit_study(file_of(checkpoints=2, schedule="blocks"), machine, 6)
     run = fitted.file.run

@@ -35,7 +35,7 @@ def log_ratios(pairs: list[tuple[float, float]]) -> list[float]:
 
 
 @given(rates, st.floats(0.001, 1000))
-def test_a_machine_that_is_faster_by_any_factor_gives_the_same_effect(
+def test_the_effect_is_invariant_to_the_speed_of_the_machine(
     pairs: list[tuple[float, float]], factor: float
 ) -> None:
     here = student(log_ratios(pairs), 0.95)
@@ -121,7 +121,7 @@ def test_more_noise_needs_more_blocks() -> None:
     assert needed == sorted(needed) and needed[0] < needed[-1]
 
 
-def test_blocks_that_are_all_alike_leave_no_doubt() -> None:
+def test_equal_blocks_leave_no_uncertainty() -> None:
     found = student([0.1] * 6, 0.95)
     assert (found.low, found.high, found.p_value) == pytest.approx((0.1, 0.1, 0.0))
     assert decide(found, Better.MORE, 0.02, 0.95).verdict is Verdict.FASTER

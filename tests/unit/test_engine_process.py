@@ -37,7 +37,7 @@ def test_the_specification_is_the_first_line_and_orders_follow(program: Path) ->
     assert events == [{"event": "result", "got": [{"clients": 3}, {"do": "continue"}]}]
 
 
-def test_an_end_without_a_result_is_an_error_with_the_engines_last_words(program: Path) -> None:
+def test_an_end_without_a_result_is_an_error_with_the_engines_last_output(program: Path) -> None:
     script(program, "read -r a; echo 'out of luck' >&2; exit 3")
     with Engine("drive", {}) as engine, pytest.raises(EngineError, match=r"status 3.*out of luck"):
         list(engine.events())
@@ -63,7 +63,7 @@ def test_the_engine_has_the_time_to_drain() -> None:
     assert pgdyno.engine.EXIT_TIMEOUT_S > DRAIN_TIMEOUT_S
 
 
-def test_an_engine_that_has_ended_takes_orders_in_silence(program: Path) -> None:
+def test_commands_to_an_ended_engine_are_ignored(program: Path) -> None:
     script(program, 'read -r a; echo \'{"event":"result"}\'')
     with Engine("load", {}) as engine:
         assert [event["event"] for event in engine.events()] == ["result"]
@@ -79,13 +79,13 @@ def test_leaving_the_block_closes_the_input_and_waits_for_the_end(program: Path,
     assert trace.read_text() == "ended\n"
 
 
-def test_a_missing_engine_is_an_error_that_says_how_to_build_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_engine_is_an_error_with_build_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGDYNO_ENGINE", "/nowhere/pgdyno-engine")
     with pytest.raises(EngineError, match="make setup"):
         find_engine()
 
 
-def test_the_first_signal_asks_and_the_second_ends() -> None:
+def test_the_first_signal_requests_a_stop_and_the_second_exits() -> None:
     heard: list[str] = []
     with Interruption() as interruption:
         interruption.check()
@@ -98,7 +98,7 @@ def test_the_first_signal_asks_and_the_second_ends() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_the_program_says_so_when_it_was_ended_at_once() -> None:
+def test_an_immediate_exit_is_reported() -> None:
     # Click would turn a bare KeyboardInterrupt into an exit status without a message.
     with pytest.raises(Interrupted, match="aborted"), Interruption():
         os.kill(os.getpid(), signal.SIGINT)
@@ -119,7 +119,7 @@ def test_signals_reach_the_thread_that_waits_and_not_the_one_that_starts_servers
     assert {signal.SIGINT, signal.SIGTERM} <= blocked
 
 
-def test_whoever_listens_late_is_told_at_once() -> None:
+def test_a_late_listener_is_notified_at_once() -> None:
     heard: list[str] = []
     with Interruption() as interruption:
         os.kill(os.getpid(), signal.SIGINT)

@@ -58,7 +58,7 @@ def test_without_a_state_directory_the_file_is_a_temporary_one(
     assert str(file) in capsys.readouterr().err
 
 
-def test_where_no_file_can_be_made_the_line_says_so(
+def test_the_line_reports_that_no_file_could_be_created(
     state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     state.parent.write_text("")
@@ -110,7 +110,7 @@ def closed(descriptor: int) -> Callable[[], None]:
 
 @pytest.mark.parametrize("form", [(), ("--md",), ("--json",), ("--csv",)])
 @pytest.mark.parametrize("output", ["closed", "full"])
-def test_output_that_cannot_be_written_is_told_in_one_line(
+def test_output_that_cannot_be_written_is_reported_in_one_line(
     tmp_path: Path, form: tuple[str, ...], output: str
 ) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
@@ -128,7 +128,7 @@ def test_output_that_cannot_be_written_is_told_in_one_line(
     assert (done.returncode, done.stderr) == (1, f"pgdyno: cannot write to standard output: {reason}\n")
 
 
-def test_with_every_stream_closed_a_page_is_whole(tmp_path: Path) -> None:
+def test_a_page_is_complete_with_every_stream_closed(tmp_path: Path) -> None:
     """No opened file gets the descriptor of a closed stream, so nothing is printed into it."""
     write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
     pages = [tmp_path / "closed.html", tmp_path / "open.html"]
@@ -149,7 +149,7 @@ def test_a_reader_that_goes_leaves_no_complaint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "²", "99999999", "", "x"])
-def test_a_terminal_of_no_width_is_taken_for_one_of_80_columns(tmp_path: Path, columns: str) -> None:
+def test_a_terminal_without_width_has_80_columns(tmp_path: Path, columns: str) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
     shown = [
         subprocess.run(

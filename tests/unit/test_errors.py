@@ -32,11 +32,11 @@ REFUSED = "FATAL:  the database system is in recovery mode"
         ),
     ],
 )
-def test_a_message_of_several_lines_becomes_one_that_says_each_thing_once(error: str, line: str) -> None:
+def test_a_message_of_several_lines_becomes_one_without_repetitions(error: str, line: str) -> None:
     assert in_one_line(Exception(error)) == line
 
 
-def test_what_a_server_said_to_each_of_its_clients_is_its_last_word_once() -> None:
+def test_an_error_sent_to_every_client_is_reported_once() -> None:
     log = "".join(
         f"2026-11-22 13:00:0{n}.000 UTC [10{n}] FATAL:  terminating connection due to immediate shutdown\n"
         for n in range(5)

@@ -134,7 +134,7 @@ def test_a_table_that_was_changed_is_named(tmp_path: Path, table: str) -> None:
     assert not path.with_name("e.lock").exists()
 
 
-def test_a_digest_that_is_no_number_is_damage(tmp_path: Path) -> None:
+def test_a_digest_that_is_not_a_number_is_damage(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     with closing(sqlite3.connect(tmp_path / "e")) as connection, connection:
         connection.execute("UPDATE checksum SET digest = 'none' WHERE name = 'slice'")
@@ -159,7 +159,7 @@ def test_an_index_that_lost_an_entry_is_damage(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["running", "killed", "resumed"])
-def test_a_study_in_any_state_fits_its_checksums(tmp_path: Path, end: str) -> None:
+def test_a_study_in_any_state_matches_its_checksums(tmp_path: Path, end: str) -> None:
     path = tmp_path / "e"
     writer = Writer.create(path, study_of(SMALL), arms_of(SMALL))
     write_block(writer, SMALL, 0, np.random.default_rng(1))
@@ -200,7 +200,7 @@ def write_a_slice_twice(writer: Writer, trial: int) -> None:
 
 
 @pytest.mark.parametrize("fail", [fail_within, fill_the_disk, write_a_slice_twice])
-def test_what_was_rolled_back_is_in_no_checksum(tmp_path: Path, fail: Callable[[Writer, int], None]) -> None:
+def test_rolled_back_rows_are_in_no_checksum(tmp_path: Path, fail: Callable[[Writer, int], None]) -> None:
     writer, trial = begun(tmp_path / "e")
     with writer:
         fail(writer, trial)
@@ -210,7 +210,7 @@ def test_what_was_rolled_back_is_in_no_checksum(tmp_path: Path, fail: Callable[[
         assert [one.status for one in evidence.trials()] == [TrialStatus.OK]
 
 
-def test_what_is_edited_and_sealed_is_read(tmp_path: Path) -> None:
+def test_an_edited_file_with_valid_checksums_is_read(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     with edited(tmp_path / "e") as connection:
         connection.execute("UPDATE study SET title = 'edited'")

@@ -56,7 +56,7 @@ def test_a_study_that_cannot_be_stored_leaves_no_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_written_records_round_trip(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
     writer.add_slice(trial, SLICE)
     writer.add_interval(trial, INTERVAL)
@@ -193,7 +193,7 @@ def test_a_closed_file_has_no_companions(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 
 
-def test_what_a_kill_left_of_making_a_file_is_no_part_of_the_next_one(tmp_path: Path) -> None:
+def test_remains_of_a_killed_file_creation_are_not_reused(tmp_path: Path) -> None:
     # A journal next to a database is rolled back when the database is opened.
     for companion in ("", "-journal", "-wal", "-shm"):
         (tmp_path / f"e.{16 * '0'}.new{companion}").write_bytes(b"of another file")
@@ -234,7 +234,7 @@ def seen_by_another_process(path: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_snapshot_does_not_see_what_comes_after_it(tmp_path: Path) -> None:
+def test_a_snapshot_does_not_contain_later_changes(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
     with writer, Evidence(tmp_path / "e") as evidence:
         with evidence.snapshot():
@@ -268,7 +268,7 @@ while True:
 
 
 @pytest.mark.parametrize("slices", [1, 2, 33, 400])
-def test_a_killed_writer_leaves_a_whole_file_that_can_be_resumed(tmp_path: Path, slices: int) -> None:
+def test_a_killed_writer_leaves_a_consistent_file_that_can_be_resumed(tmp_path: Path, slices: int) -> None:
     path = tmp_path / "e"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     with subprocess.Popen(
@@ -294,7 +294,7 @@ def test_a_killed_writer_leaves_a_whole_file_that_can_be_resumed(tmp_path: Path,
         assert [block.status for block in evidence.blocks()] == [BlockStatus.DONE, BlockStatus.INTERRUPTED]
 
 
-def test_a_block_begun_again_keeps_its_trials(tmp_path: Path) -> None:
+def test_a_restarted_block_keeps_its_trials(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
     with writer:
         writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
@@ -316,7 +316,7 @@ def test_a_case_whose_plan_is_replaced_repeats_its_blocks(tmp_path: Path) -> Non
         assert [one.status for one in evidence.trials()] == [TrialStatus.INTERRUPTED]
 
 
-def test_a_second_writer_is_kept_out_and_told_by_whom(tmp_path: Path) -> None:
+def test_a_second_writer_is_rejected_with_the_name_of_the_first(tmp_path: Path) -> None:
     writer, _ = begun(tmp_path / "e")
     with writer:
         for attempt in (Writer.resume, lambda path: Writer.create(path, study_of(SMALL), arms_of(SMALL))):
@@ -410,7 +410,7 @@ def make_directory(path: Path) -> None:
         (make_unreleased, "older pgdyno .*: read it with the pgdyno that wrote it"),
     ],
 )
-def test_a_file_that_is_not_sound_evidence_is_refused(tmp_path: Path, spoil: object, complaint: str) -> None:
+def test_an_invalid_results_file_is_rejected(tmp_path: Path, spoil: object, complaint: str) -> None:
     path = tmp_path / "e"
     write_study(path, SMALL)
     assert callable(spoil)
@@ -424,7 +424,7 @@ def test_a_file_that_is_not_sound_evidence_is_refused(tmp_path: Path, spoil: obj
 
 
 @pytest.mark.parametrize("spoil", [make_truncated, make_scribbled])
-def test_damage_of_a_file_too_large_to_look_through_is_found_where_it_is_read(
+def test_damage_in_a_file_too_large_for_a_full_check_is_found_when_read(
     tmp_path: Path, spoil: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(results_file, "CHECKED_BYTES_MAX", 0)
@@ -436,7 +436,7 @@ def test_damage_of_a_file_too_large_to_look_through_is_found_where_it_is_read(
         Writer.resume(tmp_path / "e")
 
 
-def test_a_histogram_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
+def test_a_histogram_with_an_inconsistent_count_is_rejected(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     with edited(tmp_path / "e") as connection:
         connection.execute("UPDATE histogram SET n = n + 1")
@@ -444,7 +444,7 @@ def test_a_histogram_that_does_not_add_up_is_refused(tmp_path: Path) -> None:
         evidence.histograms(1, Measure.LATENCY)
 
 
-def test_a_file_without_a_column_of_its_version_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_a_column_of_its_version_is_rejected(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     with edited(tmp_path / "e") as connection:
         connection.execute("ALTER TABLE study RENAME COLUMN published TO announced")
@@ -452,7 +452,7 @@ def test_a_file_without_a_column_of_its_version_is_refused(tmp_path: Path) -> No
         evidence.study()
 
 
-def test_a_plan_that_is_not_understood_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_plan_is_rejected(tmp_path: Path) -> None:
     write_study(tmp_path / "e", SMALL)
     with edited(tmp_path / "e") as connection:
         connection.execute("UPDATE study_case SET plan = json_set(plan, '$.schedule', 'by the moon')")
@@ -460,7 +460,7 @@ def test_a_plan_that_is_not_understood_is_refused(tmp_path: Path) -> None:
         evidence.study()
 
 
-def test_the_study_comes_back_as_it_was_planned_but_for_passwords(tmp_path: Path) -> None:
+def test_the_plan_of_a_study_round_trips_except_for_passwords(tmp_path: Path) -> None:
     dsn = ArmSpec(name="running", server="host=db password=secret", is_dsn=True)
     arms = (*make_study().arms[:1], dsn)
     driving = Driving(workload=PgbenchParameters(scale=3), clients=5, rate=Rate(per_s=70.0))
@@ -518,7 +518,7 @@ def test_the_same_caveat_twice_is_stored_once(tmp_path: Path) -> None:
         assert [caveat.trial for caveat in evidence.caveats()] == [None, trial]
 
 
-def test_a_copy_taken_after_a_kill_with_its_log_is_whole(tmp_path: Path) -> None:
+def test_a_copy_taken_after_a_kill_with_its_wal_file_is_complete(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
     with writer:
         writer.add_slice(trial, SLICE)

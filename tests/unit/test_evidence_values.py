@@ -87,7 +87,7 @@ def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
 
 
 @given(st.dictionaries(st.integers(0, 60_000_000_000), st.integers(1, 2**40), max_size=50))
-def test_pairs_are_packed_as_documented_and_unpacked_as_they_were(values: dict[int, int]) -> None:
+def test_packed_pairs_have_the_documented_format_and_round_trip(values: dict[int, int]) -> None:
     ordered = sorted(values.items())
     blob = packing.pack_pairs(packing.pairs_from(ordered))
     flat = [number for pair in ordered for number in pair]
@@ -95,7 +95,7 @@ def test_pairs_are_packed_as_documented_and_unpacked_as_they_were(values: dict[i
     assert packing.unpack_pairs(blob, sum(values.values())).tolist() == [list(pair) for pair in ordered]
 
 
-def test_values_that_do_not_ascend_are_no_histogram() -> None:
+def test_values_that_do_not_ascend_are_not_a_histogram() -> None:
     with pytest.raises(ValueError, match="ascend"):
         packing.pairs_from([(2, 1), (2, 1)])
 
@@ -111,12 +111,12 @@ def test_values_that_do_not_ascend_are_no_histogram() -> None:
     ],
     ids=["empty", "foreign", "odd length", "cut short", "bomb"],
 )
-def test_a_blob_that_is_not_ours_is_refused(blob: bytes) -> None:
+def test_a_blob_of_another_format_is_rejected(blob: bytes) -> None:
     with pytest.raises(EvidenceError):
         packing.unpack_pairs(blob, 0)
 
 
-def test_a_log_without_end_keeps_its_two_ends() -> None:
+def test_a_very_long_log_keeps_its_start_and_end() -> None:
     text = packing.unpack_text(packing.pack_text("first\n" + "x" * 3_000_000 + "\nlast"))
     assert text.startswith("first\n") and text.endswith("\nlast") and "bytes omitted here" in text
     assert len(text) < packing.LOG_BYTES_MAX + 100
@@ -189,7 +189,7 @@ def test_a_caveat_takes_the_parameters_of_its_sentence_and_no_others(parameters:
         Caveat(Code.SHARED_MACHINE, parameters)
 
 
-def test_counts_add_up_and_retries_are_no_transactions() -> None:
+def test_counts_add_up_without_retries() -> None:
     total = Counts(1, 2, 3, 4, 5) + Counts(10, 20, 30, 40, 50)
     assert total == Counts(11, 22, 33, 44, 55)
     assert (total.all, total.executed) == (110, 33)

@@ -23,7 +23,7 @@ OURSELVES = Account("me", os.geteuid(), os.getegid(), switch=False)
 @pytest.mark.parametrize(
     ("old", "new"), [(b"", b"new"), (b"longer than new", b"new"), (b"x", b"y" * 100_000)]
 )
-def test_a_copy_replaces_what_was_there(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_a_copy_replaces_the_destination(tmp_path: Path, old: bytes, new: bytes) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(new)
     target.write_bytes(old)

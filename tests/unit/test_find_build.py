@@ -64,7 +64,7 @@ EMBEDDED = ["18.4", "18.3", "17.5", "15.1", "12.0"]
         (["17.6", "18"], ["17.6 (system)", "18.4 (embedded)"]),
     ],
 )
-def test_versions_come_from_one_provider_where_they_can(specs: list[str], expected: list[str]) -> None:
+def test_versions_come_from_one_provider_if_possible(specs: list[str], expected: list[str]) -> None:
     found = resolve_all(specs, store=FakeStore(EMBEDDED), installed=SYSTEM)
     assert [one.label for one in found.builds] == expected
     assert bool(found.differences) == (len({label.split()[1] for label in expected}) > 1)
@@ -86,18 +86,18 @@ def test_nothing_is_fetched_when_the_system_has_it_all() -> None:
         ("/nonexistent/bin", "contains no PostgreSQL server"),
     ],
 )
-def test_what_nobody_has_is_a_usage_error_that_names_the_nearest(spec: str, words: str) -> None:
+def test_an_unavailable_version_is_a_usage_error_with_the_nearest_one(spec: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         resolve_all([spec], store=FakeStore(EMBEDDED), installed=SYSTEM)
 
 
-def test_the_nearest_version_is_taken_on_request_and_told() -> None:
+def test_the_nearest_version_is_used_on_request_and_reported() -> None:
     found = resolve_all(["13"], store=FakeStore(EMBEDDED), installed=SYSTEM, nearest=True)
     assert found.builds[0].label == "12.0 (embedded)"
     assert len(found.substitutions) == 1
 
 
-def test_without_a_network_the_clients_words_reach_the_user() -> None:
+def test_without_a_network_the_error_of_the_client_is_shown() -> None:
     with pytest.raises(FetchError, match="cannot fetch 18"):
         resolve_build("18", store=FakeStore(EMBEDDED, reachable=False))
 
@@ -129,7 +129,7 @@ def test_the_nearest_is_the_closest_minor_then_the_closest_major(wanted: str, ne
         ("psql 18", None),
     ],
 )
-def test_the_version_is_read_from_what_postgres_says(text: str, version: Version | None) -> None:
+def test_the_version_is_read_from_postgres_output(text: str, version: Version | None) -> None:
     found = reported_version(text)
     assert (found, str(found)) == (version, str(version))
 
@@ -155,13 +155,13 @@ def test_a_running_server_newer_than_all_that_is_tested_has_a_caveat(
 
 
 @pytest.mark.parametrize("spec", ["19", "19.1", "19devel", "19beta1", "20"])
-def test_a_version_newer_than_all_that_is_tested_is_not_fetched_and_the_error_says_so(spec: str) -> None:
+def test_a_version_newer_than_tested_is_not_fetched_with_an_error(spec: str) -> None:
     with pytest.raises(UsageError, match=rf"PostgreSQL {spec} .*10 to 18.*directory of its binaries"):
         resolve_build(spec, store=FakeStore(EMBEDDED))
 
 
 @pytest.mark.parametrize("spec", ["19", "19devel", "19.0"])
-def test_an_installed_version_newer_than_all_that_is_tested_is_taken(spec: str) -> None:
+def test_an_installed_version_newer_than_tested_is_accepted(spec: str) -> None:
     devel = replace(SYSTEM[0], version=Version(19, 0, "devel"))
     found = resolve_all([spec, "17"], store=FakeStore(EMBEDDED), installed=[devel, *SYSTEM])
     assert [one.label for one in found.builds] == ["19devel (system)", "17.6 (system)"]

@@ -122,7 +122,7 @@ def test_a_number_that_somebody_edited_is_never_a_traceback(
         require_no_traceback(path, f"{table}.{column} = {value}", capsys)
 
 
-def test_a_value_of_a_wrong_type_that_somebody_edited_is_never_a_traceback(
+def test_an_edited_value_of_a_wrong_type_is_never_a_traceback(
     whole: Path, tmp_path: Path, fuzz: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chance = random.Random(SEED + 2)
@@ -243,7 +243,7 @@ DEEP = {
 
 
 @pytest.mark.parametrize("what", DEEP)
-def test_a_study_file_that_is_nested_without_end_is_refused(
+def test_a_study_file_with_excessive_nesting_is_rejected(
     tmp_path: Path, what: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "deep.toml"
@@ -259,7 +259,7 @@ def test_a_study_file_that_is_nested_without_end_is_refused(
         ("#" * ((1 << 20) + 1), "larger than 1 MiB"),
     ],
 )
-def test_a_study_file_without_measure_is_refused(
+def test_an_oversized_study_file_is_rejected(
     tmp_path: Path, text: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "s.toml").write_text(text)
@@ -267,11 +267,11 @@ def test_a_study_file_without_measure_is_refused(
     assert words in capsys.readouterr().err
 
 
-def test_a_device_without_end_is_no_study(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_endless_device_is_not_a_study(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["study", "check", "/dev/zero"]) == 2
     assert "larger than 1 MiB" in capsys.readouterr().err
 
 
-def test_the_file_that_is_damaged_is_whole_itself(whole: Path) -> None:
+def test_the_file_to_damage_is_valid_itself(whole: Path) -> None:
     with Evidence(whole) as evidence:
         assert len(evidence.trials()) == 6

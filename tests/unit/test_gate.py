@@ -93,7 +93,7 @@ def test_a_true_condition_ends_with_status_3(
 
 
 @pytest.mark.parametrize("text", ["", "slow", "slower:", ":p99", "slower:nope", "slower:wal.bytes", "SLOWER"])
-def test_an_invalid_condition_is_refused_before_the_study_starts(
+def test_an_invalid_condition_is_rejected_before_the_study_starts(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (
@@ -103,7 +103,7 @@ def test_an_invalid_condition_is_refused_before_the_study_starts(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_a_metric_without_a_better_direction_is_refused() -> None:
+def test_a_metric_without_a_better_direction_is_rejected() -> None:
     with pytest.raises(UsageError, match=r"statement\.calls"):
         parse_condition("slower:statement.calls")
 
@@ -196,7 +196,7 @@ def test_a_gate_on_a_dispersed_tail_percentile_cannot_be_evaluated(
 @pytest.mark.parametrize(
     ("condition", "share"), [("slower", 0.6), ("not-same:p99", 0.1), ("slower:p99", 0.1)]
 )
-def test_an_arm_that_skipped_arrivals_passes_no_gate_on_what_is_only_bounded(
+def test_an_arm_with_skipped_arrivals_passes_no_gate_on_a_bounded_value(
     tmp_path: Path, condition: str, share: float
 ) -> None:
     overloaded = replace(SAME, fixed_rate_per_s=3000.0, skipped=(0.0, share))

@@ -95,7 +95,7 @@ def test_a_difference_is_short_and_names_the_command() -> None:
     assert shown[-1] == "…" and len(shown) == DIFFERENCE_LINES_MAX + 2
 
 
-def test_numbers_are_rounded_and_charts_left_out() -> None:
+def test_numbers_are_rounded_and_charts_omitted() -> None:
     assert rounded_json('{"a": [1.23456789, 2], "b": {"c": null}}') == (
         '{\n "a": [1.2346, 2],\n "b": {"c": null}\n}\n'
     )

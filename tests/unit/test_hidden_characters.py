@@ -32,7 +32,7 @@ def test_each_hidden_character_is_shown_as_python_writes_it() -> None:
 
 
 @given(st.text())
-def test_what_is_visible_stays_as_it_is(text: str) -> None:
+def test_visible_characters_are_unchanged(text: str) -> None:
     once = visible(text)
     assert visible(once) == once
     assert all(letter in "\n\t" or ord(letter) >= 32 for letter in once)
@@ -54,7 +54,7 @@ def printed(*renderables: object) -> str:
     return file.getvalue()
 
 
-def test_nothing_printed_is_obeyed_wherever_it_stands() -> None:
+def test_nothing_printed_is_interpreted_in_any_position() -> None:
     table = Table("[red]name[/]", title=f"{HOSTILE} :smile:")
     table.add_row("[bold]arm[/bold] :warning:")
     table.add_row(Text(HOSTILE))
@@ -91,7 +91,7 @@ def test_an_error_of_megabytes_is_shortened_and_says_by_how_much(kind: type[Pgdy
     assert len(in_one_line("line\n" * 1_000_000)) < MESSAGE_CHARS_MAX + 100
 
 
-def test_what_a_library_says_is_shortened_too() -> None:
+def test_messages_of_a_library_are_truncated() -> None:
     import psycopg
 
     found = as_pgdyno_error(psycopg.OperationalError("y" * 1_000_000))
@@ -99,7 +99,7 @@ def test_what_a_library_says_is_shortened_too() -> None:
     assert len(str(found)) < MESSAGE_CHARS_MAX + 100
 
 
-def test_every_console_of_the_command_line_shows_what_it_hides() -> None:
+def test_every_console_of_the_command_line_escapes_control_characters() -> None:
     folder = Path(__file__).parents[2] / "python" / "pgdyno" / "cli"
     for module in folder.glob("*.py"):
         text = module.read_text()

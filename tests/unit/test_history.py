@@ -151,7 +151,7 @@ def test_a_change_in_one_file_awaits_confirmation_and_trips_no_gate(
     assert "may have become" not in capsys.readouterr().err
 
 
-def test_other_metrics_have_series_of_their_own(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_metrics_have_separate_series(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = as_json(nights, capsys, "--metric", "server_cpu", "--metric", "p99")
     history = max(found["histories"], key=lambda one: len(one["files"]))  # type: ignore[call-overload]
     cpu = [of for of in history["series"] if of["metric"] == "server_cpu" and of["baseline"]]
@@ -182,7 +182,7 @@ def test_names_are_escaped_in_html(tmp_path: Path) -> None:
     assert "<script" not in (tmp_path / "h.html").read_text()
 
 
-def test_an_empty_directory_is_an_error_and_a_file_is_refused(nights: Path, tmp_path: Path) -> None:
+def test_an_empty_directory_is_an_error_and_a_file_is_rejected(nights: Path, tmp_path: Path) -> None:
     assert run_command(["history", str(tmp_path)]) == 1
     assert run_command(["history", str(nights / "night-00.sqlite")]) == 2
 
@@ -278,7 +278,7 @@ def history_of(first: StudyFindings, values: np.ndarray, baseline: str = "A") ->
     return find_history(group, "1")
 
 
-def test_the_levels_together_have_rarely_a_change_that_is_none(tmp_path: Path) -> None:
+def test_the_levels_together_rarely_have_a_false_change(tmp_path: Path) -> None:
     """Any change among six levels, in at most 5% of the histories without one.
 
     With 50 histories the bound is exceeded in 1 of 1000 such tests. Each level tested separately at 5% would
@@ -298,7 +298,7 @@ def test_a_long_level_is_cut_among_its_newest_files(tmp_path: Path, monkeypatch:
     assert [change.at for change in series.changes] == [40] and len(series.points) == 50
 
 
-def test_a_change_in_one_of_many_series_is_found_and_the_others_are_left_alone(tmp_path: Path) -> None:
+def test_a_change_is_found_in_only_the_one_changed_series_of_many(tmp_path: Path) -> None:
     first, rng = first_of(tmp_path), np.random.default_rng(12)
     values = rng.normal(0, 0.02, (6, 40))
     values[4, 25:] -= 0.06

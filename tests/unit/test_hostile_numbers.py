@@ -29,7 +29,7 @@ PLACES = (
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("number", NUMBERS, ids=lambda number: number[:9] or "empty")
-def test_a_number_that_nobody_means_is_answered_in_one_line(
+def test_an_absurd_number_is_rejected_in_one_line(
     place: str, number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """If the number is accepted, the command fails on the location of the results file, which is invalid."""
@@ -41,7 +41,7 @@ def test_a_number_that_nobody_means_is_answered_in_one_line(
 
 
 @pytest.mark.parametrize("server", ["9" * 5000, "18." + "9" * 5000])
-def test_a_version_of_thousands_of_digits_is_no_server(
+def test_a_version_with_thousands_of_digits_is_not_a_server(
     server: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGDYNO_CACHE", str(tmp_path))
@@ -51,7 +51,7 @@ def test_a_version_of_thousands_of_digits_is_no_server(
 
 
 @pytest.mark.parametrize("text", ["200s", "1e9h", "1e-9s", "0s"])
-def test_a_slice_is_told_how_long_it_may_be(text: str) -> None:
+def test_an_invalid_slice_length_is_an_error_with_the_range(text: str) -> None:
     with pytest.raises(UsageError, match=r"^--slice must be between 50 ms and 1 min"):
         parse_slice_s(text)
 
@@ -65,5 +65,5 @@ def test_a_window_is_told_how_long_it_may_be(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["1e309", "1e300TB", "inf", "nan", "-1e309", ""])
-def test_a_setting_of_a_study_that_is_no_number_is_not_scaled(text: str) -> None:
+def test_a_setting_that_is_not_a_number_is_not_scaled(text: str) -> None:
     assert quantity("shared_buffers", text) is None

@@ -126,7 +126,7 @@ def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
     assert [line for line in said.splitlines() if line.startswith("pgdyno: interrupted")], said
 
 
-def test_a_statement_goes_on_while_the_server_answers_another_connection(
+def test_a_statement_continues_while_the_server_responds_on_another_connection(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.0)
@@ -141,7 +141,7 @@ def test_a_statement_goes_on_while_the_server_answers_another_connection(
         assert connection.closed
 
 
-def test_an_answer_that_stops_in_the_middle_ends_whatever_else_the_server_answers(
+def test_an_incomplete_response_is_an_error_although_the_server_responds_elsewhere(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limited_connection, "MIDDLE_TIMEOUT_S", 0.3)
@@ -164,7 +164,7 @@ def test_a_dsn_may_set_the_limit_on_a_login_but_not_lift_it() -> None:
     assert {given: limited_connection._connect_timeout_s(given) for given in cases} == cases
 
 
-def test_what_a_dsn_says_of_keepalives_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keepalives_of_a_dsn_are_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, object] = {}
 
     def refuse(conninfo: str, **given: object) -> None:

@@ -47,7 +47,7 @@ def found_in(path: Path, *cases: Synthetic) -> StudyFindings:
     ],
     ids=["two arms", "three arms", "a fixed rate", "few blocks", "an arm still warms up", "a missed limit"],
 )
-def test_a_look_sees_what_the_report_says(tmp_path: Path, wanted: Synthetic) -> None:
+def test_an_interim_analysis_has_the_numbers_of_the_report(tmp_path: Path, wanted: Synthetic) -> None:
     path = tmp_path / "e.sqlite"
     reported = found_in(path, wanted).first.comparisons
     with Evidence(path) as evidence:
@@ -58,7 +58,7 @@ def test_a_look_sees_what_the_report_says(tmp_path: Path, wanted: Synthetic) -> 
     assert seen.is_decided == all(of.verdict is not Verdict.UNDECIDED and not of.may_trend for of in reported)
 
 
-def test_an_effect_that_changes_within_the_windows_is_undecided_and_says_why(tmp_path: Path) -> None:
+def test_an_effect_with_a_trend_in_the_windows_is_undecided_with_a_reason(tmp_path: Path) -> None:
     for cold, is_trending in (((0.0, 0.3), True), ((0.3, 0.3), False)):
         path = tmp_path / f"{is_trending}.sqlite"
         found = found_in(path, replace(STOPPING, effects=(1.0, 1.3), cold=cold)).first
@@ -97,7 +97,7 @@ def test_an_effect_that_the_longer_warm_up_changed_has_no_verdict(tmp_path: Path
         assert (Code.EFFECT_CHANGED_BY_WARM_UP in codes) == (not is_settled)
 
 
-def test_a_study_goes_on_while_an_effect_may_change_within_the_windows(tmp_path: Path) -> None:
+def test_a_study_continues_while_an_effect_may_change_within_the_windows(tmp_path: Path) -> None:
     path = tmp_path / "e.sqlite"
     slightly = replace(STOPPING, effects=(1.0, 1.3), cold=(0.0, 0.04))
     (comparison,) = found_in(path, slightly).first.comparisons
@@ -106,7 +106,7 @@ def test_a_study_goes_on_while_an_effect_may_change_within_the_windows(tmp_path:
         assert not interim_result(evidence, 0).is_decided
 
 
-def test_a_failure_before_the_longest_warm_up_still_holds_the_verdict_back(tmp_path: Path) -> None:
+def test_a_failure_before_the_longest_warm_up_still_withholds_the_verdict(tmp_path: Path) -> None:
     extended = replace(
         STOPPING,
         warm_up_times=dict.fromkeys(range(6, 12), 2),
@@ -117,7 +117,7 @@ def test_a_failure_before_the_longest_warm_up_still_holds_the_verdict_back(tmp_p
     assert comparison.failed == [2] and comparison.verdict is Verdict.UNDECIDED
 
 
-def test_a_case_is_looked_at_by_itself(tmp_path: Path) -> None:
+def test_each_case_has_its_own_interim_analyses(tmp_path: Path) -> None:
     path = tmp_path / "e.sqlite"
     clear = Synthetic(stops_on_verdict=True, levels={"clients": "1"})
     noisy = Synthetic(stops_on_verdict=True, levels={"clients": "8"}, effects=(1.0, 1.03), noise=0.2)
@@ -170,7 +170,7 @@ def document(path: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_a_report_says_which_interval_it_is(tmp_path: Path, stops: bool) -> None:
+def test_a_report_names_the_kind_of_interval(tmp_path: Path, stops: bool) -> None:
     path = tmp_path / "e.sqlite"
     findings = found_in(path, Synthetic(stops_on_verdict=stops, ended=StudyEnd.VERDICT if stops else None))
     text = " ".join(to_markdown(build_study(findings)).split())
@@ -180,7 +180,7 @@ def test_a_report_says_which_interval_it_is(tmp_path: Path, stops: bool) -> None
     assert effects["server_cpu"]["interval"] == "student"
 
 
-def test_an_undecided_study_says_how_many_blocks_its_own_interval_needs(tmp_path: Path) -> None:
+def test_an_undecided_study_reports_the_number_of_blocks_needed_by_its_interval(tmp_path: Path) -> None:
     wanted = Synthetic(effects=(1.0, 1.03), noise=0.03, blocks=8)
     needed = {}
     for stops in (True, False):

@@ -55,7 +55,7 @@ class Arm:
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 @pytest.mark.parametrize("schedule", ["slices", "blocks"])
-def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
+def test_a_server_that_does_not_start_is_attributed_to_its_arm(
     order: tuple[int, int], schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def bring_up(_lab: Lab, trial: RunningTrial) -> None:
@@ -95,7 +95,7 @@ def test_a_server_that_does_not_start_is_charged_to_its_own_arm(
         assert why_no_valid_block(path) == f"18: {WHY}"
 
 
-def test_a_driver_that_one_arm_has_ended_is_no_fault_of_the_other() -> None:
+def test_a_driver_stopped_by_one_arm_is_not_a_failure_of_the_other() -> None:
     run = EngineRun(failure=DriveFailure("connect", "refused", "18"))
     own, other = (trial_outcome(run, target, name, None, None) for target, name in ((1, "18"), (0, "17")))
     assert (own.reason, own.driver) == ("connect: refused", DriverFacts())
@@ -128,13 +128,13 @@ def test_a_failure_of_our_engine_is_charged_to_no_arm(
     assert [of.parameters["arm"] for of in caveats if of.code is Code.TRIALS_FAILED] == ["17", "18"]
 
 
-def test_an_engine_that_fails_without_naming_an_arm_is_charged_to_none() -> None:
+def test_an_engine_failure_without_an_arm_is_attributed_to_none() -> None:
     outcome = trial_outcome(EngineRun(failure=DriveFailure("start", "no")), 0, "17", None, None)
     assert outcome.driver == DriverFacts(stopped_by=ENGINE)
 
 
 @pytest.mark.parametrize(("target", "expected"), [("18", ServerError), (None, EngineError)])
-def test_a_server_that_fails_in_a_warm_up_of_its_own_workload_is_no_failure_of_our_engine(
+def test_a_server_that_fails_in_its_warm_up_is_not_a_failure_of_the_engine(
     target: str | None, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = DriveFailure("connect", "refused", target)

@@ -40,7 +40,7 @@ def test_the_number_of_blocks_is_guessed_from_the_last() -> None:
     assert budget.passes_expected(1) == 5
 
 
-def test_the_block_that_begins_is_one_of_those_that_are_expected() -> None:
+def test_the_running_block_is_included_in_the_expected_ones() -> None:
     budget = Budget(100.0, spent_s=90.0)
     budget.spend(12.0)
     assert budget.passes_expected(7) == 8

@@ -77,7 +77,7 @@ STOPPED = replace(DONE, stopped="stop")
         (STOPPED, 1, "interrupted", ["stopped before its last slice"] * 2),
     ],
 )
-def test_a_lost_server_is_charged_to_its_own_arm(
+def test_a_lost_server_is_attributed_to_its_arm(
     ended: DriveResult, connections_lost: int, status: str, reasons: list[str]
 ) -> None:
     outcomes = [trial_outcome(run_of(ended, connections_lost), i, "ab"[i], None, None) for i in (0, 1)]
@@ -86,7 +86,7 @@ def test_a_lost_server_is_charged_to_its_own_arm(
     ]
 
 
-def test_what_a_search_that_was_cut_short_has_counted_is_not_the_trials() -> None:
+def test_counts_of_an_interrupted_search_do_not_belong_to_the_trial() -> None:
     run = replace(run_of(STOPPED, 0), before="while searching for the capacity: ", epoch_unix_s=1e9)
     outcome = trial_outcome(run, 0, "a", 0.5, 0.25)
     assert outcome.status is TrialStatus.INTERRUPTED
@@ -135,7 +135,7 @@ FULL = "2026-11-22 13:00:00.000 UTC [7] PANIC:  could not write to file: No spac
         (TrialStatus.OK, None, False),
     ],
 )
-def test_a_trial_that_does_not_count_because_of_its_server_has_the_words_of_the_servers_log(
+def test_a_trial_that_failed_because_of_its_server_contains_its_log(
     status: TrialStatus, check: str | None, is_told: bool
 ) -> None:
     checks = [] if check is None else [Check(check, False)]

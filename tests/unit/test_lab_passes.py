@@ -118,7 +118,7 @@ def test_a_resumed_study_first_brings_its_cases_level(monkeypatch: pytest.Monkey
     assert sorted(played.ran[1:]) == [(0, 1), (1, 1), (2, 1)]
 
 
-def test_a_case_that_fails_in_every_block_is_given_up_and_the_others_go_on(
+def test_a_case_that_fails_in_every_block_is_abandoned_and_the_others_continue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played = Played(monkeypatch, failing=[1])
@@ -174,14 +174,14 @@ def test_a_study_stops_after_the_pass_in_which_every_case_is_decided(monkeypatch
     assert sorted(played.ran) == [(case, block) for case in range(3) for block in range(7)]
 
 
-def test_a_verdict_that_comes_with_the_last_block_is_what_ended_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_at_the_last_block_is_the_reason_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run_study(labs([6]), Deciding(Played(monkeypatch), after=[6])) is StudyEnd.VERDICT
 
 
 @pytest.mark.parametrize(
     "changes", [{"stop": "budget"}, {"schedule": "sequential"}, {"blocks_max": 5}], ids=str
 )
-def test_where_there_is_one_look_only_nobody_looks(
+def test_with_only_one_analysis_there_is_no_interim_one(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     played = Played(monkeypatch)
@@ -192,14 +192,14 @@ def test_where_there_is_one_look_only_nobody_looks(
     assert deciding.looks == 0
 
 
-def test_what_is_decided_when_it_is_resumed_goes_on_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_decided_at_its_resume_runs_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
     deciding = Deciding(played, after=[5], resumed=6)
     assert run_study(labs([9]), deciding, first_blocks=[6]) is StudyEnd.BLOCKS
     assert [block for _, block in played.ran] == [6, 7, 8]
 
 
-def test_what_is_not_decided_when_it_is_resumed_stops_on_its_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_undecided_at_its_resume_stops_on_its_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
     deciding = Deciding(played, after=[8], resumed=6)
     assert run_study(labs([20]), deciding, first_blocks=[6]) is StudyEnd.VERDICT

@@ -85,7 +85,7 @@ def wanted_of(*max_connections: str | None) -> Any:
     }
 
 
-def test_clients_beyond_what_servers_take_are_refused_for_all_arms_at_once() -> None:
+def test_too_many_clients_for_the_servers_are_rejected_for_all_arms_at_once() -> None:
     arms = ["18", "17", "18,max_connections=20"]
     require_connections(study(arms, 18), wanted_of(None, "0x64", "20"))
     with pytest.raises(
@@ -122,7 +122,7 @@ def with_server(**facts: str) -> list[Arm]:
     return [replace(arm, server={**arm.server, **facts}) for arm in arms_of(Synthetic())]
 
 
-def test_a_study_goes_on_where_it_began(tmp_path: Path) -> None:
+def test_a_study_resumes_in_its_results_file(tmp_path: Path) -> None:
     resumed(tmp_path / "e", with_server())
 
 
@@ -143,7 +143,7 @@ def test_blocks_of_other_servers_machines_or_schedules_are_not_pooled(
         resumed(tmp_path / "e", arms, **options)
 
 
-def test_a_study_in_which_no_block_counts_says_why(tmp_path: Path) -> None:
+def test_a_study_without_a_valid_block_reports_the_reason(tmp_path: Path) -> None:
     lost = {(block, block % 2): TrialStatus.FAILED for block in range(3)}
     write_study(tmp_path / "lost", Synthetic(blocks=3, statuses=lost))
     assert why_no_valid_block(tmp_path / "lost").startswith(("17: ", "18: "))
@@ -152,7 +152,7 @@ def test_a_study_in_which_no_block_counts_says_why(tmp_path: Path) -> None:
     assert why_no_valid_block(tmp_path / "one") == ""
 
 
-def test_two_builds_of_one_version_are_each_asked_and_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_builds_of_one_version_are_each_inspected_and_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     version = Version(19, 0, "devel")
     old, new = (Build("system", version, Path(f"/{name}/bin"), "", "") for name in ("old", "new"))
     flags = {old: "-O2", new: "-O3"}

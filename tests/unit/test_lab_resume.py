@@ -58,7 +58,7 @@ def resumed(path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, 
         (5.0, {"blocks_max": 20, "schedule": "sequential"}, Method.STUDENT),  # there is only one analysis
     ],
 )
-def test_a_study_that_was_given_more_time_is_judged_at_any_stopping_time(
+def test_an_extended_study_has_anytime_valid_intervals(
     tmp_path: Path,
     minutes: float | None,
     changes: dict[str, object],
@@ -78,7 +78,7 @@ def test_a_study_that_was_given_more_time_is_judged_at_any_stopping_time(
     assert ("looked after" in text) is False
 
 
-def test_what_warm_ups_have_shown_is_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_of_warm_ups_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Lab] = []
 
     def measure(_path: object, _writer: object, labs: Sequence[Lab], *_: object) -> StudyEnd:

@@ -74,7 +74,7 @@ def test_it_ends_when_all_arms_are_steady_and_have_had_as_many_slices() -> None:
     assert not warm_up.ends_with(closed(1)), "once is enough"
 
 
-def test_one_arm_that_still_rises_keeps_the_others_waiting() -> None:
+def test_one_arm_that_still_rises_extends_the_warm_up_of_all() -> None:
     warm_up = WarmUp(study(), 2, 1.0)
     assert ended_after(warm_up, STEADY, RISING) is None
     first, second = warm_up.found(0), warm_up.found(1)
@@ -83,7 +83,7 @@ def test_one_arm_that_still_rises_keeps_the_others_waiting() -> None:
     assert first.looks_steady > 0
 
 
-def test_it_takes_its_least_time_and_without_one_all_its_time() -> None:
+def test_it_takes_its_minimum_or_without_one_its_whole_time() -> None:
     found = ended_after(WarmUp(study(warmup_min_s=8.0), 2, 1.0), STEADY, STEADY)
     assert found is not None and found >= 8
     constant = WarmUp(study(warmup_min_s=None), 2, 1.0)
@@ -91,14 +91,14 @@ def test_it_takes_its_least_time_and_without_one_all_its_time() -> None:
     assert constant.found(1) == WarmUpEnd(10.0, "time", values=10, looks=0, looks_steady=0)
 
 
-def test_of_the_first_blocks_it_takes_a_third_of_the_longest_time() -> None:
+def test_in_the_first_blocks_it_takes_a_third_of_its_maximum() -> None:
     first = WarmUp(study(warmup_s=24.0), 2, 1.0)
     later = WarmUp(study(warmup_s=24.0), 2, 1.0, [[[1000.0] * 20] * 2] * 2)
     assert ended_after(first, [1000] * 10, [1000] * 10) == 8
     assert ended_after(later, [1000] * 10, [1000] * 10) == VALUES_MIN
 
 
-def test_an_arm_alone_is_asked_at_every_interval() -> None:
+def test_a_single_arm_is_sampled_at_every_interval() -> None:
     warm_up = WarmUp(study(schedule="blocks"), 1, 1.0)
     found = [warm_up.ends_with(interval(0, at, n)) for at, n in enumerate(STEADY)]
     assert found == [at + 1 == VALUES_MIN for at in range(len(STEADY))]
@@ -120,14 +120,14 @@ def test_the_rest_of_a_slice_counts_with_the_interval_before_it() -> None:
     assert found is not None and (found.values, found.driven_s) == (1, pytest.approx(1.01))
 
 
-def test_under_a_fixed_load_it_is_the_latency_that_comes_to_rest() -> None:
+def test_with_a_fixed_load_steadiness_is_tested_on_the_latency() -> None:
     falling = WarmUp(study(schedule="blocks", rate={"per_s": 100}), 1, 1.0)
     level = WarmUp(study(schedule="blocks", rate={"per_s": 100}), 1, 1.0)
     assert not any(falling.ends_with(interval(0, at, 100, p50_ns=10_000 - 900 * at)) for at in range(10))
     assert any(level.ends_with(interval(0, at, 100, p50_ns=10_000 + at % 2)) for at in range(10))
 
 
-def test_what_earlier_blocks_have_shown_counts_too() -> None:
+def test_results_of_earlier_blocks_are_used() -> None:
     come_up_at_7 = [200, 300, 420, 530, 640, 760, 880, *STEADY]
     known = [[rate * factor for rate in come_up_at_7] for factor in (1.0, 1.3)]
     slow = WarmUp(study(schedule="blocks"), 1, 1.0, [known])
@@ -154,9 +154,7 @@ def test_later_blocks_learn_from_warm_up_and_window() -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"rate": {"per_s": 100}}], ids=["closed", "open"])
-def test_a_study_that_goes_on_knows_what_its_warm_ups_have_shown(
-    tmp_path: Path, fields: dict[str, Any]
-) -> None:
+def test_a_resumed_study_uses_its_earlier_warm_ups(tmp_path: Path, fields: dict[str, Any]) -> None:
     wanted, of_study = Synthetic(blocks=0), study(schedule="blocks", **fields)
     shown: dict[int, list[Rates]] = {}
     with Writer.create(tmp_path / "e", study_of(wanted), arms_of(wanted)) as writer:
@@ -198,7 +196,7 @@ def events_of(block: int, arm: int) -> list[Event]:
     return found
 
 
-def test_what_is_measured_is_no_warm_up() -> None:
+def test_measured_slices_are_not_warm_up() -> None:
     warm_up = WarmUp(study(schedule="blocks", warmup_s=0.0, warmup_min_s=0.0), 1, 1.0)
     measured = [{**interval(0, at, n), "role": "measure"} for at, n in enumerate(STEADY)]
     assert not any(warm_up.ends_with(event) for event in measured)

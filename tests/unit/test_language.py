@@ -96,7 +96,7 @@ def test_the_help_of_every_command_uses_standard_terms() -> None:
 
 
 @pytest.mark.parametrize("path", OTHER_TEXTS, ids=name_of)
-def test_a_text_that_is_no_page_uses_standard_terms(path: Path) -> None:
+def test_a_text_other_than_a_page_uses_standard_terms(path: Path) -> None:
     text = re.sub(r"\n#? *(?=\S)", " ", path.read_text("utf-8"))
     refused = refused_in(text)
     assert refused == [], "\n".join(refused)

@@ -59,7 +59,7 @@ def test_analysis_and_report_never_see_a_server() -> None:
             assert not {"server", "workload", "drive", "probe"} & imported_parts(path), path
 
 
-def test_a_report_does_not_load_what_takes_a_second() -> None:
+def test_a_report_does_not_import_slow_modules() -> None:
     for path in [*(PACKAGE / "analysis").rglob("*.py"), *(PACKAGE / "report").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if (
@@ -71,7 +71,7 @@ def test_a_report_does_not_load_what_takes_a_second() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["py", "rs"])
-def test_files_have_telling_names_and_do_one_thing(suffix: str) -> None:
+def test_files_have_descriptive_names_and_one_purpose(suffix: str) -> None:
     found = [*ROOT.glob(f"crates/**/*.{suffix}"), *ROOT.glob(f"python/**/*.{suffix}")]
     assert found
     assert not [path for path in found if path.stem in VAGUE]
@@ -91,7 +91,7 @@ def test_no_file_names_the_host_of_a_registry() -> None:
         assert not [host for host in hosts if host.encode() in text], path
 
 
-def test_what_is_imported_is_declared_as_a_dependency() -> None:
+def test_imported_packages_are_declared_as_dependencies() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     declared = {re.split(r"[\[><=~! ]", name)[0].lower() for name in project["dependencies"]}
     for path in modules():

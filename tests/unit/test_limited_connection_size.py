@@ -49,7 +49,7 @@ The peak of a child starts at the memory of the process that starts it, so this 
         *((flood, "unix") for flood in (Flood.ROWS, Flood.EMPTY_ROWS, Flood.NOTICES)),
     ],
 )
-def test_an_answer_without_end_is_refused(flood: Flood, family: Literal["tcp", "unix"]) -> None:
+def test_an_endless_response_is_rejected(flood: Flood, family: Literal["tcp", "unix"]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         endless_server(flood, folder=Path(folder), family=family) as dsn,
@@ -61,7 +61,7 @@ def test_an_answer_without_end_is_refused(flood: Flood, family: Literal["tcp", "
 
 
 @pytest.mark.parametrize("family", ["tcp", "unix"])
-def test_a_login_without_end_is_refused(family: Literal["tcp", "unix"]) -> None:
+def test_an_endless_login_is_rejected(family: Literal["tcp", "unix"]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         endless_server(Flood.PARAMETERS, folder=Path(folder), family=family) as dsn,
@@ -72,7 +72,7 @@ def test_a_login_without_end_is_refused(family: Literal["tcp", "unix"]) -> None:
 
 @pytest.mark.parametrize("flood", list(Flood))
 @pytest.mark.parametrize("command", ["check", "drive", "load", "compare"])
-def test_no_command_takes_much_memory_for_a_server_that_floods_it(
+def test_no_command_uses_much_memory_with_a_flooding_server(
     flood: Flood, command: str, tmp_path: Path
 ) -> None:
     script = Path(sys.executable).parent / "pgdyno"

@@ -83,7 +83,7 @@ def test_quiet_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert written.getvalue() == ""
 
 
-def test_a_long_window_says_how_far_it_is_and_how_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_window_shows_its_progress_and_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
     written = on_a_terminal(monkeypatch, 100)
     now_s = 1000.0
     monkeypatch.setattr("time.monotonic", lambda: now_s)
@@ -96,7 +96,7 @@ def test_a_long_window_says_how_far_it_is_and_how_long_it_takes(monkeypatch: pyt
     assert "measuring 15: 30%, 3 min 30 s left" in written.getvalue()
 
 
-def test_once_a_stop_is_asked_for_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_requested_stop_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     written = on_a_terminal(monkeypatch, 100)
     interruption = Interruption()
     with LiveView(["10", "15"], interruption=interruption) as view:
@@ -148,7 +148,7 @@ def test_an_undecided_arm_has_a_second_line_with_the_probability_of_a_verdict(
         ),
     ],
 )
-def test_after_a_block_it_says_how_the_arms_stand(
+def test_after_a_block_the_interim_result_is_shown(
     standing: ArmVerdict, block_s: float | None, said: str
 ) -> None:
     assert standing_text(standing, block_s).replace("\u00a0", " ") == said

@@ -25,7 +25,7 @@ def series(rng: np.random.Generator, n: int, short: float, tau: float, noise: fl
     return 1000 * (1 - short * np.exp(-(np.arange(n) + 0.5) / tau)) * (1 + noise * of)
 
 
-def test_mser_cuts_what_the_definition_says() -> None:
+def test_mser_discards_according_to_its_definition() -> None:
     # By hand: with d = 0, 1, 2, 3 cut, sum of squares / (n − d)² is 42/64, 12/49, 0.8333/36 and 0.8/25.
     values = [5.0, 7.0, 10.0, 10.0, 10.5, 11.0, 10.0, 10.5]
     marginal = [sum((y - np.mean(values[d:])) ** 2 for y in values[d:]) / (8 - d) ** 2 for d in range(7)]
@@ -44,7 +44,7 @@ def test_a_faster_machine_has_the_same_warm_up(values: list[float], twice: int) 
     assert mser(values) == mser(faster) and is_steady(values) == is_steady(faster)
 
 
-def test_what_trials_have_in_common_stands_out_of_their_noise() -> None:
+def test_effects_common_to_trials_are_detected_in_their_noise() -> None:
     rng = np.random.default_rng(20261122)
     trials = [rng.uniform(0.5, 2) * series(rng, 40, 0.3, 2.0, 0.15, 0.3) for _ in range(20)]
     cut = mser_of_mean(trials)
@@ -78,7 +78,7 @@ def ends(
 
 
 @pytest.mark.parametrize(("noise", "memory"), [(0.1, 0.0), (0.2, 0.3), (0.3, 0.5), (0.2, 0.7)])
-def test_what_is_steady_from_the_start_is_seldom_kept_waiting(noise: float, memory: float) -> None:
+def test_a_steady_series_rarely_has_a_long_warm_up(noise: float, memory: float) -> None:
     found = list(ends((5, 30), 0.0, 1.0, noise, memory))
     assert sum(not by_evidence for _, by_evidence in found) <= 0.02 * len(found)
     assert np.median([at for at, _ in found]) <= 9
@@ -87,6 +87,6 @@ def test_what_is_steady_from_the_start_is_seldom_kept_waiting(noise: float, memo
 @pytest.mark.parametrize(
     ("tau", "noise", "left_max"), [(2.0, 0.1, 0.03), (2.0, 0.2, 0.05), (5.0, 0.1, 0.09), (5.0, 0.2, 0.15)]
 )
-def test_little_is_left_of_a_rise_from_half_the_rate(tau: float, noise: float, left_max: float) -> None:
+def test_little_remains_of_a_rise_from_half_the_rate(tau: float, noise: float, left_max: float) -> None:
     left = [0.5 * np.exp(-at / tau) for at, _ in ends((5, 60), 0.5, tau, noise, 0.3)]
     assert np.mean(left) <= left_max

@@ -24,7 +24,7 @@ def aa(
     return {**entry, "log_ratios": log_ratios, **changes}
 
 
-def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
+def test_appended_records_round_trip(tmp_path: Path) -> None:
     history = NoiseHistory(tmp_path / "state" / "noise.jsonl")
     assert history.entries() == []
     entries = [aa([0.01, -0.02], 1.0), calibration(2.0, {1.0: 0.03})]
@@ -34,7 +34,7 @@ def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
     assert history.calibrations(HOST) == [entries[1]]
 
 
-def test_of_a_study_that_goes_on_the_last_word_counts(tmp_path: Path) -> None:
+def test_the_last_state_of_a_resumed_study_is_used(tmp_path: Path) -> None:
     history = NoiseHistory(tmp_path / "noise.jsonl")
     history.append(aa([0.01]))
     history.append(aa([0.01, 0.02]))
@@ -93,13 +93,13 @@ def test_a_machine_that_has_changed_starts_anew(tmp_path: Path, changed: dict[st
     assert drift_of(calibration(3.0, {1.0: 0.06}, now), history.calibrations()) is None
 
 
-def test_what_is_only_of_the_moment_is_no_other_machine(tmp_path: Path) -> None:
+def test_transient_facts_do_not_make_another_machine(tmp_path: Path) -> None:
     history = NoiseHistory(tmp_path / "noise.jsonl")
     history.append(aa([0.01]))
     assert history.aa_before({**HOST, "load_average": [9.0, 9.0, 9.0]}, LOAD) == [0.01]
 
 
-def test_another_load_is_not_pooled_and_only_the_latest_blocks_are(tmp_path: Path) -> None:
+def test_only_the_latest_blocks_with_the_same_load_are_pooled(tmp_path: Path) -> None:
     history = NoiseHistory(tmp_path / "noise.jsonl")
     history.append(aa([0.9], 0.5, load={**LOAD, "slice_s": 0.5}))
     for number in range(1, 31):
@@ -117,6 +117,6 @@ def test_todays_noise_is_held_against_the_median_of_the_calibrations_before() ->
     assert drift_of(before[0], before) is None
 
 
-def test_it_lies_with_the_users_state(tmp_path: Path) -> None:
+def test_it_is_in_the_users_state_directory(tmp_path: Path) -> None:
     assert history_path({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "pgdyno" / "noise.jsonl"
     assert history_path({}).is_relative_to(Path("~/.local/state").expanduser())

@@ -147,7 +147,7 @@ def test_an_outlier_without_unusual_covariates_has_no_cause(tmp_path: Path) -> N
     assert {cause.covariate.key for cause in named.causes} <= {"server_cpu"}
 
 
-def test_a_disturbance_is_no_cause_of_a_fast_trial(tmp_path: Path) -> None:
+def test_a_disturbance_is_not_a_cause_of_a_fast_trial(tmp_path: Path) -> None:
     fast = replace(STEAL, slowed={(7, 1): 1.8}, stolen={(7, 1): 0.12})
     (named,) = found(tmp_path, fast).outliers.outliers
     assert "steal" not in {cause.covariate.key for cause in named.causes}

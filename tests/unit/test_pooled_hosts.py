@@ -44,7 +44,7 @@ def test_effects_are_pooled_case_by_case_and_arm_by_arm() -> None:
     assert found["cold", "tps"].absent == ["small"] and found["warm", "wal"].absent == ["large"]
 
 
-def test_hosts_that_disagree_are_told_with_their_case() -> None:
+def test_hosts_that_disagree_are_reported_with_their_case() -> None:
     hosts = {
         "i5": {"scale 5000": [comparison({"tps": [0.9665]})]},
         "xeon": {"scale 5000": [comparison({"tps": [1.0441]})]},
@@ -65,7 +65,7 @@ def test_the_average_is_over_the_cases_that_every_host_has() -> None:
     assert found.pooled.blocks == 4
 
 
-def test_of_no_hosts_or_no_such_metric_there_is_nothing() -> None:
+def test_no_hosts_or_an_unknown_metric_give_nothing() -> None:
     assert over_hosts({}, 0.95) == [] and average_over_hosts({}, "tps", 0.95) == []
     hosts = {"a": {"x": [comparison({"tps": [1.1]})]}}
     assert average_over_hosts(hosts, "nopm", 0.95) == []

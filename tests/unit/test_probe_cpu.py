@@ -15,7 +15,7 @@ import pytest
 from pgdyno.probe import cpu_time
 
 
-def test_where_processes_have_no_clock_the_kernels_ticks_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ticks_are_used_if_processes_have_no_cpu_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: int) -> float:
         raise OSError(22, "Invalid argument")
 
@@ -78,12 +78,12 @@ def test_a_servers_cpu_is_that_of_its_children_too() -> None:
     assert cpu_time.server_cpu_s(os.getpid()) - before_s >= child_s - 0.02  # it is reaped, in ticks
 
 
-def test_a_server_that_is_gone_is_told() -> None:
+def test_a_lost_server_is_reported() -> None:
     with pytest.raises(ProcessLookupError):
         cpu_time.server_cpu_s(2**22 + 1)
 
 
-def test_what_the_scheduler_counted_is_summed_over_the_processes(
+def test_scheduler_counters_are_summed_over_the_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu_time, "PROC", tmp_path)

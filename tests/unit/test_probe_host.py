@@ -126,7 +126,7 @@ def test_without_a_card_all_interfaces_but_loopback_count(machine: Path) -> None
         ("pressure/io", "pressure_io", {"pressure_io_some_s"}),
     ],
 )
-def test_what_the_kernel_does_not_tell_is_missing_with_a_reason_and_nothing_else_is(
+def test_only_counters_missing_in_the_kernel_are_missing_with_a_reason(
     machine: Path, file: str, group: str, names: set[str]
 ) -> None:
     everything = HostCounters([Path("/data")])
@@ -140,14 +140,14 @@ def test_what_the_kernel_does_not_tell_is_missing_with_a_reason_and_nothing_else
         assert len(found) >= 22
 
 
-def test_a_file_of_another_form_is_a_reason_too(machine: Path) -> None:
+def test_a_file_of_another_format_is_a_reason(machine: Path) -> None:
     (machine / "proc" / "meminfo").write_text("MemTotal: 4000 kB\n")
     host = HostCounters()
     assert "memory_cached_bytes" not in host.read()
     assert "MemAvailable" in host.reasons["memory"]
 
 
-def test_data_on_no_disk_of_ours_have_a_reason(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_on_an_unknown_disk_has_a_reason(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_counters, "disk_of", lambda _: None)
     host = HostCounters([Path("/data")])
     assert "disk_reads" not in host.read()
@@ -191,7 +191,7 @@ def test_a_path_on_a_partition_belongs_to_the_whole_disk(
     assert disks._name(os.makedev(8, 7)) is None
 
 
-def test_a_file_system_that_numbers_itself_is_found_by_what_is_mounted(
+def test_a_file_system_with_its_own_device_number_is_found_by_its_mount(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = tmp_path / "da ta" / "base"
@@ -212,7 +212,7 @@ def test_a_file_system_that_numbers_itself_is_found_by_what_is_mounted(
     assert disks._source(tmp_path, 50) is None  # on the overlay
 
 
-def test_a_machine_has_a_mark_that_does_not_give_its_id_away(
+def test_a_machine_has_a_fingerprint_that_does_not_reveal_its_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks = []

@@ -37,7 +37,7 @@ def tree(root: Path, files: dict[str, str]) -> Tree:
         ("?", None, None),
     ],
 )
-def test_whether_boost_is_on_comes_from_the_driver_that_there_is(
+def test_the_state_of_boost_comes_from_the_active_driver(
     generic: str | None, no_turbo: str | None, boost: bool | None
 ) -> None:
     assert machine_facts.boost_state(generic, no_turbo) is boost
@@ -82,14 +82,14 @@ CONFIG = "CONFIG_PREEMPT_BUILD=y\n# CONFIG_PREEMPT is not set\nCONFIG_PREEMPT_{}
         ({}, None),
     ],
 )
-def test_the_preemption_model_is_told_by_the_running_kernel_then_its_boot_then_its_build(
+def test_the_preemption_model_comes_from_the_running_kernel_its_boot_or_its_build(
     told: dict[str, str], model: str | None
 ) -> None:
     parts = dict.fromkeys(("debug", "version", "command_line", "config", "release"))
     assert machine_facts.preemption_model(**{**parts, **told}) == model
 
 
-def test_a_kernels_configuration_is_read_compressed_or_beside_it(tmp_path: Path) -> None:
+def test_a_kernels_configuration_is_read_from_proc_or_boot(tmp_path: Path) -> None:
     files = {"proc/sys/kernel/osrelease": "6.1.0\n", "proc/sys/kernel/version": "#1 SMP PREEMPT_DYNAMIC\n"}
     machine = tree(tmp_path, {**files, "boot/config-6.1.0": CONFIG.format("VOLUNTARY")})
     assert machine_facts.read_kernel(machine) == machine_facts.Kernel("6.1.0", "voluntary")
@@ -128,7 +128,7 @@ def test_a_processor_is_read_core_by_core(tmp_path: Path) -> None:
     assert (found.boost, found.smt, found.nodes, found.hypervisor) == (True, True, 2, "")
 
 
-def test_what_a_machine_does_not_tell_is_not_known(tmp_path: Path) -> None:
+def test_facts_that_a_machine_does_not_report_are_unknown(tmp_path: Path) -> None:
     silent = Tree(tmp_path)
     found = read_processor(silent)
     assert (found.governors, found.boost, found.smt, found.nodes, found.hypervisor) == (
@@ -207,7 +207,7 @@ def test_the_tightest_limit_of_our_groups_counts(
     assert (found.cpu_cores, found.memory_bytes) == (cores, size)
 
 
-def test_groups_are_looked_for_from_our_own_upwards(tmp_path: Path) -> None:
+def test_cgroups_are_searched_from_the_process_upwards(tmp_path: Path) -> None:
     found = list(places(tree(tmp_path, {"proc/self/cgroup": V2}), "cpu"))
     assert found == [f"/sys/fs/cgroup{path}" for path in ("/outer/inner", "/outer", "")]
 
@@ -220,7 +220,7 @@ def test_groups_are_looked_for_from_our_own_upwards(tmp_path: Path) -> None:
         ("nr_periods 0\n", None),
     ],
 )
-def test_what_a_limit_withheld_is_read_in_both_versions(
+def test_throttled_time_is_read_in_the_formats_of_both_cgroup_versions(
     tmp_path: Path, text: str, seconds: float | None
 ) -> None:
     files = {"proc/self/cgroup": V2, "sys/fs/cgroup/outer/inner/cpu.stat": text}
@@ -232,7 +232,7 @@ STAT = "cpu  {user} 0 0 {idle} 0 0 0 {steal} 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
 PROCESS = "{pid} ({name}) R 1 1 1 0 -1 0 0 0 0 0 {user} {system} 0 0 20 0 1 0\n"
 
 
-def test_shares_are_of_what_passed_between_two_moments(tmp_path: Path) -> None:
+def test_shares_are_of_the_time_between_two_readings(tmp_path: Path) -> None:
     def machine(at: str, user: int, idle: int, steal: int, other: int, ours: int, stalled_us: int) -> Tree:
         files = {
             "proc/stat": STAT.format(user=user, idle=idle, steal=steal),
@@ -282,7 +282,7 @@ def test_percentiles_of_flushes_are_by_rank() -> None:
     assert percentile_summary([3.0]).p99_s == 3.0
 
 
-def test_flushes_leave_nothing_behind_and_fail_quietly(tmp_path: Path) -> None:
+def test_flushes_leave_nothing_and_ignore_failures(tmp_path: Path) -> None:
     found = measure_flushes(tmp_path, 0.001)
     assert found is not None
     assert 0 < found.median_s <= found.worst_s

@@ -102,7 +102,7 @@ def test_the_first_sample_is_at_the_next_whole_second_since_zero() -> None:
     assert column(chunk, "at_s") == [1, 2]
 
 
-def test_a_late_tick_is_taken_at_once_and_says_so_and_the_next_is_on_time() -> None:
+def test_a_late_sample_is_taken_at_once_with_its_lateness_and_the_next_is_on_time() -> None:
     time = Time(9.5)
 
     def stuck_once(_: Connection) -> Mapping[str, float]:
@@ -134,7 +134,7 @@ def test_no_gap_is_without_a_sample_that_was_late_by_it() -> None:
     assert late_s.max() > 1
 
 
-def test_a_server_that_keeps_the_thread_makes_the_next_one_late() -> None:
+def test_a_server_that_blocks_the_thread_delays_the_next_one() -> None:
     time = Time(1.5)
 
     def slow(_: Connection) -> Mapping[str, float]:
@@ -147,7 +147,7 @@ def test_a_server_that_keeps_the_thread_makes_the_next_one_late() -> None:
     assert column(second, "late_s") == [0.25, 0.25]
 
 
-def test_waits_are_looked_at_all_through_the_second_and_summed() -> None:
+def test_waits_are_sampled_throughout_the_second_and_summed() -> None:
     time, looks = Time(3.05), []
 
     def waiting(_: Connection) -> Mapping[str, float]:
@@ -163,7 +163,7 @@ def test_waits_are_looked_at_all_through_the_second_and_summed() -> None:
     assert column(chunk, "IO/DataFileRead") == [0, 1, n, n]
 
 
-def test_what_a_sample_does_not_have_is_nan() -> None:
+def test_a_missing_value_of_a_sample_is_nan() -> None:
     answers = iter([{"a": 1.0}, {"a": 2.0, "b": 3.0}, {"b": 4.0}])
     (chunk,) = of(run(Time(2.5), Target(0, connect, lambda _: next(answers))), "server")
     assert chunk.columns == ("at_s", "late_s", "a", "b")
@@ -254,7 +254,7 @@ def test_a_lost_server_is_the_same_whether_its_farewell_was_read_or_not(
         assert of(chunks, probe)[0].reason == str(error)
 
 
-def test_a_query_that_fails_on_a_living_connection_ends_only_its_own_series() -> None:
+def test_a_query_that_fails_on_an_open_connection_ends_only_its_series() -> None:
     made: list[Connection] = []
 
     def connecting() -> Connection:
@@ -275,7 +275,7 @@ def test_a_query_that_fails_on_a_living_connection_ends_only_its_own_series() ->
     assert len(made) == 1
 
 
-def test_a_fault_of_a_probe_ends_its_series_and_nothing_else() -> None:
+def test_a_failure_of_a_probe_ends_only_its_series() -> None:
     def wrong(_: Connection) -> Mapping[str, float]:
         raise KeyError("blks_hit")
 
@@ -286,7 +286,7 @@ def test_a_fault_of_a_probe_ends_its_series_and_nothing_else() -> None:
         assert [chunk.ending for chunk in of(chunks, probe, target)] == [None]
 
 
-def test_a_fault_of_the_sampler_ends_all_series_with_it_and_says_so() -> None:
+def test_a_failure_of_the_sampler_ends_all_series_with_a_reason() -> None:
     def wrong() -> Mapping[str, float]:
         raise KeyError("ctxt")
 
@@ -312,7 +312,7 @@ def test_connections_are_closed_at_the_end_and_no_query_may_hang() -> None:
     assert all("set_config('statement_timeout', '5s', false)" in connection.said[0] for connection in made)
 
 
-def test_what_nobody_drains_ends_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_undrained_queue_ends_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHUNKS_MAX", 4)
     time = Time(1e9)
     chunks = run(time, Target(0, connect, counting()))
@@ -336,7 +336,7 @@ def test_a_coarser_step_is_kept_and_waits_are_looked_at_as_often_in_it() -> None
     assert column(of(chunks, "waits")[0], "samples") == [1, *[WAITS_PER_TICK] * 5]
 
 
-def test_a_gathering_says_a_reason_once_until_there_is_a_sample_again() -> None:
+def test_a_gathering_reports_a_reason_once_until_the_next_sample() -> None:
     gathering = Gathering(0, "server")
     gathering.add(0, 0, {"a": 1})
     lost = SeriesEnd.SERVER_LOST

@@ -46,7 +46,7 @@ def test_every_statement_carries_the_mark_within_it(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
-def test_no_line_is_kept_by_a_comment_that_is_nearly_one(file: Path) -> None:
+def test_every_version_comment_is_effective(file: Path) -> None:
     for line in file.read_text().splitlines():
         comment = line.partition("--")[2]
         if re.search(r"\b(from|to|until|since|before)\b \d", comment) and not line.startswith("--"):
@@ -66,11 +66,11 @@ def test_the_series_are_the_columns_of_the_newest_version() -> None:
 @pytest.mark.parametrize(
     ("version", "major"), [("1.6", 10), ("1.8", 13), ("1.9", 14), ("1.10", 15), ("1.12", 18), ("1.13", 18)]
 )
-def test_the_columns_of_statements_are_told_by_the_extensions_version(version: str, major: int) -> None:
+def test_the_columns_of_statements_depend_on_the_extensions_version(version: str, major: int) -> None:
     assert statements_major(version) == major
 
 
-def test_what_probes_need_of_a_database_and_of_a_server() -> None:
+def test_the_needs_of_probes_from_a_database_and_a_server() -> None:
     assert EXTENSIONS == {"statements": "pg_stat_statements", "pgstattuple": "pgstattuple"}
     assert {"statements"} == NEEDS_PRELOAD
     assert not [probe for probe in PROBES.values() if probe.in_series and probe.extension]
@@ -86,7 +86,7 @@ def test_the_analysis_counts_columns_that_are_read(probe: str) -> None:
     assert COUNTERS.get(probe, set()) <= read
 
 
-def test_the_page_tells_of_every_probe_and_every_column_of_the_series() -> None:
+def test_the_page_describes_every_probe_and_every_column_of_the_series() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md").read_text()
     assert not [name for name in (*PROBES, *sampled_server.SERIES) if f"`{name}`" not in page]
     assert not [name for name in PROBES if f"\n| `{name}` | " not in page]

@@ -120,7 +120,7 @@ def test_a_change_may_be_against_another_arm_than_the_baseline() -> None:
     assert against.measured is not None and against.measured.value == pytest.approx(20)
 
 
-def test_of_two_compared_factors_the_one_that_is_not_named_is_the_baselines() -> None:
+def test_an_unnamed_compared_factor_has_the_level_of_the_baseline() -> None:
     arms = [{"server": s, "settings": t} for s in ("12", "13") for t in ("plain", "tuned")]
     of = case({"tps": {i: blocks(x) for i, x in enumerate([10.0, 30.0, 11.0, 36.0])}}, arms=arms)
     plain = cell([of], metric="tps", levels={"server": "13"})
@@ -132,7 +132,7 @@ def test_of_two_compared_factors_the_one_that_is_not_named_is_the_baselines() ->
     assert one.measured is not None and one.measured.value == pytest.approx(20)
 
 
-def test_statements_are_known_by_what_they_begin_with() -> None:
+def test_statements_are_identified_by_their_prefix() -> None:
     values = {
         f"statement.mean_ms:{UPDATE}": {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)},
         f"statement.mean_ms:{SELECT}": {0: blocks(4.0, 4.0), 1: blocks(4.5, 4.5)},
@@ -149,7 +149,7 @@ def test_statements_are_known_by_what_they_begin_with() -> None:
     assert cell(of, **asked, statements=("INSERT",)).missing_reason == NOT_MEASURED
 
 
-def test_a_table_may_stand_in_a_schema() -> None:
+def test_a_table_may_have_a_schema() -> None:
     values = {f"relation.bytes:{name}": {1: blocks(n)} for name, n in (("public.accounts", 7.0), ("b", 9.0))}
     found = cell([case(values)], metric="relation.bytes", relation="accounts", levels={"server": "15"})
     assert found.measured is not None and found.measured.value == pytest.approx(7)
@@ -192,7 +192,7 @@ def test_cases_without_a_common_block_have_a_mean_and_no_interval() -> None:
         ({"metric": "apart", "levels": {"server": "15"}, "show": "change"}, NO_PAIRS),
     ],
 )
-def test_where_there_is_none_of_ours_it_says_why(asked: dict, missing_reason: str) -> None:
+def test_a_missing_measured_value_has_a_reason(asked: dict, missing_reason: str) -> None:
     values = {
         "tps": {0: blocks(1.0), 1: blocks(2.0)},
         "deadlocks": {0: blocks(0.0), 1: blocks(2.0)},
@@ -215,7 +215,7 @@ def test_where_there_is_none_of_ours_it_says_why(asked: dict, missing_reason: st
         (3.0, "TPM", "", 3.0, "TPM"),
     ],
 )
-def test_ours_are_told_in_the_published_unit(
+def test_measured_values_have_the_published_unit(
     value: float, unit: str, to: str, expected: float, shown: str
 ) -> None:
     found = in_unit(Estimate(value, unit, 2, Better.LESS, value / 2, 2 * value), to)
@@ -249,7 +249,7 @@ def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
 
 
 @pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
-def test_every_figure_of_a_shipped_study_finds_its_own(path: Path) -> None:
+def test_every_published_figure_of_a_shipped_study_is_matched(path: Path) -> None:
     published, cases = as_if_measured(path)
     tables = with_measured_values(published, cases)
     asked = [cell for table in tables for row in table.rows for cell in row if cell.is_requested]
@@ -353,7 +353,7 @@ def test_changes_follow_from_corrected_values(base: object, value: object, perce
     assert found.published_percent == pytest.approx(percent)
 
 
-def test_a_printed_change_stands_for_the_one_that_follows_from_its_values() -> None:
+def test_a_printed_change_replaces_the_one_computed_from_its_values() -> None:
     of = case({"tps": {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)}})
     columns = [
         {"title": "10", "metric": "tps", "levels": {"server": "10"}},

@@ -82,7 +82,7 @@ def test_the_headline_has_the_verdict(
         (("-O2", ""), ""),
     ],
 )
-def test_unlike_optimization_stands_beside_the_effect(
+def test_different_optimization_is_shown_with_the_effect(
     tmp_path: Path, flags: tuple[str, str], levels: str
 ) -> None:
     (headline,) = only(report_of(tmp_path, Synthetic(effects=(1, 1.1), flags=flags))).headlines
@@ -100,7 +100,7 @@ def test_an_arm_that_lost_blocks_has_no_interval_of_a_single_analysis(tmp_path: 
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None:
+def test_every_readable_format_contains_the_facts(tmp_path: Path, form: str) -> None:
     built = report_of(tmp_path, THREE)
     text = plain(FORMS[form](built)).replace("\\", "")
     text = re.sub(r"<[^>]*>", " ", text)
@@ -129,7 +129,7 @@ def test_every_form_for_people_says_the_facts(tmp_path: Path, form: str) -> None
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
 @pytest.mark.parametrize("ended", [None, StudyEnd.BUDGET])
-def test_a_report_of_a_running_study_says_so(tmp_path: Path, form: str, ended: StudyEnd | None) -> None:
+def test_a_report_of_a_running_study_is_marked(tmp_path: Path, form: str, ended: StudyEnd | None) -> None:
     built = report_of(tmp_path, Synthetic(blocks=5, ended=ended))
     shown = UNFINISHED in " ".join(FORMS[form](built).split())
     assert shown == (ended is None)
@@ -146,7 +146,7 @@ def test_every_form_bears_a_study_that_has_hardly_begun(tmp_path: Path, form: st
     assert FORMS[form](report_of(tmp_path, Synthetic(blocks=blocks, ended=None)))
 
 
-def test_json_says_what_its_documentation_says(tmp_path: Path) -> None:
+def test_json_agrees_with_its_documentation(tmp_path: Path) -> None:
     found = json.loads(checked_json(report_of(tmp_path, THREE)))
     assert found["pgdyno_report"] == 2
     assert found["verdict"] is None  # there are two of them
@@ -171,7 +171,7 @@ def test_json_of_two_arms_has_the_verdict_at_the_top(tmp_path: Path) -> None:
     assert found["verdict"] == found["comparisons"][0]["verdict"] == "faster"
 
 
-def test_csv_is_tidy_and_holds_the_trials_that_do_not_count(tmp_path: Path) -> None:
+def test_csv_is_tidy_and_includes_excluded_trials(tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv(report_of(tmp_path, THREE)))))
     assert tuple(rows[0]) == COLUMNS
     nopm = [row for row in rows if row["metric"] == "nopm"]
@@ -182,14 +182,14 @@ def test_csv_is_tidy_and_holds_the_trials_that_do_not_count(tmp_path: Path) -> N
     assert any(row["metric"] == "latency.delivery.p95" for row in rows)
 
 
-def test_csv_gives_a_spreadsheet_no_formula(tmp_path: Path) -> None:
+def test_csv_contains_no_spreadsheet_formula(tmp_path: Path) -> None:
     wanted = Synthetic(names=("17", "=cmd|'/c calc'!A1"), blocks=1)
     rows = list(csv.DictReader(io.StringIO(to_csv(report_of(tmp_path, wanted)))))
     assert {row["arm"][0] for row in rows} == {"1", "'"}
 
 
 @pytest.mark.parametrize(("blocks", "drawn"), [(1, 0), (2, 1), (6, 1)])
-def test_an_interval_is_drawn_and_said_from_two_blocks_on(tmp_path: Path, blocks: int, drawn: int) -> None:
+def test_an_interval_is_shown_from_two_blocks_on(tmp_path: Path, blocks: int, drawn: int) -> None:
     built = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=blocks))
     assert to_html(built).count('class="interval ') == drawn
     assert ("%, " in only(built).headlines[0].basis) == (drawn == 1)
@@ -404,7 +404,7 @@ def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted(tmp_pat
     assert shown[0].startswith("Block 1: ") and "5" in shown[-1]
 
 
-def test_what_is_said_of_all_arms_of_a_block_is_said_once(tmp_path: Path) -> None:
+def test_a_message_about_all_arms_of_a_block_is_reported_once(tmp_path: Path) -> None:
     late = tuple(
         Caveat(Code.DRIVER_LATE, {"arm": name, "late_ms": 12.3, "limit_ms": 10}, trial + 1)
         for trial, name in enumerate(("17", "18"))
@@ -416,7 +416,7 @@ def test_what_is_said_of_all_arms_of_a_block_is_said_once(tmp_path: Path) -> Non
     assert len(said) == 1 and said[0].startswith("Block 1: ") and "17 and 18" in said[0]
 
 
-def test_a_report_made_twice_is_the_same(tmp_path: Path) -> None:
+def test_a_report_is_reproducible(tmp_path: Path) -> None:
     write_study(tmp_path / "e", THREE)
     assert to_html(read_report(tmp_path / "e")) == to_html(read_report(tmp_path / "e"))
 
@@ -428,7 +428,7 @@ app.command()(report)
 @pytest.mark.parametrize(
     ("option", "begins"), [("--json", "{"), ("--csv", "case,block,arm"), ("--md", "# "), (None, "")]
 )
-def test_the_command_prints_the_form_asked_for(tmp_path: Path, option: str | None, begins: str) -> None:
+def test_the_command_prints_the_requested_format(tmp_path: Path, option: str | None, begins: str) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2))
     done = CliRunner().invoke(app, [str(tmp_path / "e"), *([option] if option else [])])
     assert done.exit_code == 0 and done.stdout.startswith(begins)
@@ -448,7 +448,7 @@ def test_the_command_writes_html_and_prints_nothing_else(tmp_path: Path) -> None
         (["missing"], EvidenceError, "no results file"),
     ],
 )
-def test_the_command_refuses_what_it_cannot_do(
+def test_the_command_rejects_unsupported_requests(
     tmp_path: Path, arguments: list[str], error: type[Exception], message: str
 ) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=1))
@@ -474,7 +474,7 @@ def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, widt
         assert row[3] in text  # no number is wrapped or truncated
 
 
-def test_with_several_arms_an_interval_says_its_confidence_where_it_is_not_the_usual_one(
+def test_with_several_arms_an_unusual_confidence_is_shown(
     tmp_path: Path,
 ) -> None:
     several = plain(on_terminal(report_of(tmp_path, THREE)))
@@ -492,7 +492,7 @@ def test_a_percentile_that_a_block_lacks_has_no_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_what_a_short_name_leaves_out_is_said_once(tmp_path: Path, form: str) -> None:
+def test_parts_omitted_from_a_short_name_are_shown_once(tmp_path: Path, form: str) -> None:
     directory = "/opt/pg/17/bin"
     wanted = Synthetic(names=("…/17/bin", "18"))
     arms = [dataclasses.replace(arm, spec=directory if arm.arm == 0 else "18") for arm in arms_of(wanted)]

@@ -79,7 +79,7 @@ def test_a_limit_is_read(text: str, limit: LatencyLimit) -> None:
 @pytest.mark.parametrize(
     "text", ["p99", "20ms", "p100 < 1s", "p99 > 1s", "p99 < 0ms", "p99 < soon", "p0 < 1s"]
 )
-def test_what_is_no_limit_is_refused(text: str) -> None:
+def test_an_invalid_limit_is_rejected(text: str) -> None:
     with pytest.raises(UsageError, match=r"p99 < 20ms|duration"):
         parse_limit(text)
 
@@ -99,14 +99,14 @@ def test_a_limit_needs_ten_transactions_beyond_it() -> None:
         ((1, 16, 2, 3), 100 * 2 ** (math.log(9) / math.log(16))),  # rates after a miss do not count
     ],
 )
-def test_the_capacity_is_where_the_latency_first_comes_to_the_limit(
+def test_the_capacity_is_the_rate_at_which_latency_first_reaches_the_limit(
     latencies_ms: tuple[float, ...], rate: float
 ) -> None:
     logs = [math.log(latency) for latency in latencies_ms]
     assert crossing([100, 200, 400, 800], logs, math.log(9)) == pytest.approx(rate)
 
 
-def test_what_was_never_answered_has_missed_the_limit() -> None:
+def test_unanswered_transactions_miss_the_limit() -> None:
     pairs = np.array([[n * 1_000_000, 1] for n in range(1, 1001)], dtype=np.uint64)  # 1 … 1000 ms
     assert limited_ms(pairs, 1000, 0, 0.99) == 990
     # Of 1005, five were never answered: the 995th is the 99th percentile.
@@ -116,7 +116,7 @@ def test_what_was_never_answered_has_missed_the_limit() -> None:
     assert limited_ms(pairs[:900], 900, 0, 0.99) is None
 
 
-def test_a_report_tells_the_capacity_and_the_change(built: StudyReport) -> None:
+def test_a_report_contains_the_capacity_and_the_change(built: StudyReport) -> None:
     assert len(section(built).sentences) == 3
     found = json.loads(FORMS["json"](built))["capacity"]
     effect = found["changes"][0]["effect"]
@@ -133,7 +133,7 @@ def test_every_form_for_people_has_it(built: StudyReport, form: str) -> None:
 
 
 @pytest.mark.parametrize(("limit", "rate"), [("p99 < 1s", "4 000 tx/s"), ("p99 < 1ms", "500 tx/s")])
-def test_rates_that_are_all_too_low_or_too_high_are_said_to_be(tmp_path: Path, limit: str, rate: str) -> None:
+def test_rates_that_are_all_too_low_or_too_high_are_reported(tmp_path: Path, limit: str, rate: str) -> None:
     built = report_of(tmp_path, sweep(limit, blocks=2))
     assert rate in plain(section(built).sentences[0])
     assert json.loads(FORMS["json"](built))["capacity"]["changes"] == []
@@ -153,7 +153,7 @@ def test_a_study_without_a_limit_has_no_capacity(tmp_path: Path) -> None:
         ((1, 1), 0.3, Verdict.UNDECIDED),
     ],
 )
-def test_of_a_search_in_each_block_the_verdict_is_about_the_capacity(
+def test_the_verdict_with_a_search_in_each_block_is_about_the_capacity(
     tmp_path: Path, effects: tuple[float, float], noise: float, verdict: Verdict
 ) -> None:
     wanted = Synthetic(effects=effects, noise=noise, capacity=LIMIT, blocks=8, slices=1)

@@ -47,14 +47,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_the_sentence_says_how_many_with_what_and_what_they_cost(built: StudyReport, form: str) -> None:
+def test_the_sentence_contains_number_causes_and_cost_of_dips(built: StudyReport, form: str) -> None:
     text = " ".join(re.sub(r"\\(.)", r"\1", FORMS[form](built)).replace("\u00a0", " ").split())
     (sentence,) = only(built).dips
     assert sentence.replace("\u00a0", " ") in text and "3" in sentence and "1.8%" in sentence
     assert dips_section.TITLE in text
 
 
-def test_the_table_has_a_row_a_cause_and_one_for_what_is_unexplained(built: StudyReport) -> None:
+def test_the_table_has_a_row_per_cause_and_one_for_unexplained_dips(built: StudyReport) -> None:
     assert built.only is not None
     (table,) = (table for table in built.only.tables if table.title == dips_section.TITLE)
     assert table.rows == [
@@ -80,7 +80,7 @@ def test_the_json_has_every_dip(built: StudyReport) -> None:
     assert [dip["causes"] for dip in arms[1]["dips"]["dips"]] == [["checkpoint"], ["checkpoint"], []]
 
 
-def test_the_csv_has_the_dips_of_each_trial_and_what_they_cost(built: StudyReport) -> None:
+def test_the_csv_has_the_dips_of_each_trial_and_their_cost(built: StudyReport) -> None:
     rows = [row for row in csv.DictReader(io.StringIO(to_csv(built))) if row["metric"].startswith("dips.")]
     assert {row["arm"] for row in rows} == {"18"} and {row["better"] for row in rows} == {"less"}
     values = {(row["block"], row["metric"]): (float(row["value"]), row["unit"]) for row in rows}
@@ -100,7 +100,7 @@ def test_the_csv_has_the_dips_of_each_trial_and_what_they_cost(built: StudyRepor
     assert all(value == 0 for (block, _), (value, _) in values.items() if block != first)
 
 
-def test_without_dips_nothing_is_said(tmp_path: Path) -> None:
+def test_without_dips_there_is_no_section(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=6, probed=True))
     report = read_report(tmp_path / "e").only
     assert report is not None

@@ -36,7 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
     return read_report(path)
 
 
-def test_each_factor_has_a_sentence_and_an_average_over_what_it_depends_on_is_said_to_mislead(
+def test_each_factor_has_a_sentence_and_an_average_over_an_interaction_has_a_warning(
     built: StudyReport,
 ) -> None:
     (section,) = built.sections
@@ -44,7 +44,7 @@ def test_each_factor_has_a_sentence_and_an_average_over_what_it_depends_on_is_sa
     assert misleading == {"server": True, "settings": False, "clients": True}
 
 
-def test_what_depends_is_told_level_by_level(built: StudyReport) -> None:
+def test_interactions_are_reported_by_level(built: StudyReport) -> None:
     table = built.sections[0].tables[2]
     assert [row[:2] for row in table.rows] == [
         ["server 17 → 18", "clients 8"],

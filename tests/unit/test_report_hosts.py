@@ -77,7 +77,7 @@ def with_ratios(study: StudyFindings, ratios: Sequence[float]) -> StudyFindings:
     return replace(study, cases=[replace(case, comparisons=[changed])])
 
 
-def test_the_two_hosts_of_the_2022_study_come_out_as_half_a_percent_give_or_take_49_points(
+def test_the_two_hosts_of_the_2022_study_give_half_a_percent_plus_or_minus_49_points(
     tmp_path: Path,
 ) -> None:
     # Published as one figure, +0.5%: −3.35% on one host, +4.41% on the other, one run each.
@@ -102,7 +102,7 @@ def test_the_two_hosts_of_the_2022_study_come_out_as_half_a_percent_give_or_take
         assert all(fact in said for fact in ("−3.350%", "i5", "+4.410%", "xeon"))
 
 
-def test_hosts_that_say_the_same_pooled_change_nothing_but_what_the_interval_rests_on(
+def test_pooling_equal_hosts_changes_only_the_interval(
     tmp_path: Path,
 ) -> None:
     alone = findings_of(tmp_path, a=SMALL)["a"].first.comparisons[0].primary
@@ -118,7 +118,7 @@ def test_hosts_that_say_the_same_pooled_change_nothing_but_what_the_interval_res
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_every_form_says_every_host(tmp_path: Path, form: str) -> None:
+def test_every_format_contains_every_host(tmp_path: Path, form: str) -> None:
     third = replace(LARGER, host={**LARGE, "cores": 32}, seed=9, effects=(1.0, 0.95))
     built = build_hosts(pooled_of(tmp_path, small=SMALL, large=LARGER, middle=third))
     said = plain(FORMS[form](built))
@@ -150,7 +150,7 @@ def test_a_host_with_a_dispersed_tail_percentile_is_not_pooled(tmp_path: Path) -
     assert (len(p50), len(p99)) == (0, 1)
 
 
-def test_words_of_tau_and_i2(tmp_path: Path) -> None:
+def test_the_sentence_about_tau_and_i2(tmp_path: Path) -> None:
     (over,) = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, effects=(1.0, 1.6))).primary
     assert over.pooled.tau is not None and over.pooled.i2 is not None
     assert over.pooled.tau == pytest.approx(math.log(1.6 / 1.1) / math.sqrt(2), rel=0.1)
@@ -184,7 +184,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_files_of_different_studies_are_refused_with_what_differs(tmp_path: Path, name: str) -> None:
+def test_files_of_different_studies_are_rejected_with_the_difference(tmp_path: Path, name: str) -> None:
     other, words = REFUSED[name]
     with pytest.raises(EvidenceError, match=f"small and other are not of the same study: {words}"):
         pooled_of(tmp_path, small=SMALL, other=other)
@@ -196,7 +196,7 @@ def test_numbers_of_blocks_seeds_and_titles_may_differ(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("grown", [True, False], ids=["grown", "chosen"])
-def test_slices_that_grew_on_one_host_are_no_other_study(tmp_path: Path, grown: bool) -> None:
+def test_extended_slices_on_one_host_do_not_make_another_study(tmp_path: Path, grown: bool) -> None:
     found = findings_of(tmp_path, small=SMALL, large=LARGER)
     small = _with_plan(found["small"], slices_may_grow=grown)
     lengths = {"slice_s": 4.0, "rounds": 4, "slice_from": "long transactions"}
@@ -211,7 +211,7 @@ def _with_plan(study: StudyFindings, **changes: object) -> StudyFindings:
     return replace(study, cases=[replace(case, study=replace(case.study, plan=plan))])
 
 
-def test_settings_of_a_profile_may_follow_the_machine_and_are_told(tmp_path: Path) -> None:
+def test_settings_of_a_profile_may_depend_on_the_machine_and_are_reported(tmp_path: Path) -> None:
     names = ("17", "18,@starter")
     one = replace(SMALL, names=names, settings={"shared_buffers": "6GB"})
     other = replace(LARGER, names=names, settings={"shared_buffers": "64GB"})
@@ -227,7 +227,7 @@ def cases(wanted: Synthetic, scales: Sequence[str]) -> list[Synthetic]:
     return [replace(wanted, levels={"scale": scale}, file="[factors]\n") for scale in scales]
 
 
-def test_a_study_fitted_to_each_machine_is_matched_by_place_and_says_both_numbers(tmp_path: Path) -> None:
+def test_a_study_fitted_to_each_machine_is_matched_by_position_with_both_numbers(tmp_path: Path) -> None:
     def change(scale: str) -> Mapping[str, str]:
         return {"key": "factors.scale", "before": "1, 5", "after": scale, "why": "of the memory"}
 
@@ -257,7 +257,7 @@ def test_a_case_that_one_host_lacks_is_that_of_the_others(tmp_path: Path) -> Non
     assert list(rows[4][:3]) == ["", "", "large"] and rows[3][2] == "small" and rows[3][3] == "–"
 
 
-def test_two_studies_of_one_machine_are_blocks_of_one_host_and_that_is_told(tmp_path: Path) -> None:
+def test_two_studies_of_one_machine_are_blocks_of_one_host_with_a_note(tmp_path: Path) -> None:
     again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400, blocks=8)
     found = pooled_of(tmp_path, monday=SMALL, tuesday=again, large=LARGER)
     assert [host.name for host in found.hosts] == ["monday and tuesday", "large"]
@@ -307,7 +307,7 @@ def test_one_machine_alone_has_its_own_verdict_and_none_for_others(tmp_path: Pat
     assert headline.more
 
 
-def test_machines_that_are_alike_are_told_apart_by_their_mark(tmp_path: Path) -> None:
+def test_identical_machines_are_distinguished_by_their_fingerprint(tmp_path: Path) -> None:
     marked = [{**HOST, "machine": mark} for mark in ("aa", "bb")]
     found = pooled_of(tmp_path, a=replace(SMALL, host=marked[0]), b=replace(SMALL, host=marked[1], seed=5))
     assert [host.name for host in found.hosts] == ["a", "b"]
@@ -320,7 +320,7 @@ def test_machines_that_are_alike_are_told_apart_by_their_mark(tmp_path: Path) ->
     assert not is_same_machine(HOST, LARGE) and not is_same_machine(*marked)
 
 
-def test_the_same_evidence_twice_is_refused(tmp_path: Path) -> None:
+def test_the_same_results_file_twice_is_rejected(tmp_path: Path) -> None:
     (path,) = written(tmp_path, a=SMALL)
     copy = tmp_path / "copy.sqlite"
     shutil.copy(path, copy)
@@ -343,7 +343,7 @@ def test_other_builds_on_another_host_are_a_caveat(tmp_path: Path) -> None:
     assert "17: 17 on small, 17.2 on large" in caveat.text
 
 
-def test_intervals_of_several_arms_hold_together(tmp_path: Path) -> None:
+def test_intervals_of_several_arms_are_simultaneous(tmp_path: Path) -> None:
     three = replace(SMALL, names=("17", "18", "19"), effects=(1.0, 2.0, 1.0))
     found = pooled_of(tmp_path, small=three, large=replace(three, host=LARGE, seed=4))
     assert {over.arm: round(over.percent.confidence, 4) for over in found.primary} == {
@@ -379,7 +379,7 @@ def test_names_and_facts_from_outside_stay_text(tmp_path: Path, form: str) -> No
     assert not re.search(r"(?<!\\)<(script>alert|img)", text)  # Markdown puts a backslash before
 
 
-def test_json_says_what_the_documentation_says(tmp_path: Path) -> None:
+def test_json_agrees_with_the_documentation(tmp_path: Path) -> None:
     found = json.loads(checked_json(build_hosts(pooled_of(tmp_path, small=SMALL, large=LARGER))))
     assert [host["host"] for host in found["hosts"]] == ["small", "large"]
     assert found["hosts"][1]["facts"]["cores"] == 64
@@ -440,7 +440,7 @@ def test_statements_are_pooled_one_by_one_and_on_the_average(tmp_path: Path) -> 
     assert "statement.mean_ms:UPDATE a" in checked_json(build_hosts(found))
 
 
-def test_what_many_cases_change_beside_throughput_is_folded_away(tmp_path: Path) -> None:
+def test_other_changes_of_many_cases_are_collapsed(tmp_path: Path) -> None:
     few = Synthetic(effects=(1.0, 1.1), blocks=2, slices=2)
     scales = [str(scale) for scale in range(4)]
     found = pooled_of(tmp_path, a=cases(few, scales), b=cases(replace(few, host=LARGE), scales))

@@ -43,7 +43,7 @@ def test_a_decoded_document_gives_the_same_text(text: str) -> None:
     [{"unknown": 1}, {"title": 1}, {"verdict": "better"}, {"arms": None}, {"pgdyno_report": 1}, {"plan": {}}],
     ids=str,
 )
-def test_another_document_does_not_match_the_schema(text: str, changed: dict[str, Any]) -> None:
+def test_a_different_document_does_not_match_the_schema(text: str, changed: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         decoded(json.dumps(json.loads(text) | changed))
 
@@ -66,7 +66,7 @@ def test_numbers_that_json_does_not_have_become_null(text: str) -> None:
     assert found["created_unix_s"] is None
 
 
-def test_a_latency_of_which_only_a_bound_is_known_is_marked(tmp_path: Path) -> None:
+def test_a_latency_with_only_a_known_bound_is_marked(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=5, slices=2, fixed_rate_per_s=3000.0, skipped=(0.0, 0.6)))
     whole, overloaded = json.loads(checked_json(read_report(tmp_path / "e")))["arms"]
     assert whole["lower_bounds"] == {}

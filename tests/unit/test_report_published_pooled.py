@@ -71,7 +71,7 @@ def test_a_change_is_pooled_as_the_report_pools_it_and_a_level_is_not(tmp_path: 
     assert shown.rows[0][:3] == ["8", "1000", "50%"] and shown.rows[0][3].startswith("+1")
 
 
-def test_of_a_table_without_changes_those_of_its_values_are_pooled(tmp_path: Path) -> None:
+def test_changes_of_values_are_pooled_for_a_table_without_changes(tmp_path: Path) -> None:
     found = pooled(tmp_path, VALUES)
     _, of_17, of_18 = found.published[0].rows[0]
     assert of_17.over is None and of_18.over is not None
@@ -95,7 +95,7 @@ def test_one_host_alone_has_nothing_to_pool(tmp_path: Path) -> None:
     assert len(found.hosts) == 1 and found.published == []
 
 
-def test_every_form_shows_the_pooled_table_before_each_hosts_own(tmp_path: Path) -> None:
+def test_every_format_has_the_pooled_table_before_those_of_hosts(tmp_path: Path) -> None:
     built = build_hosts(pooled(tmp_path, WITH_CHANGE))
     for text in (to_markdown(built), to_html(built), on_terminal(built)):
         assert "New orders: 2 hosts" in plain(text) and "change, pooled" in plain(text)
@@ -103,7 +103,7 @@ def test_every_form_shows_the_pooled_table_before_each_hosts_own(tmp_path: Path)
         assert plain(text).index("change, pooled") < plain(text).index("change, %, here")
 
 
-def test_the_command_shows_them_and_says_where_there_are_none(
+def test_the_command_lists_them_and_reports_an_empty_list(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     studies = {"small": SMALL, "large": LARGER}

@@ -52,7 +52,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
     return report_of(tmp_path_factory.mktemp("sweep"), sweep(0.04, 0.002, 1, 4, 8, 16, 64))
 
 
-def test_each_arm_has_a_sentence_that_says_where_throughput_ends_to_grow(built: StudyReport) -> None:
+def test_each_arm_has_a_sentence_about_its_peak_throughput(built: StudyReport) -> None:
     old, new = map(plain, section(built).sentences)
     assert old.startswith("17: ") and new.startswith("18: ")
 
@@ -82,7 +82,7 @@ def test_programs_get_parameters_and_points(built: StudyReport) -> None:
     assert found["differences"][0]["rate_of_one"]["value"] == pytest.approx(10, abs=3)
 
 
-def test_where_no_maximum_shows_none_is_told(tmp_path: Path) -> None:
+def test_a_maximum_that_is_not_visible_is_not_reported(tmp_path: Path) -> None:
     built = report_of(tmp_path, sweep(0.01, 0.0, 1, 2, 4, 8))
     found = section(built)
     assert {row[-4] for row in found.tables[0].rows} == {ABSENT}
@@ -98,7 +98,7 @@ def test_few_numbers_of_clients_have_no_curve_and_few_passes_no_interval(tmp_pat
     assert "CI [" not in sentence
 
 
-def test_a_number_of_clients_in_which_an_arm_stalled_is_left_out_and_named(tmp_path: Path) -> None:
+def test_a_number_of_clients_at_which_an_arm_stalled_is_omitted_and_named(tmp_path: Path) -> None:
     cases = [replace(of, blocks=2) for of in sweep(0.04, 0.002, 1, 4, 8, 16, 64)]
     cases[3] = replace(cases[3], stalled=[(0, 0)])
     built = report_of(tmp_path, cases)
@@ -122,7 +122,7 @@ def test_on_80_columns_the_names_of_the_curves_stay(built: StudyReport) -> None:
     assert [table.columns[index].split(",")[0] for index in shown] == ["arm", "knee", "peak"]
 
 
-def test_a_peak_whose_knee_may_lie_beyond_reach_has_no_upper_end() -> None:
+def test_a_peak_whose_knee_may_be_out_of_range_has_no_upper_bound() -> None:
     """Knees at 10 and 1000 clients, with no measurement beyond 64."""
     near, far = (Law(*(np.array([x]) for x in (100.0, 0.0, kappa))) for kappa in (1e-2, 1e-6))
     assert np.isfinite(_peak(near, 128.0)).all() and np.isinf(_peak(far, 128.0)).all()

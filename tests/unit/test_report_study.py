@@ -61,7 +61,7 @@ def test_every_form_names_every_case(built: StudyReport, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html", "json"])
-def test_what_was_fitted_is_said(built: StudyReport, form: str) -> None:
+def test_a_fit_is_reported(built: StudyReport, form: str) -> None:
     text = FORMS[form](built)
     assert "workload.warehouses" in text and "the memory is smaller" in text
 
@@ -75,7 +75,7 @@ def test_programs_get_each_case_as_they_get_a_comparison(built: StudyReport) -> 
     assert {row["case"] for row in rows} == {"clients 8", "clients 64", "clients 500"}
 
 
-def test_a_caveat_of_some_cases_says_which(tmp_path: Path) -> None:
+def test_a_caveat_of_some_cases_names_them(tmp_path: Path) -> None:
     stolen = Caveat(Code.BUILDS_DIFFER, {"difference": "gcc against clang"})
     alone = Synthetic(levels={"clients": "9"}, caveats=[stolen])
     write_study(tmp_path / "e", *CASES, alone)
@@ -110,7 +110,7 @@ PUBLISHED = {
 
 @pytest.mark.parametrize("cases", [1, 3])
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, cases: int) -> None:
+def test_published_figures_are_compared_with_measured_ones(tmp_path: Path, form: str, cases: int) -> None:
     wanted = [replace(case, published=PUBLISHED, arms=({"server": "17"}, {"server": "18"})) for case in CASES]
     write_study(tmp_path / "e", *wanted[:cases])
     built = read_report(tmp_path / "e")
@@ -129,7 +129,7 @@ def test_published_figures_have_ours_beside_them(tmp_path: Path, form: str, case
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_what_is_not_repeated_is_listed_with_its_reason(tmp_path: Path, form: str) -> None:
+def test_omitted_parts_are_listed_with_their_reason(tmp_path: Path, form: str) -> None:
     published = {**PUBLISHED, "not_repeated": ["Load time: not by settings."]}
     write_study(tmp_path / "e", replace(CASES[0], published=published))
     built = read_report(tmp_path / "e")
@@ -185,7 +185,7 @@ def test_notes_of_the_source_are_below_its_tables(tmp_path: Path, form: str) -> 
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_an_effect_of_opposite_sign_is_told_with_probable_reasons(tmp_path: Path, form: str) -> None:
+def test_an_effect_of_opposite_sign_is_reported_with_probable_reasons(tmp_path: Path, form: str) -> None:
     published = {"tables": [{**PUBLISHED["tables"][0], "rows": [{"cells": ["8", 1000, -35]}]}]}
     fit = {"key": "data : shared_buffers", "before": "820", "after": "1.64", "why": "little time"}
     machine = {"key": "fit.machine", "before": "56 cores", "after": "2 cores", "why": ""}
@@ -252,7 +252,7 @@ def test_a_case_in_which_an_arm_stalled_is_not_in_the_average(tmp_path: Path) ->
     assert "clients 9" in built.results[0].note
 
 
-def test_a_published_table_says_what_ours_averages_and_why_it_has_no_intervals() -> None:
+def test_a_published_table_describes_the_measured_average_and_missing_intervals() -> None:
     def row(name: str, n: int, **of: object) -> list[MeasuredCell]:
         ours = Estimate(5.0, "%", n, Better.LESS, low=4.0, high=6.0)
         text = MeasuredCell(name, None, None, "", "", False)

@@ -12,7 +12,7 @@ from pgdyno.report.result_tables import checks
 from pgdyno.workload.interface import Check
 
 
-def test_checks_stand_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_checks_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2))
     only = read_report(tmp_path / "e").only
     assert only is not None

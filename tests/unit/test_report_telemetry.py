@@ -85,7 +85,7 @@ def test_the_average_over_statements_is_a_geometric_mean_of_ratios(tmp_path: Pat
     assert average.summary.mean == pytest.approx(0.5 * -0.6931472, rel=1e-6)  # of one half and of one
 
 
-def test_telemetry_moves_nothing_of_what_the_driver_measures(tmp_path: Path) -> None:
+def test_telemetry_does_not_change_the_drivers_measurements(tmp_path: Path) -> None:
     three = Synthetic(effects=(1.0, 1.02, 0.99), names=("16", "17", "18"), blocks=6, probed=True)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -107,7 +107,7 @@ def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction(tmp_p
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_every_form_for_people_says_what_the_probes_tell_and_cost(tmp_path: Path, form: str) -> None:
+def test_every_readable_format_contains_values_and_cost_of_the_probes(tmp_path: Path, form: str) -> None:
     built = probed(tmp_path)
     said = re.sub(r"<[^>]*>", " ", plain(FORMS[form](built)).replace("\\", ""))
     said = re.sub(r"\s+", " ", said).replace("&#39;", "'")
@@ -143,13 +143,13 @@ def test_csv_has_a_row_for_each_trial_and_key(tmp_path: Path) -> None:
     assert {float(row["value"]) for row in chosen if row["arm"] == "18"} == {1.0}
 
 
-def test_without_probes_nothing_is_said_of_them(tmp_path: Path) -> None:
+def test_without_probes_there_is_no_section_about_them(tmp_path: Path) -> None:
     built = probed(tmp_path, replace(PROBED, probed=False))
     assert not only(built).probes and json.loads(FORMS["json"](built))["probes"] is None
     assert "Telemetry" not in on_terminal(built)
 
 
-def test_what_a_version_does_not_have_is_no_caveat(tmp_path: Path) -> None:
+def test_a_feature_missing_in_a_version_raises_no_caveat(tmp_path: Path) -> None:
     built = probed(tmp_path)
     assert all(caveat.code is not Code.PROBE_UNAVAILABLE for caveat in findings(built).caveats)
     assert findings(built).telemetry.missing == {0: {"io": NOT_IN_15}, 1: {"io": NOT_IN_15}}
@@ -165,7 +165,7 @@ def headline_of(path: Path, **of: Any) -> Headline:
 
 
 @pytest.mark.parametrize(("ratio", "word"), [(1.003, "0.300% more"), (0.995, "0.500% fewer")])
-def test_a_difference_in_instructions_is_said_where_throughput_is_undecided(
+def test_a_difference_in_instructions_is_reported_if_throughput_is_undecided(
     tmp_path: Path, ratio: float, word: str
 ) -> None:
     built = probed(tmp_path, replace(UNDECIDED, instructions=(5e5, ratio * 5e5)))
@@ -195,7 +195,7 @@ def test_instructions_are_not_in_the_headline(tmp_path: Path, of: Mapping[str, A
 
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.05, "slower"), (0.95, "faster"), (1.003, "")])
-def test_instructions_have_a_verdict_of_their_own(tmp_path: Path, ratio: float, verdict: str) -> None:
+def test_instructions_have_a_separate_verdict(tmp_path: Path, ratio: float, verdict: str) -> None:
     built = probed(tmp_path, replace(UNDECIDED, instructions=(5e5, ratio * 5e5)))
     conditions = [
         parse_condition(f"{outcome}:{INSTRUCTIONS}") for outcome in ("slower", "faster", "not-same")
@@ -204,7 +204,7 @@ def test_instructions_have_a_verdict_of_their_own(tmp_path: Path, ratio: float, 
     assert met == ({verdict, "not-same"} if verdict else set())
 
 
-def test_a_machine_without_counters_is_said_once_and_changes_nothing_else(tmp_path: Path) -> None:
+def test_a_machine_without_counters_is_reported_once_without_other_changes(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     without, lacking = (
         only(probed(path, replace(PROBED, instructions=of)))
@@ -225,7 +225,7 @@ def test_no_line_is_wider_than_the_terminal(tmp_path: Path, width: int) -> None:
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html", "json"])
-def test_long_windows_say_what_changed_in_an_hour(tmp_path: Path, form: str) -> None:
+def test_long_windows_report_changes_per_hour(tmp_path: Path, form: str) -> None:
     long = Synthetic(effects=(1.0, 1.1), blocks=1, slices=400, probed=True)  # of both arms 800 s
     text = FORMS[form](probed(tmp_path, long))
     if form == "json":

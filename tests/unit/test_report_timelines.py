@@ -65,7 +65,7 @@ def test_a_point_is_of_one_role_and_has_the_rate_of_its_intervals_together() -> 
     )
 
 
-def test_nothing_streamed_is_no_point() -> None:
+def test_no_streamed_interval_gives_no_point() -> None:
     none = np.array([])
     assert throughput_points(Executed(none > 0, none, none, none)) == []
 
@@ -107,7 +107,7 @@ def test_a_checkpoint_is_where_a_counter_of_them_grew() -> None:
     assert checkpoint_starts(series(40)) == [20.0, 25.0]
 
 
-def test_checkpoints_that_would_lie_on_each_other_are_one_tick_that_says_how_many() -> None:
+def test_overlapping_checkpoints_are_one_tick_with_their_number() -> None:
     hour = Scale(0, 3600, 0.0, 360.0)
     drawn = "".join(checkpoint_ticks([10.0, 300.0, 301.0, 319.0, 600.0], hour, "arm0"))
     assert drawn.count("<line ") == 3

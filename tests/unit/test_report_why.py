@@ -69,7 +69,7 @@ def test_the_tables_have_every_part_and_mark_those_beyond_the_noise(built: Study
     assert not rows["runnable (waiting for CPU)"][2].endswith("*")
 
 
-def test_statements_that_took_more_than_the_whole_are_said_and_not_clipped(built: StudyReport) -> None:
+def test_statements_that_exceed_the_total_are_reported_and_not_clipped(built: StudyReport) -> None:
     """In the test data: 4 ms of statements in a transaction of 2.7 ms."""
     assert built.only is not None
     (table,) = (table for table in built.only.tables if "by statement" in table.title)
@@ -78,7 +78,7 @@ def test_statements_that_took_more_than_the_whole_are_said_and_not_clipped(built
     assert "exceed the whole" in table.note
 
 
-def test_the_clock_of_the_server_is_beside_the_sampled_wait(built: StudyReport) -> None:
+def test_the_servers_timing_is_shown_with_the_sampled_wait(built: StudyReport) -> None:
     assert built.only is not None
     findings, (reason,) = built.only.findings, built.only.why
     assert "clock of the server" not in reason.tables[0].note
@@ -134,7 +134,7 @@ def test_evidence_without_probes_explains_nothing(tmp_path: Path) -> None:
     assert "Time per transaction by" not in to_html(report)
 
 
-def test_arms_at_rates_of_their_own_are_not_asked_why_one_is_faster(tmp_path: Path) -> None:
+def test_a_difference_between_arms_at_their_own_rates_is_not_explained(tmp_path: Path) -> None:
     """Each arm was driven at its own capacity: another load has another latency and CPU time."""
     wanted = replace(FASTER, capacity="p99 < 20ms", slices=1)
     write_study(tmp_path / "e", wanted)
@@ -146,7 +146,7 @@ def test_arms_at_rates_of_their_own_are_not_asked_why_one_is_faster(tmp_path: Pa
     assert all(", each arm at its own rate" in title for title in of_load)
 
 
-def test_of_several_arms_the_sentence_says_no_more_than_the_verdict(tmp_path: Path) -> None:
+def test_the_sentence_for_several_arms_agrees_with_the_verdict(tmp_path: Path) -> None:
     write_study(tmp_path / "e", replace(FASTER, effects=(1.0, 1.25, 1.25)))
     built = read_report(tmp_path / "e")
     assert built.only is not None

@@ -35,14 +35,14 @@ def test_a_counter_that_fell_or_was_not_there_has_no_rate() -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_of_no_two_samples_there_is_nothing(n: int) -> None:
+def test_fewer_than_two_samples_give_nothing(n: int) -> None:
     short = series("host", at_s=[0.0] * n, cpu_busy_s=[1.0] * n)
     assert len(rates(short).at_s) == 0
     assert cpu(short, [(0, 10)]) is None and waits(short, [(0, 10)]) is None
     assert growth_per_s(short, "cpu_busy_s", [(0, 10)]) is None
 
 
-def test_lateness_is_the_worst_and_counts_what_was_missed() -> None:
+def test_lateness_is_the_maximum_and_missed_samples_are_counted() -> None:
     # Due at 0, 1, 2, 3, 4, 5, 6; that of 3 was at 5.2, and those of 4 and 5 are missing.
     found = lateness(series(at_s=[0, 1, 2, 5.2, 6], late_s=[0, 0, 0, 2.2, 0], xact_commit=[0] * 5))
     assert found is not None
@@ -77,7 +77,7 @@ def test_names_of_one_wait_event_in_several_versions_are_one_wait() -> None:
     assert found.share == {"IPC/BufferIo": 1.0}
 
 
-def test_of_slices_that_the_samples_do_not_resolve_the_shares_are_over_all_the_time() -> None:
+def test_shares_are_over_the_whole_time_if_samples_do_not_resolve_slices() -> None:
     of = {"samples": [10.0] * 21, "running": [5.0] * 21, "IO/DataFileRead": [15.0] * 21}
     spans = [(float(s), s + 1.0) for s in range(0, 20, 2)]
     found = waits(series("waits", at_s=SECONDS, **of), spans)
@@ -128,7 +128,7 @@ def test_a_counter_within_spans_grows_in_proportion_to_time() -> None:
     assert growth_per_s(restarted, "server_cpu_s", [(0, 10)]) == pytest.approx(1)
 
 
-def test_before_the_first_sample_and_after_the_last_nothing_is_known_to_have_stood_still() -> None:
+def test_stalls_are_unknown_before_the_first_and_after_the_last_sample() -> None:
     steady = {"cpu_idle_s": [1.0, 2.0, 3.0], "cpu_iowait_s": [0.0] * 3, "cpu_steal_s": [0.0] * 3}
     of = series("host", at_s=[1, 2, 3], cpu_busy_s=[3, 6, 9], server_cpu_s=[math.nan, 2, 4], **steady)
     assert growth_per_s(of, "cpu_busy_s", [(0.5, 3.5)]) == pytest.approx(3)
@@ -137,7 +137,7 @@ def test_before_the_first_sample_and_after_the_last_nothing_is_known_to_have_sto
     assert found is not None and found.server == pytest.approx(0.5)
 
 
-def test_of_slices_that_the_samples_do_not_resolve_no_share_of_the_cpu_is_an_arms_own() -> None:
+def test_cpu_shares_are_not_per_arm_if_samples_do_not_resolve_slices() -> None:
     # Another arm's server works in between, and would be in the residual.
     spans = [(float(s), s + 1.0) for s in range(0, 20, 2)]
     assert cpu(series("host", at_s=SECONDS, **HOST), spans) is None

@@ -44,7 +44,7 @@ def test_a_closed_directory_on_the_way_is_out_of_reach(tmp_path: Path) -> None:
     assert OURSELVES.can_reach(closed / "x" / "y")
 
 
-def test_the_cache_is_where_the_environment_says_else_in_reach(tmp_path: Path) -> None:
+def test_the_cache_is_in_the_environments_directory_or_an_accessible_one(tmp_path: Path) -> None:
     assert cache_root(OURSELVES, {"PGDYNO_CACHE": str(tmp_path / "c")}) == tmp_path / "c"
     assert cache_root(OURSELVES, {"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "pgdyno"
     tmp_path.chmod(0o700)
@@ -53,7 +53,7 @@ def test_the_cache_is_where_the_environment_says_else_in_reach(tmp_path: Path) -
         cache_root(STRANGER, {"PGDYNO_CACHE": str(tmp_path / "c")})
 
 
-def test_what_cannot_be_a_cache_is_told_by_the_name_of_its_variable() -> None:
+def test_an_invalid_cache_is_reported_with_its_variable() -> None:
     with (
         tempfile.TemporaryDirectory() as folder
     ):  # not tmp_path, which is not accessible to the servers' user as root
@@ -94,7 +94,7 @@ CACHE = [
         (1e9, None, {"r-dead"}),
     ],
 )
-def test_prune_takes_the_old_and_spares_what_is_used(
+def test_prune_removes_old_entries_and_keeps_used_ones(
     older_than_s: float | None, keep: int | None, gone: set[str]
 ) -> None:
     chosen = to_prune(CACHE, older_than_s=older_than_s, keep=keep, now_unix_s=1000.0)
@@ -115,7 +115,7 @@ def test_prune_deletes_datasets_but_not_those_that_are_held(tmp_path: Path) -> N
     assert cache.cached_datasets().names() == ["two"]
 
 
-def test_an_incomplete_dataset_is_listed_and_pruned_unless_it_is_being_made(tmp_path: Path) -> None:
+def test_an_incomplete_dataset_is_listed_and_pruned_unless_its_load_is_running(tmp_path: Path) -> None:
     cache = Cache.at(tmp_path / "cache", OURSELVES)
     for name in (".dead.part", ".deleted.gone", ".made.part"):
         (cache.datasets / name).mkdir()
@@ -173,7 +173,7 @@ def test_the_state_of_a_data_directory_is_read(tmp_path: Path) -> None:
         ("md0", None, "ssd"),
     ],
 )
-def test_the_kind_of_disk_is_the_kernels_word_except_for_virtual_ones(
+def test_the_kind_of_disk_comes_from_the_kernel_except_for_virtual_ones(
     tmp_path: Path, device: str, rotational: str | None, kind: str
 ) -> None:
     queue = tmp_path / "devices" / device / "queue"
@@ -204,14 +204,14 @@ def test_a_password_is_never_shown(text: str) -> None:
     assert dsn.masked("FATAL: hunter2 is wrong") == "FATAL: *** is wrong"
 
 
-def test_a_malformed_connection_string_is_refused_without_quoting_it() -> None:
+def test_a_malformed_connection_string_is_rejected_without_quoting_it() -> None:
     with pytest.raises(UsageError) as raised:
         Dsn("password=hunter2 nonsense")
     assert "hunter2" not in str(raised.value)
     assert raised.value.__cause__ is None
 
 
-def test_the_socket_directories_of_the_dead_are_swept_and_nobody_elses(
+def test_only_socket_directories_of_dead_processes_are_removed(
     server_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(server_dir))
@@ -233,7 +233,7 @@ def test_the_socket_directories_of_the_dead_are_swept_and_nobody_elses(
     assert not alive.path.exists()
 
 
-def test_a_socket_directory_that_a_kill_left_before_it_had_its_name_goes_when_it_is_old(
+def test_an_old_unnamed_socket_directory_of_a_killed_process_is_removed(
     monkeypatch: pytest.MonkeyPatch, server_dir: Path
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(server_dir))

@@ -69,14 +69,14 @@ def test_the_newest_minor_version_is_fetched_once_and_then_found(tmp_path: Path)
     assert source.downloads == ["18.4.0"]
 
 
-def test_a_major_version_in_the_cache_is_not_asked_for_again(tmp_path: Path) -> None:
+def test_a_cached_major_version_is_not_requested_again(tmp_path: Path) -> None:
     store(tmp_path, FakeSource(announced=("18.3",))).obtain(parse_version_spec("18"))
     source = FakeSource()
     assert str(store(tmp_path, source).obtain(parse_version_spec("18")).version) == "18.3"
     assert source.listed == 0
 
 
-def test_the_list_of_versions_is_asked_for_once_a_day(tmp_path: Path) -> None:
+def test_the_list_of_versions_is_requested_once_a_day(tmp_path: Path) -> None:
     source = FakeSource()
     for _ in range(2):
         assert store(tmp_path, source).available() == [Version(18, 4), Version(18, 3)]
@@ -88,7 +88,7 @@ def test_the_list_of_versions_is_asked_for_once_a_day(tmp_path: Path) -> None:
     assert source.listed == 2
 
 
-def test_a_source_that_fails_is_told_and_the_next_is_asked(tmp_path: Path) -> None:
+def test_a_failed_source_is_reported_and_the_next_is_tried(tmp_path: Path) -> None:
     told: list[str] = []
     both = store(tmp_path, FakeSource(complaint="npm said: no network"), FakeSource("Maven"))
     both.progress = told.append
@@ -96,7 +96,7 @@ def test_a_source_that_fails_is_told_and_the_next_is_asked(tmp_path: Path) -> No
     assert "npm said: no network" in " ".join(told)
 
 
-def test_versions_of_one_study_come_from_one_source_where_they_can(tmp_path: Path) -> None:
+def test_versions_of_one_study_come_from_one_source_if_possible(tmp_path: Path) -> None:
     wanted = [parse_version_spec(text) for text in ("12", "18")]
     npm, maven = FakeSource(announced=("18.4",)), FakeSource("Maven", announced=("18.3", "12.0"))
     both = store(tmp_path, npm, maven)
@@ -127,15 +127,13 @@ def test_when_all_fail_the_message_has_every_answer_and_a_remedy(tmp_path: Path)
 
 
 @pytest.mark.parametrize("delivers", ["17.1", "18.3", "nonsense"])
-def test_a_package_that_holds_another_version_than_announced_is_refused(
-    tmp_path: Path, delivers: str
-) -> None:
+def test_a_package_with_another_version_than_announced_is_rejected(tmp_path: Path, delivers: str) -> None:
     with pytest.raises(FetchError, match=r"18\.4"):
         store(tmp_path, FakeSource(delivers=delivers)).obtain(parse_version_spec("18"))
     assert [path for path in (tmp_path / "builds").iterdir() if path.is_dir()] == []
 
 
-def test_what_an_interrupted_fetch_left_is_cleared(tmp_path: Path) -> None:
+def test_remains_of_an_interrupted_fetch_are_removed(tmp_path: Path) -> None:
     left = tmp_path / "builds" / ".18.4-npm.part"
     left.mkdir(parents=True)
     (left / "half").write_text("half")
@@ -144,7 +142,7 @@ def test_what_an_interrupted_fetch_left_is_cleared(tmp_path: Path) -> None:
     assert not left.exists()
 
 
-def test_two_that_want_the_same_build_share_one_download(tmp_path: Path) -> None:
+def test_two_requests_for_the_same_build_share_one_download(tmp_path: Path) -> None:
     source = FakeSource()
     with ThreadPoolExecutor(4) as pool:
         builds = list(pool.map(lambda _: store(tmp_path, source).install(parse_version_spec("18")), range(4)))
@@ -152,7 +150,7 @@ def test_two_that_want_the_same_build_share_one_download(tmp_path: Path) -> None
     assert source.downloads == ["18.4.0"]
 
 
-def test_a_source_without_minor_versions_is_asked_for_majors_only(tmp_path: Path) -> None:
+def test_a_source_without_minor_versions_is_queried_for_majors_only(tmp_path: Path) -> None:
     pip = FakeSource("pip", announced=(), delivers="16.14", unlisted=frozenset({16}))
     with pytest.raises(FetchError, match="use 16"):
         store(tmp_path, pip).obtain(parse_version_spec("16.9"))
@@ -202,7 +200,7 @@ def test_an_archive_must_have_the_announced_checksum(tmp_path: Path) -> None:
             package_sources.check_integrity(archive, wrong)
 
 
-def test_a_jar_must_have_the_checksum_beside_it(tmp_path: Path) -> None:
+def test_a_jar_must_have_its_published_checksum(tmp_path: Path) -> None:
     jar, beside = tmp_path / "a.jar", tmp_path / "a.jar.sha1"
     jar.write_bytes(b"content")
     beside.write_text(hashlib.sha1(b"content").hexdigest())
@@ -215,7 +213,7 @@ def test_a_jar_must_have_the_checksum_beside_it(tmp_path: Path) -> None:
         package_sources.check_sha1(jar)
 
 
-def test_listed_symbolic_links_are_made_and_none_leads_out(tmp_path: Path) -> None:
+def test_listed_symbolic_links_are_created_and_stay_inside(tmp_path: Path) -> None:
     native = tmp_path / "native"
     (native / "lib").mkdir(parents=True)
     (native / "lib" / "libpq.so.5.18").write_text("library")
@@ -252,7 +250,7 @@ def write_tar(path: Path, name: str, link: str | None = None, kind: bytes = tarf
         ("device", "x", tarfile.CHRTYPE),
     ],
 )
-def test_an_archive_with_anything_unusual_is_refused_whole(
+def test_an_archive_with_an_unusual_member_is_rejected_completely(
     tmp_path: Path, name: str, link: str | None, kind: bytes
 ) -> None:
     with pytest.raises(FetchError, match="not a plain file"):
@@ -261,13 +259,13 @@ def test_an_archive_with_anything_unusual_is_refused_whole(
     assert [path.name for path in tmp_path.iterdir()] == ["evil.tgz"]
 
 
-def test_files_and_links_beside_them_are_unpacked(tmp_path: Path) -> None:
+def test_files_and_relative_links_are_unpacked(tmp_path: Path) -> None:
     unpack(write_tar(tmp_path / "a.tgz", "lib/file"), tmp_path / "into")
     unpack(write_tar(tmp_path / "b.tgz", "lib/link", "file", tarfile.SYMTYPE), tmp_path / "into")
     assert (tmp_path / "into" / "lib" / "link").read_text() == "text"
 
 
-def test_a_damaged_archive_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_archive_is_rejected(tmp_path: Path) -> None:
     archive = write_tar(tmp_path / "a.tgz", "lib/file")
     whole = archive.read_bytes()
     archive.write_bytes(whole[: len(whole) // 2])

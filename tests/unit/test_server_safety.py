@@ -23,7 +23,7 @@ SAFE = {
 }
 
 
-def test_a_safe_server_gives_nothing_up() -> None:
+def test_a_safe_server_loses_no_guarantee() -> None:
     assert safety(SAFE).given_up == ()
     assert safety(SAFE).checkpoint_distance == "every 5min, or earlier to keep WAL below 1 GB"
 
@@ -52,13 +52,13 @@ def test_a_safe_server_gives_nothing_up() -> None:
         ({"data_checksums": "off"}, {"checksums": "no"}),
     ],
 )
-def test_what_a_setting_gives_up(changed: dict[str, str], given_up: dict[str, str]) -> None:
+def test_the_guarantees_lost_by_a_setting(changed: dict[str, str], given_up: dict[str, str]) -> None:
     found = safety(SAFE | changed)
     assert {badge.key: badge.kept for badge in found.given_up} == given_up
     assert all(badge.reason for badge in found.given_up)
 
 
-def test_the_commits_that_may_be_lost_are_told_in_time() -> None:
+def test_the_commits_that_may_be_lost_are_reported_as_time() -> None:
     found = safety(SAFE | {"synchronous_commit": "off", "wal_writer_delay": "1s"})
     assert "up to 3000 ms" in found.given_up[0].reason
 

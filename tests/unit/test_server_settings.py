@@ -97,7 +97,9 @@ def test_a_value_in_effect_is_recognised_however_it_was_spelled(
         ("DateStyle", "ISO", "ISO, MDY"),
     ],
 )
-def test_another_value_is_told_from_the_one_asked_for(name: str, requested: str, effective: str) -> None:
+def test_an_effective_value_is_distinguished_from_the_requested_one(
+    name: str, requested: str, effective: str
+) -> None:
     assert not CATALOGUE[name].same(requested, effective, V18)
 
 
@@ -124,7 +126,7 @@ def test_a_number_of_blocks_and_its_size_are_the_same_value(blocks: int) -> None
         (("block_size", "8192"), "cannot be set"),
     ],
 )
-def test_a_wrong_setting_is_refused_before_anything_starts(setting: tuple[str, str], words: str) -> None:
+def test_an_invalid_setting_is_rejected_before_the_start(setting: tuple[str, str], words: str) -> None:
     with pytest.raises(UsageError, match=words) as raised:
         validate(dict([setting]), CATALOGUE, V18)
     assert setting[0] in str(raised.value)
@@ -139,7 +141,7 @@ def test_a_wrong_setting_is_refused_before_anything_starts(setting: tuple[str, s
         ("default_toast_compression", ("pglz",), "lz4", "lz4"),
     ],
 )
-def test_a_value_that_needs_a_library_names_what_the_build_lacks(
+def test_a_value_that_needs_a_library_names_the_missing_build_option(
     name: str, values: tuple[str, ...], asked: str, library: str
 ) -> None:
     known = {name: define(name, "enum", values=values)}
@@ -156,7 +158,7 @@ def test_jit_needs_the_library_of_the_build(tmp_path: Path) -> None:
     assert not lacks_jit({"jit": "on"}, known)
 
 
-def test_fractions_are_refused_where_the_version_refuses_them() -> None:
+def test_fractions_are_rejected_if_the_version_rejects_them() -> None:
     validate({"shared_buffers": "1.5GB"}, CATALOGUE, V18)
     with pytest.raises(UsageError, match="integer before PostgreSQL 12"):
         validate({"shared_buffers": "1.5GB"}, CATALOGUE, V11)
@@ -169,7 +171,7 @@ def test_a_size_between_two_blocks_is_cut_off_by_old_servers_and_rounded_by_new_
     assert definition.parse("3931kB", V18) == 491
 
 
-def test_names_are_case_insensitive_and_extensions_are_judged_later() -> None:
+def test_names_are_case_insensitive_and_extensions_are_checked_later() -> None:
     validate({"Shared_Buffers": "1GB", "pg_stat_statements.max": "1"}, CATALOGUE, V18)
 
 
@@ -191,13 +193,13 @@ def test_booleans_may_be_shortened(text: str, value: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "o", "2", "truely", "onn"])
-def test_ambiguous_booleans_are_refused(text: str) -> None:
+def test_ambiguous_booleans_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="on or off"):
         parse_bool(text)
 
 
 @pytest.mark.parametrize("name", ["port", "PORT", "listen_addresses", "data_directory", "log_directory"])
-def test_what_pgdyno_owns_is_refused(name: str) -> None:
+def test_settings_controlled_by_pgdyno_are_rejected(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be set:"):
         refuse_reserved({name: "x"})
 
@@ -237,7 +239,7 @@ CATALOGUE_OF_STARTER = {name: define(name, "string") for name in STARTER_NAMES} 
 }
 
 
-def test_starter_is_what_pgtune_gives_for_the_machine_of_the_published_experiment() -> None:
+def test_starter_equals_pgtune_for_the_machine_of_the_published_experiment() -> None:
     """16 GB, 4 CPUs, 100 connections, SSD, as configured by PGTune (November 2026)."""
     settings = dict(request(["starter"], {}, fit(16 * GIB, 4, version=Version(15, 0))).settings)
     assert settings == {
@@ -322,7 +324,7 @@ NUMBERS = sorted(name for name, one in CATALOGUE.items() if one.vartype in ("int
 
 
 @given(name=st.sampled_from(NUMBERS), text=HOSTILE, version=st.sampled_from([V18, V11]))
-def test_every_text_is_a_number_in_range_or_refused_with_a_reason(
+def test_every_text_is_a_number_in_range_or_rejected_with_a_reason(
     name: str, text: str, version: Version
 ) -> None:
     one = CATALOGUE[name]
@@ -338,6 +340,6 @@ def test_every_text_is_a_number_in_range_or_refused_with_a_reason(
     "text", ["1e309", "-1e309", "1e309GB", "1e300TB", "0xFFFFFFFFFF", "-0777777777777777"]
 )
 @pytest.mark.parametrize("version", [V18, V11], ids=str)
-def test_what_is_beyond_every_range_is_told_the_range(text: str, version: Version) -> None:
+def test_a_value_out_of_range_is_an_error_with_the_range(text: str, version: Version) -> None:
     with pytest.raises(UsageError, match=r"work_mem must be from 64 kB to 2.00 TB"):
         validate({"work_mem": text}, CATALOGUE, version)

@@ -124,9 +124,7 @@ def test_the_alarm_is_that_of_a_study_of_many_cases() -> None:
 
 
 @pytest.mark.parametrize(("noise", "memory"), [(0.1, 0.0), (0.2, 0.5), (0.3, 0.8)])
-def test_steady_slices_raise_no_doubt_in_more_than_a_twentieth_of_studies(
-    noise: float, memory: float
-) -> None:
+def test_steady_slices_raise_a_caveat_in_at_most_5_percent_of_studies(noise: float, memory: float) -> None:
     rng = np.random.default_rng(1)
     alarms = sum(
         bool(codes(Schedule.SLICES, in_slices(rng, 6, 12, noise, memory, (flat, flat)), {}))
@@ -136,9 +134,7 @@ def test_steady_slices_raise_no_doubt_in_more_than_a_twentieth_of_studies(
 
 
 @pytest.mark.parametrize(("noise", "memory"), [(0.1, 0.0), (0.2, 0.5), (0.2, 0.7)])
-def test_steady_windows_raise_no_doubt_in_more_than_a_twentieth_of_studies(
-    noise: float, memory: float
-) -> None:
+def test_steady_windows_raise_a_caveat_in_at_most_5_percent_of_studies(noise: float, memory: float) -> None:
     rng = np.random.default_rng(2)
     alarms = sum(
         bool(codes(Schedule.BLOCKS, *whole(rng, 5, 120, noise, memory, (flat, flat)))) for _ in range(STUDIES)
@@ -146,7 +142,7 @@ def test_steady_windows_raise_no_doubt_in_more_than_a_twentieth_of_studies(
     assert alarms <= FALSE_ALARMS_MAX
 
 
-def test_a_rise_over_the_window_is_found_with_what_is_to_be_cut_off() -> None:
+def test_a_rise_over_the_window_is_found_with_the_part_to_discard() -> None:
     def rising(share: Floats) -> Floats:
         return 1 - 0.5 * np.exp(-share * 5)
 
@@ -181,7 +177,7 @@ def test_a_step_in_one_trial_is_found_with_its_time_and_size() -> None:
     assert only.at_s == pytest.approx(120, abs=20) and only.percent == pytest.approx(-36, abs=8)
 
 
-def test_what_is_there_but_smaller_than_the_margin_is_of_no_account() -> None:
+def test_an_effect_below_the_margin_is_ignored() -> None:
     rng = np.random.default_rng(6)
     trials = in_slices(rng, 8, 20, 0.001, 0.0, (lambda share: 1 + 0.01 * share, flat))
     assert codes(Schedule.SLICES, trials, {}) == set()
@@ -239,7 +235,7 @@ def test_the_statistic_is_that_of_its_definition() -> None:
     assert self_normalised(np.ones(PARTS))[0] == 0
 
 
-def test_the_critical_values_are_exceeded_as_often_as_they_say() -> None:
+def test_the_critical_values_are_exceeded_at_their_nominal_rate() -> None:
     rng = np.random.default_rng(10)
     runs = 2000
     statistics = np.array([self_normalised(rng.normal(size=PARTS))[0] for _ in range(runs)])
@@ -256,13 +252,13 @@ def test_a_short_window_has_no_steps() -> None:
     assert step(trial(1), short) is None
 
 
-def test_holm_lets_the_smallest_stand_first() -> None:
+def test_holm_tests_the_smallest_p_value_first() -> None:
     assert surely([0.02, None, 0.001, 0.03], 0.05) == [True, False, True, True]
     assert surely([0.02, 0.03, 0.04], 0.05) == [False, False, False]
     assert surely([], 0.05) == []
 
 
-def test_equal_arms_are_rarely_held_back_at_any_analysis_of_ten_blocks() -> None:
+def test_the_verdict_of_equal_arms_is_rarely_withheld_in_ten_blocks() -> None:
     """In at most 5% of studies; exceeded in 1 of 10,000 such tests."""
     studies, rng = 2000, np.random.default_rng(17)
     held_back = 0

@@ -48,7 +48,7 @@ def test_a_file_has_the_cases_and_arms_that_were_counted(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_a_file_asks_only_for_settings_and_profiles_that_an_arm_can_have(path: Path) -> None:
+def test_a_file_contains_only_settings_and_profiles_valid_for_an_arm(path: Path) -> None:
     for case in cases_of(study(path)):
         for arm in case.study.arms:
             assert not arm.settings.keys() & RESERVED.keys()
@@ -119,7 +119,7 @@ def test_a_version_goes_without_a_setting_that_it_lacks_as_in_the_source() -> No
     assert case.study.warmup_workload and case.study.warmup_s == 600
 
 
-def test_a_case_of_2019_is_as_it_was_published() -> None:
+def test_a_case_of_2019_equals_the_published_one() -> None:
     cases = {case.name: case for case in cases_of(study(STUDIES / "moppel-2019-pgbench-11-vs-12.toml"))}
     case = cases["analytical, scale 1000, clients 1"]
     assert "analytical, scale 1000, clients 2" not in cases and "default, scale 5000, clients 1" not in cases

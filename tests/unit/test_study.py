@@ -61,7 +61,7 @@ def test_an_arm_is_a_server_then_profiles_then_settings(
         ("postgresql://h/db?nonsense=1", "is none"),
     ],
 )
-def test_a_wrong_arm_is_a_usage_error_that_says_what_is_wrong(text: str, complaint: str) -> None:
+def test_an_invalid_arm_is_a_usage_error_with_the_problem(text: str, complaint: str) -> None:
     with pytest.raises(UsageError, match=re.escape(complaint)):
         parse_arm(text)
 
@@ -81,7 +81,7 @@ def test_a_wrong_arm_is_a_usage_error_that_says_what_is_wrong(text: str, complai
         "connect_timeout=3 host=h password=s3cret",
     ],
 )
-def test_the_password_of_a_dsn_is_neither_in_its_name_nor_in_what_is_stored(dsn: str) -> None:
+def test_the_password_of_a_dsn_is_neither_in_its_name_nor_stored(dsn: str) -> None:
     arm = parse_arm(dsn)
     assert "s3cret" in arm.server
     assert "s3cret" not in arm.without_password().model_dump_json()
@@ -230,7 +230,7 @@ def test_a_study_survives_json() -> None:
         {"probes": ["nose"]},
     ],
 )
-def test_a_study_out_of_range_is_refused(wrong: dict[str, object]) -> None:
+def test_a_study_out_of_range_is_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         make_study(**wrong)
 
@@ -264,7 +264,7 @@ def test_a_larger_budget_has_more_blocks_and_not_longer_ones(minutes: int) -> No
 
 @pytest.mark.parametrize("slice_s", [0.1, 0.5, 1.0, 20.0])
 @pytest.mark.parametrize("warmup_s", [0.0, 0.2, 1.0, 2.0, 7.0])
-def test_the_warm_up_takes_the_time_asked_for_in_pairs_of_rounds(slice_s: float, warmup_s: float) -> None:
+def test_the_warm_up_takes_the_requested_time_in_pairs_of_rounds(slice_s: float, warmup_s: float) -> None:
     study = make_study(warmup_s=warmup_s, slice_s=slice_s, discard_s=0.0)
     warm = [s for s in block_of(study, 0).slices if s.role == "warm-up"]
     for arm in range(2):
@@ -280,7 +280,7 @@ def test_slices_grow_with_the_clients_that_wait_for_each_other() -> None:
 
 
 @given(st.floats(0.1, 60))
-def test_what_is_discarded_is_at_least_a_twentieth_and_at_most_a_tenth_of_a_slice(slice_s: float) -> None:
+def test_the_discarded_part_is_5_to_10_percent_of_a_slice(slice_s: float) -> None:
     assert slice_s / 20 <= discard_s(slice_s) <= slice_s / 10
     assert discard_s(1.0) == 0.05
 
@@ -306,7 +306,7 @@ def test_the_package_names_one_version() -> None:
         ("system", False),
     ],
 )
-def test_connection_strings_are_told_from_versions_and_directories(text: str, is_one: bool) -> None:
+def test_connection_strings_are_distinguished_from_versions_and_directories(text: str, is_one: bool) -> None:
     assert parse_arm(text).is_dsn is is_one
 
 
@@ -366,7 +366,7 @@ def test_no_two_arms_have_one_name(texts: list[str]) -> None:
     assert max(map(len, names)) <= NAME_MAX + len(" (again 6)")
 
 
-def test_a_name_before_an_arm_is_its_name_and_changes_nothing_else() -> None:
+def test_a_prefix_of_an_arm_only_sets_its_name() -> None:
     plain, tuned = parse_arms(["18", "tuned=18,@starter,work_mem=4MB"])
     assert (tuned.name, tuned.is_named, tuned.full_name) == ("tuned", True, "18,@starter,work_mem=4MB")
     assert tuned.is_same(parse_arm("18,@starter,work_mem=4MB")) and not plain.is_named
@@ -386,7 +386,7 @@ def test_a_name_before_an_arm_is_its_name_and_changes_nothing_else() -> None:
         (["my prod=host=h password=secret"], "NAME of letters"),
     ],
 )
-def test_a_bad_name_of_an_arm_is_refused(texts: list[str], message: str) -> None:
+def test_an_invalid_name_of_an_arm_is_rejected(texts: list[str], message: str) -> None:
     with pytest.raises(UsageError, match=message) as raised:
         parse_arms(texts)
     assert "secret" not in str(raised.value)

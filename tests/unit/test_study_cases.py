@@ -46,7 +46,7 @@ EXCLUSION = st.fixed_dictionaries(
     st.lists(st.sampled_from(list(FACTORS)), min_size=1, max_size=2, unique=True),
     st.lists(EXCLUSION, max_size=2),
 )
-def test_cases_and_arms_are_the_product_less_what_is_excluded(
+def test_cases_and_arms_are_the_product_minus_exclusions(
     compare: list[str], exclude: list[dict[str, list[Any]]]
 ) -> None:
     file = study_file(compare=compare, factors=FACTORS, exclude=exclude)
@@ -74,7 +74,7 @@ def test_cases_and_arms_are_the_product_less_what_is_excluded(
     assert cases_of(file) == cases
 
 
-def test_the_arms_come_in_the_order_of_the_factors_compared() -> None:
+def test_the_arms_are_in_the_order_of_the_compared_factors() -> None:
     file = study_file(
         compare=["server", "settings"],
         factors={
@@ -142,7 +142,7 @@ def test_a_table_may_list_its_levels() -> None:
     assert listed == study_file(factors={"server": ["15", "16"], "scale": [1], "clients": [1]})
 
 
-def test_each_case_has_its_share_of_the_budget_and_a_seed_of_its_own() -> None:
+def test_each_case_has_its_share_of_the_budget_and_its_own_seed() -> None:
     cases = cases_of(study_file())
     assert len(cases) == 6
     assert {case.study.budget_s for case in cases} == {100.0}
@@ -153,7 +153,7 @@ def test_each_case_has_its_share_of_the_budget_and_a_seed_of_its_own() -> None:
     assert seed_of(1, "a") != seed_of(2, "a")
 
 
-def test_a_variant_is_under_what_the_file_says() -> None:
+def test_a_variant_is_applied_over_the_file() -> None:
     fixed = {"kind": "pgbench", "variant": "skip-some-updates", "indexes": []}
     file = study_file(workload=fixed, factors=PLAIN)
     workload = cases_of(file)[0].study.workload
@@ -186,7 +186,7 @@ def test_arms_that_are_driven_differently_have_a_driving_each() -> None:
     assert {one.discard_s for one in drivings} == {study.discard_s}
 
 
-def test_arms_that_are_driven_alike_have_one_driving() -> None:
+def test_arms_with_the_same_load_share_one_driving() -> None:
     assert {case.study.drivings for case in cases_of(study_file())} == {None}
 
 
@@ -200,14 +200,14 @@ def test_arms_that_are_driven_alike_have_one_driving() -> None:
         ({"repeats": 20, "window": "10s", "schedule": "sequential"}, False),
     ],
 )
-def test_a_study_stops_on_its_verdict_unless_there_is_one_look_only(
+def test_a_study_stops_on_its_verdict_unless_there_is_only_one_analysis(
     run: dict[str, object], stops: bool
 ) -> None:
     for case in cases_of(study_file(run=run, factors=PLAIN)):
         assert case.study.stops_on_verdict is stops
 
 
-def test_what_is_asked_for_beside_a_comparison_reaches_the_plan() -> None:
+def test_additional_options_of_a_comparison_reach_the_plan() -> None:
     run = {
         "schedule": "sequential",
         "transactions": 1000,

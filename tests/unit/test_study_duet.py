@@ -79,7 +79,7 @@ def test_the_halves_have_as_many_cores_each(
     assert partition_of(reversed(cores)) == partition_of(cores)
 
 
-def test_the_threads_of_a_single_core_are_halves_that_say_so() -> None:
+def test_cpu_partitions_of_a_single_core_are_marked() -> None:
     assert partition_of(machine((0, 0), (0, 0))) == Partition(cores=((0,), (1,)), of_one_core=True)
 
 
@@ -102,7 +102,7 @@ def test_halves_share_nothing_and_leave_the_least(shape: list[tuple[int, int]], 
     assert found.of_one_core or not sides[0] & sides[1]
 
 
-def test_the_kernel_says_which_threads_are_of_one_core(tmp_path: Path) -> None:
+def test_the_kernel_reports_the_threads_of_a_core(tmp_path: Path) -> None:
     ours = sorted(os.sched_getaffinity(0))
     for number in ours:
         topology = tmp_path / f"cpu{number}" / "topology"
@@ -126,7 +126,7 @@ def test_each_arm_has_each_half_once_in_two_rounds(seed: int, rounds: int) -> No
         assert all(halves[r][0] == halves[r + 1][1] for r in range(0, n, 2))
 
 
-def test_who_begins_with_which_half_is_drawn() -> None:
+def test_the_initial_cpu_partition_is_random() -> None:
     slices = block_of(duet(rounds=800), 0).slices
     first = Counter(
         s.cpu_partition for s in slices if s.role == "measure" and s.arm == 0 and s.round % 2 == 0
@@ -161,12 +161,12 @@ def test_the_two_of_a_round_are_one_slice_of_the_engine() -> None:
         ({"transactions": 10}, "use the schedule blocks"),
     ],
 )
-def test_what_cannot_be_a_duet_says_why_and_what_to_do(changes: dict[str, object], words: str) -> None:
+def test_an_invalid_duet_has_a_reason_and_a_remedy(changes: dict[str, object], words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         duet(**changes)
 
 
-def test_a_duet_goes_on_on_the_cores_that_it_had() -> None:
+def test_a_duet_resumes_on_the_same_cores() -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("a duet needs two cores")
     ready = with_cpu_partition(duet())
@@ -207,7 +207,7 @@ def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
         (["17", "18"], 8, {"window": "checkpoints:2"}, "blocks"),
     ],
 )
-def test_two_servers_on_four_cores_are_a_duet_by_default_where_it_is_sound(
+def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(
     arms: list[str],
     cores: int,
     options: dict[str, Any],

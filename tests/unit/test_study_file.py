@@ -342,7 +342,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_told_with_its_line(name: str) -> None:
+def test_an_error_is_reported_with_its_line(name: str) -> None:
     old, new, expected = WRONG[name]
     assert old in WHOLE
     _, problems = examine_text(WHOLE.replace(old, new, 1), "x.toml")
@@ -412,7 +412,7 @@ LITERALS = [
 
 
 @pytest.mark.parametrize("literal", LITERALS)
-def test_whatever_stands_for_a_value_is_told_in_lines_and_never_breaks_the_reader(literal: str) -> None:
+def test_any_value_is_accepted_or_an_error_and_never_a_crash(literal: str) -> None:
     lines = WHOLE.splitlines()
     for n, line in enumerate(lines):
         key, equals, _ = line.partition(" = ")

@@ -77,7 +77,7 @@ def test_a_published_study_fitted_to_a_small_machine_can_be_run_there(name: str,
         (PERCONA, FitMachine(56, 256 * GB, 8 * TB), 240),
     ],
 )
-def test_a_published_study_stays_as_it_is_on_the_machine_of_its_source(
+def test_a_published_study_is_unchanged_on_the_machine_of_its_source(
     name: str, machine: FitMachine, hours: float
 ) -> None:
     assert fit_study(study(name), machine, 60 * hours) == Fitted(study(name), ())
@@ -201,7 +201,7 @@ def test_default_and_tuned_arms_keep_their_own_ratios_to_the_data(
     assert {turns * window_s >= 60 for window_s in windows} == {True}  # two checkpoints, 30 s apart
 
 
-def test_a_fit_that_loses_the_question_says_what_and_what_it_needs() -> None:
+def test_a_fit_that_loses_the_question_names_the_loss_and_the_needs() -> None:
     fitted = fit_study(study(EDB), SMALL, 3)
     assert {change.key for change in fitted.lost} >= {"data : shared_buffers", "timed checkpoints per window"}
     needs = needs_of(study(EDB), SMALL, 3, fitted)
@@ -245,7 +245,7 @@ def test_data_larger_than_the_memory_need_a_limit_of_the_memory() -> None:
     assert "MemoryMax=" in needs.sentence
 
 
-def test_a_memory_in_which_two_servers_do_not_fit_is_not_proposed() -> None:
+def test_sizes_at_which_two_servers_exceed_the_memory_are_not_proposed() -> None:
     fitted = fit_study(study(MOPPEL_2022), SMALL, 3)
     assert fitted.memory_bytes is not None and fitted.memory_bytes < MEMORY_MIN_BYTES
     assert needs_of(study(MOPPEL_2022), SMALL, 3, fitted).memory_bytes is None
@@ -266,7 +266,7 @@ def test_the_wal_buffers_that_follow_from_shared_buffers_stay_those_of_the_sourc
     assert "wal_buffers" not in tuned  # 16 MB on both
 
 
-def test_a_disk_that_is_too_small_for_the_smallest_data_is_told() -> None:
+def test_a_disk_too_small_for_the_smallest_data_is_reported() -> None:
     with pytest.raises(UsageError, match="disk is too small"):
         fit_study(study(EDB), FitMachine(2, 24 * GB, GB), MINUTES)
 
@@ -283,7 +283,7 @@ def test_published_figures_follow_the_levels_they_belong_to() -> None:
     assert found["500"] == (None, None)  # its level was dropped
 
 
-def test_every_change_says_why_in_a_sentence() -> None:
+def test_every_change_has_a_reason() -> None:
     for name in (EDB, MOPPEL_2019, MOPPEL_2022, PERCONA):
         for change in small(name).changes:
             assert change.before != change.after

@@ -118,7 +118,7 @@ def fitted(file: StudyFile, machine: FitMachine, time: float) -> Fitted:
 
 @FEW
 @given(studies(), machines, minutes)
-def test_a_fitted_study_stays_what_it_is(file: StudyFile, machine: FitMachine, time: float) -> None:
+def test_fitting_a_fitted_study_changes_nothing(file: StudyFile, machine: FitMachine, time: float) -> None:
     once = fitted(file, machine, time)
     again = fit_study(once.file, machine, time)
     assert again.changes == ()
@@ -135,7 +135,7 @@ def test_the_fit_is_pure(file: StudyFile, machine: FitMachine, time: float) -> N
 
 @FEW
 @given(studies(), machines, minutes)
-def test_a_fitted_study_is_a_sound_study_file(file: StudyFile, machine: FitMachine, time: float) -> None:
+def test_a_fitted_study_is_a_valid_study_file(file: StudyFile, machine: FitMachine, time: float) -> None:
     found = fitted(file, machine, time).file
     assert list(errors_of(found)) == []
     cases = cases_of(found)
@@ -160,7 +160,7 @@ def test_a_fitted_study_never_needs_more_than_its_share_of_the_disk(
 
 @FEW
 @given(studies(), machines, minutes)
-def test_two_blocks_of_a_fitted_study_keep_the_time_or_it_is_told(
+def test_two_blocks_of_a_fitted_study_keep_the_time_or_report_it(
     file: StudyFile, machine: FitMachine, time: float
 ) -> None:
     found = fitted(file, machine, time)
@@ -184,7 +184,7 @@ def test_on_the_machine_of_the_source_with_time_enough_nothing_changes(file: Stu
 
 @FEW
 @given(studies(), machines, minutes)
-def test_clients_for_each_core_are_kept(file: StudyFile, machine: FitMachine, time: float) -> None:
+def test_clients_per_core_are_preserved(file: StudyFile, machine: FitMachine, time: float) -> None:
     found = fitted(file, machine, time).file
     theirs = [level.value for level in file.factors.get("clients", ())] or [file.drive.clients]
     ours = [level.value for level in found.factors.get("clients", ())] or [found.drive.clients]
@@ -196,7 +196,7 @@ def test_clients_for_each_core_are_kept(file: StudyFile, machine: FitMachine, ti
 
 @FEW
 @given(studies(), machines, minutes)
-def test_data_and_shared_buffers_keep_their_ratio_or_it_is_told(
+def test_data_and_shared_buffers_keep_their_ratio_or_the_change_is_reported(
     file: StudyFile, machine: FitMachine, time: float
 ) -> None:
     found = fitted(file, machine, time)

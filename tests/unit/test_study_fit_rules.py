@@ -58,7 +58,7 @@ MB, GB = 2**20, 2**30
         ("checkpoint_timeout", "15min", 0.5, True, "450s"),
     ],
 )
-def test_a_setting_keeps_its_share(
+def test_a_setting_keeps_its_ratio(
     name: str, given: str, factor: float, contrasted: bool, expected: str
 ) -> None:
     value = quantity(name, given)
@@ -68,7 +68,7 @@ def test_a_setting_keeps_its_share(
 
 
 @pytest.mark.parametrize("text", ["-1", "0", "many", "4gb", ""])
-def test_a_value_that_is_no_quantity_is_left_alone(text: str) -> None:
+def test_a_value_that_is_not_a_quantity_is_unchanged(text: str) -> None:
     assert quantity("shared_buffers", text) is None
 
 
@@ -107,12 +107,12 @@ def test_sizes_of_queries_are_kept_where_arms_differ_even_if_none_has_the_defaul
     assert [level.value["work_mem"] for level in fitted.factors["settings"]] == ["512kB", "1MB"]
 
 
-def test_data_are_rounded_down_to_whole_units_and_never_to_none() -> None:
+def test_the_size_of_data_is_rounded_down_to_at_least_one_unit() -> None:
     assert [units_at(n, 0.1) for n in (1, 9, 10, 25, 2000)] == [1, 1, 1, 2, 200]
     assert units_at(2000, 5 / 2000) == 5
 
 
-def test_data_are_as_large_as_their_parameters_say() -> None:
+def test_the_size_of_data_follows_from_its_parameters() -> None:
     tpcc = data_of(TpccParameters(warehouses=10))
     assert tpcc.bytes_at(1) == 10 * 110_000_000 + 100_000_000
     plain = data_of(PgbenchParameters(scale=10))
@@ -138,7 +138,7 @@ def test_a_dataset_is_loaded_once_and_has_a_live_copy_for_each_place_among_the_a
     assert disk_bytes(costs, 60, 2, lambda *_: wal) == 2 * (small + large) + 2 * (small + large + 2 * wal)
 
 
-def test_what_writes_grows_for_as_long_as_it_is_driven() -> None:
+def test_the_data_of_writing_workloads_grows_with_the_driven_time() -> None:
     file = a_study(workload={"kind": "tpcc", "warehouses": 10})
     costs = costs_of(cases_of(file))
     size = 1_200_000_000
@@ -152,7 +152,7 @@ def floor(workload: dict[str, Any], clients: int, settings: dict[str, str]) -> f
     return floor_of(costs_of(cases_of(file)), keeps_buffers=True)
 
 
-def test_data_do_not_become_smaller_than_clients_and_buffers_can_stand() -> None:
+def test_the_size_of_data_has_a_minimum_for_clients_and_buffers() -> None:
     tpcc = {"kind": "tpcc", "warehouses": 100}
     pgbench = {"kind": "pgbench", "scale": 100}
     assert floor(tpcc, 10, {}) == 10 / 100  # a warehouse each
@@ -175,7 +175,7 @@ def wanted(**parts: Any) -> RequestedLengths:
     return RequestedLengths(**(values | parts))
 
 
-def test_the_time_is_laid_out_in_blocks_of_windows_that_fit() -> None:
+def test_the_time_is_divided_into_blocks_with_fitting_windows() -> None:
     # 10 s are fixed, and two trials have 10 s with a warm-up of 2: as many as fit.
     assert lay_out(wanted(), 5) == Layout(17, 10.0, 2.0)
     # With 60 s fixed, seven fit.
@@ -189,7 +189,7 @@ def test_the_time_is_laid_out_in_blocks_of_windows_that_fit() -> None:
     assert shortest(wanted(fixed_s=700.0)) == Layout(2, 4.0, 2.0)
 
 
-def test_windows_stay_where_enough_blocks_of_them_fit() -> None:
+def test_windows_are_kept_if_enough_blocks_fit() -> None:
     # 10 + 2 x 23 s: ten blocks of the thirty requested by the file.
     long = wanted(window_s=20.0, warmup_s=3.0, blocks_max=30, slice_s=None)
     assert lay_out(long, 5) == Layout(10, 20.0, 3.0)
@@ -198,7 +198,7 @@ def test_windows_stay_where_enough_blocks_of_them_fit() -> None:
     assert lay_out(wanted(window_s=8.0, warmup_s=3.0), 5) == Layout(18, 8.0, 3.0)
 
 
-def test_without_a_warm_up_there_is_none_and_whole_trials_are_longer_than_slices() -> None:
+def test_trials_without_warm_up_and_slices_have_a_longer_minimum() -> None:
     whole = wanted(slice_s=None, warmup_s=0.0, fixed_s=98.0)
     assert lay_out(whole, 5) == Layout(5, 11.0, 0.0)
     assert lay_out(wanted(slice_s=None, warmup_s=0.0, fixed_s=101.0), 5) is None
@@ -262,7 +262,7 @@ def test_a_number_whose_level_is_dropped_stays_and_one_without_it_is_still_measu
     assert list(errors_of(left)) == []
 
 
-def test_what_may_go_follows_its_levels_and_never_leaves_none() -> None:
+def test_droppable_levels_follow_changed_levels_and_never_include_all() -> None:
     file = with_clients(fit={"drop": [{"factor": "clients", "levels": [4, 3, 2]}]})
     halves = changed_values(file.factors["clients"], lambda n: (n + 1) // 2)
     (drop,) = with_levels(file, "clients", halves).fit.drop
@@ -272,7 +272,7 @@ def test_what_may_go_follows_its_levels_and_never_leaves_none() -> None:
     assert list(errors_of(last)) == []
 
 
-def test_levels_of_a_setting_keep_their_shares_and_never_meet() -> None:
+def test_levels_of_a_setting_keep_their_ratios_and_stay_distinct() -> None:
     factors = {"settings.shared_buffers": ["1GB", "4GB"], "settings.jit": ["on", "off"], "clients": [1]}
     file = a_study(compare=["settings.jit"], server="15", factors=factors, drive={})
     fitted, changes = fit_settings(file, Scales(0.25, 1.0, 1.0), ())
@@ -286,7 +286,7 @@ def test_levels_of_a_setting_keep_their_shares_and_never_meet() -> None:
         fit_settings(file, Scales(0.0001, 1.0, 1.0), ())
 
 
-def test_levels_of_shared_buffers_keep_the_automatic_wal_buffers_or_it_is_told() -> None:
+def test_levels_of_shared_buffers_keep_the_automatic_wal_buffers_or_report_it() -> None:
     def fitted(*sizes: str) -> tuple[StudyFile, list[tuple[str, str]]]:
         factors = {"settings.shared_buffers": list(sizes)}
         file = a_study(compare=["settings.shared_buffers"], server="15", factors=factors)
@@ -323,13 +323,13 @@ def test_a_duet_stays_one_but_on_a_single_core() -> None:
     assert [change.after for change in alone.changes if change.key == "run.schedule"] == ["slices"]
 
 
-def test_a_study_that_says_so_keeps_its_schedule() -> None:
+def test_a_study_with_a_fixed_schedule_keeps_it() -> None:
     run = {"window": "10min", "repeats": 6, "schedule": "blocks"}
     fitted = fit_study(a_study(run=run, fit={"keep_schedule": True}), FitMachine(2, 24 * GB, 100 * GB), 10)
     assert fitted.file.run.schedule == "blocks"
 
 
-def test_servers_that_would_take_each_others_memory_do_not_take_turns() -> None:
+def test_servers_that_compete_for_memory_do_not_alternate() -> None:
     run = {"window": "10min", "repeats": 6, "schedule": "blocks"}
     fitted = fit_study(
         a_study(run=run, settings={"shared_buffers": "8GB"}), FitMachine(2, 24 * GB, 100 * GB), 10
@@ -337,7 +337,7 @@ def test_servers_that_would_take_each_others_memory_do_not_take_turns() -> None:
     assert fitted.file.run.schedule == "blocks"  # 16 of 24 GB for buffers are more than 0.6
 
 
-def test_aa_blocks_go_where_the_time_gives_no_five_blocks_beside_them() -> None:
+def test_aa_blocks_are_omitted_if_the_time_is_too_short_for_five_blocks() -> None:
     factors = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
     file = a_study(drive={}, factors=factors)
     machine = FitMachine(2, 24 * GB, 100 * GB)
@@ -361,7 +361,7 @@ def test_factors_lose_their_middle_levels_last_of_all() -> None:
     assert levels[1] == [1]
 
 
-def test_what_does_not_fit_at_all_is_told() -> None:
+def test_a_study_that_cannot_be_fitted_is_reported() -> None:
     fitted = fit_study(
         a_study(workload={"kind": "tpcc", "warehouses": 100}), FitMachine(2, 24 * GB, 100 * GB), 1
     )
@@ -371,7 +371,7 @@ def test_what_does_not_fit_at_all_is_told() -> None:
     assert fitted.file.run.budget_s > 60
 
 
-def test_a_sequential_study_that_does_not_fit_ends_by_its_repeats_and_is_told() -> None:
+def test_a_sequential_study_that_does_not_fit_ends_by_its_repeats_with_a_message() -> None:
     run = {"schedule": "sequential", "repeats": 5, "warmup": 0, "window": "1min"}
     file = a_study(workload={"kind": "tpcc", "warehouses": 100}, run=run, fit={"keep_schedule": True})
     machine = FitMachine(2, 24 * GB, 100 * GB)

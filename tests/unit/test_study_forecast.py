@@ -40,7 +40,7 @@ def cache(tmp_path: Path) -> Cache:
         ("15.17", "15.18, the nearest available, installed or cached"),
     ],
 )
-def test_a_version_gets_what_is_here_or_listed_or_nearest(wanted: str, expected: str) -> None:
+def test_a_version_resolves_to_an_installed_listed_or_nearest_one(wanted: str, expected: str) -> None:
     system, embedded = [build("15.18", "system")], [build("17.5", "embedded")]
     listed = [Version(17, 4), Version(12, 3), Version(12, 7)]
     found, words = would_get(parse_version_spec(wanted), system, embedded, listed)
@@ -52,7 +52,7 @@ def test_without_lists_of_the_sources_nothing_is_guessed() -> None:
     assert would_get(parse_version_spec("12.4"), [build("15.18", "system")], [], []) == (None, AT_RUN_TIME)
 
 
-def test_lists_are_read_as_they_are_and_nobody_is_asked(cache: Cache) -> None:
+def test_lists_are_read_without_a_request(cache: Cache) -> None:
     assert cache.store().listed_lately() == []
     listed = {"listed_at_unix_s": time.time(), "versions": {"12.3": "a", "13.1": "b"}}
     (cache.root / "lists" / "maven.json").write_text(json.dumps(listed))
@@ -101,7 +101,7 @@ run = {warmup = "2s", window = "4s", repeats = 30}
         ('schedule = "sequential",', "no A/A blocks: the schedule sequential runs all blocks of one arm"),
     ],
 )
-def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: str, words: str) -> None:
+def test_the_hidden_blocks_and_their_time_are_reported(cache: Cache, changed: str, words: str) -> None:
     text = TWO_CASES.replace("repeats = 30", "") if "repeats" in changed else TWO_CASES
     file = read_study(text.replace("run = {", f"run = {{{changed} ").replace(", }", "}"), "two")
     found = study_forecast(file, cache, MACHINE)
@@ -114,7 +114,7 @@ def test_the_hidden_blocks_and_what_they_take_are_told(cache: Cache, changed: st
         assert found.aa_s == pytest.approx(found.total_s * found.aa_blocks / every)
 
 
-def test_a_study_with_a_budget_takes_it_and_no_more(cache: Cache) -> None:
+def test_a_study_with_a_budget_uses_it_without_exceeding_it(cache: Cache) -> None:
     text = (STUDIES / "templates" / "upgrade.toml").read_text().replace("repeats = 8", 'budget = "30min"')
     file = read_study(text, "upgrade")
     found = study_forecast(file, cache, MACHINE)
@@ -123,7 +123,7 @@ def test_a_study_with_a_budget_takes_it_and_no_more(cache: Cache) -> None:
     assert "30 min, the budget" in "\n".join(plan_lines(file, found, []))
 
 
-def test_a_study_by_transactions_says_so(cache: Cache) -> None:
+def test_a_study_limited_by_transactions_reports_it(cache: Cache) -> None:
     file = read_study((STUDIES / "moppel-2022-a-billion-transactions.toml").read_text(), "billion")
     found = study_forecast(file, cache, MACHINE)
     told = "\n".join(plan_lines(file, found, []))

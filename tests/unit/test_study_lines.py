@@ -85,7 +85,7 @@ def test_the_paths_are_those_that_the_parser_finds_and_no_others() -> None:
     assert set(lines_of(TEXT)) == set(every_path(tomllib.loads(TEXT))) - {()}
 
 
-def test_what_is_not_there_is_looked_for_around_it() -> None:
+def test_the_parents_of_a_missing_path_are_searched() -> None:
     lines = lines_of(TEXT)
     assert line_of(lines, ("factors", "settings", "tuned", "missing")) == 15
     assert line_of(lines, ("missing",)) == 1

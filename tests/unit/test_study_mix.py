@@ -57,13 +57,13 @@ def test_a_mix_has_one_spelling(text: str, canonical: str) -> None:
         ("payment=1,", "unknown transaction ''"),
     ],
 )
-def test_what_is_no_mix_is_refused_with_the_reason(text: str, words: str) -> None:
+def test_an_invalid_mix_is_rejected_with_the_reason(text: str, words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         TpccParameters(warehouses=1, mix=text)
 
 
 @given(st.dictionaries(st.sampled_from(KINDS), st.integers(0, 999_999_999), min_size=1))
-def test_the_engine_gets_the_weights_that_were_asked_for(weights: dict[str, int]) -> None:
+def test_the_engine_gets_the_requested_weights(weights: dict[str, int]) -> None:
     text = ",".join(f"{kind}={weight}" for kind, weight in weights.items())
     if not any(weights.values()):
         with pytest.raises(ValueError, match="at least one weight greater"):
@@ -95,7 +95,7 @@ def test_the_deck_is_not_written_and_another_mix_is() -> None:
     assert TpccParameters.model_validate_json(own.model_dump_json()) == own
 
 
-def test_a_mix_shapes_no_data_and_stands_in_the_name() -> None:
+def test_a_mix_is_in_the_name_but_does_not_determine_the_data() -> None:
     usual, own = TpccParameters(warehouses=2), TpccParameters(warehouses=2, mix="payment=1")
     assert (usual.shape(), usual.to_load(), usual.data_name) == (own.shape(), own.to_load(), own.data_name)
     assert (usual.name, own.name) == ("tpcc, 2 warehouses", "tpcc, 2 warehouses, mix payment=1")
@@ -149,6 +149,6 @@ def test_a_study_file_may_have_a_mix_and_vary_it() -> None:
 
 
 @pytest.mark.parametrize("mix", [DECK, "payment=3,delivery=1"])
-def test_a_trial_is_checked_against_the_mix_that_was_asked_for(mix: str) -> None:
+def test_a_trial_is_checked_against_the_requested_mix(mix: str) -> None:
     checks = Tpcc(TpccParameters(warehouses=1, mix=mix)).checks(4, restored=True)
     assert checks.mix == (weights_of(mix) or DECK)

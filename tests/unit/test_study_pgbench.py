@@ -34,7 +34,7 @@ SHAPES_NO_DATA: list[dict[str, Any]] = [
 ]
 
 
-def test_all_that_shapes_the_data_makes_another_dataset_and_nothing_else_does() -> None:
+def test_exactly_the_parameters_of_the_data_determine_the_dataset() -> None:
     shapes = [str(parameters(**given).shape()) for given in [{}, *SHAPES_DATA]]
     assert len(set(shapes)) == len(shapes)
     assert {str(parameters(**given).shape()) for given in SHAPES_NO_DATA} == {shapes[0]}
@@ -42,7 +42,7 @@ def test_all_that_shapes_the_data_makes_another_dataset_and_nothing_else_does() 
     assert named == set(PgbenchParameters.model_fields) - {"kind"}
 
 
-def test_equal_data_have_one_shape_however_they_are_asked_for() -> None:
+def test_equal_data_has_one_key_for_every_notation() -> None:
     pairs = [
         ({"partitions": 2}, {"partitions": 2, "partition_method": "range"}),
         (
@@ -75,25 +75,25 @@ def test_equal_data_have_one_shape_however_they_are_asked_for() -> None:
         ({"scripts": []}, "at least 1 item"),
     ],
 )
-def test_what_does_not_fit_together_is_refused_with_the_reason(given: dict[str, Any], complaint: str) -> None:
+def test_conflicting_values_are_rejected_with_the_reason(given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         parameters(**given)
 
 
-def test_the_scale_is_that_of_the_data_also_for_scripts_of_ones_own() -> None:
+def test_the_scale_is_that_of_the_data_also_for_custom_scripts() -> None:
     own = parameters(scale=7, scripts=[{"name": "f.sql", "text": "SELECT :scale", "weight": 2}])
     assert own.to_drive()["scale"] == 7
     assert own.to_drive()["scripts"] == [{"name": "f.sql", "text": "SELECT :scale", "weight": 2}]
     assert own.effects == {"unknown"}
 
 
-def test_the_effect_of_a_builtin_script_is_not_the_users_to_say() -> None:
+def test_the_effect_of_a_builtin_script_cannot_be_overridden() -> None:
     said = Script.model_validate({"name": "tpcb-like", "effect": "none"})
     assert said.effect == "all"
     assert parameters(scripts=[said, {"name": "x", "text": "SELECT 1", "weight": 0}]).effects == {"all"}
 
 
-def test_a_study_comes_back_from_its_json() -> None:
+def test_a_study_round_trips_through_json() -> None:
     whole = parameters(
         partitions=2, indexes=("pgbench_accounts (bid)",), **variants()["analytical"].transactions
     )
@@ -115,13 +115,13 @@ def test_the_clients_of_pgbench_do_not_key() -> None:
         ({"partitions": 2, "foreign_keys": True}, 12),
     ],
 )
-def test_a_server_that_is_too_old_for_the_data_is_refused(given: dict[str, Any], major: int) -> None:
+def test_a_server_too_old_for_the_data_is_rejected(given: dict[str, Any], major: int) -> None:
     parameters(**given).require_major(major, "a")
     with pytest.raises(UsageError, match=f"require PostgreSQL {major} or newer: a has version {major - 1}"):
         parameters(**given).require_major(major - 1, "a")
 
 
-def test_every_variant_is_whole_and_an_unknown_one_is_answered_with_the_list() -> None:
+def test_every_variant_is_complete_and_an_unknown_one_lists_all() -> None:
     made = {name: parameters(**one.data, **one.transactions) for name, one in variants().items()}
     assert made["default"] == parameters()
     assert len(made["extra-indexes"].indexes) == 4

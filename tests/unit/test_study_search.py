@@ -43,7 +43,7 @@ def queue(per_s: float) -> Callable[[float], float]:
 
 
 @pytest.mark.parametrize("per_s", [450, 1000, 1100, 4000])
-def test_it_finds_the_rate_at_which_a_queue_comes_to_the_limit(per_s: float) -> None:
+def test_it_finds_the_rate_at_which_a_queue_reaches_the_limit(per_s: float) -> None:
     tried = search(queue(per_s))
     truth = per_s - math.log(100) / LIMIT.latency_s
     found = capacity(tried, LIMIT)
@@ -53,7 +53,7 @@ def test_it_finds_the_rate_at_which_a_queue_comes_to_the_limit(per_s: float) -> 
     assert low and high and low.rate_per_s < truth < high.rate_per_s <= RESOLUTION * low.rate_per_s
 
 
-def test_a_single_stall_is_tried_again_and_misleads_nobody() -> None:
+def test_a_step_with_a_single_stall_is_repeated() -> None:
     calm, truth = queue(1000), 1000 - math.log(100) / LIMIT.latency_s
     for stalled in range(6):
         calls = 0
@@ -97,13 +97,13 @@ def test_the_forecast_of_a_search_counts_the_transactions_that_a_percentile_need
 
 
 @pytest.mark.parametrize("text", ["p99.99999 < 20ms", "p99.999999 < 1s"])
-def test_a_limit_that_no_server_has_the_transactions_for_is_refused_with_the_remedy(text: str) -> None:
+def test_a_limit_that_needs_too_many_transactions_is_rejected_with_the_remedy(text: str) -> None:
     with pytest.raises(UsageError, match=r"use a lower percentile, for example p99\.99"):
         parse_limit(text)
     assert parse_limit("p99.9999 < 20ms").transactions_min == 10_000_000
 
 
-def test_what_keeps_or_misses_the_limit_at_every_rate_has_no_capacity_and_an_end() -> None:
+def test_a_limit_kept_or_missed_at_every_rate_ends_without_a_capacity() -> None:
     for latency_ms in (lambda _: 1.0, lambda _: 100.0, lambda _: math.inf):
         tried = search(latency_ms)
         assert capacity(tried, LIMIT) is None and 1 <= len(tried) <= STEPS_MAX
@@ -143,7 +143,7 @@ def test_both_ends_of_the_last_bracket_are_tried_twice() -> None:
     assert [sum(step.rate_per_s == end.rate_per_s for step in tried) for end in ends if end] == [2, 2]
 
 
-def test_a_step_lasts_until_its_percentile_can_be_told() -> None:
+def test_a_step_lasts_until_its_percentile_can_be_estimated() -> None:
     assert step_s(10_000, LIMIT, 0.1, 0.05) == pytest.approx(0.4)  # twenty times the limit
     assert step_s(10_000, LIMIT, 2.0, 0.05) == 2.0
     assert step_s(100, LIMIT, 1.0, 0.05) == pytest.approx(13.05)  # 1000 transactions and a third more

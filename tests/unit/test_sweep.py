@@ -68,7 +68,7 @@ def test_compare_records_the_levels_and_names_the_server(
 
 
 @pytest.mark.parametrize("values", ["4MB,4096kB", "on,TRUE", "1min,60s", "100,100", "0.5,0.50"])
-def test_two_spellings_of_one_value_are_refused(values: str) -> None:
+def test_two_spellings_of_one_value_are_rejected(values: str) -> None:
     with pytest.raises(UsageError, match="twice: remove one of them"):
         choose_arms(["17"], [f"work_mem={values}"])
 

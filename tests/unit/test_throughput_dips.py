@@ -65,7 +65,7 @@ def test_stationary_noise_has_hardly_a_dip(kind: str, per_point: float) -> None:
 
 
 @pytest.mark.parametrize("n", [60, 600])
-def test_a_planted_dip_is_found_with_what_it_cost(n: int) -> None:
+def test_a_simulated_dip_is_found_with_its_cost(n: int) -> None:
     per_s = noise(np.random.default_rng(12), n, "normal", sd=0.01)
     per_s[30:33] *= 0.5
     (dip,) = dips_of(per_s).dips
@@ -77,7 +77,7 @@ def test_a_planted_dip_is_found_with_what_it_cost(n: int) -> None:
     assert found.share_of_transactions(found.dips) == pytest.approx(dip.lost / float(np.sum(per_s)))
 
 
-def test_a_stall_does_not_hide_behind_noise() -> None:
+def test_a_stall_is_found_despite_noise() -> None:
     per_s = noise(np.random.default_rng(16), 60, "normal", sd=0.25)
     per_s[30] = 10.0
     assert [dip.from_s for dip in dips_of(per_s).dips] == [30.0]
@@ -96,14 +96,14 @@ def test_a_dip_at_either_end_is_one() -> None:
     assert [(dip.from_s, dip.to_s) for dip in dips_of(per_s).dips] == [(0.0, 1.0), (38.0, 40.0)]
 
 
-def test_a_slow_drift_of_a_long_window_is_no_dip() -> None:
+def test_a_slow_drift_of_a_long_window_is_not_a_dip() -> None:
     n = 1200
     per_s = np.linspace(1000, 400, n) * noise(np.random.default_rng(13), n, "normal", sd=0.01) / 1000
     per_s[900] *= 0.5
     assert [dip.from_s for dip in dips_of(per_s).dips] == [900.0]
 
 
-def test_too_few_points_tell_nothing() -> None:
+def test_too_few_points_give_no_result() -> None:
     assert find_dips([trial(0, 0, 9.0)], {0: rates([1000.0] * (POINTS_MIN - 1))}, {0: {}}) == {}
 
 
@@ -134,7 +134,7 @@ def test_an_event_that_meets_the_dips_is_their_cause_and_the_others_stay_unexpla
     assert [dip.from_s for dip in found.unexplained] == [90.0]
 
 
-def test_what_was_over_within_the_second_before_a_dip_meets_it_unless_time_does_not_go_on() -> None:
+def test_an_event_within_the_second_before_a_dip_coincides_with_it_unless_time_is_interrupted() -> None:
     of = TrialRates(np.array([0.0, 1.0, 2.0, 9.0]), np.array([1.0, 2.0, 3.0, 10.0]), np.full(4, 100.0))
     events = {Event.CHECKPOINT: spans((0.3, 0.5), (2.3, 2.5))}
     dips = [Dip(0, first, 1, of.from_s[first], of.to_s[first], 0.9, 90.0) for first in range(4)]
@@ -152,7 +152,7 @@ def test_events_at_random_are_called_causes_in_no_more_than_five_of_a_hundred_st
     assert called <= scipy.stats.binom.ppf(0.995, 300, 0.05)
 
 
-def test_the_work_of_a_server_that_is_up_with_it_is_another_arms() -> None:
+def test_the_work_of_a_concurrent_server_belongs_to_another_arm() -> None:
     trials = [trial(0, 0, 100.0), trial(0, 1, 100.0), trial(1, 1, 100.0)]
     others: Mapping[int, Events] = {1: {Event.CHECKPOINT: spans((30.0, 31.0))}, 11: {}}
     of = {0: rates(with_dips([30])), 1: rates(with_dips([])), 11: rates(with_dips([50]))}
@@ -161,7 +161,7 @@ def test_the_work_of_a_server_that_is_up_with_it_is_another_arms() -> None:
     assert [list(dip.causes) for dip in found[1].dips] == [[]]  # of another block
 
 
-def test_as_many_peaks_as_dips_tell_that_it_is_the_noise() -> None:
+def test_as_many_peaks_as_dips_indicate_noise() -> None:
     per_s = with_dips([20, 50])
     per_s[[70, 80, 81]] *= 1.6
     assert dips_of(per_s).peaks == 2
@@ -179,7 +179,7 @@ def test_the_chances_of_coincidences_are_those_of_all_rotations() -> None:
 
 
 @pytest.mark.parametrize("arranged", ["apart", "clustered"])
-def test_dips_and_events_that_know_nothing_of_each_other_are_seldom_cause_and_effect(arranged: str) -> None:
+def test_independent_dips_and_events_are_rarely_attributed(arranged: str) -> None:
     """Treated as independent, clustered dips had a false cause in 9 to 15 of 100 studies."""
     rng = np.random.default_rng(16)
     called, studies, n = 0, 300, 60
@@ -201,7 +201,7 @@ def test_dips_and_events_that_know_nothing_of_each_other_are_seldom_cause_and_ef
     assert called <= scipy.stats.binom.ppf(0.999, studies, 0.05)
 
 
-def test_warm_up_and_intervals_cut_short_are_no_points() -> None:
+def test_warm_up_and_truncated_intervals_are_not_points() -> None:
     measured, n = [False, True, True, True], [900, 1000, 1100, 2]
     of = (measured, [0.0, 1.0, 2.0, 3.0], [1.0, 2.0, 3.0, 3.1], n)
     found = rates_of(Executed(*map(np.array, of)))
@@ -240,7 +240,7 @@ def test_half_of_the_clients_in_locks_is_an_event() -> None:
     assert events_of({"waits": waits}, {}, 8)[Event.LOCKS].tolist() == [[1.0, 3.0]]
 
 
-def test_of_a_machines_shares_only_what_is_unusual_is_an_event() -> None:
+def test_only_unusual_shares_of_a_machine_are_events() -> None:
     n = 30
     busy = np.cumsum(np.full(n, 1.2))
     steal = np.cumsum([0.02] * 14 + [0.5] + [0.02] * 15)
@@ -280,14 +280,14 @@ def machine(own: Sequence[float], other: Sequence[float], foreign: Sequence[floa
     ]
 
 
-def test_another_arms_server_is_no_other_load_on_the_machine() -> None:
+def test_another_arms_server_does_not_count_as_other_load() -> None:
     n = 30
     rise = [0.2] * 14 + [0.9] * 2 + [0.2] * 14
     one, other = machine([0.5] * n, rise, [0.1] * n)
     assert events_of({"host": one}, {}, 8, [other]) == {}
 
 
-def test_a_foreign_burst_is_found_though_the_servers_take_turns() -> None:
+def test_a_burst_of_another_process_is_found_although_the_servers_alternate() -> None:
     turns = np.array([0.9, 0.0] * 15)
     foreign = [0.05] * 14 + [0.6] + [0.05] * 15
     one, other = machine(turns.tolist(), (0.9 - turns).tolist(), foreign)
@@ -300,7 +300,7 @@ def test_a_foreign_burst_is_found_though_the_servers_take_turns() -> None:
     st.lists(st.tuples(st.integers(0, 50), st.integers(1, 5)), min_size=1, max_size=8),
 )
 @settings(max_examples=80, deadline=None)
-def test_what_overlaps_is_what_has_time_in_common(
+def test_overlapping_slices_have_common_time(
     of: list[tuple[int, int]], places: list[tuple[int, int]]
 ) -> None:
     every = sorted((float(begin), float(begin + length)) for begin, length in of)

@@ -59,7 +59,7 @@ def codes(schedule: str, before: BarrierReadings, after: BarrierReadings) -> dic
         ("slices", (3, None), None),
     ],
 )
-def test_autovacuum_between_slices_is_told(
+def test_autovacuum_between_slices_is_reported(
     schedule: str, runs: tuple[int | None, int | None], told: int | None
 ) -> None:
     before, after = (BarrierReadings(MachineCpu(s, 0.0), [n]) for s, n in zip((1.0, 2.0), runs, strict=True))
@@ -67,7 +67,7 @@ def test_autovacuum_between_slices_is_told(
     assert found == (None if told is None else {"arm": "18", "n": told})
 
 
-def test_time_that_the_hypervisor_took_is_told() -> None:
+def test_steal_time_is_reported() -> None:
     stolen = codes(
         "slices", BarrierReadings(MachineCpu(10.0, 0.0), [0]), BarrierReadings(MachineCpu(20.0, 1.0), [0])
     )

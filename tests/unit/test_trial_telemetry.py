@@ -153,13 +153,13 @@ def test_values_are_those_of_a_hand_computed_table() -> None:
         "replication.retained",  # there is no slot
     ],
 )
-def test_what_is_not_known_has_no_value(key: str) -> None:
+def test_unknown_facts_have_no_value(key: str) -> None:
     assert key in METRICS
     assert key not in telemetry_of_trial(trial(1), READINGS).values
 
 
 @pytest.mark.parametrize(("plans", "expected"), [(0, None), (1000, 0.05)])
-def test_planning_that_is_not_tracked_takes_no_time_that_we_know(plans: int, expected: float | None) -> None:
+def test_planning_time_is_unknown_if_it_is_not_tracked(plans: int, expected: float | None) -> None:
     row = {**statement(1000, 1.0), "plans": plans, "total_plan_time": 50.0 if plans else 0.0}
     found = telemetry_of_trial(trial(1), both("statements", [], [row])).values
     assert found.get("statements.plan_ms_per_tx") == expected
@@ -172,14 +172,14 @@ def test_without_transactions_there_is_nothing_per_transaction() -> None:
     assert found["wal.bytes"] == 9.0
 
 
-def test_tables_of_one_name_are_told_with_their_schemas() -> None:
+def test_tables_with_the_same_name_have_their_schemas() -> None:
     rows = [{**table("t", bytes=MIB), "schema": schema} for schema in ("a", "b")]
     found = telemetry_of_trial(trial(1), both("relations", rows, rows))
     assert found.relations == ["a.t", "b.t"]
     assert found.values["relation.bytes:b.t"] == 1.0
 
 
-def test_what_is_there_at_a_moment_alone_may_be_gone_at_the_end() -> None:
+def test_a_gauge_may_be_missing_at_the_end() -> None:
     # An index exceeded the limit of what is read, locks were released, a standby disconnected: no statistics
     # reset.
     index = {"kind": "index", "schema": "public", "name": "large", "avg_leaf_density": 90.0}
@@ -240,7 +240,7 @@ def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
     assert "wraparound.age_growth" not in effects
 
 
-def test_a_level_is_a_geometric_mean_where_it_can_be() -> None:
+def test_a_level_is_a_geometric_mean_if_all_values_are_positive() -> None:
     found = level("wal.bytes_per_tx", {0: 100.0, 1: 400.0}, 0.95)
     assert found is not None and found.value == pytest.approx(200)
     found = level("checkpoints.timed", {0: 0.0, 1: 3.0}, 0.95)
@@ -251,7 +251,7 @@ def test_a_level_is_a_geometric_mean_where_it_can_be() -> None:
     assert level("wal.bytes", {}, 0.95) is None
 
 
-def test_what_was_zero_in_some_block_is_told_as_a_level_and_never_as_a_ratio() -> None:
+def test_a_value_that_is_zero_in_some_block_is_a_level_and_never_a_ratio() -> None:
     # A ratio over the one block with checkpoints in both arms would be selection bias.
     counts = {1: 2.0, 2: 3.0, 3: 0.0, 4: 1.0}
     telemetry = {
@@ -288,7 +288,7 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
     assert "wait.share:running" in effects
 
 
-def test_what_is_missing_is_told_once_for_each_arm_and_reason() -> None:
+def test_missing_values_are_reported_once_per_arm_and_reason() -> None:
     old, reset = Missing(Absence.OTHER, "the extension is not there"), RESET
     telemetry = {
         1: TrialTelemetry({}, [], [], {"io": old, "wal": reset}),
@@ -314,7 +314,7 @@ def sampled(probe: str, **of: float) -> SampleSeries:
     return SampleSeries(probe, ("at_s", "late_s", *of), np.array([at, 0.5 * (at == 13), *counts]).T)
 
 
-def test_series_are_told_over_the_trials_own_slices() -> None:
+def test_series_cover_the_trials_own_slices() -> None:
     series = {
         "host": sampled(
             "host",
@@ -346,7 +346,7 @@ def test_series_are_told_over_the_trials_own_slices() -> None:
     assert "host.driver_share" not in found.values
 
 
-def test_in_a_duet_nothing_of_the_machine_is_an_arms_own_but_its_servers_processes() -> None:
+def test_in_a_duet_only_processes_of_a_server_belong_to_an_arm() -> None:
     # Two slices of 1 s, which samples do not resolve; but its server is driven from the first to the last.
     pieces = [
         Slice(n, Role.MEASURE, at, at, at + 1, at + 1, 0.1, 0.1, {}) for n, at in ((0, 10.0), (1, 11.0))
@@ -365,7 +365,7 @@ def test_in_a_duet_nothing_of_the_machine_is_an_arms_own_but_its_servers_process
     assert not any(key.startswith("host.") for key in telemetry_of_trial(playing, [], series).values)
 
 
-def test_what_is_so_much_at_a_moment_is_told_by_the_sample_that_matters() -> None:
+def test_a_gauge_is_reported_by_its_relevant_sample() -> None:
     at = np.arange(21.0)
     (span,) = [(piece.opened_s, piece.drained_s) for piece in trial(1).measured]
     inside = (at >= span[0]) & (at <= span[1])
@@ -393,7 +393,7 @@ def test_what_is_so_much_at_a_moment_is_told_by_the_sample_that_matters() -> Non
     assert found["locks.waiting_backends"] == pytest.approx(np.mean(np.where(at % 2 == 0, 4.0, 0.0)[inside]))
 
 
-def test_of_a_total_that_grows_with_the_throughput_neither_direction_is_good() -> None:
+def test_a_total_that_grows_with_throughput_has_no_better_direction() -> None:
     totals = [
         of
         for of in (*OF_TRIALS, *OF_RELATIONS)
@@ -404,7 +404,7 @@ def test_of_a_total_that_grows_with_the_throughput_neither_direction_is_good() -
     assert METRICS["database.growth_per_tx"].better is Better.LESS
 
 
-def test_every_definition_is_sound() -> None:
+def test_every_definition_is_valid() -> None:
     every = [*OF_TRIALS, *OF_RELATIONS, *OF_STATEMENTS, *OF_SAMPLES]
     assert len({of.key for of in every}) == len(every) and {of.key for of in every} < METRICS.keys()
     assert not [of.key for of in METRICS.values() if not of.unit or not of.name or not of.text]
@@ -424,7 +424,7 @@ def test_every_definition_is_sound() -> None:
         ({"text": "t", "better": "higher"}, "higher"),
     ],
 )
-def test_a_definition_that_is_not_sound_is_refused(line: dict, message: str) -> None:
+def test_an_invalid_definition_is_rejected(line: dict, message: str) -> None:
     whole = {"name": "n", "unit": "MiB", "better": "less", **line}
     with pytest.raises(ValueError, match=message):
         list(read_metrics({LATENCY: {}, "wal": {"x": whole}}))

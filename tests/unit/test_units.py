@@ -49,14 +49,14 @@ def test_durations_are_read(text: str, duration_s: float) -> None:
     assert parse_duration_s(text) == pytest.approx(duration_s)
 
 
-def test_a_bare_duration_is_in_the_unit_that_the_caller_says() -> None:
+def test_a_bare_duration_is_in_the_default_unit() -> None:
     assert parse_duration_s("200", bare="ms") == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize(
     "text", ["", "GB", "1 PB", "1GB 2MB", "-1GB", "nan", "1,5GB", "0x10", "1e400", "1e308GB"]
 )
-def test_what_is_no_size_is_refused_with_the_units(text: str) -> None:
+def test_an_invalid_size_is_rejected_with_the_units(text: str) -> None:
     with pytest.raises(UsageError, match="size"):
         parse_size_bytes(text)
 

@@ -23,7 +23,7 @@ def warmed(
     return replace(trial(number), slices=[piece], driver=DriverFacts(warm_up=end))
 
 
-def test_what_is_told_of_them() -> None:
+def test_ends_and_tests_of_warm_ups_are_counted() -> None:
     trials = [
         warmed(1, 5.0, "evidence", 1, 1),
         warmed(2, 8.0, "time", 4, 0),
@@ -47,12 +47,14 @@ def test_what_is_told_of_them() -> None:
         (4, 0, 40, False),
     ],
 )
-def test_a_doubt_is_raised_beyond_chance(trials: int, unsteady: int, looks: int, is_told: bool) -> None:
+def test_a_caveat_is_raised_if_chance_is_excluded(
+    trials: int, unsteady: int, looks: int, is_told: bool
+) -> None:
     of = [warmed(n, 8.0, "time", looks, 0 if n < unsteady else 1) for n in range(trials)]
     caveats = warm_up_caveats({"15": warm_ups(arm(0, "15"), of), "18": None})
     assert [caveat.code for caveat in caveats] == [Code.WARM_UP_TOO_SHORT] * is_told
 
 
-def test_of_many_cases_a_doubt_needs_more() -> None:
+def test_a_caveat_needs_stronger_evidence_with_many_cases() -> None:
     found = {"15": warm_ups(arm(0, "15"), [warmed(n, 8.0, "time", 4, 0) for n in range(4)]), "18": None}
     assert warm_up_caveats(found, cases=1) and not warm_up_caveats(found, cases=10)

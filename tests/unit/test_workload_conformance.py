@@ -63,7 +63,7 @@ WRONG: list[tuple[str, Callable[[], Tally]]] = [
 
 
 @pytest.mark.parametrize(("check", "make"), WRONG)
-def test_a_wrong_driver_fails_the_check_of_what_is_wrong(check: str, make: Callable[[], Tally]) -> None:
+def test_an_incorrect_driver_fails_the_check_of_its_error(check: str, make: Callable[[], Tally]) -> None:
     assert check in failed(make())
 
 
@@ -91,7 +91,7 @@ def _rollbacks_at(p_value: float, tally: Tally) -> int:
     return max(k for k in range(n // 50) if stats.binomtest(k, n, 0.01).pvalue >= p_value)
 
 
-def test_a_failed_account_names_what_does_not_add_up() -> None:
+def test_a_failed_conservation_check_names_the_mismatch() -> None:
     tally = simulate(9)
     tally["c_id"][0] += 1
     check = check_accounts(tally)

@@ -48,13 +48,13 @@ def test_impossible_values_have_probability_zero() -> None:
     assert fit_distribution([10_000, 1], [1.0, 0.0]).p_value == 0.0
 
 
-def test_counts_of_another_length_are_refused() -> None:
+def test_counts_of_another_length_are_rejected() -> None:
     with pytest.raises(ValueError, match="3 bins counted, 2 expected"):
         fit_distribution([1, 2, 3], [0.5, 0.5])
 
 
 @pytest.mark.parametrize("clients", [1, 8, 64])
-def test_decks_stray_no_more_often_than_the_bound_says(clients: int) -> None:
+def test_deviations_of_decks_have_at_most_the_nominal_rate(clients: int) -> None:
     rng = np.random.default_rng(clients)
     p_values = np.array([fit_deck(deal(rng, 300 * clients, clients), clients).p_value for _ in range(400)])
     for level in (0.5, 0.1, 0.05):

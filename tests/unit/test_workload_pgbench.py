@@ -26,7 +26,7 @@ def failed(grown: Sums, *effects: Effect) -> set[str]:
     return {check.name for check in check_balances(grown, effects) if not check.passed}
 
 
-def test_what_each_script_leaves_passes() -> None:
+def test_the_state_after_each_script_passes() -> None:
     nothing, one = PRISTINE.since(PRISTINE), MOVED.since(PRISTINE)
     skipped = SKIPPED.since(PRISTINE)
     both = Sums(*(a + b for a, b in zip(astuple(one), astuple(skipped), strict=True)))
@@ -68,7 +68,7 @@ def test_lost_rows_and_lost_commits_are_found() -> None:
     assert not check_history(2, 3).passed
 
 
-def test_of_scripts_whose_effect_nobody_knows_no_balance_is_claimed() -> None:
+def test_no_balance_is_checked_for_scripts_with_unknown_effect() -> None:
     assert check_balances(MOVED, ("all", "unknown")) == []
 
 
@@ -110,7 +110,7 @@ def test_a_trial_of_builtin_scripts_is_held_against_the_drivers_counts(
     assert not skewed["mix"]
 
 
-def test_an_error_of_ones_own_script_is_expected_as_often_as_the_driver_counted_it(
+def test_errors_of_a_custom_script_are_expected_in_the_number_counted_by_the_driver(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = "2026 ERROR:  duplicate key value violates unique constraint\n2026 WARNING:  mine\n"

@@ -29,7 +29,7 @@ MINE = {"name": "mine.lua", "text": "function event() end"}
 WITH_DATA = {"name": "mine.lua", "text": "function prepare() end function event() end"}
 
 
-def test_only_what_shapes_the_data_makes_another_dataset() -> None:
+def test_only_parameters_of_the_data_determine_the_dataset() -> None:
     base = parameters().shape()
     others = [{"tables": 2}, {"table_size": 5}, {"options": {"auto-inc": "off"}}]
     others += [{"options": {"create-secondary": False}}, {"script": WITH_DATA}]
@@ -86,7 +86,7 @@ def test_the_seed_of_random_numbers_is_the_engines() -> None:
         ({"table_size": 0}, "greater than or equal to 1"),
     ],
 )
-def test_what_cannot_be_run_is_refused_with_the_remedy(given: dict[str, Any], complaint: str) -> None:
+def test_a_study_that_cannot_run_is_rejected_with_the_remedy(given: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         parameters(**given)
 
@@ -103,7 +103,7 @@ def test_every_stock_script_is_known_by_both_names(name: str) -> None:
         assert script_fields(spelling, Path("/nowhere")) == {"script": {"name": name}}
 
 
-def test_a_file_takes_the_modules_along_that_it_names(tmp_path: Path) -> None:
+def test_a_script_file_includes_the_modules_that_it_requires(tmp_path: Path) -> None:
     (tmp_path / "mine.lua").write_text('require("one")\nfunction event() end')
     (tmp_path / "one.lua").write_text("dofile('two.lua')")
     (tmp_path / "two.lua").write_text("x = 1")
@@ -120,7 +120,7 @@ def test_a_file_in_the_directory_precedes_a_stock_script_of_its_name(tmp_path: P
     assert script_fields("oltp_insert", tmp_path)["script"] == {"name": "oltp_insert"}
 
 
-def test_unreadable_scripts_are_refused(tmp_path: Path) -> None:
+def test_unreadable_scripts_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "bytes.lua").write_bytes(b"\xff\xfe")
     (tmp_path / "large.lua").write_bytes(b"-" * (1 << 20 | 1))
     for name, complaint in (("none.lua", "No such file"), ("bytes.lua", "not UTF-8"), ("large.lua", "1 MiB")):
@@ -193,7 +193,7 @@ def test_a_study_file_has_scripts_options_and_sizes_as_factors() -> None:
         ("oltp_delete", 1, False),
     ],
 )
-def test_rows_lost_or_made_up_are_found(script: str, grown: int, passes: bool) -> None:
+def test_missing_and_extra_rows_are_found(script: str, grown: int, passes: bool) -> None:
     assert check_row_count(parameters(script=script), grown, 10).passed is passes
 
 
@@ -231,7 +231,7 @@ def test_errors_in_the_log_are_expected_as_often_as_the_driver_counted_them(
     assert not ended(monkeypatch, "oltp_read_only", 10_000, other, ok=1)["server log"]
 
 
-def test_of_a_script_whose_effect_nobody_knows_only_the_log_is_checked(
+def test_only_the_log_is_checked_for_a_script_with_unknown_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log = "WARNING:  something\nERROR:  division by zero\n"
