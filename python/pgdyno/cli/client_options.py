@@ -15,7 +15,7 @@ from pgdyno.study.workload_parameters import WorkloadParameters
 
 @dataclass(frozen=True)
 class ClientOptions:
-    """How clients start transactions."""
+    """Options for the start of transactions."""
 
     pacing: Annotated[
         Literal["none", "keying-and-thinking"],

@@ -168,7 +168,7 @@ class DesignOptions:
 @expanded
 def compare(
     context: typer.Context,
-    # What an arm is stands in the docstring: typer would call it a `<list[str]>`.
+    # ARM is described in the docstring, because typer would show its type as `<list[str]>`.
     arms: Annotated[list[str] | None, typer.Argument(metavar="ARM", hidden=True)] = None,
     *,
     sweep: Annotated[

@@ -145,7 +145,7 @@ _ALL = (
 PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _ALL}
 
 EXTENSIONS: Mapping[str, str] = {probe.name: probe.extension for probe in _ALL if probe.extension}
-"""By probe: the extension that it needs in its database."""
+"""Required extension of a probe in its database."""
 
 NEEDS_PRELOAD = frozenset(probe.name for probe in _ALL if probe.preloaded)
 """Probes whose extension must be in shared_preload_libraries as well."""
@@ -159,7 +159,7 @@ _SERVER_ENDS = "57P"
 
 
 class _Missing(Exception):
-    """What a probe needs is missing: the reason and its code."""
+    """A missing requirement of a probe: the reason and its code."""
 
     def __init__(self, reason: str, absence: Absence = Absence.OTHER) -> None:
         super().__init__(reason)

@@ -99,7 +99,9 @@ READY_TIMEOUT_S = 120.0
 shared memory longer."""
 
 RECOVERY_TIMEOUT_S = 3600.0
-"""The same with crash recovery. Replay takes 50 to 500 MB of WAL per second, of up to tens of GB."""
+"""Timeout of a start with crash recovery. Replay takes 50 to 500 MB of WAL per second, of up to tens of
+GB.
+"""
 
 END_TIMEOUT_S = 20.0
 """Timeout for the end of a killed process. Only a disk that does not answer takes longer."""

@@ -1,10 +1,9 @@
 """Parser of ARM on the command line, ``[NAME=]SERVER[,@PROFILE|SETTING=VALUE]…``, and short names of arms.
 
-What all arms have is left out of their names: ``17,fsync=off`` beside ``17`` is ``fsync=off``. A directory
-goes by its last parts, as many as tell it from the other arms' (``…/15/bin``). A name is cut at NAME_MAX.
-``…`` stands where something is missing, and the report says what it stands for.
-
-Nothing is looked up here: whether the server exists and the settings are known is for ``server`` to say.
+Parts common to all arms are omitted from their names: ``17,fsync=off`` next to ``17`` is ``fsync=off``. A
+directory is named by as many of its last parts as distinguish it from the other arms (``…/15/bin``). A name
+is truncated at NAME_MAX. ``…`` marks an omitted part, which the report shows in full. Nothing is resolved
+here: ``server`` checks that the server exists and that settings are known.
 """
 
 from __future__ import annotations
@@ -23,16 +22,18 @@ from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model
 from pgdyno.errors import UsageError
 
 NAME_MAX = 32
-"""Of characters: beside the figures of a table a longer name has no room on 80 columns."""
+"""Maximum number of characters: longer names do not fit next to the figures of a table with 80 columns."""
 
 LEFT_OUT = "…"
 
 PARTS_MIN = 2
-"""Of a directory: ``bin`` alone says nothing."""
+"""Minimum number of parts of a directory: ``bin`` alone is meaningless."""
 
 
 def short_tails(servers: Sequence[str]) -> dict[str, str]:
-    """Of each server that is a directory: its last parts, as many as tell it from the others."""
+    """Return for each server that is a directory as many of its last parts as distinguish it from the
+    others.
+    """
     parts = {server: PurePath(server).parts for server in servers if "/" in server}
     distinct, kept = len(set(parts.values())), PARTS_MIN
     while len({of[-kept:] for of in parts.values()}) < distinct:
@@ -65,7 +66,7 @@ LOAD_PARAMETERS = ("dialect", "deviate")
 """Parameters of the workload that an arm can have, in the place of a setting."""
 
 SECRET_WORDS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
-"""What of a connection string is never stored or shown."""
+"""Keywords of a connection string that are never stored or shown."""
 
 
 class ArmSpec(BaseModel):
@@ -200,7 +201,8 @@ def _with_short_names(arms: Sequence[ArmSpec]) -> list[ArmSpec]:
 
 
 def _parse_dsn(spec: str) -> ArmSpec:
-    # A comma is legal inside a DSN (several hosts); only a tail that looks like ours is refused.
+    # A comma is legal inside a DSN (several hosts); only a tail that looks like profiles or settings is
+    # rejected.
     if re.search(r",\s*(@\w[\w.-]*|[a-z_]+=[^&/?@]*)$", spec):
         raise UsageError(
             "settings cannot be given for a server that is running already: change them there, "
@@ -216,8 +218,8 @@ def _parse_dsn(spec: str) -> ArmSpec:
 
 
 def _short_name(words: Mapping[str, object]) -> str:
-    """Of a running server, short enough for a table: ``db.example:5433/shop``. What is left out is libpq's
-    to fill in.
+    """Return a short name of a running server for tables: ``db.example:5433/shop``. Omitted parts are libpq's
+    defaults.
     """
     if "service" in words:
         return f"service {words['service']}"
@@ -227,6 +229,8 @@ def _short_name(words: Mapping[str, object]) -> str:
 
 
 def without_secrets(conninfo: str) -> str:
-    """In libpq's order of words, so that two spellings of one connection become the same text."""
+    """Return the connection string in libpq's order of keywords, so that two spellings of one connection are
+    equal.
+    """
     words = conninfo_to_dict(conninfo)
     return make_conninfo("", **{word: value for word, value in words.items() if word not in SECRET_WORDS})

@@ -28,7 +28,7 @@ blocks give more information than few long ones, and a verdict needs five. Resta
 shorter blocks."""
 
 WHOLE_WINDOW_S = 60.0
-"""The same for the schedules blocks and sequential, which are for effects that take minutes."""
+"""Length of a window with the schedules blocks and sequential, which are for effects that take minutes."""
 
 DISCARD_S = 0.05
 """Discarded start of a measured slice, in which the clients are still synchronized."""

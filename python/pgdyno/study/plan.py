@@ -33,7 +33,7 @@ Workload = Annotated[TpccParameters | PgbenchParameters | SysbenchParameters, Fi
 
 
 class Driving(BaseModel):
-    """How clients drive one arm: the parameters of one run of the engine, without its slices."""
+    """Load on one arm: the parameters of one run of the engine, without its slices."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -134,8 +134,9 @@ BLOCK_OVERHEAD_S = 6.0
 """Approximate time for restore, start, checks and stop of a block of two arms, before one was measured."""
 
 FURTHER_ARM_OVERHEAD_S = 4.0
-"""The same for each further arm, which shares disk and cores. Measured: blocks of five arms took 39 to 52 s
-with 20 s of load (8 warehouses, 2 cores)."""
+"""Overhead of each further arm, which shares disk and cores. Measured: blocks of five arms took 39 to 52 s
+with 20 s of load (8 warehouses, 2 cores).
+"""
 
 WARMUP_MIN_S = 2.0
 

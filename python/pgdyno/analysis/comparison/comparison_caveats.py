@@ -169,7 +169,7 @@ RETRIES_SHARE_MAX = 0.05
 
 
 BLOCKS_TO_DISAGREE_MIN = 10
-"""With fewer blocks the bootstrap interval is too narrow (ADR 4), and a disagreement means nothing."""
+"""With fewer blocks the bootstrap interval is too narrow (ADR 4), so a disagreement is meaningless."""
 
 
 BLOCKS_ALARM = 0.05

@@ -53,7 +53,7 @@ class SourceChange:
 
     @property
     def agreement(self) -> Agreement:
-        """Whether direction and size are those of the source."""
+        """Return whether direction and size agree with the source."""
         here, then = self.measured, self.published_percent
         if here.low is None or here.high is None or here.n < VERDICT_BLOCKS_MIN:
             return Agreement.NO_INTERVAL

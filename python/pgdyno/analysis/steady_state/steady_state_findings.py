@@ -28,7 +28,7 @@ with noise of 20% and autocorrelation 0.7, less with others."""
 
 TESTS_MANY = 25
 FALSE_UNSTEADY_OF_MANY = 0.02
-"""The same for TESTS_MANY tests over at least three quarters of the warm-up. Simulated: 0.5%."""
+"""Rate for TESTS_MANY tests over at least three quarters of the warm-up. Simulated: 0.5%."""
 
 ALARM = 0.05
 """Maximum probability of a false caveat per study."""
