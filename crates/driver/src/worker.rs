@@ -117,7 +117,7 @@ impl Workers<'_> {
         }
         let commands = commands
             .serve(&reactor, |command| self.handle_command(&command, thread, &groups, &used_before, &send));
-        reactor.run_beside(commands, clients)??;
+        reactor.run_concurrently(commands, clients)??;
         for workload_thread in &workload_threads {
             workload_thread.end();
         }

@@ -18,13 +18,13 @@ pub async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connectio
 /// As in pgbench, if a password is required and not given, it is prompted for once and stored in `conninfo`.
 pub async fn connect_first(reactor: &Reactor, conninfo: &mut Conninfo) -> Result<Connection, Error> {
     match connect(reactor, conninfo).await {
-        Err(error) if ask_if_wanted(&error, conninfo) => connect(reactor, conninfo).await,
+        Err(error) if prompt_if_required(&error, conninfo) => connect(reactor, conninfo).await,
         outcome => outcome,
     }
 }
 
 /// Prompts for a password if connecting failed because none was given. Returns whether there is one to try.
-pub fn ask_if_wanted(error: &Error, conninfo: &mut Conninfo) -> bool {
+pub fn prompt_if_required(error: &Error, conninfo: &mut Conninfo) -> bool {
     let Error::Unconnected(attempts) = error else { return false };
     let is_wanted = matches!(attempts.refusal(), Some(Error::Startup(StartupError::NoPassword { .. })));
     if is_wanted {

@@ -84,7 +84,7 @@ mod tests {
             };
             Box::pin(waits) as Routine<'_>
         };
-        reactor.run_beside(beside(reactor, gate), (0..waiting).map(wait).collect()).expect("its end");
+        reactor.run_concurrently(beside(reactor, gate), (0..waiting).map(wait).collect()).expect("its end");
         order.take()
     }
 

@@ -172,12 +172,16 @@ impl Reactor {
 
     /// Runs one future to completion and returns its output.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
-        self.run_beside(future, Vec::new())
+        self.run_concurrently(future, Vec::new())
     }
 
     /// Runs `main` to completion and returns its output. `others` run concurrently and are dropped when it
     /// ends.
-    pub fn run_beside<T>(&self, main: impl Future<Output = T>, others: Vec<Routine<'_>>) -> Result<T, Error> {
+    pub fn run_concurrently<T>(
+        &self,
+        main: impl Future<Output = T>,
+        others: Vec<Routine<'_>>,
+    ) -> Result<T, Error> {
         let mut output = None;
         let main: Routine<'_> = Box::pin(async { output = Some(main.await) });
         self.poll_while(std::iter::once(main).chain(others).collect(), |ended, _| ended != Task(0))?;

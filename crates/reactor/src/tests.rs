@@ -53,7 +53,7 @@ fn answered_by(io: Io, bytes: &[u8], piece: usize) -> Result<super::TextRows, Er
         drop(server);
     };
     reactor
-        .run_beside(async { connection.simple("SELECT 1").await }, vec![Box::pin(speak)])
+        .run_concurrently(async { connection.simple("SELECT 1").await }, vec![Box::pin(speak)])
         .expect("no stall")
 }
 
@@ -119,7 +119,7 @@ fn after_an_unexpected_copy_a_connection_fails_at_once() {
             let second = connection.simple("SELECT 1").await.expect_err("no answer");
             [first.to_string(), second.to_string()]
         };
-        let [first, second] = reactor.run_beside(asked, vec![Box::pin(speak)]).expect("no stall");
+        let [first, second] = reactor.run_concurrently(asked, vec![Box::pin(speak)]).expect("no stall");
         assert!(first.contains("CopyInResponse"), "{first}");
         assert_eq!(second, Error::Closed.to_string());
     }
@@ -136,7 +136,8 @@ fn a_copy_that_does_not_begin_is_an_error() {
     for (said, expected) in cases {
         let (mut connection, server) = pair(&reactor);
         let speak = async { send_all(&server, &said).await.expect("sent") };
-        let begun = reactor.run_beside(async { connection.copy_in_begun().await }, vec![Box::pin(speak)]);
+        let begun =
+            reactor.run_concurrently(async { connection.copy_in_begun().await }, vec![Box::pin(speak)]);
         let outcome =
             begun.expect("no stall").map_or_else(|error| error.to_string(), |()| "begun".to_owned());
         assert!(outcome.contains(expected), "{outcome}");
@@ -165,7 +166,7 @@ fn a_large_request_is_sent_while_the_server_sends_without_reading_by(io: Io) {
         }
         send_all(&server, &message(b'Z', b"I")).await.expect("sent");
     };
-    let rows = reactor.run_beside(async { connection.simple(&request).await }, vec![Box::pin(talk)]);
+    let rows = reactor.run_concurrently(async { connection.simple(&request).await }, vec![Box::pin(talk)]);
     assert_eq!(rows.expect("no stall").expect("rows").len(), 100_000);
 }
 
@@ -184,7 +185,7 @@ fn a_socket_that_leaves_the_ring_keeps_events_of_others() {
             rustix::io::write(&theirs, b"x").expect("written");
             drop(leaves);
         };
-        let received = reactor.run_beside(async { waits.readable().await }, vec![Box::pin(speak)]);
+        let received = reactor.run_concurrently(async { waits.readable().await }, vec![Box::pin(speak)]);
         received.expect("no stall").expect("no failure");
     }
 }
@@ -221,7 +222,7 @@ fn a_connection_recovers_from_an_error_in_the_middle_of_a_pipeline_by(io: Io) {
         assert!(error.is_retryable());
         connection.recover().await
     };
-    reactor.run_beside(converse, vec![Box::pin(talk)]).expect("no stall").expect("recovered");
+    reactor.run_concurrently(converse, vec![Box::pin(talk)]).expect("no stall").expect("recovered");
 }
 
 #[test]
@@ -252,7 +253,8 @@ fn a_connection_recovers_from_an_error_after_an_answered_sync() {
         connection.recover().await?;
         connection.simple("one").await
     };
-    let rows = reactor.run_beside(converse, vec![Box::pin(talk)]).expect("no stall").expect("its own answer");
+    let rows =
+        reactor.run_concurrently(converse, vec![Box::pin(talk)]).expect("no stall").expect("its own answer");
     assert_eq!(rows, vec![vec![Some("1".to_owned())]]);
 }
 
@@ -267,7 +269,7 @@ fn a_query_that_may_have_no_response_is_rejected() {
         connection.flush().await?;
         connection.simple("one").await
     };
-    let _ = reactor.run_beside(converse, vec![]);
+    let _ = reactor.run_concurrently(converse, vec![]);
 }
 
 #[test]

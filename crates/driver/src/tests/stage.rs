@@ -353,7 +353,7 @@ impl Play {
             }
             reactor.sleep_until(Nanos(self.lasts)).await;
         };
-        reactor.run_beside(director, others).expect("a play to its end");
+        reactor.run_concurrently(director, others).expect("a play to its end");
         let record = group.record.into_inner();
         let begun = record.begun;
         let (events, drained, done) = (events.take(), drained.take(), done.take());

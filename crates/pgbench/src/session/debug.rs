@@ -37,7 +37,7 @@ impl ScriptRunner {
 impl Part {
     /// Reports the next command.
     #[cold]
-    pub(super) fn tell_of_next(&self, program: &Program, tell: &dyn Fn(String)) {
+    pub(super) fn report_next(&self, program: &Program, tell: &dyn Fn(String)) {
         let client = &self.client;
         let Some((index, command)) = client.upcoming(&program.scripts) else { return };
         let id = client.id;
@@ -46,14 +46,14 @@ impl Part {
             match command.action {
                 Action::StartPipeline => {
                     let inside = program.scripts.in_pipeline(client.script(), index);
-                    inside.for_each(|sql| self.tell_of_preparing(program, sql, tell));
+                    inside.for_each(|sql| self.report_preparing(program, sql, tell));
                 }
                 Action::EndPipeline => tell(format!("client {id} receiving")),
                 _ => {}
             }
             return;
         };
-        self.tell_of_preparing(program, sql, tell);
+        self.report_preparing(program, sql, tell);
         if program.protocol == Protocol::Prepared {
             tell(format!("client {id} sending {}", program.statements[sql.number].name));
         } else {
@@ -64,7 +64,7 @@ impl Part {
         }
     }
 
-    fn tell_of_preparing(&self, program: &Program, sql: &Sql, tell: &dyn Fn(String)) {
+    fn report_preparing(&self, program: &Program, sql: &Sql, tell: &dyn Fn(String)) {
         if program.protocol == Protocol::Prepared && !self.prepared[sql.number] {
             tell(format!("client {} preparing {}", self.client.id, program.statements[sql.number].name));
         }
@@ -72,7 +72,7 @@ impl Part {
 
     /// Reports the Syncs of a completed pipeline.
     #[cold]
-    pub(super) fn tell_of_syncs(&self, tell: &dyn Fn(String)) {
+    pub(super) fn report_syncs(&self, tell: &dyn Fn(String)) {
         for left in (1..=self.syncs).rev() {
             tell(format!("client {} pipeline ending, ongoing syncs: {left}", self.client.id));
         }

@@ -152,7 +152,7 @@ impl ScriptRunner {
         loop {
             let began = if watch.is_some() { connection.reactor().now() } else { Nanos::ZERO };
             if let Some(Watch { debug: Some(tell), .. }) = watch {
-                part.tell_of_next(program, tell);
+                part.report_next(program, tell);
             }
             let step = part
                 .client
@@ -177,7 +177,7 @@ impl ScriptRunner {
             if let Some(watch) = &mut watch {
                 (watch.took)(part.client.command(), connection.reactor().now() - began);
                 if let (Step::EndPipeline, Some(tell)) = (step, watch.debug) {
-                    part.tell_of_syncs(tell);
+                    part.report_syncs(tell);
                 }
             }
         }

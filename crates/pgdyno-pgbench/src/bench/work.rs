@@ -144,7 +144,7 @@ impl Bench {
         let ends_early = || aborted.get() && self.options.exit_on_abort;
         let end = gate.wait(reactor, || (left.get() == 0 || ends_early()).then_some(()));
         let run = clients.into_iter().map(|client| Box::pin(run(client)) as Routine<'_>);
-        reactor.run_beside(end, run.chain(beside).collect())?;
+        reactor.run_concurrently(end, run.chain(beside).collect())?;
         Ok(aborted.get())
     }
 

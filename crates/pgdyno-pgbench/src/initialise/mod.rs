@@ -7,7 +7,7 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::connect::ask_if_wanted;
+use super::connect::prompt_if_required;
 use super::libpq::{error_text, print_notice};
 use super::log::{Log, Reported, server_text};
 use loader::{LoadError, LoadOptions, Replaceable, Stage};
@@ -40,7 +40,7 @@ pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Re
     let dataset = PgbenchTables::new(initialisation.initialise.clone());
     let mut loaded = loader::load(&dataset, &order, &stop, &mut |event| reporter.hear(&event));
     if let Err(LoadError { unconnected: Some(error), .. }) = &loaded {
-        if ask_if_wanted(error, &mut order.conninfo) {
+        if prompt_if_required(error, &mut order.conninfo) {
             loaded = loader::load(&dataset, &order, &stop, &mut |event| reporter.hear(&event));
         }
     }

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use super::Pgbench;
 use super::golden::Golden;
-use super::wording::{assert_alike, assert_texts_alike};
+use super::wording::{assert_equivalent, assert_texts_equivalent};
 
 /// Output without numbers, version and program name.
 pub fn shape(printed: &[u8]) -> Vec<String> {
@@ -101,8 +101,8 @@ fn a_run_has_the_report_of_pgbench() {
     for arguments in cases {
         let (real, ours) = (pgbench.run(arguments), pgbench.ours(arguments));
         assert_eq!(ours.status.code(), real.status.code(), "{arguments:?}");
-        assert_alike(&shape(&ours.stdout), &shape(&real.stdout), arguments);
-        assert_alike(&shape(&ours.stderr), &shape(&real.stderr), arguments);
+        assert_equivalent(&shape(&ours.stdout), &shape(&real.stdout), arguments);
+        assert_equivalent(&shape(&ours.stderr), &shape(&real.stderr), arguments);
         let printed = [shape(&ours.stdout), shape(&ours.stderr)].concat();
         golden.add(arguments, ours.status.code(), &printed);
     }
@@ -118,7 +118,7 @@ fn a_run_has_the_report_of_pgbench() {
                 .collect::<Vec<_>>()
         };
         let (real, ours) = (pgbench.run(arguments), pgbench.ours(arguments));
-        assert_alike(&counted(&ours), &counted(&real), ("a transaction left open counts", arguments));
+        assert_equivalent(&counted(&ours), &counted(&real), ("a transaction left open counts", arguments));
         assert_eq!((ours.status.code(), real.status.code()), (Some(2), Some(2)), "{arguments:?}");
     }
     let wide = format!("\\set i 0\nselect least({}:i);\n", ":i, ".repeat(255));
@@ -127,7 +127,7 @@ fn a_run_has_the_report_of_pgbench() {
     let (real, ours) = (pgbench.run(&too_wide), pgbench.ours(&too_wide));
     let told = String::from_utf8_lossy(&ours.stderr).into_owned();
     assert!(told.contains("statement has too many arguments (maximum is 255): select least(:i"), "{told}");
-    assert_alike(&shape(&ours.stderr), &shape(&real.stderr), too_wide);
+    assert_equivalent(&shape(&ours.stderr), &shape(&real.stderr), too_wide);
     for output in [real, ours] {
         assert_eq!(
             (output.status.code(), output.stdout.as_slice()),
@@ -155,8 +155,8 @@ fn a_connection_string_overrides_options() {
             pgbench.command(program).args(["-n", "-t", "1", "-f", &one, &string]).output().unwrap()
         });
         assert_eq!((real.status.code(), ours.status.code()), (Some(status), Some(status)), "{ours:?}");
-        assert_alike(&shape(&ours.stdout), &shape(&real.stdout), &string);
-        assert_alike(&shape(&ours.stderr), &shape(&real.stderr), &string);
+        assert_equivalent(&shape(&ours.stdout), &shape(&real.stdout), &string);
+        assert_equivalent(&shape(&ours.stderr), &shape(&real.stderr), &string);
     }
 }
 
@@ -177,7 +177,7 @@ fn builtin_scripts_check_the_partitioning_of_accounts() {
         let real = String::from_utf8_lossy(&real.stderr).replace("in search_path", "in \"search_path\"");
         let ours_shape = shape(&ours.stderr);
         assert!(ours_shape.iter().any(|line| line.contains(told)), "{ours_shape:?}");
-        assert_alike(&ours_shape, &shape(real.as_bytes()), sql);
+        assert_equivalent(&ours_shape, &shape(real.as_bytes()), sql);
         golden.add(sql, ours.status.code(), &ours_shape);
     }
     golden.check();
@@ -239,7 +239,7 @@ fn invalid_options_are_rejected_as_by_pgbench() {
             lines.collect::<Vec<_>>()
         };
         let ours = called(&ours, "pgdyno-pgbench");
-        assert_alike(&ours, &called(&real, "pgbench"), arguments);
+        assert_equivalent(&ours, &called(&real, "pgbench"), arguments);
         golden.add(arguments, Some(1), &ours);
     }
     golden.check();
@@ -255,7 +255,7 @@ fn version_help_and_lists_equal_those_of_pgbench() {
         let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
         for (ours, real) in [(&ours.stdout, &real.stdout), (&ours.stderr, &real.stderr)] {
             let [ours, real] = [ours, real].map(|text| String::from_utf8_lossy(text));
-            assert_texts_alike(&ours, &real, arguments);
+            assert_texts_equivalent(&ours, &real, arguments);
         }
         let printed = [ours.stdout, ours.stderr].map(|text| lines(&text)).concat();
         golden.add(arguments, ours.status.code(), &printed);

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use super::Pgbench;
 use super::command::shape;
 use super::golden::Golden;
-use super::wording::assert_alike;
+use super::wording::assert_equivalent;
 
 /// Host names that are resolved on this machine.
 const RESOLVED: [&str; 3] = ["localhost", "127.1", "no.such.host.invalid"];
@@ -96,7 +96,7 @@ fn a_failed_connection_has_libpqs_message() {
         let real = told(&run(&pgbench, &pgbench.program, environment, &arguments));
         let ours = told(&run(&pgbench, Path::new(OURS), environment, &arguments));
         assert_eq!(real.1, Some(1), "{environment:?} {arguments:?}: {real:?}");
-        assert_alike(&ours.0, &real.0, (environment, &arguments));
+        assert_equivalent(&ours.0, &real.0, (environment, &arguments));
         assert_eq!(ours.1, real.1, "{environment:?} {arguments:?}");
         // The addresses of a name, or the reason why there are none, depend on the machine.
         if !arguments.iter().any(|argument| RESOLVED.contains(argument)) {
@@ -119,10 +119,10 @@ fn a_client_that_cannot_reconnect_is_aborted_with_libpqs_message() {
     let [real, ours] = both.each_ref().map(told);
     assert!(ours.0[0].contains("FATAL:  role \"other\" "), "{ours:?}");
     assert_eq!(ours.0[1], "pgbench: error: client 0 aborted while establishing connection");
-    assert_alike(&ours.0, &real.0, arguments);
+    assert_equivalent(&ours.0, &real.0, arguments);
     assert_eq!(ours.1, real.1);
     assert_eq!(ours.1, Some(2));
-    assert_alike(&shape(&both[1].stdout), &shape(&both[0].stdout), arguments);
+    assert_equivalent(&shape(&both[1].stdout), &shape(&both[0].stdout), arguments);
 }
 
 #[test]
@@ -135,8 +135,8 @@ fn a_password_is_prompted_for_once_and_used_for_all_connections() {
         let real = run(&pgbench, &pgbench.program, local, arguments);
         let ours = run(&pgbench, Path::new(OURS), local, arguments);
         assert!(told(&ours).0.contains(&"Password: ".to_owned()), "{ours:?}");
-        assert_alike(&shape(&ours.stderr), &shape(&real.stderr), arguments);
-        assert_alike(&shape(&ours.stdout), &shape(&real.stdout), arguments);
+        assert_equivalent(&shape(&ours.stderr), &shape(&real.stderr), arguments);
+        assert_equivalent(&shape(&ours.stdout), &shape(&real.stdout), arguments);
         assert_eq!((ours.status.code(), real.status.code()), (Some(0), Some(0)));
     }
 }
@@ -162,7 +162,7 @@ fn a_password_file_is_used_unless_others_can_read_it() {
         };
         let [real, ours] = [real, ours].map(ignored);
         assert_eq!(ours.len(), usize::from(status == 1), "{ours:?}");
-        assert_alike(&ours, &real, mode);
+        assert_equivalent(&ours, &real, mode);
     }
     fs::write(&file, "*:*:*:*:wrong\n").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
@@ -170,7 +170,7 @@ fn a_password_file_is_used_unless_others_can_read_it() {
         .map(|program| told(&run(&pgbench, program, environment, &arguments)));
     let is_from = |line: &String| line.starts_with("password retrieved from file \"");
     assert!(ours.0.iter().any(is_from), "{ours:?}");
-    assert_alike(&ours.0, &real.0, arguments);
+    assert_equivalent(&ours.0, &real.0, arguments);
     assert_eq!(ours.1, real.1);
 }
 
@@ -215,7 +215,7 @@ fn environment_variables_set_what_options_do_not() {
         };
         assert_eq!(real.1, Some(status), "{environment:?} {arguments:?}: {real:?}");
         let (ours, real) = (untimed(ours), untimed(real));
-        assert_alike(&ours.0, &real.0, (environment, &arguments));
+        assert_equivalent(&ours.0, &real.0, (environment, &arguments));
         assert_eq!(ours.1, real.1, "{environment:?} {arguments:?}");
         golden.add((environment, &arguments), ours.1, &ours.0);
     }

@@ -4,7 +4,7 @@ use pgbench::random::Prng;
 use pgbench::run::{Protocol, Startup};
 use pgbench::script::Scripts;
 
-use super::wording::assert_texts_alike;
+use super::wording::assert_texts_equivalent;
 use super::{Pgbench, words};
 
 #[test]
@@ -96,7 +96,7 @@ fn expressions_have_the_same_values_and_errors() {
         let mut arguments = vec!["-t", "1", "--random-seed=5", "-f", &path];
         arguments.extend(definitions.iter().flat_map(|definition| ["-D", definition]));
         let real = pgbench.errors(&arguments).replace("pgbench: setting random seed to 5\n", "");
-        assert_texts_alike(&ours, &real, &text);
+        assert_texts_equivalent(&ours, &real, &text);
     }
     assert!(evaluated > 100 && aborted > 100, "{evaluated} {aborted}");
 }

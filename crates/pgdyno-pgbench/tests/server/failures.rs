@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use super::Pgbench;
 use super::golden::Golden;
 use super::messages::told;
-use super::wording::assert_alike;
+use super::wording::assert_equivalent;
 
 const SERIALIZATION: &str = "do $$ begin raise sqlstate '40001'; end $$;\n";
 const DEADLOCK: &str = "do $$ begin raise sqlstate '40P01'; end $$;\n";
@@ -90,8 +90,8 @@ fn transactions_fail_and_are_retried_as_in_pgbench() {
             }
             lines
         };
-        assert_alike(&lines(&ours), &lines(&real), (script, options));
-        assert_alike(&counts(&ours)[..3], &counts(&real)[..3], (script, options));
+        assert_equivalent(&lines(&ours), &lines(&real), (script, options));
+        assert_equivalent(&counts(&ours)[..3], &counts(&real)[..3], (script, options));
         let failed = |output: &Output| {
             let has =
                 |line: &String| ["failed", "failures", "retried"].iter().any(|word| line.contains(word));
@@ -99,7 +99,7 @@ fn transactions_fail_and_are_retried_as_in_pgbench() {
         };
         // Without any counted transaction, 15 prints lines that 18 omits.
         if !failed(&ours).is_empty() {
-            assert_alike(&failed(&ours), &failed(&real), (script, options));
+            assert_equivalent(&failed(&ours), &failed(&real), (script, options));
         }
         assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
         golden.add((script, options), ours.status.code(), &[lines(&ours), counts(&ours)].concat());
@@ -188,7 +188,7 @@ fn a_concurrent_update_is_retried_with_the_same_random_numbers() {
     let updates: Vec<_> = real.0.iter().filter(|line| line.contains(sent)).collect();
     assert!(updates.len() == 2 && updates[0] == updates[1], "{updates:?}");
     assert!(real.0.iter().any(|line| line.ends_with(failed)), "{:?}", real.0);
-    assert_alike(&ours.0, &real.0, CONCURRENT);
+    assert_equivalent(&ours.0, &real.0, CONCURRENT);
     assert_eq!(ours.1, real.1);
 }
 
@@ -267,6 +267,6 @@ fn a_killed_backend_aborts_its_client() {
     }
     let [(real, real_status), (ours, ours_status)] = &ends[..] else { panic!("{ends:?}") };
     assert!(ours[0].ends_with("of script 0; perhaps the backend died while processing"), "{ends:?}");
-    assert_alike(ours, real, "a backend that dies");
+    assert_equivalent(ours, real, "a backend that dies");
     assert_eq!(ours_status, real_status);
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use super::Pgbench;
-use super::wording::assert_alike;
+use super::wording::assert_equivalent;
 
 const OURS: &str = env!("CARGO_BIN_EXE_pgdyno-pgbench");
 
@@ -31,7 +31,7 @@ fn too_many_clients_for_the_file_limit_are_rejected_before_any_connection() {
             .map(|program| limited(program, "120:120", &["-c", clients, "postgres"]));
         assert_eq!(real.1, Some(1), "{real:?}");
         assert!(ours.0[0].contains("open files, but system limit is 120"), "{ours:?}");
-        assert_alike(&ours.0, &real.0, clients);
+        assert_equivalent(&ours.0, &real.0, clients);
         assert_eq!(ours.1, real.1);
     }
     let ours = limited(Path::new(OURS), "120:120", &["-c", "117", "postgres"]);

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use super::Pgbench;
 use super::command::shape;
 use super::golden::Golden;
-use super::wording::{assert_alike, assert_texts_alike};
+use super::wording::{assert_equivalent, assert_texts_equivalent};
 
 /// Queries for all properties of the tables that could differ.
 const TABLES: &str = "
@@ -95,8 +95,8 @@ fn tables_and_messages_equal_those_of_the_real_pgbench() {
         let [real, ours] = pgbench.make_both(arguments);
         assert_eq!(real.status.success(), succeeds, "{arguments:?}: {real:?}");
         assert_eq!(ours.status.code(), real.status.code(), "{arguments:?}: {ours:?}");
-        assert_alike(&messages(&ours), &messages(&real), arguments);
-        assert_alike(&shape(&ours.stdout), &shape(&real.stdout), arguments);
+        assert_equivalent(&messages(&ours), &messages(&real), arguments);
+        assert_equivalent(&shape(&ours.stdout), &shape(&real.stdout), arguments);
         golden.add(arguments, ours.status.code(), &messages(&ours));
         let [theirs_made, ours_made] = ["theirs", "ours"].map(|name| pgbench.sorted(name, TABLES));
         assert_eq!(ours_made, theirs_made, "{arguments:?}");
@@ -139,7 +139,7 @@ fn invalid_options_of_initialisation_are_rejected_as_by_pgbench() {
         assert_eq!((real.status.code(), ours.status.code()), (Some(1), Some(1)), "{arguments:?}");
         let [real, ours] = [real, ours]
             .map(|output| String::from_utf8_lossy(&output.stderr).replace("pgdyno-pgbench", "pgbench"));
-        assert_texts_alike(&ours, &real, arguments);
+        assert_texts_equivalent(&ours, &real, arguments);
         golden.add(arguments, Some(1), &ours.lines().map(str::to_owned).collect::<Vec<_>>());
     }
     golden.check();

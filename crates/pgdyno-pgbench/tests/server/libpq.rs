@@ -2,7 +2,7 @@
 
 use super::Pgbench;
 use super::connections::{Environment, both};
-use super::wording::assert_alike;
+use super::wording::assert_equivalent;
 
 #[test]
 fn a_session_starts_with_settings_of_the_string_and_the_environment() {
@@ -35,7 +35,7 @@ fn a_session_starts_with_settings_of_the_string_and_the_environment() {
         let (ours, real) = both(&pgbench, environment, &[&run, more].concat());
         assert_eq!(real.1, Some(status), "{environment:?} {more:?}: {real:?}");
         assert_eq!(real.0[0].starts_with("NOTICE:  "), status == 0, "{real:?}");
-        assert_alike(&ours.0, &real.0, (environment, more));
+        assert_equivalent(&ours.0, &real.0, (environment, more));
         assert_eq!(ours.1, real.1, "{environment:?} {more:?}");
     }
 }
@@ -69,7 +69,7 @@ fn servers_that_do_not_match_target_session_attrs_are_skipped() {
             for environment in [&place[..], &[&place[..], &[read_only]].concat()] {
                 let run = ["-n", "-t", "1", "-f", &one, "postgres"];
                 let (ours, real) = both(&primary, environment, &run);
-                assert_alike(&ours.0, &real.0, environment);
+                assert_equivalent(&ours.0, &real.0, environment);
                 assert_eq!(ours.1, real.1, "{environment:?}");
                 told.push(real.1);
             }

@@ -5,7 +5,7 @@ use std::process::Output;
 use super::Pgbench;
 use super::command::shape;
 use super::golden::Golden;
-use super::wording::assert_alike;
+use super::wording::assert_equivalent;
 
 /// Lines on standard error.
 ///
@@ -23,7 +23,7 @@ fn assert_same(golden: &mut Golden, pgbench: &Pgbench, script: &str, options: &[
     let path = pgbench.script("messages.sql", script);
     let arguments = [options, &["-f", &path, "-t", "1"]].concat();
     let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
-    assert_alike(&told(&ours), &told(&real), (script, options));
+    assert_equivalent(&told(&ours), &told(&real), (script, options));
     assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
     golden.add((script, options), ours.status.code(), &told(&ours));
 }
@@ -113,8 +113,8 @@ fn commands_of_the_shell_print_and_fail_as_in_pgbench() {
             let path = pgbench.script("shell.sql", script);
             let arguments = [options, &["-f", &path, "-t", "1"]].concat();
             let (real, ours) = (pgbench.run(&arguments), pgbench.ours(&arguments));
-            assert_alike(&told(&ours), &told(&real), (script, options));
-            assert_alike(&shape(&ours.stdout), &shape(&real.stdout), (script, options));
+            assert_equivalent(&told(&ours), &told(&real), (script, options));
+            assert_equivalent(&shape(&ours.stdout), &shape(&real.stdout), (script, options));
             assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
             golden.add((script, options), ours.status.code(), &told(&ours));
         }
@@ -150,12 +150,12 @@ fn failed_preparation_and_missing_statements_have_pgbenchs_messages() {
             // Until 15, the name of a statement also contained the number of its script.
             let real_told: Vec<_> = told(&real).iter().map(|line| line.replace("\"P0_", "\"P_")).collect();
             assert!(real_told.iter().any(|line| line.contains("ERROR:  ")), "{script}");
-            assert_alike(&told(&ours), &real_told, (script, options));
+            assert_equivalent(&told(&ours), &real_told, (script, options));
             // Without executed transactions, 15 prints one more line.
             let retries = |line: &String| line.starts_with("total number of retries");
             let real_shape: Vec<_> = shape(&real.stdout).into_iter().filter(|line| !retries(line)).collect();
             let ours_shape: Vec<_> = shape(&ours.stdout).into_iter().filter(|line| !retries(line)).collect();
-            assert_alike(&ours_shape, &real_shape, (script, options));
+            assert_equivalent(&ours_shape, &real_shape, (script, options));
             assert_eq!(ours.status.code(), real.status.code(), "{script} {options:?}");
             golden.add((script, options), ours.status.code(), &[told(&ours), ours_shape].concat());
         }

@@ -6,7 +6,7 @@ use pgbench::random::Prng;
 use pgbench::script::Scripts;
 use pgbench::script::command::Action;
 
-use super::wording::assert_texts_alike;
+use super::wording::assert_texts_equivalent;
 use super::{Pgbench, words};
 
 #[test]
@@ -98,7 +98,7 @@ fn scripts_rejected_by_pgbench_are_rejected_with_equivalent_messages() {
         match ours {
             Err(error) => {
                 refused += 1;
-                assert_texts_alike(&format!("pgbench: error: {error}\n"), &real, &text);
+                assert_texts_equivalent(&format!("pgbench: error: {error}\n"), &real, &text);
             }
             Ok(()) => assert!(real.contains("could not create connection"), "{text:?}: {real}"),
         }

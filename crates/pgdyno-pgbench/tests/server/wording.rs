@@ -14,7 +14,7 @@ const REPORTS: [&str; 8] =
 const LEVELS: [&str; 4] = ["error:", "warning:", "detail:", "hint:"];
 
 /// Panics unless both are equivalent, line by line. Hints are optional and do not count.
-pub fn assert_alike(ours: &[String], real: &[String], what: impl Debug) {
+pub fn assert_equivalent(ours: &[String], real: &[String], what: impl Debug) {
     let without_hints = |lines: &[String]| -> Vec<String> {
         lines.iter().filter(|line| !line.starts_with("pgbench: hint: ")).cloned().collect()
     };
@@ -25,9 +25,9 @@ pub fn assert_alike(ours: &[String], real: &[String], what: impl Debug) {
 }
 
 /// Panics unless both texts of several lines are equivalent.
-pub fn assert_texts_alike(ours: &str, real: &str, what: impl Debug) {
+pub fn assert_texts_equivalent(ours: &str, real: &str, what: impl Debug) {
     let lines = |text: &str| -> Vec<String> { text.lines().map(str::to_owned).collect() };
-    assert_alike(&lines(ours), &lines(real), what);
+    assert_equivalent(&lines(ours), &lines(real), what);
 }
 
 /// The position of a server error in this line, if any.

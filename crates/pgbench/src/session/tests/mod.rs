@@ -59,7 +59,7 @@ fn play(text: &str, protocol: Protocol, replies: &[Reply], attempts: usize) -> P
         }
         reactor.now().0 / 1000
     };
-    let took_us = reactor.run_beside(main, vec![Box::pin(serve)]).expect("a play to its end");
+    let took_us = reactor.run_concurrently(main, vec![Box::pin(serve)]).expect("a play to its end");
     let received = server.received.take();
     Played { received, ends, took_us }
 }
@@ -221,7 +221,7 @@ fn a_script_without_sql_does_not_block_other_clients() {
         }
     };
     let beside = reactor.sleep_until(reactor::Nanos(1000));
-    reactor.run_beside(beside, vec![Box::pin(endless), Box::pin(serve)]).expect("an end");
+    reactor.run_concurrently(beside, vec![Box::pin(endless), Box::pin(serve)]).expect("an end");
 }
 
 /// Shells take real time: the clock is the kernel's.
@@ -249,7 +249,7 @@ fn a_shell_command_prints_an_integer_or_aborts_the_transaction() {
         let mut runner = ScriptRunner::new(program(text, Protocol::Simple), 0);
         runner.begin(0);
         let attempt = runner.attempt(&mut connection);
-        let end = reactor.run_beside(attempt, vec![Box::pin(serve)]).expect("an end");
+        let end = reactor.run_concurrently(attempt, vec![Box::pin(serve)]).expect("an end");
         let end = match end {
             Err(Stop::Script(abort) | Stop::LeftOpen(abort)) => abort.messages.join("; "),
             end => end.map(|()| String::new()).expect("no error of the session"),
