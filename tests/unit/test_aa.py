@@ -24,7 +24,7 @@ from pgdyno.analysis.findings.pooled_hosts import AVERAGE, average_over_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.analysis.statistics.effect import Method, anytime, percent_of
 from pgdyno.caveats import Code
-from pgdyno.cli.run import _as_asked, _naming_who_refused_aa
+from pgdyno.cli.run import _as_requested, _naming_who_refused_aa
 from pgdyno.report import gate_section as wording
 from pgdyno.report import html_format, markdown_format
 from pgdyno.report.study_report import build_study
@@ -140,7 +140,7 @@ def test_a_study_file_and_the_command_line_can_refuse_them() -> None:
     refused = read_study(text + "aa = false\n", "t.toml")
     assert cases_of(asked)[0].study.aa
     assert not cases_of(refused)[0].study.aa
-    by_option = _as_asked(asked, fit=False, minutes=None, nearest=False, no_aa=True).file
+    by_option = _as_requested(asked, fit=False, minutes=None, nearest=False, no_aa=True).file
     assert by_option.run == refused.run
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgdyno.cli.compare import asked_probes, compare
+from pgdyno.cli.compare import compare, requested_probes
 from pgdyno.cli.main import run_command
 from pgdyno.cli.options import expanded
 from pgdyno.cli.workload_options import (
@@ -129,11 +129,11 @@ def test_pgbenchs_tables_take_no_seed(capsys: pytest.CaptureFixture[str]) -> Non
     ],
 )
 def test_probes_are_selected_by_name(names: list[str] | None, probes: tuple[str, ...]) -> None:
-    assert asked_probes(names) == probes
-    assert asked_probes(names, profile=True) == (*probes, "profile")
+    assert requested_probes(names) == probes
+    assert requested_probes(names, profile=True) == (*probes, "profile")
 
 
 @pytest.mark.parametrize("names", [["nose"], ["wal", "none"]])
 def test_an_unknown_probe_is_rejected(names: list[str]) -> None:
     with pytest.raises(UsageError, match=rf"--probe.*blocks, .*\(got '{names[-1]}'\)"):
-        asked_probes(names)
+        requested_probes(names)

@@ -326,7 +326,7 @@ def study_of(
         "capacity": design.capacity,
         "schedule": "blocks" if design.transactions is not None and schedule == "slices" else schedule,
         "transactions": design.transactions,
-        "probes": asked_probes(design.probes, profile=design.profile),
+        "probes": requested_probes(design.probes, profile=design.profile),
         "slice_s": slice_s,
         "slice_from": slice_from,
         "slices_may_grow": design.slice_length is None,
@@ -360,10 +360,10 @@ ALL_BY_DEFAULT = "default"
 """Value of ``--probe`` that stands for the default probes, so that others can be added."""
 
 
-def asked_probes(names: Sequence[str] | None, *, profile: bool = False) -> Sequence[str]:
+def requested_probes(names: Sequence[str] | None, *, profile: bool = False) -> Sequence[str]:
     """Return the probes of ``names``, plus "profile" if asked. Raises UsageError for an unknown name."""
     if profile:
-        return tuple(dict.fromkeys((*asked_probes(names), "profile")))
+        return tuple(dict.fromkeys((*requested_probes(names), "profile")))
     known = get_args(ProbeName)
     if not names:
         return DEFAULT_PROBES

@@ -114,7 +114,7 @@ def run(
     if study is None:
         raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
     path = study_path(study)
-    fitted = _as_asked(
+    fitted = _as_requested(
         read_study(study), fit=fit, anyway=fit_anyway, minutes=minutes, nearest=nearest, no_aa=no_aa
     )
     file, changes = fitted.file, fitted.changes
@@ -163,7 +163,7 @@ def _naming_who_refused_aa(
     return tuple(replace(case, study=case.study.model_copy(update={"aa_refused_by": who})) for case in cases)
 
 
-def _as_asked(
+def _as_requested(
     file: StudyFile, *, fit: bool, anyway: bool = False, minutes: float | None, nearest: bool, no_aa: bool
 ) -> Fitted:
     """Raises UsageError: --fit without --minutes, a disk that is too small, a question that is lost."""

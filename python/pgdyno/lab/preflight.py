@@ -131,7 +131,7 @@ def resolve_arms(
         found[index] = ArmRequest(arm, build, known, requested)
         if lacks_jit(requested.settings, known):
             caveats.append(Caveat(Code.JIT_UNAVAILABLE, {"arm": arm.name}))
-        if resolved.substitutions and not _is_what_was_asked(arm.server, build):
+        if resolved.substitutions and not _is_as_requested(arm.server, build):
             names = {"requested": arm.server, "resolved": str(build.version)}
             caveats.append(Caveat(Code.NEAREST_VERSION, names))
     return found
@@ -146,7 +146,7 @@ def labels_of(builds: Sequence[Build]) -> dict[Build, str]:
     }
 
 
-def _is_what_was_asked(server: str, build: Build) -> bool:
+def _is_as_requested(server: str, build: Build) -> bool:
     try:
         return parse_version_spec(server).matches(build.version)
     except UsageError:

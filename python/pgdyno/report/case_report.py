@@ -378,10 +378,10 @@ def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
     names = [of.arm.name for of in findings.arms]
     found = []
     for caveats in by_code.values():
-        alike: dict[object, list[Caveat]] = {}
+        equal: dict[object, list[Caveat]] = {}
         for caveat in caveats:
-            alike.setdefault(_alike(caveat, blocks), []).append(caveat)
-        groups = list(alike.values())
+            equal.setdefault(_merge_key(caveat, blocks), []).append(caveat)
+        groups = list(equal.values())
         found += [_shown_caveat(group, names, blocks) for group in groups[:CAVEATS_PER_CODE_MAX]]
         rest = sum(map(len, groups[CAVEATS_PER_CODE_MAX:]))
         if rest:
@@ -396,7 +396,7 @@ def by_severity(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
     return sorted(caveats, key=lambda caveat: (severities.index(caveat.severity), codes.index(caveat.code)))
 
 
-def _alike(caveat: Caveat, blocks: Mapping[int, int]) -> object:
+def _merge_key(caveat: Caveat, blocks: Mapping[int, int]) -> object:
     """Return the key by which caveats are merged."""
     if caveat.code not in MERGED_OVER_ARMS:
         return id(caveat)
@@ -404,15 +404,15 @@ def _alike(caveat: Caveat, blocks: Mapping[int, int]) -> object:
     return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != "arm"))
 
 
-def _shown_caveat(alike: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, int]) -> ShownCaveat:
+def _shown_caveat(equal: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, int]) -> ShownCaveat:
     """Merge equal caveats of several arms into one; its arms are in the order of the study."""
-    first = alike[0]
+    first = equal[0]
     place = ""
     if first.trial is not None:
         place = f"Block {blocks[first.trial] + 1}: " if first.trial in blocks else "In a repeated trial: "
-    if len(alike) == 1:
+    if len(equal) == 1:
         return ShownCaveat.of(first, place)
-    seen = {str(caveat.parameters["arm"]) for caveat in alike}
+    seen = {str(caveat.parameters["arm"]) for caveat in equal}
     listed = result_tables.enumeration([name for name in names if name in seen] or sorted(seen))
     whole = Caveat(first.code, {**first.parameters, "arm": listed})
     return ShownCaveat.of(whole, place)

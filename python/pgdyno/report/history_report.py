@@ -260,7 +260,7 @@ def recent_changes(report: HistoryReport, asked: Sequence[HistoryCondition], new
     for history in report.histories:
         for series in history.series:
             last = series.changes[-1] if series.changes else None
-            if last is None or last.confirmed_at is None or not _is_asked(last, asked):
+            if last is None or last.confirmed_at is None or not _is_requested(last, asked):
                 continue
             if last.confirmed_at >= len(series.points) - newest:
                 found.append(f"{history_change_sentence(series, last)} {other_differences(last)}")
@@ -273,11 +273,11 @@ def awaiting_changes(report: HistoryReport, asked: Sequence[HistoryCondition], n
         history_change_sentence(series, series.awaiting)
         for history in _continuing(report, newest)
         for series in history.series
-        if series.awaiting and _is_asked(series.awaiting, asked)
+        if series.awaiting and _is_requested(series.awaiting, asked)
     ]
 
 
-def _is_asked(change: HistoryChange, asked: Sequence[HistoryCondition]) -> bool:
+def _is_requested(change: HistoryChange, asked: Sequence[HistoryCondition]) -> bool:
     word = HistoryCondition.FASTER if change.verdict is Verdict.FASTER else HistoryCondition.SLOWER
     return HistoryCondition.CHANGE in asked or word in asked
 

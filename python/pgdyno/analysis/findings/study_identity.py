@@ -69,7 +69,9 @@ def difference_of(one: StudyFindings, other: StudyFindings) -> tuple[str, str, s
         )
     for x, y in zip(one.cases, other.cases, strict=False):
         grown = _have_grown_slices(x, y)
-        found = _unequal(_asked(x, grown), _asked(y, grown)) or _unequal(_settings(x, y), _settings(y, x))
+        found = _unequal(_requested_options(x, grown), _requested_options(y, grown)) or _unequal(
+            _settings(x, y), _settings(y, x)
+        )
         if found:
             return found
     return _unequal({"the number of cases": len(one.cases)}, {"the number of cases": len(other.cases)})
@@ -135,7 +137,7 @@ def _unequal(one: Mapping[str, Any], other: Mapping[str, Any]) -> tuple[str, str
     return None
 
 
-def _asked(findings: Findings, grown: bool) -> dict[str, Any]:
+def _requested_options(findings: Findings, grown: bool) -> dict[str, Any]:
     """Return the requested properties, the most informative first."""
     arms = [of.arm for of in findings.arms]
     plan = findings.study.plan
