@@ -1,8 +1,8 @@
 """Run benchmarks and print a table of their figures.
 
 ``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``--record``
-appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``dialects`` and ``warm-ups`` run alone
-and have their own options.
+appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``dialects`` and
+``warm-ups`` run alone and have their own options.
 """
 
 from __future__ import annotations

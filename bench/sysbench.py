@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from bench.drivers import run_engine
 from bench.figure import Figure, compared
 from bench.measure import Cost, run
-from bench.setting import Place, Sizes
+from bench.environment import Environment, Sizes
 from pgdyno.engine import SYSBENCH, find_program
 
 ORDER_ENTRY = str(Path(__file__).with_name("order_entry.lua"))
@@ -60,16 +60,16 @@ class Driven:
     per_s: float
 
 
-def figures(place: Place, sizes: Sizes) -> Iterator[Figure]:
+def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
     """Pairs of runs alternate. Without sysbench there is nothing to compare with, and no figure."""
     theirs = shutil.which("sysbench")
     if theirs is None:
         print("sysbench: not here; install the distribution's package sysbench", file=sys.stderr)
         return
     rows = sizes.pgbench_scale * ROWS_PER_SCALE
-    yield from _loads(place, theirs, rows, sizes.pairs)
-    with place.database("sysbench") as database:
-        programs = Programs(str(find_program(SYSBENCH)), theirs, place.server.conninfo(database), rows)
+    yield from _loads(environment, theirs, rows, sizes.pairs)
+    with environment.database("sysbench") as database:
+        programs = Programs(str(find_program(SYSBENCH)), theirs, environment.server.conninfo(database), rows)
         programs.run(programs.ours, "oltp_read_write", "prepare", f"--threads={PREPARE_THREADS}")
         programs.run(programs.ours, ORDER_ENTRY, "prepare")
         for script in SCRIPTS:
@@ -87,9 +87,9 @@ def _script(programs: Programs, script: str, clients: int, sizes: Sizes) -> Iter
     ]
     at = f"{Path(script).stem}, {clients} clients"
     cpu = [(ours.client_us, theirs.client_us) for ours, theirs in pairs]
-    yield compared(f"{at}: client CPU", "µs/tx", cpu, "sysbench", wanted=CPU_RATIO_MAX.get(clients))
+    yield compared(f"{at}: client CPU", "µs/tx", cpu, "sysbench", bound=CPU_RATIO_MAX.get(clients))
     rate = [(ours.per_s, theirs.per_s) for ours, theirs in pairs]
-    yield compared(f"{at}: throughput", "tx/s", rate, "sysbench", wanted=1.0, sense="at least")
+    yield compared(f"{at}: throughput", "tx/s", rate, "sysbench", bound=1.0, sense="at least")
 
 
 def _drive(programs: Programs, program: str, script: str, clients: int, duration_s: float) -> Driven:
@@ -104,15 +104,15 @@ def _drive(programs: Programs, program: str, script: str, clients: int, duration
     return Driven((whole.cpu_s - start.cpu_s) / int(found[1]) * 1e6, float(found[2]))
 
 
-def _loads(place: Place, theirs: str, rows: int, rounds: int) -> Iterator[Figure]:
+def _loads(environment: Environment, theirs: str, rows: int, rounds: int) -> Iterator[Figure]:
     """The tables of the stock scripts: by the engine, by ``prepare`` of ours, by that of sysbench."""
     seconds: dict[str, list[float]] = {"engine": [], "ours": [], "theirs": []}
     for index in range(rounds):
         for name, taken in seconds.items():
-            with closing(place.server.connect()) as connection:
+            with closing(environment.server.connect()) as connection:
                 connection.execute("CHECKPOINT")
-            with place.database(f"sysbench_{name}_{index}") as database:
-                conninfo = place.server.conninfo(database)
+            with environment.database(f"sysbench_{name}_{index}") as database:
+                conninfo = environment.server.conninfo(database)
                 taken.append(_load(name, conninfo, theirs, rows))
     at = f"{TABLES} tables of {rows} rows"
     yield _load_figure(f"{at}, engine: prepare", seconds["engine"], seconds["theirs"], rows, LOAD_RATIO_MIN)
@@ -138,4 +138,4 @@ def _load_figure(
 ) -> Figure:
     speed = [tuple(TABLES * rows / seconds for seconds in pair) for pair in zip(ours, theirs, strict=True)]
     pairs = [(one, other) for one, other in speed]
-    return compared(name, "rows/s", pairs, "sysbench", wanted=wanted, sense="at least")
+    return compared(name, "rows/s", pairs, "sysbench", bound=wanted, sense="at least")
