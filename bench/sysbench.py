@@ -14,9 +14,9 @@ from pathlib import Path
 from psycopg.conninfo import conninfo_to_dict
 
 from bench.drivers import run_engine
+from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared
 from bench.measure import Cost, run
-from bench.environment import Environment, Sizes
 from pgdyno.engine import SYSBENCH, find_program
 
 ORDER_ENTRY = str(Path(__file__).with_name("order_entry.lua"))

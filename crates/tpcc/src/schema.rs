@@ -104,7 +104,6 @@ impl Table {
     }
 
     /// The statements that create its primary key and further index.
-    #[must_use]
     pub fn indexes(self) -> impl Iterator<Item = &'static str> {
         self.index_texts().iter().copied()
     }

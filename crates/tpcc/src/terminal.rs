@@ -147,8 +147,7 @@ impl User for Terminal {
 
     fn thinking(&mut self) -> Nanos {
         let is_swapped = self.specification.deviations.has(Deviation::SwappedThinkTimes);
-        let means = if is_swapped { THINK_MEAN_SWAPPED_S } else { THINK_MEAN_S };
-        let mean_s = means[self.input.kind() as usize];
+        let mean_s = if is_swapped { THINK_MEAN_SWAPPED_S } else { THINK_MEAN_S }[self.input.kind() as usize];
         Nanos::from_s((-self.think.fraction().ln()).min(THINK_CUT) * mean_s)
     }
 }

@@ -121,7 +121,7 @@ mod tests {
         let text = json!({"conninfo": "host=/tmp", "workload": {"kind": "tpcc", "warehouses": 3}, "seed": 1,
             "connections": 2, "into_existing": false});
         let read = Specification::read(&text.to_string()).expect("sound");
-        assert_eq!(read.workload, Workload::Tpcc { warehouses: 3 });
+        assert_eq!(read.workload, Workload::Tpcc { warehouses: 3, deviations: Deviations::default() });
     }
 
     #[test]
