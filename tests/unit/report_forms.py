@@ -56,4 +56,4 @@ FORMS = {
 
 
 def plain(text: str) -> str:
-    return text.replace("\u00a0", " ")
+    return text.replace("\u00a0", " ").replace("<wbr>", "")

@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import StudyFindings
@@ -39,6 +40,7 @@ def to_html(study: StudyReport | HostsReport) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters["breakable"] = breakable
     folder = files(__package__)
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
     script = folder.joinpath("report.js").read_text("utf-8")
@@ -58,6 +60,11 @@ def to_html(study: StudyReport | HostsReport) -> str:
         when=datetime.fromtimestamp(created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     return with_contents(visible(document))
+
+
+def breakable(cell: str) -> Markup:
+    """Return the text of a cell that a narrow page may break within names of settings and intervals."""
+    return Markup("<wbr>").join(re.split(r"(?<=[_=,])(?=[^ ])", cell))
 
 
 def source_hash(script: str) -> str:

@@ -38,7 +38,9 @@ function makeSortable(table) {
   const heads = [...table.tHead.rows[0].cells];
   const show = (order, texts) => {
     for (const [r, row] of original.entries()) {
-      for (const [c, cell] of [...row.cells].entries()) cell.textContent = texts[r][c];
+      for (const [c, cell] of [...row.cells].entries()) {
+        if (cell.textContent !== texts[r][c]) cell.textContent = texts[r][c];
+      }
     }
     body.append(...order.map((r) => original[r]));
     body.classList.toggle("sorted", texts === full);
