@@ -8,11 +8,13 @@ from pgdyno.errors import WorkloadError
 from pgdyno.lab.block import require_working_kinds
 from pgdyno.results.records import Failure
 
-MISSING = Failure("pay", "42P01", 70, 'relation "x" does not exist')
+MISSING = Failure("pay", "42P01", 70, 'relation "x" does not exist (SQLSTATE 42P01)')
 
 
 def test_a_kind_that_never_succeeds_is_an_error_with_its_message() -> None:
-    with pytest.raises(WorkloadError, match=r'pay failed on 18 .42P01: relation "x" does not exist'):
+    with pytest.raises(
+        WorkloadError, match=r'pay failed on 18 \(SQLSTATE 42P01: relation "x" does not exist\)'
+    ):
         require_working_kinds("18", {"read": 5}, [MISSING])
 
 

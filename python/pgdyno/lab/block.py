@@ -167,8 +167,8 @@ def require_working_kinds(arm: str, ok: Mapping[str, int], failures: Sequence[re
         is_rare = failure.n < FAILURES_MIN
         if not ok.get(failure.kind) and not is_rare and not failure.sqlstate.startswith(TEMPORARY):
             raise WorkloadError(
-                f"every transaction of {failure.kind} failed on {arm} ({failure.sqlstate}: {failure.sample});"
-                " correct the workload or the settings of the arm, then start a new study"
+                f"every transaction of {failure.kind} failed on {arm} (SQLSTATE {failure.sqlstate}: "
+                f"{failure.message}); correct the workload or the settings of the arm, then start a new study"
             )
 
 

@@ -115,7 +115,7 @@ def failures(findings: Findings) -> Table:
         for failure in trial.failures:
             key = (names[trial.arm], failure.kind, failure.sqlstate)
             n, sample = found.get(key, (0, ""))
-            found[key] = (n + failure.n, sample or failure.sample)
+            found[key] = (n + failure.n, sample or failure.message)
     rows = [
         [arm, kind_text(kind), sqlstate, group_digits(n, 0), sample]
         for (arm, kind, sqlstate), (n, sample) in sorted(found.items(), key=lambda item: -item[1][0])

@@ -259,6 +259,11 @@ class Failure:
     n: int
     sample: str = ""
 
+    @property
+    def message(self) -> str:
+        """The message without its SQLSTATE at the end, for texts that have it already."""
+        return self.sample.removesuffix(f" (SQLSTATE {self.sqlstate})")
+
 
 @dataclass(frozen=True)
 class Histogram:
