@@ -52,6 +52,7 @@ class Code(StrEnum):
     TRIALS_FAILED = "trials-failed"
     BLOCKS_LOST_BY_FAILURE = "blocks-lost-by-failure"
     NOTHING_DONE = "nothing-done"
+    NO_CAPACITY = "no-capacity"
     FAILURES_OVER_SHARE = "failures-over-share"
     ARRIVALS_SKIPPED = "arrivals-skipped"
     MEDIAN_NOT_OBSERVED = "median-not-observed"

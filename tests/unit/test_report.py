@@ -296,6 +296,8 @@ def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_
     page = to_html(report_of(tmp_path, THREE))
     (head,) = re.findall(r"<th[^>]*>95% CI</th>", page)
     assert 'class="n"' in head
+    # A name breaks between its words, and an interval between its ends.
+    assert ">18,<wbr>fsync=<wbr>off<" in page and re.search(r"\[[0-9\u202f ]+,<wbr>\u00a0", page)
     assert page.index(">Settings that differ</summary>") < page.index(">Effect overall and by block<")
     assert len(re.findall(r">Settings that differ</(?:summary|h2)>", page)) == 1
 
@@ -507,6 +509,16 @@ def test_a_name_is_broken_where_it_hurts_least() -> None:
     assert _broken(name, 22).split("\n") == ["…/15/bin,", "synchronous_commit=off"]
     assert _broken(name, 13).split("\n") == ["…/15/bin,", "synchronous_", "commit=off"]
     assert _broken(name, 9).split("\n") == ["…/15/bin,", "synchronous_commit=off"]  # folded by the table
+
+
+@pytest.mark.parametrize("blocks", [2, 4])
+def test_an_undecided_headline_has_the_change_of_the_table(tmp_path: Path, blocks: int) -> None:
+    """With few blocks the headline had −24% and the table −20 [−80, +140]."""
+    built = only(report_of(tmp_path, Synthetic(blocks=blocks, noise=0.2)))
+    level = next(table for table in built.results if table.title.startswith("Throughput"))
+    in_table = level.rows[1][5].partition(" [")[0]
+    assert "[" in level.rows[1][5]
+    assert built.headlines[0].claim.endswith(f" {in_table}%")
 
 
 @pytest.mark.parametrize(

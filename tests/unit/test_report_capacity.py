@@ -12,11 +12,13 @@ import pytest
 from report_forms import FORMS, plain
 from synthetic_study import Synthetic, write_study
 
+from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.telemetry.percentiles import limited_ms
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
+from pgdyno.report.case_report import case_report
 from pgdyno.report.section import Section
 from pgdyno.report.study_report import StudyReport
 from pgdyno.study.capacity_search import LatencyLimit, crossing, parse_limit
@@ -192,3 +194,23 @@ def test_a_capacity_at_which_the_limit_did_not_hold_has_no_verdict(
     assert comparison.unconfirmed == named or (comparison.unconfirmed, named) == ((), [])
     decided = blocks == 8 and not named
     assert comparison.verdict is (Verdict.FASTER if decided else Verdict.UNDECIDED)
+
+
+def test_a_block_in_which_the_limit_held_at_no_rate_is_not_said_to_lack_transactions(tmp_path: Path) -> None:
+    """A capacity is missing because of the limit: the arm did complete transactions, at given rates."""
+    for capacity in (LIMIT, None):
+        folder = tmp_path / str(capacity is None)
+        folder.mkdir()
+        found = report_of(folder, [Synthetic(capacity=capacity, blocks=5, slices=1)]).findings.first
+        lost = [replace(of, stalled=[3], blocks=[0, 1, 2, 4]) for of in found.comparisons]
+        caveats = comparison_caveats(
+            found.study, [of.arm for of in found.arms], found.trials, lost, {0: None, 1: None}
+        )
+        expected = (
+            {Code.NOTHING_DONE, Code.NO_KEYING_AND_THINKING} if capacity is None else {Code.NO_CAPACITY}
+        )
+        either = {Code.NOTHING_DONE, Code.NO_KEYING_AND_THINKING, Code.NO_CAPACITY}
+        assert {of.code for of in caveats} & either == expected
+        report = case_report(replace(found, comparisons=[replace(of, primary=None) for of in lost]))
+        assert (LIMIT in report.headlines[0].more) == (capacity is not None)
+        assert report.headlines[0].more

@@ -37,7 +37,7 @@ from pgdyno.report.method_section import DERIVED_FROM_TPC_C, method_paragraphs
 from pgdyno.report.profile_section import cpu_by_function
 from pgdyno.report.result_tables import Table
 from pgdyno.report.why_section import WhyReport
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 
 CAVEATS_PER_CODE_MAX = 3
 """Maximum number of caveats shown per code; the rest are counted."""
@@ -203,7 +203,8 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
     a, b, effect = comparison.baseline.name, comparison.arm.name, comparison.primary
     if effect is None:
         basis = "too many arrivals were skipped" if comparison.censored else "no valid block yet"
-        return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", basis, "")
+        reason = _why_held_back(comparison, findings) if comparison.is_held_back else ""
+        return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", basis, reason)
     estimate, verdict = effect.percent, comparison.verdict
     if effect.key == CAPACITY.key:
         claim = _capacity_claim(verdict, a, b, estimate)
@@ -231,7 +232,7 @@ def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, metric: str) ->
         case Verdict.SAME:
             return f"{b} and {a} are equivalent: {estimate.signed_text}"
         case _:
-            return f"Undecided: {b} vs. {a} {result_tables.change_text(estimate, '%')}"
+            return f"Undecided: {b} vs. {a} {_undecided_change(estimate)}"
 
 
 def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate) -> str:
@@ -244,7 +245,12 @@ def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate) -> str
         case Verdict.SAME:
             return f"The capacities of {b} and {a} are equivalent: {estimate.signed_text}"
         case _:
-            return f"Undecided: capacity of {b} vs. {a} {result_tables.change_text(estimate, '%')}"
+            return f"Undecided: capacity of {b} vs. {a} {_undecided_change(estimate)}"
+
+
+def _undecided_change(estimate: Estimate) -> str:
+    """Return the change with the digits that the table has, according to its interval."""
+    return result_tables.change_text(estimate, "%", INTERVAL_BLOCKS_MIN)
 
 
 def _interval(verdict: Verdict, estimate: Estimate) -> str:
@@ -262,11 +268,15 @@ def _size(estimate: Estimate) -> str:
     return with_unit(group_digits(abs(estimate.value), estimate.decimals), "%")
 
 
-def _why_held_back(comparison: Comparison) -> str:
+def _why_held_back(comparison: Comparison, findings: Findings) -> str:
     """Return the reasons for a missing verdict, whatever the interval is."""
+    plan = findings.study.plan
+    stalled = (
+        f"an arm met {plan.capacity} at no rate" if plan.searches_capacity else "an arm completed nothing"
+    )
     lost = {
         "a server failed or did its work incorrectly": comparison.failed,
-        "an arm completed nothing": comparison.stalled,
+        stalled: comparison.stalled,
         "an arm was overloaded": comparison.censored,
     }
     reasons = [f"{words} in {counted(len(blocks), 'block')}" for words, blocks in lost.items() if blocks]
@@ -280,7 +290,7 @@ def _why_held_back(comparison: Comparison) -> str:
 
 def _more(comparison: Comparison, findings: Findings) -> str:
     if comparison.is_held_back:
-        return _why_held_back(comparison)
+        return _why_held_back(comparison, findings)
     decision = comparison.decision
     if decision is not None and decision.verdict is Verdict.UNDECIDED:
         return " ".join(

@@ -188,7 +188,7 @@ def comparison_caveats(
     found = [*_trial_caveats(arms, trials), *_warm_up_extended(study.plan, trials)]
     found += _slice_caveats(study, arms, p50_ms)
     for comparison in comparisons:
-        found += _comparison_caveats(comparison)
+        found += _comparison_caveats(comparison, study.plan)
         found += difference_caveats(arms[0], comparison.arm, trials, study.plan.schedule)
     for arm in arms:
         found += debug_build_caveats(arm, trials)
@@ -312,11 +312,16 @@ def _count_caveats(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
     ]
 
 
-def _comparison_caveats(comparison: Comparison) -> list[Caveat]:
+def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
     names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
     found = []
     if comparison.stalled:
-        found.append(Caveat(Code.NOTHING_DONE, {**names, "blocks": len(comparison.stalled)}))
+        blocks = len(comparison.stalled)
+        if plan.searches_capacity:
+            limit = plan.capacity or ""
+            found.append(Caveat(Code.NO_CAPACITY, {**names, "limit": limit, "blocks": blocks}))
+        else:
+            found.append(Caveat(Code.NOTHING_DONE, {**names, "blocks": blocks}))
     if comparison.censored:
         found.append(Caveat(Code.MEDIAN_NOT_OBSERVED, {**names, "blocks": len(comparison.censored)}))
     if comparison.failed:
@@ -359,7 +364,7 @@ def _study_caveats(study: StudyRecord) -> list[Caveat]:
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": f"{plan.rate_per_s:g} transactions per second"}))
     elif plan.pacing != "none":
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and think times"}))
-    elif plan.workload.kind == "tpcc":
+    elif plan.workload.kind == "tpcc" and not plan.searches_capacity:
         found.append(Caveat(Code.NO_KEYING_AND_THINKING))
     if plan.workload.kind == "tpcc":
         found += [Caveat(Code.NOT_TPCC_MIX, {"mix": mix}) for mix in mixes(plan) if not is_tpcc_mix(mix)]
