@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn a_marked_line_exists_only_where_all_of_its_marks_allow_it() {
         let sql = "a\n  b   --[unless no-rollback]\nc --[if no-rollback] [unless c-redrawn]\nd";
-        let with = |set: &[Deviation]| Deviations::from_iter(set.iter().copied()).render(sql).into_owned();
+        let with = |set: &[Deviation]| set.iter().copied().collect::<Deviations>().render(sql).into_owned();
         assert_eq!(with(&[]), "a\n  b\nd");
         assert_eq!(with(&[Deviation::NoRollback]), "a\nc\nd");
         assert_eq!(with(&[Deviation::NoRollback, Deviation::CRedrawn]), "a\nd");
