@@ -69,6 +69,9 @@ RECORDED = Path(__file__).with_name("dialects.jsonl")
 
 WAREHOUSES, CLIENTS = 4, 8
 SLICE_S, ROUNDS, WARM_UP_S = 0.5, 8, 2.0
+BAD = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
+"""Trials of which none may exist. Interrupted ones are ignored."""
+
 BLOCKS_MIN = 3
 """Minimum number of blocks for an interval in the table."""
 
@@ -147,7 +150,7 @@ def measured_in(path: Path, calls: str) -> Iterator[Measured]:
     """Return the arms of a study. Raises RuntimeError if a trial failed."""
     day = datetime.now(tz=UTC).date().isoformat()
     with Evidence(path) as evidence:
-        failed = [trial for trial in evidence.trials() if trial.status is not TrialStatus.OK]
+        failed = [trial for trial in evidence.trials() if trial.status in BAD]
         for trial in failed:
             checks = [f"{check.name}: {check.detail}" for check in trial.checks if not check.passed]
             print(f"arm {trial.arm}: {trial.status}: {trial.reason} {checks}", file=sys.stderr, flush=True)

@@ -76,7 +76,8 @@ impl Terminal {
             }
             (Some(_), Some(_), Some(format)) if format.split('+').next() == Some(&FORMAT) => {
                 Err(Error::Workload(format!(
-                    "the dataset has the deviations {:?}, and the run has {:?}; load it again",
+                    "the dataset has the deviations {:?}, and the run has {:?}; \
+                     give the run the same ones, or load it again",
                     format.split_once('+').map_or("", |(_, names)| names),
                     of_data.to_string()
                 )))
