@@ -72,7 +72,7 @@ SLICE_S, ROUNDS, WARM_UP_S = 0.5, 8, 2.0
 BAD = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
 """Trials of which none may exist. Interrupted ones are ignored."""
 
-BLOCKS_MIN = 3
+BLOCKS_MIN = 2
 """Minimum number of blocks for an interval in the table."""
 
 
