@@ -59,7 +59,12 @@ def deviations(findings: Findings) -> Table:
     for of in findings.arms:
         own = findings.study.plan.driving(of.arm.arm).workload.deviations
         rows += [
-            [of.arm.name if i == 0 else "", one.name, f"{one.clause}*" if one.allowed else one.clause, one.about]
+            [
+                of.arm.name if i == 0 else "",
+                one.name,
+                f"{one.clause}*" if one.allowed else one.clause,
+                one.about,
+            ]
             for i, one in enumerate(own)
         ]
     return Table(
