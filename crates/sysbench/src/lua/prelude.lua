@@ -709,7 +709,9 @@ sysbench.histogram = {
     end,
 }
 
+-- sysbench draws a random number at each update, as for the latency of an event.
 function Histogram:update(value)
+    host.rand_halves()
     self.bins:update(value)
 end
 
