@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterable
+from array import array
 from pathlib import Path
 
 import psutil
@@ -19,7 +19,8 @@ from pgdyno.server.running import Server
 DEATH_TIMEOUT_S = 20.0
 """Timeout for the end of killed processes. A process that waits for a disk ends when the disk answers."""
 
-_SHARED_FILE = re.compile(r"/dev/shm/PostgreSQL\.\d+$", re.MULTILINE)
+SHARED = Path("/dev/shm")
+_MAPPED_FILE = re.compile(r"/dev/shm/PostgreSQL\.(\d+)$", re.MULTILINE)
 _IPC_RMID = 0
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,7 +42,7 @@ def kill_server(server: Server, *, forget_memory: bool = False) -> int:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGSTOP)
     frozen_ns = time.monotonic_ns()
-    files = _shared_files(processes) if forget_memory else set()
+    files = _shared_files(processes[0].pid) if forget_memory and processes else set()
     for process in processes[::-1]:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -65,14 +66,21 @@ def kill_backend(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-def _shared_files(processes: Iterable[psutil.Process]) -> set[Path]:
-    """Return the files of dynamic shared memory that the processes have mapped."""
-    found: set[Path] = set()
-    for process in processes:
-        with contextlib.suppress(OSError):
-            text = Path(f"/proc/{process.pid}/maps").read_text()
-            found |= {Path(path) for path in _SHARED_FILE.findall(text)}
-    return found
+def _shared_files(postmaster_pid: int) -> set[Path]:
+    """Return the files of a server's dynamic shared memory.
+
+    The postmaster has mapped the control segment, which lists all others by their number, also those that no
+    process has mapped.
+    """
+    files: set[Path] = set()
+    with contextlib.suppress(OSError):
+        mapped = _MAPPED_FILE.findall(Path(f"/proc/{postmaster_pid}/maps").read_text())
+        there = {path.suffix[1:]: path for path in SHARED.glob("PostgreSQL.*")}
+        for number in mapped:
+            content = there[number].read_bytes()
+            listed = array("I", content[: len(content) // 4 * 4])
+            files |= {there[number], *(there[name] for word in set(listed) if (name := str(word)) in there)}
+    return files
 
 
 def _segments_of(text: str, creator: int) -> list[int]:
