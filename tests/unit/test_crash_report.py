@@ -10,7 +10,7 @@ import pytest
 
 from pgdyno.analysis.findings.crash_findings import find_crashes
 from pgdyno.cli.main import run_command
-from pgdyno.errors import EvidenceError, EvidenceExistsError
+from pgdyno.errors import EvidenceError, EvidenceExistsError, UsageError
 from pgdyno.lab import crash_test
 from pgdyno.report.crash_report import COLUMNS, CrashReport, crash_json, progress_line, sentences, table_rows
 from pgdyno.results.crash_file import CrashWriter, read_crash_test
@@ -193,3 +193,32 @@ def test_the_report_of_a_file_is_that_of_its_crash_test(
     assert run_command(["report", str(path)]) == 0
     assert "fsync=off" in capsys.readouterr().out
     assert run_command(["report", str(path), "--md"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["--within", "0.5s"], "--within"),
+        (["--disk-size", "1MB"], "--disk-size"),
+        (["--cuts", "0"], "--cuts"),
+        (["--clients", "81"], "--clients"),
+        (["--kind", "meteor"], "--kind"),
+    ],
+)
+def test_values_out_of_range_are_refused_before_anything_starts(
+    options: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["crash", "18", "--kind", "server", *options]) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_without_a_disk_the_possible_kinds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda: ["/dev/fuse"])
+    with pytest.raises(UsageError, match=r"lacks /dev/fuse.*--kind backend or server"):
+        crash_test.require_possible(PLAN)
+    crash_test.require_possible(PLAN.model_copy(update={"kind": CrashKind.SERVER}))
+
+
+def test_a_running_server_is_never_crashed(tmp_path: Path) -> None:
+    arguments = ["crash", "postgresql://localhost/x", "--kind", "server", "--evidence", str(tmp_path / "c")]
+    assert run_command(arguments) == 2

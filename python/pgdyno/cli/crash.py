@@ -17,7 +17,7 @@ from pgdyno.analysis.findings.crash_findings import find_crashes
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.output_files import require_writable
-from pgdyno.errors import EvidenceError
+from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.crash_test import command_of, require_possible, run_crash_test
 from pgdyno.report.crash_report import (
@@ -32,8 +32,19 @@ from pgdyno.report.crash_report import (
 from pgdyno.results.crash_file import read_crash_test
 from pgdyno.results.crash_records import Crash
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, Survivors
-from pgdyno.units import parse_size_bytes
+from pgdyno.study.crash_plan import (
+    ACTIVE_S_LIMIT,
+    ACTIVE_S_MIN,
+    DISK_BLOCK_BYTES,
+    DISK_BYTES_MAX,
+    DISK_BYTES_MIN,
+    CrashKind,
+    CrashMoment,
+    CrashPlan,
+    DiskBehavior,
+    Survivors,
+)
+from pgdyno.units import parse_duration_s, parse_size_bytes
 
 
 def crash(
@@ -70,10 +81,19 @@ def crash(
     at: Annotated[
         CrashMoment,
         typer.Option(
-            help="Moment of a crash, 1 to 5 s after the first transaction. any: at random. checkpoint: "
+            help="Moment of a crash, from 1 s after the first transaction until --within. "
+            "any: at random. checkpoint: "
             "during a forced checkpoint; a power cut then waits for many unflushed writes."
         ),
     ] = CrashMoment.ANY,
+    within: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="Longest time from the first transaction until a crash, 1s to 1h. With fsync=off the kernel "
+            "writes data back after about 30 s.",
+        ),
+    ] = "5s",
     clients: Annotated[
         int, typer.Option(metavar="N", min=1, max=80, help="Number of client connections.")
     ] = 8,
@@ -118,9 +138,10 @@ def crash(
         disk=disk,
         at=at,
         survivors=survivors,
+        active_s_max=_active_s_max(within),
         cuts=cuts,
         clients=clients,
-        disk_bytes=parse_size_bytes(disk_size),
+        disk_bytes=_disk_bytes(disk_size),
         seed=_seed(path, seed),
     )
     require_possible(plan)
@@ -138,6 +159,22 @@ def crash(
     if not quiet:
         say(f"results file: {path}")
     return 0
+
+
+def _active_s_max(text: str) -> float:
+    """Return the time of --within. Raises UsageError."""
+    active_s = parse_duration_s(text)
+    if not ACTIVE_S_MIN <= active_s <= ACTIVE_S_LIMIT:
+        raise UsageError(f"--within must be at least 1s and at most 1h (got {text})")
+    return active_s
+
+
+def _disk_bytes(text: str) -> int:
+    """Return the size of --disk-size, in whole blocks. Raises UsageError."""
+    size = parse_size_bytes(text) // DISK_BLOCK_BYTES * DISK_BLOCK_BYTES
+    if not DISK_BYTES_MIN <= size <= DISK_BYTES_MAX:
+        raise UsageError(f"--disk-size must be at least 1GB and at most 1TB (got {text})")
+    return size
 
 
 def _seed(path: Path, given: int | None) -> int:

@@ -14,7 +14,7 @@ from pgdyno.drive.drive_specification import CONNECT_TIMEOUT_S, DRAIN_TIMEOUT_S,
 from pgdyno.engine import Engine
 from pgdyno.errors import EngineError
 from pgdyno.interruption import Interruption
-from pgdyno.study.crash_plan import ACTIVE_S_MAX, CrashPlan, PlannedCrash
+from pgdyno.study.crash_plan import CrashPlan, PlannedCrash
 
 START_TIMEOUT_S = 60.0
 """Timeout from the start of the engine until all clients are connected."""
@@ -91,7 +91,7 @@ def _specification(
         "acknowledge": acknowledge,
     }
     # Longer than the load can run: the crash ends it.
-    duration_s = ACTIVE_S_MAX + START_TIMEOUT_S
+    duration_s = plan.active_s_max + START_TIMEOUT_S
     return {
         "targets": [{"name": "crash", "conninfo": conninfo}],
         "workload": workload,

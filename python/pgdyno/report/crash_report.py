@@ -19,7 +19,7 @@ PLURAL = {
     CrashKind.POWER: ("power cut", "power cuts"),
 }
 
-COLUMNS = ("arm", "loss (95% CI)", "lost ≤", "window ≤", "corrupt", "recovery")
+COLUMNS = ("arm", "loss (95% CI)", "lost", "window", "corrupt", "recovery")
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,10 @@ class Survivors(StrEnum):
 
 ACTIVE_S_MIN = 1.0
 ACTIVE_S_MAX = 5.0
-"""Range of the time from the first transaction until the crash: at least five cycles of the WAL writer, and
-the whole cycle of a file system's journal (5 s)."""
+"""Default range of the time from the first transaction until the crash: at least five cycles of the WAL
+writer, and the whole cycle of a file system's journal (5 s)."""
+
+ACTIVE_S_LIMIT = 3600.0
 
 
 DELAY_S_MAX = 0.1
@@ -60,6 +62,12 @@ VOLATILE_MIN = 16
 VOLATILE_MAX = 128
 """Range of the number of unflushed blocks of 4 KiB at a power cut during a checkpoint. Commits of a few
 clients leave less; a checkpoint writes 64 at a time."""
+
+
+DISK_BLOCK_BYTES = 4096
+DISK_BYTES_MIN = 1 << 30
+DISK_BYTES_MAX = 1 << 40
+"""Range of the size of the simulated disk: a cluster with 1 GB of WAL does not fit into less."""
 
 
 class CrashPlan(BaseModel):
@@ -73,10 +81,13 @@ class CrashPlan(BaseModel):
     at: CrashMoment = CrashMoment.ANY
     survivors: Survivors | None = None
     """None: a random one for each cut."""
+    active_s_max: float = Field(default=ACTIVE_S_MAX, ge=ACTIVE_S_MIN, le=ACTIVE_S_LIMIT)
     cuts: int = Field(default=30, gt=0, le=10_000)
     clients: int = Field(default=8, gt=0, le=80)
     slots: int = Field(default=2000, gt=0, le=1_000_000)
-    disk_bytes: int = Field(default=4 << 30, ge=1 << 30, le=1 << 40)
+    disk_bytes: int = Field(
+        default=4 << 30, ge=DISK_BYTES_MIN, le=DISK_BYTES_MAX, multiple_of=DISK_BLOCK_BYTES
+    )
     seed: int = 0
 
 
@@ -101,7 +112,7 @@ class PlannedCrash(BaseModel):
 def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
     """Return a crash, from 0 to ``cuts`` - 1. All arms crash at the same time of their n-th run."""
     shared = random.Random(f"{plan.seed} {number}")
-    active_s = shared.uniform(ACTIVE_S_MIN, ACTIVE_S_MAX)
+    active_s = shared.uniform(ACTIVE_S_MIN, plan.active_s_max)
     delay_s = shared.uniform(0, DELAY_S_MAX)
     survivors = shared.choice(list(Survivors))
     volatile = shared.randint(VOLATILE_MIN, VOLATILE_MAX)
