@@ -22,6 +22,7 @@ SIZES = {
     # select-only 3 scales × 4 clients, default and extra-indexes 2 × 4 each, analytical 2 × 1; 2 versions
     "moppel-2019-pgbench-11-vs-12": (30, 2),
     "percona-2018-crash-safety": (1, 4),
+    "percona-2018-sysbench-tpcc": (1, 3),
     "moppel-2022-a-billion-transactions": (1, 2),
     "upgrade": (1, 3),
     "settings": (1, 3),

@@ -22,11 +22,12 @@ from pgdyno.study.study_file_checks import errors_of
 from pgdyno.study.values import Level
 
 STUDIES = Path(__file__).parents[2] / "studies"
-EDB, MOPPEL_2019, MOPPEL_2022, PERCONA = (
+EDB, MOPPEL_2019, MOPPEL_2022, PERCONA, PERCONA_SYSBENCH = (
     "edb-2020-tproc-c-12-vs-13",
     "moppel-2019-pgbench-11-vs-12",
     "moppel-2022-a-billion-transactions",
     "percona-2018-crash-safety",
+    "percona-2018-sysbench-tpcc",
 )
 GB, TB = 2**30, 2**40
 SMALL = FitMachine(2, 24 * GB, 50 * GB)
@@ -54,7 +55,7 @@ def told(fitted: Fitted, key: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("aa", [True, False])
-@pytest.mark.parametrize("name", [EDB, MOPPEL_2019, MOPPEL_2022, PERCONA])
+@pytest.mark.parametrize("name", [EDB, MOPPEL_2019, MOPPEL_2022, PERCONA, PERCONA_SYSBENCH])
 def test_a_published_study_fitted_to_a_small_machine_can_be_run_there(name: str, *, aa: bool) -> None:
     fitted = small(name, aa=aa)
     cases = cases_of(fitted.file)
@@ -185,7 +186,12 @@ DEFAULTS = {"shared_buffers": "128MB", "max_wal_size": "1GB"}
 
 
 @pytest.mark.parametrize(
-    ("name", "default", "tuned"), [(EDB, "untuned", "tuned"), (PERCONA, "default", "crash-safe")]
+    ("name", "default", "tuned"),
+    [
+        (EDB, "untuned", "tuned"),
+        (PERCONA, "default", "crash-safe"),
+        (PERCONA_SYSBENCH, "default", "crash-safe"),
+    ],
 )
 def test_default_and_tuned_arms_keep_their_own_ratios_to_the_data(
     name: str, default: str, tuned: str
