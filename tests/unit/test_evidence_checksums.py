@@ -74,7 +74,7 @@ def test_the_checksums_kept_row_by_row_are_those_of_the_rows(tmp_path: Path) -> 
         computed = dict(connection.execute("SELECT name, rows || ' ' || digest FROM checksum"))
         empty = {name for name, text in kept.items() if text.startswith("0 ")}
     assert kept == computed
-        assert empty == {"crash", "crash_arm", "crash_test"}  # a study has no crashes
+    assert empty == {"crash", "crash_arm", "crash_test"}  # a study has no crashes
     tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'checksum'"
     with closing(sqlite3.connect(tmp_path / "e")) as connection:
         assert set(kept) == {"sqlite_schema", *(name for (name,) in connection.execute(tables))}
