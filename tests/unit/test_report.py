@@ -221,7 +221,7 @@ class Elements(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in {"meta", "br"}:
+        if tag not in {"meta", "br", "wbr"}:  # elements without content
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
