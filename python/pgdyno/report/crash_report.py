@@ -83,9 +83,8 @@ def sentence(kind: CrashKind, found: CrashFindings) -> str:
     n = found.crashes
     crashes = f"{n} {PLURAL[kind][n != 1]}"
     if found.with_loss.count == 0:
-        lost = (
-            f"none of {crashes} lost an acknowledged commit (95% CI below {100 * found.with_loss.high:.2g}%)"
-        )
+        limit = f"probability below {100 * found.with_loss.limit:.2g}% with 95% confidence"
+        lost = f"none of {crashes} lost an acknowledged commit ({limit})"
     else:
         window = found.loss_window_s_max
         most = f"up to {found.lost_max:,}" + ("" if window is None else f", {format_duration(window)}")

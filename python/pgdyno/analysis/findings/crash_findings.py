@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pgdyno.analysis.statistics.exact_interval import (
     MedianInterval,
     Proportion,
-    clopper_pearson,
     median_interval,
+    proportion,
 )
 from pgdyno.results.crash_records import Crash, CrashArm
 from pgdyno.results.records import Kept
@@ -31,7 +31,7 @@ class CrashFindings:
     """One arm. ``lost``, ``loss_window_s``: one value per crash, of those whose rows could be read.
 
     ``unreadable``: crashes after which the rows could not be read, mostly because the server did not start.
-    All their acknowledged commits are gone, and count in ``with_loss`` only. ``promise``: whether the
+    How many commits are gone is then unknown; such crashes count in ``with_loss`` only. ``promise``: whether the
     settings promise to keep everything, by the manual. ``findings``: corruption by check.
     """
 
@@ -92,7 +92,7 @@ def _of_arm(kind: CrashKind, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFi
         name=arm.name,
         crashes=n,
         acknowledged=sum(crash.acknowledged for crash in crashes),
-        with_loss=clopper_pearson(sum(crash.has_loss for crash in crashes), n) if n else None,
+        with_loss=proportion(sum(crash.has_loss for crash in crashes), n) if n else None,
         lost=[audit.lost for audit in audits],
         holes=sum(audit.holes for audit in audits),
         phantoms=sum(audit.phantoms for audit in audits),
@@ -103,7 +103,7 @@ def _of_arm(kind: CrashKind, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFi
         loss_window_s=[audit.loss_window_s for audit in audits if audit.loss_window_s is not None],
         wal_writer_delay_s=arm.wal_writer_delay_s,
         recovery_s=median_interval([one.recovery_s for one in crashes if one.recovery_s is not None]),
-        corrupt=clopper_pearson(len(corrupt), n) if n else None,
+        corrupt=proportion(len(corrupt), n) if n else None,
         findings=dict(checks),
         examples=list(texts)[:EXAMPLES_MAX],
         unchecked=sorted({check for crash in crashes for check in crash.unchecked}),

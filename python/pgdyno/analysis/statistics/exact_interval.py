@@ -7,32 +7,34 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-from scipy.special import bdtr, betaincinv
+from scipy.special import bdtr
+
+from pgdyno.analysis.statistics.distributions import binomial_interval
+
+CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Proportion:
-    """``count`` of ``n`` with its confidence interval."""
+    """``count`` of ``n`` with its two-sided 95% interval. ``limit``: one-sided upper 95% confidence limit."""
 
     count: int
     n: int
     low: float
     high: float
+    limit: float
 
 
-def clopper_pearson(count: int, n: int, confidence: float = 0.95) -> Proportion:
-    """Return the exact two-sided interval of a proportion (Clopper and Pearson, Biometrika 26, 1934).
+def proportion(count: int, n: int) -> Proportion:
+    """Return a proportion with exact confidence limits (Clopper and Pearson, Biometrika 26, 1934).
 
-    With a count of 0 or n, the whole error probability is on the other side, so that the limit for 0 of n is
-    the rule of three: below 3/n. Raises ValueError unless 0 ≤ count ≤ n and n > 0.
+    The one-sided limit for 0 of n is the rule of three: below 3/n. Raises ValueError unless 0 ≤ count ≤ n and
+    n > 0.
     """
     if not (0 <= count <= n and n > 0):
         raise ValueError(f"{count} of {n} is not a proportion")
-    alpha = 1 - confidence
-    tail = alpha if count in (0, n) else alpha / 2
-    low = 0.0 if count == 0 else float(betaincinv(count, n - count + 1, tail))
-    high = 1.0 if count == n else float(betaincinv(count + 1, n - count, 1 - tail))
-    return Proportion(count, n, low, high)
+    _, limit = binomial_interval(count, n, 2 * CONFIDENCE - 1)  # 5% beyond each end, so 95% below the upper
+    return Proportion(count, n, *binomial_interval(count, n, CONFIDENCE), limit)
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class MedianInterval:
     high: float | None
 
 
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> MedianInterval | None:
+def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MedianInterval | None:
     """Return the median with its distribution-free interval between order statistics; None without values.
 
     The number of values below the true median is binomial with p = 1/2 (Conover, Practical Nonparametric
