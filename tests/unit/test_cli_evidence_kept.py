@@ -297,13 +297,13 @@ def test_files_next_to_a_new_results_file_are_unchanged(place: Path) -> None:
 def test_a_results_file_created_meanwhile_is_not_replaced(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = writer._make
+    whole = writer.Writer._make
 
     def slow(*values: object) -> None:
         whole(*values)  # type: ignore[arg-type]
         is_a_file(place / "e")
 
-    monkeypatch.setattr(writer, "_make", slow)
+    monkeypatch.setattr(writer.Writer, "_make", slow)
     with pytest.raises(EvidenceExistsError):
         write_study(place / "e", MADE)
     assert {path.name: path.read_text() for path in place.iterdir()} == {"e": SOMEBODYS}

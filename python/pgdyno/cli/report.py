@@ -80,15 +80,15 @@ def report(
       pgdyno report results.sqlite --fail-if slower --summary auto
     """
     gating.check()
+    wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
+    if len(wanted) > 1:
+        raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
+    _refuse_output_file(evidence, wanted)
     if len(evidence) == 1 and read_crash_test(evidence[0]) is not None:
         if html is not None or md or csv or full or as_ != "whole" or gating.is_wanted:
             raise UsageError(f"{evidence[0]} has a crash test: its report has no option except --json")
         show_crash_test(evidence[0], as_json=json)
         return 0
-    wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
-    if len(wanted) > 1:
-        raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
-    _refuse_output_file(evidence, wanted)
     if as_ == "published":
         for option, is_given in (("--html", html is not None), ("--json", json), ("--csv", csv)):
             if is_given:

@@ -31,8 +31,8 @@ class CrashFindings:
     """One arm. ``lost``, ``loss_window_s``: one value per crash, of those whose rows could be read.
 
     ``unreadable``: crashes after which the rows could not be read, mostly because the server did not start.
-    How many commits are gone is then unknown; such crashes count in ``with_loss`` only. ``promise``: whether the
-    settings promise to keep everything, by the manual. ``findings``: corruption by check.
+    How many commits are gone is then unknown; such crashes count in ``with_loss`` only. ``promise``: whether
+    the settings promise to keep everything, by the manual. ``findings``: corruption by check.
     """
 
     name: str
