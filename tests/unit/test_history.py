@@ -169,7 +169,7 @@ def test_terminal_and_html_have_the_change(
     assert capsys.readouterr().out == shown
     page = (tmp_path / "h.html").read_text()
     # The kernel and the build changed with one file, in each of its three series.
-    assert page.count("▴<title>night-07.sqlite") == page.count("▴") == 3
+    assert page.count("▴<title>night-07.sqlite") == page.count("▴<title>") == 3
     assert page.count("<svg") == 9 and "<script" not in page
     assert "torn.sqlite" in page and "night-07.sqlite" in page
 

@@ -22,6 +22,7 @@ from pgdyno.cli.workload_options import (
     SysbenchOptions,
     TpccCalls,
     TpccData,
+    TpccDialect,
     Which,
     WorkloadOptions,
 )
@@ -215,9 +216,8 @@ def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cli_options, "machine_size", lambda: MachineSize(cores, 2**34))
-    workload = WorkloadOptions(
-        Which(), TpccData(), TpccCalls(), PgbenchData(), PgbenchScripts(), SysbenchOptions()
-    )
+    tpcc, pgbench = (TpccData(), TpccCalls(), TpccDialect()), (PgbenchData(), PgbenchScripts())
+    workload = WorkloadOptions(Which(), *tpcc, *pgbench, SysbenchOptions())
     study = study_of(tuple(parse_arms(arms)), None, None, DesignOptions(**options), ClientOptions(), workload)
     assert study.schedule == schedule
     whole_clients = default_clients(MachineSize(cores, 2**34))
