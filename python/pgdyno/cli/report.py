@@ -84,7 +84,7 @@ def report(
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
     _refuse_output_file(evidence, wanted)
-    if len(evidence) == 1 and read_crash_test(evidence[0]) is not None:
+    if len(evidence) == 1 and evidence[0].is_file() and read_crash_test(evidence[0]) is not None:
         if html is not None or md or csv or full or as_ != "whole" or gating.is_wanted:
             raise UsageError(f"{evidence[0]} has a crash test: its report has no option except --json")
         show_crash_test(evidence[0], as_json=json)
