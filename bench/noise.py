@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -115,14 +116,18 @@ def recorded(schedule: str) -> Noise:
     return noise
 
 
+def recorded_studies() -> list[dict[str, Any]]:
+    """Read the studies that ``python -m bench verdict --record`` stored, as ``bench.verdict.StudyRun``."""
+    return [json.loads(line) for line in STUDIES.read_text("utf-8").splitlines()]
+
+
 def recorded_blocks(schedule: str) -> list[Floats]:
     """Return the residuals of each study that ``python -m bench verdict --record`` stored.
 
     Residuals are log ratios minus the mean of all studies with the same slowdown. They are scaled because
     their SD around the sample mean is too small.
     """
-    kept = [json.loads(line) for line in STUDIES.read_text("utf-8").splitlines()]
-    selected = [of for of in kept if of["options"]["schedule"] == schedule]
+    selected = [of for of in recorded_studies() if of["options"]["schedule"] == schedule]
     found = []
     for effect in sorted({of["effect"] for of in selected}):
         ratios = [np.array(of["log_ratios"]) for of in selected if of["effect"] == effect]

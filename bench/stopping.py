@@ -26,7 +26,9 @@ from bench.noise import (
     record,
     recorded_blocks,
     recorded_ratios,
+    recorded_studies,
 )
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.statistics.effect import Method, critical_value, one_sided_critical_value
 from pgdyno.analysis.statistics.symmetry import skewness
 from pgdyno.estimate import group_digits, signed
@@ -194,6 +196,7 @@ def page(paths: int = PATHS) -> str:
         needed=needed,
         others=f"{', '.join(others[:2])} and {others[2]}",
         recorded=_recorded(),
+        aa_alarms=_aa_alarms(),
         together=BLOCKS_TOGETHER,
         sd=f"{100 * SD:g}%",
         covariates=covariates(),
@@ -223,6 +226,13 @@ def _recorded() -> str:
             f"(SD {100 * every.std():.1f}%, skewness {signed(skewness(every.tolist()), 1, '')})"
         )
     return "\n- ".join(found)
+
+
+def _aa_alarms() -> str:
+    """Return how many recorded studies of identical arms had a false alarm, as "1 of 10"."""
+    identical = [study for study in recorded_studies() if study["effect"] == 0]
+    alarms = [study for study in identical if study["verdict"] in {Verdict.FASTER, Verdict.SLOWER}]
+    return f"{len(alarms)} of {len(identical)}"
 
 
 def covariates() -> str:
