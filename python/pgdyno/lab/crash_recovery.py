@@ -1,4 +1,4 @@
-"""What is left after a crash: start of the server, audit of the rows, checks for corruption."""
+"""Recovery after a crash: start of the server, audit of the rows, checks for corruption."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GRAVE = re.compile(r"PANIC:  .*|(?:WARNING|ERROR|FATAL):  .*(?:page verification
 
 @dataclass
 class Aftermath:
-    """What a recovered cluster has. ``recovery_s`` is None if the server did not start."""
+    """Findings about a recovered cluster. ``recovery_s`` is None if the server did not start."""
 
     recovery_s: float | None = None
     audit: AuditCounts | None = None
