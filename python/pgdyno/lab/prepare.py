@@ -17,6 +17,7 @@ from pgdyno.lab.dataset_loading import WAL_RESERVE_BYTES, Maker, dataset_key, in
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, require_starts, resolve_arms
 from pgdyno.lab.progress import Warned, Watch
+from pgdyno.lab.script_preflight import require_working_scripts
 from pgdyno.lab.trial import untested_version
 from pgdyno.results import records
 from pgdyno.server.cache_directory import Cache
@@ -70,7 +71,9 @@ def prepare_arms(
         require_usable(fitting, watch)
         require_connections(fitting, wanted)
         checked.append((fitting, wanted, caveats))
-    in_effect = require_starts([(study, wanted) for study, wanted, _ in checked], cache, watch, interruption)
+    requests = [(study, wanted) for study, wanted, _ in checked]
+    in_effect = require_starts(requests, cache, watch, interruption)
+    require_working_scripts(requests, cache, watch, interruption)
     with contextlib.ExitStack() as stack:
         places = _DataPlaces(cache, watch, interruption, stack)
         ready = [

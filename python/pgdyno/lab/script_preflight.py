@@ -1,0 +1,124 @@
+"""Preflight check of custom scripts: each runs once on minimal data, before the dataset of a study is loaded.
+
+Only errors that do not depend on the data count, such as an unknown column. The other ones end a study after
+its first block (``block.require_working_kinds``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from psycopg import sql
+
+from pgdyno.drive.drive_specification import drive_specification
+from pgdyno.drive.engine_runs import run_drive
+from pgdyno.errors import ServerError, WorkloadError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.dataset_loading import Place, dataset_key, init_options, load_data, load_settings
+from pgdyno.lab.preflight import ArmRequest
+from pgdyno.lab.progress import PreparationStep, Watch
+from pgdyno.server.build_catalogue import empty_cluster
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.cluster import InitOptions
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.plan import Driving, Study
+from pgdyno.study.schedule import PlannedSlice, Role
+from pgdyno.study.sysbench_parameters import SysbenchParameters
+from pgdyno.study.workload_parameters import WorkloadParameters
+
+CERTAIN = ("42", "0A", "25006")
+"""SQLSTATEs, or their first digits, that do not depend on rows: syntax, unknown objects and types, missing
+features, a read-only transaction."""
+
+SCRIPT_TIMEOUT_S = 5.0
+"""Maximum time of a script. It is canceled after twice this time, and what it did until then counts."""
+
+ROWS = 1000
+"""Rows of each table of sysbench."""
+
+Request = tuple[Study, Mapping[int, ArmRequest]]
+
+
+def require_working_scripts(
+    requests: Iterable[Request], cache: Cache, watch: Watch, interruption: Interruption
+) -> None:
+    """Run each custom script of the data that are still to be loaded, with the settings of its arm.
+
+    Raises WorkloadError with the script, the arm and the server's message; StartError, Interrupted.
+    """
+    tried = set()
+    for study, wanted in requests:
+        init = init_options(study)
+        for index, arm in wanted.items():
+            driving = study.driving(index)
+            minimal = _minimal(driving.workload)
+            if minimal is None:
+                continue
+            settings = frozenset(arm.requested.settings.items())
+            what = (arm.build.build_id, init, minimal.model_dump_json(), settings)
+            key = dataset_key(arm.build, driving.workload, init)
+            if what in tried or key.name in cache.cached_datasets().names():
+                continue
+            tried.add(what)
+            interruption.check()
+            watch(PreparationStep(f"testing the scripts on {arm.spec.name}"))
+            failure = _first_failure(arm, minimal, init, cache, interruption)
+            if failure:
+                raise WorkloadError(f"{failure}; correct the script or the arm. Nothing was loaded")
+
+
+def _minimal(workload: WorkloadParameters) -> WorkloadParameters | None:
+    """Return the workload with minimal data, or None if its scripts need no test, or data of their own."""
+    if isinstance(workload, PgbenchParameters):
+        own = tuple(script for script in workload.scripts if script.text is not None and script.weight)
+        return workload.model_copy(update={"scripts": own, "scale": 1}) if own else None
+    if isinstance(workload, SysbenchParameters):
+        if workload.script.text is None or workload.has_own_data:
+            return None
+        return workload.model_copy(update={"table_size": min(ROWS, workload.n_rows)})
+    return None
+
+
+def _first_failure(
+    arm: ArmRequest, workload: WorkloadParameters, init: InitOptions, cache: Cache, interruption: Interruption
+) -> str:
+    """Return script, arm and message of the first certain failure; empty without one."""
+    with empty_cluster(arm.build, cache, "try", init) as cluster:
+        database = workload.kind
+        with cluster.start(load_settings()) as server:
+            with server.connect() as connection:
+                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+            place = Place(server.conninfo(database), lambda: server.connect(database))
+            load_data(place, workload, interruption, lambda *_: None, lambda _: None)
+        with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
+            target = (arm.spec.name, server.conninfo(database))
+            scripts = _single_scripts(workload)
+            # A script may create what an earlier one in the list needs, so the failed ones run again.
+            failed = [name for name, one in scripts.items() if _failures(one, target, interruption)]
+            for name in failed:
+                for message in _failures(scripts[name], target, interruption):
+                    return f"{name} fails on {arm.spec.name}: {message}"
+    return ""
+
+
+def _single_scripts(workload: WorkloadParameters) -> dict[str, WorkloadParameters]:
+    """Return a workload for each script, by its name."""
+    if isinstance(workload, PgbenchParameters):
+        return {one.name: workload.model_copy(update={"scripts": (one,)}) for one in workload.scripts}
+    return {workload.name: workload}
+
+
+def _failures(
+    workload: WorkloadParameters, target: tuple[str, str], interruption: Interruption
+) -> Sequence[str]:
+    """Run one transaction of one client, and return the messages of its certain failures."""
+    driving = Driving.model_validate({"workload": workload, "clients": 1, "retries_max": 0})
+    once = PlannedSlice(0, Role.MEASURE, SCRIPT_TIMEOUT_S, 0, transactions=1)
+    specification: dict[str, Any] = drive_specification(driving, 1, [once], [target])
+    specification |= {"drain_timeout_s": SCRIPT_TIMEOUT_S}
+    run = run_drive(specification, interruption, lambda _: None, lambda: [None])
+    interruption.check()
+    if run.failure is not None:
+        raise ServerError(f"{target[0]}: {run.failure.message}")
+    return [one["message"] for one in run.errors if str(one["sqlstate"]).startswith(CERTAIN)]

@@ -1,0 +1,165 @@
+"""Settings and scripts of arms are tried on empty clusters, each once, without leaving anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pgdyno.errors import StartError, WorkloadError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.preflight import require_starts
+from pgdyno.lab.progress import PreparationStep
+from pgdyno.lab.script_preflight import require_working_scripts
+from pgdyno.server.build import Build
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.server_account import server_account
+from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
+from pgdyno.study.plan import Study, Workload
+from pgdyno.study.sysbench_parameters import SysbenchParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
+
+pytestmark = pytest.mark.server
+
+SOUND = {"work_mem": "8MB"}
+
+
+TPCC = TpccParameters(warehouses=1)
+
+
+def with_settings(build: Build, settings: Sequence[Mapping[str, str]]) -> Any:
+    """Return the requested arms: arm n has the name n."""
+    return {
+        index: SimpleNamespace(
+            spec=SimpleNamespace(name=str(index)),
+            build=build,
+            catalogue=SimpleNamespace(initial={}),
+            requested=SimpleNamespace(settings=one, optional=frozenset()),
+        )
+        for index, one in enumerate(settings)
+    }
+
+
+def study_of(workload: Workload) -> Study:
+    return Study(
+        title="t",
+        arms=tuple(parse_arms(["17", "18"])),
+        workload=workload,
+        clients=1,
+        warmup_s=1,
+        rounds=2,
+        budget_s=60,
+        seed=1,
+    )
+
+
+def tried(
+    build: Build, place: Path, *settings: Mapping[str, str], workload: Workload = TPCC, scripts: bool = False
+) -> list[str]:
+    """Try the settings of arms, or their scripts. Returns the progress."""
+    told: list[str] = []
+    requests = [(study_of(workload), with_settings(build, settings))] * 2
+    cache = Cache.at(place, server_account())
+
+    def watch(event: object) -> None:
+        if isinstance(event, PreparationStep):
+            told.append(event.text)
+
+    try:
+        with Interruption() as interruption:
+            (require_working_scripts if scripts else require_starts)(requests, cache, watch, interruption)
+    finally:
+        assert not list(place.glob("runs/run-*"))
+    return told
+
+
+def test_each_set_of_settings_is_tried_once_and_none_without_settings(build: Build, server_dir: Path) -> None:
+    assert tried(build, server_dir, {}, SOUND, SOUND, {"work_mem": "9MB"}) == [
+        "testing the settings of 1",
+        "testing the settings of 3",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"wal_level": "minimal"}, "FATAL: .*max_wal_senders"),
+        ({"shared_preload_libraries": "nothere"}, "FATAL: .*nothere"),
+        ({"max_connections": "20", "superuser_reserved_connections": "20"}, "superuser_reserved_connections"),
+        ({"nothing.known": "1", "work_mem": "8MB", "min_wal_size": "17MB"}, "min_wal_size"),
+    ],
+)
+def test_a_server_that_does_not_start_is_reported_with_its_arm_and_its_message(
+    settings: Mapping[str, str], words: str, build: Build, server_dir: Path
+) -> None:
+    with pytest.raises(StartError, match=f"^1: .* did not start: .*{words}"):
+        tried(build, server_dir, SOUND, settings)
+
+
+def pgbench(**texts: str) -> PgbenchParameters:
+    """Return custom scripts on data that would take minutes to load."""
+    scripts = tuple(Script(name=name, text=text) for name, text in texts.items())
+    return PgbenchParameters(scale=5000, scripts=scripts)
+
+
+def test_scripts_run_once_with_each_set_of_settings(build: Build, server_dir: Path) -> None:
+    sound = pgbench(
+        read="\\set aid random(1, 100000 * :scale)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;"
+    )
+    assert tried(build, server_dir, {}, {}, SOUND, workload=sound, scripts=True) == [
+        "testing the scripts on 0",
+        "testing the scripts on 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "settings", "words"),
+    [
+        ("SELECT nothing FROM pgbench_accounts;", {}, r'"nothing" does not exist .SQLSTATE 42703'),
+        ("SELECT abalance FROM pgbench_acounts;", {}, r"SQLSTATE 42P01"),
+        (
+            "UPDATE pgbench_accounts SET abalance = 0 WHERE aid = 1;",
+            {"default_transaction_read_only": "on"},
+            r"read-only transaction .SQLSTATE 25006",
+        ),
+    ],
+)
+def test_a_script_that_fails_on_any_data_is_an_error_before_the_load(
+    text: str, settings: Mapping[str, str], words: str, build: Build, server_dir: Path
+) -> None:
+    mixed = pgbench(works="SELECT 1;", broken=text)
+    with pytest.raises(WorkloadError, match=f"^broken fails on 0: .*{words}.*Nothing was loaded$"):
+        tried(build, server_dir, settings, workload=mixed, scripts=True)
+
+
+def test_failures_that_depend_on_the_data_or_on_other_scripts_do_not_count(
+    build: Build, server_dir: Path
+) -> None:
+    dependent = pgbench(
+        counts="UPDATE hits SET n = n + 1;",
+        creates="CREATE TABLE IF NOT EXISTS hits (n int);",
+        needs_a_row="SELECT abalance FROM pgbench_accounts WHERE aid = 400000000 \\gset",
+        divides="SELECT 1 / count(*) FROM pgbench_accounts WHERE aid = 400000000;",
+    )
+    assert tried(build, server_dir, {}, workload=dependent, scripts=True)
+
+
+def test_a_script_of_sysbench_runs_on_its_tables(build: Build, server_dir: Path) -> None:
+    text = "function event() db_query('SELECT c FROM sbtest2 WHERE id = 1') {} end"
+    for statement, fails in (("", False), ("db_query('SELECT d FROM sbtest1')", True)):
+        workload = SysbenchParameters.model_validate(
+            {"script": {"name": "own.lua", "text": text.format(statement)}, "tables": 2, "table_size": 10**8}
+        )
+        if fails:
+            with pytest.raises(WorkloadError, match="SQLSTATE 42703"):
+                tried(build, server_dir, {}, workload=workload, scripts=True)
+        else:
+            assert tried(build, server_dir, {}, workload=workload, scripts=True)
+
+
+def test_builtin_scripts_are_not_tried(build: Build, server_dir: Path) -> None:
+    assert tried(build, server_dir, {}, workload=PgbenchParameters(scale=1), scripts=True) == []
