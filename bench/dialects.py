@@ -78,7 +78,7 @@ BLOCKS_MIN = 2
 
 @dataclass(frozen=True)
 class Setup:
-    """What studies must have in common to be counted together."""
+    """Options that studies must share to be counted together."""
 
     warehouses: int
     clients: int

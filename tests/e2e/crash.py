@@ -135,7 +135,7 @@ class StudyUnderTest:
 
     @property
     def ended(self) -> bool:
-        """Whether the results file is complete, so that nothing can be resumed."""
+        """Return whether the results file is complete, so that nothing can be resumed."""
         if not self.evidence.exists():
             return False
         with Evidence(self.evidence) as opened:
@@ -244,8 +244,8 @@ class CrashTest:
         return _until(running, lambda: time.monotonic() >= moment_s and bool(find(root, kill.victim)))
 
     def _phase(self, study: StudyUnderTest, running: Running, phase: str) -> Callable[[], bool]:
-        """Whether the phase is reached. The results file is not opened: a reader would prevent its writer
-        from leaving a single file.
+        """Return whether the phase is reached. The results file is not opened: a reader would prevent its
+        writer from leaving a single file.
         """
         cache, err = self.program.cache, running.err
 

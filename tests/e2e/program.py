@@ -175,7 +175,7 @@ def command_line(process: psutil.Process) -> str:
 
 
 def measuring(evidence: Path, block: int = 0) -> bool:
-    """Whether the results file has a counted slice of that block."""
+    """Return whether the results file has a counted slice of that block."""
     query = "select 1 from slice join trial using (trial) where block = ? and role = 'measure' limit 1"
     return bool(_asked(evidence, query, block))
 

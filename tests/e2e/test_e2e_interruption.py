@@ -33,7 +33,7 @@ def unread_bytes(pid: int) -> int:
 
 
 def stands_still(pid: int) -> bool:
-    """Whether all threads of a process are stopped. A running one could still read input."""
+    """Return whether all threads of a process are stopped. A running one could still read input."""
     states = [path.read_text().rpartition(") ")[2] for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     return all(state.startswith("T") for state in states)
 
@@ -49,7 +49,7 @@ def caught_in_a_block(program: Program, server: str, evidence: Path) -> Running:
 
 
 def searching(program: Program, evidence: Path, nth: int) -> Callable[[], bool]:
-    """Whether this trial, counted from the start of the program, is past the first step of its search.
+    """Return whether this trial, counted from the start of the program, is past the first step of its search.
 
     Every step has a separate engine, and only the load after the search writes slices.
     """

@@ -34,7 +34,7 @@ def until(condition: Callable[[], object]) -> None:
 
 
 def alive(process: psutil.Process) -> bool:
-    """Whether a process runs. A zombie does not: its new parent reaps it later."""
+    """Return whether a process runs. A zombie does not: its new parent reaps it later."""
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 

@@ -1,4 +1,4 @@
-"""How ``python -m bench dialects`` counts, and whether its page is up to date."""
+"""Counting by ``python -m bench dialects``, and its page, which must be up to date."""
 
 from __future__ import annotations
 
