@@ -127,8 +127,27 @@ def test_full_page_writes_repair_torn_pages(power: Place) -> None:
 
 
 @needs_disk
+def test_the_default_settings_lose_nothing_during_a_vacuum(power: Place) -> None:
+    crash = power.crash({}, at=CrashMoment.VACUUM, survivors=Survivors.PIECES)
+    assert crash.disk["volatile"] > 0
+    assert sound(crash)
+
+
+@needs_disk
 def test_a_lying_disk_loses_commits_with_every_setting(power: Place) -> None:
     assert power.crash({}, disk=DiskBehavior.LYING, survivors=Survivors.NOTHING).has_loss
+
+
+@needs_disk
+@pytest.mark.parametrize("disk", [DiskBehavior.FAILING, DiskBehavior.FULL])
+def test_a_disk_that_fails_or_is_full_before_the_cut_loses_no_acknowledged_commit(
+    power: Place, disk: DiskBehavior
+) -> None:
+    crash = power.crash({}, 6, disk=disk, survivors=Survivors.NOTHING)
+    assert crash.disk["failed" if disk is DiskBehavior.FAILING else "no_space"] == 1
+    assert crash.acknowledged > 0
+    assert audit_of(crash).lost == 0
+    assert crash.corruption == []
 
 
 @needs_disk

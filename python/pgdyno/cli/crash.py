@@ -35,6 +35,7 @@ from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.crash_plan import (
     ACTIVE_S_LIMIT,
     ACTIVE_S_MIN,
+    CUTS,
     DISK_BLOCK_BYTES,
     DISK_BYTES_MAX,
     DISK_BYTES_MIN,
@@ -62,12 +63,13 @@ def crash(
     ] = CrashKind.POWER,
     cuts: Annotated[
         int, typer.Option(metavar="N", min=1, max=10_000, help="Number of crashes per arm.")
-    ] = 30,
+    ] = CUTS,
     disk: Annotated[
         DiskBehavior,
         typer.Option(
             help="Behavior of the simulated disk of --kind power. lying: it acknowledges flushes and ignores "
-            "them."
+            "them. failing: a write or flush fails, and the power is cut up to 2 s later. full: no space is "
+            "left from a moment up to 2 s before the power cut."
         ),
     ] = DiskBehavior.HONEST,
     survivors: Annotated[
@@ -82,8 +84,8 @@ def crash(
         CrashMoment,
         typer.Option(
             help="Moment of a crash, from 1 s after the first transaction until --within. "
-            "any: at random. checkpoint: "
-            "during a forced checkpoint; a power cut then waits for many unflushed writes."
+            "any: at random. checkpoint, vacuum: during a forced checkpoint or a VACUUM; a power cut then "
+            "waits for many unflushed writes."
         ),
     ] = CrashMoment.ANY,
     within: Annotated[
@@ -185,18 +187,20 @@ def _seed(path: Path, given: int | None) -> int:
     return secrets.randbelow(2**48) if found is None else found[0].plan.seed
 
 
-def read_report(path: Path) -> CrashReport:
-    """Return the report of a crash test. Raises EvidenceError if the file has none."""
+def read_crashes(path: Path) -> CrashReport | None:
+    """Return the report of the crash test in a results file; None if it has none."""
     found = read_crash_test(path)
     if found is None:
-        raise EvidenceError(f"{path} has no crash test: use pgdyno report")
+        return None
     record, arms, crashes = found
     return CrashReport(record, arms, find_crashes(record.plan.kind, arms, crashes))
 
 
 def show_crash_test(path: Path, *, as_json: bool) -> None:
     """Print the report of a crash test."""
-    report = read_report(path)
+    report = read_crashes(path)
+    if report is None:
+        raise EvidenceError(f"{path} has neither a study nor a crash test: check the name")
     if as_json:
         print_json(crash_json(report))
         return

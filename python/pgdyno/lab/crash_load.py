@@ -33,12 +33,15 @@ class CrashLoad:
     _stopped: threading.Event = field(default_factory=threading.Event)
     _failure: str = ""
 
-    def wait_until(self, active_s: float) -> None:
-        """Wait until the load has run for this time. Raises EngineError if it ended before, Interrupted."""
-        with self.interruption.tell(self._stopped.set):
-            self._stopped.wait(max(0.0, self.began_s + active_s - time.monotonic()))
+    def wait_until(self, active_s: float, *, may_end: bool = False) -> None:
+        """Wait until the load has run for this time. Raises Interrupted, and EngineError if it ended before,
+        unless it ``may_end``.
+        """
+        woken = threading.Event() if may_end else self._stopped
+        with self.interruption.tell(woken.set):
+            woken.wait(max(0.0, self.began_s + active_s - time.monotonic()))
         self.interruption.check()
-        if self._stopped.is_set():
+        if not may_end and self._stopped.is_set():
             raise EngineError(f"the load ended before the crash: {self._failure or 'no message'}")
 
     def _read(self, engine: Engine) -> None:

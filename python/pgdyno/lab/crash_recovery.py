@@ -25,12 +25,21 @@ RECOVERY_TIMEOUT_S = 120.0
 GRAVE = re.compile(r"PANIC:  .*|(?:WARNING|ERROR|FATAL):  .*(?:page verification failed|invalid page).*")
 """Log messages of a damaged cluster."""
 
+REDO = re.compile(
+    r"redo (?:starts at ([0-9A-F]+/[0-9A-F]+).*?redo done at ([0-9A-F]+/[0-9A-F]+)|is not required)",
+    re.DOTALL,
+)
+"""Log messages at the start and end of a replay."""
+
 
 @dataclass
 class Aftermath:
-    """Findings about a recovered cluster. ``recovery_s`` is None if the server did not start."""
+    """Findings about a recovered cluster. ``recovery_s`` is None if the server did not start, and
+    ``replayed_bytes`` if its log does not say what it replayed.
+    """
 
     recovery_s: float | None = None
+    replayed_bytes: int | None = None
     audit: AuditCounts | None = None
     corruption: list[Corruption] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
@@ -59,7 +68,7 @@ def recover(
 
 def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput) -> Aftermath:
     """Audit a running server and stop it, then check the pages of its data directory."""
-    found = Aftermath(recovery_s=recovery_s)
+    found = Aftermath(recovery_s=recovery_s, replayed_bytes=replayed_bytes(server.log()))
     build = cluster.build
     try:
         with contextlib.closing(server.connect()) as connection:
@@ -77,6 +86,22 @@ def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput)
         return found
     _note(found, "checksums", checksum_findings(build, cluster.data_dir, cluster.account))
     return found
+
+
+def replayed_bytes(log: str) -> int | None:
+    """Return the bytes of WAL that the last recovery in a server log replayed, up to the start of its last
+    record. None without a complete recovery.
+    """
+    found = list(REDO.finditer(log))
+    if not found:
+        return None
+    first, last = found[-1].groups()
+    return _lsn(last) - _lsn(first) if last else 0
+
+
+def _lsn(text: str) -> int:
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
 
 
 def _audit(connection: Connection, of: AuditInput) -> AuditCounts:

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from pgdyno.results.crash_records import Corruption, Crash
 from pgdyno.server.build import Build
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_crash import kill_backend, kill_server
-from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, PlannedCrash
+from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, PlannedCrash
 from pgdyno.workload.ledger.ledger_file import ACKNOWLEDGED, read_ledger
 from pgdyno.workload.server_log import DISK_FULL
 
@@ -74,6 +74,7 @@ class CrashRun:
             audit=found.audit,
             corruption=found.corruption,
             unchecked=found.unchecked,
+            replayed_bytes=found.replayed_bytes,
             disk=happened.disk,
         )
 
@@ -87,17 +88,35 @@ class CrashRun:
                     crash_load(*self._load(planned, server, ledger)) as load,
                     self._phase(server, load, planned),
                 ):
+                    self._disk_fault(life, load, planned)
                     happened = self._cut(life, load, planned) if life.disk else self._kill(server, load)
-                _refuse_full_disk(server)
+                lacked_space = DISK_FULL.search(server.log()) is not None
+                if self.plan.disk is DiskBehavior.FULL:
+                    happened = replace(happened, disk={**happened.disk, "no_space": int(lacked_space)})
+                elif lacked_space:
+                    raise DiskFullError(
+                        "the simulated disk was full before the crash: use a larger --disk-size"
+                    )
                 kill_server(server, forget_memory=life.disk is not None)
             except BaseException:
                 kill_server(server, forget_memory=True)
                 raise
         return happened
 
+    def _disk_fault(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> None:
+        """Let the disk fail or be full until the power cut. The server may end before."""
+        if life.disk is None or not self.plan.disk.fails_before_cut:
+            return
+        if self.plan.disk is DiskBehavior.FAILING:
+            life.disk.fail(planned.failing_operation, planned.failing_nth)
+        else:
+            life.disk.fill()
+        load.wait_until(planned.active_s + planned.fault_s, may_end=True)
+
     def _cut(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> _Happened:
         assert life.disk is not None
-        when_volatile = planned.volatile if self.plan.at is CrashMoment.CHECKPOINT else None
+        waits = self.plan.at is not CrashMoment.ANY and not self.plan.disk.fails_before_cut
+        when_volatile = planned.volatile if waits else None
         cut = life.disk.cut(planned.survivors, planned.seed, when_volatile)
         pieces = {"volatile": cut.volatile, "survived": cut.survived, "torn": cut.torn}
         return _Happened(cut.at_ns, cut.at_ns / 1e9 - load.began_s, {**cut.counts, **pieces})
@@ -144,7 +163,7 @@ class CrashRun:
 
     @contextlib.contextmanager
     def _phase(self, server: Server, load: CrashLoad, planned: PlannedCrash) -> Iterator[None]:
-        """Wait for the moment of the crash: the planned time, and with ``--at checkpoint`` a checkpoint that
+        """Wait for the moment of the crash: the planned time, and with ``--at`` a checkpoint or VACUUM that
         begins then. A power cut then waits for its writes.
         """
         if self.plan.at is CrashMoment.ANY:
@@ -153,7 +172,7 @@ class CrashRun:
             return
         with contextlib.closing(server.connect()) as connection:
             load.wait_until(planned.active_s)
-            forced = threading.Thread(target=_checkpoint, args=(connection,), daemon=True)
+            forced = threading.Thread(target=_force, args=(connection, self.plan.at), daemon=True)
             forced.start()
             if self.plan.kind is not CrashKind.POWER:
                 load.wait_until(planned.active_s + planned.delay_s)
@@ -178,10 +197,10 @@ class _Happened:
     disk: Mapping[str, int] = field(default_factory=dict)
 
 
-def _checkpoint(connection: Connection) -> None:
-    """Force a checkpoint. The crash ends the connection."""
+def _force(connection: Connection, what: CrashMoment) -> None:
+    """Run ``checkpoint`` or ``vacuum``. The crash ends the connection."""
     with contextlib.suppress(psycopg.Error, OSError, ValueError):
-        connection.execute("checkpoint")
+        connection.execute(what.value.encode())
 
 
 def _backends(connection: Connection) -> list[int]:
@@ -203,9 +222,3 @@ def _back_again(server: Server, killed_s: float) -> float:
         if not server.alive or stopping.is_over(killed_s) or time.monotonic() > killed_s + RECOVERY_TIMEOUT_S:
             raise ServerError(f"{server.build.label} did not come back: {server.last_words()}")
         time.sleep(POLL_S)
-
-
-def _refuse_full_disk(server: Server) -> None:
-    """Raise DiskFullError if the simulated disk was full: the crash then shows nothing else."""
-    if DISK_FULL.search(server.log()):
-        raise DiskFullError("the simulated disk was full before the crash: use a larger --disk-size")

@@ -17,6 +17,7 @@ from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
 from pgdyno.probe.machine_facts import describe_host
 from pgdyno.results.crash_file import CrashWriter, read_crash_test
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
+from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Guarantee, Kept
 from pgdyno.server.build_catalogue import Catalogue, catalogue, empty_cluster
 from pgdyno.server.cache_directory import Cache
@@ -25,7 +26,7 @@ from pgdyno.server.find_build import resolve_all
 from pgdyno.server.settings.machine_resources import machine_resources
 from pgdyno.server.settings.setting_safety import safety
 from pgdyno.server.settings.settings_profile import ProfileInput, request
-from pgdyno.study.crash_plan import CrashKind, CrashPlan, planned_crash
+from pgdyno.study.crash_plan import CrashKind, CrashPlan, DiskBehavior, planned_crash
 from pgdyno.units import parse_duration_s
 
 WITHOUT_ROOT = (CrashKind.BACKEND, CrashKind.SERVER)
@@ -36,11 +37,16 @@ OnCrash = Callable[[Crash, str], None]
 
 
 def require_possible(plan: CrashPlan) -> None:
-    """Raise UsageError if this machine cannot do crashes of that kind."""
+    """Raise UsageError if this machine cannot do crashes of that kind, or an option does not apply to it."""
+    if plan.kind is not CrashKind.POWER and (plan.disk is not DiskBehavior.HONEST or plan.survivors):
+        option = f"--survivors {plan.survivors}" if plan.survivors else f"--disk {plan.disk}"
+        raise UsageError(f"{option} applies to --kind power only (got {plan.kind}): remove it")
+    if running := [arm.name for arm in plan.arms if arm.is_dsn]:
+        raise UsageError(f"pgdyno crashes only servers that it starts: remove the DSN {running[0]}")
     if plan.kind is CrashKind.POWER and (missing := missing_for_power_cuts()):
         raise UsageError(
-            f"--kind power needs a simulated disk, and this machine lacks {', '.join(missing)}: "
-            f"provide it, or use --kind {' or '.join(WITHOUT_ROOT)}, which needs nothing of this"
+            f"power cuts need a simulated disk, and this machine lacks {', '.join(missing)}: "
+            f"provide it, or use pgdyno crash --kind {' or '.join(WITHOUT_ROOT)}, which needs nothing of this"
         )
 
 
@@ -48,6 +54,8 @@ def run_crash_test(
     path: Path, plan: CrashPlan, command: str, say: Say, on_crash: OnCrash, interruption: Interruption
 ) -> None:
     """Run a crash test; continue it if the file has one with the same plan. Completed crashes are kept.
+
+    A file with a study gets the test in addition, if the study has the same arms.
 
     Raises UsageError, ServerError, EngineError, DiskFullError, EvidenceError, Interrupted.
     """
@@ -86,7 +94,10 @@ def _crashes_so_far(path: Path, plan: CrashPlan) -> set[tuple[int, int]]:
         return set()
     found = read_crash_test(path)
     if found is None:
-        raise EvidenceError(f"{path} has a study, not a crash test: use another name")
+        with Evidence(path) as evidence:
+            if evidence.study(0).plan.arms != plan.arms:
+                raise EvidenceError(f"{path} has a study of other arms: use another name")
+        return set()
     if found[0].plan.model_copy(update={"cuts": plan.cuts}) != plan:
         raise EvidenceError(
             f"{path} has a crash test with other options: use another name, or repeat its command: "
@@ -96,7 +107,7 @@ def _crashes_so_far(path: Path, plan: CrashPlan) -> set[tuple[int, int]]:
 
 
 def _writer(path: Path, plan: CrashPlan, command: str, arms: Sequence[CrashArm], cache: Cache) -> CrashWriter:
-    if path.exists():
+    if path.exists() and read_crash_test(path) is not None:
         return CrashWriter.resume_test(path, plan)
     record = CrashTestRecord(
         created_unix_s=time.time(),
@@ -106,13 +117,11 @@ def _writer(path: Path, plan: CrashPlan, command: str, arms: Sequence[CrashArm],
         host=describe_host(cache.root),
         plan=plan,
     )
-    return CrashWriter.begin(path, record, arms)
+    return (CrashWriter.add_test if path.exists() else CrashWriter.begin)(path, record, arms)
 
 
 def _subjects(plan: CrashPlan, cache: Cache, say: Say) -> tuple[list[CrashSubject], list[CrashArm]]:
     """Return the arms with their builds and validated settings. Raises UsageError, FetchError."""
-    if running := [arm.name for arm in plan.arms if arm.is_dsn]:
-        raise UsageError(f"pgdyno crash kills only servers that it starts: remove the DSN {running[0]}")
     machine = machine_resources(cache.root)
     builds = resolve_all([arm.server for arm in plan.arms], store=cache.store(progress=say)).builds
     subjects, arms = [], []

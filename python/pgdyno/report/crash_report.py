@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from pgdyno.analysis.findings.crash_findings import CrashFindings
-from pgdyno.analysis.statistics.exact_interval import Proportion
+from pgdyno.analysis.statistics.exact_interval import MedianInterval, Proportion
 from pgdyno.estimate import ABSENT
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
 from pgdyno.results.records import Json
@@ -17,6 +17,11 @@ PLURAL = {
     CrashKind.BACKEND: ("kill of a backend", "kills of a backend"),
     CrashKind.SERVER: ("kill of the server", "kills of the server"),
     CrashKind.POWER: ("power cut", "power cuts"),
+}
+
+FAULT = {
+    DiskBehavior.FAILING: "a request of the disk failed",
+    DiskBehavior.FULL: "the server found the disk full",
 }
 
 COLUMNS = ("arm", "loss (95% CI)", "lost", "window", "corrupt", "recovery")
@@ -73,15 +78,20 @@ def _window(found: CrashFindings) -> str:
 
 def sentences(report: CrashReport) -> list[str]:
     """Return one verdict per arm."""
-    return [sentence(report.plan.kind, found) for found in report.findings]
+    return [sentence(report.plan, found) for found in report.findings]
 
 
-def sentence(kind: CrashKind, found: CrashFindings) -> str:
+def sentence(plan: CrashPlan, found: CrashFindings) -> str:
     """Return the verdict of an arm."""
+    return f"{found.name}: {outcome(plan, found)}"
+
+
+def outcome(plan: CrashPlan, found: CrashFindings) -> str:
+    """Return the verdict of an arm without its name."""
     if found.with_loss is None or found.corrupt is None:
-        return f"{found.name}: no crash yet."
+        return "no crash yet."
     n = found.crashes
-    crashes = f"{n} {PLURAL[kind][n != 1]}"
+    crashes = f"{n} {PLURAL[plan.kind][n != 1]}"
     if found.with_loss.count == 0:
         limit = f"probability below {100 * found.with_loss.limit:.2g}% with 95% confidence"
         lost = f"none of {crashes} lost an acknowledged commit ({limit})"
@@ -96,7 +106,9 @@ def sentence(kind: CrashKind, found: CrashFindings) -> str:
     if found.unreadable:
         parts.append(f"{found.unreadable} left it unreadable")
     parts += [f"{count:,} {name}" for name, count in _irregular(found).items() if count]
-    text = f"{found.name}: {', '.join(parts)}."
+    if plan.disk.fails_before_cut:
+        parts.append(f"{FAULT[plan.disk]} in {found.disk_faults}")
+    text = f"{', '.join(parts)}."
     if found.breaks_promise:
         text += " The settings promise to lose nothing: PostgreSQL, the file system or the disk is at fault."
     return text
@@ -121,13 +133,13 @@ def crash_json(report: CrashReport) -> Json:
         "seed": plan.seed,
         "complete": report.record.ended_unix_s is not None,
         "arms": [
-            _arm_json(arm, found, report.plan.kind)
+            _arm_json(arm, found, report.plan)
             for arm, found in zip(report.arms, report.findings, strict=True)
         ],
     }
 
 
-def _arm_json(arm: CrashArm, found: CrashFindings, kind: CrashKind) -> Json:
+def _arm_json(arm: CrashArm, found: CrashFindings, plan: CrashPlan) -> Json:
     return {
         "arm": found.name,
         "server": arm.server,
@@ -144,7 +156,9 @@ def _arm_json(arm: CrashArm, found: CrashFindings, kind: CrashKind) -> Json:
         "cuts_unreadable": found.unreadable,
         "loss_window_ms": [1000 * window_s for window_s in found.loss_window_s],
         "wal_writer_delay_ms": 1000 * found.wal_writer_delay_s,
-        "recovery_s": None if found.recovery_s is None else asdict(found.recovery_s),
+        "recovery_s": _optional(found.recovery_s),
+        "replayed_bytes": _optional(found.replayed_bytes),
+        "disk_faults": found.disk_faults,
         "corruption": {
             "cuts": _optional(found.corrupt),
             "by_check": dict(found.findings),
@@ -153,12 +167,12 @@ def _arm_json(arm: CrashArm, found: CrashFindings, kind: CrashKind) -> Json:
         },
         "promised": found.promise,
         "breaks_promise": found.breaks_promise,
-        "verdict": sentence(kind, found),
+        "verdict": sentence(plan, found),
     }
 
 
-def _optional(share: Proportion | None) -> Json | None:
-    return None if share is None else asdict(share)
+def _optional(of: Proportion | MedianInterval | None) -> Json | None:
+    return None if of is None else asdict(of)
 
 
 def progress_line(crash: Crash, name: str, plan: CrashPlan) -> str:

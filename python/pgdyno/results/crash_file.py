@@ -29,13 +29,20 @@ class CrashWriter(Writer):
     @classmethod
     def resume_test(cls, path: Path, plan: CrashPlan) -> Self:
         """Open an existing file to continue its test, with the number of cuts of ``plan``."""
-        writer = cls.resume(path)
-        with writer._transaction() as connection:
-            connection.execute(
-                "UPDATE crash_test SET ended_unix_s = NULL, plan = ?",
-                (masked_json(plan.model_dump(mode="json")),),
-            )
-        return writer
+
+        def reopen(writer: Self) -> None:
+            with writer._transaction() as connection:
+                connection.execute(
+                    "UPDATE crash_test SET ended_unix_s = NULL, plan = ?",
+                    (masked_json(plan.model_dump(mode="json")),),
+                )
+
+        return cls._open(path, reopen)
+
+    @classmethod
+    def add_test(cls, path: Path, record: CrashTestRecord, arms: Sequence[CrashArm]) -> Self:
+        """Open the file of a study to add a test of its arms."""
+        return cls._open(path, lambda writer: writer._insert_test(record, arms))
 
     def _insert_test(self, record: CrashTestRecord, arms: Sequence[CrashArm]) -> None:
         with self._transaction() as connection:
@@ -71,7 +78,7 @@ class CrashWriter(Writer):
         audit = crash.audit
         with self._transaction() as connection:
             connection.execute(
-                f"INSERT INTO crash VALUES ({', '.join('?' * 18)})",
+                f"INSERT INTO crash VALUES ({', '.join('?' * 19)})",
                 (
                     crash.number,
                     crash.arm,
@@ -81,6 +88,7 @@ class CrashWriter(Writer):
                     crash.survivors,
                     crash.acknowledged,
                     crash.recovery_s,
+                    crash.replayed_bytes,
                     *((getattr(audit, name) for name in _AUDIT) if audit else (None for _ in _AUDIT)),
                     masked_json([{"check": one.check, "text": one.text} for one in crash.corruption]),
                     masked_json(list(crash.unchecked)),
@@ -96,7 +104,7 @@ class CrashWriter(Writer):
 
 
 def read_crash_test(path: Path) -> tuple[CrashTestRecord, list[CrashArm], list[Crash]] | None:
-    """Return a crash test with its arms and crashes; None if the file has a study. Raises EvidenceError."""
+    """Return a crash test with its arms and crashes; None if the file has none. Raises EvidenceError."""
     connection = results_file.open_for_reading(path)
     connection.row_factory = sqlite3.Row
     try:
@@ -108,6 +116,16 @@ def read_crash_test(path: Path) -> tuple[CrashTestRecord, list[CrashArm], list[C
             arms = connection.execute("SELECT * FROM crash_arm ORDER BY arm").fetchall()
             crashes = connection.execute("SELECT * FROM crash ORDER BY number, arm").fetchall()
             return _test(test), [_arm(row) for row in arms], [_crash(row) for row in crashes]
+    finally:
+        connection.close()
+
+
+def has_study(path: Path) -> bool:
+    """Return whether a results file has a study. Raises EvidenceError."""
+    connection = results_file.open_for_reading(path)
+    try:
+        with results_file.translated(path):
+            return connection.execute("SELECT 1 FROM study").fetchone() is not None
     finally:
         connection.close()
 
@@ -145,6 +163,7 @@ def _crash(row: sqlite3.Row) -> Crash:
         survivors=None if row["survivors"] is None else Survivors(row["survivors"]),
         acknowledged=row["acknowledged"],
         recovery_s=row["recovery_s"],
+        replayed_bytes=row["replayed_bytes"],
         audit=None if row["lost"] is None else AuditCounts(**{name: row[name] for name in _AUDIT}),
         corruption=[Corruption(one["check"], one["text"]) for one in json.loads(row["corruption"])],
         unchecked=json.loads(row["unchecked"]),

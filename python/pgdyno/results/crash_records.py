@@ -58,7 +58,8 @@ class AuditCounts:
 @dataclass(frozen=True)
 class Crash:
     """One crash of one arm. ``audit`` is None if the rows could not be read, and ``recovery_s`` if the server
-    did not start. ``unchecked``: checks for which the build has no tool.
+    did not start. ``unchecked``: checks for which the build has no tool. ``replayed_bytes``: WAL that the
+    recovery replayed.
     """
 
     number: int
@@ -72,6 +73,7 @@ class Crash:
     audit: AuditCounts | None
     corruption: Sequence[Corruption] = ()
     unchecked: Sequence[str] = ()
+    replayed_bytes: int | None = None
     disk: Mapping[str, int] = field(default_factory=dict)
 
     @property

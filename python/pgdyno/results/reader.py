@@ -60,11 +60,14 @@ class Evidence:
         self._connection = results_file.open_for_reading(path, verify=verify)
         self._connection.row_factory = sqlite3.Row
         with results_file.translated(path):
-            if self._connection.execute("SELECT 1 FROM crash_test").fetchone() is not None:
+            if self._connection.execute("SELECT 1 FROM study").fetchone() is None and self._has_crash_test():
                 self.close()
                 raise EvidenceError(
                     f"{path} has a crash test, not a study: show it with pgdyno report {path}"
                 )
+
+    def _has_crash_test(self) -> bool:
+        return self._connection.execute("SELECT 1 FROM crash_test").fetchone() is not None
 
     def close(self) -> None:
         """Close the file."""

@@ -1,4 +1,4 @@
--- All measurements of one study. Every number of its report can be computed from them; computed values are not stored.
+-- All measurements of one study or crash test. Every number of its report can be computed from them; computed values are not stored.
 -- One file per study, written during the study (WAL mode), consistent after every transaction.
 --
 -- Units: *_unix_s are seconds since 1970-01-01 UTC; other *_s are seconds (REAL). Times of slices and intervals
@@ -227,7 +227,8 @@ CREATE TABLE log (
     text                BLOB NOT NULL
 ) STRICT;
 
--- A crash test (pgdyno crash). A file has either a study or a crash test. One row.
+-- A crash test (pgdyno crash). A file has a study, a crash test, or a study with a crash test of its arms (--durability).
+-- One row.
 CREATE TABLE crash_test (
     id                  INTEGER PRIMARY KEY CHECK (id = 1),
     created_unix_s      REAL NOT NULL,
@@ -259,6 +260,7 @@ CREATE TABLE crash (
     survivors           TEXT,               -- what survived of unflushed writes, for power cuts; else null
     acknowledged        INTEGER NOT NULL,   -- transactions acknowledged before the crash
     recovery_s          REAL,               -- from the start of the server until it accepts connections; null if it does not
+    replayed_bytes      INTEGER,            -- WAL that the recovery replayed; null if the log does not say
     lost                INTEGER,            -- acknowledged and absent; null if the rows cannot be read; so are the next ones
     in_doubt            INTEGER,            -- sent and not acknowledged
     in_doubt_present    INTEGER,

@@ -113,11 +113,8 @@ class Writer:
     @classmethod
     def resume(cls, path: Path) -> Self:
         """Open an existing file to continue its study. Running trials and blocks are set to interrupted."""
-        if not path.is_file():
-            raise EvidenceError(f"no results file at {path}: check the name")
-        lock = WriterLock(path)
-        try:
-            writer = cls(path, results_file.open_for_writing(path), lock)
+
+        def reopen(writer: Self) -> None:
             with writer._transaction() as connection:
                 reason = "pgdyno ended during the trial"
                 connection.execute(
@@ -125,6 +122,18 @@ class Writer:
                 )
                 connection.execute("UPDATE block SET status = 'interrupted' WHERE status = 'running'")
                 connection.execute("UPDATE study SET ended_unix_s = NULL, ended_because = NULL")
+
+        return cls._open(path, reopen)
+
+    @classmethod
+    def _open(cls, path: Path, change: Callable[[Self], None]) -> Self:
+        """Open an existing file and change it."""
+        if not path.is_file():
+            raise EvidenceError(f"no results file at {path}: check the name")
+        lock = WriterLock(path)
+        try:
+            writer = cls(path, results_file.open_for_writing(path), lock)
+            change(writer)
             return writer
         except BaseException:
             lock.release()

@@ -40,7 +40,7 @@ from pgdyno.server.disk_release import (
     release_disks,
     run_step,
 )
-from pgdyno.study.crash_plan import Survivors
+from pgdyno.study.crash_plan import DiskOperation, Survivors
 
 ANSWER_TIMEOUT_S = 20.0
 """Timeout of an answer of the disk's process. A cut writes at most the cache to the page cache."""
@@ -53,6 +53,15 @@ CUT_WITHIN_S = 2.0
 
 INODES = 16384
 """A data directory has about 1,000 files."""
+
+FORMAT = (
+    *("mkfs.ext4", "-q", "-F", "-b", "4096", "-N", str(INODES)),
+    *("-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
+)
+"""Command that creates the file system, without the device."""
+
+BALLAST = "ballast"
+"""File that takes the free space of a full disk."""
 
 TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
 
@@ -145,12 +154,12 @@ class FaultyDisk:
 
     def format(self) -> None:
         """Create a file system. Raises ServerError."""
-        options = ["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0", "-N", str(INODES)]
-        run_step(["mkfs.ext4", "-q", "-F", "-b", "4096", *options, self._device()])
+        run_step([*FORMAT, self._device()])
 
     def mount(self) -> None:
         """Mount the file system, which replays its journal. Raises ServerError."""
         run_step(["mount", "-t", "ext4", "-o", "nodev,nosuid", self._device(), str(self.root)])
+        (self.root / BALLAST).unlink(missing_ok=True)
 
     def cut(self, survivors: Survivors, seed: int, when_volatile: int | None = None) -> DiskCut:
         """Cut the power. From then on, every request fails. Raises ServerError, DiskFullError.
@@ -168,9 +177,15 @@ class FaultyDisk:
             )
         return DiskCut(event["at_ns"], event["volatile"], event["survived"], event["torn"], after["counts"])
 
-    def fail(self, operation: str, nth: int) -> None:
+    def fail(self, operation: DiskOperation, nth: int) -> None:
         """Let the n-th write or flush from now on fail with EIO. Later ones succeed."""
         self._ask({"do": "fail", "operation": operation, "nth": nth}, "failing")
+
+    def fill(self) -> None:
+        """Take all space that an unprivileged user has left. The next ``mount`` frees it."""
+        space = os.statvfs(self.root)
+        with (self.root / BALLAST).open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, space.f_bavail * space.f_frsize)
 
     def counts(self) -> Mapping[str, int]:
         """Return the numbers of requests and bytes so far."""

@@ -11,8 +11,8 @@ from pgdyno.study.arm_spec import ArmSpec
 
 
 class CrashKind(StrEnum):
-    """What ends. ``backend``: one backend. ``server``: all processes of the server. ``power``: the machine's
-    power, so that also the operating system's and the disk's caches are lost.
+    """Kind of a crash. ``backend``: one backend ends. ``server``: all processes of the server end. ``power``:
+    the power of the machine is cut, so that also the operating system's and the disk's caches are lost.
     """
 
     BACKEND = "backend"
@@ -21,23 +21,42 @@ class CrashKind(StrEnum):
 
 
 class DiskBehavior(StrEnum):
-    """How the disk treats flushes. ``honest``: it does them. ``lying``: it acknowledges and ignores them."""
+    """Behavior of the simulated disk. ``honest``: without faults. ``lying``: it acknowledges flushes and
+    ignores them. ``failing``: one write or flush fails with EIO, and the power is cut up to 2 s later.
+    ``full``: no space is left from a moment up to 2 s before the power cut.
+    """
 
     HONEST = "honest"
     LYING = "lying"
+    FAILING = "failing"
+    FULL = "full"
+
+    @property
+    def fails_before_cut(self) -> bool:
+        """True if something goes wrong before the power cut."""
+        return self in (DiskBehavior.FAILING, DiskBehavior.FULL)
+
+
+class DiskOperation(StrEnum):
+    """An operation of the disk that can fail."""
+
+    WRITE = "write"
+    FLUSH = "flush"
 
 
 class CrashMoment(StrEnum):
-    """When a crash happens. ``any``: at a random moment. ``checkpoint``: during a checkpoint that is forced
-    at that moment. A power cut then waits until the disk has many unflushed writes.
+    """Moment of a crash. ``any``: at random. ``checkpoint``, ``vacuum``: during a checkpoint or a VACUUM of
+    all tables that begins at a random moment. A power cut then waits until the disk has many unflushed
+    writes.
     """
 
     ANY = "any"
     CHECKPOINT = "checkpoint"
+    VACUUM = "vacuum"
 
 
 class Survivors(StrEnum):
-    """What survives of writes that were not flushed at a power cut: nothing, everything, a random subset of
+    """Survivors of writes that were not flushed at a power cut: nothing, everything, a random subset of
     blocks of 4 KiB, or the same with some blocks torn at 512 bytes.
     """
 
@@ -56,13 +75,22 @@ ACTIVE_S_LIMIT = 3600.0
 
 
 DELAY_S_MAX = 0.1
-"""Maximum time from the start of a forced checkpoint until a crash of the server."""
+"""Maximum time from the start of a forced checkpoint or VACUUM until a crash of the server."""
+
+FAULT_S_MAX = 2.0
+"""Maximum time from a fault of the disk until the power cut: the server can restart within it."""
+
+FAILING_NTH_MAX = 32
+"""The fault hits one of this many next operations, so that it is not always of the same file."""
 
 VOLATILE_MIN = 16
 VOLATILE_MAX = 128
 """Range of the number of unflushed blocks of 4 KiB at a power cut during a checkpoint. Commits of a few
 clients leave less; a checkpoint writes 64 at a time."""
 
+
+CUTS = 30
+"""Default number of crashes per arm: none with a loss means a probability below 10%."""
 
 DISK_BLOCK_BYTES = 4096
 DISK_BYTES_MIN = 1 << 30
@@ -82,7 +110,7 @@ class CrashPlan(BaseModel):
     survivors: Survivors | None = None
     """None: a random one for each cut."""
     active_s_max: float = Field(default=ACTIVE_S_MAX, ge=ACTIVE_S_MIN, le=ACTIVE_S_LIMIT)
-    cuts: int = Field(default=30, gt=0, le=10_000)
+    cuts: int = Field(default=CUTS, gt=0, le=10_000)
     clients: int = Field(default=8, gt=0, le=80)
     slots: int = Field(default=2000, gt=0, le=1_000_000)
     disk_bytes: int = Field(
@@ -92,9 +120,11 @@ class CrashPlan(BaseModel):
 
 
 class PlannedCrash(BaseModel):
-    """One crash of one arm. ``active_s``: time from the first transaction until the crash, or until the
-    forced checkpoint. ``delay_s`` then separates a crash of the server from its start; a power cut waits for
-    ``volatile`` unflushed blocks. ``key``: part of all checksums of its rows.
+    """One crash of one arm. ``active_s``: time from the first transaction until the crash, the forced
+    checkpoint or VACUUM, or the fault of the disk. ``delay_s`` then separates a crash of the server from the
+    start of the checkpoint; a power cut waits for ``volatile`` unflushed blocks. ``key``: part of all
+    checksums of its rows. With a failing disk the ``failing_nth`` ``failing_operation`` fails; ``fault_s``
+    separates a fault from the power cut.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -107,6 +137,9 @@ class PlannedCrash(BaseModel):
     survivors: Survivors
     seed: int
     key: int
+    failing_operation: DiskOperation
+    failing_nth: int
+    fault_s: float
 
 
 def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
@@ -116,6 +149,9 @@ def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
     delay_s = shared.uniform(0, DELAY_S_MAX)
     survivors = shared.choice(list(Survivors))
     volatile = shared.randint(VOLATILE_MIN, VOLATILE_MAX)
+    operation = shared.choice(list(DiskOperation))
+    nth = shared.randint(1, FAILING_NTH_MAX)
+    fault_s = shared.uniform(0, FAULT_S_MAX)
     own = random.Random(f"{plan.seed} {number} {arm}")
     return PlannedCrash(
         number=number,
@@ -126,4 +162,7 @@ def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
         survivors=plan.survivors or survivors,
         seed=own.getrandbits(53),
         key=own.getrandbits(53),
+        failing_operation=operation,
+        failing_nth=nth,
+        fault_s=fault_s,
     )

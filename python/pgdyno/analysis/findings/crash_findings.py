@@ -33,6 +33,7 @@ class CrashFindings:
     ``unreadable``: crashes after which the rows could not be read, mostly because the server did not start.
     How many commits are gone is then unknown; such crashes count in ``with_loss`` only. ``promise``: whether
     the settings promise to keep everything, by the manual. ``findings``: corruption by check.
+    ``disk_faults``: crashes before which the disk failed a request on purpose, or the server found it full.
     """
 
     name: str
@@ -49,6 +50,8 @@ class CrashFindings:
     loss_window_s: Sequence[float]
     wal_writer_delay_s: float
     recovery_s: MedianInterval | None
+    replayed_bytes: MedianInterval | None
+    disk_faults: int
     corrupt: Proportion | None
     findings: Mapping[str, int]
     examples: Sequence[str]
@@ -75,6 +78,9 @@ class CrashFindings:
 
 
 EXAMPLES_MAX = 3
+
+FAULTS = ("failed", "no_space")
+"""Counters of a disk that failed on purpose."""
 
 
 def find_crashes(kind: CrashKind, arms: Sequence[CrashArm], crashes: Sequence[Crash]) -> list[CrashFindings]:
@@ -103,6 +109,10 @@ def _of_arm(kind: CrashKind, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFi
         loss_window_s=[audit.loss_window_s for audit in audits if audit.loss_window_s is not None],
         wal_writer_delay_s=arm.wal_writer_delay_s,
         recovery_s=median_interval([one.recovery_s for one in crashes if one.recovery_s is not None]),
+        replayed_bytes=median_interval(
+            [float(one.replayed_bytes) for one in crashes if one.replayed_bytes is not None]
+        ),
+        disk_faults=sum(any(crash.disk.get(fault) for fault in FAULTS) for crash in crashes),
         corrupt=proportion(len(corrupt), n) if n else None,
         findings=dict(checks),
         examples=list(texts)[:EXAMPLES_MAX],
