@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from report_forms import FORMS, checked_json, plain
+from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.findings.crash_findings import find_crashes
+from pgdyno.analysis.statistics.exact_interval import proportion
 from pgdyno.cli.main import run_command
+from pgdyno.cli.report import read_report
 from pgdyno.errors import EvidenceError, EvidenceExistsError, UsageError
 from pgdyno.lab import crash_test
+from pgdyno.lab.crash_recovery import replayed_bytes
 from pgdyno.report.crash_report import COLUMNS, CrashReport, crash_json, progress_line, sentences, table_rows
-from pgdyno.results.crash_file import CrashWriter, read_crash_test
+from pgdyno.report.durability_section import TITLE, share_bar
+from pgdyno.report.first_screen import BAR_WIDTH
+from pgdyno.results.crash_file import CrashWriter, has_study, read_crash_test
 from pgdyno.results.crash_records import AuditCounts, Corruption, Crash, CrashArm, CrashTestRecord
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Guarantee, Kept
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.crash_plan import ACTIVE_S_MAX, ACTIVE_S_MIN, CrashKind, CrashPlan, Survivors, planned_crash
+from pgdyno.study.crash_plan import (
+    ACTIVE_S_MAX,
+    ACTIVE_S_MIN,
+    CrashKind,
+    CrashPlan,
+    DiskBehavior,
+    Survivors,
+    planned_crash,
+)
 
 PLAN = CrashPlan(arms=tuple(parse_arms(["18", "18,fsync=off"])), cuts=3, seed=5)
 POWER = "survives a crash of the system or a power loss"
@@ -59,6 +76,7 @@ def crash_of(
         audit=audit,
         corruption=list(corruption),
         unchecked=["amcheck"],
+        replayed_bytes=None if lost is None else 1000 * number,
         disk={"flushes": 12},
     )
 
@@ -176,6 +194,36 @@ def test_each_arm_has_a_row_and_a_sentence_also_without_a_crash() -> None:
     assert "1 left" in sentences(report_of())[1]
 
 
+@pytest.mark.parametrize(
+    ("disk", "counter", "words"),
+    [
+        (DiskBehavior.FAILING, "failed", "a request of the disk failed in 1"),
+        (DiskBehavior.FULL, "no_space", "the server found the disk full in 1"),
+    ],
+)
+def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: str, words: str) -> None:
+    crashes = [replace(crash_of(0, 0), disk={counter: 1}), replace(crash_of(1, 0), disk={counter: 0})]
+    record = replace(report_of().record, plan=PLAN.model_copy(update={"disk": disk}))
+    report = CrashReport(record, ARMS[:1], find_crashes(PLAN.kind, ARMS[:1], crashes))
+    assert words in sentences(report)[0]
+    assert "disk" not in sentences(report_of(crashes, ARMS[:1]))[0]
+
+
+@pytest.mark.parametrize(
+    ("log", "replayed"),
+    [
+        ("LOG:  redo starts at 0/1591E88\nLOG:  redo done at 0/1591F88 system usage: CPU", 0x100),
+        ("LOG:  redo starts at 0/FFFFFF00\nx\nLOG:  redo done at 1/00000100", 0x200),
+        ("redo starts at 0/1\nredo done at 0/9\nredo starts at 0/10\nredo done at 0/30", 0x20),
+        ("LOG:  redo is not required", 0),
+        ("LOG:  redo starts at 0/1591E88\nFATAL:  broken", None),
+        ("LOG:  database system is ready", None),
+    ],
+)
+def test_replayed_wal_is_read_from_the_log(log: str, replayed: int | None) -> None:
+    assert replayed_bytes(log) == replayed
+
+
 def test_progress_names_the_loss_or_the_reason_of_an_unreadable_cluster() -> None:
     assert "700 of 1,000" in progress_line(CRASHES[3], "x", PLAN)
     assert "invalid page" in progress_line(CRASHES[5], "x", PLAN)
@@ -203,6 +251,8 @@ def test_the_report_of_a_file_is_that_of_its_crash_test(
         (["--cuts", "0"], "--cuts"),
         (["--clients", "81"], "--clients"),
         (["--kind", "meteor"], "--kind"),
+        (["--disk", "lying"], "--disk lying applies to --kind power only"),
+        (["--survivors", "torn"], "--survivors torn applies to --kind power only"),
     ],
 )
 def test_values_out_of_range_are_refused_before_anything_starts(
@@ -222,3 +272,88 @@ def test_without_a_disk_the_possible_kinds_are_named(monkeypatch: pytest.MonkeyP
 def test_a_running_server_is_never_crashed(tmp_path: Path) -> None:
     arguments = ["crash", "postgresql://localhost/x", "--kind", "server", "--evidence", str(tmp_path / "c")]
     assert run_command(arguments) == 2
+
+
+def with_crashes(path: Path, *cases: Synthetic) -> Path:
+    """Write a study whose second arm is faster, with a crash test in which this arm loses commits."""
+    write_study(path, *cases)
+    with Evidence(path) as evidence:
+        specs = evidence.study().plan.arms
+    record = replace(report_of().record, plan=PLAN.model_copy(update={"arms": specs}))
+    arms = [replace(arm, name=spec.name) for arm, spec in zip(ARMS, specs, strict=True)]
+    with CrashWriter.add_test(path, record, arms) as writer:
+        for crash in (crash_of(0, 0), crash_of(0, 1, 700), crash_of(1, 0), crash_of(1, 1)):
+            writer.add_crash(crash)
+        writer.finish_test(1.7e9 + 60)
+    return path
+
+
+FASTER = Synthetic(effects=(1, 1.2), blocks=6)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "csv"])
+@pytest.mark.parametrize("cases", [1, 2])
+def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, form: str, cases: int) -> None:
+    study = [FASTER] if cases == 1 else [replace(FASTER, levels={"clients": n}) for n in ("8", "64")]
+    path = with_crashes(tmp_path / "e", *study)
+    built = read_report(path)
+    text = " ".join(plain(FORMS[form](built)).split())
+    assert "none of 2 power cuts lost an acknowledged commit" in text
+    assert "1 of 2 power cuts lost acknowledged commits (up to 700" in text
+    slower, faster = built.sections[0].sentences
+    assert "baseline; none of 2" in slower
+    assert re.search(r"\+(1[789]|2[01])\.?\d*% throughput \(95% CI .*\); 1 of 2", faster)
+
+
+def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:
+    path = tmp_path / "e"
+    write_study(path, FASTER)
+    before = json.loads(checked_json(read_report(path)))
+    path.unlink()
+    after = json.loads(checked_json(read_report(with_crashes(path, FASTER))))
+    assert after.pop("durability")["arms"][1]["lost_commits"] == [700, 0]
+    assert after == before
+    assert has_study(path)
+    found = read_crash_test(path)
+    assert found is not None
+    assert len(found[2]) == 4
+
+
+def test_the_page_has_a_chart_of_loss_against_speed(tmp_path: Path) -> None:
+    built = read_report(with_crashes(tmp_path / "e", FASTER))
+    (panel,) = built.sections[0].panels
+    assert str(panel.picture).count("<circle") == 2
+    assert TITLE in FORMS["html"](built)
+
+
+def test_cuts_are_added_only_to_a_study_of_the_same_arms(tmp_path: Path) -> None:
+    path = tmp_path / "e"
+    write_study(path, FASTER)
+    with pytest.raises(EvidenceError, match="other arms"):
+        crash_test._crashes_so_far(path, PLAN)
+    with Evidence(path) as evidence:
+        arms = evidence.study().plan.arms
+    assert crash_test._crashes_so_far(path, PLAN.model_copy(update={"arms": arms})) == set()
+
+
+def test_bars_show_the_share_and_its_interval() -> None:
+    assert share_bar(None) == ""
+    assert share_bar(proportion(0, 10)).startswith("●")
+    assert share_bar(proportion(10, 10)).endswith("●")
+    assert {len(share_bar(proportion(n, 10))) for n in range(11)} == {BAR_WIDTH}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["18", "18", "--cuts", "3"], "--cuts requires --durability"),
+        (["18", "postgresql://localhost/x", "--durability"], "remove the DSN"),
+    ],
+)
+def test_the_options_of_durability_are_checked_before_the_study(
+    options: list[str], why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "e.sqlite"
+    assert run_command(["compare", *options, "--evidence", str(path)]) == 2
+    assert why in capsys.readouterr().err
+    assert not path.exists()

@@ -17,6 +17,7 @@ from pgdyno.cli import options
 from pgdyno.cli.calibrate import AUTO, slice_from_option
 from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.console import say
+from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.duration_options import (
     CHECKPOINTS,
     refuse_slices_for_whole_windows,
@@ -215,6 +216,7 @@ def compare(
     ] = None,
     output: Output,
     gating: GateOptions,
+    durability: DurabilityOptions,
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
 
@@ -245,7 +247,9 @@ def compare(
         if arms:
             raise UsageError(f"--resume takes the arms from the results file: remove {' '.join(arms)!r}")
         refuse_ignored_options(context)
-        return run_and_report(resume, None, more_minutes=minutes, output=output, gating=gating)
+        return run_and_report(
+            resume, None, more_minutes=minutes, output=output, gating=gating, durability=durability
+        )
     # After --, sysbench's own spelling of its options: --name=value.
     of_script = [text for text in arms or () if text.startswith("--")]
     arms = [text for text in arms or () if text not in of_script]
@@ -267,7 +271,12 @@ def compare(
     if short := shortage(study):
         say(short)
     return run_and_report(
-        path, study_request(study, chosen.levels), heading=describe_sizes(study), output=output, gating=gating
+        path,
+        study_request(study, chosen.levels),
+        heading=describe_sizes(study),
+        output=output,
+        gating=gating,
+        durability=durability,
     )
 
 

@@ -15,7 +15,7 @@ from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
-from pgdyno.cli.crash import show_crash_test
+from pgdyno.cli.crash import read_crashes, show_crash_test
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import expanded
 from pgdyno.cli.output_files import require_writable_page, write_text
@@ -26,7 +26,7 @@ from pgdyno.report.html_format import to_html
 from pgdyno.report.markdown_format import published_as_markdown, to_markdown
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.report.terminal_format import print_published, print_summary, print_terminal
-from pgdyno.results.crash_file import read_crash_test
+from pgdyno.results.crash_file import has_study
 from pgdyno.results.reader import Evidence
 
 _TEXTS = {"md": to_markdown, "csv": to_csv}
@@ -84,7 +84,7 @@ def report(
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
     _refuse_output_file(evidence, wanted)
-    if len(evidence) == 1 and evidence[0].is_file() and read_crash_test(evidence[0]) is not None:
+    if len(evidence) == 1 and evidence[0].is_file() and not has_study(evidence[0]):
         if html is not None or md or csv or full or as_ != "whole" or gating.is_wanted:
             raise UsageError(f"{evidence[0]} has a crash test: its report has no option except --json")
         show_crash_test(evidence[0], as_json=json)
@@ -126,7 +126,7 @@ def _read(evidence: Sequence[Path]) -> StudyReport | HostsReport:
 
 def read_report(evidence: Path) -> StudyReport:
     """Read and analyze one results file. Raises EvidenceError: not such a file, damaged, other version."""
-    return build_study(read_findings(evidence))
+    return build_study(read_findings(evidence), read_crashes(evidence))
 
 
 def read_hosts(evidence: Sequence[Path]) -> HostsReport:

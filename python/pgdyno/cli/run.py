@@ -14,6 +14,7 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import say
+from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.duration_options import shortage
 from pgdyno.cli.fit_command import ANYWAY, FitCommand
 from pgdyno.cli.gate_options import GateOptions
@@ -81,6 +82,7 @@ def run(
     ] = None,
     output: Output,
     gating: GateOptions,
+    durability: DurabilityOptions,
 ) -> int:
     """Run a study file: all cases, with telemetry, next to published results.
 
@@ -110,6 +112,7 @@ def run(
             output=output,
             resumed_by=RESUMED_BY,
             gating=gating,
+            durability=durability,
         )
     if study is None:
         raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
@@ -147,6 +150,7 @@ def run(
         output=output,
         resumed_by=RESUMED_BY,
         gating=gating,
+        durability=durability,
     )
 
 

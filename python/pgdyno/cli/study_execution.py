@@ -9,22 +9,26 @@ from pathlib import Path
 import typer
 
 from pgdyno.cli.console import say
+from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.gate_options import NO_GATE, GateOptions
 from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import Output
 from pgdyno.cli.output_files import require_writable_page
 from pgdyno.cli.report import print_report, read_report, write_html
-from pgdyno.errors import UsageError
+from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.results.driver_facts import ENGINE
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
+from pgdyno.study.arm_spec import ArmSpec
 
 OUTPUT = Output()
 """The HTML report beside the results file, and the verdict on the terminal."""
 
-READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summary")
+NO_CRASHES = DurabilityOptions()
+
+READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summary", "durability", "cuts")
 """Parameters of ``compare`` and ``run`` that a resume reads."""
 
 
@@ -51,15 +55,19 @@ def run_and_report(
     more_minutes: float | None = None,
     output: Output = OUTPUT,
     gating: GateOptions = NO_GATE,
+    durability: DurabilityOptions = NO_CRASHES,
 ) -> int:
     """Run a new study, or resume one (``request`` None); then report. Return the exit status.
 
-    ``heading`` announces the study; ``resumed_by`` is the command that resumes it.
+    ``heading`` announces the study; ``resumed_by`` is the command that resumes it. The crash test of
+    ``durability`` follows a study that was neither interrupted nor failed.
     """
 
     html, force, quiet = output.html or path.with_suffix(".html"), output.force, output.quiet
     require_writable_page(html, path, force=force)
     gating.check(path)
+    durability.check(_arms(path) if request is None else request.cases[0].study.arms)
+    crash_failure = ""
 
     with Interruption() as interruption:
 
@@ -70,6 +78,14 @@ def run_and_report(
             ending = resume_study(path, more_minutes, watch_for, interruption)
         else:
             ending = start_study(path, request, watch_for, interruption)
+        if durability.durability and ending not in (StudyEnd.INTERRUPTED, StudyEnd.FAILED):
+            try:
+                durability.run(path, interruption, quiet=quiet)
+            except PgdynoError as error:
+                if interruption.requested:
+                    ending = StudyEnd.INTERRUPTED
+                else:
+                    crash_failure = str(error)
     built = read_report(path)
     write_html(built, html, force=force)
     found = gating.gate(built)
@@ -78,12 +94,21 @@ def run_and_report(
         say(f"results {path}   report {html}")
     gating.summarise(built, found, [path, html])
     if ending is StudyEnd.INTERRUPTED:
-        say(f"interrupted; to continue: {resumed_by} {path}")
+        again = " ".join([resumed_by, str(path), *(["--durability"] if durability.durability else [])])
+        say(f"interrupted; to continue: {again}")
         return interruption.exit_status
+    if crash_failure:
+        say(f"pgdyno: the crash test ended early: {crash_failure}")
+        return 1
     if why := why_no_valid_block(path):
         say(f"pgdyno: no result, because no block is valid: {why}")
         return 1
     return 1 if ending is StudyEnd.FAILED else gating.status(found, quiet=quiet)
+
+
+def _arms(path: Path) -> Sequence[ArmSpec]:
+    with Evidence(path) as evidence:
+        return evidence.study().plan.arms
 
 
 def why_no_valid_block(path: Path) -> str:

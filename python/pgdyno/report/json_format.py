@@ -20,6 +20,7 @@ from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.estimate import Estimate
 from pgdyno.report import json_models as models
 from pgdyno.report.capacity_section import capacity_change_sentence, capacity_sentence
+from pgdyno.report.crash_report import crash_json
 from pgdyno.report.factors_section import factor_sentence
 from pgdyno.report.gate_section import gate_sentence, why_not_evaluated
 from pgdyno.report.history_report import HistoryReport, history_change_sentence
@@ -106,6 +107,7 @@ def _file(study: StudyReport) -> models.CaseFile | models.CasesFile:
         published_changes=[_published_change(one) for one in findings.source_changes] or None,
         published_not_repeated=findings.not_repeated or None,
         capacity=_capacity(findings.capacity) if findings.capacity else None,
+        durability=crash_json(study.crashes) if study.crashes else None,
         factors=_factors(findings.effects, findings) if findings.effects else None,
         scalability=_scalability(findings.scalability, findings) if findings.scalability else None,
     )

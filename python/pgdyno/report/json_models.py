@@ -241,6 +241,9 @@ class StudyTables:
         Sequence[str] | None, only_if("the source has more than the study repeats.")
     ] = None
     capacity: Annotated[CapacityEntry | None, only_if("the study limits the latency.")] = None
+    durability: Annotated[
+        Json | None, only_if("the arms had a crash test: the document of ``pgdyno crash --json``.")
+    ] = None
     factors: Annotated[FactorsEntry | None, only_if("several factors vary.")] = None
     scalability: Annotated[ScalabilityEntry | None, only_if("the number of clients varies enough.")] = None
 

@@ -11,6 +11,8 @@ from pgdyno.estimate import ABSENT, Better, ci_text, counted
 from pgdyno.report import result_tables
 from pgdyno.report.capacity_section import capacity_section
 from pgdyno.report.case_report import Report, ShownCaveat, by_severity, case_report
+from pgdyno.report.crash_report import CrashReport
+from pgdyno.report.durability_section import durability_section
 from pgdyno.report.factors_section import factors_section
 from pgdyno.report.published_section import agreement_sentences, source_section, with_measured_columns
 from pgdyno.report.result_tables import Table, enumeration
@@ -55,6 +57,7 @@ class StudyReport:
     agreement: Sequence[str]  # sentences: agreement with the source
     results: Sequence[Table]
     sections: Sequence[Section]  # about all cases together
+    crashes: CrashReport | None  # the crash test of the arms
     caveats: Sequence[ShownCaveat]
     noise: Sequence[str]  # a sentence for each layout
     fitted: Sequence[str]  # sentences: differences from the study file
@@ -68,8 +71,8 @@ class StudyReport:
         return next(iter(self.cases.values())) if len(self.cases) == 1 else None
 
 
-def build_study(findings: StudyFindings) -> StudyReport:
-    """Return the report of a study."""
+def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> StudyReport:
+    """Return the report of a study, with the crash test of its arms if there is one."""
     cases = {of.study.case: case_report(of) for of in findings.cases}
     first = findings.first
     results = [changes_by_case(findings)]
@@ -85,7 +88,8 @@ def build_study(findings: StudyFindings) -> StudyReport:
         source=source_section(findings),
         agreement=agreement_sentences(findings),
         results=[table for table in results if table.rows],
-        sections=list(_sections(findings)),
+        sections=list(_sections(findings, crashes)),
+        crashes=crashes,
         caveats=_shown_caveats(cases),
         noise=list(dict.fromkeys(report.noise for report in cases.values())),
         fitted=[
@@ -111,7 +115,9 @@ def lost_question(studies: Sequence[StudyFindings]) -> str:
     return f"{NOT_THE_QUESTION}: {'; '.join(dict.fromkeys(lost))}." if lost else ""
 
 
-def _sections(findings: StudyFindings) -> Iterator[Section]:
+def _sections(findings: StudyFindings, crashes: CrashReport | None) -> Iterator[Section]:
+    if crashes is not None:
+        yield durability_section(findings, crashes)
     if findings.capacity is not None:
         yield capacity_section(findings.capacity, findings.first.study.plan)
     if findings.effects is not None:

@@ -75,6 +75,8 @@ def print_summary(study: StudyReport | HostsReport, console: Console, more: str)
         _print_overview(study, console)
     else:
         console.print(_first_screen(study.only, console.width))
+        if study.crashes is not None:
+            console.print(Group(*_main_sentences(study.sections[:1], min(console.width, WIDTH_MAX))))
     console.print(_wrapped(more, min(console.width, WIDTH_MAX), "dim"))
 
 
@@ -104,9 +106,7 @@ def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
         for table in study.results[:1]:
             console.print(Group(*_table(first_screen.first_rows(table), width)))
     if isinstance(study, StudyReport):
-        for section in study.sections:
-            for sentence in section.sentences[:1]:
-                console.print(_wrapped(f"{section.title}: {sentence}", prose))
+        console.print(Group(*_main_sentences(study.sections, prose)))
     caveats, others = first_screen.main_caveats(study.caveats)
     console.print(
         Group(*[_wrapped(f"{one.sentence} {one.remedy}", prose, "yellow", "! ") for one in caveats])
@@ -115,6 +115,14 @@ def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
     rest_of = [one for one in (others, f"{fitted} fitted to this machine" if fitted else "") if one]
     if rest_of:
         console.print(_wrapped(f"{'; '.join(rest_of)}.", prose, begin="+ "))
+
+
+def _main_sentences(sections: Sequence[Section], prose: int) -> list[RenderableType]:
+    return [
+        _wrapped(f"{section.title}: {sentence}", prose)
+        for section in sections
+        for sentence in section.sentences[: section.main]
+    ]
 
 
 def _first_screen(report: Report, width: int) -> RenderableType:

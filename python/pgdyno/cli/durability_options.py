@@ -1,0 +1,70 @@
+"""The options ``--durability`` and ``--cuts``: a crash test of a study's arms after the study."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pgdyno.cli.console import say
+from pgdyno.errors import UsageError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.crash_test import require_possible, run_crash_test
+from pgdyno.report.crash_report import progress_line
+from pgdyno.results.crash_file import read_crash_test
+from pgdyno.results.crash_records import Crash
+from pgdyno.results.reader import Evidence
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.crash_plan import CUTS, CrashPlan
+
+
+@dataclass(frozen=True)
+class DurabilityOptions:
+    """Options of commands that run a study."""
+
+    durability: Annotated[
+        bool,
+        typer.Option(
+            "--durability",
+            help="After the study, cut the power under the servers of all arms and count lost commits, as "
+            "pgdyno crash does. The report has speed and loss side by side. Needs root, /dev/fuse and a loop "
+            "device.",
+        ),
+    ] = False
+    cuts: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=10_000,
+            help=f"Power cuts per arm with --durability, about 7 s each. [default: {CUTS}]",
+        ),
+    ] = None
+
+    def check(self, arms: Sequence[ArmSpec]) -> None:
+        """Raise UsageError if the options do not fit together, or the arms cannot crash on this machine."""
+        if self.durability:
+            require_possible(CrashPlan(arms=tuple(arms)))
+        elif self.cuts is not None:
+            raise UsageError("--cuts requires --durability: add it, or remove --cuts")
+
+    def run(self, path: Path, interruption: Interruption, *, quiet: bool) -> None:
+        """Run or continue the crash test of the study in a results file. Raises PgdynoError."""
+        found = read_crash_test(path)
+        with Evidence(path, verify=False) as evidence:
+            arms = evidence.study().plan.arms
+        cuts = self.cuts or (found[0].plan.cuts if found else CUTS)
+        plan = CrashPlan(arms=arms, cuts=cuts, seed=found[0].plan.seed if found else secrets.randbelow(2**48))
+
+        def on_crash(one: Crash, name: str) -> None:
+            if not quiet:
+                say(progress_line(one, name, plan))
+
+        command = shlex.join(["pgdyno", *sys.argv[1:]])
+        run_crash_test(path, plan, command, (lambda _: None) if quiet else say, on_crash, interruption)

@@ -1,0 +1,150 @@
+"""Durability section: the speed of each arm beside the commits that power cuts lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from markupsafe import Markup
+
+from pgdyno.analysis.findings.crash_findings import CrashFindings
+from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.analysis.statistics.exact_interval import Proportion
+from pgdyno.estimate import ABSENT, Estimate, ci_text, signed
+from pgdyno.report.charts import Panel, arm_class
+from pgdyno.report.crash_report import COLUMNS, PLURAL, CrashReport, outcome, table_rows, title_of
+from pgdyno.report.first_screen import BAR_WIDTH
+from pgdyno.report.result_tables import Table, in_a_head, with_interval
+from pgdyno.report.section import Section
+from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, text
+from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN
+
+TITLE = "Durability"
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 520.0, 280.0, 58.0, 20.0, 24.0, 222.0
+SENTENCES_MAX = 4
+"""Maximum number of arms whose sentence the summary on the terminal has."""
+
+LABEL_SPACE = 90.0
+"""Distance to the right border below which a label is to the left of its point, in pixels."""
+
+
+def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
+    """Return the section of a study with a crash test of its arms."""
+    changes = _changes(study)
+    baseline = study.first.arms[0].arm.name
+    return Section(
+        TITLE,
+        [_sentence(found, changes, baseline, crashes) for found in crashes.findings],
+        [_table(study, changes, crashes)],
+        [Panel("Commits lost against speed", _picture(study, changes, crashes))],
+        main=SENTENCES_MAX,
+    )
+
+
+def _changes(study: StudyFindings) -> dict[str, Estimate]:
+    """Return the change of the primary metric by arm: of the only case, or the average over cases."""
+    better = study.first.primary.better
+    return {
+        over.arm: over.average.percent(better)
+        for over in study.over_cases
+        if over.average is not None and over.baseline == study.first.arms[0].arm.name
+    }
+
+
+def _sentence(
+    found: CrashFindings, changes: Mapping[str, Estimate], baseline: str, crashes: CrashReport
+) -> str:
+    """Return speed and loss of an arm in one sentence."""
+    if found.name == baseline:
+        speed = "baseline"
+    elif (change := changes.get(found.name)) is None:
+        speed = "speed not known"
+    elif change.low is None:
+        speed = f"{change.signed_text} throughput"
+    else:
+        ci = f"{ci_text(change.confidence)} {change.signed_interval_text}"
+        speed = f"{change.signed_text} throughput ({ci})"
+    return f"{found.name}: {speed}; {outcome(crashes.plan, found)}"
+
+
+def _table(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Table:
+    plan, metric = study.first.study.plan, study.first.primary
+    change = f"change of {metric.label} vs. {in_a_head(study.first.arms[0].arm.name)}, %"
+    bar = "loss: 0" + "100%".rjust(BAR_WIDTH - 7)
+    rows = []
+    for found, row in zip(crashes.findings, table_rows(crashes.findings), strict=True):
+        estimate = changes.get(found.name)
+        shown = with_interval(estimate, plan.confidence, INTERVAL_BLOCKS_MIN) if estimate else ABSENT
+        rows.append([row[0], shown, *row[1:], share_bar(found.with_loss)])
+    kind = PLURAL[crashes.plan.kind][1]
+    return Table(
+        title=f"{TITLE}: {title_of(crashes)}",
+        columns=("arm", change, *COLUMNS[1:], bar),
+        rows=rows,
+        note=(
+            f"loss: {kind} that lost an acknowledged commit. lost, window: the most commits and the longest "
+            "time lost in one of them. The load of the cuts is a ledger of its own, not the workload above."
+        ),
+        numeric=frozenset({change, *COLUMNS[1:]}),
+        dispensable=(bar, "recovery", "window"),
+    )
+
+
+def share_bar(share: Proportion | None) -> str:
+    """Return a line of BAR_WIDTH characters from 0 to 100%: interval and share."""
+    if share is None:
+        return ""
+
+    def column(value: float) -> int:
+        return round((BAR_WIDTH - 1) * value)
+
+    drawn = [" "] * BAR_WIDTH
+    low, high = column(share.low), column(share.high)
+    drawn[low : high + 1] = "─" * (high + 1 - low)
+    drawn[low], drawn[high] = "├", "┤"
+    drawn[column(share.count / share.n)] = "●"
+    return "".join(drawn)
+
+
+def _picture(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Markup:
+    """Return a chart with a point per arm: change of throughput, share of cuts with a loss, and their CIs."""
+    shown = [(i, found, changes.get(found.name)) for i, found in enumerate(crashes.findings)]
+    ends = [0.0] + [
+        end
+        for change in changes.values()
+        for end in (change.value, change.low, change.high)
+        if end is not None
+    ]
+    padding = 0.06 * ((max(ends) - min(ends)) or 1.0)
+    x = Scale(min(ends) - padding, max(ends) + padding, LEFT, WIDTH - RIGHT)
+    y = Scale(0, 100, BOTTOM, TOP)
+    parts = []
+    for tick in (0, 25, 50, 75, 100):
+        parts += [
+            line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"),
+            text(LEFT - 6, y(tick) + 4, f"{tick}%", class_="end small"),
+        ]
+    for value in nice_ticks(x.low, x.high, 6):
+        label = signed(value, 0 if value == int(value) else 1, "%")
+        parts += [
+            line(x(value), TOP, x(value), BOTTOM, class_="zero" if abs(value) < 1e-9 else "grid"),
+            text(x(value), BOTTOM + 16, label, class_="middle small"),
+        ]
+    metric = study.first.primary.label
+    parts += [
+        text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 36, f"change of {metric}", class_="middle small"),
+        text(LEFT - 6, TOP - 10, f"{PLURAL[crashes.plan.kind][1]} with a loss", class_="small"),
+    ]
+    for arm, found, change in shown:
+        if found.with_loss is None or (change is None and arm != 0):
+            continue
+        share, color = found.with_loss, arm_class(arm)
+        at, up = x(0.0 if change is None else change.value), y(100 * share.count / share.n)
+        parts.append(line(at, y(100 * share.low), at, y(100 * share.high), class_=f"interval {color}"))
+        if change is not None and change.low is not None and change.high is not None:
+            parts.append(line(x(change.low), up, x(change.high), up, class_=f"interval {color}"))
+        title = f"{found.name}: {share.count} of {share.n}"
+        parts.append(circle(at, up, 5, title, class_=f"dot {color}"))
+        is_right = at > WIDTH - RIGHT - LABEL_SPACE
+        side = {"class_": "end small"} if is_right else {"class_": "small"}
+        parts.append(text(at - 9 if is_right else at + 9, up - 8, found.name, **side))
+    return drawing(WIDTH, HEIGHT, "Commits lost against speed", parts, "effect")
