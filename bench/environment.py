@@ -39,6 +39,7 @@ class Sizes:
     piece_s: float = 8.0  # of measurement, for each of these lengths
     pieces: int = 16
     recording_s: float = 1200.0
+    disk_bytes: int = 256 << 20  # of the file on the simulated disk
 
 
 # Minimal WAL, as in the lab: COPY into a table created in the same transaction then skips WAL, on both sides.
@@ -51,7 +52,10 @@ _COMMON = {
 FULL = Sizes(
     10, 50, 100, (1, 8, 64, 256), 1000, 3.0, 3, {**_COMMON, "shared_buffers": "4GB", "max_wal_size": "16GB"}
 )
-SMOKE = Sizes(1, 1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"}, 4, 700, (0.1,), 0.4, 2, 4.5)
+SMOKE = Sizes(
+    *(1, 1, 1, (2,), 16, 0.3, 1, {**_COMMON, "shared_buffers": "64MB"}, 4, 700, (0.1,), 0.4, 2, 4.5),
+    disk_bytes=4 << 20,
+)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 from bench.__main__ import BENCHMARKS
 
 from pgdyno.server.build import Build
+from pgdyno.server.faulty_disk import missing_for_power_cuts
 
 pytestmark = pytest.mark.server
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,7 @@ FIGURES = {
     "tpcc": {"client CPU", "client memory", "throughput"},
     "load": {"copy phase", "engine's share of the copy phase's CPU", "whole"},
     "restore": {"into nothing", "over a used copy", "5% of the blocks changed in every file"},
+    "simulated-disk": {"write and sync a file", "sync single blocks", "read the file"},
     "telemetry": {"throughput", "CPU of the sampler"},
     "analysis": {"CPU time", "peak memory"},
     "slices": {"noise", "not counted", "swap of cores"},
@@ -30,6 +32,7 @@ FIGURES = {
 }
 BESIDE_PGBENCH = {"scripts", "pgbench-startup", "pgbench-init"}
 BESIDE_SYSBENCH = {"sysbench"}
+ON_DISK = {"simulated-disk"}
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -43,6 +46,8 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
         pytest.skip("NO PGBENCH: this PostgreSQL has none to compare with")
     if name in BESIDE_SYSBENCH and not shutil.which("sysbench"):
         pytest.skip("NO SYSBENCH: there is none to compare with")
+    if name in ON_DISK and missing_for_power_cuts():
+        pytest.skip("NO SIMULATED DISK: it needs root, /dev/fuse and a loop device")
     done = bench("--smoke", name)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|") for line in done.stdout.splitlines()[2:]]
