@@ -6,7 +6,7 @@ Arrays have the shape (paths, blocks): a path is the noise of one study. The cal
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,19 +101,45 @@ BLOCKS_TOGETHER = 5
 """Block length of the bootstrap: consecutive blocks of a study, which keep their autocorrelation."""
 
 
+Groups = Sequence[Sequence[Floats]]
+"""Recorded log ratios by block: a group for each slowdown, with an array for each of its studies."""
+
+
 def recorded(schedule: str) -> Noise:
-    """Moving block bootstrap from recorded studies (Künsch, Annals of Statistics 1989).
+    """Draw from the studies that ``python -m bench verdict --record`` stored.
 
     The recorded blocks include restores and restarts.
     """
+    return bootstrap(recorded_groups(schedule))
+
+
+def bootstrap(groups: Groups) -> Noise:
+    """Moving block bootstrap from recorded studies (Künsch, Annals of Statistics 1989)."""
+    studies = [of for of in residuals(groups) if len(of) >= BLOCKS_TOGETHER]
+    pieces = np.concatenate([sliding_window_view(of, BLOCKS_TOGETHER) for of in studies])
 
     def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
-        studies = [of for of in recorded_blocks(schedule) if len(of) >= BLOCKS_TOGETHER]
-        pieces = np.concatenate([sliding_window_view(of, BLOCKS_TOGETHER) for of in studies])
         drawn = pieces[rng.integers(0, len(pieces), (paths, -(-blocks // BLOCKS_TOGETHER)))]
         return np.asarray(drawn.reshape(paths, -1)[:, :blocks])
 
     return noise
+
+
+def residuals(groups: Groups) -> list[Floats]:
+    """Return the log ratios of each study minus the mean of its group.
+
+    They are scaled because their SD around the sample mean is too small.
+    """
+    found = []
+    for ratios in groups:
+        every = np.concatenate(ratios)
+        found += [(of - every.mean()) * np.sqrt(len(every) / (len(every) - 1)) for of in ratios]
+    return found
+
+
+def gaussian_groups(groups: Groups, rng: np.random.Generator) -> Groups:
+    """Return independent Gaussian noise with the SD and the number of blocks of each study."""
+    return [[rng.normal(0, of.std(ddof=1), len(of)) for of in ratios] for ratios in groups]
 
 
 def recorded_studies() -> list[dict[str, Any]]:
@@ -121,19 +147,13 @@ def recorded_studies() -> list[dict[str, Any]]:
     return [json.loads(line) for line in STUDIES.read_text("utf-8").splitlines()]
 
 
-def recorded_blocks(schedule: str) -> list[Floats]:
-    """Return the residuals of each study that ``python -m bench verdict --record`` stored.
-
-    Residuals are log ratios minus the mean of all studies with the same slowdown. They are scaled because
-    their SD around the sample mean is too small.
-    """
+def recorded_groups(schedule: str) -> Groups:
+    """Return the log ratios of the stored studies with this schedule."""
     selected = [of for of in recorded_studies() if of["options"]["schedule"] == schedule]
-    found = []
-    for effect in sorted({of["effect"] for of in selected}):
-        ratios = [np.array(of["log_ratios"]) for of in selected if of["effect"] == effect]
-        every = np.concatenate(ratios)
-        found += [(of - every.mean()) * np.sqrt(len(every) / (len(every) - 1)) for of in ratios]
-    return found
+    return [
+        [np.array(of["log_ratios"]) for of in selected if of["effect"] == effect]
+        for effect in sorted({of["effect"] for of in selected})
+    ]
 
 
 COVARIATES: Mapping[str, Callable[[Trial], float | None]] = {

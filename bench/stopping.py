@@ -21,12 +21,16 @@ from bench.noise import (
     SCENARIOS,
     SD,
     Floats,
+    Groups,
     Noise,
+    bootstrap,
+    gaussian_groups,
     normal,
     record,
-    recorded_blocks,
+    recorded_groups,
     recorded_ratios,
     recorded_studies,
+    residuals,
 )
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.statistics.effect import Method, critical_value, one_sided_critical_value
@@ -116,6 +120,26 @@ def error_rates(name: str, noise: Noise, paths: int = PATHS) -> ErrorRates:
     return ErrorRates(name, alarms, student, min(covered), equivalent)
 
 
+RECORDINGS = 400
+RECORDING_PATHS = 400
+
+
+def chance_of(groups: Groups) -> tuple[float, float]:
+    """Return how often independent Gaussian noise has error rates at least as high as recorded studies.
+
+    The rates are those of ``ErrorRates.alarms`` and ``equivalent``. Each Gaussian recording has the SD and
+    number of blocks of the recorded studies, and is evaluated in the same way: a few studies give imprecise
+    rates.
+    """
+    observed = error_rates("", bootstrap(groups))
+    rng = np.random.default_rng(SEED)
+    rates = [
+        error_rates("", bootstrap(gaussian_groups(groups, rng)), RECORDING_PATHS) for _ in range(RECORDINGS)
+    ]
+    alarms = float(np.mean([of.alarms >= observed.alarms for of in rates]))
+    return alarms, float(np.mean([of.equivalent >= observed.equivalent for of in rates]))
+
+
 def other_metric(share: float, paths: int = PATHS) -> float:
     """Return how often Student's interval of another metric without an effect misses 0 at the stop.
 
@@ -197,6 +221,7 @@ def page(paths: int = PATHS) -> str:
         others=f"{', '.join(others[:2])} and {others[2]}",
         recorded=_recorded(),
         aa_alarms=_aa_alarms(),
+        chance=_chance(),
         together=BLOCKS_TOGETHER,
         sd=f"{100 * SD:g}%",
         covariates=covariates(),
@@ -219,13 +244,23 @@ def _recorded() -> str:
     """Describe the recorded blocks by schedule: number, SD and skewness."""
     found = []
     for schedule, words in (("slices", "slices"), ("duet", "a duet")):
-        studies = recorded_blocks(schedule)
+        studies = residuals(recorded_groups(schedule))
         every = np.concatenate(studies)
         found.append(
             f"{len(every)} blocks of {len(studies)} studies in {words} "
             f"(SD {100 * every.std():.1f}%, skewness {signed(skewness(every.tolist()), 1, '')})"
         )
     return "\n- ".join(found)
+
+
+def _chance() -> str:
+    """Return the results of ``chance_of`` for both schedules as text."""
+    slices, duet = (chance_of(recorded_groups(schedule)) for schedule in ("slices", "duet"))
+    alarms, same = ([_percent(of[i]) for of in (slices, duet)] for i in (0, 1))
+    return (
+        f"False alarms: {alarms[0]} of recordings in slices, {alarms[1]} in a duet. "
+        f"False *same*: {same[0]} in slices, {same[1]} in a duet."
+    )
 
 
 def _aa_alarms() -> str:
