@@ -12,18 +12,18 @@ from pgdyno.analysis.statistics.exact_interval import Proportion
 from pgdyno.estimate import ABSENT, Estimate, ci_text, signed
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.crash_report import COLUMNS, PLURAL, CrashReport, outcome, table_rows, title_of
-from pgdyno.report.first_screen import BAR_WIDTH
+from pgdyno.report.first_screen import BAR_WIDTH, axis, bar_of, reach_of
 from pgdyno.report.result_tables import Table, in_a_head, with_interval
 from pgdyno.report.section import Section
 from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, text
 from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN
 
 TITLE = "Durability"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 520.0, 280.0, 58.0, 20.0, 24.0, 222.0
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300.0, 210.0, 42.0, 12.0, 22.0, 168.0
 SENTENCES_MAX = 4
 """Maximum number of arms whose sentence the summary on the terminal has."""
 
-LABEL_SPACE = 90.0
+LABEL_SPACE = 70.0
 """Distance to the right border below which a label is to the left of its point, in pixels."""
 
 
@@ -35,7 +35,8 @@ def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
         TITLE,
         [_sentence(found, changes, baseline, crashes) for found in crashes.findings],
         [_table(study, changes, crashes)],
-        [Panel("Commits lost against speed", _picture(study, changes, crashes))],
+        [Panel("Loss against speed", _picture(study, changes, crashes))],
+        _drawn(study, changes, crashes),
         main=SENTENCES_MAX,
     )
 
@@ -69,23 +70,43 @@ def _sentence(
 def _table(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Table:
     plan, metric = study.first.study.plan, study.first.primary
     change = f"change of {metric.label} vs. {in_a_head(study.first.arms[0].arm.name)}, %"
-    bar = "loss: 0" + "100%".rjust(BAR_WIDTH - 7)
     rows = []
     for found, row in zip(crashes.findings, table_rows(crashes.findings), strict=True):
         estimate = changes.get(found.name)
         shown = with_interval(estimate, plan.confidence, INTERVAL_BLOCKS_MIN) if estimate else ABSENT
-        rows.append([row[0], shown, *row[1:], share_bar(found.with_loss)])
+        rows.append([row[0], shown, *row[1:]])
     kind = PLURAL[crashes.plan.kind][1]
     return Table(
         title=f"{TITLE}: {title_of(crashes)}",
-        columns=("arm", change, *COLUMNS[1:], bar),
+        columns=("arm", change, *COLUMNS[1:]),
         rows=rows,
         note=(
             f"loss: {kind} that lost an acknowledged commit. lost, window: the most commits and the longest "
             "time lost in one of them. The load of the cuts is a ledger of its own, not the workload above."
         ),
         numeric=frozenset({change, *COLUMNS[1:]}),
-        dispensable=(bar, "recovery", "window"),
+        dispensable=("recovery", "window"),
+    )
+
+
+def _drawn(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Table:
+    """Return one row per arm: its change and the share of cuts with a loss, each as a bar."""
+    margin = 100 * study.first.study.plan.margin
+    reach = reach_of(changes.values(), margin)
+    speed, loss = axis(reach), "0" + "100%".rjust(BAR_WIDTH - 1)
+    rows = [
+        [
+            found.name,
+            bar_of(change, margin, reach) if (change := changes.get(found.name)) else "",
+            share_bar(found.with_loss),
+        ]
+        for found in crashes.findings
+    ]
+    return Table(
+        title=f"Change of {study.first.primary.label}, %, and {PLURAL[crashes.plan.kind][1]} with a loss",
+        columns=("arm", speed, loss),
+        rows=rows,
+        numeric=frozenset({speed, loss}),
     )
 
 
@@ -123,7 +144,7 @@ def _picture(study: StudyFindings, changes: Mapping[str, Estimate], crashes: Cra
             line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"),
             text(LEFT - 6, y(tick) + 4, f"{tick}%", class_="end small"),
         ]
-    for value in nice_ticks(x.low, x.high, 6):
+    for value in nice_ticks(x.low, x.high, 5):
         label = signed(value, 0 if value == int(value) else 1, "%")
         parts += [
             line(x(value), TOP, x(value), BOTTOM, class_="zero" if abs(value) < 1e-9 else "grid"),
@@ -131,7 +152,7 @@ def _picture(study: StudyFindings, changes: Mapping[str, Estimate], crashes: Cra
         ]
     metric = study.first.primary.label
     parts += [
-        text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 36, f"change of {metric}", class_="middle small"),
+        text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 32, f"change of {metric}", class_="middle small"),
         text(LEFT - 6, TOP - 10, f"{PLURAL[crashes.plan.kind][1]} with a loss", class_="small"),
     ]
     for arm, found, change in shown:
@@ -143,8 +164,8 @@ def _picture(study: StudyFindings, changes: Mapping[str, Estimate], crashes: Cra
         if change is not None and change.low is not None and change.high is not None:
             parts.append(line(x(change.low), up, x(change.high), up, class_=f"interval {color}"))
         title = f"{found.name}: {share.count} of {share.n}"
-        parts.append(circle(at, up, 5, title, class_=f"dot {color}"))
+        parts.append(circle(at, up, 4, title, class_=f"dot {color}"))
         is_right = at > WIDTH - RIGHT - LABEL_SPACE
         side = {"class_": "end small"} if is_right else {"class_": "small"}
         parts.append(text(at - 9 if is_right else at + 9, up - 8, found.name, **side))
-    return drawing(WIDTH, HEIGHT, "Commits lost against speed", parts, "effect")
+    return drawing(WIDTH, HEIGHT, "Loss against speed", parts, "curves")

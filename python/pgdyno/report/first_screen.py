@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from pgdyno.analysis.findings.case_findings import Findings
@@ -27,14 +27,19 @@ BAR_WIDTH = 23
 """Characters of the bar, an odd number: zero is in the middle."""
 
 
+def reach_of(estimates: Iterable[Estimate], margin: float) -> float:
+    """Return the end of an axis around 0 that shows these changes and twice the margin, in percent."""
+    return max([2 * margin, *(abs(end) for of in estimates for end in _ends(of))])
+
+
 def effect_table(findings: Findings) -> Table:
     """Return one row per arm: level, change with its interval, and both as a bar against the margin."""
     metric, baseline = findings.primary, findings.arms[0].arm.name
     by_arm = {comparison.arm.arm: comparison for comparison in findings.comparisons}
     shown = {arm: of.primary.percent for arm, of in by_arm.items() if of.primary is not None}
     margin = 100 * findings.study.plan.margin
-    reach = max([2 * margin, *(abs(end) for of in shown.values() for end in _ends(of))])
-    change, bar = f"change vs. {in_a_head(baseline)}, %", _scale(reach)
+    reach = reach_of(shown.values(), margin)
+    change, bar = f"change vs. {in_a_head(baseline)}, %", axis(reach)
     rows = []
     for of in findings.arms:
         estimate = shown.get(of.arm.arm)
@@ -83,7 +88,8 @@ def _ends(estimate: Estimate) -> tuple[float, ...]:
     return tuple(end for end in (estimate.low, estimate.value, estimate.high) if end is not None)
 
 
-def _scale(reach: float) -> str:
+def axis(reach: float) -> str:
+    """Return the head of a column of ``bar_of``."""
     low, high = (f"{sign}{group_digits(reach, min(1, decimals_of(reach, 2)))}" for sign in "−+")
     space = BAR_WIDTH - len(low) - len(high)
     return low + "0".center(space) + high

@@ -11,13 +11,13 @@ from pgdyno.report.result_tables import Table
 
 @dataclass(frozen=True)
 class Section:
-    """One section. ``panels`` are shown in HTML only; sentences and tables have the same information.
-
-    ``main``: number of sentences that the summary on the terminal repeats.
+    """One section. ``panels`` are shown in HTML only, ``drawn`` on the terminal only; sentences and tables
+    have the same information. ``main``: number of sentences that the summary on the terminal repeats.
     """
 
     title: str
     sentences: Sequence[str]
     tables: Sequence[Table]
     panels: Sequence[Panel] = ()
+    drawn: Table | None = None
     main: int = 1

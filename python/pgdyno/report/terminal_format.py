@@ -255,7 +255,8 @@ def _sections(sections: Sequence[Section], width: int) -> list[RenderableType]:
             continue
         parts.append(Text(section.title, style="bold"))
         parts += [_wrapped(sentence, min(width, WIDTH_MAX), begin="- ") for sentence in section.sentences]
-        parts += [Text(), *_tables(section.tables, width)]
+        drawn = [] if section.drawn is None else [section.drawn]
+        parts += [Text(), *_tables([*drawn, *section.tables], width)]
     return parts
 
 
