@@ -5,7 +5,7 @@ BIN := .venv/bin
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash-test check wheel wheel-demo bench docs golden lock clean
+.PHONY: help setup demo test crash-test long-test check wheel wheel-demo bench docs golden lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -39,6 +39,9 @@ test: setup ## every test: the engine's, the Python side's, and those against re
 
 crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and check that nothing is lost
 	PYTHONPATH=tests $(BIN)/python tests/e2e/crash.py --kills $(or $(N),50) $(if $(SEED),--seed $(SEED))
+
+long-test: setup ## tests that take minutes: every benchmark in its smallest form
+	$(BIN)/python -m pytest --long
 
 check: setup ## format, lint, types
 	cargo fmt --check

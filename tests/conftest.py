@@ -34,6 +34,16 @@ FUZZ = 250
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fuzz", type=int, default=FUZZ, metavar="N", help="damaged files a fuzz test tries")
+    parser.addoption("--long", action="store_true", help="run only the tests that are marked long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select the long tests with --long, and the others without it."""
+    wanted = [
+        item for item in items if (item.get_closest_marker("long") is not None) == config.getoption("--long")
+    ]
+    config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+    items[:] = wanted
 
 
 @pytest.fixture
