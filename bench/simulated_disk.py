@@ -2,7 +2,8 @@
 loop device.
 
 Both have ext4 on an image of the same size in the same directory. The simulated disk keeps unflushed writes
-in memory and does not sync its image, so the real disk does not slow down its syncs.
+in memory, reads through the page cache of its image and does not sync it. So the real disk slows down neither
+its syncs nor its reads; only the first figure compares equal work.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
                 order = (ours, theirs) if turn % 2 else (theirs, ours)
                 took = {root: _rate(work, root, sizes.disk_bytes) for root in order}
                 pairs.append((took[ours], took[theirs]))
-            yield compared(
-                f"simulated disk: {name}", "MB/s", pairs, "plain loop device", bound=0.5, sense="at least"
-            )
+            bound = 0.5 if work is _write else None
+            figure = f"simulated disk: {name}"
+            yield compared(figure, "MB/s", pairs, "plain loop device", bound=bound, sense="at least")
 
 
 @contextlib.contextmanager
@@ -102,7 +103,7 @@ def _commit(path: Path, n_bytes: int) -> int:  # noqa: ARG001
 
 
 def _read(path: Path, n_bytes: int) -> int:
-    """Read the file without the page cache."""
+    """Read the file without the page cache of its own file system."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
     with mmap.mmap(-1, CHUNK_BYTES) as chunk:  # aligned, as O_DIRECT requires
         try:

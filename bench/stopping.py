@@ -258,7 +258,7 @@ def _chance() -> str:
     slices, duet = (chance_of(recorded_groups(schedule)) for schedule in ("slices", "duet"))
     alarms, same = ([_percent(of[i]) for of in (slices, duet)] for i in (0, 1))
     return (
-        f"False alarms: {alarms[0]} of recordings in slices, {alarms[1]} in a duet. "
+        f"False alarms: {alarms[0]} in slices, {alarms[1]} in a duet. "
         f"False *same*: {same[0]} in slices, {same[1]} in a duet."
     )
 

@@ -3,9 +3,14 @@
 from pathlib import Path
 
 import pytest
+from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli import study_execution
+from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.main import run_command
+from pgdyno.errors import ServerError
+from pgdyno.lab import crash_test
+from pgdyno.results.records import StudyEnd
 
 
 @pytest.mark.parametrize(
@@ -33,3 +38,42 @@ def test_options_that_a_resume_does_not_read_are_rejected(
     monkeypatch.setattr(study_execution, "resume_study", lambda *_: pytest.fail("it went on"))
     assert run_command(words.split()) == 2
     assert f"{named} cannot be combined with --resume" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_cuts_are_added_to_a_complete_study_without_measuring_on(
+    fails: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "e.sqlite"
+    write_study(path, Synthetic(effects=(1, 1.2), blocks=6, ended=StudyEnd.VERDICT))
+    cut: list[Path] = []
+
+    def run(_: DurabilityOptions, of: Path, *_rest: object, **_options: object) -> None:
+        cut.append(of)
+        if fails:
+            raise ServerError("the disk did not answer")
+
+    monkeypatch.setattr(study_execution, "resume_study", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr(DurabilityOptions, "run", run)
+    monkeypatch.setattr(crash_test, "missing_for_power_cuts", list)
+    assert run_command(["compare", "--resume", str(path), "--durability", "--cuts", "7"]) == int(fails)
+    assert cut == [path]
+    shown = capsys.readouterr()
+    assert "faster" in shown.out  # the study is reported in any case
+    again = f"the disk did not answer; to continue: pgdyno compare --resume {path} --durability --cuts 7"
+    assert (again in shown.err) == fails
+
+
+def test_cases_with_different_servers_have_no_common_crash_test(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    study = tmp_path / "s.toml"
+    study.write_text(
+        'title = "t"\ncompare = ["settings.jit"]\n'
+        '[workload]\nkind = "pgbench"\nscale = 1\n[drive]\nclients = 1\n[factors]\nserver = ["17", "18"]\n'
+        '"settings.jit" = ["on", "off"]\n[run]\nwarmup = "1s"\nwindow = "2s"\nrepeats = 5\n'
+    )
+    monkeypatch.setattr(crash_test, "missing_for_power_cuts", list)
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["run", str(study), "--durability"]) == 2
+    assert "same servers and settings in all cases" in capsys.readouterr().err

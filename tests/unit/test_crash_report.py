@@ -31,6 +31,7 @@ from pgdyno.study.crash_plan import (
     ACTIVE_S_MAX,
     ACTIVE_S_MIN,
     CrashKind,
+    CrashMoment,
     CrashPlan,
     DiskBehavior,
     Survivors,
@@ -197,8 +198,8 @@ def test_each_arm_has_a_row_and_a_sentence_also_without_a_crash() -> None:
 @pytest.mark.parametrize(
     ("disk", "counter", "words"),
     [
-        (DiskBehavior.FAILING, "failed", "a request of the disk failed in 1"),
-        (DiskBehavior.FULL, "no_space", "the server found the disk full in 1"),
+        (DiskBehavior.FAILING, "failed", "a disk request failed in 1 of 2"),
+        (DiskBehavior.FULL, "no_space", "the server found the disk full in 1 of 2"),
     ],
 )
 def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: str, words: str) -> None:
@@ -207,6 +208,14 @@ def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: st
     report = CrashReport(record, ARMS[:1], find_crashes(PLAN.kind, ARMS[:1], crashes))
     assert words in sentences(report)[0]
     assert "disk" not in sentences(report_of(crashes, ARMS[:1]))[0]
+
+
+def test_crashes_before_the_end_of_the_aimed_phase_are_counted() -> None:
+    crashes = [replace(crash_of(0, 0), disk={"in_phase": 1}), replace(crash_of(1, 0), disk={"in_phase": 0})]
+    record = replace(report_of().record, plan=PLAN.model_copy(update={"at": CrashMoment.VACUUM}))
+    report = CrashReport(record, ARMS[:1], find_crashes(PLAN.kind, ARMS[:1], crashes))
+    assert "1 of 2 during the VACUUM" in sentences(report)[0]
+    assert crash_json(report)["arms"][0]["cuts_in_phase"] == 1
 
 
 @pytest.mark.parametrize(
@@ -253,6 +262,7 @@ def test_the_report_of_a_file_is_that_of_its_crash_test(
         (["--kind", "meteor"], "--kind"),
         (["--disk", "lying"], "--disk lying applies to --kind power only"),
         (["--survivors", "torn"], "--survivors torn applies to --kind power only"),
+        (["--kind", "power", "--disk", "full", "--at", "vacuum"], "remove --at vacuum"),
     ],
 )
 def test_values_out_of_range_are_refused_before_anything_starts(
@@ -302,7 +312,8 @@ def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, form: str, ca
     assert "1 of 2 power cuts lost acknowledged commits (up to 700" in text
     slower, faster = built.sections[0].sentences
     assert "baseline; none of 2" in slower
-    assert re.search(r"\+(1[789]|2[01])\.?\d*% throughput \(95% CI .*\); 1 of 2", faster)
+    basis = "average over 2 cases, " if cases == 2 else ""
+    assert re.search(rf"NOPM \+(1[789]|2[01])\.?\d*% \({basis}95% CI .*\); 1 of 2", faster)
 
 
 def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:

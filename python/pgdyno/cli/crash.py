@@ -187,9 +187,9 @@ def _seed(path: Path, given: int | None) -> int:
     return secrets.randbelow(2**48) if found is None else found[0].plan.seed
 
 
-def read_crashes(path: Path) -> CrashReport | None:
+def read_crashes(path: Path, *, verify: bool = True) -> CrashReport | None:
     """Return the report of the crash test in a results file; None if it has none."""
-    found = read_crash_test(path)
+    found = read_crash_test(path, verify=verify)
     if found is None:
         return None
     record, arms, crashes = found

@@ -20,8 +20,8 @@ from pgdyno.report.crash_report import progress_line
 from pgdyno.results.crash_file import read_crash_test
 from pgdyno.results.crash_records import Crash
 from pgdyno.results.reader import Evidence
-from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.crash_plan import CUTS, CrashPlan
+from pgdyno.study.plan import Study
 
 
 @dataclass(frozen=True)
@@ -47,20 +47,45 @@ class DurabilityOptions:
         ),
     ] = None
 
-    def check(self, arms: Sequence[ArmSpec]) -> None:
-        """Raise UsageError if the options do not fit together, or the arms cannot crash on this machine."""
-        if self.durability:
-            require_possible(CrashPlan(arms=tuple(arms)))
-        elif self.cuts is not None:
-            raise UsageError("--cuts requires --durability: add it, or remove --cuts")
+    def check(self, studies: Sequence[Study]) -> None:
+        """Raise UsageError if the arms of these cases cannot crash on this machine, or differ by case."""
+        if not self.durability:
+            if self.cuts is not None:
+                raise UsageError("--cuts requires --durability: add it, or remove --cuts")
+            return
+        if any(study.arms != studies[0].arms for study in studies):
+            raise UsageError(
+                "--durability requires the same servers and settings in all cases: remove it, and use pgdyno "
+                "crash"
+            )
+        require_possible(CrashPlan(arms=studies[0].arms))
 
     def run(self, path: Path, interruption: Interruption, *, quiet: bool) -> None:
-        """Run or continue the crash test of the study in a results file. Raises PgdynoError."""
-        found = read_crash_test(path)
-        with Evidence(path, verify=False) as evidence:
-            arms = evidence.study().plan.arms
+        """Run or continue the crash test of the study in a results file, with the builds and settings that
+        were measured. Raises PgdynoError.
+        """
+        found = read_crash_test(path, verify=False)
+        seed = found[0].plan.seed if found else secrets.randbelow(2**48)
         cuts = self.cuts or (found[0].plan.cuts if found else CUTS)
-        plan = CrashPlan(arms=arms, cuts=cuts, seed=found[0].plan.seed if found else secrets.randbelow(2**48))
+        with Evidence(path, verify=False) as evidence:
+            study, arms = evidence.study().plan, evidence.arms()
+        measured = [
+            spec.model_copy(
+                update={
+                    "server": arm.server["bin_dir"],
+                    "profiles": (),
+                    "settings": dict(arm.settings_requested),
+                }
+            )
+            for spec, arm in zip(study.arms, arms, strict=True)
+        ]
+        plan = CrashPlan(
+            arms=tuple(measured),
+            cuts=cuts,
+            seed=seed,
+            checksums=study.checksums,
+            wal_segment_mb=study.wal_segment_mb,
+        )
 
         def on_crash(one: Crash, name: str) -> None:
             if not quiet:
@@ -68,3 +93,9 @@ class DurabilityOptions:
 
         command = shlex.join(["pgdyno", *sys.argv[1:]])
         run_crash_test(path, plan, command, (lambda _: None) if quiet else say, on_crash, interruption)
+
+    def on_resume(self) -> list[str]:
+        """Return the options with which a resumed study continues the test."""
+        if not self.durability:
+            return []
+        return ["--durability", *(["--cuts", str(self.cuts)] if self.cuts is not None else [])]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import psycopg
 import typer
 
 from pgdyno.cli.console import say
@@ -15,13 +17,13 @@ from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import Output
 from pgdyno.cli.output_files import require_writable_page
 from pgdyno.cli.report import print_report, read_report, write_html
-from pgdyno.errors import PgdynoError, UsageError
+from pgdyno.errors import PgdynoError, UsageError, in_one_line
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study_runner import Request, resume_study, start_study
 from pgdyno.results.driver_facts import ENGINE
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
-from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.plan import Study
 
 OUTPUT = Output()
 """The HTML report beside the results file, and the verdict on the terminal."""
@@ -66,7 +68,8 @@ def run_and_report(
     html, force, quiet = output.html or path.with_suffix(".html"), output.force, output.quiet
     require_writable_page(html, path, force=force)
     gating.check(path)
-    durability.check(_arms(path) if request is None else request.cases[0].study.arms)
+    durability.check(_studies(path) if request is None else [case.study for case in request.cases])
+    again = shlex.join([*resumed_by.split(), str(path), *durability.on_resume()])
     crash_failure = ""
 
     with Interruption() as interruption:
@@ -74,18 +77,20 @@ def run_and_report(
         def watch_for(names: Sequence[str]) -> LiveView:
             return LiveView(names, quiet, heading, interruption)
 
-        if request is None:
+        if request is None and durability.durability and more_minutes is None and (end := _complete(path)):
+            ending = end
+        elif request is None:
             ending = resume_study(path, more_minutes, watch_for, interruption)
         else:
             ending = start_study(path, request, watch_for, interruption)
         if durability.durability and ending not in (StudyEnd.INTERRUPTED, StudyEnd.FAILED):
             try:
                 durability.run(path, interruption, quiet=quiet)
-            except PgdynoError as error:
+            except (PgdynoError, OSError, psycopg.Error) as error:
                 if interruption.requested:
                     ending = StudyEnd.INTERRUPTED
                 else:
-                    crash_failure = str(error)
+                    crash_failure = in_one_line(error)
     built = read_report(path)
     write_html(built, html, force=force)
     found = gating.gate(built)
@@ -94,21 +99,29 @@ def run_and_report(
         say(f"results {path}   report {html}")
     gating.summarise(built, found, [path, html])
     if ending is StudyEnd.INTERRUPTED:
-        again = " ".join([resumed_by, str(path), *(["--durability"] if durability.durability else [])])
         say(f"interrupted; to continue: {again}")
         return interruption.exit_status
-    if crash_failure:
-        say(f"pgdyno: the crash test ended early: {crash_failure}")
-        return 1
     if why := why_no_valid_block(path):
         say(f"pgdyno: no result, because no block is valid: {why}")
         return 1
-    return 1 if ending is StudyEnd.FAILED else gating.status(found, quiet=quiet)
+    if durability.durability and ending is StudyEnd.FAILED:
+        say("pgdyno: no crash test, because the study failed")
+    status = 1 if ending is StudyEnd.FAILED else gating.status(found, quiet=quiet)
+    if crash_failure:
+        say(f"pgdyno: the crash test ended early: {crash_failure}; to continue: {again}")
+    return status or int(bool(crash_failure))
 
 
-def _arms(path: Path) -> Sequence[ArmSpec]:
-    with Evidence(path) as evidence:
-        return evidence.study().plan.arms
+def _studies(path: Path) -> Sequence[Study]:
+    with Evidence(path, verify=False) as evidence:
+        return [evidence.study(case).plan for case in evidence.cases()]
+
+
+def _complete(path: Path) -> StudyEnd | None:
+    """Return the end of a study that is complete; None if it can be continued."""
+    with Evidence(path, verify=False) as evidence:
+        end = evidence.study().ended_because
+    return end if end in (StudyEnd.VERDICT, StudyEnd.BUDGET, StudyEnd.BLOCKS) else None
 
 
 def why_no_valid_block(path: Path) -> str:

@@ -35,7 +35,7 @@ REDO = re.compile(
 @dataclass
 class Aftermath:
     """Findings about a recovered cluster. ``recovery_s`` is None if the server did not start, and
-    ``replayed_bytes`` if its log does not say what it replayed.
+    ``replayed_bytes`` if its log has no messages about a replay.
     """
 
     recovery_s: float | None = None

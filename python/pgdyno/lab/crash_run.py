@@ -86,10 +86,13 @@ class CrashRun:
                 settle(life)
                 with (
                     crash_load(*self._load(planned, server, ledger)) as load,
-                    self._phase(server, load, planned),
+                    self._phase(server, load, planned) as phase_ended,
                 ):
                     self._disk_fault(life, load, planned)
                     happened = self._cut(life, load, planned) if life.disk else self._kill(server, load)
+                if self.plan.at is not CrashMoment.ANY:
+                    in_phase = int(not phase_ended.is_set())
+                    happened = replace(happened, disk={**happened.disk, "in_phase": in_phase})
                 lacked_space = DISK_FULL.search(server.log()) is not None
                 if self.plan.disk is DiskBehavior.FULL:
                     happened = replace(happened, disk={**happened.disk, "no_space": int(lacked_space)})
@@ -162,21 +165,23 @@ class CrashRun:
                 raise
 
     @contextlib.contextmanager
-    def _phase(self, server: Server, load: CrashLoad, planned: PlannedCrash) -> Iterator[None]:
+    def _phase(self, server: Server, load: CrashLoad, planned: PlannedCrash) -> Iterator[threading.Event]:
         """Wait for the moment of the crash: the planned time, and with ``--at`` a checkpoint or VACUUM that
-        begins then. A power cut then waits for its writes.
+        begins then. A power cut then waits for its writes. The event is set when the checkpoint or VACUUM has
+        ended before the crash.
         """
+        ended = threading.Event()
         if self.plan.at is CrashMoment.ANY:
             load.wait_until(planned.active_s)
-            yield
+            yield ended
             return
         with contextlib.closing(server.connect()) as connection:
             load.wait_until(planned.active_s)
-            forced = threading.Thread(target=_force, args=(connection, self.plan.at), daemon=True)
+            forced = threading.Thread(target=_force, args=(connection, self.plan.at, ended), daemon=True)
             forced.start()
             if self.plan.kind is not CrashKind.POWER:
                 load.wait_until(planned.active_s + planned.delay_s)
-            yield
+            yield ended
         forced.join()
 
     def _load(
@@ -197,10 +202,11 @@ class _Happened:
     disk: Mapping[str, int] = field(default_factory=dict)
 
 
-def _force(connection: Connection, what: CrashMoment) -> None:
+def _force(connection: Connection, what: CrashMoment, ended: threading.Event) -> None:
     """Run ``checkpoint`` or ``vacuum``. The crash ends the connection."""
     with contextlib.suppress(psycopg.Error, OSError, ValueError):
         connection.execute(what.value.encode())
+        ended.set()
 
 
 def _backends(connection: Connection) -> list[int]:

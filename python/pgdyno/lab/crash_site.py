@@ -13,23 +13,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgdyno.errors import DiskFullError
 from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster
+from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.disk_release import run_step
 from pgdyno.server.faulty_disk import FaultyDisk, create_image
-from pgdyno.server.file_system import free_bytes, sync_file_system
+from pgdyno.server.file_system import sync_file_system
 from pgdyno.server.live_directories import LiveDirectory
 from pgdyno.server.server_account import Account
 from pgdyno.study.crash_plan import CrashPlan, DiskBehavior
-from pgdyno.units import format_size
 from pgdyno.workload.ledger.ledger_tables import create_ledger
 
 COPY_TIMEOUT_S = 120.0
 """Timeout of the copy of a template of about 100 MB."""
-
-SPARE_BYTES = 1 << 30
-"""Free space beyond the template and the copy: log and results."""
 
 
 @dataclass
@@ -51,7 +46,7 @@ class CrashSite(ABC):
 
     @abstractmethod
     def prepare(self, build: Build) -> None:
-        """Create the template of a build. Raises ServerError, DiskFullError."""
+        """Create the template of a build. Raises ServerError."""
 
     @abstractmethod
     def restore(self, build: Build) -> None:
@@ -62,7 +57,7 @@ class CrashSite(ABC):
         """Begin a life. Raises ServerError if the disk cannot be mounted."""
 
     def _fill(self, cluster: Cluster) -> None:
-        cluster.initdb()
+        cluster.initdb(InitOptions(checksums=self.plan.checksums, wal_segment_mb=self.plan.wal_segment_mb))
         with cluster.start() as server, contextlib.closing(server.connect()) as connection:
             create_ledger(connection, self.plan.clients, self.plan.slots)
             connection.execute("vacuum analyze")
@@ -103,13 +98,7 @@ class DiskSite(CrashSite):
         return self.run.path / "disk.img"
 
     def prepare(self, build: Build) -> None:
-        """Create the template of a build. Raises ServerError, DiskFullError."""
-        needed = self.plan.disk_bytes + SPARE_BYTES
-        if (free := free_bytes(self.run.path)) < needed:
-            raise DiskFullError(
-                f"the simulated disk may need {format_size(needed)} in {self.run.path.parent}, and "
-                f"{format_size(free)} are free: free disk space, or use a smaller --disk-size"
-            )
+        """Create the template of a build. Raises ServerError."""
         # Cleanup after a kill looks for the server here.
         if not self.run.data_dir.is_symlink():
             self.run.data_dir.symlink_to(Path("disk", "data"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pgdyno import __version__
 from pgdyno.engine import build_info
-from pgdyno.errors import EvidenceError, ServerError, StartError, UsageError
+from pgdyno.errors import DiskFullError, EvidenceError, ServerError, StartError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.crash_run import CrashRun, CrashSubject
 from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
@@ -22,14 +22,18 @@ from pgdyno.results.records import Guarantee, Kept
 from pgdyno.server.build_catalogue import Catalogue, catalogue, empty_cluster
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.faulty_disk import missing_for_power_cuts
+from pgdyno.server.file_system import free_bytes
 from pgdyno.server.find_build import resolve_all
 from pgdyno.server.settings.machine_resources import machine_resources
 from pgdyno.server.settings.setting_safety import safety
 from pgdyno.server.settings.settings_profile import ProfileInput, request
-from pgdyno.study.crash_plan import CrashKind, CrashPlan, DiskBehavior, planned_crash
-from pgdyno.units import parse_duration_s
+from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, planned_crash
+from pgdyno.units import format_size, parse_duration_s
 
 WITHOUT_ROOT = (CrashKind.BACKEND, CrashKind.SERVER)
+
+SPARE_BYTES = 1 << 30
+"""Free space beyond the size of the disk: template, log, results."""
 
 Say = Callable[[str], None]
 OnCrash = Callable[[Crash, str], None]
@@ -37,17 +41,29 @@ OnCrash = Callable[[Crash, str], None]
 
 
 def require_possible(plan: CrashPlan) -> None:
-    """Raise UsageError if this machine cannot do crashes of that kind, or an option does not apply to it."""
+    """Raise UsageError if this machine cannot do crashes of that kind, or options do not fit together.
+
+    Also raises DiskFullError.
+    """
     if plan.kind is not CrashKind.POWER and (plan.disk is not DiskBehavior.HONEST or plan.survivors):
         option = f"--survivors {plan.survivors}" if plan.survivors else f"--disk {plan.disk}"
         raise UsageError(f"{option} applies to --kind power only (got {plan.kind}): remove it")
     if running := [arm.name for arm in plan.arms if arm.is_dsn]:
         raise UsageError(f"pgdyno crashes only servers that it starts: remove the DSN {running[0]}")
+    if plan.disk.fails_before_cut and plan.at is not CrashMoment.ANY:
+        raise UsageError(f"--disk {plan.disk} has its own moment: remove --at {plan.at}")
     if plan.kind is CrashKind.POWER and (missing := missing_for_power_cuts()):
         raise UsageError(
             f"power cuts need a simulated disk, and this machine lacks {', '.join(missing)}: "
-            f"provide it, or use pgdyno crash --kind {' or '.join(WITHOUT_ROOT)}, which needs nothing of this"
+            f"provide it, or use pgdyno crash --kind {' or '.join(WITHOUT_ROOT)} without one"
         )
+    if plan.kind is CrashKind.POWER:
+        place, needed = Cache.open().root, plan.disk_bytes + SPARE_BYTES
+        if (free := free_bytes(place)) < needed:
+            raise DiskFullError(
+                f"the simulated disk may need {format_size(needed)} in {place}, and {format_size(free)} are "
+                "free: free disk space, or use pgdyno crash with a smaller --disk-size"
+            )
 
 
 def run_crash_test(
@@ -83,6 +99,9 @@ def run_crash_test(
                 if (number, subject.arm) in done:
                     continue
                 crash = crashes.crash(subject, planned_crash(plan, number, subject.arm))
+                if crash.corruption:
+                    # Ctrl-C ends the start of a server, too: that is no corruption.
+                    interruption.check()
                 writer.add_crash(crash)
                 on_crash(crash, subject.name)
         writer.finish_test(time.time())
@@ -95,7 +114,8 @@ def _crashes_so_far(path: Path, plan: CrashPlan) -> set[tuple[int, int]]:
     found = read_crash_test(path)
     if found is None:
         with Evidence(path) as evidence:
-            if evidence.study(0).plan.arms != plan.arms:
+            names = [arm.name for arm in evidence.study().plan.arms]
+            if names != [arm.name for arm in plan.arms]:
                 raise EvidenceError(f"{path} has a study of other arms: use another name")
         return set()
     if found[0].plan.model_copy(update={"cuts": plan.cuts}) != plan:

@@ -1,6 +1,6 @@
 """Preflight check of custom scripts: each runs once on minimal data, before the dataset of a study is loaded.
 
-Only errors that do not depend on the data count, such as an unknown column. The other ones end a study after
+Only errors that do not depend on the data count, such as an unknown column. Other errors end the study after
 its first block (``block.require_working_kinds``).
 """
 
@@ -31,8 +31,11 @@ CERTAIN = ("42", "0A", "25006")
 """SQLSTATEs, or their first digits, that do not depend on rows: syntax, unknown objects and types, missing
 features, a read-only transaction."""
 
+MADE_BY_OTHERS = ("42P01", "42883", "42704")
+"""SQLSTATEs of unknown tables, functions and types. With several scripts, another one may create them."""
+
 SCRIPT_TIMEOUT_S = 5.0
-"""Maximum time of a script. It is canceled after twice this time, and what it did until then counts."""
+"""Maximum time of a script. It is canceled after twice this time. Errors before the cancellation count."""
 
 ROWS = 1000
 """Rows of each table of sysbench."""
@@ -94,10 +97,9 @@ def _first_failure(
         with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
             target = (arm.spec.name, server.conninfo(database))
             scripts = _single_scripts(workload)
-            # A script may create what an earlier one in the list needs, so the failed ones run again.
-            failed = [name for name, one in scripts.items() if _failures(one, target, interruption)]
-            for name in failed:
-                for message in _failures(scripts[name], target, interruption):
+            ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
+            for name, one in scripts.items():
+                for message in _failures(one, target, ignored, interruption):
                     return f"{name} fails on {arm.spec.name}: {message}"
     return ""
 
@@ -110,9 +112,9 @@ def _single_scripts(workload: WorkloadParameters) -> dict[str, WorkloadParameter
 
 
 def _failures(
-    workload: WorkloadParameters, target: tuple[str, str], interruption: Interruption
+    workload: WorkloadParameters, target: tuple[str, str], ignored: Sequence[str], interruption: Interruption
 ) -> Sequence[str]:
-    """Run one transaction of one client, and return the messages of its certain failures."""
+    """Run one transaction of one client. Return the messages of its certain failures, except ``ignored``."""
     driving = Driving.model_validate({"workload": workload, "clients": 1, "retries_max": 0})
     once = PlannedSlice(0, Role.MEASURE, SCRIPT_TIMEOUT_S, 0, transactions=1)
     specification: dict[str, Any] = drive_specification(driving, 1, [once], [target])
@@ -121,4 +123,5 @@ def _failures(
     interruption.check()
     if run.failure is not None:
         raise ServerError(f"{target[0]}: {run.failure.message}")
-    return [one["message"] for one in run.errors if str(one["sqlstate"]).startswith(CERTAIN)]
+    found = [(str(one["sqlstate"]), str(one["message"])) for one in run.errors]
+    return [text for state, text in found if state.startswith(CERTAIN) and state not in ignored]

@@ -10,7 +10,7 @@ from pgdyno.analysis.statistics.exact_interval import MedianInterval, Proportion
 from pgdyno.estimate import ABSENT
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
 from pgdyno.results.records import Json
-from pgdyno.study.crash_plan import CrashKind, CrashPlan, DiskBehavior
+from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior
 from pgdyno.units import format_duration
 
 PLURAL = {
@@ -20,9 +20,11 @@ PLURAL = {
 }
 
 FAULT = {
-    DiskBehavior.FAILING: "a request of the disk failed",
+    DiskBehavior.FAILING: "a disk request failed",
     DiskBehavior.FULL: "the server found the disk full",
 }
+
+PHASE = {CrashMoment.CHECKPOINT: "checkpoint", CrashMoment.VACUUM: "VACUUM"}
 
 COLUMNS = ("arm", "loss (95% CI)", "lost", "window", "corrupt", "recovery")
 
@@ -107,7 +109,9 @@ def outcome(plan: CrashPlan, found: CrashFindings) -> str:
         parts.append(f"{found.unreadable} left it unreadable")
     parts += [f"{count:,} {name}" for name, count in _irregular(found).items() if count]
     if plan.disk.fails_before_cut:
-        parts.append(f"{FAULT[plan.disk]} in {found.disk_faults}")
+        parts.append(f"{FAULT[plan.disk]} in {found.disk_faults} of {n}")
+    if plan.at is not CrashMoment.ANY:
+        parts.append(f"{found.in_phase} of {n} during the {PHASE[plan.at]}")
     text = f"{', '.join(parts)}."
     if found.breaks_promise:
         text += " The settings promise to lose nothing: PostgreSQL, the file system or the disk is at fault."
@@ -159,6 +163,7 @@ def _arm_json(arm: CrashArm, found: CrashFindings, plan: CrashPlan) -> Json:
         "recovery_s": _optional(found.recovery_s),
         "replayed_bytes": _optional(found.replayed_bytes),
         "disk_faults": found.disk_faults,
+        "cuts_in_phase": None if plan.at is CrashMoment.ANY else found.in_phase,
         "corruption": {
             "cuts": _optional(found.corrupt),
             "by_check": dict(found.findings),

@@ -30,10 +30,9 @@ LABEL_SPACE = 70.0
 def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
     """Return the section of a study with a crash test of its arms."""
     changes = _changes(study)
-    baseline = study.first.arms[0].arm.name
     return Section(
         TITLE,
-        [_sentence(found, changes, baseline, crashes) for found in crashes.findings],
+        [_sentence(found, changes, study, crashes) for found in crashes.findings],
         [_table(study, changes, crashes)],
         [Panel("Loss against speed", _picture(study, changes, crashes))],
         _drawn(study, changes, crashes),
@@ -43,27 +42,27 @@ def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
 
 def _changes(study: StudyFindings) -> dict[str, Estimate]:
     """Return the change of the primary metric by arm: of the only case, or the average over cases."""
+    if len(study.cases) == 1:
+        return {of.arm.name: of.primary.percent for of in study.first.comparisons if of.primary is not None}
     better = study.first.primary.better
-    return {
-        over.arm: over.average.percent(better)
-        for over in study.over_cases
-        if over.average is not None and over.baseline == study.first.arms[0].arm.name
-    }
+    return {over.arm: over.average.percent(better) for over in study.over_cases if over.average is not None}
 
 
 def _sentence(
-    found: CrashFindings, changes: Mapping[str, Estimate], baseline: str, crashes: CrashReport
+    found: CrashFindings, changes: Mapping[str, Estimate], study: StudyFindings, crashes: CrashReport
 ) -> str:
     """Return speed and loss of an arm in one sentence."""
-    if found.name == baseline:
+    if found.name == study.first.arms[0].arm.name:
         speed = "baseline"
     elif (change := changes.get(found.name)) is None:
-        speed = "speed not known"
-    elif change.low is None:
-        speed = f"{change.signed_text} throughput"
+        speed = f"{study.first.primary.label} not compared"
     else:
-        ci = f"{ci_text(change.confidence)} {change.signed_interval_text}"
-        speed = f"{change.signed_text} throughput ({ci})"
+        n = len(study.cases)
+        basis = [f"average over {n} cases"] if n > 1 else []
+        if change.low is not None:
+            basis.append(f"{ci_text(change.confidence)} {change.signed_interval_text}")
+        shown = f" ({', '.join(basis)})" if basis else ""
+        speed = f"{study.first.primary.label} {change.signed_text}{shown}"
     return f"{found.name}: {speed}; {outcome(crashes.plan, found)}"
 
 

@@ -103,9 +103,11 @@ class CrashWriter(Writer):
             connection.execute("UPDATE crash_test SET ended_unix_s = ?", (ended_unix_s,))
 
 
-def read_crash_test(path: Path) -> tuple[CrashTestRecord, list[CrashArm], list[Crash]] | None:
+def read_crash_test(
+    path: Path, *, verify: bool = True
+) -> tuple[CrashTestRecord, list[CrashArm], list[Crash]] | None:
     """Return a crash test with its arms and crashes; None if the file has none. Raises EvidenceError."""
-    connection = results_file.open_for_reading(path)
+    connection = results_file.open_for_reading(path, verify=verify)
     connection.row_factory = sqlite3.Row
     try:
         with results_file.translated(path):
@@ -122,7 +124,7 @@ def read_crash_test(path: Path) -> tuple[CrashTestRecord, list[CrashArm], list[C
 
 def has_study(path: Path) -> bool:
     """Return whether a results file has a study. Raises EvidenceError."""
-    connection = results_file.open_for_reading(path)
+    connection = results_file.open_for_reading(path, verify=False)
     try:
         with results_file.translated(path):
             return connection.execute("SELECT 1 FROM study").fetchone() is not None

@@ -260,7 +260,7 @@ CREATE TABLE crash (
     survivors           TEXT,               -- what survived of unflushed writes, for power cuts; else null
     acknowledged        INTEGER NOT NULL,   -- transactions acknowledged before the crash
     recovery_s          REAL,               -- from the start of the server until it accepts connections; null if it does not
-    replayed_bytes      INTEGER,            -- WAL that the recovery replayed; null if the log does not say
+    replayed_bytes      INTEGER,            -- WAL that the recovery replayed; null if the log has no messages about it
     lost                INTEGER,            -- acknowledged and absent; null if the rows cannot be read; so are the next ones
     in_doubt            INTEGER,            -- sent and not acknowledged
     in_doubt_present    INTEGER,

@@ -159,7 +159,10 @@ class FaultyDisk:
     def mount(self) -> None:
         """Mount the file system, which replays its journal. Raises ServerError."""
         run_step(["mount", "-t", "ext4", "-o", "nodev,nosuid", self._device(), str(self.root)])
-        (self.root / BALLAST).unlink(missing_ok=True)
+        try:
+            (self.root / BALLAST).unlink(missing_ok=True)
+        except OSError as error:
+            raise ServerError(f"the file system on {self._device()} is damaged: {error}") from error
 
     def cut(self, survivors: Survivors, seed: int, when_volatile: int | None = None) -> DiskCut:
         """Cut the power. From then on, every request fails. Raises ServerError, DiskFullError.
@@ -184,8 +187,9 @@ class FaultyDisk:
     def fill(self) -> None:
         """Take all space that an unprivileged user has left. The next ``mount`` frees it."""
         space = os.statvfs(self.root)
-        with (self.root / BALLAST).open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, space.f_bavail * space.f_frsize)
+        if free := space.f_bavail * space.f_frsize:
+            with (self.root / BALLAST).open("wb") as file:
+                os.posix_fallocate(file.fileno(), 0, free)
 
     def counts(self) -> Mapping[str, int]:
         """Return the numbers of requests and bytes so far."""

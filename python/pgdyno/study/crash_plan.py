@@ -116,6 +116,8 @@ class CrashPlan(BaseModel):
     disk_bytes: int = Field(
         default=4 << 30, ge=DISK_BYTES_MIN, le=DISK_BYTES_MAX, multiple_of=DISK_BLOCK_BYTES
     )
+    checksums: bool = True
+    wal_segment_mb: int | None = None
     seed: int = 0
 
 

@@ -34,6 +34,7 @@ class CrashFindings:
     How many commits are gone is then unknown; such crashes count in ``with_loss`` only. ``promise``: whether
     the settings promise to keep everything, by the manual. ``findings``: corruption by check.
     ``disk_faults``: crashes before which the disk failed a request on purpose, or the server found it full.
+    ``in_phase``: crashes before the end of the checkpoint or VACUUM that they aim at.
     """
 
     name: str
@@ -52,6 +53,7 @@ class CrashFindings:
     recovery_s: MedianInterval | None
     replayed_bytes: MedianInterval | None
     disk_faults: int
+    in_phase: int
     corrupt: Proportion | None
     findings: Mapping[str, int]
     examples: Sequence[str]
@@ -113,6 +115,7 @@ def _of_arm(kind: CrashKind, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFi
             [float(one.replayed_bytes) for one in crashes if one.replayed_bytes is not None]
         ),
         disk_faults=sum(any(crash.disk.get(fault) for fault in FAULTS) for crash in crashes),
+        in_phase=sum(crash.disk.get("in_phase", 0) for crash in crashes),
         corrupt=proportion(len(corrupt), n) if n else None,
         findings=dict(checks),
         examples=list(texts)[:EXAMPLES_MAX],
