@@ -68,7 +68,7 @@ def _sentence(
 
 def _table(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Table:
     plan, metric = study.first.study.plan, study.first.primary
-    change = f"change of {metric.label} vs. {in_a_head(study.first.arms[0].arm.name)}, %"
+    change = f"{metric.label} vs. {in_a_head(study.first.arms[0].arm.name)}, %"
     rows = []
     for found, row in zip(crashes.findings, table_rows(crashes.findings), strict=True):
         estimate = changes.get(found.name)
@@ -84,7 +84,8 @@ def _table(study: StudyFindings, changes: Mapping[str, Estimate], crashes: Crash
             "time lost in one of them. The load of the cuts is a ledger of its own, not the workload above."
         ),
         numeric=frozenset({change, *COLUMNS[1:]}),
-        dispensable=("recovery", "window"),
+        dispensable=("recovery", "window", "corrupt"),
+        breaks_first=True,
     )
 
 
