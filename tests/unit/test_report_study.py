@@ -201,6 +201,8 @@ def test_an_effect_of_opposite_sign_is_reported_with_probable_reasons(tmp_path: 
     assert "data : shared_buffers 820 → 1.64; other hardware" in text
     (entry,) = json.loads(FORMS["json"](built))["published_changes"]
     assert (entry["published_percent"], entry["agreement"]) == (-35, "opposite sign")
+    page = FORMS["html"](built)
+    assert not re.search(r'</h2>\s*(<div class="medium">\s*</div>)?\s*</section>', page)  # no empty section
 
 
 def test_a_published_table_too_wide_for_the_terminal_has_a_line_for_each_number(tmp_path: Path) -> None:
