@@ -68,7 +68,10 @@ def run_and_report(
     html, force, quiet = output.html or path.with_suffix(".html"), output.force, output.quiet
     require_writable_page(html, path, force=force)
     gating.check(path)
-    durability.check(_studies(path) if request is None else [case.study for case in request.cases])
+    if request is not None:
+        durability.check([case.study for case in request.cases])
+    else:
+        durability.check(_studies(path) if durability.durability else ())
     again = shlex.join([*resumed_by.split(), str(path), *durability.on_resume()])
     crash_failure = ""
 
