@@ -110,8 +110,7 @@ CHANGES = {
     "log": "UPDATE log SET text = x'00' WHERE trial = 1",
     "crash_test": "INSERT INTO crash_test VALUES (1, 0, NULL, '', '{}', '', '{}', '{}')",
     "crash_arm": "INSERT INTO crash_arm VALUES (0, '', '{}', '{}', '[]', 0.2)",
-    "crash": "INSERT INTO crash SELECT 0, 0, 0, 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, "
-    "NULL, '[]', '[]', '{}'",
+    "crash": f"INSERT INTO crash SELECT 0, 0, 0, 0, 0, '', 0, {', '.join(['NULL'] * 9)}, '[]', '[]', '{{}}'",
     "checksum": "INSERT INTO checksum VALUES ('another', 0, '0')",
     "sqlite_schema": "CREATE TABLE another (a)",
 }

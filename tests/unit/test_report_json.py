@@ -53,7 +53,7 @@ def test_a_key_is_missing_only_if_the_schema_allows_it(text: str) -> None:
     required = set(schema()["$defs"]["CaseDocument"]["required"])
     assert required == set(found)
     of_several = {"lost_question", "published", "published_changes", "published_notes"}
-    of_several |= {"published_not_repeated", "capacity", "factors", "scalability"}
+    of_several |= {"published_not_repeated", "capacity", "durability", "factors", "scalability"}
     assert of_several == set(schema()["$defs"]["CaseDocument"]["properties"]) - required
 
 

@@ -87,13 +87,8 @@ def run_and_report(
         else:
             ending = start_study(path, request, watch_for, interruption)
         if durability.durability and ending not in (StudyEnd.INTERRUPTED, StudyEnd.FAILED):
-            try:
-                durability.run(path, interruption, quiet=quiet)
-            except (PgdynoError, OSError, psycopg.Error) as error:
-                if interruption.requested:
-                    ending = StudyEnd.INTERRUPTED
-                else:
-                    crash_failure = in_one_line(error)
+            crash_failure = _crash_failure(durability, path, interruption, quiet=quiet)
+            ending = StudyEnd.INTERRUPTED if interruption.requested else ending
     built = read_report(path)
     write_html(built, html, force=force)
     found = gating.gate(built)
@@ -113,6 +108,17 @@ def run_and_report(
     if crash_failure:
         say(f"pgdyno: the crash test ended early: {crash_failure}; to continue: {again}")
     return status or int(bool(crash_failure))
+
+
+def _crash_failure(
+    durability: DurabilityOptions, path: Path, interruption: Interruption, *, quiet: bool
+) -> str:
+    """Run the crash test. Return the reason if it failed, because the study is reported in any case."""
+    try:
+        durability.run(path, interruption, quiet=quiet)
+    except (PgdynoError, OSError, psycopg.Error) as error:
+        return in_one_line(error)
+    return ""
 
 
 def _studies(path: Path) -> Sequence[Study]:
