@@ -1,5 +1,6 @@
 """A resume reads the study from its results file: options that it would ignore are rejected by name."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from pgdyno.cli import study_execution
 from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.main import run_command
 from pgdyno.errors import ServerError
+from pgdyno.interruption import Interruption
 from pgdyno.lab import crash_test
 from pgdyno.results.records import StudyEnd
 
@@ -62,6 +64,24 @@ def test_cuts_are_added_to_a_complete_study_without_measuring_on(
     assert "faster" in shown.out  # the study is reported in any case
     again = f"the disk did not answer; to continue: pgdyno compare --resume {path} --durability --cuts 7"
     assert (again in shown.err) == fails
+
+
+def test_ctrl_c_during_the_cuts_keeps_the_study_and_says_how_to_continue(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "e.sqlite"
+    write_study(path, Synthetic(effects=(1, 1.2), blocks=6, ended=StudyEnd.VERDICT))
+
+    def run(_: DurabilityOptions, _path: Path, interruption: Interruption, **_options: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        interruption.check()
+
+    monkeypatch.setattr(DurabilityOptions, "run", run)
+    monkeypatch.setattr(crash_test, "missing_for_power_cuts", list)
+    assert run_command(["compare", "--resume", str(path), "--durability"]) == 128 + signal.SIGINT
+    shown = capsys.readouterr()
+    assert "faster" in shown.out
+    assert f"interrupted; to continue: pgdyno compare --resume {path} --durability" in shown.err
 
 
 def test_cases_with_different_servers_have_no_common_crash_test(

@@ -337,14 +337,15 @@ def test_the_page_has_a_chart_of_loss_against_speed(tmp_path: Path) -> None:
     assert TITLE in FORMS["html"](built)
 
 
-def test_cuts_are_added_only_to_a_study_of_the_same_arms(tmp_path: Path) -> None:
+def test_crashes_of_other_options_are_not_added_to_a_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "e"
     write_study(path, FASTER)
-    with pytest.raises(EvidenceError, match="other arms"):
-        crash_test._crashes_so_far(path, PLAN)
-    with Evidence(path) as evidence:
-        arms = evidence.study().plan.arms
-    assert crash_test._crashes_so_far(path, PLAN.model_copy(update={"arms": arms})) == set()
+    before = path.read_bytes()
+    assert run_command(["crash", "17", "18", "--kind", "server", "--evidence", str(path)]) == 1
+    assert "has a study: use another name" in capsys.readouterr().err
+    assert path.read_bytes() == before
 
 
 def test_bars_show_the_share_and_its_interval() -> None:

@@ -29,13 +29,14 @@ from pgdyno.report.crash_report import (
     table_rows,
     title_of,
 )
-from pgdyno.results.crash_file import read_crash_test
+from pgdyno.results.crash_file import has_study, read_crash_test
 from pgdyno.results.crash_records import Crash
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.crash_plan import (
     ACTIVE_S_LIMIT,
     ACTIVE_S_MIN,
     CUTS,
+    CUTS_MAX,
     DISK_BLOCK_BYTES,
     DISK_BYTES_MAX,
     DISK_BYTES_MIN,
@@ -62,7 +63,7 @@ def crash(
         ),
     ] = CrashKind.POWER,
     cuts: Annotated[
-        int, typer.Option(metavar="N", min=1, max=10_000, help="Number of crashes per arm.")
+        int, typer.Option(metavar="N", min=1, max=CUTS_MAX, help="Number of crashes per arm.")
     ] = CUTS,
     disk: Annotated[
         DiskBehavior,
@@ -149,6 +150,11 @@ def crash(
     require_possible(plan)
     if not path.exists():
         require_writable(path)
+    elif has_study(path):
+        raise EvidenceError(
+            f"{path} has a study: use another name, or pgdyno compare --resume {path} --durability for power "
+            "cuts of its arms"
+        )
 
     def on_crash(one: Crash, name: str) -> None:
         if not quiet:

@@ -20,7 +20,7 @@ from pgdyno.report.crash_report import progress_line
 from pgdyno.results.crash_file import read_crash_test
 from pgdyno.results.crash_records import Crash
 from pgdyno.results.reader import Evidence
-from pgdyno.study.crash_plan import CUTS, CrashPlan
+from pgdyno.study.crash_plan import CUTS, CUTS_MAX, CrashPlan
 from pgdyno.study.plan import Study
 
 
@@ -42,7 +42,7 @@ class DurabilityOptions:
         typer.Option(
             metavar="N",
             min=1,
-            max=10_000,
+            max=CUTS_MAX,
             help=f"Power cuts per arm with --durability, about 7 s each. [default: {CUTS}]",
         ),
     ] = None

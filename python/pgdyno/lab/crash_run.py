@@ -118,8 +118,7 @@ class CrashRun:
 
     def _cut(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> _Happened:
         assert life.disk is not None
-        waits = self.plan.at is not CrashMoment.ANY and not self.plan.disk.fails_before_cut
-        when_volatile = planned.volatile if waits else None
+        when_volatile = None if self.plan.at is CrashMoment.ANY else planned.volatile
         cut = life.disk.cut(planned.survivors, planned.seed, when_volatile)
         pieces = {"volatile": cut.volatile, "survived": cut.survived, "torn": cut.torn}
         return _Happened(cut.at_ns, cut.at_ns / 1e9 - load.began_s, {**cut.counts, **pieces})

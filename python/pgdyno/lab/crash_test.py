@@ -17,7 +17,6 @@ from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
 from pgdyno.probe.machine_facts import describe_host
 from pgdyno.results.crash_file import CrashWriter, read_crash_test
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
-from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Guarantee, Kept
 from pgdyno.server.build_catalogue import Catalogue, catalogue, empty_cluster
 from pgdyno.server.cache_directory import Cache
@@ -71,7 +70,7 @@ def run_crash_test(
 ) -> None:
     """Run a crash test; continue it if the file has one with the same plan. Completed crashes are kept.
 
-    A file with a study gets the test in addition, if the study has the same arms.
+    A file with a study gets the test in addition; ``plan`` is then one of its arms.
 
     Raises UsageError, ServerError, EngineError, DiskFullError, EvidenceError, Interrupted.
     """
@@ -112,11 +111,7 @@ def _crashes_so_far(path: Path, plan: CrashPlan) -> set[tuple[int, int]]:
     if not path.exists():
         return set()
     found = read_crash_test(path)
-    if found is None:
-        with Evidence(path) as evidence:
-            names = [arm.name for arm in evidence.study().plan.arms]
-            if names != [arm.name for arm in plan.arms]:
-                raise EvidenceError(f"{path} has a study of other arms: use another name")
+    if found is None:  # a study, to which the test is added
         return set()
     if found[0].plan.model_copy(update={"cuts": plan.cuts}) != plan:
         raise EvidenceError(

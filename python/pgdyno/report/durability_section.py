@@ -12,7 +12,7 @@ from pgdyno.analysis.statistics.exact_interval import Proportion
 from pgdyno.estimate import ABSENT, Estimate, ci_text, signed
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.crash_report import COLUMNS, PLURAL, CrashReport, outcome, table_rows, title_of
-from pgdyno.report.first_screen import BAR_WIDTH, axis, bar_of, reach_of
+from pgdyno.report.first_screen import BAR_WIDTH, axis, bar_of, ends_of, reach_of
 from pgdyno.report.result_tables import Table, in_a_head, with_interval
 from pgdyno.report.section import Section
 from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, text
@@ -127,14 +127,9 @@ def share_bar(share: Proportion | None) -> str:
 
 
 def _picture(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Markup:
-    """Return a chart with a point per arm: change of throughput, share of cuts with a loss, and their CIs."""
+    """Return a chart with a point per arm: its change, the share of cuts with a loss (both %), their CIs."""
     shown = [(i, found, changes.get(found.name)) for i, found in enumerate(crashes.findings)]
-    ends = [0.0] + [
-        end
-        for change in changes.values()
-        for end in (change.value, change.low, change.high)
-        if end is not None
-    ]
+    ends = [0.0, *(end for change in changes.values() for end in ends_of(change))]
     padding = 0.06 * ((max(ends) - min(ends)) or 1.0)
     x = Scale(min(ends) - padding, max(ends) + padding, LEFT, WIDTH - RIGHT)
     y = Scale(0, 100, BOTTOM, TOP)

@@ -29,7 +29,7 @@ BAR_WIDTH = 23
 
 def reach_of(estimates: Iterable[Estimate], margin: float) -> float:
     """Return the end of an axis around 0 that shows these changes and twice the margin, in percent."""
-    return max([2 * margin, *(abs(end) for of in estimates for end in _ends(of))])
+    return max([2 * margin, *(abs(end) for of in estimates for end in ends_of(of))])
 
 
 def effect_table(findings: Findings) -> Table:
@@ -84,7 +84,8 @@ def first_rows(table: Table) -> Table:
     return replace(table, rows=table.rows[:ROWS_MAX], note=" ".join(note))
 
 
-def _ends(estimate: Estimate) -> tuple[float, ...]:
+def ends_of(estimate: Estimate) -> tuple[float, ...]:
+    """Return the value and the known ends of its interval."""
     return tuple(end for end in (estimate.low, estimate.value, estimate.high) if end is not None)
 
 

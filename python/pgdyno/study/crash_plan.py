@@ -92,6 +92,8 @@ clients leave less; a checkpoint writes 64 at a time."""
 CUTS = 30
 """Default number of crashes per arm: none with a loss means a probability below 10%."""
 
+CUTS_MAX = 10_000
+
 DISK_BLOCK_BYTES = 4096
 DISK_BYTES_MIN = 1 << 30
 DISK_BYTES_MAX = 1 << 40
@@ -110,7 +112,7 @@ class CrashPlan(BaseModel):
     survivors: Survivors | None = None
     """None: a random one for each cut."""
     active_s_max: float = Field(default=ACTIVE_S_MAX, ge=ACTIVE_S_MIN, le=ACTIVE_S_LIMIT)
-    cuts: int = Field(default=CUTS, gt=0, le=10_000)
+    cuts: int = Field(default=CUTS, gt=0, le=CUTS_MAX)
     clients: int = Field(default=8, gt=0, le=80)
     slots: int = Field(default=2000, gt=0, le=1_000_000)
     disk_bytes: int = Field(
