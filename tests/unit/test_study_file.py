@@ -169,7 +169,8 @@ WRONG = {
             "x.toml:9: factors.scale: unknown factor: did you mean calls?",
             "x.toml:10: factors.variant: unknown factor; available: server, settings, settings.NAME, "
             "clients, rate, arrivals, pacing, retries, threads, warehouses, calls, pipeline, isolation, mix, "
-            "dialect, deviate",
+            "dialect, deviate, "
+            "table_sets",
         ],
     ),
     "level": (

@@ -67,6 +67,32 @@ def test_deviations_of_the_data_are_part_of_its_identity_and_others_are_not() ->
     assert len(names) == 2
 
 
+def test_table_sets_belong_to_the_dialect_sysbench_and_to_the_identity_of_its_data() -> None:
+    of_ten = parameters(dialect="sysbench", warehouses=20, table_sets=10)
+    assert of_ten.to_load()["table_sets"] == of_ten.to_drive()["table_sets"] == 10
+    assert of_ten.shape() != parameters(dialect="sysbench", warehouses=20).shape()
+    assert of_ten.name.endswith("dialect sysbench, 10 table sets")
+    # At most one per warehouse: a fit to a small machine leaves fewer warehouses.
+    few = of_ten.model_copy(update={"warehouses": 4})
+    assert few.sets == few.suffixed_sets == few.to_load()["table_sets"] == 4
+    assert parameters(dialect="sysbench").suffixed_sets == 1
+    assert parameters().suffixed_sets == 0
+    with pytest.raises(ValidationError, match="table_sets = 2 requires dialect = sysbench"):
+        parameters(table_sets=2)
+    with pytest.raises(ValidationError, match="warehouses = 40000 is too many for 1 table set"):
+        parameters(dialect="sysbench", warehouses=40_000)
+    parameters(dialect="sysbench", warehouses=40_000, table_sets=2)
+
+
+def test_the_statements_of_sysbench_need_the_deviations_that_they_consist_of() -> None:
+    with pytest.raises(
+        ValidationError, match=r"sysbench-sql requires no-remote-warehouse, .*dialect = sysbench"
+    ):
+        parameters(calls="statements", deviate="sysbench-sql")
+    for one in DEVIATIONS.values():
+        assert set(one.requires) <= set(DEVIATIONS)
+
+
 def test_a_dialect_sets_defaults_that_can_be_overridden() -> None:
     of_sysbench = parameters(dialect="sysbench")
     assert (of_sysbench.calls, of_sysbench.isolation) == ("statements", "repeatable read")

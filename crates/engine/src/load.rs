@@ -66,8 +66,9 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
     let (connections, existing) = (specification.connections, specification.replaceable());
     let order = LoadOptions { conninfo, connections, existing, on_notice: None };
     match &specification.workload {
-        Workload::Tpcc { warehouses, deviations } => {
-            load(&TpccTables::new(*warehouses, specification.seed, *deviations), &order, stop, emit)
+        Workload::Tpcc { warehouses, deviations, table_sets } => {
+            let tables = TpccTables::new(*warehouses, specification.seed, *deviations, *table_sets);
+            load(&tables, &order, stop, emit)
         }
         Workload::Sysbench(oltp) => load(&OltpDataset::new(*oltp, specification.seed), &order, stop, emit),
         Workload::SysbenchScript(given) => {

@@ -6,6 +6,7 @@
 use crate::deviation::{Deviation, Deviations};
 use crate::population::{self, Population, TABLES};
 use crate::schema::{CREATE_MARK, FOREIGN_KEYS, MARK, ROUTINES, format_with};
+use crate::sysbench_sql::{schema as sysbench, warehouses_of};
 use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
 use loader::phase::Phase;
 use loader::{LoadError, Replaceable, Stage};
@@ -24,20 +25,70 @@ pub struct TpccTables {
     warehouses: u32,
     seed: u64,
     deviations: Deviations,
+    sets: u32,
+    /// Each table in each set of tables.
+    places: Vec<(population::Table, u32)>,
     tables: Vec<Table>,
 }
 
 impl TpccTables {
-    /// Nothing is done yet. Of the deviations those of the data count.
+    /// Nothing is done yet. Of the deviations those of the data count. `sets`: of tables, at most one per warehouse.
     #[must_use]
-    pub fn new(warehouses: u32, seed: u64, deviations: Deviations) -> Self {
+    pub fn new(warehouses: u32, seed: u64, deviations: Deviations, sets: u32) -> Self {
         let deviations = deviations.of_data();
         let population = Population::new(seed, warehouses, deviations);
-        let foretold = |table: &population::Table| {
-            let rows = population.rows_estimated(*table);
-            Table { name: table.name().into(), rows, bytes_estimated: table.bytes_estimated(rows) }
+        let places: Vec<_> =
+            TABLES.iter().flat_map(|&table| (1..=sets).map(move |set| (table, set))).collect();
+        let mut dataset = Self { population, warehouses, seed, deviations, sets, places, tables: Vec::new() };
+        let foretold = |&(table, set): &(population::Table, u32)| {
+            let rows = dataset.population_of(set).rows_estimated(table);
+            Table {
+                name: dataset.name(table, set).into(),
+                rows,
+                bytes_estimated: table.bytes_estimated(rows),
+            }
         };
-        Self { population, warehouses, seed, deviations, tables: TABLES.iter().map(foretold).collect() }
+        dataset.tables = dataset.places.iter().map(foretold).collect();
+        dataset
+    }
+
+    fn is_sysbench(&self) -> bool {
+        self.deviations.has(Deviation::SysbenchSql)
+    }
+
+    fn population_of(&self, set: u32) -> Population {
+        self.population.of_set(set, warehouses_of(set, self.sets, self.warehouses))
+    }
+
+    fn name(&self, table: population::Table, set: u32) -> String {
+        if self.is_sysbench() { format!("{}{set}", sysbench::name(table)) } else { table.name().to_owned() }
+    }
+
+    fn create(&self, table: population::Table, set: u32) -> String {
+        if self.is_sysbench() {
+            sysbench::of_set(sysbench::create(table), set)
+        } else {
+            self.deviations.render(table.create()).into_owned()
+        }
+    }
+
+    fn indexes(&self, table: population::Table, set: u32) -> Vec<String> {
+        if self.is_sysbench() {
+            return sysbench::indexes(table).iter().map(|sql| sysbench::of_set(sql, set)).collect();
+        }
+        table.indexes().map(|sql| self.deviations.render(sql).into_owned()).collect()
+    }
+
+    /// One job: each of the statements locks two tables, and two jobs could wait for each other.
+    fn foreign_keys(&self) -> Round {
+        let statements = if self.is_sysbench() {
+            (1..=self.sets).flat_map(sysbench::foreign_keys).collect()
+        } else {
+            FOREIGN_KEYS.iter().map(|&sql| sql.to_owned()).collect()
+        };
+        let work = Work::Statements(statements);
+        let job = Job { table: 0, doing: "add the foreign keys".to_owned(), work };
+        Round { phase: Phase::Index, step: None, jobs: vec![job], rows: None }
     }
 
     fn steps(&self) -> impl Iterator<Item = Step> {
@@ -49,18 +100,16 @@ impl TpccTables {
             .chain([Phase::Vacuum, Phase::Analyze].map(Step::Tables))
     }
 
-    fn work(&self, phase: Phase, table: population::Table) -> Work {
-        let name = table.name();
+    fn work(&self, phase: Phase, (table, set): (population::Table, u32)) -> Work {
+        let name = self.name(table, set);
         match phase {
             Phase::Create | Phase::Copy => Work::Copy {
-                begin: format!("BEGIN; {}", self.deviations.render(table.create())),
-                copy: format!("COPY {name} FROM STDIN (FORMAT binary, FREEZE)"),
-                rows: Box::new(TableRows { population: self.population, table }),
+                begin: format!("BEGIN; {}", self.create(table, set)),
+                copy: format!("COPY {name} ({}) FROM STDIN (FORMAT binary, FREEZE)", table.columns()),
+                rows: Box::new(TableRows { population: self.population_of(set), table }),
                 end: "COMMIT".to_owned(),
             },
-            Phase::Index => Work::Statements(
-                table.indexes().map(|sql| self.deviations.render(sql).into_owned()).collect(),
-            ),
+            Phase::Index => Work::Statements(self.indexes(table, set)),
             // Before version 14 COPY FREEZE freezes the rows but does not note in the visibility map that it did.
             // From 13 on an autovacuum would come for so many inserts, in the middle of a trial; VACUUM resets
             // their count, and skips the pages that are known to be frozen.
@@ -68,13 +117,6 @@ impl TpccTables {
             Phase::Analyze => Work::Statements(vec![format!("ANALYZE {name}")]),
         }
     }
-}
-
-/// One job: each of the statements locks two tables, and two jobs could wait for each other.
-fn foreign_keys() -> Round {
-    let statements = FOREIGN_KEYS.iter().map(|&sql| sql.to_owned()).collect();
-    let job = Job { table: 0, doing: "add the foreign keys".to_owned(), work: Work::Statements(statements) };
-    Round { phase: Phase::Index, step: None, jobs: vec![job], rows: None }
 }
 
 struct TableRows {
@@ -104,7 +146,7 @@ impl Dataset for TpccTables {
     }
 
     fn connections_max(&self) -> u32 {
-        TABLES.len() as u32
+        self.places.len() as u32
     }
 
     /// Makes sure that nothing of our names is in the way, and begins the dataset: the mark's table without its row.
@@ -112,7 +154,7 @@ impl Dataset for TpccTables {
     /// anything else is the user's, empty or not.
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
         let failed = |error: Error| LoadError::from_io(Stage::Create, "look at the database", &error);
-        let tables = existing_tables(control).await.map_err(failed)?;
+        let tables = existing_tables(control, self.sets).await.map_err(failed)?;
         let routines = existing_routines(control).await.map_err(failed)?;
         if !tables.is_empty() || !routines.is_empty() {
             may_replace(&tables, &routines, existing)?;
@@ -129,20 +171,22 @@ impl Dataset for TpccTables {
         let phase = match self.steps().nth(done) {
             None => return Ok(None),
             Some(Step::Tables(phase)) => phase,
-            Some(Step::ForeignKeys) => return Ok(Some(foreign_keys())),
+            Some(Step::ForeignKeys) => return Ok(Some(self.foreign_keys())),
         };
-        let job = |(index, table): (usize, &population::Table)| Job {
+        let job = |(index, &place): (usize, &(population::Table, u32))| Job {
             table: index,
-            doing: format!("{} {}", phase.name(), table.name()),
-            work: self.work(phase, *table),
+            doing: format!("{} {}", phase.name(), self.tables[index].name),
+            work: self.work(phase, place),
         };
-        let jobs = TABLES.iter().enumerate().map(job).collect();
+        let jobs = self.places.iter().enumerate().map(job).collect();
         Ok(Some(Round { phase, step: None, jobs, rows: None }))
     }
 
     /// Creates or replaces the routines, and writes the row that makes the dataset whole.
     async fn finish(&self, control: &mut Connection) -> Result<(), LoadError> {
-        for (_, create) in ROUTINES {
+        // sysbench-tpcc has no routines, and ours do not fit its tables.
+        let routines = if self.is_sysbench() { &[][..] } else { &ROUTINES[..] };
+        for (_, create) in routines {
             let created = control.simple(&Deviations::NONE.render(create)).await;
             created.map_err(|error| LoadError::from_io(Stage::Index, "create the routines", &error))?;
         }
@@ -151,7 +195,7 @@ impl Dataset for TpccTables {
         let sql = format!(
             "SET synchronous_commit = on; INSERT INTO {MARK} (workload, scale, seed, format, c_load) \
              VALUES ('tpcc', {warehouses}, {seed}, '{}', {c_load})",
-            format_with(self.deviations)
+            format_with(self.deviations, self.sets)
         );
         let marked = control.simple(&sql).await;
         marked.map_err(|error| LoadError::from_io(Stage::Analyze, "mark the dataset as whole", &error))?;
@@ -191,8 +235,24 @@ async fn drop(connection: &mut Connection, tables: &[String], routines: &[String
     connection.simple(&statements.join("; ")).await.map(|_| ())
 }
 
-async fn existing_tables(connection: &mut Connection) -> Result<Vec<String>, Error> {
-    let names: Vec<_> = TABLES.iter().map(|table| table.name()).chain([MARK]).collect();
+/// The tables of our names: those of this load, and those of an earlier one that its mark tells of.
+async fn existing_tables(connection: &mut Connection, sets: u32) -> Result<Vec<String>, Error> {
+    let names: Vec<_> = TABLES.iter().map(|table| table.name().to_owned()).chain([MARK.to_owned()]).collect();
+    let found = existing(connection, &names).await?;
+    let marked = if found.iter().any(|name| name == MARK) {
+        let sql = format!("SELECT substring(format FROM 'table-sets=([0-9]{{1,6}})') FROM {MARK}");
+        let rows = connection.simple(&sql).await?;
+        rows.into_iter().flatten().flatten().find_map(|number| number.parse().ok()).unwrap_or(1)
+    } else {
+        1
+    };
+    let of_sets =
+        (1..=sets.max(marked)).flat_map(|set| TABLES.map(|table| format!("{}{set}", sysbench::name(table))));
+    Ok([found, existing(connection, &of_sets.collect::<Vec<_>>()).await?].concat())
+}
+
+/// Those of the names that are tables of the schema public.
+async fn existing(connection: &mut Connection, names: &[String]) -> Result<Vec<String>, Error> {
     let sql = format!(
         "SELECT relname FROM pg_catalog.pg_class \
          WHERE relnamespace = 'public'::regnamespace AND relname IN ('{}') ORDER BY relname",

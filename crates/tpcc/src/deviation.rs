@@ -62,6 +62,8 @@ deviations! {
     Subtransactions = "subtransactions", false;
     WarehouseRowFirst = "warehouse-row-first", false;
     TextProtocol = "text-protocol", false;
+    CustomerAfterMiddle = "customer-after-middle", false;
+    SysbenchSql = "sysbench-sql", true;
 }
 
 /// A set of deviations; the empty one is TPC-C as we implement it.

@@ -263,7 +263,11 @@ impl Payment {
             customer_warehouse: warehouse as i32,
             customer_district: if is_remote { district(stream) } else { own },
             customer: Customer::draw(desk, "$8", stream),
-            amount_cents: i64::from(stream.uniform(100, 500_000)),
+            amount_cents: if desk.has(Deviation::SysbenchSql) {
+                i64::from(stream.uniform(1, 5000)) * 100
+            } else {
+                i64::from(stream.uniform(100, 500_000))
+            },
         }
     }
 }

@@ -10,6 +10,7 @@
 //! | which kind comes next, with what inputs | [`mix`], [`input`] |
 //! | the defects of other drivers | [`deviation`] |
 //! | how a transaction is carried out | `procedures`, `statements`; their SQL in `sql/` |
+//! | tables and statements of sysbench-tpcc | `sysbench_sql` |
 //! | what the driver sees of it | [`workload`], [`terminal`]; what it counts: [`tally`] |
 
 pub mod dataset;
@@ -22,6 +23,7 @@ pub mod random;
 pub mod schema;
 pub mod specification;
 mod statements;
+mod sysbench_sql;
 pub mod tally;
 pub mod terminal;
 pub mod workload;

@@ -17,10 +17,12 @@ pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
     format_of([POPULATION, CREATE_MARK].into_iter().chain(rendered.iter().map(AsRef::as_ref)))
 });
 
-/// The format of a dataset with deviations: theirs follow the digest.
+/// The format of a dataset with deviations: their names follow the digest, and then the number of sets of tables.
 #[must_use]
-pub fn format_with(of_data: Deviations) -> String {
-    if of_data == Deviations::NONE { FORMAT.clone() } else { format!("{}+{of_data}", *FORMAT) }
+pub fn format_with(of_data: Deviations, sets: u32) -> String {
+    let names = if of_data == Deviations::NONE { String::new() } else { format!("+{of_data}") };
+    let sets = if sets == 1 { String::new() } else { format!(",table-sets={sets}") };
+    format!("{}{names}{sets}", *FORMAT)
 }
 
 /// Creates the foreign keys and indexes of the deviation `foreign-keys`, in an order that they can be created in.
@@ -103,6 +105,15 @@ impl Table {
         }
     }
 
+    /// Its columns in the order in which the population has them, with commas.
+    #[must_use]
+    pub fn columns(self) -> String {
+        let lines = self.create().lines().filter_map(|line| line.strip_prefix("    "));
+        let mut names: Vec<_> = lines.filter_map(|line| line.split_whitespace().next()).collect();
+        names.dedup(); // A column whose type depends on a deviation has two lines.
+        names.join(", ")
+    }
+
     /// The statements that create its primary key and further index.
     pub fn indexes(self) -> impl Iterator<Item = &'static str> {
         self.index_texts().iter().copied()
@@ -154,9 +165,24 @@ mod tests {
     #[test]
     fn without_deviations_the_format_is_the_one_before_there_were_any() {
         assert_eq!(*FORMAT, "2ce4fd2e73ff");
-        assert_eq!(format_with(Deviations::NONE), *FORMAT);
+        assert_eq!(format_with(Deviations::NONE, 1), *FORMAT);
         let data = Deviations::from_iter([Deviation::HalfBadCredit]);
-        assert_eq!(format_with(data), format!("{}+half-bad-credit", *FORMAT));
+        assert_eq!(format_with(data, 1), format!("{}+half-bad-credit", *FORMAT));
+        let sets = Deviations::from_iter([Deviation::SysbenchSql]);
+        assert_eq!(format_with(sets, 3), format!("{}+sysbench-sql,table-sets=3", *FORMAT));
+    }
+
+    #[test]
+    fn the_columns_are_those_of_the_table() {
+        assert_eq!(Table::NewOrder.columns(), "no_w_id, no_o_id, no_d_id");
+        assert_eq!(Table::Warehouse.columns().split(", ").count(), 9);
+        assert_eq!(Table::Stock.columns().split(", ").last(), Some("s_data"));
+        for table in TABLES {
+            let own = crate::sysbench_sql::schema::create(table);
+            for column in table.columns().split(", ") {
+                assert!(own.contains(&format!("    {column} ")), "{column}");
+            }
+        }
     }
 
     #[test]

@@ -18,6 +18,13 @@ pub(super) struct Specification {
     pub mix: MixSpecification,
     #[serde(default)]
     pub deviations: Deviations,
+    /// Sets of tables (deviation `sysbench-sql`).
+    #[serde(default = "one")]
+    pub table_sets: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Specification {
@@ -30,6 +37,16 @@ impl Specification {
         }
         if has(Deviation::TextProtocol) && (procedures || self.pipeline) {
             return Some("deviations: text-protocol needs calls statements without pipeline");
+        }
+        if has(Deviation::SysbenchSql) {
+            if !has(Deviation::TextProtocol) || !has(Deviation::NoRemoteWarehouse) {
+                return Some("deviations: sysbench-sql needs text-protocol and no-remote-warehouse");
+            }
+        } else if self.table_sets != 1 {
+            return Some("table_sets: more than one needs the deviation sysbench-sql");
+        }
+        if self.table_sets == 0 {
+            return Some("table_sets: at least 1 is needed");
         }
         self.mix.problem()
     }

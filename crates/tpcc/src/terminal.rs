@@ -8,6 +8,7 @@ use super::random::{C_LAST_CONSTANT, Constants, Purpose, Stream, run_constants};
 use super::schema::{FORMAT, MARK, format_with};
 use super::specification::{Calls, Specification};
 use super::statements::{self, Scratch};
+use super::sysbench_sql::transactions;
 use super::tally::Tally;
 use driver::{ClientId, Ending, User};
 use reactor::{Connection, Error, Nanos};
@@ -18,6 +19,8 @@ const KEYING_S: [u64; 5] = [18, 3, 2, 2, 2];
 const THINK_MEAN_S: [f64; 5] = [12.0, 12.0, 10.0, 5.0, 5.0];
 /// Those of the deviation `swapped-think-times`.
 const THINK_MEAN_SWAPPED_S: [f64; 5] = [12.0, 12.0, 5.0, 10.0, 5.0];
+/// The SQLSTATE of a table that does not exist.
+const UNDEFINED_TABLE: &str = "42P01";
 /// Think times are cut at so many times their mean.
 const THINK_CUT: f64 = 10.0;
 
@@ -54,15 +57,28 @@ impl Terminal {
         }
     }
 
-    /// The number of warehouses and the constant of the last names, from the mark of a whole dataset.
-    async fn dataset(connection: &mut Connection, of_data: Deviations) -> Result<(u32, u32), Error> {
+    /// The number of warehouses and the constant of the last names, from the mark of a whole dataset. A database of
+    /// sysbench-tpcc has no mark: its warehouses are counted, and it needs no constant.
+    async fn dataset(
+        connection: &mut Connection,
+        of_data: Deviations,
+        sets: u32,
+    ) -> Result<(u32, u32), Error> {
         let sql = format!("SELECT scale, c_load, format FROM {MARK} WHERE workload = 'tpcc'");
-        let rows = connection.simple(&sql).await.map_err(|error| match error.sqlstate() {
-            Some(code) if code.as_str() == "42P01" => {
-                Error::Workload("the database holds no dataset of pgdyno's; load one first".to_owned())
+        let rows = match connection.simple(&sql).await {
+            Ok(rows) => rows,
+            Err(error) if error.sqlstate().is_none_or(|code| code.as_str() != UNDEFINED_TABLE) => {
+                return Err(error);
             }
-            _ => error,
-        })?;
+            Err(_) if of_data.has(Deviation::SysbenchSql) => {
+                return Ok((transactions::count_warehouses(connection, sets).await?, 0));
+            }
+            Err(_) => {
+                return Err(Error::Workload(
+                    "the database holds no dataset of pgdyno's; load one first".to_owned(),
+                ));
+            }
+        };
         let [row] = &rows[..] else {
             return Err(Error::Workload(
                 "the database holds no whole tpcc dataset; load it again".to_owned(),
@@ -71,7 +87,7 @@ impl Terminal {
         let text = |column: usize| row.get(column)?.as_deref();
         let number = |column: usize| text(column)?.parse::<u32>().ok();
         match (number(0), number(1), text(2)) {
-            (Some(warehouses @ 1..), Some(c_load), Some(format)) if format == format_with(of_data) => {
+            (Some(warehouses @ 1..), Some(c_load), Some(format)) if format == format_with(of_data, sets) => {
                 Ok((warehouses, c_load))
             }
             (Some(_), Some(_), Some(format)) if format.split('+').next() == Some(&FORMAT) => {
@@ -79,7 +95,7 @@ impl Terminal {
                     "the dataset has the deviations {:?}, and the run has {:?}; \
                      give the run the same ones, or load it again",
                     format.split_once('+').map_or("", |(_, names)| names),
-                    of_data.to_string()
+                    format_with(of_data, sets).split_once('+').map_or("", |(_, names)| names),
                 )))
             }
             _ => {
@@ -94,7 +110,8 @@ impl User for Terminal {
 
     async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
         let deviations = self.specification.deviations;
-        let (warehouses, c_load) = Self::dataset(connection, deviations.of_data()).await?;
+        let (warehouses, c_load) =
+            Self::dataset(connection, deviations.of_data(), self.specification.table_sets).await?;
         let mut constants = run_constants(self.seed, c_load);
         if deviations.has(Deviation::ConstantC) {
             constants.c_last = C_LAST_CONSTANT;
@@ -105,6 +122,9 @@ impl User for Terminal {
             self.desk.draw_home(&mut Stream::new(self.client_id.seed, Purpose::Home, &[]));
         }
         let isolation = self.specification.isolation;
+        if deviations.has(Deviation::SysbenchSql) {
+            return transactions::prepare(connection, isolation).await;
+        }
         match self.specification.calls {
             Calls::Procedures => procedures::prepare(connection, isolation, deviations).await,
             Calls::Statements => {
@@ -126,6 +146,10 @@ impl User for Terminal {
 
     #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
+        if self.desk.deviations.has(Deviation::SysbenchSql) {
+            let sets = self.specification.table_sets;
+            return transactions::attempt(connection, sets, &self.desk, &self.input).await;
+        }
         match self.specification.calls {
             Calls::Procedures => procedures::attempt(connection, &self.desk, &self.input).await,
             Calls::Statements => {

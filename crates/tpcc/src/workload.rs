@@ -79,6 +79,8 @@ mod tests {
             ("pipeline", json!(1)),
             ("deviations", json!(["rollback"])),
             ("deviations", json!(["text-protocol"])),
+            ("deviations", json!(["sysbench-sql"])),
+            ("table_sets", json!(2)),
             ("unknown", json!(1)),
         ];
         for (key, value) in cases {

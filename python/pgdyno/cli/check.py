@@ -23,7 +23,7 @@ from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.workload.interface import Check, Connection
 from pgdyno.workload.pgbench.pgbench_tables import Sums, check_balances, check_rows, read_scale, read_sums
 from pgdyno.workload.tpcc.consistency import check_conditions
-from pgdyno.workload.tpcc.tpcc_dataset import deviations_of_data, require_warehouses
+from pgdyno.workload.tpcc.tpcc_dataset import create_views, marker_or_none, require_warehouses
 
 
 @expanded
@@ -48,17 +48,21 @@ def check(
     """
     if which.workload == "sysbench":
         raise UsageError("--workload sysbench: its data have no invariants; use tpcc or pgbench")
-    parameters = chosen_parameters(which, dialect, scripts)
+    sets = dialect.table_sets or 1  # at most one per warehouse
+    parameters = chosen_parameters(which, dialect, scripts, default_size=lambda _: sets)
     # No grace period: a read-only command has nothing to shut down in order.
     with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
         if isinstance(parameters, PgbenchParameters):
             checks = _check_pgbench(conn, parameters)
         else:
             assert isinstance(parameters, TpccParameters)
-            require_warehouses(conn)
+            marker = marker_or_none(conn)
             own = [one.name for one in parameters.deviations]
-            names = in_order((*own, *deviations_of_data(conn)))
-            checks = check_conditions(lambda: _connect(dsn), [DEVIATIONS[name] for name in names])
+            names = in_order((*own, *(marker.deviations if marker else ())))
+            sets = marker.suffixed_sets if marker else parameters.suffixed_sets
+            create_views(conn, sets)
+            require_warehouses(conn)
+            checks = check_conditions(lambda: _connect(dsn), [DEVIATIONS[name] for name in names], sets)
     if as_json:
         print_json({"passed": all(c.passed for c in checks), "checks": [asdict(c) for c in checks]})
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -45,13 +45,26 @@ from pgdyno.study.sizing import default_clients
 from pgdyno.study.workload_parameters import Pace
 from pgdyno.units import format_duration, parse_duration_s
 from pgdyno.workload.pgbench.pgbench_tables import read_scale
-from pgdyno.workload.tpcc.tpcc_dataset import read_marker
+from pgdyno.workload.tpcc.tpcc_dataset import (
+    create_views,
+    marker_or_none,
+    read_marker,
+    require_warehouses,
+)
 
-SIZES: Mapping[str, Callable[[Connection], int]] = {
-    "tpcc": lambda connection: read_marker(connection).scale,
-    "pgbench": read_scale,
-}
-"""Functions that read the size of the loaded data, by workload."""
+
+def size_of_data(connection: Connection, kind: str, dialect: TpccDialect) -> int:
+    """Return the scale or the number of warehouses of the loaded data.
+
+    Data of the dialect sysbench may be those of sysbench-tpcc itself, which has no ownership marker. Raises
+    DatasetError.
+    """
+    if kind == "pgbench":
+        return read_scale(connection)
+    if dialect.dialect == "sysbench" and marker_or_none(connection) is None:
+        create_views(connection, dialect.table_sets or 1)
+        return require_warehouses(connection)
+    return read_marker(connection).scale
 
 
 @expanded
@@ -109,7 +122,7 @@ def drive(
                 tpcc_dialect,
                 pgbench_scripts,
                 sysbench,
-                default_size=lambda kind: SIZES[kind](connection),
+                default_size=lambda kind: size_of_data(connection, kind, tpcc_dialect),
             )
             name, version = connection.info.dbname, version_of(connection)
         if not into_existing and name not in remote.own_databases():

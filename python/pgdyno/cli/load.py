@@ -85,7 +85,10 @@ def load(
             "--replace requires --into-existing and --workload pgbench; "
             "other tables are replaced only if pgdyno loaded them"
         )
-    parameters = chosen_parameters(which, tpcc_data, tpcc_dialect, pgbench_data, sysbench)
+    sets = tpcc_dialect.table_sets or 1  # at most one per warehouse
+    parameters = chosen_parameters(
+        which, tpcc_data, tpcc_dialect, pgbench_data, sysbench, default_size=lambda _: sets
+    )
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 

@@ -205,6 +205,15 @@ class TpccDialect:
             "[default: none]",
         ),
     ] = None
+    table_sets: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=1000,
+            help="tpcc with --dialect sysbench: sets of tables that share the warehouses. [default: 1]",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

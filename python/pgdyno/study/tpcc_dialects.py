@@ -18,6 +18,7 @@ class TpccDeviation:
 
     ``clause``: of TPC-C. ``allowed``: TPC-C permits it. ``data``: it changes the data. ``broken``:
     consistency conditions that cannot hold. ``calls``: the only value of calls with which it exists.
+    ``requires``: deviations without which it does not exist.
     """
 
     name: str
@@ -27,6 +28,7 @@ class TpccDeviation:
     data: bool = False
     broken: tuple[int, ...] = ()
     calls: str = ""
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,11 @@ def require_compatible(deviations: Iterable[TpccDeviation], calls: str, *, pipel
         if one.calls and one.calls != calls:
             raise ValueError(
                 f"the deviation {one.name} requires calls = {one.calls} (got {calls}): change one of them"
+            )
+    for one in chosen.values():
+        if missing := [name for name in one.requires if name not in chosen]:
+            raise ValueError(
+                f"the deviation {one.name} requires {', '.join(missing)}: use dialect = sysbench, or add them"
             )
     if pipeline and "text-protocol" in chosen:
         raise ValueError("the deviation text-protocol sends one statement at a time: remove pipeline")

@@ -32,6 +32,9 @@ SHARES_MIN: Mapping[str, float] = {
 }
 """Minimum shares of all transactions, by TPC-C clause 5.2.3. New-Order has no minimum."""
 
+SYSBENCH_WAREHOUSES_MAX = 32_767
+"""Maximum number of warehouses in a set of tables of sysbench-tpcc: their numbers are smallint."""
+
 _WEIGHT = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
@@ -117,6 +120,14 @@ class TpccParameters(WorkloadParameters):
         "no-rollback,uniform-items.",
     )
 
+    table_sets: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="With dialect = sysbench: sets of tables that share the warehouses, at most one per "
+        "warehouse. Each transaction draws a set.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_dialect(cls, given: Any) -> Any:
@@ -127,6 +138,13 @@ class TpccParameters(WorkloadParameters):
     @model_validator(mode="after")
     def _deviations_fit(self) -> Self:
         require_compatible(self.deviations, self.calls, pipeline=self.pipeline)
+        if self.table_sets > 1 and not self.has_own_tables:
+            raise ValueError(f"table_sets = {self.table_sets} requires dialect = sysbench")
+        if self.has_own_tables and self.warehouses > SYSBENCH_WAREHOUSES_MAX * self.sets:
+            raise ValueError(
+                f"warehouses = {self.warehouses} is too many for {counted(self.sets, 'table set')}: use "
+                f"more table_sets, since each has at most {SYSBENCH_WAREHOUSES_MAX} in sysbench-tpcc"
+            )
         return self
 
     @model_validator(mode="after")
@@ -139,13 +157,28 @@ class TpccParameters(WorkloadParameters):
     def _without_usual_values(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Omit defaults, so that results files equal those of versions without these parameters."""
         written: dict[str, Any] = serialize(self)
-        usual = {("mix", DECK), ("dialect", SPEC), ("deviate", "")}
+        usual = {("mix", DECK), ("dialect", SPEC), ("deviate", ""), ("table_sets", 1)}
         return {name: value for name, value in written.items() if (name, value) not in usual}
 
     @property
     def deviations(self) -> Sequence[TpccDeviation]:
         """All deviations from TPC-C, in the order of the table."""
         return deviations_of(self.dialect, self.deviate)
+
+    @property
+    def has_own_tables(self) -> bool:
+        """True if the tables are those of sysbench-tpcc, in sets with a number as suffix."""
+        return any(one.name == "sysbench-sql" for one in self.deviations)
+
+    @property
+    def sets(self) -> int:
+        """Number of sets of tables: at most one per warehouse, also after a fit to fewer warehouses."""
+        return min(self.table_sets, self.warehouses)
+
+    @property
+    def suffixed_sets(self) -> int:
+        """Number of sets of tables with a number as suffix; 0 for tables without suffix."""
+        return self.sets if self.has_own_tables else 0
 
     @property
     def drawn_mix(self) -> str:
@@ -164,6 +197,7 @@ class TpccParameters(WorkloadParameters):
             f"mix {self.mix}" if self.mix != DECK else "",
             f"dialect {self.dialect}" if self.dialect != SPEC else "",
             f"deviations {self.deviate}" if self.deviate else "",
+            counted(self.sets, "table set") if self.sets > 1 else "",
         ]
         return ", ".join([self.data_name, *(part for part in own if part)])
 
@@ -180,7 +214,11 @@ class TpccParameters(WorkloadParameters):
     def shape(self) -> Mapping[str, int | str]:
         """Return the parameters of the data; calls, mix and isolation do not change it."""
         own = self._data_deviations()
-        return {"warehouses": self.warehouses, **({"deviations": ",".join(own)} if own else {})}
+        deviations = {"deviations": ",".join(own)} if own else {}
+        return {"warehouses": self.warehouses, **deviations, **self._table_sets()}
+
+    def _table_sets(self) -> dict[str, int]:
+        return {"table_sets": self.sets} if self.sets > 1 else {}
 
     def _data_deviations(self) -> list[str]:
         return [one.name for one in self.deviations if one.data]
@@ -192,7 +230,8 @@ class TpccParameters(WorkloadParameters):
     def to_load(self) -> dict[str, Any]:
         """Return the parameters of the load of the data."""
         own = self._data_deviations()
-        return {"kind": self.kind, "warehouses": self.warehouses, **({"deviations": own} if own else {})}
+        deviations = {"deviations": own} if own else {}
+        return {"kind": self.kind, "warehouses": self.warehouses, **deviations, **self._table_sets()}
 
     def to_drive(self) -> dict[str, Any]:
         """Return the parameters of the transactions; the engine reads the scale from the data."""
@@ -204,4 +243,5 @@ class TpccParameters(WorkloadParameters):
             "isolation": self.isolation,
             "mix": weights_of(self.drawn_mix) or DECK,
             **({"deviations": own} if own else {}),
+            **self._table_sets(),
         }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use loader::Replaceable;
 use pgbench::initialise::{Initialise, InitialiseError};
 use sysbench::dataset::{OltpTables, OltpTablesError};
-use tpcc::deviation::Deviations;
+use tpcc::deviation::{Deviation, Deviations};
 
 /// Maximum number of warehouses: row identifiers must fit in `integer`.
 pub const WAREHOUSES_MAX: u32 = 100_000;
@@ -19,6 +19,9 @@ pub enum LoadSpecificationError {
     /// The number of warehouses is out of range.
     #[error("specification: warehouses: {0} is not between 1 and {WAREHOUSES_MAX}")]
     Warehouses(u32),
+    /// The number of sets of tables is out of range.
+    #[error("specification: table_sets: {0} is not between 1 and {1}")]
+    TableSets(u32, u32),
     /// The options of pgbench's tables are invalid.
     #[error("specification: {0}")]
     Initialise(#[from] InitialiseError),
@@ -63,6 +66,9 @@ pub enum Workload {
         /// Those of the data count.
         #[serde(default)]
         deviations: Deviations,
+        /// Sets of tables, at most one per warehouse; more than one only of sysbench-tpcc.
+        #[serde(default = "one")]
+        table_sets: u32,
     },
     /// pgbench's tables.
     Pgbench(Initialise),
@@ -73,11 +79,21 @@ pub enum Workload {
     SysbenchScript(serde_json::Map<String, serde_json::Value>),
 }
 
+fn one() -> u32 {
+    1
+}
+
 impl Workload {
     fn check(&self) -> Result<(), LoadSpecificationError> {
         match self {
-            Self::Tpcc { warehouses, .. } if (1..=WAREHOUSES_MAX).contains(warehouses) => Ok(()),
-            Self::Tpcc { warehouses, .. } => Err(LoadSpecificationError::Warehouses(*warehouses)),
+            Self::Tpcc { warehouses, .. } if !(1..=WAREHOUSES_MAX).contains(warehouses) => {
+                Err(LoadSpecificationError::Warehouses(*warehouses))
+            }
+            Self::Tpcc { warehouses, deviations, table_sets } => {
+                let sets_max = if deviations.has(Deviation::SysbenchSql) { *warehouses } else { 1 };
+                let is_sound = (1..=sets_max).contains(table_sets);
+                if is_sound { Ok(()) } else { Err(LoadSpecificationError::TableSets(*table_sets, sets_max)) }
+            }
             Self::Pgbench(initialise) => Ok(initialise.check()?),
             Self::Sysbench(oltp) => Ok(oltp.check()?),
             // The script is checked when it runs.
@@ -121,7 +137,25 @@ mod tests {
         let text = json!({"conninfo": "host=/tmp", "workload": {"kind": "tpcc", "warehouses": 3}, "seed": 1,
             "connections": 2, "into_existing": false});
         let read = Specification::read(&text.to_string()).expect("sound");
-        assert_eq!(read.workload, Workload::Tpcc { warehouses: 3, deviations: Deviations::default() });
+        assert_eq!(
+            read.workload,
+            Workload::Tpcc { warehouses: 3, deviations: Deviations::default(), table_sets: 1 }
+        );
+    }
+
+    #[test]
+    fn sets_of_tables_are_at_most_the_warehouses_and_only_of_sysbench_tpcc() {
+        let read = |deviations: &[&str], table_sets: u32| {
+            let workload =
+                json!({"kind": "tpcc", "warehouses": 3, "deviations": deviations, "table_sets": table_sets});
+            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": 1,
+                "into_existing": false});
+            Specification::read(&text.to_string()).map_err(|error| error.to_string())
+        };
+        assert!(read(&["sysbench-sql"], 3).is_ok());
+        for (deviations, sets) in [(&["sysbench-sql"][..], 4), (&["sysbench-sql"], 0), (&[], 2)] {
+            assert!(read(deviations, sets).expect_err("out of range").contains("table_sets"));
+        }
     }
 
     #[test]

@@ -25,19 +25,23 @@ pub fn append_customers(
         copy::row(out, 21);
         copy::timestamptz(out, POPULATED_AT_US);
         copy::int4(out, customer as i32);
-        copy::int4(out, warehouse as i32);
+        population.append_warehouse_id(warehouse, out);
         copy::int2(out, district as i16);
         copy::int2(out, 1);
         copy::int2(out, 0);
-        field::random_text(stream, 8, 16, out);
+        population.append_name(stream, (8, 16), b"first-", (2, 10), out);
         copy::text(out, b"OE");
         let mut name = [0; LAST_NAME_BYTES_MAX];
-        let length = last_name(name_number(stream, population.c_load, customer), &mut name);
+        let length = last_name(name_number(stream, population, customer), &mut name);
         copy::text(out, &name[..length]);
-        field::address(stream, out);
+        population.append_address(stream, out);
         field::random_digits(stream, 16, out);
         copy::text(out, if stream.one_in(bad_credit_one_in) { b"BC" } else { b"GC" });
-        copy::numeric(out, 50_000 * 100, 2);
+        if population.is_sysbench() {
+            copy::int8(out, 50_000);
+        } else {
+            copy::numeric(out, 50_000 * 100, 2);
+        }
         copy::numeric(out, i64::from(stream.uniform(0, 5000)), 4);
         copy::numeric(out, -10 * 100, 2);
         copy::numeric(out, 10 * 100, 2);
@@ -46,8 +50,13 @@ pub fn append_customers(
     rows
 }
 
-fn name_number(stream: &mut Stream, c_load: u32, customer: u32) -> u32 {
-    if customer <= NAMED_IN_ORDER { customer - 1 } else { stream.nurand(A_C_LAST, c_load, 0, 999) }
+fn name_number(stream: &mut Stream, population: &Population, customer: u32) -> u32 {
+    if customer <= NAMED_IN_ORDER {
+        return customer - 1;
+    }
+    // sysbench-tpcc draws the constant anew in the load, too.
+    let c = if population.is_sysbench() { stream.uniform(0, A_C_LAST) } else { population.c_load };
+    stream.nurand(A_C_LAST, c, 0, 999)
 }
 
 /// One payment of each customer, in the customers' order: the table has no key.
@@ -65,8 +74,8 @@ pub fn append_history(
         copy::row(out, 8);
         copy::timestamptz(out, POPULATED_AT_US);
         copy::int4(out, customer as i32);
-        copy::int4(out, warehouse as i32);
-        copy::int4(out, warehouse as i32);
+        population.append_warehouse_id(warehouse, out);
+        population.append_warehouse_id(warehouse, out);
         copy::int2(out, district as i16);
         copy::int2(out, district as i16);
         copy::numeric(out, 10 * 100, 2);

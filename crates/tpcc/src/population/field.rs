@@ -61,6 +61,29 @@ pub fn address(stream: &mut Stream, out: &mut Vec<u8>) {
     copy::text(out, &zip);
 }
 
+/// A prefix and `count` random small letters, as sysbench-tpcc has them.
+pub fn prefixed(stream: &mut Stream, prefix: &[u8], count: usize, out: &mut Vec<u8>) {
+    let text = reserve(prefix.len() + count, out);
+    text[..prefix.len()].copy_from_slice(prefix);
+    letters(stream, &mut text[prefix.len()..]);
+}
+
+/// Fills `text` with random small letters.
+pub fn letters(stream: &mut Stream, text: &mut [u8]) {
+    text.fill_with(|| b'a' + stream.below(26) as u8);
+}
+
+/// The columns of [`address`], as sysbench-tpcc has them.
+pub fn prefixed_address(stream: &mut Stream, out: &mut Vec<u8>) {
+    for prefix in [&b"street1-"[..], b"street2-", b"city-"] {
+        prefixed(stream, prefix, 10, out);
+    }
+    prefixed(stream, b"", 2, out);
+    let mut zip = *b"zip-00000";
+    stream.digits(&mut zip[4..]);
+    copy::text(out, &zip);
+}
+
 /// Writes a column's length and returns the room for its bytes.
 #[inline]
 fn reserve(length: usize, out: &mut Vec<u8>) -> &mut [u8] {

@@ -11,7 +11,8 @@ mod orders;
 mod warehouse;
 
 use super::deviation::{Deviation, Deviations};
-use super::random;
+use super::random::{self, Stream};
+use pgwire::copy;
 
 /// Items in all, and rows of `stock` per warehouse.
 pub const ITEMS: u32 = 100_000;
@@ -24,6 +25,9 @@ pub const DELIVERED: u32 = 2100;
 /// All rows bear one instant, 2020-01-01 00:00 UTC, in microseconds since PostgreSQL's epoch, 2000-01-01: the
 /// specification asks for "the current date", but then no two loads would hold the same bytes.
 pub const POPULATED_AT_US: i64 = 7305 * 86_400 * 1_000_000;
+
+/// Seeds of consecutive sets of tables differ by it: an odd number without a pattern in its bits.
+const SET_SEED_STEP: u64 = 0xd1b5_4a32_d192_ed03;
 
 /// A table of the workload, the costliest to copy first: the loader works in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -86,6 +90,53 @@ impl Population {
         Self { seed, warehouses, c_load, deviations }
     }
 
+    /// The population of one of several sets of tables, from 1, which share the constant of the last names.
+    #[must_use]
+    pub fn of_set(self, set: u32, warehouses: u32) -> Self {
+        let seed = self.seed ^ u64::from(set - 1).wrapping_mul(SET_SEED_STEP);
+        Self { seed, warehouses, ..self }
+    }
+
+    /// Whether types and texts are those of sysbench-tpcc.
+    fn is_sysbench(&self) -> bool {
+        self.deviations.has(Deviation::SysbenchSql)
+    }
+
+    /// The number of a warehouse, in the type of its columns.
+    fn append_warehouse_id(&self, warehouse: u32, out: &mut Vec<u8>) {
+        if self.is_sysbench() {
+            copy::int2(out, warehouse as i16);
+        } else {
+            copy::int4(out, warehouse as i32);
+        }
+    }
+
+    /// Five columns of an address.
+    fn append_address(&self, stream: &mut Stream, out: &mut Vec<u8>) {
+        if self.is_sysbench() {
+            field::prefixed_address(stream, out);
+        } else {
+            field::address(stream, out);
+        }
+    }
+
+    /// A text of random length, or with a prefix and random letters in the texts of sysbench-tpcc.
+    fn append_name(
+        &self,
+        stream: &mut Stream,
+        (low, high): (u32, u32),
+        prefix: &[u8],
+        letters: (u32, u32),
+        out: &mut Vec<u8>,
+    ) {
+        if self.is_sysbench() {
+            let count = stream.uniform(letters.0, letters.1) as usize;
+            field::prefixed(stream, prefix, count, out);
+        } else {
+            field::random_text(stream, low, high, out);
+        }
+    }
+
     /// What fills the long texts.
     fn filler(&self) -> field::Filler {
         let one_letter = self.deviations.has(Deviation::OneLetterFiller);
@@ -131,15 +182,15 @@ impl Population {
         let in_district = (first - 1) % CUSTOMERS + 1;
         let range = in_district..in_district + keys;
         match table {
-            Table::Item => item::append_items(self.seed, first..first + keys, out),
+            Table::Item => item::append_items(self, first..first + keys, out),
             Table::Stock => item::append_stock(self, warehouse, first..first + keys, out),
-            Table::Warehouse => warehouse::append_warehouse(self.seed, warehouse, out),
-            Table::District => warehouse::append_districts(self.seed, warehouse, out),
+            Table::Warehouse => warehouse::append_warehouse(self, warehouse, out),
+            Table::District => warehouse::append_districts(self, warehouse, out),
             Table::Customer => customer::append_customers(self, warehouse, district, range, out),
             Table::History => customer::append_history(self, warehouse, district, range, out),
-            Table::Orders => orders::append_orders(self.seed, warehouse, district, out),
+            Table::Orders => orders::append_orders(self, warehouse, district, out),
             Table::OrderLine => orders::append_order_lines(self, warehouse, district, range, out),
-            Table::NewOrder => orders::append_new_orders(warehouse, place + 1, out),
+            Table::NewOrder => orders::append_new_orders(self, warehouse, place + 1, out),
         }
     }
 }

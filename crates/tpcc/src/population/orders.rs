@@ -17,8 +17,11 @@ fn order_stream(seed: u64, warehouse: u32, district: u32, order: u32) -> Stream 
 }
 
 /// All orders of a district: their customers are one permutation.
-pub fn append_orders(seed: u64, warehouse: u32, district: u32, out: &mut Vec<u8>) -> u64 {
-    let ids = [warehouse, district].map(u64::from);
+pub fn append_orders(population: &Population, warehouse: u32, district: u32, out: &mut Vec<u8>) -> u64 {
+    let seed = population.seed;
+    // sysbench-tpcc has one permutation for all districts.
+    let permuted = if population.is_sysbench() { 1 } else { district };
+    let ids = [warehouse, permuted].map(u64::from);
     let mut customers = [0; CUSTOMERS as usize];
     Stream::new(seed, Purpose::OrderCustomers, &ids).permutation(&mut customers);
     for (order, customer) in (1..=CUSTOMERS).zip(customers) {
@@ -27,7 +30,7 @@ pub fn append_orders(seed: u64, warehouse: u32, district: u32, out: &mut Vec<u8>
         copy::row(out, 8);
         copy::timestamptz(out, POPULATED_AT_US);
         copy::int4(out, order as i32);
-        copy::int4(out, warehouse as i32);
+        population.append_warehouse_id(warehouse, out);
         copy::int4(out, customer as i32);
         copy::int2(out, district as i16);
         if order <= DELIVERED {
@@ -64,9 +67,9 @@ pub fn append_order_lines(
                 copy::null(out);
             }
             copy::int4(out, order as i32);
-            copy::int4(out, warehouse as i32);
+            population.append_warehouse_id(warehouse, out);
             copy::int4(out, stream.uniform(1, ITEMS) as i32);
-            copy::int4(out, warehouse as i32);
+            population.append_warehouse_id(warehouse, out);
             copy::int2(out, district as i16);
             copy::int2(out, line as i16);
             copy::int2(out, 5);
@@ -87,10 +90,10 @@ fn amount_cents(stream: &mut Stream, delivered: bool, is_reversed: bool) -> i64 
     }
 }
 
-pub fn append_new_orders(warehouse: u32, district: u32, out: &mut Vec<u8>) -> u64 {
+pub fn append_new_orders(population: &Population, warehouse: u32, district: u32, out: &mut Vec<u8>) -> u64 {
     for order in DELIVERED + 1..=CUSTOMERS {
         copy::row(out, 3);
-        copy::int4(out, warehouse as i32);
+        population.append_warehouse_id(warehouse, out);
         copy::int4(out, order as i32);
         copy::int2(out, district as i16);
     }

@@ -105,18 +105,18 @@ pub fn call(
 ) -> Result<(), EncodeError> {
     if let Some(texts) = out.texts {
         let text = &texts[statement as usize];
-        return frontend::query_in_place(out.bytes, |bytes| append_text(bytes, text, parameters));
+        return frontend::query_in_place(out.bytes, |bytes| append_text(bytes, text, b'1', parameters));
     }
     frontend::bind(out.bytes, "", statement.name(), parameters, Format::Binary)?;
     frontend::execute(out.bytes, "", 0)
 }
 
-/// Appends SQL with literals in place of `$1` to `$9`.
-fn append_text(out: &mut Vec<u8>, sql: &str, parameters: &[&dyn Parameter]) {
+/// Appends SQL with literals in place of `$` and a digit. `first` is the digit of the first parameter.
+pub fn append_text(out: &mut Vec<u8>, sql: &str, first: u8, parameters: &[&dyn Parameter]) {
     let mut parts = sql.split('$');
     out.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
     for part in parts {
-        let number = part.bytes().next().map_or(0, |digit| usize::from(digit.wrapping_sub(b'1')));
+        let number = part.bytes().next().map_or(0, |digit| usize::from(digit.wrapping_sub(first)));
         if let Some(parameter) = parameters.get(number) {
             parameter.append_literal(out);
         }
@@ -144,7 +144,7 @@ mod tests {
     fn literals_take_the_places_of_the_parameters() {
         let mut out = Vec::new();
         let parameters: [&dyn Parameter; 3] = [&7_i32, &&b"O'Bar"[..], &Some(Cents(-1205))];
-        append_text(&mut out, "SELECT $2, $1, $3::numeric, $1", &parameters);
+        append_text(&mut out, "SELECT $2, $1, $3::numeric, $1", b'1', &parameters);
         assert_eq!(String::from_utf8(out).expect("text"), "SELECT 'O''Bar', 7, -12.05::numeric, 7");
     }
 }

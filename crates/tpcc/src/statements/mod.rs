@@ -14,6 +14,7 @@ use super::input::{Desk, Input};
 use super::specification::Isolation;
 use driver::Ending;
 use exchange::Session;
+pub(super) use exchange::{append_text, missing};
 use reactor::{Connection, Error};
 pub(super) use scratch::Scratch;
 use sql::{BEGIN, SQL};

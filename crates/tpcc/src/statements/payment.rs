@@ -36,7 +36,7 @@ pub async fn attempt(
     customers: &mut Vec<i32>,
 ) -> Result<Ending, Error> {
     let place = (payment.customer_warehouse, payment.customer_district);
-    let customer = begin(session, place, &payment.customer, customers).await?;
+    let customer = begin(session, place, &payment.customer, deviations, customers).await?;
     let warehouse_first = deviations.has(Deviation::WarehouseRowFirst);
     let (warehouse_name, district_name) = pay(session, warehouse, payment, customer, warehouse_first).await?;
 
@@ -102,11 +102,13 @@ async fn pay(
     }
 }
 
-/// Begins, and finds the customer of a warehouse and district: row n/2, rounded up, of those of a last name.
+/// Begins, and finds the customer of a warehouse and district: row n/2, rounded up, of those of a last name, or the
+/// row after it.
 pub async fn begin(
     session: &mut Session<'_>,
     place: (i32, i16),
     customer: &Customer,
+    deviations: Deviations,
     found: &mut Vec<i32>,
 ) -> Result<i32, Error> {
     found.clear();
@@ -125,6 +127,8 @@ pub async fn begin(
             },
         )
         .await?;
-    let middle = found.len().div_ceil(2).checked_sub(1).and_then(|index| found.get(index).copied());
+    let after = usize::from(deviations.has(Deviation::CustomerAfterMiddle));
+    let chosen = (found.len().div_ceil(2) + after).min(found.len());
+    let middle = chosen.checked_sub(1).and_then(|index| found.get(index).copied());
     customer.id().or(middle).ok_or_else(|| missing("customer of a name that it must have"))
 }

@@ -16,7 +16,8 @@ pub async fn order_status(
     customers: &mut Vec<i32>,
 ) -> Result<Ending, Error> {
     let district = status.district;
-    let customer = payment::begin(session, (warehouse, district), &status.customer, customers).await?;
+    let customer =
+        payment::begin(session, (warehouse, district), &status.customer, deviations, customers).await?;
     let mut order = None;
     session
         .exchange(

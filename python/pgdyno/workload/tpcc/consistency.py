@@ -17,6 +17,7 @@ from psycopg import sql
 from pgdyno.study.tpcc_dialects import TpccDeviation
 from pgdyno.workload.check_session import checking
 from pgdyno.workload.interface import Check, Connect, Connection
+from pgdyno.workload.tpcc.tpcc_dataset import create_views
 
 
 def sum_d_next_o_id(conn: Connection) -> int:
@@ -65,13 +66,21 @@ def _read(name: str, statement: str) -> ConsistencyCondition:
     return ConsistencyCondition(int(name[:2]), first_line.partition("): ")[2].rstrip("."), statement)
 
 
-def check_conditions(connect: Connect, deviations: Iterable[TpccDeviation] = ()) -> list[Check]:
+def check_conditions(
+    connect: Connect, deviations: Iterable[TpccDeviation] = (), suffixed_sets: int = 0
+) -> list[Check]:
     """Run the conditions and return them in order; those that cannot hold under a deviation are skipped.
 
-    ``connect`` opens a new connection in autocommit mode. Raises ConnectError, DatasetError (no such tables),
-    ServerError.
+    ``connect`` opens a new connection in autocommit mode. ``suffixed_sets``: number of sets of tables with a
+    number as suffix. Raises ConnectError, DatasetError (no such tables), ServerError.
     """
-    with closing(connect()) as conn, checking(conn, "tpcc"):
+    with closing(connect()) as conn:
+        create_views(conn, suffixed_sets)
+        return _check_conditions(conn, deviations)
+
+
+def _check_conditions(conn: Connection, deviations: Iterable[TpccDeviation]) -> list[Check]:
+    with checking(conn, "tpcc"):
         satisfied = satisfied_by_one_scan(conn)
         broken = {number: one for one in deviations for number in one.broken}
         checks = []

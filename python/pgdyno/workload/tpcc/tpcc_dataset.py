@@ -8,12 +8,20 @@ from dataclasses import dataclass
 from importlib import resources
 
 import psycopg
+from psycopg import sql
 
 from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
 from pgdyno.workload.interface import Connection
 
 READ_MARK = resources.files(__package__).joinpath("sql", "mark.sql").read_bytes()
+READ_COLUMNS = """
+    SELECT attname::text
+      FROM pg_attribute
+     WHERE attrelid = to_regclass('public.' || quote_ident(%s)) AND attnum > 0 AND NOT attisdropped
+     ORDER BY attnum
+"""
+"""Columns of a table of the schema public, in order."""
 _WHOLE_NUMBER = re.compile(r"\d{1,20}", re.ASCII)
 
 
@@ -27,6 +35,12 @@ class OwnershipMarker:
     format: str
     c_load: int
     deviations: tuple[str, ...] = ()  # from TPC-C, those of the data
+    table_sets: int = 1
+
+    @property
+    def suffixed_sets(self) -> int:
+        """Number of sets of tables with a number as suffix; 0 for tables without suffix."""
+        return self.table_sets if "sysbench-sql" in self.deviations else 0
 
 
 def read_marker(conn: Connection) -> OwnershipMarker:
@@ -62,12 +76,65 @@ def read_marker(conn: Connection) -> OwnershipMarker:
     return mark
 
 
-def deviations_of_data(conn: Connection) -> tuple[str, ...]:
-    """Return the deviations of the data from TPC-C; none if pgdyno did not load them."""
+def marker_or_none(conn: Connection) -> OwnershipMarker | None:
+    """Return the marker; None if pgdyno did not load the data."""
     try:
-        return read_marker(conn).deviations
+        return read_marker(conn)
     except DatasetError:
-        return ()
+        return None
+
+
+TABLES = (
+    "warehouse",
+    "district",
+    "customer",
+    "history",
+    "orders",
+    "order_line",
+    "new_order",
+    "stock",
+    "item",
+)
+
+
+def create_views(conn: Connection, suffixed_sets: int) -> None:
+    """Create temporary views under the usual names over the sets of tables of sysbench-tpcc, if any.
+
+    Warehouses belong to the sets in turn, and have the numbers of the whole dataset in the views.
+    """
+    if not suffixed_sets:
+        return
+    try:
+        for table in TABLES:
+            conn.execute(_view(conn, table, suffixed_sets))
+    except psycopg.errors.UndefinedTable as error:
+        message = str(error).partition("\n")[0]
+        raise DatasetError(
+            f"the database {conn.info.dbname} does not have {suffixed_sets} sets of tables: {message}"
+        ) from None
+
+
+def _view(conn: Connection, table: str, sets: int) -> sql.Composed:
+    of_sets = "new_orders" if table == "new_order" else table
+    columns = [name for (name,) in conn.execute(READ_COLUMNS, [f"{of_sets}1"])]
+    selects = []
+    for number in range(1, sets + 1):
+        values = [
+            sql.SQL("(({0}::integer - 1) * {1} + {2})").format(sql.Identifier(name), sets, number)
+            if name.endswith("w_id")
+            else sql.Identifier(name)
+            for name in columns
+        ]
+        selects.append(
+            sql.SQL("SELECT {} FROM {}").format(
+                sql.SQL(", ").join(values), sql.Identifier("public", f"{of_sets}{number}")
+            )
+        )
+    return sql.SQL("CREATE TEMPORARY VIEW {} ({}) AS {}").format(
+        sql.Identifier(table),
+        sql.SQL(", ").join(map(sql.Identifier, columns)),
+        sql.SQL(" UNION ALL ").join(selects),
+    )
 
 
 def _mark_of(rows: Sequence[Sequence[str | None]]) -> OwnershipMarker | None:
@@ -75,13 +142,16 @@ def _mark_of(rows: Sequence[Sequence[str | None]]) -> OwnershipMarker | None:
     if len(rows) != 1 or None in rows[0]:
         return None
     workload, scale, seed, form, c_load = map(str, rows[0])
-    form, _, deviations = form.partition("+")
+    form, _, further = form.partition("+")
+    deviations, _, sets = further.partition(",table-sets=")
     if not (_WHOLE_NUMBER.fullmatch(scale) and _WHOLE_NUMBER.fullmatch(seed)):
         return None
     if not _WHOLE_NUMBER.fullmatch(c_load) or int(scale) < 1:
         return None
+    if sets and not _WHOLE_NUMBER.fullmatch(sets):
+        return None
     names = tuple(name for name in deviations.split(",") if name)
-    return OwnershipMarker(workload, int(scale), int(seed), form, int(c_load), names)
+    return OwnershipMarker(workload, int(scale), int(seed), form, int(c_load), names, int(sets or 1))
 
 
 def _shown(row: Sequence[str | None]) -> str:

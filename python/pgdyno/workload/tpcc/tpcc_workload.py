@@ -20,7 +20,7 @@ from pgdyno.workload.tpcc.consistency import (
     skipped,
     sum_d_next_o_id,
 )
-from pgdyno.workload.tpcc.tpcc_dataset import read_marker, require_warehouses
+from pgdyno.workload.tpcc.tpcc_dataset import create_views, read_marker, require_warehouses
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Tpcc:
                 f"the dataset in {conn.info.dbname} has {counted(scale, 'warehouse')}, not {wanted}: "
                 f"use --warehouses {scale}, or load it again"
             )
+        if marker.table_sets != self.parameters.sets:
+            raise DatasetError(
+                f"the dataset in {conn.info.dbname} has {counted(marker.table_sets, 'table set')}, not "
+                f"{self.parameters.sets}: use --table-sets {marker.table_sets}, or load it again"
+            )
         due = tuple(one.name for one in self.parameters.deviations if one.data)
         if marker.deviations != due:
             raise DatasetError(
@@ -61,7 +66,8 @@ class Tpcc:
         """Return the checks, which are the same with and without restored data."""
         del restored
         mix = weights_of(self.parameters.drawn_mix) or DECK
-        return TpccChecks(clients, mix, self.parameters.deviations)
+        own = self.parameters
+        return TpccChecks(clients, mix, own.deviations, own.suffixed_sets)
 
 
 def _listed(deviations: Sequence[str]) -> str:
@@ -75,20 +81,23 @@ class TpccChecks:
     clients: int
     mix: Mix = DECK
     deviations: Sequence[TpccDeviation] = ()
+    suffixed_sets: int = 0
     next_o_ids_before: int = 0
 
     def begin(self, conn: Connection) -> None:
         """Read the sum of the order numbers."""
+        create_views(conn, self.suffixed_sets)
         self.next_o_ids_before = sum_d_next_o_id(conn)
 
     def end(self, connect: Connect, result: TargetResult, server_log: str | None) -> list[Check]:
         """Check conditions, committed orders, conformance and log."""
         with closing(connect()) as conn:
             mark = read_marker(conn)
+            create_views(conn, self.suffixed_sets)
             warehouses = require_warehouses(conn)
             next_o_ids_after = sum_d_next_o_id(conn)
         tally = result.tally
-        checks = check_conditions(connect, self.deviations)
+        checks = check_conditions(connect, self.deviations, self.suffixed_sets)
         checks.append(
             check_new_orders(self.next_o_ids_before, next_o_ids_after, result.counters["new_orders"])
         )

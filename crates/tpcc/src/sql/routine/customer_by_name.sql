@@ -17,6 +17,7 @@ BEGIN
          WHERE c_w_id = name_w_id AND c_d_id = name_d_id AND c_last = name
          ORDER BY c_first, c_id
     );
-    RETURN ids[(array_length(ids, 1) + 1) / 2];
+    RETURN ids[(array_length(ids, 1) + 1) / 2]; --[unless customer-after-middle]
+    RETURN ids[least((array_length(ids, 1) + 1) / 2 + 1, array_length(ids, 1))]; --[if customer-after-middle]
 END
 $$
