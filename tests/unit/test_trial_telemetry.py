@@ -60,6 +60,10 @@ def table(name: str, **columns: float) -> dict:
     return {"kind": "table", "schema": "public", "name": name, **columns}
 
 
+def ended(commits: int, rollbacks: int) -> dict[str, int]:
+    return {"xact_commit": commits, "xact_rollback": rollbacks}
+
+
 READINGS = [
     *both("wal", [{"lsn_bytes": MIB, "wal_fpi": 5}], [{"lsn_bytes": 10 * MIB, "wal_fpi": 2005}]),
     *both(
@@ -69,8 +73,26 @@ READINGS = [
     ),
     *both(
         "database",
-        [{"blks_hit": 1000, "blks_read": 200, "blk_read_time": 0.0, "size_bytes": 100 * MIB, "deadlocks": 0}],
-        [{"blks_hit": 9900, "blks_read": 300, "blk_read_time": 0.0, "size_bytes": 140 * MIB, "deadlocks": 0}],
+        [
+            {
+                "blks_hit": 1000,
+                "blks_read": 200,
+                "blk_read_time": 0.0,
+                "size_bytes": 100 * MIB,
+                "deadlocks": 0,
+                **ended(100, 1),
+            }
+        ],
+        [
+            {
+                "blks_hit": 9900,
+                "blks_read": 300,
+                "blk_read_time": 0.0,
+                "size_bytes": 140 * MIB,
+                "deadlocks": 0,
+                **ended(1090, 11),
+            }
+        ],
         [{"blks_hit": 9999, "blks_read": 999, "blk_read_time": 0.0, "size_bytes": 130 * MIB, "deadlocks": 9}],
     ),
     *both(
@@ -115,6 +137,7 @@ EXPECTED = {
     "checkpoints.requested": 3.0,
     "checkpoints.write_s": 1.5,
     "checkpoints.pages_checkpointer": 600.0,
+    "database.tpm": 1000 / (4.5 / 60),  # of the time that the arm was driven
     "database.hit_share": 100 * 8900 / 9000,
     "database.blocks_read_per_tx": 0.1,
     "database.deadlocks": 0.0,

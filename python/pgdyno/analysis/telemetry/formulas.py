@@ -54,7 +54,7 @@ class Readings:
         return _ratio(value, self.window.transactions, scale)
 
 
-HOUR_S = 3600.0
+HOUR_S, MINUTE_S = 3600.0, 60.0
 
 
 def _ratio(part: float | None, whole: float | None, scale: float = 1.0) -> float | None:
@@ -106,6 +106,9 @@ _KINDS: Mapping[str, _Kind] = {
     ),
     # the time for which the driver drove this server
     "per_second": _Kind("{sum} / seconds driven", lambda of, c: _ratio(of.sum(c), of.window.driven_s)),
+    "per_minute": _Kind(
+        "{sum} / minutes driven", lambda of, c: _ratio(of.sum(c), of.window.driven_s, MINUTE_S)
+    ),
     "per_hour": _Kind("{sum} / hours driven", lambda of, c: _ratio(of.sum(c), of.window.driven_s, HOUR_S)),
     "share": _Kind("Δ {0} / Δ {1}", lambda of, c: _ratio(of.delta(c[0]), of.delta(c[1]), PERCENT)),
     "share_of_sum": _Kind("Δ {0} / {sum}", lambda of, c: _ratio(of.delta(c[0]), of.sum(c), PERCENT)),
