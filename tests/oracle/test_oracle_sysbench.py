@@ -163,6 +163,13 @@ SCRIPTS = {
             db_bulk_insert_init("INSERT INTO legacy VALUES")
             for i = 1, 5 do db_bulk_insert_next("(" .. i .. ")") end
             db_bulk_insert_done()
+            local statement = db_prepare("SELECT i FROM legacy WHERE i = ?")
+            local found = {0}
+            db_bind_param(statement, {3})
+            db_bind_result(statement, found)
+            db_store_results(db_execute(statement))
+            print("bound", found[1])
+            db_close(statement)
             sysbench.db.query("DROP TABLE legacy")
             db_disconnect()
         end""",
