@@ -20,6 +20,9 @@ pub const SECTOR_BYTES: usize = 512;
 
 const SECTORS_PER_PIECE: u64 = (PIECE_BYTES / SECTOR_BYTES) as u64;
 
+/// The most bytes that a flush writes at once.
+const RUN_BYTES_MAX: usize = 1 << 20;
+
 type Piece = Box<[u8; PIECE_BYTES]>;
 
 /// What a cut keeps of the volatile pieces.
@@ -54,12 +57,20 @@ pub struct Cache<S> {
     /// Volatile pieces in the order of their first write since the last flush.
     order: VecDeque<u64>,
     pieces_max: usize,
+    /// Adjacent pieces on their way to the store, kept for the next flush.
+    run: Vec<u8>,
 }
 
 impl<S: Store> Cache<S> {
     /// An empty cache for at most `pieces_max` pieces, and at least one. A write beyond that makes the oldest piece durable.
     pub fn new(store: S, pieces_max: usize) -> Self {
-        Self { store, volatile: BTreeMap::new(), order: VecDeque::new(), pieces_max: pieces_max.max(1) }
+        Self {
+            store,
+            volatile: BTreeMap::new(),
+            order: VecDeque::new(),
+            pieces_max: pieces_max.max(1),
+            run: Vec::new(),
+        }
     }
 
     /// Pieces in the cache.
@@ -131,11 +142,27 @@ impl<S: Store> Cache<S> {
     }
 
     /// Makes all writes durable. After an error, the pieces that are not durable are still volatile.
+    ///
+    /// Adjacent pieces are written together: one call of the system for each would cost more than all else.
     pub fn flush(&mut self) -> io::Result<()> {
-        while !self.order.is_empty() {
-            self.evict()?;
+        let (mut run, mut done) = (std::mem::take(&mut self.run), Ok(()));
+        while let Some((&first, _)) = self.volatile.first_key_value() {
+            run.clear();
+            let pieces = self.volatile.range(first..first + (RUN_BYTES_MAX / PIECE_BYTES) as u64);
+            for (_, (_, piece)) in (first..).zip(pieces).take_while(|(due, (index, _))| due == *index) {
+                run.extend_from_slice(&piece[..]);
+            }
+            done = self.store.write(first * PIECE_BYTES as u64, &run);
+            if done.is_err() {
+                break;
+            }
+            for index in first..first + (run.len() / PIECE_BYTES) as u64 {
+                self.volatile.remove(&index);
+            }
         }
-        Ok(())
+        self.run = run;
+        self.order.retain(|index| self.volatile.contains_key(index));
+        done
     }
 
     /// Cuts the power: makes the survivors durable and forgets the rest.
@@ -296,6 +323,54 @@ mod tests {
             pieces.sort_unstable();
             prop_assert_eq!(before, image(&pieces));
         }
+    }
+
+    /// Counts writes, and refuses those behind a limit.
+    struct Counting {
+        bytes: Vec<u8>,
+        writes: Vec<(u64, usize)>,
+        writes_max: usize,
+    }
+
+    impl Store for Counting {
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.bytes.read(offset, out)
+        }
+
+        fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+            if self.writes.len() == self.writes_max {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.writes.push((offset, data.len()));
+            self.bytes.write(offset, data)
+        }
+    }
+
+    #[test]
+    fn a_flush_writes_adjacent_pieces_at_once_and_keeps_what_it_could_not_write() {
+        let store = Counting { bytes: vec![0; SIZE], writes: Vec::new(), writes_max: 1 };
+        let mut cache = Cache::new(store, PIECES);
+        for piece in [5, 0, 1, 2] {
+            cache.write(piece * PIECE_BYTES as u64, &[7; PIECE_BYTES]).expect("in memory");
+        }
+        cache.flush().expect_err("the second write is refused");
+        assert_eq!(cache.store().writes, [(0, 3 * PIECE_BYTES)]);
+        assert_eq!((cache.volatile(), cache.order.len()), (1, 1));
+        cache.store.writes_max = 2;
+        cache.flush().expect("in memory");
+        assert_eq!(cache.store().writes[1], (5 * PIECE_BYTES as u64, PIECE_BYTES));
+        assert_eq!((cache.volatile(), cache.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_long_run_is_written_in_parts() {
+        let pieces = RUN_BYTES_MAX / PIECE_BYTES + 1;
+        let store = Counting { bytes: vec![0; pieces * PIECE_BYTES], writes: Vec::new(), writes_max: 9 };
+        let mut cache = Cache::new(store, pieces);
+        cache.write(0, &vec![9; pieces * PIECE_BYTES]).expect("in memory");
+        cache.flush().expect("in memory");
+        assert_eq!(cache.store().writes, [(0, RUN_BYTES_MAX), (RUN_BYTES_MAX as u64, PIECE_BYTES)]);
+        assert!(cache.store().bytes.iter().all(|&byte| byte == 9));
     }
 
     fn many_pieces() -> Cache<Vec<u8>> {
