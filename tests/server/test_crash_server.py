@@ -6,14 +6,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from pgdyno.errors import ServerError
 from pgdyno.interruption import Interruption
+from pgdyno.lab import crash_standby
 from pgdyno.lab.crash_load import Acknowledge
 from pgdyno.lab.crash_run import CrashRun, CrashSubject
 from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
@@ -24,7 +25,15 @@ from pgdyno.server.faulty_disk import FaultyDisk, create_image, missing_for_powe
 from pgdyno.server.live_directories import Runs
 from pgdyno.server.server_account import Account
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, Survivors, planned_crash
+from pgdyno.study.crash_plan import (
+    CrashKind,
+    CrashMoment,
+    CrashPlan,
+    DiskBehavior,
+    StandbyCrash,
+    Survivors,
+    planned_crash,
+)
 
 MISSING = missing_for_power_cuts()
 
@@ -42,7 +51,7 @@ class Place:
     build: Build
     site: CrashSite
     plan: CrashPlan
-    stack: ExitStack = field(default_factory=ExitStack)
+    standby_site: CrashSite | None = None
 
     def crash(
         self,
@@ -54,10 +63,12 @@ class Place:
     ) -> Crash:
         plan = self.plan.model_copy(update=changes)
         self.site.plan = plan
+        if self.standby_site is not None:
+            self.standby_site.plan = plan
         moments = {"active_s": 1.0 + 0.1 * number, "failing_nth": 1, "fault_s": 2.0}
         planned = planned_crash(plan, number, 0).model_copy(update=moments)
         with Interruption() as stop:
-            run = CrashRun(plan, self.site, stop, acknowledge)
+            run = CrashRun(plan, self.site, stop, acknowledge, self.standby_site)
             return run.crash(CrashSubject(0, "x", self.build, {**SHARED, **settings}), planned)
 
 
@@ -76,6 +87,15 @@ def place_in(directory: Path, build: Build, account: Account, kind: CrashKind) -
 def power(build: Build, account: Account, session_dir: Path) -> Iterator[Place]:
     with place_in(session_dir, build, account, CrashKind.POWER) as place:
         yield place
+
+
+@contextmanager
+def pair_in(directory: Path, build: Build, account: Account, kind: CrashKind) -> Iterator[Place]:
+    """A place for a primary and its standby."""
+    with place_in(directory, build, account, kind) as place, Runs(directory, account).open("standby") as run:
+        place.standby_site = type(place.site)(run, account, place.plan, place.site.templates)
+        yield place
+        assert not mounts_below(run.path.resolve())
 
 
 def audit_of(crash: Crash) -> AuditCounts:
@@ -134,6 +154,15 @@ def test_the_default_settings_lose_nothing_during_a_vacuum(power: Place) -> None
     ]
     assert all(map(sound, crashes))
     assert any(crash.disk["in_phase"] for crash in crashes)
+
+
+@needs_disk
+def test_a_power_cut_at_a_flush_loses_no_commit_that_was_acknowledged(power: Place) -> None:
+    crash = power.crash({}, at=CrashMoment.COMMIT, survivors=Survivors.NOTHING)
+    assert crash.disk["in_phase"] == 1 and crash.disk["volatile"] > 0
+    assert sound(crash)
+    without = power.crash({"fsync": "off"}, at=CrashMoment.COMMIT, survivors=Survivors.NOTHING)
+    assert without.has_loss
 
 
 @needs_disk
@@ -263,3 +292,39 @@ def test_the_next_start_removes_the_disk_of_a_killed_pgdyno_and_spares_one_in_us
     living.communicate("")
     assert living.returncode == 0
     assert not kept.exists()
+
+
+@needs_disk
+def test_a_power_cut_of_primary_and_standby_loses_what_the_standby_had_not_flushed(
+    build: Build, account: Account, session_dir: Path
+) -> None:
+    both = {"standby": StandbyCrash.BOTH, "survivors": Survivors.NOTHING}
+    with pair_in(session_dir, build, account, CrashKind.POWER) as pair:
+        assert sound(pair.crash({}, **both))
+        # Without fsync the standby's acknowledgment of a flush is worth nothing.
+        assert pair.crash({"fsync": "off"}, **both).has_loss
+        again = pair.crash({}, standby=StandbyCrash.STANDBY, survivors=Survivors.PIECES)
+        assert sound(again) and again.disk["volatile"] >= 0
+        assert again.recovery_s is not None
+
+
+def test_a_promoted_standby_has_all_commits_that_waited_for_it(
+    build: Build, account: Account, session_dir: Path
+) -> None:
+    with pair_in(session_dir, build, account, CrashKind.SERVER) as pair:
+        for level in ("remote_write", "on", "remote_apply"):
+            crash = pair.crash({"synchronous_commit": level}, standby=StandbyCrash.PRIMARY)
+            assert crash.acknowledged > 0 and sound(crash), level
+        both = pair.crash({"synchronous_commit": "remote_write"}, standby=StandbyCrash.BOTH)
+        assert sound(both)
+
+
+def test_a_standby_that_cannot_become_synchronous_is_an_error(
+    build: Build, account: Account, session_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crash_standby, "TIMEOUT_S", 2.0)
+    with (
+        pair_in(session_dir, build, account, CrashKind.SERVER) as pair,
+        pytest.raises(ServerError, match="did not become synchronous: remove settings of the arm"),
+    ):
+        pair.crash({"synchronous_standby_names": ""}, standby=StandbyCrash.PRIMARY)

@@ -19,7 +19,15 @@ from pgdyno.cli.report import read_report
 from pgdyno.errors import EvidenceError, EvidenceExistsError, UsageError
 from pgdyno.lab import crash_test
 from pgdyno.lab.crash_recovery import replayed_bytes
-from pgdyno.report.crash_report import COLUMNS, CrashReport, crash_json, progress_line, sentences, table_rows
+from pgdyno.report.crash_report import (
+    COLUMNS,
+    PLURAL,
+    CrashReport,
+    crash_json,
+    progress_line,
+    sentences,
+    table_rows,
+)
 from pgdyno.report.durability_section import TITLE, share_bar
 from pgdyno.report.first_screen import BAR_WIDTH
 from pgdyno.results.crash_file import CrashWriter, has_study, read_crash_test
@@ -34,6 +42,7 @@ from pgdyno.study.crash_plan import (
     CrashMoment,
     CrashPlan,
     DiskBehavior,
+    StandbyCrash,
     Survivors,
     planned_crash,
 )
@@ -93,7 +102,7 @@ CRASHES = [
 
 def report_of(crashes: Sequence[Crash] = CRASHES, arms: Sequence[CrashArm] = ARMS) -> CrashReport:
     record = CrashTestRecord(1.7e9, "0.1", {}, "pgdyno crash", {}, PLAN)
-    return CrashReport(record, arms, find_crashes(PLAN.kind, arms, crashes))
+    return CrashReport(record, arms, find_crashes(PLAN, arms, crashes))
 
 
 def test_moments_follow_from_the_seed_and_are_the_same_for_all_arms() -> None:
@@ -205,7 +214,7 @@ def test_each_arm_has_a_row_and_a_sentence_also_without_a_crash() -> None:
 def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: str, words: str) -> None:
     crashes = [replace(crash_of(0, 0), disk={counter: 1}), replace(crash_of(1, 0), disk={counter: 0})]
     record = replace(report_of().record, plan=PLAN.model_copy(update={"disk": disk}))
-    report = CrashReport(record, ARMS[:1], find_crashes(PLAN.kind, ARMS[:1], crashes))
+    report = CrashReport(record, ARMS[:1], find_crashes(PLAN, ARMS[:1], crashes))
     assert words in sentences(report)[0]
     assert "disk" not in sentences(report_of(crashes, ARMS[:1]))[0]
 
@@ -213,7 +222,7 @@ def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: st
 def test_crashes_before_the_end_of_the_aimed_phase_are_counted() -> None:
     crashes = [replace(crash_of(0, 0), disk={"in_phase": 1}), replace(crash_of(1, 0), disk={"in_phase": 0})]
     record = replace(report_of().record, plan=PLAN.model_copy(update={"at": CrashMoment.VACUUM}))
-    report = CrashReport(record, ARMS[:1], find_crashes(PLAN.kind, ARMS[:1], crashes))
+    report = CrashReport(record, ARMS[:1], find_crashes(PLAN, ARMS[:1], crashes))
     assert "1 of 2 during the VACUUM" in sentences(report)[0]
     assert crash_json(report)["arms"][0]["cuts_in_phase"] == 1
 
@@ -335,6 +344,50 @@ def test_the_page_has_a_chart_of_loss_against_speed(tmp_path: Path) -> None:
     (panel,) = built.sections[0].panels
     assert str(panel.picture).count("<circle") == 2
     assert TITLE in FORMS["html"](built)
+
+
+@pytest.mark.parametrize(
+    ("standby", "kind", "level", "promise"),
+    [
+        (StandbyCrash.PRIMARY, CrashKind.POWER, "local", Kept.NO),
+        (StandbyCrash.PRIMARY, CrashKind.POWER, "remote_write", Kept.YES),
+        (StandbyCrash.BOTH, CrashKind.POWER, "remote_write", Kept.NO),
+        (StandbyCrash.BOTH, CrashKind.SERVER, "remote_write", Kept.YES),
+        (StandbyCrash.BOTH, CrashKind.POWER, "on", Kept.YES),
+        (StandbyCrash.STANDBY, CrashKind.POWER, "local", Kept.YES),
+    ],
+)
+def test_the_promise_of_a_standby_depends_on_what_a_commit_waits_for(
+    standby: StandbyCrash, kind: CrashKind, level: str, promise: Kept
+) -> None:
+    plan = PLAN.model_copy(update={"standby": standby, "kind": kind})
+    arm = replace(ARMS[0], settings={"synchronous_commit": level})
+    (found,) = find_crashes(plan, [arm], [crash_of(0, 0)])
+    assert found.promise is promise
+    report = CrashReport(replace(report_of([]).record, plan=plan), [arm], [found])
+    assert crash_json(report)["standby"] == standby
+    whose = {"primary": "of the primary", "both": "of primary and standby", "standby": "of the standby"}
+    assert f"none of 1 {PLURAL[kind][0]} {whose[standby]} lost" in sentences(report)[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"kind": CrashKind.BACKEND}, {"disk": DiskBehavior.LYING}, {"at": CrashMoment.CHECKPOINT}],
+)
+def test_options_that_do_not_fit_to_a_standby_are_refused(changes: dict[str, object]) -> None:
+    plan = PLAN.model_copy(update={"standby": StandbyCrash.BOTH, **changes})
+    with pytest.raises(UsageError, match=r"^--standby both "):
+        crash_test.require_possible(plan)
+
+
+def test_only_a_power_cut_can_aim_at_a_flush() -> None:
+    plan = PLAN.model_copy(update={"kind": CrashKind.SERVER, "at": CrashMoment.COMMIT})
+    with pytest.raises(UsageError, match=r"^--at commit applies to --kind power only"):
+        crash_test.require_possible(plan)
+    crashes = [replace(crash_of(0, 0), disk={"in_phase": 1})]
+    record = replace(report_of([]).record, plan=PLAN.model_copy(update={"at": CrashMoment.COMMIT}))
+    found = find_crashes(record.plan, ARMS[:1], crashes)
+    assert "1 of 1 at a flush" in sentences(CrashReport(record, ARMS[:1], found))[0]
 
 
 def test_crashes_of_other_options_are_not_added_to_a_study(

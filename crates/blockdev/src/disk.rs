@@ -65,15 +65,33 @@ pub struct Disk<S> {
     has_cut: Condvar,
 }
 
-/// A cut at the moment when this many pieces are volatile.
+/// The moment of a planned cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Moment {
+    /// The write that makes this many pieces volatile.
+    Volatile(u64),
+    /// The next flush, before it does anything: a commit waits for it.
+    Flush,
+}
+
+/// A cut at a moment.
 struct Planned {
-    pieces: u64,
+    moment: Moment,
     survivors: Survivors,
     seed: u64,
 }
 
-/// The instant of a cut on the monotonic clock, and what became of the volatile pieces.
-type Happened = (u64, Cut);
+/// A cut: its instant on the monotonic clock, what became of the volatile pieces, and whether it was at its moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Happened {
+    /// Nanoseconds on the monotonic clock.
+    pub at_ns: u64,
+    /// What became of the volatile pieces.
+    pub cut: Cut,
+    /// Whether the planned moment came. False for a cut without one.
+    pub is_planned: bool,
+}
 
 struct State<S> {
     cache: Cache<S>,
@@ -137,18 +155,23 @@ impl<S: Store> Disk<S> {
         state.counts.writes += 1;
         state.counts.written_bytes += data.len() as u64;
         let volatile = state.cache.volatile();
-        if let Some(planned) = state.planned.take_if(|planned| volatile >= planned.pieces) {
-            state.happened = Some(state.cut(planned.survivors, planned.seed));
-            self.has_cut.notify_all();
-            return Err(Fault::Off);
-        }
-        Ok(())
+        self.cut_if_due(&mut state, |moment| matches!(moment, Moment::Volatile(pieces) if volatile >= pieces))
+    }
+
+    /// Carries out the planned cut if this is its moment: the request is then not answered.
+    fn cut_if_due(&self, state: &mut State<S>, is_due: impl Fn(Moment) -> bool) -> Result<(), Fault> {
+        let Some(planned) = state.planned.take_if(|planned| is_due(planned.moment)) else { return Ok(()) };
+        let happened = state.cut(planned.survivors, planned.seed);
+        state.happened = Some(happened.map(|happened| Happened { is_planned: true, ..happened }));
+        self.has_cut.notify_all();
+        Err(Fault::Off)
     }
 
     /// Makes all writes durable, or only says so.
     pub fn flush(&self) -> Result<(), Fault> {
         let mut state = self.state();
         state.require_power()?;
+        self.cut_if_due(&mut state, |moment| moment == Moment::Flush)?;
         state.fail_if_due(Operation::Flush)?;
         if !self.lies {
             let done = state.cache.flush();
@@ -165,10 +188,10 @@ impl<S: Store> Disk<S> {
         if state.is_on { state.cut(survivors, seed).map(Some) } else { Ok(None) }
     }
 
-    /// Cuts the power as soon as a write makes this many pieces volatile, at the latest after a time.
+    /// Cuts the power at a moment, at the latest after a time.
     pub fn cut_when(
         &self,
-        pieces: u64,
+        moment: Moment,
         within: Duration,
         survivors: Survivors,
         seed: u64,
@@ -177,7 +200,7 @@ impl<S: Store> Disk<S> {
         if !state.is_on {
             return Ok(None);
         }
-        state.planned = Some(Planned { pieces, survivors, seed });
+        state.planned = Some(Planned { moment, survivors, seed });
         let waited = self.has_cut.wait_timeout_while(state, within, |state| state.planned.is_some());
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.planned = None;
@@ -221,7 +244,7 @@ impl<S: Store> State<S> {
         self.is_on = false;
         let at_ns = monotonic_ns();
         let done = self.cache.cut(survivors, seed);
-        Ok((at_ns, self.noting(done)?))
+        Ok(Happened { at_ns, cut: self.noting(done)?, is_planned: false })
     }
 
     fn require_power(&mut self) -> Result<(), Fault> {
@@ -304,7 +327,7 @@ mod tests {
         let disk = disk(false);
         let minute = Duration::from_secs(60);
         let happened = std::thread::scope(|scope| {
-            let cut = scope.spawn(|| disk.cut_when(3, minute, Survivors::Nothing, 1));
+            let cut = scope.spawn(|| disk.cut_when(Moment::Volatile(3), minute, Survivors::Nothing, 1));
             while disk.state().planned.is_none() {
                 std::thread::yield_now();
             }
@@ -314,18 +337,36 @@ mod tests {
             assert_eq!(writes, [true, true, false, false]);
             cut.join().expect("no panic")
         });
-        let (_, cut) = happened.expect("in memory").expect("it had power");
-        assert_eq!((cut.volatile, cut.survived), (3, 0));
+        let happened = happened.expect("in memory").expect("it had power");
+        assert_eq!((happened.cut.volatile, happened.cut.survived, happened.is_planned), (3, 0, true));
     }
 
     #[test]
     fn a_planned_cut_happens_at_the_latest_after_its_time() {
         let disk = disk(false);
         disk.write(0, &[1; SECTOR_BYTES]).expect("sound");
-        let cut =
-            disk.cut_when(3, Duration::ZERO, Survivors::All, 1).expect("in memory").expect("it had power");
-        assert_eq!((cut.1.volatile, cut.1.survived), (1, 1));
-        assert!(disk.cut_when(1, Duration::ZERO, Survivors::All, 1).expect("in memory").is_none());
+        let cut = |moment| disk.cut_when(moment, Duration::ZERO, Survivors::All, 1).expect("in memory");
+        let happened = cut(Moment::Volatile(3)).expect("it had power");
+        assert_eq!((happened.cut.volatile, happened.cut.survived, happened.is_planned), (1, 1, false));
+        assert!(cut(Moment::Volatile(1)).is_none());
+    }
+
+    #[test]
+    fn a_cut_at_a_flush_happens_before_the_flush() {
+        let disk = disk(false);
+        disk.write(0, &[7; SECTOR_BYTES]).expect("sound");
+        let happened = std::thread::scope(|scope| {
+            let cut =
+                scope.spawn(|| disk.cut_when(Moment::Flush, Duration::from_secs(60), Survivors::Nothing, 1));
+            while disk.state().planned.is_none() {
+                std::thread::yield_now();
+            }
+            assert!(matches!(disk.flush(), Err(Fault::Off)));
+            cut.join().expect("no panic")
+        });
+        assert!(happened.expect("in memory").expect("it had power").is_planned);
+        disk.revive();
+        assert_eq!(disk.read(0, 1).expect("it has power")[0], 0);
     }
 
     #[test]

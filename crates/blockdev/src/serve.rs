@@ -10,8 +10,8 @@ use fuser::{Config, MountOption};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::cache::{Cache, Cut, PIECE_BYTES, Survivors};
-use crate::disk::{Disk, Fault, Operation};
+use crate::cache::{Cache, PIECE_BYTES, Survivors};
+use crate::disk::{Disk, Fault, Happened, Moment, Operation};
 use crate::filesystem::{IMAGE_NAME, ImageFile};
 use crate::store::Store;
 
@@ -52,11 +52,11 @@ enum Command {
     Stop,
 }
 
-/// The moment of a cut: the write that makes this many pieces volatile, at the latest after a time.
+/// The moment of a cut, at the latest after a time.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct When {
-    volatile: u64,
+    at: Moment,
     within_ms: u64,
 }
 
@@ -152,8 +152,9 @@ fn answer<S: Store>(disk: &Disk<S>, line: &str) -> (Value, bool) {
     let event = match serde_json::from_str(line) {
         Err(error) => json!({"event": "misunderstood", "message": error.to_string()}),
         Ok(Command::Cut { survivors, seed, when }) => match cut(disk, survivors, seed, when) {
-            Ok(Some((at_ns, cut))) => json!({
+            Ok(Some(Happened { at_ns, cut, is_planned })) => json!({
                 "event": "cut", "at_ns": at_ns, "volatile": cut.volatile, "survived": cut.survived, "torn": cut.torn,
+                "planned": is_planned,
             }),
             Ok(None) => json!({"event": "misunderstood", "message": "the power is off already"}),
             Err(fault) => json!({"event": "failed", "message": fault.to_string()}),
@@ -188,11 +189,11 @@ fn cut<S: Store>(
     survivors: Survivors,
     seed: u64,
     when: Option<When>,
-) -> Result<Option<(u64, Cut)>, Fault> {
+) -> Result<Option<Happened>, Fault> {
     match when {
         None => disk.cut(survivors, seed),
-        Some(When { volatile, within_ms }) => {
-            disk.cut_when(volatile, Duration::from_millis(within_ms).min(WAIT_MAX), survivors, seed)
+        Some(When { at, within_ms }) => {
+            disk.cut_when(at, Duration::from_millis(within_ms).min(WAIT_MAX), survivors, seed)
         }
     }
 }
@@ -222,7 +223,7 @@ mod tests {
     fn each_command_has_one_answer_until_stop() {
         let events = answers(
             "{\"do\":\"counts\"}\n{\"do\":\"fail\",\"operation\":\"flush\",\"nth\":1}\n\
-             {\"do\":\"cut\",\"survivors\":\"all\",\"seed\":1,\"when\":{\"volatile\":99,\"within_ms\":0}}\n{\"do\":\"cut\",\"survivors\":\"torn\",\"seed\":1}\n\
+             {\"do\":\"cut\",\"survivors\":\"all\",\"seed\":1,\"when\":{\"at\":{\"volatile\":99},\"within_ms\":0}}\n{\"do\":\"cut\",\"survivors\":\"torn\",\"seed\":1}\n\
              {\"do\":\"revive\"}\n{\"do\":\"dance\"}\n{\"do\":\"stop\"}\n{\"do\":\"counts\"}\n",
         );
         let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();

@@ -44,6 +44,7 @@ from pgdyno.study.crash_plan import (
     CrashMoment,
     CrashPlan,
     DiskBehavior,
+    StandbyCrash,
     Survivors,
 )
 from pgdyno.units import parse_duration_s, parse_size_bytes
@@ -85,10 +86,18 @@ def crash(
         CrashMoment,
         typer.Option(
             help="Moment of a crash, from 1 s after the first transaction until --within. "
-            "any: at random. checkpoint, vacuum: during a forced checkpoint or a VACUUM; a power cut then "
-            "waits for many unflushed writes."
+            "any: at random. commit: a power cut at the next flush, before it takes effect. checkpoint, "
+            "vacuum: during a forced checkpoint or a VACUUM; a power cut then waits for unflushed writes."
         ),
     ] = CrashMoment.ANY,
+    standby: Annotated[
+        StandbyCrash | None,
+        typer.Option(
+            help="Add a synchronous standby on the same machine, with its own disk, and audit it after its "
+            "promotion. primary: the primary crashes. both: both crash at the same time. standby: it crashes "
+            "alone, starts again and catches up. [default: no standby]",
+        ),
+    ] = None,
     within: Annotated[
         str,
         typer.Option(
@@ -133,6 +142,7 @@ def crash(
       pgdyno crash 18 18,synchronous_commit=off 18,fsync=off --cuts 30
       pgdyno crash 18 18,full_page_writes=off --at checkpoint --survivors torn
       pgdyno crash 17 18 --kind server --cuts 10 --json
+      pgdyno crash 18,synchronous_commit=local 18,synchronous_commit=remote_write 18 --standby both
     """
     path = evidence or Path(time.strftime("pgdyno-crash-%Y%m%d-%H%M%S.sqlite"))
     plan = CrashPlan(
@@ -140,6 +150,7 @@ def crash(
         kind=kind,
         disk=disk,
         at=at,
+        standby=standby,
         survivors=survivors,
         active_s_max=_active_s_max(within),
         cuts=cuts,
@@ -199,7 +210,7 @@ def read_crashes(path: Path, *, verify: bool = True) -> CrashReport | None:
     if found is None:
         return None
     record, arms, crashes = found
-    return CrashReport(record, arms, find_crashes(record.plan.kind, arms, crashes))
+    return CrashReport(record, arms, find_crashes(record.plan, arms, crashes))
 
 
 def show_crash_test(path: Path, *, as_json: bool) -> None:

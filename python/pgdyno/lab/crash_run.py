@@ -13,16 +13,25 @@ from pathlib import Path
 import numpy as np
 import psycopg
 
-from pgdyno.errors import DiskFullError, ServerError, in_one_line
+from pgdyno.errors import DiskFullError, ServerError, StartError, in_one_line
 from pgdyno.interruption import Interruption, stopping
 from pgdyno.lab.crash_load import Acknowledge, CrashLoad, crash_load
 from pgdyno.lab.crash_recovery import RECOVERY_TIMEOUT_S, Aftermath, AuditInput, examine, recover
 from pgdyno.lab.crash_site import CrashSite, Life, settle
+from pgdyno.lab.crash_standby import SYNCHRONOUS, catch_up, promote, start_standby, wait_synchronous
 from pgdyno.results.crash_records import Corruption, Crash
 from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_crash import kill_backend, kill_server
-from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, PlannedCrash
+from pgdyno.study.crash_plan import (
+    CrashKind,
+    CrashMoment,
+    CrashPlan,
+    DiskBehavior,
+    PlannedCrash,
+    StandbyCrash,
+)
 from pgdyno.workload.ledger.ledger_file import ACKNOWLEDGED, read_ledger
 from pgdyno.workload.server_log import DISK_FULL
 
@@ -48,6 +57,8 @@ class CrashRun:
     site: CrashSite
     interruption: Interruption
     acknowledge: Acknowledge = "answer"
+    standby_site: CrashSite | None = None
+    """Place of the standby, with the templates of ``site``."""
 
     def crash(self, subject: CrashSubject, planned: PlannedCrash) -> Crash:
         """Let an arm crash once and examine what is left. Raises PgdynoError if the crash is void."""
@@ -55,7 +66,10 @@ class CrashRun:
         ledger = self.site.run.path / "ledger"
         ledger.unlink(missing_ok=True)
         self.site.restore(subject.build)
-        if self.plan.kind is CrashKind.BACKEND:
+        if self.standby_site is not None:
+            self.standby_site.restore(subject.build)
+            happened, found = self._crash_with_standby(subject, planned, ledger, self.standby_site)
+        elif self.plan.kind is CrashKind.BACKEND:
             happened, found = self._backend_crash(subject, planned, ledger)
         else:
             happened = self._end_of_life(subject, planned, ledger)
@@ -90,7 +104,7 @@ class CrashRun:
                 ):
                     self._disk_fault(life, load, planned)
                     happened = self._cut(life, load, planned) if life.disk else self._kill(server, load)
-                if self.plan.at is not CrashMoment.ANY:
+                if self.plan.at.is_forced:
                     in_phase = int(not phase_ended.is_set())
                     happened = replace(happened, disk={**happened.disk, "in_phase": in_phase})
                 lacked_space = DISK_FULL.search(server.log()) is not None
@@ -106,6 +120,91 @@ class CrashRun:
                 raise
         return happened
 
+    def _crash_with_standby(
+        self, subject: CrashSubject, planned: PlannedCrash, ledger: Path, standby_site: CrashSite
+    ) -> tuple[_Happened, Aftermath]:
+        """Let the primary, its standby or both crash. The audit is of the standby, which is then promoted."""
+        with contextlib.ExitStack() as lives, contextlib.ExitStack() as life_of_standby:
+            life = lives.enter_context(self.site.live(subject.build))
+            other = life_of_standby.enter_context(standby_site.live(subject.build))
+            started: list[Server] = []
+            try:
+                settings = {**SYNCHRONOUS, **subject.settings}
+                primary = life.cluster.start(settings, optional=subject.optional)
+                started.append(primary)
+                standby = start_standby(other.cluster, primary, subject.settings, subject.optional)
+                started.append(standby)
+                wait_synchronous(primary)
+                settle(life)
+                settle(other)
+                with (
+                    crash_load(*self._load(planned, primary, ledger)) as load,
+                    self._phase(primary, load, planned),
+                ):
+                    # The standby first: what the primary acknowledges afterwards does not count. Nobody looks
+                    # at the primary's disk again, so the end of its processes is the end of its machine.
+                    happened = None
+                    if self.plan.standby is not StandbyCrash.PRIMARY:
+                        happened = (
+                            self._cut(other, load, planned) if other.disk else self._kill(standby, load)
+                        )
+                    if self.plan.standby is not StandbyCrash.STANDBY:
+                        killed = self._kill(primary, load)
+                        happened = happened or killed
+                        started.remove(primary)
+                assert happened is not None
+                if self.plan.standby is StandbyCrash.STANDBY:
+                    # The primary went on, and the standby must have all that it acknowledged later.
+                    happened = replace(happened, at_ns=time.monotonic_ns())
+                of = self._audit_input(planned, ledger, happened)
+                if self.plan.standby is StandbyCrash.PRIMARY:
+                    started.remove(standby)
+                    found = self._promoted(other.cluster, standby, None, of)
+                else:
+                    kill_server(standby, forget_memory=other.disk is not None)
+                    started.remove(standby)
+                    life_of_standby.close()
+                    self.interruption.check()
+                    with standby_site.live(subject.build) as next_life:
+                        found = self._standby_again(next_life, subject, primary, of)
+            except BaseException:
+                for server in started:
+                    kill_server(server, forget_memory=True)
+                raise
+            if primary in started:
+                kill_server(primary, forget_memory=True)
+        return happened, found
+
+    def _standby_again(self, life: Life, subject: CrashSubject, primary: Server, of: AuditInput) -> Aftermath:
+        """Start the standby after its crash, let it catch up if its primary runs, and promote it."""
+        begun_s = time.monotonic()
+        try:
+            standby = start_standby(life.cluster, primary, subject.settings, subject.optional)
+        except (StartError, ServerError, OSError) as error:
+            return Aftermath(corruption=[Corruption("start", in_one_line(error))])
+        return self._promoted(
+            life.cluster, standby, primary if self.plan.standby is StandbyCrash.STANDBY else None, of, begun_s
+        )
+
+    def _promoted(
+        self,
+        cluster: Cluster,
+        standby: Server,
+        primary: Server | None,
+        of: AuditInput,
+        begun_s: float | None = None,
+    ) -> Aftermath:
+        """Promote the standby, after it has caught up with a ``primary`` that runs, and examine it."""
+        begun_s = time.monotonic() if begun_s is None else begun_s
+        try:
+            if primary is not None:
+                catch_up(standby, primary)
+            promote(cluster)
+        except ServerError as error:
+            kill_server(standby, forget_memory=True)
+            return Aftermath(corruption=[Corruption("start", in_one_line(error))])
+        return examine(cluster, standby, time.monotonic() - begun_s, of)
+
     def _disk_fault(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> None:
         """Let the disk fail or be full until the power cut. The server may end before."""
         if life.disk is None or not self.plan.disk.fails_before_cut:
@@ -118,9 +217,12 @@ class CrashRun:
 
     def _cut(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> _Happened:
         assert life.disk is not None
-        when_volatile = None if self.plan.at is CrashMoment.ANY else planned.volatile
-        cut = life.disk.cut(planned.survivors, planned.seed, when_volatile)
+        at = planned.volatile if self.plan.at.is_forced else None
+        is_at_commit = self.plan.at is CrashMoment.COMMIT
+        cut = life.disk.cut(planned.survivors, planned.seed, "flush" if is_at_commit else at)
         pieces = {"volatile": cut.volatile, "survived": cut.survived, "torn": cut.torn}
+        if is_at_commit:
+            pieces["in_phase"] = int(cut.is_planned)
         return _Happened(cut.at_ns, cut.at_ns / 1e9 - load.began_s, {**cut.counts, **pieces})
 
     def _kill(self, server: Server, load: CrashLoad) -> _Happened:
@@ -170,7 +272,7 @@ class CrashRun:
         ended before the crash.
         """
         ended = threading.Event()
-        if self.plan.at is CrashMoment.ANY:
+        if not self.plan.at.is_forced:
             load.wait_until(planned.active_s)
             yield ended
             return

@@ -99,9 +99,7 @@ class DiskSite(CrashSite):
 
     def prepare(self, build: Build) -> None:
         """Create the template of a build. Raises ServerError."""
-        # Cleanup after a kill looks for the server here.
-        if not self.run.data_dir.is_symlink():
-            self.run.data_dir.symlink_to(Path("disk", "data"))
+        self._link_data()
         template = self._template(build)
         create_image(template, self.plan.disk_bytes)
         with FaultyDisk.attach(self.run.path, template) as disk:
@@ -109,8 +107,14 @@ class DiskSite(CrashSite):
             disk.mount()
             self._fill(self._cluster(build, disk.root / "data"))
 
+    def _link_data(self) -> None:
+        """Create the name under which cleanup after a kill looks for the server."""
+        if not self.run.data_dir.is_symlink():
+            self.run.data_dir.symlink_to(Path("disk", "data"))
+
     def restore(self, build: Build) -> None:
         """Replace the image by the template."""
+        self._link_data()
         self._image.unlink(missing_ok=True)
         copy = ["cp", "--reflink=auto", "--sparse=always", str(self._template(build)), str(self._image)]
         run_step(copy, COPY_TIMEOUT_S)

@@ -49,20 +49,36 @@ def require_possible(plan: CrashPlan) -> None:
         raise UsageError(f"{option} applies to --kind power only (got {plan.kind}): remove it")
     if running := [arm.name for arm in plan.arms if arm.is_dsn]:
         raise UsageError(f"pgdyno crashes only servers that it starts: remove the DSN {running[0]}")
+    if plan.kind is not CrashKind.POWER and plan.at is CrashMoment.COMMIT:
+        raise UsageError(f"--at commit applies to --kind power only (got {plan.kind}): remove it")
     if plan.disk.fails_before_cut and plan.at is not CrashMoment.ANY:
         raise UsageError(f"--disk {plan.disk} has its own moment: remove --at {plan.at}")
+    if plan.standby is not None:
+        _require_possible_with_standby(plan)
     if plan.kind is CrashKind.POWER and (missing := missing_for_power_cuts()):
         raise UsageError(
             f"power cuts need a simulated disk, and this machine lacks {', '.join(missing)}: "
             f"provide it, or use pgdyno crash --kind {' or '.join(WITHOUT_ROOT)} without one"
         )
     if plan.kind is CrashKind.POWER:
-        place, needed = Cache.open().root, plan.disk_bytes + SPARE_BYTES
+        disks = 1 if plan.standby is None else 2
+        place, needed = Cache.open().root, disks * plan.disk_bytes + SPARE_BYTES
         if (free := free_bytes(place)) < needed:
             raise DiskFullError(
                 f"the simulated disk may need {format_size(needed)} in {place}, and {format_size(free)} are "
                 "free: free disk space, or use pgdyno crash with a smaller --disk-size"
             )
+
+
+def _require_possible_with_standby(plan: CrashPlan) -> None:
+    """Raise UsageError if options do not fit to a standby."""
+    option = f"--standby {plan.standby}"
+    if plan.kind is CrashKind.BACKEND:
+        raise UsageError(f"{option} applies to --kind power and server (got {plan.kind}): remove it")
+    if plan.disk is not DiskBehavior.HONEST:
+        raise UsageError(f"{option} does not apply to --disk {plan.disk}: remove one of them")
+    if plan.at is not CrashMoment.ANY:
+        raise UsageError(f"{option} does not apply to --at {plan.at}: remove one of them")
 
 
 def run_crash_test(
@@ -79,19 +95,19 @@ def run_crash_test(
     cache = Cache.open()
     cache.sweep()
     subjects, arms = _subjects(plan, cache, say)
+    kind_of_site: type[CrashSite] = DiskSite if plan.kind is CrashKind.POWER else DirectorySite
     with contextlib.ExitStack() as stack:
         run = stack.enter_context(cache.live_runs().open("crash"))
-        site: CrashSite
-        if plan.kind is CrashKind.POWER:
-            site = DiskSite(run, cache.account, plan)
-        else:
-            site = DirectorySite(run, cache.account, plan)
+        site, standby_site = kind_of_site(run, cache.account, plan), None
+        if plan.standby is not None:
+            other = stack.enter_context(cache.live_runs().open("crash-standby"))
+            standby_site = kind_of_site(other, cache.account, plan, site.templates)
         for build in dict.fromkeys(subject.build for subject in subjects):
             interruption.check()
             say(f"preparing {build.label}")
             site.prepare(build)
         writer = stack.enter_context(_writer(path, plan, command, arms, cache))
-        crashes = CrashRun(plan, site, interruption)
+        crashes = CrashRun(plan, site, interruption, standby_site=standby_site)
         for number in range(plan.cuts):
             for subject in subjects:
                 interruption.check()

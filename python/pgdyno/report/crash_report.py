@@ -10,7 +10,7 @@ from pgdyno.analysis.statistics.exact_interval import MedianInterval, Proportion
 from pgdyno.estimate import ABSENT
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
 from pgdyno.results.records import Json
-from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior
+from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, StandbyCrash
 from pgdyno.units import format_duration
 
 PLURAL = {
@@ -19,12 +19,23 @@ PLURAL = {
     CrashKind.POWER: ("power cut", "power cuts"),
 }
 
+OF = {
+    None: "",
+    StandbyCrash.PRIMARY: " of the primary",
+    StandbyCrash.BOTH: " of primary and standby",
+    StandbyCrash.STANDBY: " of the standby",
+}
+
 FAULT = {
     DiskBehavior.FAILING: "a disk request failed",
     DiskBehavior.FULL: "the server found the disk full",
 }
 
-PHASE = {CrashMoment.CHECKPOINT: "checkpoint", CrashMoment.VACUUM: "VACUUM"}
+PHASE = {
+    CrashMoment.CHECKPOINT: "during the checkpoint",
+    CrashMoment.VACUUM: "during the VACUUM",
+    CrashMoment.COMMIT: "at a flush",
+}
 
 COLUMNS = ("arm", "loss (95% CI)", "lost", "window", "corrupt", "recovery")
 
@@ -50,7 +61,7 @@ def title_of(report: CrashReport) -> str:
         f", {plan.disk} disk" if plan.kind is CrashKind.POWER and plan.disk is not DiskBehavior.HONEST else ""
     )
     done = max((found.crashes for found in report.findings), default=0)
-    return f"{PLURAL[plan.kind][done != 1]}{disk}: {done} per arm, {plan.clients} clients"
+    return f"{PLURAL[plan.kind][done != 1]}{OF[plan.standby]}{disk}: {done} per arm, {plan.clients} clients"
 
 
 def table_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
@@ -93,7 +104,7 @@ def outcome(plan: CrashPlan, found: CrashFindings) -> str:
     if found.with_loss is None or found.corrupt is None:
         return "no crash yet."
     n = found.crashes
-    crashes = f"{n} {PLURAL[plan.kind][n != 1]}"
+    crashes = f"{n} {PLURAL[plan.kind][n != 1]}{OF[plan.standby]}"
     if found.with_loss.count == 0:
         limit = f"probability below {100 * found.with_loss.limit:.2g}% with 95% confidence"
         lost = f"none of {crashes} lost an acknowledged commit ({limit})"
@@ -111,7 +122,7 @@ def outcome(plan: CrashPlan, found: CrashFindings) -> str:
     if plan.disk.fails_before_cut:
         parts.append(f"{FAULT[plan.disk]} in {found.disk_faults} of {n}")
     if plan.at is not CrashMoment.ANY:
-        parts.append(f"{found.in_phase} of {n} during the {PHASE[plan.at]}")
+        parts.append(f"{found.in_phase} of {n} {PHASE[plan.at]}")
     text = f"{', '.join(parts)}."
     if found.breaks_promise:
         text += " The settings promise to lose nothing: PostgreSQL, the file system or the disk is at fault."
@@ -133,6 +144,7 @@ def crash_json(report: CrashReport) -> Json:
         "kind": plan.kind,
         "disk": plan.disk if plan.kind is CrashKind.POWER else None,
         "at": plan.at,
+        "standby": plan.standby,
         "clients": plan.clients,
         "seed": plan.seed,
         "complete": report.record.ended_unix_s is not None,
@@ -182,7 +194,8 @@ def _optional(of: Proportion | MedianInterval | None) -> Json | None:
 
 def progress_line(crash: Crash, name: str, plan: CrashPlan) -> str:
     """Return the line that is printed after each crash."""
-    head = f"{PLURAL[plan.kind][0]} {crash.number + 1} of {plan.cuts}, {name}, after {crash.active_s:.1f} s"
+    what = f"{PLURAL[plan.kind][0]}{OF[plan.standby]}"
+    head = f"{what} {crash.number + 1} of {plan.cuts}, {name}, after {crash.active_s:.1f} s"
     if crash.audit is None:
         why = crash.corruption[0].text if crash.corruption else "no reason"
         return f"{head}: {crash.acknowledged:,} acknowledged, none readable: {why}"

@@ -28,7 +28,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pgdyno.engine import find_engine
 from pgdyno.errors import DiskFullError, ServerError
@@ -69,7 +69,8 @@ TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
 @dataclass(frozen=True)
 class DiskCut:
     """A cut of the power. ``at_ns``: instant on the monotonic clock. Pieces have 4 KiB. ``counts``: requests
-    and bytes since the disk was attached.
+    and bytes since the disk was attached. ``is_planned``: True if it happened at the moment that was asked
+    for.
     """
 
     at_ns: int
@@ -77,6 +78,7 @@ class DiskCut:
     survived: int
     torn: int
     counts: Mapping[str, int]
+    is_planned: bool
 
 
 def missing_for_power_cuts() -> list[str]:
@@ -164,21 +166,22 @@ class FaultyDisk:
         except OSError as error:
             raise ServerError(f"the file system on {self._device()} is damaged: {error}") from error
 
-    def cut(self, survivors: Survivors, seed: int, when_volatile: int | None = None) -> DiskCut:
+    def cut(self, survivors: Survivors, seed: int, at: int | Literal["flush"] | None = None) -> DiskCut:
         """Cut the power. From then on, every request fails. Raises ServerError, DiskFullError.
 
-        ``when_volatile``: cut in the write that makes this many pieces volatile, at the latest after
-        CUT_WITHIN_S.
+        ``at``: cut in the write that makes this many pieces volatile, or at the next flush before it does
+        anything, at the latest after CUT_WITHIN_S.
         """
-        moment = {"volatile": when_volatile, "within_ms": round(1000 * CUT_WITHIN_S)}
-        command = {"do": "cut", "survivors": survivors, "seed": seed}
-        event = self._ask({**command, "when": moment if when_volatile else None}, "cut")
+        moment = {"volatile": at} if isinstance(at, int) else at
+        when = None if at is None else {"at": moment, "within_ms": round(1000 * CUT_WITHIN_S)}
+        event = self._ask({"do": "cut", "survivors": survivors, "seed": seed, "when": when}, "cut")
         after = self._ask({"do": "counts"}, "counts")
         if after["image_error"] is not None:
             raise DiskFullError(
                 f"cannot write the image of the disk below {self._directory}: {after['image_error']}"
             )
-        return DiskCut(event["at_ns"], event["volatile"], event["survived"], event["torn"], after["counts"])
+        pieces = (event["volatile"], event["survived"], event["torn"])
+        return DiskCut(event["at_ns"], *pieces, after["counts"], event["planned"])
 
     def fail(self, operation: DiskOperation, nth: int) -> None:
         """Let the n-th write or flush from now on fail with EIO. Later ones succeed."""

@@ -47,12 +47,30 @@ class DiskOperation(StrEnum):
 class CrashMoment(StrEnum):
     """Moment of a crash. ``any``: at random. ``checkpoint``, ``vacuum``: during a checkpoint or a VACUUM of
     all tables that begins at a random moment. A power cut then waits until the disk has many unflushed
-    writes.
+    writes. ``commit``: a power cut at the next flush after a random moment, before it takes effect: commits
+    wait for it.
     """
 
     ANY = "any"
+    COMMIT = "commit"
     CHECKPOINT = "checkpoint"
     VACUUM = "vacuum"
+
+    @property
+    def is_forced(self) -> bool:
+        """True for a phase that pgdyno starts."""
+        return self in (CrashMoment.CHECKPOINT, CrashMoment.VACUUM)
+
+
+class StandbyCrash(StrEnum):
+    """What crashes of a primary and its synchronous standby. ``primary``: the primary; the standby is
+    promoted. ``both``: both at the same time; the standby starts again and is promoted. ``standby``: the
+    standby, which starts again, catches up and is promoted.
+    """
+
+    PRIMARY = "primary"
+    BOTH = "both"
+    STANDBY = "standby"
 
 
 class Survivors(StrEnum):
@@ -109,6 +127,8 @@ class CrashPlan(BaseModel):
     kind: CrashKind = CrashKind.POWER
     disk: DiskBehavior = DiskBehavior.HONEST
     at: CrashMoment = CrashMoment.ANY
+    standby: StandbyCrash | None = None
+    """None: there is no standby."""
     survivors: Survivors | None = None
     """None: a random one for each cut."""
     active_s_max: float = Field(default=ACTIVE_S_MAX, ge=ACTIVE_S_MIN, le=ACTIVE_S_LIMIT)

@@ -14,7 +14,7 @@ from pgdyno.analysis.statistics.exact_interval import (
 )
 from pgdyno.results.crash_records import Crash, CrashArm
 from pgdyno.results.records import Kept
-from pgdyno.study.crash_plan import CrashKind
+from pgdyno.study.crash_plan import CrashKind, CrashPlan, StandbyCrash
 
 PROMISES: Mapping[CrashKind, str] = {
     CrashKind.BACKEND: "survives a crash of the server",
@@ -22,6 +22,12 @@ PROMISES: Mapping[CrashKind, str] = {
     CrashKind.POWER: "survives a crash of the system or a power loss",
 }
 """Name of the safety property that a crash of each kind tests."""
+
+WAIT_FOR_FLUSH = ("on", "true", "yes", "1", "remote_apply")
+"""Values of synchronous_commit with which a commit waits until a synchronous standby has flushed its WAL."""
+
+WAIT_FOR_STANDBY = (*WAIT_FOR_FLUSH, "remote_write")
+"""Values with which it waits at least until the standby's operating system has it."""
 
 TORN_PAGES = "torn-page protection"
 
@@ -34,7 +40,7 @@ class CrashFindings:
     How many commits are gone is then unknown; such crashes count in ``with_loss`` only. ``promise``: whether
     the settings promise to keep everything, by the manual. ``findings``: corruption by check.
     ``disk_faults``: crashes before which the disk failed a request on purpose, or the server found it full.
-    ``in_phase``: crashes before the end of the checkpoint or VACUUM that they aim at.
+    ``in_phase``: crashes before the end of the checkpoint or VACUUM, or at the flush, that they aim at.
     """
 
     name: str
@@ -85,12 +91,12 @@ FAULTS = ("failed", "no_space")
 """Counters of a disk that failed on purpose."""
 
 
-def find_crashes(kind: CrashKind, arms: Sequence[CrashArm], crashes: Sequence[Crash]) -> list[CrashFindings]:
+def find_crashes(plan: CrashPlan, arms: Sequence[CrashArm], crashes: Sequence[Crash]) -> list[CrashFindings]:
     """Return the findings of all arms, in their order."""
-    return [_of_arm(kind, arm, [one for one in crashes if one.arm == arm.arm]) for arm in arms]
+    return [_of_arm(plan, arm, [one for one in crashes if one.arm == arm.arm]) for arm in arms]
 
 
-def _of_arm(kind: CrashKind, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFindings:
+def _of_arm(plan: CrashPlan, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFindings:
     n = len(crashes)
     audits = [crash.audit for crash in crashes if crash.audit is not None]
     corrupt = [crash for crash in crashes if crash.corruption]
@@ -120,12 +126,27 @@ def _of_arm(kind: CrashKind, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFi
         findings=dict(checks),
         examples=list(texts)[:EXAMPLES_MAX],
         unchecked=sorted({check for crash in crashes for check in crash.unchecked}),
-        promise=_promise(kind, arm),
+        promise=_promise(plan, arm),
     )
 
 
-def _promise(kind: CrashKind, arm: CrashArm) -> Kept:
-    """Return what the settings promise: for power cuts, torn pages count, too."""
+def _promise(plan: CrashPlan, arm: CrashArm) -> Kept:
+    """Return what the settings promise for the server that is audited."""
+    alone = _promise_alone(plan.kind, arm)
+    if plan.standby is None:
+        return alone
+    level = arm.settings.get("synchronous_commit", "on")
+    if plan.standby is StandbyCrash.PRIMARY:
+        return Kept.YES if level in WAIT_FOR_STANDBY else Kept.NO
+    if plan.standby is StandbyCrash.STANDBY:
+        return Kept.YES if alone is Kept.YES else Kept.UNKNOWN
+    # remote_write waits until the standby's operating system has the WAL, which a power cut loses.
+    durable = WAIT_FOR_STANDBY if plan.kind is CrashKind.SERVER else WAIT_FOR_FLUSH
+    return alone if level in durable else Kept.NO
+
+
+def _promise_alone(kind: CrashKind, arm: CrashArm) -> Kept:
+    """Return what the settings promise without a standby: for power cuts, torn pages count, too."""
     kept = {one.name: one.kept for one in arm.safety}
     first = kept.get(PROMISES[kind], Kept.UNKNOWN)
     if kind is CrashKind.POWER and first is Kept.YES:
