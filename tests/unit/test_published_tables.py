@@ -17,6 +17,7 @@ from pgdyno.analysis.findings.published_tables import (
     NOT_MEASURED,
     NOT_RUN,
     PARTS_OF,
+    MeasuredCell,
     MeasuredTable,
     in_unit,
     with_measured_values,
@@ -25,7 +26,8 @@ from pgdyno.analysis.findings.source_agreement import Agreement, SourceChange, c
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.analysis.telemetry.metrics import METRICS
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, MetricValues
-from pgdyno.estimate import Better, Estimate
+from pgdyno.estimate import NO_BREAK, Better, Estimate
+from pgdyno.report.published_section import as_printed
 from pgdyno.study.cases import cases_of
 from pgdyno.study.published_experiment import Published
 
@@ -377,3 +379,19 @@ def test_a_level_of_the_settings_is_compared_over_cases() -> None:
     (found,) = changes_of([of("untuned", 2.0, 4.0), of("tuned", 3.0, 6.0)], columns=columns, rows=rows)
     assert (found.arm, found.baseline, found.published_percent) == ("tuned", "untuned", pytest.approx(600))
     assert found.measured.value == pytest.approx(50)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("1848943", 1848943.0, "1 848 943 TPM"),
+        ("9999", 9999.0, "9999 TPM"),
+        ("12345", None, "12345"),  # not a number of the source: a label
+        ("3 to 4", 3.5, "3 to 4 TPM"),
+    ],
+)
+def test_long_published_numbers_are_grouped_as_measured_ones_are(
+    text: str, value: float | None, shown: str
+) -> None:
+    printed = as_printed(MeasuredCell(text, value, None, "TPM", "", False))
+    assert printed.replace(NO_BREAK, " ") == shown
