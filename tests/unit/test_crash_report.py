@@ -19,6 +19,7 @@ from pgdyno.cli.report import read_report
 from pgdyno.errors import EvidenceError, EvidenceExistsError, UsageError
 from pgdyno.lab import crash_test
 from pgdyno.lab.crash_recovery import replayed_bytes
+from pgdyno.report.ci_summary import to_summary
 from pgdyno.report.crash_report import (
     COLUMNS,
     PLURAL,
@@ -323,6 +324,12 @@ def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, form: str, ca
     assert "baseline; none of 2" in slower
     basis = "average over 2 cases, " if cases == 2 else ""
     assert re.search(rf"NOPM \+(1[789]|2[01])\.?\d*% \({basis}95% CI .*\); 1 of 2", faster)
+
+
+def test_the_summary_of_a_ci_job_has_the_losses(tmp_path: Path) -> None:
+    summary = to_summary(read_report(with_crashes(tmp_path / "e", FASTER)), None, [])
+    assert re.search(r"^- .*: none of 2 power cuts lost an acknowledged commit", summary, re.MULTILINE)
+    assert "1 of 2 power cuts lost acknowledged commits" in summary
 
 
 def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:

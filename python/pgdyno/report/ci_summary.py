@@ -11,6 +11,7 @@ from pgdyno.analysis.findings.gates import Gate, GateComparison, gate_comparison
 from pgdyno.estimate import ABSENT, counted
 from pgdyno.report import gate_section as wording
 from pgdyno.report.case_report import ShownCaveat
+from pgdyno.report.crash_report import sentences
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.markdown_format import escaped, grid
@@ -43,6 +44,9 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
     yield ""
     if len(found) > ROWS_MAX:
         yield f"{counted(len(found) - ROWS_MAX, 'more comparison')} in the report."
+        yield ""
+    if isinstance(study, StudyReport) and study.crashes is not None:
+        yield from (f"- {escaped(sentence)}" for sentence in sentences(study.crashes))
         yield ""
     only = study.only if isinstance(study, StudyReport) else None
     caveats = study.caveats if only is None else only.caveats
