@@ -244,8 +244,11 @@ def test_a_database_of_sysbench_tpcc_needs_no_mark(
     assert drive_command(dsn, 2, "2s", dialect="sysbench", table_sets=2, into_existing=True) == 0
     assert check(dsn, dialect="sysbench", table_sets=2) == 0
     assert capsys.readouterr().out.count(" yes ") == 12
-    with pytest.raises(DatasetError, match="does not have 3 sets of tables"):
-        check(dsn, dialect="sysbench", table_sets=3)
+    for number, message in ((3, "does not have 3 sets of tables: use"), (1, "has more than 1 set of tables")):
+        with pytest.raises(DatasetError, match=message):
+            check(dsn, dialect="sysbench", table_sets=number)
+    with pytest.raises(DatasetError, match="does not have 1 set of tables"):
+        check(running_server.conninfo("template1"), dialect="sysbench")
 
 
 STATEMENT = re.compile(r"\[(\d+)\] LOG:  statement: (.*(?:\n\t.*)*)")
@@ -274,6 +277,37 @@ def statement_pairs(log: str) -> set[str]:
             continue
         last[process] = text
     return pairs
+
+
+def test_tables_with_numbers_that_pgdyno_did_not_load_are_left_as_they_are(
+    running_server: Server, new_database: str
+) -> None:
+    with closing(running_server.connect(new_database)) as conn:
+        conn.execute("CREATE TABLE orders1 (of_the_user integer)")
+        place = Place(
+            running_server.conninfo(new_database),
+            lambda: running_server.connect(new_database),
+            into_existing=True,
+        )
+        with pytest.raises(DatasetError, match="has orders1, which pgdyno did not load"):
+            load_data(
+                place,
+                parameters(dialect="sysbench"),
+                Interruption(),
+                lambda *_: None,
+                lambda _: None,
+                connections=2,
+            )
+        load_data(place, parameters(), Interruption(), lambda *_: None, lambda _: None, connections=2)
+        assert scalar(conn, "SELECT count(*) FROM orders1") == 0
+
+
+def test_views_of_sets_can_be_created_again(running_server: Server, sysbench: str) -> None:
+    checks = Tpcc(parameters(dialect="sysbench", warehouses=2, table_sets=2)).checks(CLIENTS, restored=True)
+    with closing(running_server.connect(sysbench)) as conn:
+        checks.begin(conn)
+        checks.begin(conn)  # as the capacity search does
+        assert scalar(conn, "SELECT count(*), min(w_id), max(w_id) FROM warehouse") == (2, 1, 2)
 
 
 def test_the_statements_of_the_dialect_sysbench_are_those_that_sysbench_tpcc_sends(

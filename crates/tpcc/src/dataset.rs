@@ -154,7 +154,18 @@ impl Dataset for TpccTables {
     /// anything else is the user's, empty or not.
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
         let failed = |error: Error| LoadError::from_io(Stage::Create, "look at the database", &error);
-        let tables = existing_tables(control, self.sets).await.map_err(failed)?;
+        let tables = existing_tables(control).await.map_err(failed)?;
+        let sets = if self.is_sysbench() { self.sets } else { 0 };
+        let foreign = tables_among(control, &names_of_sets(sets)).await.map_err(failed)?;
+        if let Some(name) = foreign.iter().find(|name| !tables.contains(name)) {
+            return Err(LoadError::new(
+                Stage::Create,
+                format!(
+                    "the database has {name}, which pgdyno did not load: all is left as it is; \
+                     name another database"
+                ),
+            ));
+        }
         let routines = existing_routines(control).await.map_err(failed)?;
         if !tables.is_empty() || !routines.is_empty() {
             may_replace(&tables, &routines, existing)?;
@@ -162,7 +173,13 @@ impl Dataset for TpccTables {
                 LoadError::from_io(Stage::Create, "drop what an earlier load made", &error)
             })?;
         }
-        let created = control.simple(CREATE_MARK).await;
+        // From the first moment on, so that what a killed load leaves behind is known, too.
+        let create = if self.is_sysbench() {
+            format!("{CREATE_MARK}; COMMENT ON TABLE {MARK} IS '{SETS_COMMENT}{}'", self.sets)
+        } else {
+            CREATE_MARK.to_owned()
+        };
+        let created = control.simple(&create).await;
         created.map_err(|error| LoadError::from_io(Stage::Create, &format!("create {MARK}"), &error))?;
         Ok(())
     }
@@ -235,24 +252,32 @@ async fn drop(connection: &mut Connection, tables: &[String], routines: &[String
     connection.simple(&statements.join("; ")).await.map(|_| ())
 }
 
-/// The tables of our names: those of this load, and those of an earlier one that its mark tells of.
-async fn existing_tables(connection: &mut Connection, sets: u32) -> Result<Vec<String>, Error> {
+/// How the comment of the mark begins that has the number of sets of tables.
+const SETS_COMMENT: &str = "table-sets=";
+
+/// The tables of an earlier load: those of our names, and those of as many sets as the mark tells of.
+async fn existing_tables(connection: &mut Connection) -> Result<Vec<String>, Error> {
     let names: Vec<_> = TABLES.iter().map(|table| table.name().to_owned()).chain([MARK.to_owned()]).collect();
-    let found = existing(connection, &names).await?;
-    let marked = if found.iter().any(|name| name == MARK) {
-        let sql = format!("SELECT substring(format FROM 'table-sets=([0-9]{{1,6}})') FROM {MARK}");
-        let rows = connection.simple(&sql).await?;
-        rows.into_iter().flatten().flatten().find_map(|number| number.parse().ok()).unwrap_or(1)
-    } else {
-        1
-    };
-    let of_sets =
-        (1..=sets.max(marked)).flat_map(|set| TABLES.map(|table| format!("{}{set}", sysbench::name(table))));
-    Ok([found, existing(connection, &of_sets.collect::<Vec<_>>()).await?].concat())
+    let found = tables_among(connection, &names).await?;
+    if !found.iter().any(|name| name == MARK) {
+        return Ok(found);
+    }
+    let sql = format!(
+        "SELECT substring(obj_description('public.{MARK}'::regclass, 'pg_class') FROM '^{SETS_COMMENT}([0-9]{{1,6}})')"
+    );
+    let rows = connection.simple(&sql).await?;
+    let sets = rows.into_iter().flatten().flatten().find_map(|number| number.parse().ok()).unwrap_or(0);
+    Ok([found, tables_among(connection, &names_of_sets(sets)).await?].concat())
+}
+
+/// The names of the tables of sets 1 to `sets`.
+fn names_of_sets(sets: u32) -> Vec<String> {
+    let of_set = |set| TABLES.map(|table| format!("{}{set}", sysbench::name(table)));
+    (1..=sets).flat_map(of_set).collect()
 }
 
 /// Those of the names that are tables of the schema public.
-async fn existing(connection: &mut Connection, names: &[String]) -> Result<Vec<String>, Error> {
+async fn tables_among(connection: &mut Connection, names: &[String]) -> Result<Vec<String>, Error> {
     let sql = format!(
         "SELECT relname FROM pg_catalog.pg_class \
          WHERE relnamespace = 'public'::regnamespace AND relname IN ('{}') ORDER BY relname",

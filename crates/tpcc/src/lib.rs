@@ -23,7 +23,7 @@ pub mod random;
 pub mod schema;
 pub mod specification;
 mod statements;
-mod sysbench_sql;
+pub mod sysbench_sql;
 pub mod tally;
 pub mod terminal;
 pub mod workload;

@@ -92,7 +92,7 @@ impl Terminal {
             }
             (Some(_), Some(_), Some(format)) if format.split('+').next() == Some(&FORMAT) => {
                 Err(Error::Workload(format!(
-                    "the dataset has the deviations {:?}, and the run has {:?}; \
+                    "the dataset has the deviations and sets of tables {:?}, and the run has {:?}; \
                      give the run the same ones, or load it again",
                     format.split_once('+').map_or("", |(_, names)| names),
                     format_with(of_data, sets).split_once('+').map_or("", |(_, names)| names),

@@ -19,7 +19,7 @@ from pgdyno.study.sysbench_parameters import (
     canonical_option,
     script_fields,
 )
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.tpcc_parameters import TABLE_SETS_MAX, TpccParameters
 from pgdyno.study.workload_parameters import WorkloadParameters, read_script
 
 WEIGHT_DIGITS_MAX = 10
@@ -210,8 +210,9 @@ class TpccDialect:
         typer.Option(
             metavar="N",
             min=1,
-            max=1000,
-            help="tpcc with --dialect sysbench: sets of tables that share the warehouses. [default: 1]",
+            max=TABLE_SETS_MAX,
+            help="tpcc with --dialect sysbench: sets of tables that share the warehouses, at most one per "
+            "warehouse. [default: 1]",
         ),
     ] = None
 

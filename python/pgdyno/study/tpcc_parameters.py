@@ -35,6 +35,9 @@ SHARES_MIN: Mapping[str, float] = {
 SYSBENCH_WAREHOUSES_MAX = 32_767
 """Maximum number of warehouses in a set of tables of sysbench-tpcc: their numbers are smallint."""
 
+TABLE_SETS_MAX = 100
+"""Maximum number of sets of tables: one statement that drops them all has about 25 locks for each."""
+
 _WEIGHT = re.compile(r"\d{1,9}(\.\d{1,9})?")
 
 
@@ -123,7 +126,7 @@ class TpccParameters(WorkloadParameters):
     table_sets: int = Field(
         default=1,
         ge=1,
-        le=1000,
+        le=TABLE_SETS_MAX,
         description="With dialect = sysbench: sets of tables that share the warehouses, at most one per "
         "warehouse. Each transaction draws a set.",
     )

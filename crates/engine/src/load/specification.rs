@@ -6,6 +6,7 @@ use loader::Replaceable;
 use pgbench::initialise::{Initialise, InitialiseError};
 use sysbench::dataset::{OltpTables, OltpTablesError};
 use tpcc::deviation::{Deviation, Deviations};
+use tpcc::sysbench_sql::SYSBENCH_WAREHOUSES_MAX;
 
 /// Maximum number of warehouses: row identifiers must fit in `integer`.
 pub const WAREHOUSES_MAX: u32 = 100_000;
@@ -22,6 +23,11 @@ pub enum LoadSpecificationError {
     /// The number of sets of tables is out of range.
     #[error("specification: table_sets: {0} is not between 1 and {1}")]
     TableSets(u32, u32),
+    /// A set of tables of sysbench-tpcc has too many warehouses.
+    #[error(
+        "specification: table_sets: more sets are needed, of at most {SYSBENCH_WAREHOUSES_MAX} warehouses each"
+    )]
+    SetTooLarge,
     /// The options of pgbench's tables are invalid.
     #[error("specification: {0}")]
     Initialise(#[from] InitialiseError),
@@ -91,8 +97,15 @@ impl Workload {
             }
             Self::Tpcc { warehouses, deviations, table_sets } => {
                 let sets_max = if deviations.has(Deviation::SysbenchSql) { *warehouses } else { 1 };
-                let is_sound = (1..=sets_max).contains(table_sets);
-                if is_sound { Ok(()) } else { Err(LoadSpecificationError::TableSets(*table_sets, sets_max)) }
+                if !(1..=sets_max).contains(table_sets) {
+                    return Err(LoadSpecificationError::TableSets(*table_sets, sets_max));
+                }
+                if deviations.has(Deviation::SysbenchSql)
+                    && warehouses.div_ceil(*table_sets) > SYSBENCH_WAREHOUSES_MAX
+                {
+                    return Err(LoadSpecificationError::SetTooLarge);
+                }
+                Ok(())
             }
             Self::Pgbench(initialise) => Ok(initialise.check()?),
             Self::Sysbench(oltp) => Ok(oltp.check()?),
@@ -153,6 +166,11 @@ mod tests {
             Specification::read(&text.to_string()).map_err(|error| error.to_string())
         };
         assert!(read(&["sysbench-sql"], 3).is_ok());
+        let large = json!({"conninfo": "", "seed": 1, "connections": 1, "into_existing": false,
+            "workload": {"kind": "tpcc", "warehouses": 70_000, "deviations": ["sysbench-sql"], "table_sets": 2}});
+        assert!(
+            Specification::read(&large.to_string()).expect_err("too many").to_string().contains("more sets")
+        );
         for (deviations, sets) in [(&["sysbench-sql"][..], 4), (&["sysbench-sql"], 0), (&[], 2)] {
             assert!(read(deviations, sets).expect_err("out of range").contains("table_sets"));
         }

@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use super::place_of;
 use super::statement as sql;
+use super::{SYSBENCH_WAREHOUSES_MAX, place_of, warehouses_of};
 use crate::input::{Customer, Desk, Input, NewOrder, OrderStatus, Payment, UNUSED_ITEM};
 use crate::population::DISTRICTS;
 use crate::specification::Isolation;
@@ -49,12 +49,28 @@ pub async fn prepare(connection: &mut Connection, isolation: Isolation) -> Resul
     connection.simple("SET search_path TO public").await.map(|_| ())
 }
 
-/// The warehouses of all sets.
+/// The warehouses of all sets, which must share them in turn.
 pub async fn count_warehouses(connection: &mut Connection, sets: u32) -> Result<u32, Error> {
-    let counts: Vec<_> = (1..=sets).map(|set| format!("(SELECT count(*) FROM warehouse{set})")).collect();
-    let found = connection.simple(&format!("SELECT {}", counts.join(" + "))).await?;
-    let count = found.into_iter().flatten().flatten().find_map(|count| count.parse().ok());
-    count.filter(|&count| count > 0).ok_or_else(|| missing("warehouse"))
+    let counts: Vec<_> =
+        (1..=sets).map(|set| format!("(SELECT count(*) FROM public.warehouse{set})")).collect();
+    let found = connection.simple(&format!("SELECT {}", counts.join(", "))).await?;
+    let counts: Vec<u32> = found
+        .into_iter()
+        .flatten()
+        .map(|count| count?.parse().ok())
+        .collect::<Option<_>>()
+        .unwrap_or_default();
+    let all = counts.iter().sum();
+    let due = |(set, _): (u32, &u32)| warehouses_of(set, sets, all);
+    match counts.iter().max() {
+        Some(1..=SYSBENCH_WAREHOUSES_MAX) if (1..).zip(&counts).map(due).eq(counts.iter().copied()) => {
+            Ok(all)
+        }
+        _ => Err(Error::Workload(format!(
+            "the {sets} sets of tables have no warehouses, or too many, or unlike numbers of them: \
+             give the number of sets, or load the data again"
+        ))),
+    }
 }
 
 pub async fn attempt(

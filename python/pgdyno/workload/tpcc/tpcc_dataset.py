@@ -11,7 +11,8 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.engine import dataset_format
-from pgdyno.errors import DatasetError
+from pgdyno.errors import DatasetError, ServerError
+from pgdyno.estimate import counted
 from pgdyno.workload.interface import Connection
 
 READ_MARK = resources.files(__package__).joinpath("sql", "mark.sql").read_bytes()
@@ -100,18 +101,32 @@ TABLES = (
 def create_views(conn: Connection, suffixed_sets: int) -> None:
     """Create temporary views under the usual names over the sets of tables of sysbench-tpcc, if any.
 
-    Warehouses belong to the sets in turn, and have the numbers of the whole dataset in the views.
+    Warehouses belong to the sets in turn, and have the numbers of the whole dataset in the views. Raises
+    DatasetError for another number of sets, ServerError.
     """
     if not suffixed_sets:
         return
+    name = conn.info.dbname
+    remedy = "use --table-sets with their number, or load the data with pgdyno load"
     try:
         for table in TABLES:
             conn.execute(_view(conn, table, suffixed_sets))
-    except psycopg.errors.UndefinedTable as error:
-        message = str(error).partition("\n")[0]
+        row = conn.execute(
+            "SELECT to_regclass(format('public.warehouse%%s', %s::integer))::text", [suffixed_sets + 1]
+        ).fetchone()
+    except (psycopg.errors.UndefinedTable, psycopg.errors.SyntaxError):
         raise DatasetError(
-            f"the database {conn.info.dbname} does not have {suffixed_sets} sets of tables: {message}"
+            f"the database {name} does not have {counted(suffixed_sets, 'set')} of tables: {remedy}"
         ) from None
+    except psycopg.Error as error:
+        message = str(error).partition("\n")[0]
+        raise ServerError(
+            f"checking {name} needs temporary views over its tables, and cannot create them: {message}"
+        ) from error
+    if row is not None and row[0] is not None:
+        raise DatasetError(
+            f"the database {name} has more than {counted(suffixed_sets, 'set')} of tables: {remedy}"
+        )
 
 
 def _view(conn: Connection, table: str, sets: int) -> sql.Composed:
@@ -130,7 +145,7 @@ def _view(conn: Connection, table: str, sets: int) -> sql.Composed:
                 sql.SQL(", ").join(values), sql.Identifier("public", f"{of_sets}{number}")
             )
         )
-    return sql.SQL("CREATE TEMPORARY VIEW {} ({}) AS {}").format(
+    return sql.SQL("CREATE OR REPLACE TEMPORARY VIEW {} ({}) AS {}").format(
         sql.Identifier(table),
         sql.SQL(", ").join(map(sql.Identifier, columns)),
         sql.SQL(" UNION ALL ").join(selects),
