@@ -37,6 +37,8 @@ from pgdyno.workload.server_log import DISK_FULL
 
 POLL_S = 0.01
 
+DISK_TOO_SMALL = "the simulated disk was full before the crash: use a larger --disk-size"
+
 
 @dataclass(frozen=True)
 class CrashSubject:
@@ -111,9 +113,7 @@ class CrashRun:
                 if self.plan.disk is DiskBehavior.FULL:
                     happened = replace(happened, disk={**happened.disk, "no_space": int(lacked_space)})
                 elif lacked_space:
-                    raise DiskFullError(
-                        "the simulated disk was full before the crash: use a larger --disk-size"
-                    )
+                    raise DiskFullError(DISK_TOO_SMALL)
                 kill_server(server, forget_memory=life.disk is not None)
             except BaseException:
                 kill_server(server, forget_memory=True)
@@ -153,6 +153,8 @@ class CrashRun:
                         happened = happened or killed
                         started.remove(primary)
                 assert happened is not None
+                if any(DISK_FULL.search(server.log()) for server in (primary, standby)):
+                    raise DiskFullError(DISK_TOO_SMALL)
                 if self.plan.standby is StandbyCrash.STANDBY:
                     # The primary went on, and the standby must have all that it acknowledged later.
                     happened = replace(happened, at_ns=time.monotonic_ns())
@@ -168,8 +170,9 @@ class CrashRun:
                     with standby_site.live(subject.build) as next_life:
                         found = self._standby_again(next_life, subject, primary, of)
             except BaseException:
-                for server in started:
-                    kill_server(server, forget_memory=True)
+                with contextlib.ExitStack() as kills:
+                    for server in started:
+                        kills.callback(kill_server, server, forget_memory=True)
                 raise
             if primary in started:
                 kill_server(primary, forget_memory=True)
@@ -200,10 +203,13 @@ class CrashRun:
             if primary is not None:
                 catch_up(standby, primary)
             promote(cluster)
-        except ServerError as error:
+            found = examine(cluster, standby, time.monotonic() - begun_s, of)
+        except BaseException:
             kill_server(standby, forget_memory=True)
-            return Aftermath(corruption=[Corruption("start", in_one_line(error))])
-        return examine(cluster, standby, time.monotonic() - begun_s, of)
+            raise
+        # Most of what a standby replays has nothing to do with its recovery.
+        found.replayed_bytes = None
+        return found
 
     def _disk_fault(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> None:
         """Let the disk fail or be full until the power cut. The server may end before."""

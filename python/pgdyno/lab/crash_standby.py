@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 import time
 from collections.abc import Collection, Mapping
 
@@ -65,10 +66,17 @@ def wait_synchronous(primary: Server) -> None:
 def catch_up(standby: Server, primary: Server) -> None:
     """Wait until the standby has replayed all that its primary has written. Raises ServerError."""
     with contextlib.closing(primary.connect()) as connection:
-        row = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+        try:
+            row = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+        except psycopg.Error as error:
+            raise ServerError(f"the primary of the standby failed: {in_one_line(str(error))}") from error
         assert row is not None
     with contextlib.closing(standby.connect()) as connection:
-        _wait(connection, f"select 1 where pg_last_wal_replay_lsn() >= '{row[0]}'", "it did not catch up")
+        _wait(
+            connection,
+            f"select 1 where pg_last_wal_replay_lsn() >= '{row[0]}'",
+            "the standby did not catch up with its primary",
+        )
 
 
 def promote(cluster: Cluster) -> None:
@@ -83,7 +91,10 @@ def promote(cluster: Cluster) -> None:
         "--timeout",
         f"{TIMEOUT_S:.0f}",
     ]
-    done = run_tool(command, cluster.account, TIMEOUT_S + 10)
+    try:
+        done = run_tool(command, cluster.account, TIMEOUT_S + 10)
+    except subprocess.TimeoutExpired as error:
+        raise ServerError(f"the standby was not promoted within {TIMEOUT_S:g} s") from error
     if done.returncode != 0:
         raise ServerError(f"the standby was not promoted: {in_one_line(done.stderr or done.stdout)}")
 
@@ -96,6 +107,8 @@ def _wait(connection: Connection, condition: str, otherwise: str) -> None:
                 return
         except psycopg.Error as error:
             raise ServerError(f"{otherwise}: {in_one_line(str(error))}") from error
-        if stopping.is_over(begun_s) or time.monotonic() > begun_s + TIMEOUT_S:
+        if stopping.is_over(begun_s):
+            raise ServerError("interrupted while waiting for the standby")
+        if time.monotonic() > begun_s + TIMEOUT_S:
             raise ServerError(otherwise)
         time.sleep(POLL_S)

@@ -26,7 +26,14 @@ from pgdyno.server.find_build import resolve_all
 from pgdyno.server.settings.machine_resources import machine_resources
 from pgdyno.server.settings.setting_safety import safety
 from pgdyno.server.settings.settings_profile import ProfileInput, request
-from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, planned_crash
+from pgdyno.study.crash_plan import (
+    CrashKind,
+    CrashMoment,
+    CrashPlan,
+    DiskBehavior,
+    StandbyCrash,
+    planned_crash,
+)
 from pgdyno.units import format_size, parse_duration_s
 
 WITHOUT_ROOT = (CrashKind.BACKEND, CrashKind.SERVER)
@@ -75,6 +82,11 @@ def _require_possible_with_standby(plan: CrashPlan) -> None:
     option = f"--standby {plan.standby}"
     if plan.kind is CrashKind.BACKEND:
         raise UsageError(f"{option} applies to --kind power and server (got {plan.kind}): remove it")
+    if plan.kind is CrashKind.POWER and plan.standby is StandbyCrash.PRIMARY:
+        raise UsageError(
+            f"{option}: nobody reads the primary's disk after its crash, so there is no power to cut: add "
+            "--kind server"
+        )
     if plan.disk is not DiskBehavior.HONEST:
         raise UsageError(f"{option} does not apply to --disk {plan.disk}: remove one of them")
     if plan.at is not CrashMoment.ANY:

@@ -47,8 +47,8 @@ class DiskOperation(StrEnum):
 class CrashMoment(StrEnum):
     """Moment of a crash. ``any``: at random. ``checkpoint``, ``vacuum``: during a checkpoint or a VACUUM of
     all tables that begins at a random moment. A power cut then waits until the disk has many unflushed
-    writes. ``commit``: a power cut at the next flush after a random moment, before it takes effect: commits
-    wait for it.
+    writes. ``commit``: a power cut at the next flush after a random moment, before it takes effect:
+    usually a commit waits for it.
     """
 
     ANY = "any"

@@ -135,7 +135,7 @@ def _promise(plan: CrashPlan, arm: CrashArm) -> Kept:
     alone = _promise_alone(plan.kind, arm)
     if plan.standby is None:
         return alone
-    level = arm.settings.get("synchronous_commit", "on")
+    level = arm.settings.get("synchronous_commit", "on").lower()
     if plan.standby is StandbyCrash.PRIMARY:
         return Kept.YES if level in WAIT_FOR_STANDBY else Kept.NO
     if plan.standby is StandbyCrash.STANDBY:
