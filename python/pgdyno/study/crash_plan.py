@@ -63,7 +63,7 @@ class CrashMoment(StrEnum):
 
 
 class StandbyCrash(StrEnum):
-    """What crashes of a primary and its synchronous standby. ``primary``: the primary; the standby is
+    """Servers that crash, of a primary and its synchronous standby. ``primary``: the primary; the standby is
     promoted. ``both``: both at the same time; the standby starts again and is promoted. ``standby``: the
     standby, which starts again, catches up and is promoted.
     """

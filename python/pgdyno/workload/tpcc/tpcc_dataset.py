@@ -114,7 +114,7 @@ def create_views(conn: Connection, suffixed_sets: int) -> None:
         row = conn.execute(
             "SELECT to_regclass(format('public.warehouse%%s', %s::integer))::text", [suffixed_sets + 1]
         ).fetchone()
-    except (psycopg.errors.UndefinedTable, psycopg.errors.SyntaxError):
+    except psycopg.errors.UndefinedTable:
         raise DatasetError(
             f"the database {name} does not have {counted(suffixed_sets, 'set')} of tables: {remedy}"
         ) from None
@@ -132,6 +132,8 @@ def create_views(conn: Connection, suffixed_sets: int) -> None:
 def _view(conn: Connection, table: str, sets: int) -> sql.Composed:
     of_sets = "new_orders" if table == "new_order" else table
     columns = [name for (name,) in conn.execute(READ_COLUMNS, [f"{of_sets}1"])]
+    if not columns:
+        raise psycopg.errors.UndefinedTable(f"{of_sets}1")
     selects = []
     for number in range(1, sets + 1):
         values = [
