@@ -5,7 +5,8 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::{env, fs, process};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{env, fs, process, thread};
 
 const HBA: &str = "\
 local   all all trust
@@ -44,8 +45,7 @@ impl Server {
         };
         let directory = env::temp_dir().join(format!("pgdyno-{name}-{}", process::id()));
         fs::create_dir_all(&directory).unwrap();
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let server = Self { bin, directory, port };
+        let server = Self { bin, directory, port: free_port() };
         if is_root() {
             run(Command::new("chown").arg(unprivileged()).arg(&server.directory));
         }
@@ -74,7 +74,7 @@ impl Server {
         let settings = fs::read_to_string(server.file("postgresql.conf")).unwrap();
         let sockets = format!("unix_socket_directories = '{}'\n", server.directory.display());
         fs::write(server.file("postgresql.conf"), settings + SETTINGS + &sockets).unwrap();
-        let (log, options) = (format!("{data}/log"), format!("-p {port}"));
+        let (log, options) = (format!("{data}/log"), format!("-p {}", server.port));
         server.command("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"]);
         Some(server)
     }
@@ -145,8 +145,24 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if thread::panicking() && !self.file("postmaster.pid").exists() {
+            return; // The server did not start: its log stays, and a second panic would hide the first.
+        }
         self.command("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
         let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Port that nothing uses now, and that no outgoing connection takes before the server binds it: they get ports from
+/// 32768 (`ip_local_port_range`). Each process of tests starts at a place of its own.
+fn free_port() -> u16 {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let place = process::id().wrapping_mul(64).wrapping_add(TAKEN.fetch_add(1, Ordering::Relaxed));
+        let port = 16_384 + (place % 16_384) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
     }
 }
 
