@@ -10,7 +10,14 @@ import pytest
 
 from pgdyno.probe import machine_facts, machine_state
 from pgdyno.probe.disks import measure_flushes, percentile_summary
-from pgdyno.probe.machine_facts import places, read_limits, read_memory, read_processor, throttled_s
+from pgdyno.probe.machine_facts import (
+    machine_resources,
+    places,
+    read_limits,
+    read_memory,
+    read_processor,
+    throttled_s,
+)
 from pgdyno.probe.machine_state import TICK_S, examine_machine, load_between, read_counters
 from pgdyno.probe.proc_files import Tree
 
@@ -205,6 +212,14 @@ def test_the_tightest_limit_of_our_groups_counts(
 ) -> None:
     found = read_limits(tree(tmp_path, files))
     assert (found.cpu_cores, found.memory_bytes) == (cores, size)
+
+
+def test_settings_are_chosen_for_the_limits_of_our_groups(tmp_path: Path) -> None:
+    # As under `systemd-run --scope -p MemoryMax=947M`: our group has the limit, the root group has none.
+    group = "sys/fs/cgroup/outer/inner"
+    limits = {f"{group}/memory.max": "993001472\n", f"{group}/cpu.max": "50000 100000\n"}
+    found = machine_resources(tmp_path, tree(tmp_path, {"proc/self/cgroup": V2} | limits))
+    assert (found.memory_bytes, found.cores) == (993001472, 1)
 
 
 def test_cgroups_are_searched_from_the_process_upwards(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ from rich.table import Table
 
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import UsageError
+from pgdyno.probe.machine_facts import machine_resources
 from pgdyno.server.build import Build
 from pgdyno.server.build_catalogue import Catalogue, catalogue
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import resolve_build, system_builds
-from pgdyno.server.settings.machine_resources import machine_resources
 from pgdyno.server.settings.reserved_settings import RESERVED
 from pgdyno.server.settings.setting_definition import Definition, validate
 from pgdyno.server.settings.setting_safety import SafetyProperty, safety

@@ -14,7 +14,7 @@ from pgdyno.errors import DiskFullError, EvidenceError, ServerError, StartError,
 from pgdyno.interruption import Interruption
 from pgdyno.lab.crash_run import CrashRun, CrashSubject
 from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
-from pgdyno.probe.machine_facts import describe_host
+from pgdyno.probe.machine_facts import describe_host, machine_resources
 from pgdyno.results.crash_file import CrashWriter, read_crash_test
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
 from pgdyno.results.records import Guarantee, Kept
@@ -23,7 +23,6 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.faulty_disk import missing_for_power_cuts
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.find_build import resolve_all
-from pgdyno.server.settings.machine_resources import machine_resources
 from pgdyno.server.settings.setting_safety import safety
 from pgdyno.server.settings.settings_profile import ProfileInput, request
 from pgdyno.study.crash_plan import (

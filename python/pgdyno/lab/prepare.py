@@ -19,11 +19,12 @@ from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, 
 from pgdyno.lab.progress import Warned, Watch
 from pgdyno.lab.script_preflight import require_working_scripts
 from pgdyno.lab.trial import untested_version
+from pgdyno.probe.machine_facts import machine_resources
 from pgdyno.results import records
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.datasets import Dataset
 from pgdyno.server.file_system import free_bytes
-from pgdyno.server.settings.machine_resources import machine_resources, usable_cores
+from pgdyno.server.settings.machine_resources import usable_cores
 from pgdyno.study.aa_plan import aa_arms, aa_study, why_no_aa
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import CHECKPOINT_TIMEOUT, timeout_s, with_window

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from pgdyno.errors import FetchError, ServerError, UsageError
 from pgdyno.lab.preflight import settings_request
+from pgdyno.probe.machine_facts import machine_resources
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.find_build import nearest_version, system_builds
-from pgdyno.server.settings.machine_resources import machine_resources
 from pgdyno.server.version import Version, VersionSpec, is_version, parse_version_spec
 from pgdyno.study.aa_plan import aa_arm_after, why_no_aa
 from pgdyno.study.arm_spec import ArmSpec

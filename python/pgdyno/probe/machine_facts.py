@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import platform
 import re
@@ -16,6 +17,7 @@ from typing import Any
 import psutil
 
 from pgdyno.probe.proc_files import Tree
+from pgdyno.server.settings.machine_resources import MachineResources, disk_kind
 
 BATCHES = 200
 READS = 500
@@ -191,6 +193,20 @@ def _memory_bytes(tree: Tree, place: str) -> int | None:
         if size is not None and size < UNLIMITED_BYTES:
             return size
     return None
+
+
+def machine_resources(data_path: Path, tree: Tree | None = None) -> MachineResources:
+    """Return what servers of this process can use: memory and cores up to the limits of its control groups,
+    and the type of the disk of that path.
+    """
+    limits = read_limits(tree or Tree())
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    cores = len(os.sched_getaffinity(0))
+    return MachineResources(
+        memory_bytes=min(memory_bytes, limits.memory_bytes or memory_bytes),
+        cores=min(cores, math.ceil(limits.cpu_cores or cores)),
+        disk=disk_kind(data_path),
+    )
 
 
 KILOBYTE = 1024

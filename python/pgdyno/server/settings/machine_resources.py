@@ -48,21 +48,6 @@ class MachineResources:
     disk: Disk
 
 
-def machine_resources(data_path: Path) -> MachineResources:
-    """Return the resources: memory up to the limit of the control group, and cores in the affinity mask."""
-    return MachineResources(_memory_bytes(), len(os.sched_getaffinity(0)), disk_kind(data_path))
-
-
-def _memory_bytes() -> int:
-    physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for limit in (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes")):
-        try:
-            return min(physical, int(limit.read_text()))
-        except (OSError, ValueError):
-            continue
-    return physical
-
-
 def disk_kind(data_path: Path, sys: Path = Path("/sys")) -> Disk:
     """Return the type that the kernel reports for the block device of that path; an SSD if it reports
     none."""
