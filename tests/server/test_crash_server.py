@@ -6,13 +6,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pgdyno.errors import ServerError
+from pgdyno.errors import DiskFullError, ServerError
 from pgdyno.interruption import Interruption
 from pgdyno.lab import crash_standby
 from pgdyno.lab.crash_load import Acknowledge
@@ -20,6 +20,7 @@ from pgdyno.lab.crash_run import CrashRun, CrashSubject
 from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
 from pgdyno.results.crash_records import AuditCounts, Crash
 from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.disk_release import loops_below, mounts_below
 from pgdyno.server.faulty_disk import FaultyDisk, create_image, missing_for_power_cuts
 from pgdyno.server.live_directories import Runs
@@ -29,6 +30,7 @@ from pgdyno.study.crash_plan import (
     CrashKind,
     CrashMoment,
     CrashPlan,
+    CrashWorkload,
     DiskBehavior,
     StandbyCrash,
     Survivors,
@@ -73,11 +75,14 @@ class Place:
 
 
 @contextmanager
-def place_in(directory: Path, build: Build, account: Account, kind: CrashKind) -> Iterator[Place]:
+def place_in(
+    directory: Path, build: Build, account: Account, kind: CrashKind, **changes: object
+) -> Iterator[Place]:
     plan = CrashPlan(arms=tuple(parse_arms(["18"])), kind=kind, clients=4, slots=500, disk_bytes=GB, seed=11)
-    with Runs(directory, account).open("crash") as run:
+    plan = plan.model_copy(update=changes)
+    with Runs(directory, account).open("crash") as run, Interruption() as stop:
         site = (DiskSite if kind is CrashKind.POWER else DirectorySite)(run, account, plan)
-        site.prepare(build)
+        site.prepare(build, stop)
         yield Place(build, site, plan)
         assert not mounts_below(run.path.resolve())
         assert not loops_below(run.path.resolve())
@@ -200,6 +205,41 @@ def test_killed_processes_lose_nothing_even_without_fsync(
         assert crash.acknowledged > 0
         assert sound(crash)
         assert crash.recovery_s is not None
+
+
+@pytest.mark.parametrize("workload", [CrashWorkload.TPCC, CrashWorkload.PGBENCH])
+def test_transactions_of_a_workload_are_kept_with_the_changes_of_the_ledger(
+    workload: CrashWorkload, build: Build, account: Account, server_dir: Path
+) -> None:
+    with place_in(server_dir, build, account, CrashKind.SERVER, workload=workload) as place:
+        crash = place.crash({})
+        assert crash.acknowledged > 0
+        assert sound(crash)
+        # An early acknowledgement counts New-Orders that roll back, and what was in flight.
+        early = place.crash({"synchronous_commit": "off"}, 5, acknowledge="send")
+        assert audit_of(early).lost > 0
+        assert early.corruption == []
+
+
+def test_an_inconsistency_of_the_workload_is_corruption(
+    build: Build, account: Account, server_dir: Path
+) -> None:
+    with place_in(server_dir, build, account, CrashKind.SERVER, workload=CrashWorkload.PGBENCH) as place:
+        data = place.site._template(build) / "data"  # type: ignore[attr-defined]
+        cluster = Cluster(build, data, account)
+        with cluster.start() as server, closing(server.connect()) as connection:
+            connection.execute("update pgbench_accounts set abalance = 1 where aid = 1")
+        assert {found.check for found in place.crash({}).corruption} == {"consistency"}
+
+
+def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
+    build: Build, account: Account, server_dir: Path
+) -> None:
+    plan = CrashPlan(arms=tuple(parse_arms(["18"])), workload=CrashWorkload.PGBENCH, scale=1000)
+    with Runs(server_dir, account).open("crash") as run:
+        site = DirectorySite(run, account, plan)
+        with pytest.raises(DiskFullError, match="use a larger --disk-size, or a smaller --scale"):
+            site._require_space(2 * GB)
 
 
 @needs_disk

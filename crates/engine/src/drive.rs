@@ -3,14 +3,14 @@
 use std::io::Write;
 use std::sync::mpsc;
 
-use driver::{AnyWorkload, WorkloadContext, WorkloadError};
+use driver::{AnyWorkload, Workload, WorkloadContext, WorkloadError};
 pub use driver::{End, Input};
 use pgbench::workload::Pgbench;
 use serde_json::Value;
 use sysbench::workload::Sysbench;
 use tpcc::Tpcc;
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, WithLedger};
 use super::select_only::SelectOnly;
 
 /// Runs the specification `text`. `inputs` are the two ends of the command channel.
@@ -20,12 +20,22 @@ pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out
 
 fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorkload, WorkloadError> {
     let WorkloadContext { clients, threads, seed } = context;
+    let mut workload = workload.clone();
+    let added = workload.as_object_mut().and_then(|keys| keys.remove("ledger"));
+    let ledger = added.as_ref().map(Ledger::read).transpose()?;
     match workload.get("kind").and_then(Value::as_str) {
-        Some("select-only") => SelectOnly::read(workload).map(AnyWorkload::new),
-        Some("ledger") => Ledger::read(workload).map(AnyWorkload::new),
-        Some("tpcc") => Tpcc::read(workload, seed).map(AnyWorkload::new),
-        Some("pgbench") => Pgbench::read(workload, clients, threads, seed).map(AnyWorkload::new),
-        Some("sysbench") => Sysbench::read(workload, clients, seed).map(AnyWorkload::new),
+        Some("select-only") => SelectOnly::read(&workload).map(|w| with_ledger(w, ledger)),
+        Some("ledger") => Ledger::read(&workload).map(AnyWorkload::new),
+        Some("tpcc") => Tpcc::read(&workload, seed).map(|w| with_ledger(w, ledger)),
+        Some("pgbench") => Pgbench::read(&workload, clients, threads, seed).map(|w| with_ledger(w, ledger)),
+        Some("sysbench") => Sysbench::read(&workload, clients, seed).map(|w| with_ledger(w, ledger)),
         other => Err(WorkloadError::UnknownKind(other.unwrap_or("(none)").to_owned())),
+    }
+}
+
+fn with_ledger<W: Workload + 'static>(workload: W, ledger: Option<Ledger>) -> AnyWorkload {
+    match ledger {
+        Some(ledger) => AnyWorkload::new(WithLedger::new(workload, ledger)),
+        None => AnyWorkload::new(workload),
     }
 }

@@ -1,7 +1,7 @@
 //! Transactions that leave a trace, and a ledger of them outside of the server: after a crash, every acknowledged one must be there.
 //!
 //! Each transaction inserts one row and overwrites another one. Both hold the client, the number of the transaction and a checksum of the
-//! two. The ledger is a file of records of 24 bytes: client (u32), event (u32: 1 sent, 2 acknowledged), number of the transaction (u64),
+//! two. They are all of the transaction, or part of a transaction of another workload. The ledger is a file of records of 24 bytes: client (u32), event (u32: 1 sent, 2 acknowledged), number of the transaction (u64),
 //! and the instant on the monotonic clock in nanoseconds (u64), all little-endian. A record is appended before the client goes on.
 
 use std::fs::{File, OpenOptions};
@@ -12,12 +12,13 @@ use std::sync::Arc;
 use blockdev::disk::monotonic_ns;
 use driver::{ClientId, Ending, User, Workload, WorkloadError, derive_seed};
 use pgwire::frontend::{self, Format};
-use reactor::{Connection, Error, Seen};
+use reactor::{Connection, Error, Nanos, Seen, TransactionStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 const WRITE: &str = include_str!("ledger.sql");
-const STATEMENT: &str = "w";
+const STATEMENT: &str = "ledger";
+const BEGIN: &str = "ledger_begin";
 /// OIDs of the parameters: integer, bigint, bigint, text, integer.
 const TYPES: [u32; 5] = [23, 20, 20, 25, 23];
 /// The filler of a row is its checksum in hexadecimal, this often.
@@ -34,13 +35,13 @@ enum Acknowledge {
     Send,
 }
 
-/// The specification of the workload.
+/// The specification of the workload, or of the ledger of another workload.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Specification {
-    /// Always `ledger`.
+    /// `ledger`, or absent.
     #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
-    kind: String,
+    kind: Option<String>,
     /// The file, which is created or appended to.
     path: PathBuf,
     /// Part of every checksum, so that rows of another run are damage.
@@ -60,7 +61,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Reads the workload's part of a specification and opens the file.
+    /// Reads a specification and opens the file.
     pub fn read(workload: &Value) -> Result<Self, WorkloadError> {
         let Specification { path, key, slots, acknowledge, .. } = Specification::deserialize(workload)?;
         if !(1..=i32::MAX as u32).contains(&slots) {
@@ -71,6 +72,17 @@ impl Ledger {
             WorkloadError::value(format!("cannot open the ledger {}: {error}", path.display()))
         })?;
         Ok(Self { file: Arc::new(file), key, slots, acknowledge })
+    }
+
+    fn writer(&self, client_id: ClientId) -> Writer {
+        Writer {
+            file: Arc::clone(&self.file),
+            acknowledge: self.acknowledge,
+            client: client_id.client,
+            key: derive_seed(self.key, u64::from(client_id.client)),
+            slots: self.slots,
+            sequence: 0,
+        }
     }
 }
 
@@ -83,14 +95,7 @@ impl Workload for Ledger {
     }
 
     fn user(&self, client_id: ClientId) -> Writer {
-        Writer {
-            file: Arc::clone(&self.file),
-            acknowledge: self.acknowledge,
-            client: client_id.client,
-            key: derive_seed(self.key, u64::from(client_id.client)),
-            slots: self.slots,
-            sequence: 0,
-        }
+        self.writer(client_id)
     }
 
     fn tally(&self, (): &()) -> Value {
@@ -133,6 +138,37 @@ impl Writer {
     fn note(&self, record: Record) -> Result<(), Error> {
         self.record(record).map_err(|error| Error::Workload(format!("cannot write the ledger: {error}")))
     }
+
+    /// Records that the transaction is sent.
+    fn sent(&self) -> Result<(), Error> {
+        self.note(Record::Sent)?;
+        if self.acknowledge == Acknowledge::Send {
+            self.note(Record::Acknowledged)?;
+        }
+        Ok(())
+    }
+
+    /// Records that the server has acknowledged the commit.
+    fn committed(&self) -> Result<(), Error> {
+        if self.acknowledge == Acknowledge::Answer {
+            self.note(Record::Acknowledged)?;
+        }
+        Ok(())
+    }
+
+    /// Executes the two changes, and before them those statements that are in the output buffer.
+    async fn change(&self, connection: &mut Connection) -> Result<(), Error> {
+        let checksum = self.checksum();
+        let slot = (checksum % u64::from(self.slots)) as i32;
+        let filler = format!("{checksum:016x}").repeat(FILLER_REPEATS);
+        let out = connection.out();
+        let (client, sequence, signed) = (self.client as i32, self.sequence as i64, checksum as i64);
+        frontend::bind(out, "", STATEMENT, &[&client, &sequence, &signed, &filler, &slot], Format::Binary)?;
+        frontend::execute(out, "", 0)?;
+        frontend::sync(out);
+        connection.flush().await?;
+        connection.read_over(&mut Seen::default()).await
+    }
 }
 
 impl User for Writer {
@@ -148,24 +184,99 @@ impl User for Writer {
     }
 
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
-        let checksum = self.checksum();
-        let slot = (checksum % u64::from(self.slots)) as i32;
-        let filler = format!("{checksum:016x}").repeat(FILLER_REPEATS);
-        self.note(Record::Sent)?;
-        if self.acknowledge == Acknowledge::Send {
-            self.note(Record::Acknowledged)?;
-        }
-        let out = connection.out();
-        let (client, sequence, signed) = (self.client as i32, self.sequence as i64, checksum as i64);
-        frontend::bind(out, "", STATEMENT, &[&client, &sequence, &signed, &filler, &slot], Format::Binary)?;
-        frontend::execute(out, "", 0)?;
-        frontend::sync(out);
-        connection.flush().await?;
-        connection.read_over(&mut Seen::default()).await?;
-        if self.acknowledge == Acknowledge::Answer {
-            self.note(Record::Acknowledged)?;
-        }
+        self.sent()?;
+        self.change(connection).await?;
+        self.committed()?;
         Ok(Ending::Committed)
+    }
+}
+
+/// A workload whose transactions also write what the ledger writes.
+///
+/// The ledger begins a transaction and makes its changes. The workload's own BEGIN then has no effect except a
+/// warning, and its COMMIT ends both. Statements that commit themselves stay in the transaction, which is ended here.
+pub struct WithLedger<W> {
+    workload: W,
+    ledger: Ledger,
+}
+
+impl<W> WithLedger<W> {
+    /// Adds a ledger to a workload.
+    pub fn new(workload: W, ledger: Ledger) -> Self {
+        Self { workload, ledger }
+    }
+}
+
+impl<W: Workload> Workload for WithLedger<W> {
+    type User = WriterOf<W::User>;
+    type Tally = W::Tally;
+
+    fn kinds(&self) -> Vec<&str> {
+        self.workload.kinds()
+    }
+
+    fn counters(&self) -> &'static [&'static str] {
+        self.workload.counters()
+    }
+
+    fn user(&self, client_id: ClientId) -> Self::User {
+        WriterOf { user: self.workload.user(client_id), writer: self.ledger.writer(client_id) }
+    }
+
+    fn tally(&self, tally: &Self::Tally) -> Value {
+        self.workload.tally(tally)
+    }
+}
+
+/// A client of a workload with a ledger.
+pub struct WriterOf<U> {
+    user: U,
+    writer: Writer,
+}
+
+impl<U: User> User for WriterOf<U> {
+    type Tally = U::Tally;
+
+    async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
+        self.user.prepare(connection).await?;
+        connection.prepare(BEGIN, "BEGIN", &[]).await?;
+        self.writer.prepare(connection).await
+    }
+
+    fn draw(&mut self, tally: &mut U::Tally) -> usize {
+        self.writer.draw(&mut ());
+        self.user.draw(tally)
+    }
+
+    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
+        self.writer.sent()?;
+        frontend::bind(connection.out(), "", BEGIN, &[], Format::Binary)?;
+        frontend::execute(connection.out(), "", 0)?;
+        self.writer.change(connection).await?;
+        let ending = self.user.attempt(connection).await?;
+        if connection.transaction_status() != TransactionStatus::Idle {
+            connection.simple(if ending == Ending::Committed { "COMMIT" } else { "ROLLBACK" }).await?;
+        }
+        if ending == Ending::Committed {
+            self.writer.committed()?;
+        }
+        Ok(ending)
+    }
+
+    fn add_to_counters(&self, counters: &mut [u64]) {
+        self.user.add_to_counters(counters);
+    }
+
+    fn restarts(&self) -> u32 {
+        self.user.restarts()
+    }
+
+    fn keying(&self) -> Nanos {
+        self.user.keying()
+    }
+
+    fn thinking(&mut self) -> Nanos {
+        self.user.thinking()
     }
 }
 

@@ -21,9 +21,9 @@ from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.tpcc_dialects import DEVIATIONS, in_order
 from pgdyno.study.tpcc_parameters import TpccParameters
 from pgdyno.workload.interface import Check, Connection
-from pgdyno.workload.pgbench.pgbench_tables import Sums, check_balances, check_rows, read_scale, read_sums
 from pgdyno.workload.tpcc.consistency import check_conditions
 from pgdyno.workload.tpcc.tpcc_dataset import create_views, marker_or_none, require_warehouses
+from pgdyno.workload.workloads import workload_of
 
 
 @expanded
@@ -53,7 +53,11 @@ def check(
     # No grace period: a read-only command has nothing to shut down in order.
     with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
         if isinstance(parameters, PgbenchParameters):
-            checks = _check_pgbench(conn, parameters)
+            if "unknown" in parameters.effects:
+                raise UsageError(
+                    "--file: custom scripts cannot be checked: name built-in scripts with --builtin"
+                )
+            checks = workload_of(parameters).invariants(lambda: _connect(dsn))
         else:
             assert isinstance(parameters, TpccParameters)
             marker = marker_or_none(conn)
@@ -68,14 +72,6 @@ def check(
     else:
         out.print(_table(checks))
     return 0 if all(c.passed for c in checks) else 1
-
-
-def _check_pgbench(conn: Connection, parameters: PgbenchParameters) -> list[Check]:
-    if "unknown" in parameters.effects:
-        raise UsageError("--file: custom scripts cannot be checked: name built-in scripts with --builtin")
-    sums = read_sums(conn)
-    grown = sums.since(Sums.pristine(read_scale(conn)))
-    return [check_rows(sums), *check_balances(grown, parameters.effects)]
 
 
 def _connect(dsn: str) -> Connection:

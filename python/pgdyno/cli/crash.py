@@ -43,6 +43,7 @@ from pgdyno.study.crash_plan import (
     CrashKind,
     CrashMoment,
     CrashPlan,
+    CrashWorkload,
     DiskBehavior,
     StandbyCrash,
     Survivors,
@@ -106,6 +107,16 @@ def crash(
             "writes data back after about 30 s.",
         ),
     ] = "5s",
+    workload: Annotated[
+        CrashWorkload,
+        typer.Option(
+            help="Transactions of the clients. ledger: two changes that the audit checks. tpcc, pgbench: the "
+            "transactions of the workload with these changes added; its consistency is checked as well."
+        ),
+    ] = CrashWorkload.LEDGER,
+    scale: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1000, help="Warehouses of tpcc, or scale of pgbench.")
+    ] = 1,
     clients: Annotated[
         int, typer.Option(metavar="N", min=1, max=80, help="Number of client connections.")
     ] = 8,
@@ -143,6 +154,7 @@ def crash(
       pgdyno crash 18 18,full_page_writes=off --at checkpoint --survivors torn
       pgdyno crash 17 18 --kind server --cuts 10 --json
       pgdyno crash 18,synchronous_commit=local 18,synchronous_commit=remote_write 18 --standby both
+      pgdyno crash 18 --workload tpcc --scale 10
     """
     path = evidence or Path(time.strftime("pgdyno-crash-%Y%m%d-%H%M%S.sqlite"))
     plan = CrashPlan(
@@ -152,6 +164,8 @@ def crash(
         at=at,
         standby=standby,
         survivors=survivors,
+        workload=workload,
+        scale=scale,
         active_s_max=_active_s_max(within),
         cuts=cuts,
         clients=clients,

@@ -86,13 +86,14 @@ def crash_load(
 def _specification(
     plan: CrashPlan, planned: PlannedCrash, conninfo: str, ledger: Path, acknowledge: Acknowledge
 ) -> dict[str, Any]:
-    workload = {
-        "kind": "ledger",
+    changes = {
         "path": str(ledger),
         "key": planned.key,
         "slots": plan.slots,
         "acknowledge": acknowledge,
     }
+    own = plan.parameters
+    workload = {"kind": "ledger", **changes} if own is None else {**own.to_drive(), "ledger": changes}
     # Longer than the load can run: the crash ends it.
     duration_s = plan.active_s_max + START_TIMEOUT_S
     return {

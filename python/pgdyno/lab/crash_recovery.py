@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import psycopg
 
-from pgdyno.errors import ServerError, StartError, in_one_line
+from pgdyno.errors import DatasetError, ServerError, StartError, in_one_line
 from pgdyno.results.crash_records import AuditCounts, Corruption
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.corruption_checks import amcheck_findings, checksum_findings
@@ -18,6 +18,7 @@ from pgdyno.study.crash_plan import CrashPlan, PlannedCrash
 from pgdyno.workload.ledger.ledger_audit import audit
 from pgdyno.workload.ledger.ledger_file import Records
 from pgdyno.workload.ledger.ledger_tables import read_rows, read_slots
+from pgdyno.workload.workloads import workload_of
 
 RECOVERY_TIMEOUT_S = 120.0
 """Timeout of a recovery: it replays at most what a few seconds have written."""
@@ -75,7 +76,10 @@ def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput)
             found.audit = _audit(connection, of)
             messages = amcheck_findings(connection, build.version.major)
             _note(found, "amcheck", messages)
-    except (psycopg.Error, ServerError) as error:
+        if (parameters := of.plan.parameters) is not None:
+            checks = workload_of(parameters).invariants(server.connect)
+            _note(found, "consistency", [f"{one.name}: {one.detail}" for one in checks if not one.passed])
+    except (psycopg.Error, ServerError, DatasetError) as error:
         found.corruption.append(Corruption("read", in_one_line(str(error))))
     if (grave := GRAVE.search(server.log())) is not None:
         found.corruption.append(Corruption("log", in_one_line(grave[0])))

@@ -13,6 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pgdyno.errors import DiskFullError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.dataset_loading import WAL_RESERVE_BYTES, Place, load_data
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.disk_release import run_step
@@ -20,7 +23,8 @@ from pgdyno.server.faulty_disk import FaultyDisk, create_image
 from pgdyno.server.file_system import sync_file_system
 from pgdyno.server.live_directories import LiveDirectory
 from pgdyno.server.server_account import Account
-from pgdyno.study.crash_plan import CrashPlan, DiskBehavior
+from pgdyno.study.crash_plan import CrashKind, CrashPlan, DiskBehavior
+from pgdyno.units import format_size
 from pgdyno.workload.ledger.ledger_tables import create_ledger
 
 COPY_TIMEOUT_S = 120.0
@@ -45,8 +49,8 @@ class CrashSite(ABC):
     templates: dict[str, Path] = field(default_factory=dict)
 
     @abstractmethod
-    def prepare(self, build: Build) -> None:
-        """Create the template of a build. Raises ServerError."""
+    def prepare(self, build: Build, interruption: Interruption) -> None:
+        """Create the template of a build. Raises ServerError, DatasetError, DiskFullError, Interrupted."""
 
     @abstractmethod
     def restore(self, build: Build) -> None:
@@ -56,11 +60,24 @@ class CrashSite(ABC):
     def live(self, build: Build) -> contextlib.AbstractContextManager[Life]:
         """Begin a life. Raises ServerError if the disk cannot be mounted."""
 
-    def _fill(self, cluster: Cluster) -> None:
+    def _fill(self, cluster: Cluster, interruption: Interruption) -> None:
         cluster.initdb(InitOptions(checksums=self.plan.checksums, wal_segment_mb=self.plan.wal_segment_mb))
-        with cluster.start() as server, contextlib.closing(server.connect()) as connection:
-            create_ledger(connection, self.plan.clients, self.plan.slots)
-            connection.execute("vacuum analyze")
+        with cluster.start() as server:
+            if (parameters := self.plan.parameters) is not None:
+                place = Place(server.conninfo(), server.connect)
+                load_data(place, parameters, interruption, lambda *_: None, self._require_space)
+            with contextlib.closing(server.connect()) as connection:
+                create_ledger(connection, self.plan.clients, self.plan.slots)
+                connection.execute("vacuum analyze")
+
+    def _require_space(self, bytes_expected: int) -> None:
+        """Raise DiskFullError if the data, and as much again, do not fit on the simulated disk."""
+        needed = 2 * bytes_expected + WAL_RESERVE_BYTES
+        if self.plan.kind is CrashKind.POWER and needed > self.plan.disk_bytes:
+            raise DiskFullError(
+                f"the data need a simulated disk of {format_size(needed)}, and it has "
+                f"{format_size(self.plan.disk_bytes)}: use a larger --disk-size, or a smaller --scale"
+            )
 
     def _template(self, build: Build) -> Path:
         return self.templates.setdefault(build.build_id, self.run.path / f"template-{len(self.templates)}")
@@ -72,11 +89,12 @@ class CrashSite(ABC):
 class DirectorySite(CrashSite):
     """A data directory on the file system of the cache."""
 
-    def prepare(self, build: Build) -> None:
-        """Create the template of a build. Raises ServerError."""
+    def prepare(self, build: Build, interruption: Interruption) -> None:
+        """Create the template of a build."""
         template = self._template(build)
         template.mkdir(mode=0o711)
-        self._fill(Cluster(build, template / "data", self.account, self.run.path / "preparation.log"))
+        cluster = Cluster(build, template / "data", self.account, self.run.path / "preparation.log")
+        self._fill(cluster, interruption)
 
     def restore(self, build: Build) -> None:
         """Replace the data directory by the template."""
@@ -97,15 +115,15 @@ class DiskSite(CrashSite):
     def _image(self) -> Path:
         return self.run.path / "disk.img"
 
-    def prepare(self, build: Build) -> None:
-        """Create the template of a build. Raises ServerError."""
+    def prepare(self, build: Build, interruption: Interruption) -> None:
+        """Create the template of a build."""
         self._link_data()
         template = self._template(build)
         create_image(template, self.plan.disk_bytes)
         with FaultyDisk.attach(self.run.path, template) as disk:
             disk.format()
             disk.mount()
-            self._fill(self._cluster(build, disk.root / "data"))
+            self._fill(self._cluster(build, disk.root / "data"), interruption)
 
     def _link_data(self) -> None:
         """Create the name under which cleanup after a kill looks for the server."""

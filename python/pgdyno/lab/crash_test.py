@@ -116,7 +116,7 @@ def run_crash_test(
         for build in dict.fromkeys(subject.build for subject in subjects):
             interruption.check()
             say(f"preparing {build.label}")
-            site.prepare(build)
+            site.prepare(build, interruption)
         writer = stack.enter_context(_writer(path, plan, command, arms, cache))
         crashes = CrashRun(plan, site, interruption, standby_site=standby_site)
         for number in range(plan.cuts):

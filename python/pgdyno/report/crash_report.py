@@ -61,7 +61,9 @@ def title_of(report: CrashReport) -> str:
         f", {plan.disk} disk" if plan.kind is CrashKind.POWER and plan.disk is not DiskBehavior.HONEST else ""
     )
     done = max((found.crashes for found in report.findings), default=0)
-    return f"{PLURAL[plan.kind][done != 1]}{OF[plan.standby]}{disk}: {done} per arm, {plan.clients} clients"
+    load = f", {plan.parameters.data_name}" if plan.parameters is not None else ""
+    crashes = f"{PLURAL[plan.kind][done != 1]}{OF[plan.standby]}{disk}"
+    return f"{crashes}: {done} per arm, {plan.clients} clients{load}"
 
 
 def table_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
@@ -145,6 +147,7 @@ def crash_json(report: CrashReport) -> Json:
         "disk": plan.disk if plan.kind is CrashKind.POWER else None,
         "at": plan.at,
         "standby": plan.standby,
+        "workload": plan.workload,
         "clients": plan.clients,
         "seed": plan.seed,
         "complete": report.record.ended_unix_s is not None,

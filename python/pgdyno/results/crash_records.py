@@ -36,7 +36,8 @@ class CrashArm:
 
 @dataclass(frozen=True)
 class Corruption:
-    """One finding of a check. ``check``: mount, start, read, amcheck, checksums or log."""
+    """One finding of a check. ``check``: mount, start, read, amcheck, consistency,
+    checksums or log."""
 
     check: str
     text: str

@@ -8,6 +8,8 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.study.tpcc_parameters import TpccParameters
 
 
 class CrashKind(StrEnum):
@@ -84,6 +86,16 @@ class Survivors(StrEnum):
     TORN = "torn"
 
 
+class CrashWorkload(StrEnum):
+    """Transactions of the clients. ``ledger``: the two changes of the ledger alone. ``tpcc``, ``pgbench``:
+    each transaction of the workload makes these changes, too.
+    """
+
+    LEDGER = "ledger"
+    TPCC = "tpcc"
+    PGBENCH = "pgbench"
+
+
 ACTIVE_S_MIN = 1.0
 ACTIVE_S_MAX = 5.0
 """Default range of the time from the first transaction until the crash: at least five cycles of the WAL
@@ -131,6 +143,9 @@ class CrashPlan(BaseModel):
     """None: there is no standby."""
     survivors: Survivors | None = None
     """None: a random one for each cut."""
+    workload: CrashWorkload = CrashWorkload.LEDGER
+    scale: int = Field(default=1, gt=0, le=1000)
+    """Warehouses of tpcc, or scale of pgbench."""
     active_s_max: float = Field(default=ACTIVE_S_MAX, ge=ACTIVE_S_MIN, le=ACTIVE_S_LIMIT)
     cuts: int = Field(default=CUTS, gt=0, le=CUTS_MAX)
     clients: int = Field(default=8, gt=0, le=80)
@@ -141,6 +156,16 @@ class CrashPlan(BaseModel):
     checksums: bool = True
     wal_segment_mb: int | None = None
     seed: int = 0
+
+    @property
+    def parameters(self) -> TpccParameters | PgbenchParameters | None:
+        """Parameters of the workload; None for the ledger alone."""
+        match self.workload:
+            case CrashWorkload.TPCC:
+                return TpccParameters(warehouses=self.scale)
+            case CrashWorkload.PGBENCH:
+                return PgbenchParameters(scale=self.scale)
+        return None
 
 
 class PlannedCrash(BaseModel):

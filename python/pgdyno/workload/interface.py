@@ -78,6 +78,13 @@ class Workload(Protocol):
         """Raise DatasetError unless the database contains exactly these data, completely loaded."""
         ...
 
+    def invariants(self, connect: Connect) -> list[Check]:
+        """Check what holds at any time, provided that only this workload has changed its data.
+
+        Raises ConnectError, DatasetError, ServerError.
+        """
+        ...
+
     def checks(self, clients: int, *, restored: bool) -> TrialChecks:
         """Return the checks of one trial. ``restored``: it begins with restored data."""
         ...

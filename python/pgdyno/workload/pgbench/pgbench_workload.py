@@ -66,6 +66,15 @@ class Pgbench:
                     f"{wanted or 'none'}: change --{name.replace('_', '-')}, or load them again"
                 )
 
+    def invariants(self, connect: Connect) -> list[Check]:
+        """Compare rows and balances; nothing for a custom script, whose effects are unknown."""
+        if "unknown" in self.parameters.effects:
+            return []
+        with closing(connect()) as conn:
+            sums = read_sums(conn)
+            grown = sums.since(Sums.pristine(read_scale(conn)))
+        return [check_rows(sums), *check_balances(grown, self.parameters.effects)]
+
     def checks(self, clients: int, *, restored: bool) -> PgbenchChecks:
         """Return the checks. The sums of restored data are known; others are read before the trial."""
         del clients

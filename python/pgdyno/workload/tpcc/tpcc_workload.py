@@ -62,6 +62,10 @@ class Tpcc:
                 f"requires {_listed(due)}: use the same --dialect and --deviate, or load it again"
             )
 
+    def invariants(self, connect: Connect) -> list[Check]:
+        """Run the consistency conditions."""
+        return check_conditions(connect, self.parameters.deviations, self.parameters.suffixed_sets)
+
     def checks(self, clients: int, *, restored: bool) -> TpccChecks:
         """Return the checks, which are the same with and without restored data."""
         del restored
