@@ -17,7 +17,7 @@ from pgdyno.lab import study_blocks
 from pgdyno.lab.progress import BlockEnded
 from pgdyno.lab.study_blocks import Budget, run_study
 from pgdyno.lab.trial import Lab
-from pgdyno.results.records import BlockStatus, StudyEnd
+from pgdyno.results.records import BlockStatus, Counts, Role, Slice, StudyEnd
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import PlannedBlock, blocks_of
 
@@ -281,6 +281,13 @@ class Repeating:
         self.plans.append((case, plan))
 
 
+def slices_with(rate: int) -> list[Slice]:
+    """Ten slices at a rate in transactions per second. Without a transaction each lasts until 3 s."""
+    counts = {"x": Counts(ok=rate // 2)}
+    ended_s = 0.5 if rate else 3.0
+    return [Slice(i, Role.MEASURE, 0.0, 0.0, 0.5, ended_s, 0.0, 0.0, counts) for i in range(10)]
+
+
 @pytest.mark.parametrize(
     ("changes", "rates", "block_s", "slice_s"),
     [
@@ -297,6 +304,8 @@ class Repeating:
         ({"budget_s": 150.0}, [800, 80], 30, None),
         ({"budget_s": 300.0}, [800, 80], 250, None),
         ({}, [800, 0], 30, None),
+        # Each slice of 0.5 s lasts 3 s, until its transactions have ended.
+        ({"budget_s": 300.0}, [0, 0], 30, 8.0),
         ({}, [], 30, None),
     ],
     ids=[
@@ -309,8 +318,9 @@ class Repeating:
         "less than needed",
         "too little time",
         "a long block",
-        "nothing completed",
-        "no warm-up",
+        "one arm stalls",
+        "longer than a slice",
+        "no complete run",
     ],
 )
 def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_long(
@@ -337,7 +347,7 @@ def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_
         labs([2])[0],
         study=plan,
         writer=cast(Any, writer),
-        rates={arm: [[float(rate)] * 9] for arm, rate in enumerate(rates)} or {0: [[]], 1: [[]]},
+        measured={arm: slices_with(rate) for arm, rate in enumerate(rates)},
     )
     run_study([lab], undecided)
     blocks = [block for _, block in played.ran]
@@ -354,9 +364,9 @@ def test_a_case_with_longer_slices_stays_in_step_with_the_others(monkeypatch: py
     played, writer = Played(monkeypatch), Repeating()
     monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 100_000, 10)).__next__)
     plan = make_study(clients=8, blocks_max=3, budget_s=9000.0, slices_may_grow=True, rounds=20)
-    slow = {0: [[80.0] * 9], 1: [[80.0] * 9]}
+    slow = {0: slices_with(80), 1: slices_with(80)}
     three = [
-        replace(lab, study=plan, writer=cast(Any, writer), rates=slow if lab.case == 1 else {})
+        replace(lab, study=plan, writer=cast(Any, writer), measured=slow if lab.case == 1 else {})
         for lab in labs([3, 3, 3])
     ]
     run_study(three, undecided)

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 
 from pgdyno.analysis.comparison.interim_analysis import InterimResult, interim_result
 from pgdyno.analysis.comparison.paired_comparison import Comparison
@@ -22,7 +21,6 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.lab.block import run_block, run_in_sequence
 from pgdyno.lab.progress import ArmVerdict, BlockStarted, InterimVerdicts, Warned
 from pgdyno.lab.trial import Lab
-from pgdyno.lab.warm_up import Rates
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, share_of_time
@@ -234,11 +232,7 @@ def _lengthen_slices(case: _Case, budget: Budget) -> bool:
     may_grow = study.slices_may_grow and not study.has_grown_slices
     if not (may_grow and study.is_together) or study.load_is_fixed:
         return False
-    rates = [_last_rate(lab.rates.get(arm)) for arm in range(len(study.arms))]
-    if not all(rates):
-        return False  # an arm without a transaction is no reason for longer slices
-    # A closed loop: by Little's law, clients / rate is the mean latency.
-    latency_s = max(study.driving(arm).clients / rate for arm, rate in enumerate(rates))
+    latency_s = _latency_s(lab)
     turns = 1 if study.schedule == "duet" else len(study.arms)
     window_s = study.rounds * study.slice_s
     least_rounds = whole_rounds(0.0, study.slice_s, study.schedule)
@@ -268,9 +262,27 @@ def _lengthen_slices(case: _Case, budget: Budget) -> bool:
     return True
 
 
-def _last_rate(warm_ups: Sequence[Rates] | None) -> float:
-    """Return the median rate of the last warm-up in transactions per second; 0 without a warm-up."""
-    return median(warm_ups[-1]) if warm_ups and warm_ups[-1] else 0.0
+def _latency_s(lab: Lab) -> float:
+    """Return the mean latency of the last block: that of the slowest arm with completed transactions.
+
+    If all transactions ended after their slices, it is the time until they did. An arm that stalls alone is
+    no reason for longer slices.
+    """
+    found = []
+    for arm, slices in lab.measured.items():
+        executed = sum(counts.executed for piece in slices for counts in piece.kinds.values())
+        if executed:
+            # A closed loop: by Little's law, clients / rate is the mean latency.
+            counted_s = sum(piece.counted_s for piece in slices)
+            found.append(lab.study.driving(arm).clients * counted_s / executed)
+    if found:
+        return max(found)
+    until_drained = (
+        sum(piece.drained_s - piece.opened_s for piece in slices) / len(slices)
+        for slices in lab.measured.values()
+        if slices
+    )
+    return min(until_drained, default=0.0)
 
 
 def _with_lengths(study: Study, lengths: Mapping[str, object]) -> Study:

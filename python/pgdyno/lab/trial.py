@@ -159,6 +159,8 @@ class Lab:
     aa: Mapping[int, Lab] = field(default_factory=dict)  # by arm: its A/A comparison
     rates: dict[int, list[Sequence[float]]] = field(default_factory=dict)
     """By arm, the rates from the start of the warm-up in each block so far, for later warm-ups."""
+    measured: dict[int, Sequence[Slice]] = field(default_factory=dict)
+    """By arm, the measured slices of the last block."""
     warmed_s: dict[tuple[int, int], float] = field(default_factory=dict)
     """By case and block, the warm-up of the first arm in seconds, if arms run one after the other."""
     warm_up_times: int = 1

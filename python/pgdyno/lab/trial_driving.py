@@ -246,6 +246,7 @@ def drive_trials(
             trials[index].warmed = replace(found, times=lab.warm_up_times)
         if run.complete:
             lab.rates.setdefault(index, []).append(warm_up.rates(target))
+            lab.measured[index] = [piece for piece in trials[index].slices if piece.role is Role.MEASURE]
         if lab.study.schedule == "blocks" and (found := warm_up.found(target)) is not None:
             first_s = found.driven_s if found.by == "evidence" else lab.study.warmup_s
             lab.warmed_s.setdefault((lab.case, block.index), first_s)
