@@ -211,14 +211,17 @@ def test_a_published_table_too_wide_for_the_terminal_has_a_line_for_each_number(
     (table,) = built.published
     assert table.narrow is not None
     assert [row[:2] for row in table.narrow.rows] == [
-        ["8", "18"],
-        ["", "change, %"],
-        ["9", "18"],
-        ["", "change, %"],
-        ["7", "18"],
-        ["", "change, %"],
+        ["8", ""],
+        ["  18", table.rows[0][1]],
+        ["  change, %", table.rows[0][3]],
+        ["9", ""],
+        ["  18", table.rows[1][1]],
+        ["  change, %", table.rows[1][3]],
+        ["7", ""],
+        ["  18", table.rows[2][1]],
+        ["  change, %", table.rows[2][3]],
     ]
-    assert [row[2:] for row in table.narrow.rows[:2]] == [list(table.rows[0][1:3]), list(table.rows[0][3:5])]
+    assert [row[2] for row in table.narrow.rows[1:3]] == [table.rows[0][2], table.rows[0][4]]
     shown = plain(on_terminal(built, 60))
     assert max(map(len, shown[shown.index("New orders by users") :].splitlines())) <= 60
 
@@ -238,6 +241,23 @@ def test_a_number_of_a_published_table_has_its_unit_in_the_cell_or_the_heading()
     assert list(found.columns) == ["of", "then", "then, here", "rate, tx/s", "rate, tx/s, here"]
     assert [plain(cell) for cell in found.rows[0]] == ["size", "118 GB", "215 MB", "1978", "2 000"]
     assert [plain(cell) for cell in found.rows[1]] == ["time", "33 min", "", "", ""]
+
+
+def test_a_line_of_a_narrow_table_has_the_whole_name_of_its_row() -> None:
+    size = Estimate(215.0, "MB", 2, Better.NEITHER)
+    rows = [
+        [
+            a_cell(name, "", None),
+            a_cell(case, "", None),
+            a_cell("1", "", 1.0, size),
+            a_cell("2", "", 2.0, size),
+        ]
+        for name, case in (("reads", "small"), ("", "large"), ("total", ""))
+    ]
+    found = with_measured_columns(MeasuredTable("t", ["of", "case", "then", "now"], rows, []), 0.95)
+    assert found.narrow is not None
+    names = [plain(row[0]) for row in found.narrow.rows if not plain(row[1])]
+    assert names == ["reads, small", "reads, large", "total"]
 
 
 def test_a_published_table_without_measured_numbers_explains_none() -> None:

@@ -176,23 +176,35 @@ def _narrow(
 ) -> Table | None:
     """Return the table with a line for each number; None if it has no measured numbers.
 
-    The texts of a row are its name, which the lines below the first leave out.
+    The texts of a row are its name, with the first one of the row above if its own is empty. With several
+    numbers per row the name has a line of its own above them.
     """
     if not any(measured):
         return None
     places = [n + sum(measured[:n]) for n in range(len(titles))]
     has_number = [any(row[n].value is not None for row in table.rows) for n in range(len(titles))]
     names = [n for n in range(len(titles)) if not measured[n] and not has_number[n]]
-    lines: list[list[str]] = []
+    groups: list[tuple[str, list[list[str]]]] = []
+    first = ""
     for cells, row in zip(table.rows, rows, strict=True):
-        name = ", ".join(filter(None, (row[places[n]] for n in names)))
-        for n, title in enumerate(titles):
-            if n in names or not (cells[n].text or cells[n].is_requested):
-                continue
-            lines.append([name, title, row[places[n]], row[places[n] + 1] if measured[n] else ""])
-            name = ""
-    columns = (", ".join(filter(None, (titles[n] for n in names))), "figure", "published", HERE)
-    return Table(table.title, columns, lines, numeric=frozenset(columns[2:]))
+        texts = [row[places[n]] for n in names]
+        if texts and any(texts):
+            texts[0] = first = texts[0] or first
+        figures = [
+            [title, row[places[n]], row[places[n] + 1] if measured[n] else ""]
+            for n, title in enumerate(titles)
+            if n not in names and (cells[n].text or cells[n].is_requested)
+        ]
+        groups.append((", ".join(filter(None, texts)), figures))
+    head = ", ".join(filter(None, (titles[n] for n in names)))
+    numeric = frozenset(("published", HERE))
+    if names and any(len(figures) > 1 for _, figures in groups):
+        lines = []
+        for name, figures in groups:
+            lines += [[name, "", ""], *([f"  {title}", *numbers] for title, *numbers in figures)]
+        return Table(table.title, (head, "published", HERE), lines, numeric=numeric)
+    lines = [[name, *figure] for name, figures in groups for figure in figures]
+    return Table(table.title, (head, "figure", "published", HERE), lines, numeric=numeric)
 
 
 def _is_the_same(row: Sequence[MeasuredCell], above: Sequence[MeasuredCell]) -> bool:
