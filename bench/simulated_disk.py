@@ -21,6 +21,7 @@ from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared
 from pgdyno.server.disk_release import run_step
 from pgdyno.server.faulty_disk import FORMAT, FaultyDisk, create_image, missing_for_power_cuts
+from pgdyno.study.crash_plan import FileSystem
 
 IMAGE_BYTES = 2 << 30
 CHUNK_BYTES = 1 << 20
@@ -63,7 +64,7 @@ def _plain(place: Path) -> Iterator[Path]:
     image, root = place / "plain.img", place / "plain"
     loop = run_step(["losetup", "--find", "--show", "--nooverlap", "--direct-io=on", str(image)]).strip()
     try:
-        run_step([*FORMAT, loop])
+        run_step([*FORMAT[FileSystem.EXT4], loop])
         run_step(["mount", "-t", "ext4", loop, str(root)])
         try:
             yield root

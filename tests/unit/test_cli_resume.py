@@ -57,7 +57,7 @@ def test_cuts_are_added_to_a_complete_study_without_measuring_on(
 
     monkeypatch.setattr(study_execution, "resume_study", lambda *_: pytest.fail("it went on"))
     monkeypatch.setattr(DurabilityOptions, "run", run)
-    monkeypatch.setattr(crash_test, "missing_for_power_cuts", list)
+    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: [])
     assert run_command(["compare", "--resume", str(path), "--durability", "--cuts", "7"]) == int(fails)
     assert cut == [path]
     shown = capsys.readouterr()
@@ -77,7 +77,7 @@ def test_ctrl_c_during_the_cuts_keeps_the_study_and_says_how_to_continue(
         interruption.check()
 
     monkeypatch.setattr(DurabilityOptions, "run", run)
-    monkeypatch.setattr(crash_test, "missing_for_power_cuts", list)
+    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: [])
     assert run_command(["compare", "--resume", str(path), "--durability"]) == 128 + signal.SIGINT
     shown = capsys.readouterr()
     assert "faster" in shown.out
@@ -93,7 +93,7 @@ def test_cases_with_different_servers_have_no_common_crash_test(
         '[workload]\nkind = "pgbench"\nscale = 1\n[drive]\nclients = 1\n[factors]\nserver = ["17", "18"]\n'
         '"settings.jit" = ["on", "off"]\n[run]\nwarmup = "1s"\nwindow = "2s"\nrepeats = 5\n'
     )
-    monkeypatch.setattr(crash_test, "missing_for_power_cuts", list)
+    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: [])
     monkeypatch.chdir(tmp_path)
     assert run_command(["run", str(study), "--durability"]) == 2
     assert "same servers and settings in all cases" in capsys.readouterr().err

@@ -283,7 +283,7 @@ def test_values_out_of_range_are_refused_before_anything_starts(
 
 
 def test_without_a_disk_the_possible_kinds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda: ["/dev/fuse"])
+    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: ["/dev/fuse"])
     with pytest.raises(UsageError, match=r"lacks /dev/fuse.*--kind backend or server"):
         crash_test.require_possible(PLAN)
     crash_test.require_possible(PLAN.model_copy(update={"kind": CrashKind.SERVER}))

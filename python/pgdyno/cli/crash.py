@@ -45,6 +45,7 @@ from pgdyno.study.crash_plan import (
     CrashPlan,
     CrashWorkload,
     DiskBehavior,
+    FileSystem,
     StandbyCrash,
     Survivors,
 )
@@ -75,6 +76,9 @@ def crash(
             "left from a moment up to 2 s before the power cut."
         ),
     ] = DiskBehavior.HONEST,
+    file_system: Annotated[
+        FileSystem, typer.Option(help="File system on the simulated disk; needs its mkfs.")
+    ] = FileSystem.EXT4,
     survivors: Annotated[
         Survivors | None,
         typer.Option(
@@ -161,6 +165,7 @@ def crash(
         arms=tuple(parse_arms(arms)),
         kind=kind,
         disk=disk,
+        file_system=file_system,
         at=at,
         standby=standby,
         survivors=survivors,

@@ -120,7 +120,7 @@ class DiskSite(CrashSite):
         self._link_data()
         template = self._template(build)
         create_image(template, self.plan.disk_bytes)
-        with FaultyDisk.attach(self.run.path, template) as disk:
+        with FaultyDisk.attach(self.run.path, template, self.plan.file_system) as disk:
             disk.format()
             disk.mount()
             self._fill(self._cluster(build, disk.root / "data"), interruption)
@@ -141,7 +141,7 @@ class DiskSite(CrashSite):
     def live(self, build: Build) -> Iterator[Life]:
         """Begin a life of the disk. Raises ServerError if it cannot be mounted."""
         lies = self.plan.disk is DiskBehavior.LYING
-        with FaultyDisk.attach(self.run.path, self._image, lies=lies) as disk:
+        with FaultyDisk.attach(self.run.path, self._image, self.plan.file_system, lies=lies) as disk:
             disk.mount()
             yield Life(self._cluster(build, disk.root / "data"), disk)
 

@@ -30,6 +30,7 @@ from pgdyno.study.crash_plan import (
     CrashMoment,
     CrashPlan,
     DiskBehavior,
+    FileSystem,
     StandbyCrash,
     planned_crash,
 )
@@ -55,13 +56,15 @@ def require_possible(plan: CrashPlan) -> None:
         raise UsageError(f"{option} applies to --kind power only (got {plan.kind}): remove it")
     if running := [arm.name for arm in plan.arms if arm.is_dsn]:
         raise UsageError(f"pgdyno crashes only servers that it starts: remove the DSN {running[0]}")
+    if plan.kind is not CrashKind.POWER and plan.file_system is not FileSystem.EXT4:
+        raise UsageError(f"--file-system applies to --kind power only (got {plan.kind}): remove it")
     if plan.kind is not CrashKind.POWER and plan.at is CrashMoment.COMMIT:
         raise UsageError(f"--at commit applies to --kind power only (got {plan.kind}): remove it")
     if plan.disk.fails_before_cut and plan.at is not CrashMoment.ANY:
         raise UsageError(f"--disk {plan.disk} has its own moment: remove --at {plan.at}")
     if plan.standby is not None:
         _require_possible_with_standby(plan)
-    if plan.kind is CrashKind.POWER and (missing := missing_for_power_cuts()):
+    if plan.kind is CrashKind.POWER and (missing := missing_for_power_cuts(plan.file_system)):
         raise UsageError(
             f"power cuts need a simulated disk, and this machine lacks {', '.join(missing)}: "
             f"provide it, or use pgdyno crash --kind {' or '.join(WITHOUT_ROOT)} without one"
@@ -85,6 +88,10 @@ def _require_possible_with_standby(plan: CrashPlan) -> None:
         raise UsageError(
             f"{option}: nobody reads the primary's disk after its crash, so there is no power to cut: add "
             "--kind server"
+        )
+    if plan.file_system is FileSystem.BTRFS:
+        raise UsageError(
+            f"{option} does not apply to --file-system btrfs, which refuses copies of a mounted disk: use xfs"
         )
     if plan.disk is not DiskBehavior.HONEST:
         raise UsageError(f"{option} does not apply to --disk {plan.disk}: remove one of them")

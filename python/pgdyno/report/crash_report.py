@@ -10,7 +10,7 @@ from pgdyno.analysis.statistics.exact_interval import MedianInterval, Proportion
 from pgdyno.estimate import ABSENT
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
 from pgdyno.results.records import Json
-from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, StandbyCrash
+from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, FileSystem, StandbyCrash
 from pgdyno.units import format_duration
 
 PLURAL = {
@@ -57,9 +57,9 @@ class CrashReport:
 def title_of(report: CrashReport) -> str:
     """Return the title: kind, disk, number of crashes."""
     plan = report.plan
-    disk = (
-        f", {plan.disk} disk" if plan.kind is CrashKind.POWER and plan.disk is not DiskBehavior.HONEST else ""
-    )
+    parts = [f"{plan.disk} disk"] if plan.disk is not DiskBehavior.HONEST else []
+    parts += [plan.file_system] if plan.file_system is not FileSystem.EXT4 else []
+    disk = "".join(f", {part}" for part in parts)
     done = max((found.crashes for found in report.findings), default=0)
     load = f", {plan.parameters.data_name}" if plan.parameters is not None else ""
     crashes = f"{PLURAL[plan.kind][done != 1]}{OF[plan.standby]}{disk}"
@@ -145,6 +145,7 @@ def crash_json(report: CrashReport) -> Json:
     return {
         "kind": plan.kind,
         "disk": plan.disk if plan.kind is CrashKind.POWER else None,
+        "file_system": plan.file_system if plan.kind is CrashKind.POWER else None,
         "at": plan.at,
         "standby": plan.standby,
         "workload": plan.workload,

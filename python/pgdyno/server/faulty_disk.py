@@ -1,6 +1,6 @@
 """A disk whose power can be cut, with a file system on it.
 
-    image file ─ engine (FUSE, volatile write cache) ─ loop device ─ ext4 ─ data directory
+    image file ─ engine (FUSE, volatile write cache) ─ loop device ─ file system ─ data directory
 
     create_image(path, size_bytes)
     with FaultyDisk.attach(directory, image) as disk:     # one life of the disk
@@ -19,6 +19,7 @@ write-back cache; ``attach`` checks that.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import select
@@ -40,7 +41,7 @@ from pgdyno.server.disk_release import (
     release_disks,
     run_step,
 )
-from pgdyno.study.crash_plan import DiskOperation, Survivors
+from pgdyno.study.crash_plan import DISK_BLOCK_BYTES, DiskOperation, FileSystem, Survivors
 
 ANSWER_TIMEOUT_S = 20.0
 """Timeout of an answer of the disk's process. A cut writes at most the cache to the page cache."""
@@ -54,16 +55,26 @@ CUT_WITHIN_S = 2.0
 INODES = 16384
 """A data directory has about 1,000 files."""
 
-FORMAT = (
-    *("mkfs.ext4", "-q", "-F", "-b", "4096", "-N", str(INODES)),
-    *("-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
-)
-"""Command that creates the file system, without the device."""
+FORMAT: Mapping[FileSystem, tuple[str, ...]] = {
+    FileSystem.EXT4: (
+        *("mkfs.ext4", "-q", "-F", "-b", "4096", "-N", str(INODES)),
+        *("-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
+    ),
+    FileSystem.XFS: ("mkfs.xfs", "-q", "-f", "-K"),
+    FileSystem.BTRFS: ("mkfs.btrfs", "-q", "-f", "-K"),
+}
+"""Commands that create a file system, without the device."""
+
+MOUNT_OPTIONS: Mapping[FileSystem, str] = {
+    FileSystem.EXT4: "nodev,nosuid",
+    FileSystem.XFS: "nodev,nosuid,nouuid",  # the images of primary and standby are copies of one template
+    FileSystem.BTRFS: "nodev,nosuid",
+}
 
 BALLAST = "ballast"
 """File that takes the free space of a full disk."""
 
-TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
+TOOLS = ("losetup", "mount", "umount")
 
 
 @dataclass(frozen=True)
@@ -81,7 +92,7 @@ class DiskCut:
     is_planned: bool
 
 
-def missing_for_power_cuts() -> list[str]:
+def missing_for_power_cuts(file_system: FileSystem = FileSystem.EXT4) -> list[str]:
     """Return what this machine lacks for a disk whose power can be cut; empty if nothing."""
     missing = []
     if os.geteuid() != 0:
@@ -91,7 +102,22 @@ def missing_for_power_cuts() -> list[str]:
             missing.append(device)
         elif not os.access(device, os.R_OK | os.W_OK):
             missing.append(f"access to {device}")
-    return [*missing, *(tool for tool in TOOLS if shutil.which(tool) is None)]
+    tools = (*TOOLS, FORMAT[file_system][0], *(("btrfs",) if file_system is FileSystem.BTRFS else ()))
+    missing += [tool for tool in tools if shutil.which(tool) is None]
+    if not (missing or _kernel_knows(file_system)):
+        missing.append(f"{file_system} in the kernel")
+    return missing
+
+
+def _kernel_knows(file_system: FileSystem) -> bool:
+    """Return whether the kernel has the file system, or a module that a mount loads."""
+    names = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
+    if file_system in names:
+        return True
+    if shutil.which("modprobe") is None:
+        return False
+    found = subprocess.run(["modprobe", "--dry-run", file_system], capture_output=True, check=False)
+    return found.returncode == 0
 
 
 def create_image(path: Path, size_bytes: int) -> None:
@@ -106,9 +132,10 @@ def create_image(path: Path, size_bytes: int) -> None:
 class FaultyDisk:
     """One life of a disk: its process, FUSE mount and loop device, and the mounted file system."""
 
-    def __init__(self, directory: Path, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, directory: Path, process: subprocess.Popen[bytes], file_system: FileSystem) -> None:
         """Use ``attach``."""
         self._directory = directory
+        self._file_system = file_system
         self._process = process
         self._buffer = b""
         self._loop: str | None = None
@@ -120,7 +147,14 @@ class FaultyDisk:
 
     @classmethod
     @contextlib.contextmanager
-    def attach(cls, directory: Path, image: Path, *, lies: bool = False) -> Iterator[Self]:
+    def attach(
+        cls,
+        directory: Path,
+        image: Path,
+        file_system: FileSystem = FileSystem.EXT4,
+        *,
+        lies: bool = False,
+    ) -> Iterator[Self]:
         """Serve an image as a loop device. At the end, everything is unmounted and detached, in any state.
 
         ``directory`` belongs to this disk alone. Raises ServerError.
@@ -134,7 +168,7 @@ class FaultyDisk:
             "cache_bytes_max": CACHE_BYTES_MAX,
             "lies": lies,
         }
-        disk = cls(directory, _start())
+        disk = cls(directory, _start(), file_system)
         try:
             disk._ask(specification, "serving")
             disk._attach_loop(fuse / "image")
@@ -156,11 +190,16 @@ class FaultyDisk:
 
     def format(self) -> None:
         """Create a file system. Raises ServerError."""
-        run_step([*FORMAT, self._device()])
+        run_step([*FORMAT[self._file_system], self._device()])
 
     def mount(self) -> None:
         """Mount the file system, which replays its journal. Raises ServerError."""
-        run_step(["mount", "-t", "ext4", "-o", "nodev,nosuid", self._device(), str(self.root)])
+        if self._file_system is FileSystem.BTRFS:
+            # An earlier life of this disk had another loop device, and perhaps a newer state.
+            with contextlib.suppress(ServerError):  # before the kernel has loaded its module
+                run_step(["btrfs", "device", "scan", "--forget"])
+        options = MOUNT_OPTIONS[self._file_system]
+        run_step(["mount", "-t", self._file_system, "-o", options, self._device(), str(self.root)])
         try:
             (self.root / BALLAST).unlink(missing_ok=True)
         except OSError as error:
@@ -190,9 +229,18 @@ class FaultyDisk:
     def fill(self) -> None:
         """Take all space that an unprivileged user has left. The next ``mount`` frees it."""
         space = os.statvfs(self.root)
-        if free := space.f_bavail * space.f_frsize:
-            with (self.root / BALLAST).open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, free)
+        free, taken = space.f_bavail * space.f_frsize, 0
+        piece = free
+        with (self.root / BALLAST).open("wb") as file:
+            # xfs and btrfs need a part of the free space for their own structures.
+            while (piece := min(piece, free - taken)) >= DISK_BLOCK_BYTES:
+                try:
+                    os.posix_fallocate(file.fileno(), taken, piece)
+                    taken += piece
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    piece //= 2
 
     def counts(self) -> Mapping[str, int]:
         """Return the numbers of requests and bytes so far."""

@@ -39,6 +39,14 @@ class DiskBehavior(StrEnum):
         return self in (DiskBehavior.FAILING, DiskBehavior.FULL)
 
 
+class FileSystem(StrEnum):
+    """File system on the simulated disk."""
+
+    EXT4 = "ext4"
+    XFS = "xfs"
+    BTRFS = "btrfs"
+
+
 class DiskOperation(StrEnum):
     """An operation of the disk that can fail."""
 
@@ -138,6 +146,7 @@ class CrashPlan(BaseModel):
     arms: tuple[ArmSpec, ...] = Field(min_length=1)
     kind: CrashKind = CrashKind.POWER
     disk: DiskBehavior = DiskBehavior.HONEST
+    file_system: FileSystem = FileSystem.EXT4
     at: CrashMoment = CrashMoment.ANY
     standby: StandbyCrash | None = None
     """None: there is no standby."""
