@@ -282,6 +282,23 @@ def test_values_out_of_range_are_refused_before_anything_starts(
     assert why in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["15"], "one running server as a DSN"),
+        (["postgresql://h/x", "postgresql://i/x"], "one running server as a DSN"),
+        (["postgresql://h/x", "--kind", "server"], "--kind does not apply to --real"),
+        (["postgresql://h/x", "--disk", "lying"], "--disk does not apply to --real"),
+        (["postgresql://h/x", "--file-system", "xfs"], "--file-system does not apply to --real"),
+    ],
+)
+def test_a_real_crash_is_of_one_running_server_alone(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["crash", "--real", *arguments, "--evidence", str(tmp_path / "c")]) == 2
+    assert says in capsys.readouterr().err
+
+
 def test_without_a_disk_the_possible_kinds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: ["/dev/fuse"])
     with pytest.raises(UsageError, match=r"lacks /dev/fuse.*--kind backend or server"):

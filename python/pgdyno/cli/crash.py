@@ -55,7 +55,10 @@ from pgdyno.units import parse_duration_s, parse_size_bytes
 def crash(
     arms: Annotated[
         list[str],
-        typer.Argument(metavar="ARM…", help="Servers and settings, as in `compare`: 18,fsync=off. No DSN."),
+        typer.Argument(
+            metavar="ARM…",
+            help="Servers and settings, as in `compare`: 18,fsync=off. A DSN only with --real.",
+        ),
     ],
     *,
     kind: Annotated[
@@ -68,6 +71,14 @@ def crash(
     cuts: Annotated[
         int, typer.Option(metavar="N", min=1, max=CUTS_MAX, help="Number of crashes per arm.")
     ] = CUTS,
+    real: Annotated[
+        bool,
+        typer.Option(
+            "--real",
+            help="The arm is a running server on another machine, as a DSN, and you cut the power of that "
+            "machine. pgdyno counts what is lost when the server is back.",
+        ),
+    ] = False,
     disk: Annotated[
         DiskBehavior,
         typer.Option(
@@ -159,11 +170,13 @@ def crash(
       pgdyno crash 17 18 --kind server --cuts 10 --json
       pgdyno crash 18,synchronous_commit=local 18,synchronous_commit=remote_write 18 --standby both
       pgdyno crash 18 --workload tpcc --scale 10
+      pgdyno crash --real postgresql://postgres@10.0.0.7/postgres --cuts 3
     """
     path = evidence or Path(time.strftime("pgdyno-crash-%Y%m%d-%H%M%S.sqlite"))
     plan = CrashPlan(
         arms=tuple(parse_arms(arms)),
         kind=kind,
+        real=real,
         disk=disk,
         file_system=file_system,
         at=at,
@@ -171,7 +184,7 @@ def crash(
         survivors=survivors,
         workload=workload,
         scale=scale,
-        active_s_max=_active_s_max(within),
+        active_s_max=ACTIVE_S_LIMIT if real else _active_s_max(within),
         cuts=cuts,
         clients=clients,
         disk_bytes=_disk_bytes(disk_size),

@@ -19,6 +19,8 @@ from pgdyno.study.crash_plan import CrashPlan, PlannedCrash
 START_TIMEOUT_S = 60.0
 """Timeout from the start of the engine until all clients are connected."""
 
+SILENCE_POLL_S = 0.5
+
 Acknowledge = Literal["answer", "send"]
 """When the ledger records an acknowledgement. ``send`` is wrong on purpose: the audit must notice it."""
 
@@ -43,6 +45,18 @@ class CrashLoad:
         self.interruption.check()
         if not may_end and self._stopped.is_set():
             raise EngineError(f"the load ended before the crash: {self._failure or 'no message'}")
+
+    def wait_for_silence(self, ledger: Path, silence_s: float) -> None:
+        """Wait until the load has ended, or written nothing to its ledger for this time. Raises Interrupted.
+
+        A machine without power closes no connections.
+        """
+        size, since_s = 0, time.monotonic()
+        with self.interruption.tell(self._stopped.set):
+            while not self._stopped.wait(SILENCE_POLL_S) and time.monotonic() < since_s + silence_s:
+                if ledger.stat().st_size != size:
+                    size, since_s = ledger.stat().st_size, time.monotonic()
+        self.interruption.check()
 
     def _read(self, engine: Engine) -> None:
         """Read all events, in a thread. The end is expected only after the crash."""

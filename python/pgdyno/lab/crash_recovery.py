@@ -14,7 +14,9 @@ from pgdyno.results.crash_records import AuditCounts, Corruption
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.corruption_checks import amcheck_findings, checksum_findings
 from pgdyno.server.running import Connection, Server
+from pgdyno.server.version import version_of
 from pgdyno.study.crash_plan import CrashPlan, PlannedCrash
+from pgdyno.workload.interface import Connect
 from pgdyno.workload.ledger.ledger_audit import audit
 from pgdyno.workload.ledger.ledger_file import Records
 from pgdyno.workload.ledger.ledger_tables import read_rows, read_slots
@@ -71,16 +73,7 @@ def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput)
     """Audit a running server and stop it, then check the pages of its data directory."""
     found = Aftermath(recovery_s=recovery_s, replayed_bytes=replayed_bytes(server.log()))
     build = cluster.build
-    try:
-        with contextlib.closing(server.connect()) as connection:
-            found.audit = _audit(connection, of)
-            messages = amcheck_findings(connection, build.version.major)
-            _note(found, "amcheck", messages)
-        if (parameters := of.plan.parameters) is not None:
-            checks = workload_of(parameters).invariants(server.connect)
-            _note(found, "consistency", [f"{one.name}: {one.detail}" for one in checks if not one.passed])
-    except (psycopg.Error, ServerError, DatasetError) as error:
-        found.corruption.append(Corruption("read", in_one_line(str(error))))
+    examine_rows(found, server.connect, of)
     if (grave := GRAVE.search(server.log())) is not None:
         found.corruption.append(Corruption("log", in_one_line(grave[0])))
     try:
@@ -90,6 +83,20 @@ def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput)
         return found
     _note(found, "checksums", checksum_findings(build, cluster.data_dir, cluster.account))
     return found
+
+
+def examine_rows(found: Aftermath, connect: Connect, of: AuditInput) -> None:
+    """Audit the rows of a running server, and check its tables and indexes. Adds to ``found``."""
+    try:
+        with contextlib.closing(connect()) as connection:
+            found.audit = _audit(connection, of)
+            messages = amcheck_findings(connection, version_of(connection).major)
+            _note(found, "amcheck", messages)
+        if (parameters := of.plan.parameters) is not None:
+            checks = workload_of(parameters).invariants(connect)
+            _note(found, "consistency", [f"{one.name}: {one.detail}" for one in checks if not one.passed])
+    except (psycopg.Error, ServerError, DatasetError) as error:
+        found.corruption.append(Corruption("read", in_one_line(str(error))))
 
 
 def replayed_bytes(log: str) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from pgdyno import __version__
@@ -14,15 +14,18 @@ from pgdyno.errors import DiskFullError, EvidenceError, ServerError, StartError,
 from pgdyno.interruption import Interruption
 from pgdyno.lab.crash_run import CrashRun, CrashSubject
 from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
+from pgdyno.lab.real_crash import RealCrashes
 from pgdyno.probe.machine_facts import describe_host, machine_resources
 from pgdyno.results.crash_file import CrashWriter, read_crash_test
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
 from pgdyno.results.records import Guarantee, Kept
 from pgdyno.server.build_catalogue import Catalogue, catalogue, empty_cluster
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.dsn import Dsn
 from pgdyno.server.faulty_disk import missing_for_power_cuts
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.find_build import resolve_all
+from pgdyno.server.remote import Remote
 from pgdyno.server.settings.setting_safety import safety
 from pgdyno.server.settings.settings_profile import ProfileInput, request
 from pgdyno.study.crash_plan import (
@@ -51,11 +54,17 @@ def require_possible(plan: CrashPlan) -> None:
 
     Also raises DiskFullError.
     """
+    if plan.real:
+        _require_possible_on_real_machine(plan)
+        return
     if plan.kind is not CrashKind.POWER and (plan.disk is not DiskBehavior.HONEST or plan.survivors):
         option = f"--survivors {plan.survivors}" if plan.survivors else f"--disk {plan.disk}"
         raise UsageError(f"{option} applies to --kind power only (got {plan.kind}): remove it")
     if running := [arm.name for arm in plan.arms if arm.is_dsn]:
-        raise UsageError(f"pgdyno crashes only servers that it starts: remove the DSN {running[0]}")
+        raise UsageError(
+            f"pgdyno crashes only servers that it starts: remove the DSN {running[0]}, or use --real and cut "
+            "the power of its machine yourself"
+        )
     if plan.kind is not CrashKind.POWER and plan.file_system is not FileSystem.EXT4:
         raise UsageError(f"--file-system applies to --kind power only (got {plan.kind}): remove it")
     if plan.kind is not CrashKind.POWER and plan.at is CrashMoment.COMMIT:
@@ -77,6 +86,18 @@ def require_possible(plan: CrashPlan) -> None:
                 f"the simulated disk may need {format_size(needed)} in {place}, and {format_size(free)} are "
                 "free: free disk space, or use pgdyno crash with a smaller --disk-size"
             )
+
+
+def _require_possible_on_real_machine(plan: CrashPlan) -> None:
+    """Raise UsageError unless there is one running server, and no option of a simulated crash."""
+    (arm, *others) = plan.arms
+    if others or not arm.is_dsn:
+        raise UsageError("--real needs one running server as a DSN, for example postgresql://host/postgres")
+    default = CrashPlan(arms=plan.arms)
+    names = ("kind", "disk", "file_system", "at", "standby", "survivors")
+    if changed := [name for name in names if getattr(plan, name) != getattr(default, name)]:
+        option = changed[0].replace("_", "-")
+        raise UsageError(f"--{option} does not apply to --real, where you cause the crash: remove it")
 
 
 def _require_possible_with_standby(plan: CrashPlan) -> None:
@@ -111,6 +132,9 @@ def run_crash_test(
     require_possible(plan)
     done = _crashes_so_far(path, plan)
     cache = Cache.open()
+    if plan.real:
+        _run_on_real_machine(path, plan, command, done, cache, say, on_crash, interruption)
+        return
     cache.sweep()
     subjects, arms = _subjects(plan, cache, say)
     kind_of_site: type[CrashSite] = DiskSite if plan.kind is CrashKind.POWER else DirectorySite
@@ -137,6 +161,35 @@ def run_crash_test(
                     interruption.check()
                 writer.add_crash(crash)
                 on_crash(crash, subject.name)
+        writer.finish_test(time.time())
+
+
+def _run_on_real_machine(
+    path: Path,
+    plan: CrashPlan,
+    command: str,
+    done: Collection[tuple[int, int]],
+    cache: Cache,
+    say: Say,
+    on_crash: OnCrash,
+    interruption: Interruption,
+) -> None:
+    spec = plan.arms[0]
+    crashes = RealCrashes(plan, Remote(Dsn(spec.server)), path, say, interruption)
+    description = crashes.remote.check()
+    if description.is_local:
+        say(f"! {spec.name} runs on this machine: a power cut also ends pgdyno and its ledger")
+    server = {"version": str(description.version), "provider": "dsn"}
+    arm = _arm(0, spec.name, server, {}, description.effective)
+    with _writer(path, plan, command, [arm], cache) as writer:
+        for number in range(plan.cuts):
+            if (number, 0) in done:
+                continue
+            interruption.check()
+            crash = crashes.crash(number)
+            writer.add_crash(crash)
+            crashes.forget()
+            on_crash(crash, spec.name)
         writer.finish_test(time.time())
 
 
@@ -199,12 +252,23 @@ def _in_effect(subject: CrashSubject, known: Catalogue, cache: Cache) -> Mapping
 
 
 def _record(subject: CrashSubject, effective: Mapping[str, str]) -> CrashArm:
+    server = {"version": str(subject.build.version), "provider": subject.build.provider}
+    return _arm(subject.arm, subject.name, server, subject.settings, effective)
+
+
+def _arm(
+    index: int,
+    name: str,
+    server: Mapping[str, str],
+    settings: Mapping[str, str],
+    effective: Mapping[str, str],
+) -> CrashArm:
     badges = safety(effective).badges
     return CrashArm(
-        arm=subject.arm,
-        name=subject.name,
-        server={"version": str(subject.build.version), "provider": subject.build.provider},
-        settings=subject.settings,
+        arm=index,
+        name=name,
+        server=server,
+        settings=settings,
         safety=[Guarantee(badge.name, Kept(badge.kept), badge.reason) for badge in badges],
         wal_writer_delay_s=parse_duration_s(effective["wal_writer_delay"], bare="ms"),
     )

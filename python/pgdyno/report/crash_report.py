@@ -57,12 +57,13 @@ class CrashReport:
 def title_of(report: CrashReport) -> str:
     """Return the title: kind, disk, number of crashes."""
     plan = report.plan
+    real = " of a real machine" if plan.real else ""
     parts = [f"{plan.disk} disk"] if plan.disk is not DiskBehavior.HONEST else []
     parts += [plan.file_system] if plan.file_system is not FileSystem.EXT4 else []
     disk = "".join(f", {part}" for part in parts)
     done = max((found.crashes for found in report.findings), default=0)
     load = f", {plan.parameters.data_name}" if plan.parameters is not None else ""
-    crashes = f"{PLURAL[plan.kind][done != 1]}{OF[plan.standby]}{disk}"
+    crashes = f"{PLURAL[plan.kind][done != 1]}{real}{OF[plan.standby]}{disk}"
     return f"{crashes}: {done} per arm, {plan.clients} clients{load}"
 
 
@@ -144,6 +145,7 @@ def crash_json(report: CrashReport) -> Json:
     plan = report.plan
     return {
         "kind": plan.kind,
+        "real": plan.real,
         "disk": plan.disk if plan.kind is CrashKind.POWER else None,
         "file_system": plan.file_system if plan.kind is CrashKind.POWER else None,
         "at": plan.at,

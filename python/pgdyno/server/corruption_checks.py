@@ -28,13 +28,15 @@ _SQL = resources.files(__package__).joinpath("sql")
 def amcheck_findings(connection: Connection, major: int) -> list[str] | None:
     """Check all B-tree indexes against their tables (from PostgreSQL 11 on) and all tables (from 14 on).
 
-    Returns the findings, or None if the build has no amcheck.
+    Returns the findings, or None if the build has no amcheck, or the role may not create it.
     """
     try:
         connection.execute("create extension if not exists amcheck")
-    except psycopg.errors.FeatureNotSupported:
-        return None
-    except psycopg.errors.UndefinedFile:
+    except (
+        psycopg.errors.FeatureNotSupported,
+        psycopg.errors.UndefinedFile,
+        psycopg.errors.InsufficientPrivilege,
+    ):
         return None
     connection.execute("select set_config('statement_timeout', %s, false)", (STATEMENT_TIMEOUT,))
     heap_all_indexed = ", true" if major >= 11 else ""

@@ -145,6 +145,8 @@ class CrashPlan(BaseModel):
 
     arms: tuple[ArmSpec, ...] = Field(min_length=1)
     kind: CrashKind = CrashKind.POWER
+    real: bool = False
+    """True if the user cuts the power of the server's machine; the arm is its connection string."""
     disk: DiskBehavior = DiskBehavior.HONEST
     file_system: FileSystem = FileSystem.EXT4
     at: CrashMoment = CrashMoment.ANY
