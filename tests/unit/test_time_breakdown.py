@@ -93,12 +93,10 @@ def test_the_parts_add_up_to_the_total_and_to_its_difference_in_every_block(
             total.difference.value, abs=1e-9 * total.a_us
         )
         # In each block too, relative to the speed of the machine in it.
-        scale = (total.a_us + total.b_us) / 2
         for block, difference in total.by_block.items():
             assert sum(part.by_block[block] for part in parts) == pytest.approx(difference, abs=1e-6)
             a, b = (_total_us(per_s) for per_s in blocks[block][:2])
-            relative = (b - a) / ((a + b) / 2)
-            assert difference == pytest.approx(relative * scale)
+            assert difference == pytest.approx((b / a - 1) * total.a_us)
 
 
 def _total_us(per_s: float) -> float:
@@ -356,6 +354,18 @@ def test_the_speed_of_the_machine_in_a_block_cancels() -> None:
     for part, other in zip(moving.parts, steady.parts, strict=True):
         share = moving.total.a_us / steady.total.a_us
         assert part.difference.value / share == pytest.approx(other.difference.value, rel=1e-3, abs=0.5)
+
+
+def test_the_interval_of_a_large_difference_is_as_wide_as_that_of_the_ratio() -> None:
+    ratios = [57.0, 78.0, 61.0, 70.0, 66.0, 74.0]
+    rates = [(20_000.0, 20_000.0 / ratio) for ratio in ratios]
+    no_times = ClientTime(statements={"SELECT": 1.0})
+    found = explained(rates, [(no_times, no_times)] * len(ratios)).by_statement
+    assert found is not None
+    whole = found.total.difference
+    assert whole.low is not None and whole.high is not None
+    student = 2.571 * float(np.std(ratios, ddof=1)) / 6**0.5
+    assert (whole.high - whole.low) / 2 == pytest.approx(student * found.total.a_us, rel=0.02)
 
 
 def test_interim_analyses_give_anytime_valid_intervals() -> None:

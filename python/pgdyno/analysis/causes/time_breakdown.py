@@ -337,14 +337,16 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
 
 
 def _factors(pairs: Pairs) -> dict[int, float]:
-    """Return block → the factor that makes the mean of its wholes equal to that of all blocks; 1 for a fixed
+    """Return block → the factor that makes the whole of its baseline equal to the mean of all; 1 for a fixed
     load.
+
+    The scaled difference of the wholes is then linear in the ratio of the block. With the mean of both arms
+    as the unit it would approach a constant for large ratios, and its interval would vanish.
     """
     if any(one.lag_us is not None for pair in pairs.values() for one in pair):
         return dict.fromkeys(pairs, 1.0)
-    means = {block: (a.whole_us + b.whole_us) / 2 for block, (a, b) in pairs.items()}
-    usual = sum(means.values()) / len(means)
-    return {block: usual / mean for block, mean in means.items()}
+    usual = sum(a.whole_us for a, _ in pairs.values()) / len(pairs)
+    return {block: usual / a.whole_us for block, (a, _) in pairs.items()}
 
 
 def _part(
