@@ -91,6 +91,15 @@ def test_the_servers_timing_is_shown_with_the_sampled_wait(built: StudyReport) -
     assert "155 µs (17) and 157 µs (18)" in note
 
 
+def test_the_servers_timing_is_omitted_if_it_is_zero(built: StudyReport) -> None:
+    assert built.only is not None
+    findings, (reason,) = built.only.findings, built.only.why
+    none = {key: Estimate(0.0, "µs/tx", 6, Better.LESS) for key in WAL_TIMES}
+    levels = {arm: {**of, **none} for arm, of in findings.telemetry.levels.items()}
+    timed = replace(findings, telemetry=replace(findings.telemetry, levels=levels))
+    assert "clock of the server" not in tables(reason.why, timed)[0].note
+
+
 WAL_TIMES = {"wal.write_us_per_tx": 46.0, "wal.sync_us_per_tx": 109.0}
 
 

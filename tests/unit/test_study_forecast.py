@@ -97,7 +97,7 @@ run = {warmup = "2s", window = "4s", repeats = 30}
     [
         ("", "A/A blocks of identical arms, about"),
         ("repeats = 1,", "no A/A block: the study has few blocks per case"),
-        ("aa = false,", "no A/A blocks: disabled by aa = false in the study file"),
+        ("aa = false,", "no A/A blocks: disabled by run.aa = false"),
         ('schedule = "sequential",', "no A/A blocks: the schedule sequential runs all blocks of one arm"),
     ],
 )

@@ -291,7 +291,7 @@ def _server_clock(why: TimeBreakdown, findings: Findings) -> str:
         arm.name: [level.value for key in WAL_CLOCK if (level := findings.telemetry.levels[arm.arm].get(key))]
         for arm in (why.baseline, why.arm)
     }
-    if not all(known.values()):
+    if not all(sum(us) for us in known.values()):
         return ""
     times = enumeration([f"{_level(sum(us))}{NO_BREAK}µs ({name})" for name, us in known.items()])
     return (

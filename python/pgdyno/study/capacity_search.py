@@ -51,6 +51,10 @@ def parse_limit(text: str) -> LatencyLimit:
     match = _LIMIT.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
+    if re.fullmatch(r"[\d.]+", match[2].strip()):
+        raise UsageError(
+            f"{text!r} has no unit of time: write, for example, p{match[1]} < {match[2].strip()}ms"
+        )
     limit = LatencyLimit(float(match[1]) / 100, parse_duration_s(match[2]))
     if not 0 < limit.quantile < 1 or limit.latency_s <= 0:
         raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")

@@ -144,7 +144,7 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
         "on_failure": file.run.on_failure,
         "nearest": file.run.nearest,
         "aa": file.run.aa,
-        "aa_refused_by": "" if file.run.aa else "aa = false in the study file",
+        "aa_refused_by": "" if file.run.aa else "run.aa = false",
         **layout,
         **_measuring(file),
     }
