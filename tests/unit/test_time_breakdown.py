@@ -117,7 +117,11 @@ def test_swapping_the_arms_mirrors_every_part(
         mirrored = {part.key: part for part in other.parts}
         assert {part.key for part in one.parts} == mirrored.keys()
         for part in one.parts:
-            assert part.difference.value == pytest.approx(-mirrored[part.key].difference.value, abs=1e-6)
+            # Each is scaled by its own baseline, which the block's times undo.
+            for block, difference in part.by_block.items():
+                a, b = (_total_us(per_s) for per_s in blocks[block][:2])
+                back_us = -mirrored[part.key].by_block[block] * b / other.total.a_us
+                assert difference * a / one.total.a_us == pytest.approx(back_us, abs=1e-6)
 
 
 def test_each_part_has_the_time_of_its_source() -> None:
