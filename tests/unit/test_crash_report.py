@@ -290,6 +290,8 @@ def test_values_out_of_range_are_refused_before_anything_starts(
         (["postgresql://h/x", "--kind", "server"], "--kind does not apply to --real"),
         (["postgresql://h/x", "--disk", "lying"], "--disk does not apply to --real"),
         (["postgresql://h/x", "--file-system", "xfs"], "--file-system does not apply to --real"),
+        (["postgresql://h/x", "--within", "2s"], "--within does not apply to --real"),
+        (["postgresql://h/x", "--disk-size", "2GB"], "--disk-size does not apply to --real"),
     ],
 )
 def test_a_real_crash_is_of_one_running_server_alone(

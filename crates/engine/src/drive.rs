@@ -20,12 +20,15 @@ pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out
 
 fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorkload, WorkloadError> {
     let WorkloadContext { clients, threads, seed } = context;
+    let kind = workload.get("kind").and_then(Value::as_str);
+    if kind == Some("ledger") {
+        return Ledger::read(workload).map(AnyWorkload::new);
+    }
     let mut workload = workload.clone();
     let added = workload.as_object_mut().and_then(|keys| keys.remove("ledger"));
     let ledger = added.as_ref().map(Ledger::read).transpose()?;
-    match workload.get("kind").and_then(Value::as_str) {
+    match kind {
         Some("select-only") => SelectOnly::read(&workload).map(|w| with_ledger(w, ledger)),
-        Some("ledger") => Ledger::read(&workload).map(AnyWorkload::new),
         Some("tpcc") => Tpcc::read(&workload, seed).map(|w| with_ledger(w, ledger)),
         Some("pgbench") => Pgbench::read(&workload, clients, threads, seed).map(|w| with_ledger(w, ledger)),
         Some("sysbench") => Sysbench::read(&workload, clients, seed).map(|w| with_ledger(w, ledger)),

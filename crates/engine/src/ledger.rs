@@ -1,8 +1,10 @@
 //! Transactions that leave a trace, and a ledger of them outside of the server: after a crash, every acknowledged one must be there.
 //!
 //! Each transaction inserts one row and overwrites another one. Both hold the client, the number of the transaction and a checksum of the
-//! two. They are all of the transaction, or part of a transaction of another workload. The ledger is a file of records of 24 bytes: client (u32), event (u32: 1 sent, 2 acknowledged), number of the transaction (u64),
-//! and the instant on the monotonic clock in nanoseconds (u64), all little-endian. A record is appended before the client goes on.
+//! two. They are the whole transaction, or a part of a transaction of another workload.
+//!
+//! The ledger is a file of records of 24 bytes: client (u32), event (u32: 1 sent, 2 acknowledged), number of the transaction (u64), and
+//! the instant on the monotonic clock in nanoseconds (u64), all little-endian. A record is appended before the client goes on.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -73,17 +75,6 @@ impl Ledger {
         })?;
         Ok(Self { file: Arc::new(file), key, slots, acknowledge })
     }
-
-    fn writer(&self, client_id: ClientId) -> Writer {
-        Writer {
-            file: Arc::clone(&self.file),
-            acknowledge: self.acknowledge,
-            client: client_id.client,
-            key: derive_seed(self.key, u64::from(client_id.client)),
-            slots: self.slots,
-            sequence: 0,
-        }
-    }
 }
 
 impl Workload for Ledger {
@@ -95,7 +86,14 @@ impl Workload for Ledger {
     }
 
     fn user(&self, client_id: ClientId) -> Writer {
-        self.writer(client_id)
+        Writer {
+            file: Arc::clone(&self.file),
+            acknowledge: self.acknowledge,
+            client: client_id.client,
+            key: derive_seed(self.key, u64::from(client_id.client)),
+            slots: self.slots,
+            sequence: 0,
+        }
     }
 
     fn tally(&self, (): &()) -> Value {
@@ -220,7 +218,7 @@ impl<W: Workload> Workload for WithLedger<W> {
     }
 
     fn user(&self, client_id: ClientId) -> Self::User {
-        WriterOf { user: self.workload.user(client_id), writer: self.ledger.writer(client_id) }
+        WriterOf { user: self.workload.user(client_id), writer: self.ledger.user(client_id) }
     }
 
     fn tally(&self, tally: &Self::Tally) -> Value {

@@ -115,13 +115,13 @@ def crash(
         ),
     ] = None,
     within: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="DURATION",
             help="Longest time from the first transaction until a crash, 1s to 1h. With fsync=off the kernel "
-            "writes data back after about 30 s.",
+            "writes data back after about 30 s. [default: 5s]",
         ),
-    ] = "5s",
+    ] = None,
     workload: Annotated[
         CrashWorkload,
         typer.Option(
@@ -136,8 +136,9 @@ def crash(
         int, typer.Option(metavar="N", min=1, max=80, help="Number of client connections.")
     ] = 8,
     disk_size: Annotated[
-        str, typer.Option(metavar="SIZE", help="Size of the simulated disk, at least 1GB.")
-    ] = "4GB",
+        str | None,
+        typer.Option(metavar="SIZE", help="Size of the simulated disk, at least 1GB. [default: 4GB]"),
+    ] = None,
     evidence: Annotated[
         Path | None,
         typer.Option(
@@ -172,6 +173,8 @@ def crash(
       pgdyno crash 18 --workload tpcc --scale 10
       pgdyno crash --real postgresql://postgres@10.0.0.7/postgres --cuts 3
     """
+    if real and (given := "--within" if within else "--disk-size" if disk_size else ""):
+        raise UsageError(f"{given} does not apply to --real, where you cause the crash: remove it")
     path = evidence or Path(time.strftime("pgdyno-crash-%Y%m%d-%H%M%S.sqlite"))
     plan = CrashPlan(
         arms=tuple(parse_arms(arms)),
@@ -184,10 +187,10 @@ def crash(
         survivors=survivors,
         workload=workload,
         scale=scale,
-        active_s_max=ACTIVE_S_LIMIT if real else _active_s_max(within),
+        active_s_max=ACTIVE_S_LIMIT if real else _active_s_max(within or "5s"),
         cuts=cuts,
         clients=clients,
-        disk_bytes=_disk_bytes(disk_size),
+        disk_bytes=_disk_bytes(disk_size or "4GB"),
         seed=_seed(path, seed),
     )
     require_possible(plan)

@@ -12,9 +12,9 @@ from pgdyno import __version__
 from pgdyno.engine import build_info
 from pgdyno.errors import DiskFullError, EvidenceError, ServerError, StartError, UsageError
 from pgdyno.interruption import Interruption
+from pgdyno.lab.crash_real_machine import RealCrashes
 from pgdyno.lab.crash_run import CrashRun, CrashSubject
 from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
-from pgdyno.lab.real_crash import RealCrashes
 from pgdyno.probe.machine_facts import describe_host, machine_resources
 from pgdyno.results.crash_file import CrashWriter, read_crash_test
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord

@@ -13,8 +13,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.errors import Interrupted, ServerError
 from pgdyno.interruption import Interruption
-from pgdyno.lab import real_crash
-from pgdyno.lab.real_crash import RealCrashes
+from pgdyno.lab import crash_real_machine
+from pgdyno.lab.crash_real_machine import RealCrashes
 from pgdyno.results.crash_records import Crash
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.dsn import Dsn
@@ -116,7 +116,7 @@ def test_an_interrupted_test_continues_with_the_audit(cluster: Cluster, tmp_path
 def test_a_server_that_did_not_restart_has_not_crashed(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(real_crash, "SILENCE_S", 0.0)
+    monkeypatch.setattr(crash_real_machine, "SILENCE_S", 0.0)
     with machine_with(cluster, tmp_path, {}) as machine:
         monkeypatch.setattr(machine, "say", lambda _: None)
         with pytest.raises(ServerError, match="did not restart"):
