@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from measured_trials import ARMS, explained, noisy, trial
 from synthetic_study import Synthetic, arms_of
@@ -77,8 +77,16 @@ blocks_of = st.lists(
 )
 
 
+def waits_of(running: float) -> ClientTime:
+    return ClientTime(
+        on_cpu_us=0.0, driver_us=0.0, wait_samples=WaitSamples({"running": running, "lock": 0.0}, 50.0)
+    )
+
+
 @settings(max_examples=150, deadline=None)
 @given(blocks_of)
+@example([(100.0, 100.0, waits_of(0.0), waits_of(1e-9))])  # a residual of 1e-5 µs is no rounding error
+@example([(800.0, 100.0, waits_of(0.0), waits_of(1e-9))])
 def test_the_parts_add_up_to_the_total_and_to_its_difference_in_every_block(
     blocks: list[tuple[float, float, ClientTime, ClientTime]],
 ) -> None:

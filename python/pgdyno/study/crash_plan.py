@@ -121,10 +121,9 @@ FAULT_S_MAX = 2.0
 FAILING_NTH_MAX = 32
 """The fault hits one of this many next operations, so that it is not always of the same file."""
 
-VOLATILE_MIN = 16
-VOLATILE_MAX = 128
-"""Range of the number of unflushed blocks of 4 KiB at a power cut during a checkpoint. Commits of a few
-clients leave less; a checkpoint writes 64 at a time."""
+VOLATILE_RANGES = {CrashMoment.CHECKPOINT: (16, 128), CrashMoment.VACUUM: (4, 32)}
+"""Number of unflushed blocks of 4 KiB at a power cut in a phase, from and to. Commits of a few clients leave
+less than a checkpoint, which writes 64 at a time. A VACUUM of the small tables leaves about 60 in all."""
 
 
 CUTS = 30
@@ -208,7 +207,7 @@ def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
     active_s = shared.uniform(ACTIVE_S_MIN, plan.active_s_max)
     delay_s = shared.uniform(0, DELAY_S_MAX)
     survivors = shared.choice(list(Survivors))
-    volatile = shared.randint(VOLATILE_MIN, VOLATILE_MAX)
+    volatile = shared.randint(*VOLATILE_RANGES.get(plan.at, VOLATILE_RANGES[CrashMoment.CHECKPOINT]))
     operation = shared.choice(list(DiskOperation))
     nth = shared.randint(1, FAILING_NTH_MAX)
     fault_s = shared.uniform(0, FAULT_S_MAX)

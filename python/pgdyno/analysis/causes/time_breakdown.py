@@ -121,9 +121,9 @@ def by_resource(every: Sequence[Timed]) -> tuple[Split, float | None]:
     rest = UNKNOWN if not has_samples else REMAINDER if every[0].lag_us is not None else UNEXPLAINED
     _subtract_driver(found, every)
     for trial, parts in found.items():
-        # If the samples cover everything, the residual is only a rounding error.
+        # If the samples cover everything, the residual is only the rounding error of a dozen numbers.
         left = wholes[trial] - sum(parts.values())
-        parts[rest] = left if abs(left) > 1e-9 * wholes[trial] else 0.0
+        parts[rest] = left if abs(left) > 1e-13 * wholes[trial] else 0.0
     return found, scaled
 
 
