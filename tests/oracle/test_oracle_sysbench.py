@@ -396,7 +396,14 @@ def test_the_engine_loads_the_tables_of_sysbench(programs: Programs, ours: str, 
     assert programs.run(ours, f"{options} cleanup")[0] == 0
 
 
+# A print of its own that writes each line at once: the built-in one writes its arguments and the end of the
+# line one by one, and threads interleave them.
 COMMANDS = """
+function print(...)
+    local texts = {}
+    for i = 1, select("#", ...) do texts[i] = tostring((select(i, ...))) end
+    io.stdout:write(table.concat(texts, "\\t") .. "\\n")
+end
 sysbench.cmdline.options = {a = {"An a", 5}, l = {"A list", {"x", "y"}}, b = {"A flag", false}}
 sysbench.cmdline.commands = {
     mine = {function() print("mine", sysbench.cmdline.command) end, sysbench.cmdline.PARALLEL_COMMAND},
@@ -438,7 +445,7 @@ def test_commands_and_options_of_a_script_work_as_in_sysbench(
     script = tmp_path / "script.lua"
     script.write_text(COMMANDS)
     theirs, got = programs.run(SYSBENCH, f"{script} {line}"), programs.run(ours, f"{script} {line}")
-    # Threads print in any order.
+    # Threads write their lines in any order.
     assert (got[0], sorted(got[1])) == (theirs[0], sorted(theirs[1]))
 
 
