@@ -210,9 +210,9 @@ def test_default_and_tuned_arms_keep_their_own_ratios_to_the_data(
 def test_a_fit_that_loses_the_question_names_the_loss_and_the_needs() -> None:
     fitted = fit_study(study(EDB), SMALL, 3)
     assert {change.key for change in fitted.lost} >= {"data : shared_buffers", "timed checkpoints per window"}
-    needs = needs_of(study(EDB), SMALL, 3, fitted)
-    assert needs.memory_bytes is None and needs.minutes is not None and 3 < needs.minutes < 30
-    assert fit_study(study(EDB), SMALL, needs.minutes).lost == ()
+    (need,) = needs_of(study(EDB), SMALL, 3, fitted)
+    assert need.memory_bytes is None and need.minutes is not None and 3 < need.minutes < 30
+    assert fit_study(study(EDB), SMALL, need.minutes).lost == ()
 
 
 def test_arms_that_became_equal_or_were_dropped_are_lost() -> None:
@@ -243,26 +243,35 @@ def test_a_setting_whose_levels_were_dropped_is_lost() -> None:
 def test_data_larger_than_the_memory_need_a_limit_of_the_memory() -> None:
     fitted = fit_study(study(MOPPEL_2022), SMALL, 30)
     assert [change.key for change in fitted.lost] == ["data : memory"]
-    needs = needs_of(study(MOPPEL_2022), SMALL, 30, fitted)
-    assert needs.minutes is None  # 5.6 times the memory exceeds the disk
-    assert needs.memory_bytes is not None and needs.memory_bytes < GB
-    limited = fit_study(study(MOPPEL_2022), replace(SMALL, memory_bytes=needs.memory_bytes), 30)
+    # 5.6 times the memory exceeds the disk, whatever the time.
+    need, more_disk = needs_of(study(MOPPEL_2022), SMALL, 30, fitted)
+    assert need.minutes is need.disk_bytes is None
+    assert need.memory_bytes is not None and need.memory_bytes < GB
+    limited = fit_study(study(MOPPEL_2022), replace(SMALL, memory_bytes=need.memory_bytes), 30)
     assert limited.lost == () and limited.file.workload["scale"] == fitted.file.workload["scale"]
-    assert "MemoryMax=" in needs.sentence
+    assert "MemoryMax=" in need.sentence
+    assert more_disk.minutes is not None and more_disk.disk_bytes is not None
+    assert more_disk.disk_bytes > SMALL.disk_free_bytes and "of free disk space" in more_disk.sentence
+    roomy = replace(SMALL, disk_free_bytes=more_disk.disk_bytes)
+    assert fit_study(study(MOPPEL_2022), roomy, more_disk.minutes).lost == ()
 
 
-def test_sizes_at_which_two_servers_exceed_the_memory_are_not_proposed() -> None:
+def test_data_whose_memory_is_too_small_for_two_servers_need_more_minutes_too() -> None:
     fitted = fit_study(study(MOPPEL_2022), SMALL, 3)
     assert fitted.memory_bytes is not None and fitted.memory_bytes < MEMORY_MIN_BYTES
-    assert needs_of(study(MOPPEL_2022), SMALL, 3, fitted).memory_bytes is None
+    (need,) = needs_of(study(MOPPEL_2022), SMALL, 3, fitted)
+    assert need.minutes is not None and need.memory_bytes is not None
+    assert need.memory_bytes >= MEMORY_MIN_BYTES
+    limited = replace(SMALL, memory_bytes=need.memory_bytes)
+    assert fit_study(study(MOPPEL_2022), limited, need.minutes).lost == ()
 
 
 def test_the_time_that_keeps_the_question_names_the_levels_that_it_drops() -> None:
-    needs = needs_of(study(MOPPEL_2019), SMALL, 30, fit_study(study(MOPPEL_2019), SMALL, 30))
-    assert needs.minutes is not None
-    kept = fit_study(study(MOPPEL_2019), SMALL, needs.minutes)
+    (need,) = needs_of(study(MOPPEL_2019), SMALL, 30, fit_study(study(MOPPEL_2019), SMALL, 30))
+    assert need.minutes is not None
+    kept = fit_study(study(MOPPEL_2019), SMALL, need.minutes)
     assert kept.lost == () and len(kept.file.factors["scale"]) == 2
-    assert "scale 5000" in needs.sentence
+    assert "scale 5000" in need.sentence
 
 
 def test_the_wal_buffers_that_follow_from_shared_buffers_stay_those_of_the_source() -> None:

@@ -339,8 +339,8 @@ def plan(
         fitted = fit_study(study, to, minutes or FIT_MIN)
         if fitted.lost:
             lost = [NOT_THE_QUESTION, *(one.sentence for one in fitted.lost)]
-            if needed := needs_of(study, to, minutes or FIT_MIN, fitted).sentence:
-                lost.append(f"needs {needed}")
+            needs = needs_of(study, to, minutes or FIT_MIN, fitted)
+            lost += [f"{'or ' if number else ''}needs {need.sentence}" for number, need in enumerate(needs)]
         study, changes = fitted.file, fitted.changes
     found = study_forecast(study, cache, machine)
     if as_json:

@@ -10,7 +10,14 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
-from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, FitChange, changed_values, ratio, with_levels
+from pgdyno.study.fitting.fit_levels import (
+    RATIO_MAX,
+    RATIO_TOLERANCE,
+    FitChange,
+    changed_values,
+    ratio,
+    with_levels,
+)
 from pgdyno.study.fitting.fit_settings import (
     SHARED_BUFFERS_MIN_BYTES,
     shared_buffers_bytes,
@@ -232,7 +239,11 @@ def ratio_changes(
     if memories is not None:
         was, now = sizes[0] / memories.before, sizes[1] / memories.after
         if abs(now / was - 1) > RATIO_TOLERANCE:
-            fits = "; the largest data now fit in memory, unlike at the source" if was > 1 > now else ""
+            fits = (
+                "; the largest data now fit in memory, unlike at the source"
+                if was > RATIO_MAX and now < 1
+                else ""
+            )
             why = f"the memory of the machine is fixed{fits}"
             yield FitChange("data : memory", ratio(was), ratio(now), why)
     buffers = (_buffers(costs, contrasted) for costs in (before, after))

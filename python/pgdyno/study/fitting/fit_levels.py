@@ -17,6 +17,10 @@ from pgdyno.units import format_duration
 RATIO_TOLERANCE = 0.1
 """Changes of a ratio below 10% are not reported: warehouses, branches, seconds and megabytes are whole."""
 
+RATIO_MAX = 2.0
+"""Largest change of a ratio that keeps the question. Sizes are estimates, and a hit ratio changes little
+within a factor of two. Data up to this multiple of the memory count as data in memory."""
+
 
 @dataclass(frozen=True)
 class FitChange:

@@ -18,25 +18,30 @@ PRECISION = 1.1
 
 MB = 2**20
 
+DISK_MAX_BYTES = 2**50
+"""Largest disk to propose."""
+
 MEMORY_MIN_BYTES = 512 * MB
 """Smallest memory limit to propose: pgdyno, its engine and two servers with their connections need a few
 hundred MB besides the page cache, and the kernel would end them in less."""
 
 
 @dataclass(frozen=True)
-class Needs:
-    """Each value alone keeps the question; None: not by itself. ``memory_bytes`` is an upper limit.
+class Need:
+    """What keeps the question, all of it together. ``memory_bytes`` is an upper limit of the memory.
 
-    ``dropped``: factors with levels that do not fit into ``minutes``, although ``[fit]`` allows to drop them.
+    ``disk_bytes``: free space, if this machine has less. ``dropped``: factors with levels that do not fit
+    into ``minutes``, although ``[fit]`` allows to drop them.
     """
 
-    minutes: float | None
-    memory_bytes: int | None
+    minutes: float | None = None
+    memory_bytes: int | None = None
+    disk_bytes: int | None = None
     dropped: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
-        """The needs as text, empty if neither is known."""
+        """The need as text."""
         parts = []
         if self.minutes is not None:
             without = f", without {'; '.join(self.dropped)}" if self.dropped else ""
@@ -44,18 +49,64 @@ class Needs:
         if self.memory_bytes is not None:
             limit = f"systemd-run --scope -p MemoryMax={math.ceil(self.memory_bytes / MB)}M pgdyno …"
             parts.append(f"memory limited to {format_size(self.memory_bytes)}, page cache included ({limit})")
-        return " or ".join(parts)
+        if self.disk_bytes is not None:
+            parts.append(f"{format_size(self.disk_bytes)} of free disk space (PGDYNO_CACHE)")
+        return " and ".join(parts)
 
 
-def needs_of(file: StudyFile, machine: FitMachine, minutes: float, fitted: Fitted) -> Needs:
-    """Return what the question needs; ``fitted`` is the fit of the file to the machine, which loses it."""
-    smaller = None
-    if fitted.memory_bytes is not None and MEMORY_MIN_BYTES <= fitted.memory_bytes < machine.memory_bytes:
-        limited = replace(machine, memory_bytes=fitted.memory_bytes)
-        smaller = fitted.memory_bytes if _keeps(file, limited, minutes) else None
+def needs_of(file: StudyFile, machine: FitMachine, minutes: float, fitted: Fitted) -> list[Need]:
+    """Return what keeps the question, one need or the other; empty if nothing is known to.
+
+    ``fitted`` is the fit of the file to the machine, which loses the question. More disk space is proposed
+    only if neither more minutes nor less memory are enough.
+    """
+    found = [
+        need
+        for need in (_more_minutes(file, machine, minutes), _less_memory(file, machine, minutes, fitted))
+        if need is not None
+    ]
+    if not found and (both := _less_memory_for_longer(file, machine, minutes)):
+        found.append(both)
+    if not found or all(need.minutes is None for need in found):
+        found += filter(None, [_more_disk(file, machine, minutes)])
+    return found
+
+
+def _more_minutes(file: StudyFile, machine: FitMachine, minutes: float) -> Need | None:
     needed = _minutes(file, machine, minutes)
-    dropped = () if needed is None else fit_study(file, machine, needed).dropped
-    return Needs(needed, smaller, dropped)
+    return None if needed is None else Need(needed, dropped=fit_study(file, machine, needed).dropped)
+
+
+def _less_memory(file: StudyFile, machine: FitMachine, minutes: float, fitted: Fitted) -> Need | None:
+    wanted_bytes = fitted.memory_bytes
+    if wanted_bytes is None or not MEMORY_MIN_BYTES <= wanted_bytes < machine.memory_bytes:
+        return None
+    limited = replace(machine, memory_bytes=wanted_bytes)
+    return Need(memory_bytes=wanted_bytes) if _keeps(file, limited, minutes) else None
+
+
+def _less_memory_for_longer(file: StudyFile, machine: FitMachine, minutes: float) -> Need | None:
+    while (minutes := 2 * minutes) <= MINUTES_MAX:
+        try:
+            fitted = fit_study(file, machine, minutes)
+        except UsageError:  # the disk is too small for it
+            continue
+        if need := _less_memory(file, machine, minutes, fitted):
+            return replace(need, minutes=minutes)
+    return None
+
+
+def _more_disk(file: StudyFile, machine: FitMachine, minutes: float) -> Need | None:
+    needed = _minutes(file, replace(machine, disk_free_bytes=DISK_MAX_BYTES), minutes)
+    if needed is None:
+        return None
+    low, high = machine.disk_free_bytes, DISK_MAX_BYTES
+    while high / max(1, low) > PRECISION:
+        middle = round(math.sqrt(max(1, low) * high))
+        is_enough = _keeps(file, replace(machine, disk_free_bytes=middle), needed)
+        low, high = (low, middle) if is_enough else (middle, high)
+    kept = fit_study(file, replace(machine, disk_free_bytes=high), needed)
+    return Need(needed, disk_bytes=high, dropped=kept.dropped)
 
 
 def _minutes(file: StudyFile, machine: FitMachine, minutes: float) -> float | None:

@@ -13,17 +13,13 @@ from dataclasses import dataclass
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of, setting_of
 from pgdyno.study.fitting.fit_data import Memories, data_sizes, shared_buffers_of
-from pgdyno.study.fitting.fit_levels import FitChange, ratio
+from pgdyno.study.fitting.fit_levels import RATIO_MAX, FitChange, ratio
 from pgdyno.study.fitting.fit_schedule import CHECKPOINTS_MIN, checkpoints_of
 from pgdyno.study.fitting.fit_settings import RULES, quantity
 from pgdyno.study.forecast_cost import Costs, costs_of
 from pgdyno.study.study_file import StudyFile, level_names
 from pgdyno.study.values import Level, level_name
 from pgdyno.units import format_size
-
-RATIO_MAX = 2.0
-"""Largest change of a ratio that keeps the question. Sizes are estimates, and a hit ratio changes little
-within a factor of two. Data up to this multiple of the memory count as data in memory."""
 
 CHECKPOINT_DISTANCE = frozenset({"checkpoint_timeout", "max_wal_size"})
 """Settings of one treatment: the first limit that is reached starts a checkpoint."""
