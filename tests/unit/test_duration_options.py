@@ -25,10 +25,11 @@ from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for, with_window
 from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
-from pgdyno.study.sizing import BlockLayout, WarmUpLimits, fit_block_layout
+from pgdyno.study.sizing import BlockLayout, MachineSize, WarmUpLimits, fit_block_layout
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import errors_of
 
+SMALL = MachineSize(2, 8 << 30)
 ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=30"])
 
 
@@ -112,14 +113,22 @@ def test_cycles_are_not_measured_in_a_duet() -> None:
 
 def test_a_budget_of_fewer_than_five_blocks_is_reported_before_the_start() -> None:
     cycles = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS[:1])
-    assert "5 min gives about 1" in shortage(make_study(**cycles, budget_s=300.0))
+    assert "5 min gives about 1" in shortage(make_study(**cycles, budget_s=300.0), SMALL)
     # A block of two arms takes 2 · (2 s + 4 s), plus about 6 s for restore and checks.
-    assert shortage(make_study(budget_s=90.0, slice_s=1.0)) == ""
-    assert shortage(make_study(budget_s=60.0, slice_s=1.0)).startswith(
+    assert shortage(make_study(budget_s=90.0, slice_s=1.0), SMALL) == ""
+    assert shortage(make_study(budget_s=60.0, slice_s=1.0), SMALL).startswith(
         "2 arms need about 2 min for 5 blocks, the minimum for a verdict; 1 min gives about 3: use --minutes "
     )
-    assert shortage(make_study(budget_s=60.0, slice_s=1.0, blocks_max=4)) == ""
-    assert "in 3 cases need about 5 min" in shortage(make_study(budget_s=60.0, slice_s=1.0), cases=3)
+    assert shortage(make_study(budget_s=60.0, slice_s=1.0, blocks_max=4), SMALL) == ""
+    assert "in 3 cases need about 5 min" in shortage(make_study(budget_s=60.0, slice_s=1.0), SMALL, cases=3)
+
+
+def test_a_shortage_counts_the_searches_for_capacities() -> None:
+    study = make_study(budget_s=300.0, slice_s=1.0)
+    assert shortage(study, SMALL) == ""
+    told = shortage(study.model_copy(update={"capacity": "p99 < 20ms"}), SMALL)
+    assert told.startswith("2 arms with searches of about ")
+    assert "5 min gives about" in told
 
 
 def test_several_arms_in_few_minutes_have_five_blocks_or_the_minutes_that_they_need() -> None:
@@ -132,7 +141,7 @@ def test_several_arms_in_few_minutes_have_five_blocks_or_the_minutes_that_they_n
             rounds=layout.rounds,
             warmup_s=layout.warmup_s,
         )
-        if shortage(study):
+        if shortage(study, SMALL):
             assert (layout.rounds, layout.warmup_s) == (4, 2)  # nothing remains to be shortened
             assert 60 * minutes < 5 * (arms * (2 + 2) + 6 + 4 * (arms - 2))
 

@@ -268,7 +268,7 @@ def compare(
     require_writable(path)
     if not (design.slice_length is design.window is design.warmup is None):
         require_time_for_block(study)
-    if short := shortage(study):
+    if short := shortage(study, options.machine_size()):
         say(short)
     return run_and_report(
         path,

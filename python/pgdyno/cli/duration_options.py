@@ -12,12 +12,14 @@ from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
+from pgdyno.study.forecast_cost import search_s
 from pgdyno.study.plan import CHECKPOINTS_MAX, Study
 from pgdyno.study.sizing import (
     ROUNDS_OF_A_WINDOW_MAX,
     SLICE_S_MAX,
     SLICE_S_MIN,
     BlockLayout,
+    MachineSize,
     WarmUpLimits,
     adaptive_warm_up,
     block_overhead_s,
@@ -148,7 +150,7 @@ def require_time_for_block(study: Study) -> None:
     )
 
 
-def shortage(study: Study, cases: int = 1) -> str:
+def shortage(study: Study, machine: MachineSize, cases: int = 1) -> str:
     """Return a warning if the budget has too few blocks for a verdict; else an empty string.
 
     ``cases`` share the minutes. This is no error: fewer blocks have an interval, too, and the estimate of the
@@ -157,15 +159,17 @@ def shortage(study: Study, cases: int = 1) -> str:
     driven_s = block_least_s(study)
     if not driven_s or (study.blocks_max is not None and study.blocks_max < VERDICT_BLOCKS_MIN):
         return ""
-    likely_s = driven_s + block_overhead_s(1 if study.schedule == "duet" else len(study.arms))
+    searches_s = len(study.arms) * search_s(study, machine)
+    likely_s = driven_s + searches_s + block_overhead_s(1 if study.schedule == "duet" else len(study.arms))
     blocks = int(study.budget_s / likely_s)
     if blocks >= VERDICT_BLOCKS_MIN:
         return ""
     needed = math.ceil(cases * VERDICT_BLOCKS_MIN * likely_s / 60)
     arms = counted(len(study.arms), "arm") + (f" in {counted(cases, 'case')}" if cases > 1 else "")
+    search = f" with searches of about {format_duration(round(searches_s))}" if searches_s else ""
     # The first block always runs.
     return (
-        f"{arms} need about {needed} min for {VERDICT_BLOCKS_MIN} blocks, the minimum for a verdict; "
+        f"{arms}{search} need about {needed} min for {VERDICT_BLOCKS_MIN} blocks, the minimum for a verdict; "
         f"{format_duration(cases * study.budget_s)} gives about {max(1, blocks)}: use --minutes {needed} or "
         f"more{', or fewer arms' if len(study.arms) > 2 else ''}"
     )

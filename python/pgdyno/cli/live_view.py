@@ -43,7 +43,7 @@ WIDTH_MAX = 100
 """Maximum width of the view; wider tables are hard to read."""
 WATCHED_S_MIN = 10.0
 """Observation time before the remaining time of a window is estimated."""
-FIGURES_WIDTH = 1 + 8 + 7 + 6 + 11 + 6 * 2
+FIGURES_WIDTH = 1 + 8 + 7 + 6 + 13 + 6 * 2
 """Width of the table of arms without names and sparklines: five columns, and the gaps between all seven."""
 
 
@@ -230,7 +230,7 @@ class LiveView:
         table.add_column("p99", width=7, justify="right")
         table.add_column("", width=sparks, no_wrap=True)
         table.add_column("blocks", width=6, justify="right")
-        table.add_column(f"{self._unit} so far", width=11, justify="right")
+        table.add_column(f"{self._unit} so far", width=13, justify="right")
         for index, name in enumerate(self._names):
             active = index == self._running
             rates, results, p99_s = self._rates[index], self._results[index], self._p99_s[index]

@@ -139,7 +139,8 @@ def run(
     )
     target = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
     require_writable(target)
-    if short := next(filter(None, (shortage(case.study, len(cases)) for case in cases)), ""):
+    machine = options.machine_size()
+    if short := next(filter(None, (shortage(case.study, machine, len(cases)) for case in cases)), ""):
         say(short)
     lost = [f"{NOT_THE_QUESTION}:", *(f"  {one.sentence}" for one in fitted.lost)] if fitted.lost else []
     heading = "\n".join([*lost, describe_study(file, cases), *(f"  {change.sentence}" for change in changes)])
@@ -182,7 +183,7 @@ def _as_requested(
         fitted = fit_to(file, machine, minutes)
         if fitted.lost and not anyway:
             lost = "; ".join(one.sentence for one in fitted.lost)
-            needs = needs_of(file, machine, minutes, fitted).sentence
+            needs = ", or ".join(need.sentence for need in needs_of(file, machine, minutes, fitted))
             raise UsageError(
                 f"--fit --minutes {minutes:g} loses the question of the source: {lost}: "
                 f"{f'use {needs}, or ' if needs else ''}use --fit=anyway"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -37,6 +38,7 @@ from pgdyno.results import records
 from pgdyno.results.driver_facts import ENGINE, DriverFacts
 from pgdyno.results.records import BlockStatus, TrialOutcome, TrialStatus, with_log_error
 from pgdyno.server.crash_detector import require_no_crash
+from pgdyno.study.plan import Study
 from pgdyno.study.schedule import PlannedBlock
 from pgdyno.workload.server_log import LOG_CHECK, first_unexpected_error
 
@@ -107,6 +109,23 @@ def _badness(status: BlockStatus) -> int:
     return [BlockStatus.RUNNING, BlockStatus.DONE, BlockStatus.FAILED, BlockStatus.INTERRUPTED].index(status)
 
 
+def rate_of_trial(
+    study: Study, arm: int, ok: Counter[str], counted_s: float, driver: DriverFacts
+) -> float | None:
+    """Return the rate that the progress shows: the capacity, or the throughput in the unit of the workload.
+
+    None if a search did not find the capacity.
+    """
+    if study.searches_capacity:
+        return None if driver.capacity is None else driver.capacity.capacity_per_s
+    return study.driving(arm).workload.pace.of(ok, counted_s)
+
+
+def rate_unit(study: Study) -> str:
+    """Return the unit of ``rate_of_trial``."""
+    return "tx/s capacity" if study.searches_capacity else study.workload.pace.unit
+
+
 def run_group(
     lab: Lab, block: PlannedBlock, group: Sequence[int], rates: dict[int, float | None]
 ) -> BlockStatus:
@@ -138,7 +157,7 @@ def run_group(
         lab.writer.finish_trial(trial.id, outcome)
         counts = outcome.status is TrialStatus.OK and trial.counted_s > 0
         rates[index] = (
-            lab.study.driving(index).workload.pace.of(trial.ok, trial.counted_s) if counts else None
+            rate_of_trial(lab.study, index, trial.ok, trial.counted_s, outcome.driver) if counts else None
         )
         if outcome.status in (TrialStatus.FAILED, TrialStatus.EXCLUDED):
             why = with_log_error(outcome.reason, outcome.log_error)

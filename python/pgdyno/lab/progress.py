@@ -62,7 +62,7 @@ class Running:
 
 @dataclass(frozen=True)
 class BlockEnded:
-    """A block is in the results file. ``rates`` per arm; None if its trial does not count."""
+    """A block is in the results file. ``rates`` per arm; None if its trial has none that counts."""
 
     block: int
     rates: tuple[float | None, ...]

@@ -18,7 +18,7 @@ from pgdyno.analysis.comparison.interim_analysis import InterimResult, interim_r
 from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict_forecast import RemainingBudget, forecast_verdict
 from pgdyno.caveats import Caveat, Code
-from pgdyno.lab.block import run_block, run_in_sequence
+from pgdyno.lab.block import rate_unit, run_block, run_in_sequence
 from pgdyno.lab.progress import ArmVerdict, BlockStarted, InterimVerdicts, Warned
 from pgdyno.lab.trial import Lab
 from pgdyno.results.reader import Evidence
@@ -315,7 +315,7 @@ def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: 
             blocks_expected=expected,
             elapsed_s=budget.spent_s,
             total_s=budget.total_s({of.lab.case: of.left for of in cases}),
-            unit=study.workload.pace.unit,
+            unit=rate_unit(study),
             case=lab.name,
             arms=tuple(arm.name for arm in lab.arms),
             may_stop=may_stop,
@@ -348,7 +348,7 @@ def _run_aa(case: _Case, block: int, budget: Budget) -> BlockStatus:
             blocks_expected=None,
             elapsed_s=budget.spent_s,
             total_s=budget.total_s({case.lab.case: case.left}),
-            unit=aa_lab.study.workload.pace.unit,
+            unit=rate_unit(aa_lab.study),
             case=aa_lab.name,
             arms=tuple(one.name for one in aa_lab.arms),
         )

@@ -15,6 +15,7 @@ from pgdyno.engine import build_info
 from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.interruption import Interruption
 from pgdyno.lab import aa_blocks
+from pgdyno.lab.block import rate_of_trial
 from pgdyno.lab.doctor.examination import StudyExamination, servers_of
 from pgdyno.lab.noise_history import NoiseHistory, history_path
 from pgdyno.lab.prepare import Prepared, prepare_arms
@@ -179,7 +180,7 @@ def _rate(study: Study, trial: records.Trial) -> float | None:
     ok = Counter[str]()
     for piece in trial.measured:
         ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
-    return study.driving(trial.arm).workload.pace.of(ok, counted_s)
+    return rate_of_trial(study, trial.arm, ok, counted_s, trial.driver)
 
 
 HOST_FACTS = ("processor", "cores", "memory_bytes", "kernel", "architecture")

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, TypeAdapter
 
 from pgdyno.errors import UsageError
-from pgdyno.study.capacity_search import SearchStep, parse_limit
+from pgdyno.study.capacity_search import SearchStep, capacity, parse_limit
 
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -100,6 +100,11 @@ class CapacitySearch:
             SearchStep(step.rate_per_s, math.inf if step.latency_ms is None else step.latency_ms)
             for step in self.steps
         ]
+
+    @property
+    def capacity_per_s(self) -> float | None:
+        """The capacity in transactions per second; None if no step, or every step, meets the limit."""
+        return capacity(self.tried, parse_limit(self.limit))
 
 
 ENGINE = "(engine)"

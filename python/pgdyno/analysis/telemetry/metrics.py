@@ -15,7 +15,6 @@ from typing import Any
 from pgdyno.analysis.telemetry.formulas import SCALES, TEXTS, Formula
 from pgdyno.estimate import Better
 from pgdyno.results.records import Slice, Trial
-from pgdyno.study.capacity_search import capacity, parse_limit
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters, has_new_orders
 from pgdyno.units import S_PER_MIN, US_PER_S
@@ -138,7 +137,7 @@ def _driver_cpu(trial: Trial, _slices: Sequence[Slice]) -> float | None:
 
 def _capacity(trial: Trial, _slices: Sequence[Slice]) -> float | None:
     sought = trial.driver.capacity
-    return None if sought is None else capacity(sought.tried, parse_limit(sought.limit))
+    return None if sought is None else sought.capacity_per_s
 
 
 MORE, LESS = Better.MORE, Better.LESS
@@ -278,7 +277,7 @@ def of_plan(plan: Study, latencies: TrialLatencies) -> Sequence[Metric]:
     rate. ``latencies`` are needed for the median of all kinds.
     """
     if plan.searches_capacity:
-        return CAPACITY, SERVER_CPU, DRIVER_CPU
+        return replace(CAPACITY, name=f"capacity with {plan.capacity}"), SERVER_CPU, DRIVER_CPU
     chosen = _of_workload(plan)
     if not plan.load_is_fixed:
         return chosen
