@@ -26,6 +26,7 @@ from pgdyno.report.crash_report import (
     CrashReport,
     crash_json,
     progress_line,
+    sentence,
     sentences,
     table_rows,
 )
@@ -203,6 +204,15 @@ def test_each_arm_has_a_row_and_a_sentence_also_without_a_crash() -> None:
         assert [len(row) for row in table_rows(report.findings)] == [len(COLUMNS)] * 2
         assert len(sentences(report)) == 2
     assert "1 left" in sentences(report_of())[1]
+
+
+def test_the_limit_without_a_loss_is_the_same_in_the_table_and_in_the_sentence() -> None:
+    found = report_of().findings[0]
+    assert found.with_loss is not None
+    none = replace(found, with_loss=proportion(0, 30))
+    (row,) = table_rows([none])
+    assert row[1] == "0/30 (<9.5%)"
+    assert "probability below 9.5% with 95% confidence" in sentence(report_of().plan, none)
 
 
 @pytest.mark.parametrize(

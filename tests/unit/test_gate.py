@@ -92,6 +92,12 @@ def test_a_true_condition_ends_with_status_3(
     assert status(tmp_path, wanted, conditions=conditions) == expected
 
 
+def test_a_percentile_without_enough_transactions_names_the_cause_and_a_remedy(tmp_path: Path) -> None:
+    assert status(tmp_path, replace(SLOWER, rate_per_s=40.0), conditions="slower:p99") == 1
+    said = outcome(gate_of(tmp_path, "slower:p99"))
+    assert "10 transactions above it" in said and "--window" in said
+
+
 @pytest.mark.parametrize("text", ["", "slow", "slower:", ":p99", "slower:nope", "slower:wal.bytes", "SLOWER"])
 def test_an_invalid_condition_is_rejected_before_the_study_starts(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]

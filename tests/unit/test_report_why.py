@@ -15,6 +15,7 @@ from report_forms import FORMS, checked_json
 from rich.console import Console, Group
 from synthetic_study import Synthetic, write_study
 
+from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import Better, Estimate
 from pgdyno.report.ci_summary import to_summary
@@ -23,7 +24,7 @@ from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _table
 from pgdyno.report.why_chart import WIDTH
-from pgdyno.report.why_section import tables
+from pgdyno.report.why_section import tables, why_sentences
 
 FASTER = Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, noise=0.004)
 
@@ -180,3 +181,19 @@ def test_on_80_columns_the_table_keeps_both_arms_and_the_names_of_the_parts(tmp_
     assert "A: 17" in head and "B − A" in head and head.count(":") == 2
     assert all(len(line) <= 80 for line in said.splitlines()[1:])
     assert "whole" in said
+
+
+def test_parts_far_below_the_difference_are_not_presented_as_its_explanation(built: StudyReport) -> None:
+    assert built.only is not None
+    why = replace(built.only.why[0].why, by_statement=None)
+    assert why.by_resource is not None
+    assert not any("not attributed" in sentence for sentence in why_sentences(why, Verdict.FASTER))
+    small = [
+        replace(part, difference=replace(part.difference, value=part.difference.value / 50))
+        for part in why.by_resource.parts
+    ]
+    *_, last = why_sentences(replace(why, by_resource=replace(why.by_resource, parts=small)), Verdict.FASTER)
+    assert re.fullmatch(
+        r"These parts are \d\.\d% of the difference; the rest is not attributed\.",
+        last.replace("\u00a0", " "),
+    )

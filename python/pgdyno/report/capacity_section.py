@@ -88,14 +88,17 @@ LARGER = {
 def capacity_section(found: Capacity, plan: Study) -> Section:
     """Return the section: sentences, tables and chart."""
     made = [capacities(found, plan), limit_latency_table(found)]
+    title = f"Capacity: highest rate with {limit_text(found)}"
+    sentences = [
+        *(capacity_sentence(kept, found) for kept in found.arms),
+        *(capacity_change_sentence(change) for change in found.changes),
+    ]
     return Section(
-        title=f"Capacity: highest rate with {limit_text(found)}",
-        sentences=[
-            *(capacity_sentence(kept, found) for kept in found.arms),
-            *(capacity_change_sentence(change) for change in found.changes),
-        ],
+        title=title,
+        sentences=sentences,
         tables=[table for table in made if table.rows],
         panels=latency_chart(found),
+        brief=[f"{title}: {sentence}" for sentence in sentences[:1]],
     )
 
 

@@ -85,6 +85,8 @@ def table_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
 def _with_interval(share: Proportion | None) -> str:
     if share is None:
         return ABSENT
+    if share.count == 0:  # one-sided, as in the sentence
+        return f"0/{share.n} (<{100 * share.limit:.2g}%)"
     return f"{share.count}/{share.n} ({100 * share.low:.0f}–{100 * share.high:.0f}%)"
 
 

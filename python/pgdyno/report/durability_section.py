@@ -30,13 +30,14 @@ LABEL_SPACE = 70.0
 def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
     """Return the section of a study with a crash test of its arms."""
     changes = _changes(study)
+    sentences = [_sentence(found, changes, study, crashes) for found in crashes.findings]
     return Section(
         TITLE,
-        [_sentence(found, changes, study, crashes) for found in crashes.findings],
+        sentences,
         [_table(study, changes, crashes)],
         [Panel("Loss against speed", _picture(study, changes, crashes))],
         _drawn(study, changes, crashes),
-        main=SENTENCES_MAX,
+        brief=[f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
     )
 
 

@@ -187,8 +187,8 @@ def causes(report: Report) -> list[str]:
     return [" ".join(one.sentences) for one in report.why if one.sentences]
 
 
-def main_caveats(caveats: Sequence[ShownCaveat]) -> tuple[list[ShownCaveat], str]:
-    """Return the most severe caveats, and the number of the others in words."""
-    first = [one for one in caveats if one.severity is not Severity.LOW][:CAVEATS_MAX]
+def main_caveats(caveats: Sequence[ShownCaveat], most: int = CAVEATS_MAX) -> tuple[list[ShownCaveat], str]:
+    """Return the most severe caveats, at most ``most``, and the number of the others in words."""
+    first = [one for one in caveats if one.severity is not Severity.LOW][:most]
     rest = len(caveats) - len(first)
     return first, counted(rest, "other caveat" if first else "minor caveat") if rest else ""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.gates import Gate, GateComparison, NotEvaluable
+from pgdyno.analysis.telemetry.metrics import is_latency
 from pgdyno.estimate import ci_text, counted, group_digits
 from pgdyno.report.result_tables import change_text
 
@@ -51,6 +52,10 @@ def outcome(of: Gate) -> str:
 
 
 NO_BLOCK = "no block has a value of this metric"
+NO_TAIL = (
+    "in no block does this percentile have 10 transactions above it in both arms (measure longer per block "
+    "with --window, or use a lower percentile)"
+)
 SOME_BLOCKS = (
     "the result is biased: some blocks have no value of this metric for one arm, the effect changes within "
     "the windows, or the latency limit did not hold at the capacity found"
@@ -73,7 +78,7 @@ def _by_reason(not_evaluable: Sequence[NotEvaluable]) -> str:
 def why_not_evaluated(of: NotEvaluable) -> str:
     """Return the reason why a condition could not be evaluated."""
     if of.of is None or of.of.percent is None:
-        return NO_BLOCK
+        return NO_TAIL if is_latency(of.condition.metric) else NO_BLOCK
     return SOME_BLOCKS if of.of.partial else DISPERSED
 
 

@@ -146,11 +146,13 @@ ROWS_MAX = 14
 def scalability_section(found: Scalability, plan: Study) -> Section:
     """Return the section: sentences, tables and charts."""
     made = [parameters(found, plan), curve_difference_table(found, plan), ratios(found, plan), points(found)]
+    sentences = scalability_sentences(found, plan)
     return Section(
         title="Scalability",
-        sentences=scalability_sentences(found, plan),
+        sentences=sentences,
         tables=[table for table in made if table.rows],
         panels=curves(found) if found.curves else [],
+        brief=[f"Scalability: {sentence}" for sentence in sentences[:1]],
     )
 
 

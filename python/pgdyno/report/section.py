@@ -12,7 +12,7 @@ from pgdyno.report.result_tables import Table
 @dataclass(frozen=True)
 class Section:
     """One section. ``panels`` are shown in HTML only, ``drawn`` on the terminal only; sentences and tables
-    have the same information. ``main``: number of sentences that the summary on the terminal repeats.
+    have the same information. ``brief``: its sentences in the summary on the terminal.
     """
 
     title: str
@@ -20,4 +20,4 @@ class Section:
     tables: Sequence[Table]
     panels: Sequence[Panel] = ()
     drawn: Table | None = None
-    main: int = 1
+    brief: Sequence[str] = ()

@@ -74,9 +74,7 @@ def print_summary(study: StudyReport | HostsReport, console: Console, more: str)
     if isinstance(study, HostsReport) or study.only is None or study.published:
         _print_overview(study, console)
     else:
-        console.print(_first_screen(study.only, console.width))
-        if study.crashes is not None:
-            console.print(Group(*_main_sentences(study.sections[:1], min(console.width, WIDTH_MAX))))
+        console.print(_first_screen(study.only, study.sections, console.width))
     console.print(_wrapped(more, min(console.width, WIDTH_MAX), "dim"))
 
 
@@ -106,7 +104,7 @@ def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
         for table in study.results[:1]:
             console.print(Group(*_table(first_screen.first_rows(table), width)))
     if isinstance(study, StudyReport):
-        console.print(Group(*_main_sentences(study.sections, prose)))
+        console.print(Group(*_briefs(study.sections, prose)))
     caveats, others = first_screen.main_caveats(study.caveats)
     console.print(
         Group(*[_wrapped(f"{one.sentence} {one.remedy}", prose, "yellow", "! ") for one in caveats])
@@ -117,15 +115,11 @@ def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
         console.print(_wrapped(f"{'; '.join(rest_of)}.", prose, begin="+ "))
 
 
-def _main_sentences(sections: Sequence[Section], prose: int) -> list[RenderableType]:
-    return [
-        _wrapped(f"{section.title}: {sentence}", prose)
-        for section in sections
-        for sentence in section.sentences[: section.main]
-    ]
+def _briefs(sections: Sequence[Section], prose: int) -> list[RenderableType]:
+    return [_wrapped(sentence, prose) for section in sections for sentence in section.brief]
 
 
-def _first_screen(report: Report, width: int) -> RenderableType:
+def _first_screen(report: Report, sections: Sequence[Section], width: int) -> RenderableType:
     prose = min(width, WIDTH_MAX)
     parts: list[RenderableType] = []
     if len(report.headlines) <= first_screen.HEADLINES_MAX:
@@ -142,7 +136,10 @@ def _first_screen(report: Report, width: int) -> RenderableType:
         parts.append(_wrapped(f"{'; '.join(differing)}.", prose, begin="Differs: "))
     parts += [_wrapped(sentence, prose) for sentence in first_screen.causes(report)]
     parts += [_wrapped(one, prose, "red", "! ") for one in first_screen.failures(report.findings)]
-    shown, others = first_screen.main_caveats(report.caveats)
+    parts += (briefs := _briefs(sections, prose))
+    shown, others = first_screen.main_caveats(
+        report.caveats, 1 if briefs else first_screen.CAVEATS_MAX
+    )  # the first screen has 24 lines
     parts += [_wrapped(f"{one.sentence} {one.remedy}", prose, "yellow", "! ") for one in shown]
     if others:
         parts.append(_wrapped(f"{others}.", prose, begin="+ "))

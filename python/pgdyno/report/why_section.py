@@ -91,7 +91,21 @@ def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
         found.append(_of_resources(why.by_resource))
     if found[1:] == [""] * len(found[1:]):
         return [f"{found[0]} {NO_PART}"]
+    if whole.significant:
+        shares = [_attributed(waterfall) for waterfall in (why.by_statement, why.by_resource) if waterfall]
+        if (most := max(shares)) < ATTRIBUTED_SHARE_MIN:
+            found.append(f"These parts are {share_text(most)} of the difference; the rest is not attributed.")
     return [sentence for sentence in found if sentence]
+
+
+ATTRIBUTED_SHARE_MIN = 0.5
+"""Share of the difference below which the sentences say that the named parts do not explain it."""
+
+
+def _attributed(waterfall: Waterfall) -> float:
+    """Return the named parts as a share of the whole difference, 0 if they have the opposite sign."""
+    named = sum(part.difference.value for part in _named(waterfall))
+    return max(0.0, named / waterfall.total.difference.value)
 
 
 def _of_undecided(why: TimeBreakdown, whole: TimePart) -> str:
@@ -102,7 +116,7 @@ def _of_undecided(why: TimeBreakdown, whole: TimePart) -> str:
     return (
         f"The time breakdown of {arms} is inconclusive, too: {_what(why)} differs by "
         f"{whole.difference.signed_text} ({_basis(whole, signed=True)}). "
-        f"{'The table shows which parts differ.' if marked else NO_PART}"
+        f"{'Some of its parts differ significantly.' if marked else NO_PART}"
     )
 
 
