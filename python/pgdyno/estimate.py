@@ -18,6 +18,9 @@ _DIGITS_ALONE = 4
 _DIGITS_OF_HALF_WIDTH = 2
 """Significant digits of the half-width of an interval: further digits of the estimate are noise."""
 
+_DECIMALS_OF_PERCENT_MAX = 3
+"""Digits of a percentage after the decimal point: smaller effects do not matter to anybody."""
+
 _ASYMMETRY_MAX = 12
 """Maximum width of an interval as a multiple of its shorter side, for digits by its half-width."""
 
@@ -72,7 +75,8 @@ class Estimate:
         shorter = min(self.value - self.low, self.high - self.value)
         is_asymmetric = 0 < _ASYMMETRY_MAX * shorter < 2 * half_width
         width = 2 * shorter if is_asymmetric else half_width
-        return min(6, _DIGITS_OF_HALF_WIDTH - 1 - math.floor(math.log10(width)))
+        most = _DECIMALS_OF_PERCENT_MAX if self.unit == "%" else 6
+        return min(most, _DIGITS_OF_HALF_WIDTH - 1 - math.floor(math.log10(width)))
 
     @property
     def value_text(self) -> str:

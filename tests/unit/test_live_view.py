@@ -41,6 +41,7 @@ def play(view: LiveView) -> None:
     with view:
         for progress in (
             PreparationStep("restore 17"),
+            PreparationStep("downloading PostgreSQL 18 with npm", may_last=True),
             LoadProgress("tpcc of 4 warehouses for 17", "copy", 0.5),
             BlockStarted(0, None, 0.0, 240.0, "NOPM"),
             Running(0, "warm-up", 900.0, None),
@@ -69,6 +70,7 @@ def test_without_a_terminal_it_is_a_line_a_block(
     play(LiveView(["17", "18"]))
     lines = capsys.readouterr().err.splitlines()
     assert [re.sub(r", [^,]* left$", "", line) for line in lines] == [
+        "downloading PostgreSQL 18 with npm",
         "loading tpcc of 4 warehouses for 17: copy",
         "block 1",
         "  17: 600 NOPM   18: not valid",

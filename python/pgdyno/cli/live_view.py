@@ -147,6 +147,8 @@ class LiveView:
 
     def _write_line(self, progress: Progress) -> None:
         match progress:
+            case PreparationStep(text, may_last=True):
+                say(text)
             case LoadProgress(dataset, phase) if (dataset, phase) not in self._loaded:
                 self._loaded.add((dataset, phase))
                 say(f"loading {dataset}: {phase}")

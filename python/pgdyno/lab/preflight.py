@@ -112,7 +112,7 @@ def resolve_arms(
 ) -> dict[int, ArmRequest]:
     """Return the builds and their validated settings by arm. Adds caveats for substituted builds."""
     ours = [(index, arm) for index, arm in enumerate(study.arms) if not arm.is_dsn]
-    store = cache.store(progress=lambda text: watch(PreparationStep(text)))
+    store = cache.store(progress=lambda text: watch(PreparationStep(text, may_last=True)))
     watch(PreparationStep("finding the servers"))
     resolved = resolve_all([arm.server for _, arm in ours], store=store, nearest=study.nearest)
     for text in resolved.substitutions:

@@ -13,9 +13,13 @@ from pgdyno.study.schedule import Role
 
 @dataclass(frozen=True)
 class PreparationStep:
-    """A step of the preparation begins; text for output, for example ``restoring 18``."""
+    """A step of the preparation begins; text for output, for example ``restoring 18``.
+
+    ``may_last``: it may take minutes, so that a log has a line for it.
+    """
 
     text: str
+    may_last: bool = False
 
 
 @dataclass(frozen=True)
