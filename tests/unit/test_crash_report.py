@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from report_forms import FORMS, checked_json, plain
-from synthetic_study import Synthetic, write_study
+from synthetic_study import HOST, Synthetic, write_study
 
 from pgdyno.analysis.findings.crash_findings import find_crashes
 from pgdyno.analysis.statistics.exact_interval import proportion
 from pgdyno.cli.main import run_command
-from pgdyno.cli.report import read_report
+from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import EvidenceError, EvidenceExistsError, UsageError
 from pgdyno.lab import crash_test
 from pgdyno.lab.crash_recovery import replayed_bytes
@@ -359,6 +359,19 @@ def test_the_summary_of_a_ci_job_has_the_losses(tmp_path: Path) -> None:
     summary = to_summary(read_report(with_crashes(tmp_path / "e", FASTER)), None, [])
     assert re.search(r"^- .*: none of 2 power cuts lost an acknowledged commit", summary, re.MULTILINE)
     assert "1 of 2 power cuts lost acknowledged commits" in summary
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in ("csv", "summary")])
+def test_a_report_over_hosts_has_the_losses_of_each_host(tmp_path: Path, form: str) -> None:
+    large = {**HOST, "cores": 64, "processor": "another"}
+    one = with_crashes(tmp_path / "one.sqlite", FASTER)
+    other = with_crashes(tmp_path / "other.sqlite", replace(FASTER, host=large, seed=3))
+    write_study(tmp_path / "without.sqlite", replace(FASTER, host={**HOST, "cores": 32}, seed=4))
+    built = read_hosts([one, other, tmp_path / "without.sqlite"])
+    (table,) = (table for table in built.results if table.title == "Durability by host")
+    assert [row[1] for row in table.rows] == ["one", "", "other", ""]
+    text = " ".join(plain(FORMS[form](built)).split())
+    assert text.count('"cuts_with_loss": { "count": 1,' if form == "json" else "1/2") >= 2
 
 
 def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:

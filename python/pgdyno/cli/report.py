@@ -131,8 +131,9 @@ def read_report(evidence: Path) -> StudyReport:
 
 def read_hosts(evidence: Sequence[Path]) -> HostsReport:
     """Read and pool results files. Raises EvidenceError: a bad file, files of different studies."""
-    named = zip(names_of_files(evidence), evidence, strict=True)
-    return build_hosts(find_hosts({name: read_findings(path) for name, path in named}))
+    named = dict(zip(names_of_files(evidence), evidence, strict=True))
+    found = find_hosts({name: read_findings(path) for name, path in named.items()})
+    return build_hosts(found, {name: read_crashes(path, verify=False) for name, path in named.items()})
 
 
 def read_findings(evidence: Path) -> StudyFindings:

@@ -90,6 +90,24 @@ def _table(study: StudyFindings, changes: Mapping[str, Estimate], crashes: Crash
     )
 
 
+def durability_by_host(reports: Mapping[str, CrashReport]) -> Table:
+    """Return a row per arm and file. Files are not pooled: each host has its own disk and kernel."""
+    rows = [
+        [row[0], name if number == 0 else "", title_of(report) if number == 0 else "", *row[1:]]
+        for name, report in reports.items()
+        for number, row in enumerate(table_rows(report.findings))
+    ]
+    return Table(
+        title=f"{TITLE} by host",
+        columns=(COLUMNS[0], "host", "crashes", *COLUMNS[1:]),
+        rows=rows,
+        note="loss: crashes that lost an acknowledged commit. lost, window: the most in one of them.",
+        numeric=frozenset(COLUMNS[1:]),
+        dispensable=("recovery", "window", "corrupt", "crashes"),
+        breaks_first=True,
+    )
+
+
 def _drawn(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Table:
     """Return one row per arm: its change and the share of cuts with a loss, each as a bar."""
     margin = 100 * study.first.study.plan.margin

@@ -23,6 +23,8 @@ from pgdyno.estimate import (
 )
 from pgdyno.report import hosts_tables
 from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, Headline, ShownCaveat, by_severity
+from pgdyno.report.crash_report import CrashReport
+from pgdyno.report.durability_section import durability_by_host
 from pgdyno.report.hosts_tables import with_pooled_changes
 from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.study_report import WORDS, StudyReport, build_study, lost_question
@@ -49,12 +51,16 @@ class HostsReport:
     command: str
 
 
-def build_hosts(findings: HostsFindings) -> HostsReport:
-    """Return the report over hosts."""
-    studies = {name: build_study(study) for name, study in findings.studies.items()}
+def build_hosts(
+    findings: HostsFindings, crashes: Mapping[str, CrashReport | None] | None = None
+) -> HostsReport:
+    """Return the report over hosts. ``crashes``: the crash test of each file, if it has one."""
+    tested = crashes or {}
+    studies = {name: build_study(study, tested.get(name)) for name, study in findings.studies.items()}
     first = next(iter(studies.values()))
     results = [
         hosts_tables.estimates(findings),
+        durability_by_host({name: found for name, found in tested.items() if found is not None}),
         hosts_tables.further_metrics(findings),
         hosts_tables.host_statement_table(findings),
         hosts_tables.hardware_table(findings),
