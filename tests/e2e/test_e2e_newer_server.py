@@ -36,8 +36,8 @@ def test_a_development_build_is_measured_with_a_caveat(
     assert "PostgreSQL 19devel" in told["sentence"]
 
 
-def test_a_newer_version_is_not_fetched(program: Program) -> None:
-    ended = program.run("servers", "install", "19")
+def test_a_pre_release_is_not_fetched(program: Program) -> None:
+    ended = program.run("servers", "install", "19devel")
     assert ended.status == 1
     (complaint,) = ended.complaints
-    assert "PostgreSQL 19 is not installed and cannot be downloaded" in complaint
+    assert "PostgreSQL 19devel is not installed, and pre-releases cannot be downloaded" in complaint

@@ -14,7 +14,13 @@ from pgdyno.errors import FetchError, UsageError
 from pgdyno.lab.trial import untested_version
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.find_build import nearest_version, resolve_all, resolve_build, system_builds
-from pgdyno.server.version import Version, VersionSpec, parse_version_spec, reported_version
+from pgdyno.server.version import (
+    Version,
+    VersionSpec,
+    is_version,
+    parse_version_spec,
+    reported_version,
+)
 
 
 @dataclass
@@ -154,13 +160,42 @@ def test_a_running_server_newer_than_all_that_is_tested_has_a_caveat(
     assert codes == ([Code.UNTESTED_VERSION] if untested else [])
 
 
-@pytest.mark.parametrize("spec", ["19", "19.1", "19devel", "19beta1", "20"])
-def test_a_version_newer_than_tested_is_not_fetched_with_an_error(spec: str) -> None:
-    with pytest.raises(UsageError, match=rf"PostgreSQL {spec} .*10 to 18.*directory of its binaries"):
+@pytest.mark.parametrize("spec", ["19", "19.1", "19devel", "19beta1", "20", "devel"])
+def test_a_version_that_is_nowhere_is_an_error_that_says_how_to_build_it(spec: str) -> None:
+    with pytest.raises(UsageError, match=rf"PostgreSQL {spec} .*servers build {spec} --source"):
         resolve_build(spec, store=FakeStore(EMBEDDED))
 
 
-@pytest.mark.parametrize("spec", ["19", "19devel", "19.0"])
+def test_a_version_newer_than_tested_is_downloaded_if_a_source_has_it() -> None:
+    assert resolve_build("19", store=FakeStore([*EMBEDDED, "19.0"])).label == "19.0 (embedded)"
+
+
+def test_pre_releases_come_before_the_release_in_their_order() -> None:
+    texts = ["18.4", "19devel", "19alpha1", "19beta1", "19beta2", "19beta10", "19rc1", "19.0", "20devel"]
+    versions = [reported_version(f"postgres (PostgreSQL) {text}") for text in texts]
+    found = [one for one in versions if one is not None]
+    assert [str(one) for one in sorted(found[::-1])] == texts
+    assert len(set(found)) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("spec", "matching"),
+    [
+        ("19", ["19devel", "19beta1", "19.0", "19.1"]),
+        ("19.0", ["19.0"]),
+        ("19beta1", ["19beta1"]),
+        ("devel", ["19devel", "20devel"]),
+    ],
+)
+def test_a_specification_matches_pre_releases_only_by_name_or_major(spec: str, matching: list[str]) -> None:
+    wanted = parse_version_spec(spec)
+    texts = ["18.0", "19devel", "19beta1", "19.0", "19.1", "20devel"]
+    found = [reported_version(f"postgres (PostgreSQL) {text}") for text in texts]
+    assert [str(one) for one in found if one is not None and wanted.matches(one)] == matching
+    assert (str(wanted), is_version(spec)) == (spec, True)
+
+
+@pytest.mark.parametrize("spec", ["19", "19devel", "devel"])
 def test_an_installed_version_newer_than_tested_is_accepted(spec: str) -> None:
     devel = replace(SYSTEM[0], version=Version(19, 0, "devel"))
     found = resolve_all([spec, "17"], store=FakeStore(EMBEDDED), installed=[devel, *SYSTEM])

