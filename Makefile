@@ -5,7 +5,7 @@ BIN := .venv/bin
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash-test long-test check wheel wheel-demo bench docs golden lock clean
+.PHONY: help setup demo test crash-test long-test build-test check wheel wheel-demo bench docs golden lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -42,6 +42,9 @@ crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50
 
 long-test: setup ## tests that take minutes: every benchmark in its smallest form
 	$(BIN)/python -m pytest --long
+
+build-test: setup ## build the clone of PostgreSQL in PGDYNO_CLONE from source, and measure it
+	$(BIN)/python -m pytest --long -rs tests/e2e/test_e2e_postgres_source.py
 
 check: setup ## format, lint, types
 	cargo fmt --check

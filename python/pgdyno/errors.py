@@ -8,6 +8,7 @@
     │   └── EvidenceExistsError a results file would be overwritten
     ├── ServerError             a build or a running server
     │   ├── FetchError          a build could not be fetched or verified
+    │   ├── BuildError          a build from source failed
     │   ├── StartError          a server did not start, or started with other settings than requested
     │   └── ConnectError        a server was not reachable, refused the connection, or is too old
     ├── EngineError             the engine could not be started, or failed
@@ -71,6 +72,10 @@ class ServerError(PgdynoError):
 
 class FetchError(ServerError):
     """A build could not be fetched, verified or unpacked."""
+
+
+class BuildError(ServerError):
+    """PostgreSQL could not be built from source."""
 
 
 class StartError(ServerError):

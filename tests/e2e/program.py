@@ -37,6 +37,13 @@ SMALLEST = (
 budget.
 """
 
+TINY = (
+    *("--workload", "pgbench", "--scale", "1", "--clients", "1", "--minutes", "5", "--seed", "7"),
+    *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s", "--blocks", "1"),
+    "--json",
+)
+"""One block of pgbench, whose data are loaded in a moment."""
+
 
 @dataclass(frozen=True)
 class Ended:

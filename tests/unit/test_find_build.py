@@ -13,6 +13,7 @@ from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.lab.trial import untested_version
 from pgdyno.server.build import Build, read_build
+from pgdyno.server.build_from_source import SourceBuilds
 from pgdyno.server.find_build import nearest_version, resolve_all, resolve_build, system_builds
 from pgdyno.server.version import (
     Version,
@@ -30,6 +31,10 @@ class FakeStore:
     versions: Sequence[str]
     reachable: bool = True
     obtained: list[str] = field(default_factory=list)
+
+    @property
+    def source_builds(self) -> SourceBuilds:
+        return SourceBuilds(Path("/nonexistent"), print)
 
     def cached(self) -> list[Build]:
         return []
@@ -174,7 +179,7 @@ def test_pre_releases_come_before_the_release_in_their_order() -> None:
     texts = ["18.4", "19devel", "19alpha1", "19beta1", "19beta2", "19beta10", "19rc1", "19.0", "20devel"]
     versions = [reported_version(f"postgres (PostgreSQL) {text}") for text in texts]
     found = [one for one in versions if one is not None]
-    assert [str(one) for one in sorted(found[::-1])] == texts
+    assert [str(one) for one in sorted(found, reverse=True)] == texts[::-1]
     assert len(set(found)) == len(texts)
 
 

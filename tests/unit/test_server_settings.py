@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
-from pgdyno.server.build_catalogue import Catalogue, lacks_jit
+from pgdyno.server.build_catalogue import Catalogue, compiled_differences, lacks_jit
 from pgdyno.server.settings.machine_resources import MachineResources
 from pgdyno.server.settings.reserved_settings import config_text, refuse_reserved
 from pgdyno.server.settings.setting_definition import Definition, parse_bool, validate
@@ -145,7 +145,7 @@ def test_a_value_that_needs_a_library_names_the_missing_build_option(
     name: str, values: tuple[str, ...], asked: str, library: str
 ) -> None:
     known = {name: define(name, "enum", values=values)}
-    with pytest.raises(UsageError, match=f"lacks {library}.*--with-{library}"):
+    with pytest.raises(UsageError, match=rf"lacks {library}.*servers build 18\.\d.*--with-{library}"):
         validate({name: asked}, known, V18)
 
 
@@ -343,3 +343,11 @@ def test_every_text_is_a_number_in_range_or_rejected_with_a_reason(
 def test_a_value_out_of_range_is_an_error_with_the_range(text: str, version: Version) -> None:
     with pytest.raises(UsageError, match=r"work_mem must be from 64 kB to 2.00 TB"):
         validate({"work_mem": text}, CATALOGUE, version)
+
+
+def test_the_options_of_a_meson_build_are_unknown_and_not_none() -> None:
+    texts = {"A": "'--with-lz4' '--with-openssl'", "B": "", "C": ""}
+    known = {name: Catalogue("", {"CONFIGURE": text}, {}, {}) for name, text in texts.items()}
+    (told,) = compiled_differences(known)
+    assert "A has lz4; B has unknown options" in told
+    assert compiled_differences({name: known[name] for name in ("B", "C")}) == []

@@ -14,7 +14,7 @@ from example_studies import make_study
 from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
 from pgdyno.server.dsn import Dsn
-from pgdyno.study.arm_spec import NAME_MAX, parse_arm, parse_arms
+from pgdyno.study.arm_spec import NAME_MAX, ArmSpec, parse_arm, parse_arms, with_build_options
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of, place_of
@@ -48,6 +48,25 @@ def test_an_arm_is_a_server_then_profiles_then_settings(
     assert not arm.is_dsn
 
 
+def test_build_options_belong_to_the_build_and_not_to_the_settings() -> None:
+    arm = parse_arm("git:/src/pg@v18,build_options='CFLAGS=-O3 -g' --with-lz4,jit=off")
+    options = "'CFLAGS=-O3 -g' --with-lz4"
+    assert (arm.server, arm.build_options, arm.settings) == ("git:/src/pg@v18", options, {"jit": "off"})
+    assert arm.build == f"git:/src/pg@v18,build_options={options}"
+    assert arm.full_name == f"{arm.build},jit=off"
+    assert ArmSpec.model_validate(arm.model_dump()) == arm
+    assert "build_options" not in parse_arm("git:v18").model_dump()
+
+
+def test_common_build_options_are_for_commits_without_their_own() -> None:
+    arms = [parse_arm(text) for text in ("18", "git:v1", "git:v1,build_options=--with-zstd")]
+    found = with_build_options(arms, "--with-lz4")
+    assert [arm.build_options for arm in found] == ["", "--with-lz4", "--with-zstd"]
+    assert with_build_options(arms[:1], "") == arms[:1]
+    with pytest.raises(UsageError, match="git:REF"):
+        with_build_options(arms[:1], "--with-lz4")
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -56,6 +75,7 @@ def test_an_arm_is_a_server_then_profiles_then_settings(
         ("18,starter", "neither @PROFILE nor SETTING=VALUE"),
         ("18,jit=off,@starter", "profiles come first"),
         ("18,jit=off,jit=on", "sets jit twice"),
+        ("18,build_options=--with-lz4", "built from a commit (got 18): name one as git:REF"),
         ("postgresql://h/db,work_mem=1MB", "running already"),
         ("postgresql://h/db,@starter", "running already"),
         ("postgresql://h/db?nonsense=1", "is none"),
@@ -327,6 +347,11 @@ def test_connection_strings_are_distinguished_from_versions_and_directories(text
         (["old/bin", "/opt/new/bin"], ["old/bin", "…/new/bin"]),
         (["/a/b/bin", "/a/b/bin"], ["…/b/bin", "…/b/bin (again 2)"]),
         (["/usr/pg/15/bin", "/usr/pg/15/bin/"], ["…/15/bin", "…/15/bin (2)"]),
+        (["git:/src/pg@master~1", "git:/src/pg@master"], ["git:master~1", "git:master"]),
+        (["git:origin/master", f"git:/pg@{'0123456789' * 4}"], ["git:origin/master", "git:0123456789"]),
+        (["git:~/pg", "git:/pg@HEAD@{1}"], ["git:pg", "git:HEAD@{1}"]),
+        (["git:/a/pg@v18", "git:/b/pg@v18"], ["git:v18", "git:v18 (2)"]),
+        (["git:v1", "git:v1,build_options=-Dlz4=enabled"], ["git:v1", "build_options=-Dlz4=enabled"]),
         (
             [f"18,shared_buffers=1GB,max_wal_size=8GB,work_mem={size}" for size in ("4MB", "64MB")],
             ["work_mem=4MB", "work_mem=64MB"],

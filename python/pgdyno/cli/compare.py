@@ -37,7 +37,7 @@ from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study_runner import Request
 from pgdyno.report.steady_state_section import warm_up_text
-from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.arm_spec import ArmSpec, with_build_options
 from pgdyno.study.cases import only_case
 from pgdyno.study.defaults import BUDGET_MIN, CONFIDENCE, MARGIN
 from pgdyno.study.plan import Study
@@ -155,6 +155,7 @@ class DesignOptions:
             help="What to do after a failed trial. Three failed blocks in a row always stop the study."
         ),
     ] = "continue"
+    build_options: Annotated[str, options.BUILD_OPTIONS] = ""
     nearest: Annotated[
         bool,
         typer.Option(
@@ -222,8 +223,8 @@ def compare(
 
     An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|SETTING=VALUE]…. Instead of a setting,
     dialect=… and deviate=… give an arm its own tpcc workload. SERVER is a version
-    (18, 17.5), a directory of binaries, `system`, or the DSN of a running server. The first ARM is
-    the baseline. Reports show NAME, if given.
+    (18, 17.5), a directory of binaries, `system`, a commit to build (git:REF), or the DSN of a running
+    server. The first ARM is the baseline. Reports show NAME, if given.
 
     Each block restores the data from a snapshot, restarts the server of every arm and applies the same load
     to each. Confidence intervals are computed over blocks. Ctrl-C stops the study and keeps the results.
@@ -235,6 +236,7 @@ def compare(
       pgdyno compare 18 18,synchronous_commit=off --clients 32
       pgdyno compare 17 --sweep shared_buffers=1GB,4GB,8GB
       pgdyno compare 18,dialect=spec 18,dialect=hammerdb
+      pgdyno compare git:~/src/postgres@master~1 git:~/src/postgres@master --build-options=--with-lz4
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare 17 18 --workload sysbench --script oltp_read_only --tables 8 --table-size 100000
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
@@ -261,7 +263,8 @@ def compare(
         )
     refuse_slices_for_whole_windows(context, design.window, design.transactions, design.schedule)
     chosen = choose_arms(arms, sweep or ())
-    study = study_of(chosen.arms, clients, minutes, design, load, workload)
+    with_options = tuple(with_build_options(chosen.arms, design.build_options))
+    study = study_of(with_options, clients, minutes, design, load, workload)
     if chosen.server:
         study = study.model_copy(update={"title": f"{chosen.server}: {study.title}"})
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))

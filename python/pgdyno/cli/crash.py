@@ -31,7 +31,7 @@ from pgdyno.report.crash_report import (
 )
 from pgdyno.results.crash_file import has_study, read_crash_test
 from pgdyno.results.crash_records import Crash
-from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.arm_spec import parse_arms, with_build_options
 from pgdyno.study.crash_plan import (
     ACTIVE_S_LIMIT,
     ACTIVE_S_MIN,
@@ -147,6 +147,7 @@ def crash(
             "[default: pgdyno-crash-TIME.sqlite]",
         ),
     ] = None,
+    build_options: Annotated[str, options.BUILD_OPTIONS] = "",
     seed: Annotated[
         int | None,
         typer.Option(
@@ -177,7 +178,7 @@ def crash(
         raise UsageError(f"{given} does not apply to --real, where you cause the crash: remove it")
     path = evidence or Path(time.strftime("pgdyno-crash-%Y%m%d-%H%M%S.sqlite"))
     plan = CrashPlan(
-        arms=tuple(parse_arms(arms)),
+        arms=tuple(with_build_options(parse_arms(arms), build_options)),
         kind=kind,
         real=real,
         disk=disk,

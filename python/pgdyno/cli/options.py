@@ -100,6 +100,12 @@ IntoExisting = Annotated[
         help="Use the database named in the DSN even if pgdyno did not create it.",
     ),
 ]
+BUILD_OPTIONS = typer.Option(
+    "--build-options",
+    metavar="OPTIONS",
+    help="Options of configure (--with-lz4) or of meson (-Dlz4=enabled), and variables (CFLAGS=-O3), for "
+    "servers built from source. Quoted as in a shell.",
+)
 Replace = Annotated[
     bool,
     typer.Option(

@@ -1,4 +1,4 @@
-"""``pgdyno servers``: list and download PostgreSQL servers."""
+"""``pgdyno servers``: list, download and build PostgreSQL servers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import FetchError
 from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import resolve_all, system_builds
+from pgdyno.server.source_trees import opened_source, split_options
 from pgdyno.server.version import OLDEST_MAJOR, Version, parse_version_spec
 
 app = typer.Typer()
@@ -28,11 +30,21 @@ def servers(context: typer.Context, as_json: AsJson = False) -> None:
     \b
       pgdyno servers
       pgdyno servers install 18
+      pgdyno servers build 18.1 --source postgresql-18.1.tar.bz2
     """
-    if context.invoked_subcommand is not None:
-        return
+    if context.invoked_subcommand is None:
+        list_servers(as_json=as_json)
+
+
+@app.command("list")
+def list_servers(as_json: AsJson = False) -> None:
+    """List the servers, as `pgdyno servers` does.
+
+    \b
+      pgdyno servers list
+    """
     store = Cache.open().store(say)
-    builds = [*system_builds(), *store.cached()]
+    builds = [*system_builds(), *store.source_builds.cached(), *store.cached()]
     try:
         available, complaint = store.available(), None
     except FetchError as error:
@@ -72,17 +84,47 @@ def install(
     \b
       pgdyno servers install 18
     """
-    build = Cache.open().store(say).install(parse_version_spec(version), provider)
-    if as_json:
-        print_json(_facts(build))
-    else:
-        out.print(f"{build.label}  {build.bin_dir}", markup=False, soft_wrap=True)
+    _print_build(Cache.open().store(say).install(parse_version_spec(version), provider), as_json=as_json)
+
+
+@app.command("build")
+def build(
+    version: Annotated[
+        str,
+        typer.Argument(metavar="VERSION", help="Version of the sources: 18, 18.1, 19beta1 or devel."),
+    ],
+    source: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE|DIR|URL",
+            help="Sources: an archive (tar, with any compression) or its URL, an extracted archive, or a git "
+            "clone, whose commit may follow as DIR@REF.",
+        ),
+    ],
+    build_options: Annotated[str, options.BUILD_OPTIONS] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Build a server from source into the cache, if it is not there.
+
+    Arms that name the version use this build if it is not installed on the system. Examples:
+
+    \b
+      pgdyno servers build 18.1 --source postgresql-18.1.tar.bz2 --build-options "--with-lz4 --with-zstd"
+      pgdyno servers build devel --source ~/src/postgres@master --build-options "-Dllvm=enabled"
+    """
+    wanted = parse_version_spec(version)
+    with opened_source(source) as tree:
+        built = Cache.open().store(say).source_builds.build(tree, split_options(build_options), wanted)
+    _print_build(built, as_json=as_json)
 
 
 @app.command("path")
 def path(
     server: Annotated[
-        str, typer.Argument(metavar="SERVER", help="Server as in `compare`: 18, 17.5, system or a directory.")
+        str,
+        typer.Argument(
+            metavar="SERVER", help="Server as in `compare`: 18, 17.5, system, a directory or git:REF."
+        ),
     ],
 ) -> None:
     """Print the directory of a server's programs; download the server if necessary.
@@ -92,6 +134,13 @@ def path(
     """
     store = Cache.open().store(say)
     typer.echo(resolve_all([server], store=store).builds[0].bin_dir)
+
+
+def _print_build(build: Build, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_facts(build))
+    else:
+        out.print(f"{build.label}  {build.bin_dir}", markup=False, soft_wrap=True)
 
 
 def _facts(build: Build) -> dict[str, str]:

@@ -225,7 +225,7 @@ def _writer(path: Path, plan: CrashPlan, command: str, arms: Sequence[CrashArm],
 def _subjects(plan: CrashPlan, cache: Cache, say: Say) -> tuple[list[CrashSubject], list[CrashArm]]:
     """Return the arms with their builds and validated settings. Raises UsageError, FetchError."""
     machine = machine_resources(cache.root)
-    builds = resolve_all([arm.server for arm in plan.arms], store=cache.store(progress=say)).builds
+    builds = resolve_all([arm.build for arm in plan.arms], store=cache.store(progress=say)).builds
     subjects, arms = [], []
     for index, (spec, build) in enumerate(zip(plan.arms, builds, strict=True)):
         known = catalogue(build, cache)

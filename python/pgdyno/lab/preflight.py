@@ -114,7 +114,7 @@ def resolve_arms(
     ours = [(index, arm) for index, arm in enumerate(study.arms) if not arm.is_dsn]
     store = cache.store(progress=lambda text: watch(PreparationStep(text, may_last=True)))
     watch(PreparationStep("finding the servers"))
-    resolved = resolve_all([arm.server for _, arm in ours], store=store, nearest=study.nearest)
+    resolved = resolve_all([arm.build for _, arm in ours], store=store, nearest=study.nearest)
     for text in resolved.substitutions:
         watch(Warned(text))
     labels = labels_of(resolved.builds)

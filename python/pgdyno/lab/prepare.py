@@ -307,6 +307,7 @@ def _server_facts(wanted: ArmRequest) -> dict[str, object]:
     return {
         "provider": build.provider,
         "version": str(build.version),
+        "origin": build.origin,
         "label": build.label,
         "build_id": build.build_id,
         "bin_dir": str(build.bin_dir),

@@ -12,8 +12,10 @@ from pgdyno.probe.machine_facts import machine_resources
 from pgdyno.server.build import Build, read_build
 from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.fetch_builds import Store
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.find_build import nearest_version, system_builds
+from pgdyno.server.source_trees import parse_git_server
 from pgdyno.server.version import Version, VersionSpec, is_version, parse_version_spec
 from pgdyno.study.aa_plan import aa_arm_after, why_no_aa
 from pgdyno.study.arm_spec import ArmSpec
@@ -84,7 +86,7 @@ def study_forecast(file: StudyFile, cache: Cache, machine: MachineSize) -> Study
     by_repeats_s = None if run.repeats is None else blocks * without_aa_s + aa_s
     total_s = min(limit for limit in (by_repeats_s, run.budget_s) if limit is not None)
     contrasted = contrasted_of(costs)
-    builds, servers = _expected({arm.server: arm for case in cases for arm in case.study.arms}, cache)
+    builds, servers = _expected({arm.build: arm for case in cases for arm in case.study.arms}, cache)
     return StudyForecast(
         cases=cases,
         blocks=blocks,
@@ -112,18 +114,25 @@ def study_forecast(file: StudyFile, cache: Cache, machine: MachineSize) -> Study
 def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Build | None], dict[str, str]]:
     """Return by specification the build, if it is installed or cached, and a description of the build."""
     system, store = system_builds(), cache.store()
+    made = store.source_builds.for_versions()
     embedded, listed = store.cached(), store.listed_lately()
     versions = [parse_version_spec(server) for server in arms if is_version(server)]
     if all(_newest(system, wanted) for wanted in versions):
         embedded, listed = [], []
+    elif all(_newest(made, wanted) for wanted in versions):
+        embedded, listed = made, []
     builds: dict[str, Build | None] = {}
     words: dict[str, str] = {}
     for server, arm in arms.items():
-        shown = arm.without_password().server
+        shown = arm.without_password().build
         if arm.is_dsn:
             builds[server], words[shown] = None, "a running server"
         elif is_version(server):
-            builds[server], words[shown] = would_get(parse_version_spec(server), system, embedded, listed)
+            builds[server], words[shown] = would_get(
+                parse_version_spec(server), [*system, *made], embedded, listed
+            )
+        elif arm.is_git:
+            builds[server], words[shown] = _commit(server, store)
         elif server == "system":
             builds[server] = system[0] if system else None
             words[shown] = system[0].label if system else "not installed"
@@ -163,6 +172,14 @@ def _newest(builds: Sequence[Build], wanted: VersionSpec) -> Build | None:
     return max(matching, key=lambda build: build.version, default=None)
 
 
+def _commit(server: str, store: Store) -> tuple[Build | None, str]:
+    try:
+        build = store.source_builds.known(parse_git_server(server))
+    except UsageError as error:
+        return None, str(error)
+    return build, "to be built" if build is None else f"{build.label}, cached"
+
+
 def _directory(server: str) -> tuple[Build | None, str]:
     directory = Path(server).expanduser()
     inner = directory / "bin"
@@ -179,7 +196,7 @@ def _lacking(cases: Sequence[Case], builds: Mapping[str, Build | None], cache: C
     sentences = []
     for case in cases:
         for index, arm in enumerate(case.study.arms):
-            build = builds[arm.server]
+            build = builds[arm.build]
             known = None if build is None else known_catalogue(build, cache)
             if build is None or known is None:
                 continue

@@ -12,11 +12,16 @@ from typing import Literal
 from pgdyno.errors import ServerError
 from pgdyno.server.version import Version, reported_version
 
-Provider = Literal["system", "embedded", "directory"]
-"""Installed on this machine, downloaded, or in a directory that the user named: its builder is unknown."""
+Provider = Literal["system", "embedded", "source", "directory"]
+"""Installed on this machine, downloaded, built from source, or in a directory that the user named: its
+builder is unknown."""
 
 # A working binary answers at once. The limit is for a broken one (a wrapper with a prompt, a dead mount).
 PROBE_TIMEOUT_S = 20.0
+
+
+MARK = "build.json"
+"""File with facts about a build, in its directory in the cache. Its time is that of the last use."""
 
 
 @dataclass(frozen=True)

@@ -126,8 +126,10 @@ def _flags(known: Catalogue) -> frozenset[str]:
 
 def _options(known: Catalogue) -> frozenset[str]:
     """Return the options that change the cost of the server, without languages and paths."""
-    words = re.findall(r"--[a-z]+-([a-z0-9]+)", known.compiled.get("CONFIGURE", ""))
-    return COSTLY_OPTIONS.intersection(words)
+    given = known.compiled.get("CONFIGURE", "")
+    if not given:  # meson does not record its options there
+        return frozenset({"unknown options"})
+    return COSTLY_OPTIONS.intersection(re.findall(r"--[a-z]+-([a-z0-9]+)", given))
 
 
 def _ask(build: Build, cache: Cache) -> Catalogue:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Literal, Self
 
 from pgdyno.errors import UsageError
+from pgdyno.server.build import MARK
+from pgdyno.server.build_from_source import unfinished
 from pgdyno.server.datasets import Datasets
 from pgdyno.server.fetch_builds import Progress, Store
 from pgdyno.server.file_system import locked_if_free
@@ -50,9 +52,9 @@ def cache_root(account: Account, environ: Mapping[str, str] = os.environ) -> Pat
 class Cache:
     """The cache directory. ``open`` creates its subdirectories.
 
-    ``builds``: embedded builds. ``lists``: versions that the sources list, for a day. ``catalogues``:
-    settings of each build. ``datasets``: snapshots. ``runs``: live data directories, each with the lock of
-    its owner.
+    ``builds``: embedded builds and those from source. ``lists``: versions that the sources list, for a day.
+    ``catalogues``: settings of each build. ``datasets``: snapshots. ``runs``: live data directories, each
+    with the lock of its owner.
     """
 
     root: Path
@@ -77,7 +79,7 @@ class Cache:
 
     @property
     def builds(self) -> Path:
-        """Directory of embedded builds."""
+        """Directory of embedded builds and those from source."""
         return self.root / "builds"
 
     @property
@@ -110,7 +112,7 @@ class Cache:
         sweep_sockets(self.account)
 
     def store(self, progress: Progress | None = None) -> Store:
-        """Return the store of embedded builds in this cache."""
+        """Return the store of the builds in this cache."""
         store = Store(self.builds, self.root / "lists")
         if progress is not None:
             store.progress = progress
@@ -151,14 +153,16 @@ class Item:
 
 
 def items(cache: Cache) -> list[Item]:
-    """Return builds, datasets, incomplete datasets and runs, in this order, each sorted by name."""
+    """Return builds, datasets, incomplete builds and datasets, and runs, in this order, sorted by name."""
     found: list[Item] = []
     for path in sorted(cache.builds.iterdir()):
         if path.is_dir() and path.name[0] != ".":
-            found.append(_item("build", path, path / "build.json", cache.builds / f".{path.name}.lock"))
+            found.append(_item("build", path, path / MARK, cache.builds / f".{path.name}.lock"))
     for name in cache.cached_datasets().names():
         path = cache.datasets / name
         found.append(_item("dataset", path, path / "manifest.json", cache.datasets / f".{name}.lock"))
+    for part, name in unfinished(cache.builds).items():
+        found.append(_item("incomplete", part, part, cache.builds / f".{name}.lock"))
     for part, name in cache.cached_datasets().incomplete().items():
         found.append(_item("incomplete", part, part, cache.datasets / f".{name}.lock"))
     for path in sorted(cache.runs.glob("run-*")):
@@ -175,7 +179,7 @@ def _item(kind: ItemKind, path: Path, used: Path, lock: Path) -> Item:
 def _size_bytes(path: Path) -> int:
     """Return the bytes that its deletion frees."""
     total = 0
-    for found in path.rglob("*"):
+    for found in (path, *path.rglob("*")):
         try:
             total += found.lstat().st_blocks * 512
         except FileNotFoundError:
@@ -188,8 +192,8 @@ def to_prune(
 ) -> list[Item]:
     """Return the items to delete, without those in use.
 
-    Runs without an owner and incomplete datasets: always. Datasets: those unused for ``older_than_s``, or all
-    but the last ``keep``; with neither, all. Builds: by age only.
+    Runs without an owner, incomplete builds and datasets: always. Datasets: those unused for
+    ``older_than_s``, or all but the last ``keep``; with neither, all. Builds: by age only.
     """
     datasets = sorted(
         (item for item in found if item.kind == "dataset"), key=lambda item: item.used_unix_s, reverse=True
@@ -217,6 +221,7 @@ def prune(
     if dry_run:
         return chosen
     cache.cached_datasets().sweep()
+    cache.store().source_builds.sweep()
     swept = {path.name for path in cache.live_runs().sweep()}
     return [item for item in chosen if _delete(cache, item, swept)]
 

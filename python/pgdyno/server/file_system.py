@@ -1,4 +1,4 @@
-"""File systems: sync of one, free space, locks, atomic publication."""
+"""File systems: sync of one, free space, locks, permissions, atomic publication."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,6 +35,16 @@ def publish(part: Path, final: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def open_to_all(tree: Path) -> None:
+    """Make the tree readable for the user of the servers, whatever the umask; nothing becomes writable."""
+    tree.chmod(0o755)
+    for path in tree.rglob("*"):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            runs = path.is_dir() or mode & stat.S_IXUSR
+            path.chmod(stat.S_IMODE(mode) | (0o555 if runs else 0o444))
 
 
 @contextlib.contextmanager

@@ -1,13 +1,15 @@
 """Selection of the build for a server specification.
 
 A specification is a version (``18``: the newest 18 available; ``17.5``, ``19beta1``: exactly that one),
-``system`` (the newest release installed on this machine, else a pre-release), or a directory of binaries. The
-rule for versions:
+``system`` (the newest release installed on this machine, else a pre-release), a directory of binaries, or a
+commit (``git:REF``) to build. The rule for versions:
 
 1. If all requested versions are installed on the system, use the installed builds.
-2. Else, if all are available as embedded builds (cached or downloadable), use the embedded builds.
-3. Else use the installed build of each version if it exists, and the embedded build if not. The builds of the
-   arms then differ in origin; ``Resolved.differences`` reports this, and the lab adds a caveat.
+2. Else, if `servers build` made all of them, use these builds.
+3. Else, if all are available as embedded builds (cached or downloadable), use the embedded builds.
+4. Else use the installed build of each version if it exists, then the one from source, then the embedded one.
+   The builds of the arms then differ in origin; ``Resolved.differences`` reports this, and the lab adds a
+   caveat.
 
 A cached major version causes no network request, so that a study can be repeated with the same build. Use
 ``pgdyno servers install 18`` to download a newer minor version.
@@ -24,7 +26,10 @@ from typing import Protocol
 
 from pgdyno.errors import FetchError, ServerError, UsageError
 from pgdyno.server.build import Build, read_build
+from pgdyno.server.build_from_source import SourceBuilds
+from pgdyno.server.source_trees import parse_git_server
 from pgdyno.server.version import OLDEST_MAJOR, Version, VersionSpec, check_major, parse_version_spec
+from pgdyno.study.arm_spec import GIT_PREFIX
 
 # Directories of distributions and of the PostgreSQL packages, in order of search; PATH follows.
 INSTALL_PATTERNS = (
@@ -41,6 +46,11 @@ Progress = Callable[[str], None]
 
 class EmbeddedStore(Protocol):
     """Interface of ``fetch_builds.Store``, which tests replace."""
+
+    @property
+    def source_builds(self) -> SourceBuilds:
+        """Return the builds from source."""
+        ...
 
     def cached(self) -> list[Build]:
         """Return the builds in the cache."""
@@ -101,11 +111,11 @@ def resolve_all(
 ) -> Resolved:
     """Return the builds of the specifications, of one provider for all versions if possible.
 
-    ``store`` has the embedded builds. ``nearest`` replaces an unavailable version by the nearest one. Raises
-    UsageError (no such version, directory or build) and FetchError.
+    ``store`` has the embedded builds and those from source. ``nearest`` replaces an unavailable version by
+    the nearest one. Raises UsageError (no such version, directory, commit or build), FetchError, BuildError.
     """
     system = list(system_builds() if installed is None else installed)
-    fixed = {spec: _fixed(spec, system) for spec in specs if _is_fixed(spec)}
+    fixed = {spec: _fixed(spec, system, store) for spec in specs if _is_fixed(spec)}
     wanted = {spec: parse_version_spec(spec) for spec in specs if spec not in fixed}
     chosen, substitutions = _choose(wanted, system, store, nearest)
     builds = tuple({**fixed, **chosen}[spec] for spec in specs)
@@ -113,10 +123,12 @@ def resolve_all(
 
 
 def _is_fixed(spec: str) -> bool:
-    return spec == "system" or "/" in spec or spec.startswith((".", "~"))
+    return spec == "system" or "/" in spec or spec.startswith((".", "~", GIT_PREFIX))
 
 
-def _fixed(spec: str, system: Sequence[Build]) -> Build:
+def _fixed(spec: str, system: Sequence[Build], store: EmbeddedStore) -> Build:
+    if spec.startswith(GIT_PREFIX):
+        return store.source_builds.of_server(parse_git_server(spec))
     if spec == "system":
         if not system:
             raise UsageError(
@@ -141,8 +153,11 @@ def _choose(
     wanted: dict[str, VersionSpec], system: Sequence[Build], store: EmbeddedStore, nearest: bool
 ) -> tuple[dict[str, Build], list[str]]:
     local = {spec: _newest(system, version) for spec, version in wanted.items()}
-    if all(local.values()):
-        return {spec: build for spec, build in local.items() if build}, []
+    from_source = store.source_builds.for_versions()
+    made = {spec: _newest(from_source, version) for spec, version in wanted.items()}
+    for here in (local, made):
+        if all(here.values()):
+            return {spec: build for spec, build in here.items() if build}, []
     if len(wanted) > 1 and (source := store.common_source(list(wanted.values()))) is not None:
         fetched, missing = _obtain(wanted, store, source)
         if not missing:
@@ -153,7 +168,7 @@ def _choose(
     chosen: dict[str, Build] = {}
     substitutions: list[str] = []
     for spec, version in wanted.items():
-        build = local[spec] or fetched.get(spec)
+        build = local[spec] or made[spec] or fetched.get(spec)
         if build is None:
             build = _substitute(version, system, store, nearest, missing[spec])
             substitutions.append(f"PostgreSQL {version} was not available; {build.label} replaced it")

@@ -32,16 +32,28 @@ PARTS_MIN = 2
 
 def short_tails(servers: Sequence[str]) -> dict[str, str]:
     """Return for each server that is a directory as many of its last parts as distinguish it from the
-    others.
+    others, and for each that is built from a commit its name.
     """
-    parts = {server: PurePath(server).parts for server in servers if "/" in server}
+    commits = {server: _commit_name(server) for server in servers if server.startswith(GIT_PREFIX)}
+    parts = {server: PurePath(server).parts for server in servers if "/" in server and server not in commits}
     distinct, kept = len(set(parts.values())), PARTS_MIN
     while len({of[-kept:] for of in parts.values()}) < distinct:
         kept += 1
-    return {
+    tails = {
         server: _cut_front(min(f"{LEFT_OUT}/{'/'.join(of[-kept:])}", server, key=len))
         for server, of in parts.items()
     }
+    return {**tails, **commits}
+
+
+def _commit_name(server: str) -> str:
+    """Return ``git:REF`` without the path of the clone and the last digits of a commit."""
+    ref = server.removeprefix(GIT_PREFIX)
+    if ref.startswith(("/", ".", "~")):
+        found = PATH_AT_REF.fullmatch(ref)
+        ref = found[2] if found else PurePath(ref).name
+    is_commit = re.fullmatch(r"[0-9a-f]{40}([0-9a-f]{24})?", ref)
+    return GIT_PREFIX + (ref[:COMMIT_DIGITS] if is_commit else ref)
 
 
 def _short(name: str) -> str:
@@ -65,6 +77,18 @@ _CONNECTION_KEYWORD = re.compile(
 LOAD_PARAMETERS = ("dialect", "deviate")
 """Parameters of the workload that an arm can have, in the place of a setting."""
 
+BUILD_OPTIONS = "build_options"
+"""Options of the build from source of an arm, in the place of a setting."""
+
+GIT_PREFIX = "git:"
+"""Start of a server that is built from a commit: ``git:REF`` or ``git:/path/to/clone@REF``."""
+
+PATH_AT_REF = re.compile(r"(.+)@(?!\{)(.*)")
+"""Clone and REF; ``HEAD@{1}`` is a REF."""
+
+COMMIT_DIGITS = 10
+"""Digits of a commit in the name of an arm."""
+
 SECRET_WORDS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 """Keywords of a connection string that are never stored or shown."""
 
@@ -82,17 +106,33 @@ class ArmSpec(BaseModel):
     settings: dict[str, str] = {}
     optional: tuple[str, ...] = ()  # of the settings: a version that lacks one goes without it
     load: dict[str, str] = {}  # parameters of the workload of this arm alone: LOAD_PARAMETERS
+    build_options: str = ""  # of configure or meson, for a server built from a commit
 
     @model_serializer(mode="wrap")
     def _without_usual_load(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit an empty load, so that results files equal those of versions without it."""
+        """Omit an empty load and empty build options, so that results files equal those of versions without
+        them.
+        """
         written: dict[str, Any] = serialize(self)
-        return {name: value for name, value in written.items() if name != "load" or value}
+        return {
+            name: value for name, value in written.items() if value or name not in ("load", BUILD_OPTIONS)
+        }
+
+    @property
+    def is_git(self) -> bool:
+        """Whether the server is built from a commit of a clone."""
+        return self.server.startswith(GIT_PREFIX)
+
+    @property
+    def build(self) -> str:
+        """The server with its build options: what ``server.find_build`` resolves."""
+        return f"{self.server},{BUILD_OPTIONS}={self.build_options}" if self.build_options else self.server
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Profiles, settings and parameters of the load, as on the command line."""
-        own = {**self.settings, **self.load}
+        of_build = {BUILD_OPTIONS: self.build_options} if self.build_options else {}
+        own = {**of_build, **self.settings, **self.load}
         return (*(f"@{name}" for name in self.profiles), *(f"{k}={v}" for k, v in own.items()))
 
     @property
@@ -156,7 +196,26 @@ def parse_arm(text: str) -> ArmSpec:
                 "for example: 18,@starter,work_mem=16MB"
             )
     load = {name: settings.pop(name) for name in LOAD_PARAMETERS if name in settings}
-    return ArmSpec(name=spec, server=server.strip(), profiles=tuple(profiles), settings=settings, load=load)
+    build_options = settings.pop(BUILD_OPTIONS, "")
+    arm = ArmSpec(name=spec, server=server.strip(), profiles=tuple(profiles), settings=settings, load=load)
+    return with_build_options([arm], build_options)[0]
+
+
+def with_build_options(arms: Sequence[ArmSpec], options: str) -> list[ArmSpec]:
+    """Return the arms, with these options where an arm is built from a commit and has none of its own.
+
+    Raises UsageError if no arm is built from a commit.
+    """
+    if not options:
+        return list(arms)
+    if not any(arm.is_git for arm in arms):
+        servers = ", ".join(dict.fromkeys(arm.without_password().server for arm in arms))
+        raise UsageError(
+            f"build options require a server that is built from a commit (got {servers}): name one as "
+            "git:REF, or build a version with them (pgdyno servers build)"
+        )
+    update = {BUILD_OPTIONS: options}
+    return [arm.model_copy(update=update) if arm.is_git and not arm.build_options else arm for arm in arms]
 
 
 def _named(name: str, text: str) -> ArmSpec:

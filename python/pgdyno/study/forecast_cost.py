@@ -152,7 +152,7 @@ def costs_of(cases: Sequence[Case]) -> Costs:
 def _arm_cost(study: Study, index: int) -> ArmCost:
     arm, driving = study.arms[index], study.driving(index)
     return ArmCost(
-        data_of(driving.workload, arm.server),
+        data_of(driving.workload, arm.build),
         driving.clients,
         driving.workload.writes,
         arm.is_dsn,

@@ -242,7 +242,7 @@ class StudyFile(StudyTable):
     )
     server: str | None = Field(
         default=None,
-        description="Server of all arms, unless it is a factor: a version, a directory or a DSN.",
+        description="Server of all arms, unless it is a factor: a version, a directory, git:REF or a DSN.",
     )
     settings: Settings = Field(
         default=Settings(), description="Settings of all arms. Levels of the factor settings override them."

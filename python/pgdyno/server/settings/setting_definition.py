@@ -62,7 +62,7 @@ class Definition:
             case "bool":
                 return parse_bool(text)
             case "enum":
-                return self._parse_enum(text)
+                return self._parse_enum(text, version)
             case "integer":
                 return self._parse_integer(text, version)
             case "real":
@@ -94,7 +94,7 @@ class Definition:
             else format_duration(number * factor[1])
         )
 
-    def _parse_enum(self, text: str) -> str:
+    def _parse_enum(self, text: str, version: Version) -> str:
         given = text.strip().lower()
         given = SYNONYMS.get((self.name, given), given)
         for value in self.enumvals:
@@ -112,8 +112,9 @@ class Definition:
         if library is not None and self.name in LIBRARY_SETTINGS:
             raise ValueError(
                 f"has only {', '.join(self.enumvals)}, because this build of PostgreSQL lacks {library}: use "
-                "an installed server, for example of apt.postgresql.org or yum.postgresql.org, or a build "
-                f"configured with --with-{library}"
+                "an installed server, for example of apt.postgresql.org or yum.postgresql.org, or build one "
+                f"with this library (pgdyno servers build {version} --source … "
+                f"--build-options=--with-{library})"
             )
         raise ValueError(f"must be one of {', '.join(self.enumvals)}")
 

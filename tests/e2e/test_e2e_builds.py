@@ -1,0 +1,60 @@
+"""Arms built from commits: sources whose programs are those of the installed server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from program import TINY, Program
+
+from fake_sources import git, write_clone
+from pgdyno.server.build import Build
+
+
+@pytest.fixture
+def clone(build: Build, server_dir: Path) -> Iterator[Path]:
+    yield write_clone(server_dir / "postgres", (str(build.version), "19devel"), build.bin_dir)
+
+
+def test_two_commits_are_built_and_compared(program: Program, clone: Path, build: Build) -> None:
+    old = f"git:{clone}@master~1"
+    ended = program.run("compare", *TINY, old, f"git:{clone}@master", "--build-options=--with-lz4")
+    assert ended.status == 0, ended.err
+    found = ended.json()
+    assert [arm["server"]["version"] for arm in found["arms"]] == [str(build.version), "19devel"]
+    assert [arm["name"] for arm in found["arms"]] == ["git:master~1", "git:master"]
+    assert found["arms"][0]["spec"] == f"{old},build_options=--with-lz4"
+    commit = git(clone, "rev-parse", "master")
+    assert f"commit {commit[:12]} of {clone}; configure" in found["arms"][1]["server"]["origin"]
+    listed = program.run("servers", "list", "--json").json()["here"]
+    origins = [one["origin"] for one in listed if one["provider"] == "source"]
+    assert any(commit[:12] in origin and "--with-lz4" in origin for origin in origins)
+
+
+def test_a_built_version_is_used_by_arms_that_name_it(program: Program, clone: Path) -> None:
+    built = program.run("servers", "build", "devel", "--source", str(clone), "--json")
+    assert built.status == 0, built.err
+    assert program.run("servers", "path", "19devel").out.strip() == built.json()["bin_dir"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("compare", "git:master", "git:master~1"), 2, "set PGDYNO_CLONE to the path of a clone"),
+        (("compare", "18", "17", "--build-options=--with-lz4"), 2, "a server that is built from a commit"),
+        (("servers", "build", "18", "--source", "/nonexistent"), 2, "--source /nonexistent does not exist"),
+    ],
+)
+def test_a_request_that_cannot_be_built_has_a_remedy(
+    program: Program, arguments: tuple[str, ...], status: int, words: str
+) -> None:
+    ended = program.run(*arguments)
+    assert ended.status == status
+    assert words in " ".join(ended.err.split())
+
+
+def test_a_failed_build_ends_the_study_with_the_end_of_its_log(program: Program, clone: Path) -> None:
+    ended = program.run("compare", f"git:{clone}@master", f"git:{clone}", "--build-options=--with-missing")
+    assert ended.status == 1
+    assert "library 'missing' is required" in ended.err
