@@ -45,6 +45,8 @@ class Code(StrEnum):
     MORE_CLIENTS_THAN_BRANCHES = "more-clients-than-branches"
     SCALE_OF_THE_DATA = "scale-of-the-data"
     OWN_SCRIPTS_NOT_CHECKED = "own-scripts-not-checked"
+    DATA_WITHOUT_STATISTICS = "data-without-statistics"
+    DATA_CHANGED = "data-changed"
     INTERRUPTED = "interrupted"
     # incomplete data
     FEW_BLOCKS = "few-blocks"

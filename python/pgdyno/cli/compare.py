@@ -239,6 +239,7 @@ def compare(
       pgdyno compare git:~/src/postgres@master~1 git:~/src/postgres@master --build-options=--with-lz4
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare 17 18 --workload sysbench --script oltp_read_only --tables 8 --table-size 100000
+      pgdyno compare 17 18 --data shop.dump -f orders.sql@3 -f report.sql --check stock.sql
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
     options.require_minutes(minutes)

@@ -72,6 +72,10 @@ def run(
         ),
     ] = False,
     no_aa: options.NoAa = False,
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="SOURCE", help="Data of your own instead of those of the study (pgbench only)."),
+    ] = None,
     evidence: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Results file to write. [default: STUDY-TIME.sqlite]"),
@@ -118,7 +122,12 @@ def run(
         raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
     path = study_path(study)
     fitted = _as_requested(
-        read_study(study), fit=fit, anyway=fit_anyway, minutes=minutes, nearest=nearest, no_aa=no_aa
+        _with_data(read_study(study), data),
+        fit=fit,
+        anyway=fit_anyway,
+        minutes=minutes,
+        nearest=nearest,
+        no_aa=no_aa,
     )
     file, changes = fitted.file, fitted.changes
     cases = _naming_who_refused_aa(cases_of(file), changes, no_aa=no_aa)
@@ -158,6 +167,17 @@ def run(
 RESUMED_BY = "pgdyno run --resume"
 
 
+def _with_data(file: StudyFile, source: str | None) -> StudyFile:
+    """Return the study with other data of its workload. Raises UsageError."""
+    if source is None:
+        return file
+    if file.workload["kind"] != "pgbench" or "data" in file.factors:
+        raise UsageError("--data requires a study of pgbench scripts in which data is no factor: remove it")
+    changed = file.model_copy(update={"workload": {**file.workload, "data": source}})
+    cases_of(changed)  # reports what does not fit the data
+    return changed
+
+
 def _naming_who_refused_aa(
     cases: tuple[Case, ...], changes: Sequence[FitChange], *, no_aa: bool
 ) -> tuple[Case, ...]:
@@ -177,6 +197,8 @@ def _as_requested(
     if no_aa:
         file = file.model_copy(update={"run": file.run.model_copy(update={"aa": False})})
     if fit:
+        if "data" in file.workload or "data" in file.factors:
+            raise UsageError("--fit cannot scale data of your own: remove --fit")
         if minutes is None:
             raise UsageError("--fit requires --minutes; for example: --fit --minutes 10")
         machine = fit_machine(Cache.open())

@@ -69,13 +69,14 @@ def _weighted(text: str) -> tuple[str, int]:
 
 
 Kind = Literal["tpcc", "pgbench", "sysbench"]
+DEFAULT_WORKLOAD: Kind = "tpcc"
 
 
 @dataclass(frozen=True)
 class Which:
     """Options of all commands."""
 
-    workload: Annotated[Kind, typer.Option(help="Workload of the clients.")] = "tpcc"
+    workload: Annotated[Kind, typer.Option(help="Workload of the clients.")] = DEFAULT_WORKLOAD
     variant: Annotated[
         str | None,
         typer.Option(
@@ -250,6 +251,41 @@ class PgbenchScripts:
 
 
 @dataclass(frozen=True)
+class OwnDataOptions:
+    """Options of data of the user, for pgbench scripts."""
+
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="pgbench: data of your own: a dump, a backup, a directory with load.sql, a DSN that is read "
+            "once, or a name (`pgdyno data`). Requires --file and implies --workload pgbench.",
+        ),
+    ] = None
+    check: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE.sql",
+            help="pgbench: queries that must return no row after each trial. May be repeated.",
+        ),
+    ] = None
+    no_analyze: Annotated[
+        bool, typer.Option("--no-analyze", help="Do not run ANALYZE before the snapshot of --data.")
+    ] = False
+
+    def of_pgbench(self) -> dict[str, Any]:
+        """Return the parameters of pgbench. Raises UsageError."""
+        found: dict[str, Any] = {}
+        if self.data is not None:
+            found["data"] = {"source": self.data, "analyze": not self.no_analyze}
+        elif self.no_analyze:
+            raise UsageError("--no-analyze requires --data: remove it")
+        if self.check:
+            found["checks"] = [{"name": str(path), "text": read_script(path)} for path in self.check]
+        return found
+
+
+@dataclass(frozen=True)
 class SysbenchOptions:
     """Options of sysbench: script and data."""
 
@@ -302,10 +338,11 @@ GROUPS: Mapping[type, Kind] = {
     TpccDialect: "tpcc",
     PgbenchData: "pgbench",
     PgbenchScripts: "pgbench",
+    OwnDataOptions: "pgbench",
     SysbenchOptions: "sysbench",
 }
 
-FIELD_OF_OPTION = {"index": "indexes", "opt": "options"}
+FIELD_OF_OPTION = {"index": "indexes", "opt": "options", "check": "checks"}
 """Parameters whose name differs from their option."""
 
 OPTION_OF_FIELD = {field: option for option, field in FIELD_OF_OPTION.items()}
@@ -323,15 +360,18 @@ class WorkloadOptions:
     tpcc_dialect: TpccDialect
     pgbench_data: PgbenchData
     pgbench_scripts: PgbenchScripts
+    own_data: OwnDataOptions
     sysbench: SysbenchOptions
 
     def parameters(self, default_size: Callable[[Kind], int]) -> WorkloadParameters:
         """Return the parameters as ``parameters_of`` does."""
         groups = (
             *(self.tpcc_data, self.tpcc_calls, self.tpcc_dialect),
-            *(self.pgbench_data, self.pgbench_scripts, self.sysbench),
+            *(self.pgbench_data, self.pgbench_scripts, self.own_data, self.sysbench),
         )
-        return chosen_parameters(self.which, *groups, default_size=default_size)
+        implied = self.own_data.data is not None and self.which.workload == DEFAULT_WORKLOAD
+        which = replace(self.which, workload="pgbench") if implied else self.which
+        return chosen_parameters(which, *groups, default_size=default_size)
 
     def of_arm(self, load: Mapping[str, Any]) -> WorkloadOptions:
         """Return the options with the dialect and the deviations of an arm."""
@@ -369,7 +409,7 @@ def chosen_parameters(
         given["define"] = definitions(given["define"])
     variant = variant_of(which.variant or "default")
     wanted = {**variant.data, **variant.transactions, **given}
-    if "scale" not in wanted:
+    if "scale" not in wanted and "data" not in wanted:
         wanted["scale"] = default_size("pgbench")
     return PgbenchParameters.model_validate(wanted)
 
@@ -397,6 +437,9 @@ def options_of(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _given(group: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(group, OwnDataOptions):
+        yield from group.of_pgbench().items()
+        return
     for field in fields(group):
         value = getattr(group, field.name)
         if value not in (None, [], ()):

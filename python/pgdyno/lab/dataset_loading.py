@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,18 @@ from pgdyno.drive.engine_runs import OnLoad, run_load
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError, DiskFullError
 from pgdyno.interruption import Interruption
+from pgdyno.lab.own_data_loading import FORMAT as OWN_FORMAT
+from pgdyno.lab.own_data_loading import OwnDataMaker
 from pgdyno.lab.progress import LoadProgress, Watch
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.datasets import DatasetKey
+from pgdyno.server.datasets import DatasetKey, Make
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.limited_connection import cancel
 from pgdyno.server.ownership_marker import database_name
 from pgdyno.server.server_account import Account
+from pgdyno.study.own_data import OwnData
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_setting_size, format_size
@@ -121,8 +125,10 @@ class Maker:
     interruption: Interruption
     init: InitOptions
     promised_bytes: int = 0
+    clients: Sequence[Build] = ()
+    """Builds that may have psql and pg_restore, for own data."""
 
-    def make(self, build: Build, parameters: WorkloadParameters) -> Callable[[Path], None]:
+    def make(self, build: Build, parameters: WorkloadParameters) -> Make:
         """Return the function with which ``Datasets.hold`` creates a data directory.
 
         That function raises DiskFullError, DatasetError.
@@ -131,6 +137,23 @@ class Maker:
 
         def progress(phase: str, share: float) -> None:
             self.watch(LoadProgress(name, phase, share))
+
+        def require_room(size_bytes: int) -> None:
+            require_space(self.cache, size_bytes, self.copies, parameters.SMALLER, self.promised_bytes)
+
+        if (own := own_data_of(parameters)) is not None:
+            return OwnDataMaker(
+                own,
+                build,
+                [build, *self.clients],
+                self.account,
+                self.init,
+                load_settings(),
+                database,
+                self.interruption,
+                progress,
+                require_room,
+            ).make
 
         def create(data_dir: Path) -> None:
             progress("initdb", 0.0)
@@ -144,9 +167,7 @@ class Maker:
                     parameters,
                     self.interruption,
                     progress,
-                    lambda size_bytes: require_space(
-                        self.cache, size_bytes, self.copies, parameters.SMALLER, self.promised_bytes
-                    ),
+                    require_room,
                 )
                 self.interruption.check()
                 progress("checkpoint", 0.0)
@@ -200,8 +221,24 @@ def init_options(study: Study) -> InitOptions:
     return InitOptions(checksums=study.checksums, wal_segment_mb=study.wal_segment_mb)
 
 
+def own_data_of(parameters: WorkloadParameters) -> OwnData | None:
+    """Return the user's own data of a workload; None if its data are generated."""
+    return parameters.data if isinstance(parameters, PgbenchParameters) else None
+
+
 def dataset_key(build: Build, parameters: WorkloadParameters, init: InitOptions) -> DatasetKey:
-    """Return the key of the cached dataset."""
+    """Return the key of the cached dataset. A backup belongs to a major version, other data to a build."""
+    if (own := own_data_of(parameters)) is not None:
+        is_backup = own.form == "backup"
+        return DatasetKey(
+            f"postgresql-{build.version.major}" if is_backup else build.build_id,
+            InitOptions() if is_backup else init,
+            "data",
+            own.shape(),
+            DATASET_SEED,
+            OWN_FORMAT,
+            parameters.label,
+        )
     return DatasetKey(
         build.build_id,
         init,

@@ -13,8 +13,16 @@ from pgdyno.drive.engine_runs import examine_scripts
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import BuildArm, LabArm, Placement
-from pgdyno.lab.dataset_loading import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
+from pgdyno.lab.dataset_loading import (
+    WAL_RESERVE_BYTES,
+    Maker,
+    dataset_key,
+    init_options,
+    own_data_of,
+    require_space,
+)
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
+from pgdyno.lab.own_data_preflight import own_data_caveats, require_working_own_data, with_own_data
 from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, require_starts, resolve_arms
 from pgdyno.lab.progress import Warned, Watch
 from pgdyno.lab.script_preflight import require_working_scripts
@@ -22,6 +30,7 @@ from pgdyno.lab.trial import untested_version
 from pgdyno.probe.machine_facts import machine_resources
 from pgdyno.results import records
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.data_sources import installed_clients
 from pgdyno.server.datasets import Dataset
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.settings.machine_resources import usable_cores
@@ -64,8 +73,9 @@ def prepare_arms(
     cache.sweep()
     machine = machine_resources(cache.root)
     checked = []
-    for study in map(with_cpu_partition, studies):
+    for given in map(with_cpu_partition, studies):
         interruption.check()
+        study = with_own_data(given, cache, watch, interruption)
         caveats = _script_caveats(study, watch)
         wanted = resolve_arms(study, cache, machine, watch, caveats)
         fitting = fit_schedule(study, wanted, machine, watch, caveats)
@@ -83,6 +93,7 @@ def prepare_arms(
         ]
         places.require_room_for_copies()
         places.add_second_places()
+        require_working_own_data(ready, watch, interruption)
         for prepared in ready:
             prepared.caveats.extend(_placement_caveats(prepared.arms))
         ready = [_with_aa(prepared) for prepared in ready]
@@ -147,6 +158,7 @@ class _DataPlaces:
                 self.interruption,
                 init,
                 self._promised_bytes(),
+                installed_clients(self.cache.store().cached) if own_data_of(workload) else (),
             )
             datasets = self.cache.cached_datasets()
             self.datasets[key.name] = self.stack.enter_context(
@@ -249,6 +261,7 @@ def _ready(
         else:
             arm, facts = _build_arm(index, wanted[index], study, places, with_data)
             caveats += untested_version(spec.name, wanted[index].build.version)
+            caveats += [one for one in own_data_caveats(study, index, facts) if one not in caveats]
             arms.append(arm)
             server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
             described.append(_record(index, study, server, settings, facts))
@@ -289,7 +302,7 @@ def _build_arm(
         index=index,
         name=wanted.spec.name,
         build=wanted.build,
-        database=study.workload.kind,
+        database=dataset.details.get("database", study.workload.kind),
         settings=wanted.requested.settings,
         optional=wanted.requested.optional,
         snapshot=dataset.snapshot,
@@ -299,7 +312,7 @@ def _build_arm(
         account=places.cache.account,
     )
     facts = {"name": dataset.name, "size_bytes": dataset.snapshot.size_bytes, "made_s": dataset.made_s}
-    return arm, {**dataset.facts, **facts}
+    return arm, {**dataset.facts, **facts, **dataset.details}
 
 
 def _server_facts(wanted: ArmRequest) -> dict[str, object]:

@@ -74,6 +74,8 @@ def require_working_scripts(
 def _minimal(workload: WorkloadParameters) -> WorkloadParameters | None:
     """Return the workload with minimal data, or None if its scripts need no test, or data of their own."""
     if isinstance(workload, PgbenchParameters):
+        if workload.data is not None:
+            return None  # tested on these data, after they are loaded (own_data_preflight.py)
         own = tuple(script for script in workload.scripts if script.text is not None and script.weight)
         return workload.model_copy(update={"scripts": own, "scale": 1}) if own else None
     if isinstance(workload, SysbenchParameters):
@@ -96,22 +98,22 @@ def _first_failure(
             load_data(place, workload, interruption, lambda *_: None, lambda _: None)
         with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
             target = (arm.spec.name, server.conninfo(database))
-            scripts = _single_scripts(workload)
+            scripts = single_scripts(workload)
             ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
             for name, one in scripts.items():
-                for message in _failures(one, target, ignored, interruption):
+                for message in failures_of(one, target, ignored, interruption):
                     return f"{name} fails on {arm.spec.name}: {message}"
     return ""
 
 
-def _single_scripts(workload: WorkloadParameters) -> dict[str, WorkloadParameters]:
+def single_scripts(workload: WorkloadParameters) -> dict[str, WorkloadParameters]:
     """Return a workload for each script, by its name."""
     if isinstance(workload, PgbenchParameters):
         return {one.name: workload.model_copy(update={"scripts": (one,)}) for one in workload.scripts}
     return {workload.name: workload}
 
 
-def _failures(
+def failures_of(
     workload: WorkloadParameters, target: tuple[str, str], ignored: Sequence[str], interruption: Interruption
 ) -> Sequence[str]:
     """Run one transaction of one client. Return the messages of its certain failures, except ``ignored``."""

@@ -11,6 +11,7 @@ from pgdyno.results.driver_facts import ENGINE, DriverFacts, driver_facts
 from pgdyno.results.engine_events import failures_from, histograms_from
 from pgdyno.results.records import TrialOutcome, TrialStatus
 from pgdyno.workload.interface import TrialChecks
+from pgdyno.workload.invariant_checks import PREFIX
 
 
 def trial_outcome(
@@ -98,7 +99,11 @@ def judge_trial(
     log = arm.log()
     ours = None if log is None else log[log_from:]
     checks = trial_checks.end(arm.connect, run.result.targets[target], ours)
-    failed = [check.name for check in checks if not check.passed]
+    failed = [
+        f"{check.name} {check.detail}" if check.name.startswith(PREFIX) else check.name
+        for check in checks
+        if not check.passed
+    ]
     return replace(
         outcome,
         status=TrialStatus.EXCLUDED if failed else outcome.status,

@@ -78,6 +78,12 @@ def read_build(bin_dir: Path, provider: Provider, origin: str) -> Build:
     return Build(provider, version, bin_dir, text, origin)
 
 
+def read_tool_major(program: Path) -> int:
+    """Return the major version of psql, pg_dump or pg_restore; 0 if it does not run."""
+    version = reported_version(_output([str(program), "--version"]) or "")
+    return version.major if version else 0
+
+
 def _output(command: list[str]) -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False)

@@ -20,7 +20,7 @@ from pgdyno.server.live_directories import Runs
 from pgdyno.server.live_directories import sweep as sweep_sockets
 from pgdyno.server.server_account import Account, server_account
 
-SUBDIRECTORIES = ("builds", "lists", "catalogues", "datasets", "runs")
+SUBDIRECTORIES = ("builds", "lists", "catalogues", "data", "datasets", "runs")
 
 
 SHARED_CACHE = Path("/var/cache/pgdyno")
@@ -53,8 +53,8 @@ class Cache:
     """The cache directory. ``open`` creates its subdirectories.
 
     ``builds``: embedded builds and those from source. ``lists``: versions that the sources list, for a day.
-    ``catalogues``: settings of each build. ``datasets``: snapshots. ``runs``: live data directories, each
-    with the lock of its owner.
+    ``catalogues``: settings of each build. ``data``: data of the user by name. ``datasets``: snapshots.
+    ``runs``: live data directories, each with the lock of its owner.
     """
 
     root: Path
@@ -86,6 +86,11 @@ class Cache:
     def catalogues(self) -> Path:
         """Directory of settings, a file per build."""
         return self.root / "catalogues"
+
+    @property
+    def data(self) -> Path:
+        """Directory of the user's data, a directory per name."""
+        return self.root / "data"
 
     @property
     def datasets(self) -> Path:

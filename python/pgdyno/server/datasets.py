@@ -18,7 +18,7 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,10 @@ current step, which takes one or two seconds, and then removes its own files."""
 
 MANIFEST = "manifest.json"
 LAYOUT = 1  # version of the directory layout, part of the key of a dataset
+
+
+Make = Callable[[Path], Mapping[str, Any] | None]
+"""Creates a data directory; see ``Datasets.hold``."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class Dataset:
     snapshot: Snapshot
     facts: Mapping[str, Any]
     made_s: float  # time that its creation took
+    details: Mapping[str, Any] = field(default_factory=dict)  # what ``make`` returned
 
 
 @dataclass(frozen=True)
@@ -95,12 +100,12 @@ class Datasets:
     account: Account
 
     @contextlib.contextmanager
-    def hold(self, key: DatasetKey, make: Callable[[Path], None]) -> Iterator[Dataset]:
+    def hold(self, key: DatasetKey, make: Make) -> Iterator[Dataset]:
         """Hold the dataset during the block; create it if it does not exist.
 
-        ``make`` receives the path of a data directory that it creates, loads and shuts down cleanly. If it
-        fails, nothing remains. A damaged dataset (changed or incomplete files) is created again. Raises
-        DatasetError.
+        ``make`` receives the path of a data directory that it creates, loads and shuts down cleanly. It may
+        return details for the manifest. If it fails, nothing remains. A damaged dataset (changed or
+        incomplete files) is created again. Raises DatasetError.
         """
         with self._shared(key.name) as dataset:
             if dataset is not None:
@@ -133,7 +138,7 @@ class Datasets:
             finally:
                 _held[lock] -= 1
 
-    def _make(self, key: DatasetKey, make: Callable[[Path], None]) -> None:
+    def _make(self, key: DatasetKey, make: Make) -> None:
         part, final = self.directory / f".{key.name}.part", self.directory / key.name
         self._discard(part)
         _remove(final)
@@ -142,13 +147,14 @@ class Datasets:
             part.chmod(0o755)
         start = time.monotonic()
         try:
-            make(part / "data")
+            details = make(part / "data")
             snapshot = take(part / "data")
             facts = {
                 "key": key.facts(),
                 "made_s": time.monotonic() - start,
                 "size_bytes": snapshot.size_bytes,
                 "entries": snapshot.manifest(),
+                "details": details or {},
             }
             (part / MANIFEST).write_text(json.dumps(facts))
             publish(part, final)
@@ -160,7 +166,7 @@ class Datasets:
         try:
             facts = json.loads((path / MANIFEST).read_text())
             snapshot = from_manifest(path / "data", facts["entries"])
-            return Dataset(name, path, snapshot, facts["key"], facts["made_s"])
+            return Dataset(name, path, snapshot, facts["key"], facts["made_s"], facts.get("details", {}))
         except (OSError, ValueError, KeyError, TypeError, DatasetError):
             return None
 

@@ -13,10 +13,12 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import psutil
 
@@ -63,28 +65,75 @@ def launch(command: Sequence[str], account: Account, log_path: Path) -> subproce
         ).result()
 
 
-def run_tool(command: Sequence[str], account: Account, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a tool of a build (initdb, pg_controldata …) as that user, wait for its end and capture its output.
+def run_tool(
+    command: Sequence[str],
+    account: Account,
+    timeout_s: float,
+    *,
+    feed: Iterable[bytes] = (),
+    check: Callable[[], None] = lambda: None,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a tool of a build (initdb, psql …) as that user, wait for its end and capture its output.
 
     Like a server it ends when pgdyno is killed: otherwise initdb would write into a directory that the next
-    pgdyno removes. Raises subprocess.TimeoutExpired.
+    pgdyno removes. ``feed`` is its standard input. ``check`` is called every CHECK_S and may raise.
+    ``environment``: instead of the clean one. Raises subprocess.TimeoutExpired.
     """
-    with _launcher.submit(
-        subprocess.Popen[str],
-        _becoming(command, account),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=clean_environment(),
-    ).result() as process:
-        try:
-            out, err = process.communicate(timeout=timeout_s)
-        except BaseException:
-            process.kill()
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    deadline_s = time.monotonic() + timeout_s
+    # Files, not pipes: a tool that waits for a full pipe would not read its input.
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        process = _launcher.submit(
+            subprocess.Popen[bytes],
+            _becoming(command, account),
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=err,
+            env=clean_environment() if environment is None else environment,
+        ).result()
+        with process:
+            try:
+                _feed(process, feed, check)
+                while process.poll() is None:
+                    check()
+                    if time.monotonic() > deadline_s:
+                        raise subprocess.TimeoutExpired(command, timeout_s)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(min(CHECK_S, max(0.0, deadline_s - time.monotonic())))
+            except BaseException:
+                process.kill()
+                raise
+        texts = [_first_bytes(file).decode(errors="replace") for file in (out, err)]
+    return subprocess.CompletedProcess(command, process.returncode, *texts)
+
+
+CHECK_S = 0.2
+"""Interval of the check for an interrupt while a tool runs."""
+
+OUTPUT_BYTES_MAX = 64 << 20
+"""Maximum size of a tool's output that is read: that of a schema of thousands of tables."""
+
+
+def _feed(process: subprocess.Popen[bytes], feed: Iterable[bytes], check: Callable[[], None]) -> None:
+    """Write the input of a tool. A tool that ends before it has read all of it is no error here."""
+    assert process.stdin is not None
+    checked_s = time.monotonic()
+    try:
+        for piece in feed:
+            process.stdin.write(piece)
+            if time.monotonic() - checked_s > CHECK_S:
+                check()
+                checked_s = time.monotonic()
+    except BrokenPipeError:
+        pass
+    finally:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()
+
+
+def _first_bytes(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read(OUTPUT_BYTES_MAX)
 
 
 def _becoming(command: Sequence[str], account: Account) -> list[str]:

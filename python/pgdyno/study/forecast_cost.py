@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pgdyno.study.aa_plan import share_of_time
 from pgdyno.study.capacity_search import expected_search_s, parse_limit
 from pgdyno.study.cases import Case
+from pgdyno.study.own_data import OwnData
 from pgdyno.study.pgbench_parameters import COPY, PgbenchParameters, index_parts
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
@@ -96,6 +97,8 @@ def data_of(parameters: WorkloadParameters, server: str = "") -> Data:
     match parameters:
         case TpccParameters():
             units, unit_bytes = int(shape.pop("warehouses")), WAREHOUSE_BYTES
+        case PgbenchParameters(data=OwnData() as own):
+            units, unit_bytes = 1, float(max(1, own.size_bytes))
         case PgbenchParameters():
             units, unit_bytes = int(shape.pop("scale")), _branch_bytes(parameters)
         case SysbenchParameters():

@@ -9,9 +9,18 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from pgdyno.errors import UsageError
+from pgdyno.study.own_data import Invariant, OwnData
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters
 
 Effect = Literal["all", "accounts", "none", "unknown"]
@@ -116,6 +125,28 @@ class PgbenchParameters(WorkloadParameters):
         default="simple", description="Query protocol."
     )
     define: dict[str, str] = Field(default_factory=dict, description="Variables of the scripts.")
+    data: OwnData | None = Field(
+        default=None,
+        description="Data of your own instead of the pgbench tables: a dump, a directory, a DSN or a name "
+        "(Measure your own database).",
+    )
+    checks: tuple[Invariant, ...] = Field(
+        default=(), description="Queries that must return no row after a trial: tables with name and text."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent_data(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit absent data and checks, so that results files equal those of versions without them."""
+        written: dict[str, Any] = serialize(self)
+        return {name: value for name, value in written.items() if value or name not in ("data", "checks")}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_data_have_no_scale(cls, given: Any) -> Any:
+        """Set the scale of own data, which is also the value of :scale, as in pgbench with custom scripts."""
+        if isinstance(given, dict) and given.get("data") is not None:
+            return {**given, "scale": given.get("scale", 1)}
+        return given
 
     @model_validator(mode="before")
     @classmethod
@@ -140,16 +171,37 @@ class PgbenchParameters(WorkloadParameters):
             )
         if not any(script.weight for script in self.scripts):
             raise ValueError("every script has the weight 0: give at least one a greater weight")
+        if self.data is not None:
+            self._own_data_stand_alone()
         return self
+
+    def _own_data_stand_alone(self) -> None:
+        """Raise ValueError for parameters and scripts of the pgbench tables."""
+        builtin = next((script.name for script in self.scripts if script.text is None), None)
+        if builtin is not None:
+            raise ValueError(
+                f"--data requires scripts of your own (got {builtin}): add --file FILE and remove --builtin"
+            )
+        of_own_data = {"scale": 1, "fillfactor": 100}
+        for name, value in self._tables().items():
+            if value != of_own_data.get(name, "" if isinstance(value, str) else 0):
+                raise ValueError(f"--{name.replace('_', '-')} is for the pgbench tables: remove it or --data")
 
     @property
     def size(self) -> str:
         """The size of the data as text."""
-        return f"scale {self.scale}"
+        return f"scale {self.scale}" if self.data is None else f"data {self.data.label}"
+
+    @property
+    def data_name(self) -> str:
+        """The name of the data with their size."""
+        return super().data_name if self.data is None else self.size
 
     @property
     def label(self) -> str:
         """A label of scale and non-default parameters of the data."""
+        if self.data is not None:
+            return re.sub(r"[^a-z0-9]+", "-", self.data.label.lower()).strip("-")
         parts = {
             f"scale{self.scale}": True,
             f"{self.partition_method}{self.partitions}": self.partitions,
@@ -175,6 +227,15 @@ class PgbenchParameters(WorkloadParameters):
             return super().major_min
         return 12 if self.foreign_keys else 11
 
+    def require_major(self, major: int, server: str) -> None:
+        """Raise UsageError if the server cannot have the data: a backup is of one major version."""
+        super().require_major(major, server)
+        if self.data is not None and self.data.form == "backup" and self.data.major != major:
+            raise UsageError(
+                f"the data {self.data.label} are a backup of PostgreSQL {self.data.major}, and {server} has "
+                f"version {major}: use servers of version {self.data.major}, or a dump (pg_dump)"
+            )
+
     @property
     def effects(self) -> frozenset[Effect]:
         """The effects of all scripts with a weight above 0."""
@@ -187,6 +248,9 @@ class PgbenchParameters(WorkloadParameters):
 
     def shape(self) -> Mapping[str, int | str]:
         """Return the parameters of the data, with the indexes sorted."""
+        return self._tables() if self.data is None else self.data.shape()
+
+    def _tables(self) -> dict[str, int | str]:
         return {
             "scale": self.scale,
             "partitions": self.partitions,

@@ -13,6 +13,7 @@ from pgdyno.errors import DatasetError
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.workload.goodness_of_fit import fit_weights, tests_of
 from pgdyno.workload.interface import Check, Connect, Connection, OnPhase
+from pgdyno.workload.invariant_checks import check_invariants
 from pgdyno.workload.pgbench import pgbench_tables
 from pgdyno.workload.pgbench.pgbench_tables import (
     Sums,
@@ -109,6 +110,7 @@ class PgbenchChecks:
             grown = sums.since(self.before)
             checks += [check_rows(sums), *check_balances(grown, self.parameters.effects)]
             checks.append(check_history(grown.history, self._committed(totals)))
+        checks += check_invariants(connect, self.parameters.checks)
         if len(self.parameters.scripts) > 1:
             drawn = Counter({kind: n["ok"] + n["failed"] for kind, n in totals.items()})
             weights = {script.name: float(script.weight) for script in self.parameters.scripts}

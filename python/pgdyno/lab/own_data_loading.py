@@ -1,0 +1,283 @@
+"""Loading of the user's data: a dump, scripts or a backup become the data directory of a dataset."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from pgdyno.errors import DatasetError, UsageError, in_one_line
+from pgdyno.interruption import Interruption
+from pgdyno.server import backup_import
+from pgdyno.server.backup_import import import_backup, require_extensions
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.data_sources import (
+    LOAD_SCRIPT,
+    READ_TIMEOUT_S,
+    client_program,
+    examined,
+    lines_of_plain_dump,
+)
+from pgdyno.server.dump_scan import DumpFacts, scan, without_settings
+from pgdyno.server.limited_connection import cancel
+from pgdyno.server.running import Connection, Server
+from pgdyno.server.server_account import Account
+from pgdyno.server.server_process import run_tool
+from pgdyno.study.own_data import OwnData
+from pgdyno.workload.check_session import first_line
+
+FORMAT = "own 1"
+"""Version of this loading, part of the key of a dataset."""
+
+OnPhase = Callable[[str, float], None]
+
+NEWER_SETTINGS = {"default_table_access_method": 12, "transaction_timeout": 17}
+"""Settings that pg_dump writes, with the first version that has them."""
+
+GROWTH = {"archive": 8, "plain": 2, "scripts": 4, "backup": 1}
+"""Largest usual size of the data as a multiple of the source, to refuse a disk that is too small. Dumps are
+compressed, and have indexes as statements only."""
+
+TABLES = (
+    "SELECT count(*) FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace WHERE relkind IN ('r', 'p')"
+    " AND nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')"
+)
+WITHOUT_STATISTICS = (
+    f"{TABLES} AND relkind = 'r' AND pg_relation_size(pg_class.oid) > 0"
+    " AND NOT EXISTS (SELECT FROM pg_statistic WHERE starelid = pg_class.oid)"
+)
+_MESSAGE = re.compile(r"psql:(?P<file>.*?):(?P<line>\d+): (?P<text>(?:ERROR|FATAL|error).*)")
+
+
+@dataclass(frozen=True)
+class OwnDataMaker:
+    """Creates the data directory of own data on one build. ``builds``: those that may have client programs.
+
+    ``require_space`` raises DiskFullError for a size in bytes.
+    """
+
+    data: OwnData
+    build: Build
+    builds: Sequence[Build]
+    account: Account
+    init: InitOptions
+    settings: Mapping[str, str]
+    database: str
+    interruption: Interruption
+    progress: OnPhase
+    require_space: Callable[[int], None]
+
+    def make(self, data_dir: Path) -> Mapping[str, Any]:
+        """Create the data directory. Return its database and what was changed.
+
+        Raises UsageError, DatasetError, ServerError, DiskFullError, Interrupted.
+        """
+        self._require_unchanged()
+        self.require_space(self.data.size_bytes * GROWTH[self.data.form])
+        cluster = Cluster(self.build, data_dir, self.account)
+        try:
+            if self.data.form == "backup":
+                self.progress("copy", 0.0)
+                import_backup(self.data, self.build, data_dir, self.account, self.interruption.check)
+                settings = {**self.settings, **backup_import.NO_REPLICATION}
+            else:
+                self.progress("initdb", 0.0)
+                cluster.initdb(self.init)
+                settings = dict(self.settings)
+        except OSError as error:
+            raise DatasetError(f"cannot copy {self.data.label}: {error}") from error
+        with cluster.start(settings) as server, server.connect() as connection:
+            if self.data.form == "backup":
+                changes = backup_import.disarm(server, connection)
+                database = backup_import.database_of(self.data, connection)
+            else:
+                changes = self._load(server, connection, data_dir.with_name("import"))
+                changes += backup_import.disarm(server, connection)
+                database = self._database_with_tables(server, connection)
+            self.interruption.check()
+            return {"database": database, **self._finished(server, database, changes)}
+
+    def _require_unchanged(self) -> None:
+        if not Path(self.data.path).exists():
+            raise UsageError(
+                f"--data: {self.data.path} is gone, and {self.build.label} has not loaded it yet: restore it"
+            )
+        again = examined(self.data.model_copy(update={"source": self.data.path}), self.interruption.check)
+        if again.digest != self.data.digest:
+            raise UsageError(f"--data: {self.data.path} has changed since this study began: start a new one")
+
+    def _finished(self, server: Server, database: str, changes: list[str]) -> dict[str, Any]:
+        """Analyze the database, and return the facts about it."""
+        with server.connect(database) as connection, self.interruption.tell(lambda: cancel(connection)):
+            if self.data.form == "backup":
+                extensions = backup_import.installed_extensions(connection)
+                require_extensions(connection, extensions, self.data.label, self.build.label)
+            changes += filter(None, (check(connection) for check in _WARNINGS))
+            if self.data.analyze:
+                self.progress("analyze", 0.0)
+                # A backup keeps its dead rows. VACUUM leaves autovacuum nothing to do in the trials.
+                connection.execute("ANALYZE" if self.data.form == "backup" else "VACUUM (ANALYZE)")
+            if not _count(connection, TABLES):
+                raise DatasetError(f"{self.data.label} contains no table: check the source")
+            self.progress("checkpoint", 0.0)
+            return {"changes": changes, "without_statistics": _count(connection, WITHOUT_STATISTICS)}
+
+    def _load(self, server: Server, connection: Connection, work_dir: Path) -> list[str]:
+        """Load a dump or scripts into a new database. Return sentences about what was changed."""
+        self.progress("reading", 0.0)
+        facts = scan(self._schema())
+        require_extensions(connection, sorted(facts.extensions), self.data.label, self.build.label)
+        for role in facts.missing_roles:
+            connection.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(role)))
+        self._create_database(connection, facts)
+        self.progress("loading", 0.0)
+        with ExitStack() as stack:
+            arguments = ["--file=-"]
+            lines: Iterable[bytes] = ()
+            if self.data.form == "scripts":
+                stack.callback(shutil.rmtree, work_dir, ignore_errors=True)
+                self._copy_scripts(work_dir)
+                arguments = ["--command", f"\\cd '{work_dir}'", f"--file={LOAD_SCRIPT}"]
+            else:
+                unknown = {name for name, major in NEWER_SETTINGS.items() if self.build.version.major < major}
+                lines = without_settings(self._statements(), frozenset(unknown))
+            self._run_psql(server, arguments, lines)
+        changes = []
+        if facts.missing_roles:
+            changes.append(f"roles were created without privileges: {', '.join(facts.missing_roles)}")
+        if facts.major and facts.major > self.build.version.major:
+            changes.append(f"a dump of PostgreSQL {facts.major} was loaded into {self.build.version}")
+        return changes
+
+    def _schema(self) -> Iterable[bytes]:
+        """Return the text of the dump that names roles, extensions and locale."""
+        if self.data.form == "scripts":
+            return ()
+        if self.data.form == "plain":
+            return self._statements()
+        return self._restored("--schema-only", "--create")
+
+    def _statements(self) -> Iterator[bytes]:
+        """Yield the lines of the dump."""
+        if self.data.form == "plain":
+            yield from lines_of_plain_dump(Path(self.data.path))
+        else:
+            yield from self._restored("--no-publications", "--no-subscriptions")
+
+    def _restored(self, *options: str) -> Iterator[bytes]:
+        """Yield the output of pg_restore, which only converts the archive: it runs no code of it."""
+        pg_restore = client_program("pg_restore", self.builds)
+        command = [str(pg_restore), "--file=-", *options, self.data.path]
+        with (
+            tempfile.TemporaryFile() as errors,
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as process,
+        ):
+            assert process.stdout is not None
+            try:
+                yield from process.stdout
+            except BaseException:
+                process.kill()
+                raise
+            if process.wait() != 0:
+                errors.seek(0)
+                said = errors.read(1 << 12).decode(errors="replace")
+                newer = "unsupported version" in said
+                remedy = "a newer pg_dump made it: install its client programs, or make a plain dump"
+                raise DatasetError(
+                    f"{pg_restore} cannot read {self.data.path}: {in_one_line(said)}: "
+                    f"{remedy if newer else 'make the dump again'}"
+                )
+
+    def _create_database(self, connection: Connection, facts: DumpFacts) -> None:
+        given = facts.locale
+        locale = self.data.locale or given.get("LOCALE", "C")
+        options = {
+            "ENCODING": given.get("ENCODING") or facts.encoding or "UTF8",
+            "LC_COLLATE": self.data.locale or given.get("LC_COLLATE", locale),
+            "LC_CTYPE": self.data.locale or given.get("LC_CTYPE", locale),
+        }
+        if not self.data.locale:
+            for name in ("LOCALE_PROVIDER", "ICU_LOCALE", "BUILTIN_LOCALE"):
+                if given.get(name, "libc") != "libc":
+                    options[name] = given[name]
+        parts = [sql.SQL("{} {}").format(sql.SQL(name), sql.Literal(v)) for name, v in options.items()]
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(
+            sql.Identifier(self.database), sql.SQL(" ").join(parts)
+        )
+        try:
+            connection.execute(statement)
+        except psycopg.Error as error:
+            wanted = ", ".join(f"{name} {value}" for name, value in options.items())
+            raise DatasetError(
+                f"{self.build.label} cannot create the database of {self.data.label} ({wanted}): "
+                f"{first_line(error)}: install the locale, or choose another one with "
+                "pgdyno data add NAME SOURCE --locale C"
+            ) from error
+
+    def _copy_scripts(self, work_dir: Path) -> None:
+        """Copy the scripts to a directory that the user of the servers can read."""
+        shutil.copytree(self.data.path, work_dir)
+        for path in (work_dir, *work_dir.rglob("*")):
+            self.account.own(path)
+
+    def _run_psql(self, server: Server, arguments: Sequence[str], lines: Iterable[bytes]) -> None:
+        """Run psql as the user of the servers: SQL files can run shell commands. Raises DatasetError."""
+        psql = client_program("psql", self.builds)
+        target = conninfo_to_dict(server.conninfo(self.database))
+        place = [f"--{name}={target[key]}" for name, key in _PLACE.items()]
+        command = [str(psql), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", *place, *arguments]
+        try:
+            done = run_tool(command, self.account, READ_TIMEOUT_S, feed=lines, check=self.interruption.check)
+        except subprocess.TimeoutExpired:
+            raise DatasetError(
+                f"loading {self.data.label} took longer than 6 h: use a smaller part"
+            ) from None
+        if done.returncode != 0:
+            raise DatasetError(
+                f"{self._first_error(done.stderr)} (PostgreSQL {self.build.version}): correct the source, or "
+                "leave out what fails. Nothing was measured"
+            )
+
+    def _first_error(self, said: str) -> str:
+        """Return ``file:line: message`` of the first error, without rows."""
+        found = next(filter(None, map(_MESSAGE.match, said.splitlines())), None)
+        if found is None:
+            return f"{self.data.path}: {in_one_line(said)[:300]}"
+        if self.data.form == "scripts":
+            return f"{Path(self.data.path) / found['file']}:{found['line']}: {found['text']}"
+        of = "" if self.data.form == "plain" else " (line of the output of pg_restore)"
+        return f"{self.data.path}:{found['line']}{of}: {found['text']}"
+
+    def _database_with_tables(self, server: Server, connection: Connection) -> str:
+        """Return the new database, or the one that a dump made with --create has created."""
+        with server.connect(self.database) as own:
+            if _count(own, TABLES):
+                return self.database
+        rows = connection.execute(
+            "SELECT datname FROM pg_database WHERE NOT datistemplate AND datname NOT IN ('postgres', %s)",
+            (self.database,),
+        ).fetchall()
+        return str(rows[0][0]) if len(rows) == 1 else self.database
+
+
+_PLACE = {"host": "host", "port": "port", "username": "user", "dbname": "dbname"}
+"""Options of psql, with their keyword in a connection string."""
+
+_WARNINGS = (backup_import.mismatched_collation, backup_import.reaches_out)
+
+
+def _count(connection: Connection, statement: str) -> int:
+    row = connection.execute(statement.encode()).fetchone()
+    assert row is not None
+    return int(row[0])

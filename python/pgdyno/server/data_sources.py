@@ -1,0 +1,322 @@
+"""Sources of the user's data: recognition, digest, names in the cache, and the one reading of a database.
+
+A name stands for a file or directory that stays where it is, or for a dump of a database in the cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgdyno.errors import ConnectError, DatasetError, UsageError, in_one_line
+from pgdyno.server.build import Build, read_tool_major
+from pgdyno.server.dsn import Dsn
+from pgdyno.server.file_system import locked
+from pgdyno.server.find_build import system_builds
+from pgdyno.server.limited_connection import connect
+from pgdyno.server.server_account import Account
+from pgdyno.server.server_process import run_tool
+from pgdyno.server.version import Version, version_of
+from pgdyno.study.own_data import Form, OwnData, is_connection_string
+
+LOAD_SCRIPT = "load.sql"
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+READ_TIMEOUT_S = 6 * 3600.0
+"""Maximum time to read or load a database."""
+
+LOCK_TIMEOUT_S = 10
+"""Maximum wait for a lock on a database that data are read from, so that the reading does not queue behind a
+migration, and other sessions behind the reading."""
+
+CHUNK_BYTES = 1 << 20
+_GZIP, _ARCHIVE, _TAR = b"\x1f\x8b", b"PGDMP", b"ustar"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Part of a database that is read. ``tables``: patterns of pg_dump; empty means all."""
+
+    tables: Sequence[str] = ()
+    schema_only: bool = False
+
+    def arguments(self) -> list[str]:
+        """Return the arguments of pg_dump."""
+        chosen = [f"--table={table}" for table in self.tables]
+        return [*chosen, "--schema-only"] if self.schema_only else chosen
+
+
+@dataclass(frozen=True)
+class NamedData:
+    """Data under a name, with the time at which they were added."""
+
+    data: OwnData
+    origin: str
+    added_unix_s: float
+    is_copy: bool  # the cache has the only dump
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether the source still exists."""
+        return Path(self.data.path).exists()
+
+
+@dataclass(frozen=True)
+class NamedDataStore:
+    """The user's data by name, in a directory of the cache."""
+
+    directory: Path
+    builds: Callable[[], Sequence[Build]]
+
+    def names(self) -> list[str]:
+        """Return the names."""
+        return sorted(path.parent.name for path in self.directory.glob("*/data.json"))
+
+    def read(self, name: str) -> NamedData:
+        """Return the data of that name. Raises UsageError."""
+        try:
+            facts = json.loads((self.directory / name / "data.json").read_text())
+            return NamedData(**{**facts, "data": OwnData.model_validate(facts["data"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            known = ", ".join(self.names()) or "none"
+            raise UsageError(
+                f"--data: there are no data {name!r} (known names: {known}): name a file, a directory or a "
+                "DSN, or add it with pgdyno data add"
+            ) from None
+
+    def add(
+        self, name: str, data: OwnData, selection: Selection, check: Callable[[], None] = lambda: None
+    ) -> NamedData:
+        """Store a source under a name; a database is read now. Raises UsageError, ServerError, DatasetError,
+        Interrupted.
+        """
+        if not NAME.fullmatch(name):
+            raise UsageError(f"invalid name {name!r}: use up to 40 of a-z, 0-9, - and _")
+        with locked(self.directory / f".{name}.lock"):
+            if (self.directory / name).exists():
+                raise UsageError(f"the data {name} exist: choose another name, or pgdyno data remove {name}")
+            is_copy = is_connection_string(data.source)
+            if not is_copy and selection.arguments():
+                raise UsageError("--tables and --schema-only require a DSN: a dump is loaded as it is")
+            part = self.directory / f".{name}.part"
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir()
+            try:
+                origin = data.source
+                if is_copy:
+                    origin, data = self._read_database(data, part, selection, check)
+                found = examined(data.model_copy(update={"name": name}), check)
+                path = str(self.directory / name / DUMP) if is_copy else found.path
+                found = found.model_copy(update={"source": name, "path": path})
+                facts = {"data": found.model_dump(), "origin": origin, "added_unix_s": time.time()}
+                (part / "data.json").write_text(json.dumps({**facts, "is_copy": is_copy}))
+                part.rename(self.directory / name)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+        return self.read(name)
+
+    def remove(self, name: str) -> NamedData:
+        """Delete a name, and the dump if the cache has it. Files elsewhere stay. Raises UsageError."""
+        removed = self.read(name)
+        with locked(self.directory / f".{name}.lock"):
+            shutil.rmtree(self.directory / name)
+        return removed
+
+    def resolved(self, data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData:
+        """Return the data with everything that determines them; a DSN is read unless it was read before.
+
+        Raises UsageError, ServerError, DatasetError, Interrupted.
+        """
+        if data.digest:
+            return data  # of a results file
+        options = {"analyze": data.analyze}
+        if is_connection_string(data.source):
+            name = f"dsn-{hashlib.sha256(data.source.encode()).hexdigest()[:8]}"
+            with contextlib.suppress(UsageError):
+                return self.read(name).data.model_copy(update=options)
+            return self.add(name, data, Selection(), check).data.model_copy(update=options)
+        if NAME.fullmatch(data.source) and not Path(data.source).exists():
+            named = self.read(data.source).data
+            if not Path(named.path).exists():
+                return named.model_copy(update=options)  # enough if the datasets are loaded
+            again = examined(named.model_copy(update={"source": named.path}), check)
+            return again.model_copy(update={**options, "source": data.source})
+        return examined(data, check)
+
+    def _read_database(
+        self, data: OwnData, part: Path, selection: Selection, check: Callable[[], None]
+    ) -> tuple[str, OwnData]:
+        """Dump the database to ``part``. Return a text about the origin, and the data of the dump."""
+        dsn = Dsn(data.source)
+        version = _version(dsn)
+        pg_dump = client_program("pg_dump", self.builds(), at_least=version.major)
+        conninfo = read_only_conninfo(dsn)
+        command = [str(pg_dump), "--format=custom", "--compress=1", f"--lock-wait-timeout={LOCK_TIMEOUT_S}s"]
+        command += ["--no-subscriptions", "--no-publications", *selection.arguments()]
+        command += [f"--file={part / DUMP}", f"--dbname={conninfo}"]
+        ourselves = Account("", -1, -1, switch=False)  # for ~/.pgpass and certificates
+        try:
+            done = run_tool(command, ourselves, READ_TIMEOUT_S, check=check, environment=dict(os.environ))
+        except subprocess.TimeoutExpired:
+            raise DatasetError(f"reading {dsn} took longer than 6 h: select tables with --tables") from None
+        if done.returncode != 0:
+            raise DatasetError(f"reading {dsn} failed: {dsn.masked(in_one_line(done.stderr))}")
+        read_on = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        parts = [*selection.tables, *(["without rows"] if selection.schema_only else [])]
+        origin = f"{dsn}, PostgreSQL {version}, read on {read_on}"
+        found = data.model_copy(update={"source": str(part / DUMP), "major": version.major})
+        return (f"{origin} ({', '.join(parts)})" if parts else origin), found
+
+
+DUMP = "database.dump"
+
+
+def read_only_conninfo(dsn: Dsn) -> str:
+    """Return the connection string with which a database is read: sessions cannot write, and wait neither for
+    locks nor for statements without limit.
+    """
+    limits = {
+        "default_transaction_read_only": "on",
+        "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+        "statement_timeout": f"{READ_TIMEOUT_S:.0f}s",
+    }
+    given = str(conninfo_to_dict(dsn.conninfo).get("options") or os.environ.get("PGOPTIONS") or "")
+    options = " ".join([given, *(f"-c {name}={value}" for name, value in limits.items())]).strip()
+    return make_conninfo(dsn.conninfo, options=options, application_name="pgdyno data")
+
+
+def _version(dsn: Dsn) -> Version:
+    try:
+        with contextlib.closing(connect(read_only_conninfo(dsn))) as connection:
+            return version_of(connection)
+    except (psycopg.Error, OSError) as error:
+        raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from error
+
+
+def client_program(name: str, builds: Sequence[Build], *, at_least: int = 0) -> Path:
+    """Return the path of pg_dump, pg_restore or psql of the first build that has it, or on the PATH.
+
+    ``at_least``: the oldest major version that works. Raises UsageError.
+    """
+    found = [build.program(name) for build in builds if build.has(name)]
+    on_path = shutil.which(name)
+    candidates = [*found, *([Path(on_path)] if on_path else [])]
+    for program in candidates:
+        if not at_least or read_tool_major(program) >= at_least:
+            return program
+    version = f" {at_least} or newer" if at_least else ""
+    have = f" (found: {', '.join(map(str, dict.fromkeys(candidates)))})" if candidates else ""
+    raise UsageError(
+        f"{name}{version} is required and not installed{have}: install the client programs of PostgreSQL"
+    )
+
+
+def newest_first(builds: Sequence[Build]) -> list[Build]:
+    """Return the builds, newest first. Newer programs read the dumps of older ones."""
+    return sorted(builds, key=lambda build: build.version, reverse=True)
+
+
+def installed_clients(cached: Callable[[], Sequence[Build]]) -> Sequence[Build]:
+    """Return all builds of this machine that may have client programs, newest first."""
+    return newest_first([*system_builds(), *cached()])
+
+
+def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData:
+    """Return the data with form, digest and size of the source. Raises UsageError."""
+    path = Path(data.source).expanduser().absolute()
+    form = form_of(path)
+    files = list(_files(path, form))
+    try:
+        size_bytes = sum(file.stat().st_size for file in files)
+        digest = _digest(path, form, files, check)
+        major = _major_of_backup(path) if form == "backup" else data.major
+    except OSError as error:
+        raise UsageError(f"--data: cannot read {error.filename}: {error.strerror}") from None
+    found = {"form": form, "path": str(path), "digest": digest, "size_bytes": size_bytes, "major": major}
+    return data.model_copy(update={**found, "name": data.name or path.name.partition(".")[0]})
+
+
+def form_of(path: Path) -> Form:
+    """Return the form of a source. Raises UsageError if it is none."""
+    if path.is_dir():
+        if (path / "global" / "pg_control").exists() or (path / "PG_VERSION").exists():
+            return "backup"
+        if (path / "toc.dat").exists():
+            return "archive"
+        if (path / LOAD_SCRIPT).is_file():
+            return "scripts"
+        if list(path.glob("base.tar*")):
+            raise UsageError(f"--data: {path} is a base backup in tar format: unpack base.tar and pg_wal.tar")
+        raise UsageError(
+            f"--data: {path} is no directory dump (toc.dat), data directory (PG_VERSION) or directory with "
+            f"{LOAD_SCRIPT}"
+        )
+    try:
+        with path.open("rb") as file:
+            head = file.read(512)
+    except OSError as error:
+        raise UsageError(f"--data: cannot read {path}: {error.strerror}") from None
+    if head.startswith(_ARCHIVE) or head[257:262] == _TAR:
+        return "archive"
+    if b"\0" in head and not head.startswith(_GZIP):
+        raise UsageError(f"--data: {path} is neither a dump of pg_dump nor SQL")
+    return "plain"
+
+
+def _files(path: Path, form: Form) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+        return
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            yield file
+    if form == "backup" and (path / "pg_wal").is_symlink():
+        yield from sorted(file for file in (path / "pg_wal").resolve().rglob("*") if file.is_file())
+
+
+def _digest(path: Path, form: Form, files: Sequence[Path], check: Callable[[], None]) -> str:
+    """Return a digest of the names and contents of the files.
+
+    Of a backup: of the control file, which every checkpoint changes, and of the sizes of the files.
+    """
+    digest = hashlib.sha256(form.encode())
+    for file in files:
+        name = file.relative_to(path) if file.is_relative_to(path) else file
+        digest.update(f"\0{'' if path.is_file() else name}\0{file.stat().st_size}\0".encode())
+        if form == "backup" and file.name not in ("pg_control", "backup_label"):
+            continue
+        with file.open("rb") as content:
+            while chunk := content.read(CHUNK_BYTES):
+                digest.update(chunk)
+                check()
+    return digest.hexdigest()[:16]
+
+
+def _major_of_backup(path: Path) -> int:
+    text = (path / "PG_VERSION").read_text().strip()
+    if not text.isdecimal():
+        raise UsageError(f"--data: {path} is of PostgreSQL {text[:20]}: use 10 or newer")
+    return int(text)
+
+
+def lines_of_plain_dump(path: Path) -> Iterator[bytes]:
+    """Yield the lines of an SQL file, which may be compressed with gzip. Raises DatasetError."""
+    with path.open("rb") as head:
+        is_compressed = head.read(2) == _GZIP
+    try:
+        with gzip.open(path) if is_compressed else path.open("rb") as file:
+            yield from file
+    except (OSError, EOFError) as error:
+        raise DatasetError(f"cannot read {path}: {error}") from error

@@ -1,0 +1,109 @@
+"""Facts in the text of a dump: roles, extensions, encoding and locale. Pure: lines in, facts out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+_NAME = r'"(?:[^"]|"")+"|[\w$]+'
+_NAMES = rf"(?:{_NAME})(?:, (?:{_NAME}))*"
+_ROLES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        rf"ALTER .* OWNER TO ({_NAME});",
+        rf"(?:ALTER DEFAULT PRIVILEGES .*)?GRANT .* TO ({_NAMES})(?: WITH GRANT OPTION)?;",
+        rf"(?:ALTER DEFAULT PRIVILEGES .*)?REVOKE .* FROM ({_NAMES});",
+        rf"ALTER DEFAULT PRIVILEGES FOR ROLE ({_NAME}) ",
+        rf"CREATE POLICY .* TO ({_NAMES})(?: USING| WITH CHECK|;)",
+        rf"CREATE SCHEMA .*AUTHORIZATION ({_NAME});",
+        rf"SET SESSION AUTHORIZATION '?({_NAME})'?;",
+    )
+)
+_CREATED_ROLE = re.compile(rf"CREATE (?:ROLE|USER) ({_NAME})")
+_EXTENSION = re.compile(rf"CREATE EXTENSION (?:IF NOT EXISTS )?({_NAME})")
+_ENCODING = re.compile(r"SET client_encoding = '(\w+)';")
+_DATABASE = re.compile(r"CREATE DATABASE .*;")
+_OPTION = re.compile(
+    r"(ENCODING|LC_COLLATE|LC_CTYPE|LOCALE_PROVIDER|ICU_LOCALE|BUILTIN_LOCALE|LOCALE) = ('[^']*'|\w+)"
+)
+_VERSION = re.compile(r"-- Dumped from database version (\d+)")
+_NO_ROLES = frozenset({"public", "current_user", "session_user", "current_role", "default"})
+
+_COPY_BEGIN, _COPY_END = re.compile(rb"COPY .* FROM stdin;\s*$", re.IGNORECASE), b"\\."
+_SETTING = re.compile(rb"SET (\w+) = ")
+
+
+@dataclass
+class DumpFacts:
+    """Facts of a dump. ``locale``: options of CREATE DATABASE, as keyword and value; empty if unknown."""
+
+    roles: set[str] = field(default_factory=set)
+    created_roles: set[str] = field(default_factory=set)
+    extensions: set[str] = field(default_factory=set)
+    encoding: str = ""
+    locale: dict[str, str] = field(default_factory=dict)
+    major: int | None = None
+
+    @property
+    def missing_roles(self) -> list[str]:
+        """Roles that the dump names and does not create, without those of PostgreSQL."""
+        missing = self.roles - self.created_roles - _NO_ROLES
+        return sorted(name for name in missing if not name.startswith("pg_"))
+
+
+def scan(lines: Iterable[bytes]) -> DumpFacts:
+    """Return the facts of a dump. Rows of COPY are not read."""
+    facts = DumpFacts()
+    for line in outside_of_rows(lines):
+        if line[:4] in (b"ALTE", b"GRAN", b"REVO", b"CREA", b"SET ", b"-- D"):
+            _read(facts, line.decode(errors="replace"))
+    return facts
+
+
+def outside_of_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines outside the rows of COPY."""
+    in_rows = False
+    for line in lines:
+        if in_rows:
+            in_rows = not line.startswith(_COPY_END)
+            continue
+        yield line
+        in_rows = line[:4].upper() == b"COPY" and _COPY_BEGIN.match(line) is not None
+
+
+def without_settings(lines: Iterable[bytes], unknown: frozenset[str]) -> Iterator[bytes]:
+    """Yield the lines with an empty line for each SET of an unknown setting, so that line numbers stay.
+
+    A pg_dump of a newer version writes settings that an older server does not have.
+    """
+    in_rows = False
+    for line in lines:
+        if in_rows:
+            in_rows = not line.startswith(_COPY_END)
+        elif found := _SETTING.match(line):
+            yield b"\n" if found[1].decode() in unknown else line
+            continue
+        else:
+            in_rows = line[:4].upper() == b"COPY" and _COPY_BEGIN.match(line) is not None
+        yield line
+
+
+def _read(facts: DumpFacts, line: str) -> None:
+    for pattern in _ROLES:
+        if found := pattern.match(line):
+            facts.roles |= {_unquoted(name) for name in re.findall(_NAME, found[1])}
+    if found := _CREATED_ROLE.match(line):
+        facts.created_roles.add(_unquoted(found[1]))
+    elif found := _EXTENSION.match(line):
+        facts.extensions.add(_unquoted(found[1]))
+    elif (found := _ENCODING.match(line)) and not facts.encoding:
+        facts.encoding = found[1]
+    elif (found := _VERSION.match(line)) and facts.major is None:
+        facts.major = int(found[1])
+    elif _DATABASE.match(line) and not facts.locale:
+        facts.locale = {name: value.strip("'") for name, value in _OPTION.findall(line)}
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()

@@ -1,0 +1,125 @@
+"""Data and invariants of the user: where the data come from, and queries that must return no row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from pgdyno.study.arm_spec import SECRET_WORDS
+
+Form = Literal["", "archive", "plain", "scripts", "backup"]
+"""archive: a custom, directory or tar dump; plain: an SQL file; scripts: a directory with load.sql; backup: a
+base backup or data directory. Empty until the source is read."""
+
+_TOKEN = re.compile(
+    r"--[^\n]*|/\*.*?\*/|(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\"[^\"]*\"|\$(\w*)\$.*?\$\1\$|.",
+    re.DOTALL,
+)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+class OwnData(BaseModel):
+    """Data of the user. ``source`` and the options are given. The other fields describe what was found there;
+    they are filled in before the data are loaded.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str = Field(min_length=1, description="Dump, directory, DSN, or name given by pgdyno data add.")
+    analyze: bool = Field(default=True, description="Run ANALYZE before the snapshot.")
+    database: str = Field(default="", description="Database to measure. [default: the only one]")
+    locale: str = Field(default="", description="Locale of the database. [default: that of the origin]")
+    name: str = Field(default="", description="Name of the data.")
+    form: Form = Field(default="", description="Form of the source.")
+    path: str = Field(default="", description="Absolute path of the source.")
+    digest: str = Field(default="", description="Digest of the content.")
+    size_bytes: int = Field(default=0, ge=0, description="Size of the source.")
+    major: int | None = Field(default=None, description="Major version of the origin, if known.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _source_alone(cls, given: Any) -> Any:
+        return {"source": given} if isinstance(given, str) else given
+
+    @field_validator("source")
+    @classmethod
+    def _has_no_password(cls, source: str) -> str:
+        try:
+            if is_connection_string(source) and set(SECRET_WORDS) & conninfo_to_dict(source).keys():
+                raise ValueError("--data must not contain a password: put it in ~/.pgpass or PGPASSWORD")
+        except ProgrammingError:
+            raise ValueError("--data: the connection string is malformed") from None
+        return source
+
+    @property
+    def label(self) -> str:
+        """The name of the data, or their source until it is read."""
+        return self.name or self.source
+
+    def shape(self) -> Mapping[str, int | str]:
+        """Return everything that determines the data."""
+        return {
+            "data": self.digest or self.source,
+            "analyze": int(self.analyze),
+            "database": self.database,
+            "locale": self.locale,
+        }
+
+
+def is_connection_string(source: str) -> bool:
+    """Return whether a source is a DSN: a URI, or keyword=value."""
+    return re.match(r"postgres(ql)?://|[a-z_]+\s*=", source) is not None
+
+
+class Invariant(BaseModel):
+    """A file of queries, each of which must return no row."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1, description="Name in reports.")
+    text: str = Field(min_length=1, description="Queries, separated by semicolons.")
+
+    @model_validator(mode="after")
+    def _has_a_query(self) -> Invariant:
+        if not self.queries():
+            raise ValueError(f"--check: {self.name} contains no query")
+        return self
+
+    def queries(self) -> tuple[str, ...]:
+        """Return the queries of the file, without comments in front."""
+        found = ("".join(part) for part in _statements(self.text))
+        return tuple(query for text in found if (query := _without_leading_comments(text)))
+
+
+def _statements(text: str) -> Iterator[list[str]]:
+    """Yield the tokens of each statement. Semicolons in strings, names and comments separate nothing."""
+    tokens: list[str] = []
+    for token in _TOKEN.finditer(text):
+        if token[0] == ";":
+            yield tokens
+            tokens = []
+        else:
+            tokens.append(token[0])
+    yield tokens
+
+
+def _without_leading_comments(text: str) -> str:
+    text = text.strip()
+    while found := _COMMENT.match(text):
+        text = text[found.end() :].strip()
+    return text
+
+
+def first_line(query: str) -> str:
+    """Return the first line of a query, shortened, for messages."""
+    line = query.splitlines()[0].strip()
+    return line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]}…"
+
+
+LINE_MAX = 100
+"""Maximum number of characters of a quoted query."""
