@@ -189,6 +189,8 @@ STUDY_TABLES = {
     "Settings": "[settings], [factors.settings.NAME]",
     "workload": "[workload]",
     "Script": "[[workload.scripts]]",
+    "OwnData": "[workload.data]",
+    "Invariant": "[[workload.checks]]",
     "SysbenchScript": "[workload.script]",
     "Drive": "[drive]",
     "Run": "[run]",
@@ -214,6 +216,8 @@ STUDY_NOTES = {
 - Omit factors.
 - Other parameters override those of a `variant`.
 - `scripts` are names of builtin scripts (`"select-only@9"` with a weight) or tables.
+- `data` is a source or a name ([Measure your own database](../how-to/measure-your-own-database.md)), or a
+  table.
 - `[warmup_workload]` has the parameters that differ during the warm-up, such as `scripts = ["select-only"]`.
   The data are the same.""",
     "Run": """- Specify `repeats`, `budget` or both, and one of `window`, `transactions`, `checkpoints` and

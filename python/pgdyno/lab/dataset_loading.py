@@ -149,7 +149,6 @@ class Maker:
                 self.account,
                 self.init,
                 load_settings(),
-                database,
                 self.interruption,
                 progress,
                 require_room,

@@ -40,6 +40,9 @@ from pgdyno.workload.check_session import first_line
 FORMAT = "own 1"
 """Version of this loading, part of the key of a dataset."""
 
+DATABASE = "pgdyno_data"
+"""Database of a dump, unless the dump creates its own."""
+
 OnPhase = Callable[[str, float], None]
 
 NEWER_SETTINGS = {"default_table_access_method": 12, "transaction_timeout": 17}
@@ -73,7 +76,6 @@ class OwnDataMaker:
     account: Account
     init: InitOptions
     settings: Mapping[str, str]
-    database: str
     interruption: Interruption
     progress: OnPhase
     require_space: Callable[[int], None]
@@ -138,7 +140,9 @@ class OwnDataMaker:
         self.progress("reading", 0.0)
         facts = scan(self._schema())
         require_extensions(connection, sorted(facts.extensions), self.data.label, self.build.label)
-        for role in facts.missing_roles:
+        existing = {str(row[0]) for row in connection.execute("SELECT rolname FROM pg_roles").fetchall()}
+        roles = [role for role in facts.missing_roles if role not in existing]
+        for role in roles:
             connection.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(role)))
         self._create_database(connection, facts)
         self.progress("loading", 0.0)
@@ -154,8 +158,8 @@ class OwnDataMaker:
                 lines = without_settings(self._statements(), frozenset(unknown))
             self._run_psql(server, arguments, lines)
         changes = []
-        if facts.missing_roles:
-            changes.append(f"roles were created without privileges: {', '.join(facts.missing_roles)}")
+        if roles:
+            changes.append(f"roles were created without privileges: {', '.join(roles)}")
         if facts.major and facts.major > self.build.version.major:
             changes.append(f"a dump of PostgreSQL {facts.major} was loaded into {self.build.version}")
         return changes
@@ -213,7 +217,7 @@ class OwnDataMaker:
                     options[name] = given[name]
         parts = [sql.SQL("{} {}").format(sql.SQL(name), sql.Literal(v)) for name, v in options.items()]
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(
-            sql.Identifier(self.database), sql.SQL(" ").join(parts)
+            sql.Identifier(DATABASE), sql.SQL(" ").join(parts)
         )
         try:
             connection.execute(statement)
@@ -234,7 +238,7 @@ class OwnDataMaker:
     def _run_psql(self, server: Server, arguments: Sequence[str], lines: Iterable[bytes]) -> None:
         """Run psql as the user of the servers: SQL files can run shell commands. Raises DatasetError."""
         psql = client_program("psql", self.builds)
-        target = conninfo_to_dict(server.conninfo(self.database))
+        target = conninfo_to_dict(server.conninfo(DATABASE))
         place = [f"--{name}={target[key]}" for name, key in _PLACE.items()]
         command = [str(psql), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", *place, *arguments]
         try:
@@ -261,14 +265,14 @@ class OwnDataMaker:
 
     def _database_with_tables(self, server: Server, connection: Connection) -> str:
         """Return the new database, or the one that a dump made with --create has created."""
-        with server.connect(self.database) as own:
+        with server.connect(DATABASE) as own:
             if _count(own, TABLES):
-                return self.database
+                return DATABASE
         rows = connection.execute(
             "SELECT datname FROM pg_database WHERE NOT datistemplate AND datname NOT IN ('postgres', %s)",
-            (self.database,),
+            (DATABASE,),
         ).fetchall()
-        return str(rows[0][0]) if len(rows) == 1 else self.database
+        return str(rows[0][0]) if len(rows) == 1 else DATABASE
 
 
 _PLACE = {"host": "host", "port": "port", "username": "user", "dbname": "dbname"}

@@ -47,9 +47,8 @@ class DumpFacts:
 
     @property
     def missing_roles(self) -> list[str]:
-        """Roles that the dump names and does not create, without those of PostgreSQL."""
-        missing = self.roles - self.created_roles - _NO_ROLES
-        return sorted(name for name in missing if not name.startswith("pg_"))
+        """Roles that the dump names and does not create."""
+        return sorted(self.roles - self.created_roles - _NO_ROLES)
 
 
 def scan(lines: Iterable[bytes]) -> DumpFacts:

@@ -23,12 +23,22 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
+FOUND = ("name", "form", "path", "digest", "size_bytes", "major")
+"""Fields of OwnData that the user does not give."""
+
+
+def _as_given(schema: dict[str, Any]) -> None:
+    """Leave out of the schema of study files what is found."""
+    for name in FOUND:
+        del schema["properties"][name]
+
+
 class OwnData(BaseModel):
     """Data of the user. ``source`` and the options are given. The other fields describe what was found there;
     they are filled in before the data are loaded.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_as_given)
 
     source: str = Field(min_length=1, description="Dump, directory, DSN, or name given by pgdyno data add.")
     analyze: bool = Field(default=True, description="Run ANALYZE before the snapshot.")

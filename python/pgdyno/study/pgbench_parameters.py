@@ -185,7 +185,8 @@ class PgbenchParameters(WorkloadParameters):
         of_own_data = {"scale": 1, "fillfactor": 100}
         for name, value in self._tables().items():
             if value != of_own_data.get(name, "" if isinstance(value, str) else 0):
-                raise ValueError(f"--{name.replace('_', '-')} is for the pgbench tables: remove it or --data")
+                option = "index" if name == "indexes" else name.replace("_", "-")
+                raise ValueError(f"--{option} is for the pgbench tables: remove it or --data")
 
     @property
     def size(self) -> str:

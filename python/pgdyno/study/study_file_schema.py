@@ -27,6 +27,7 @@ def schema() -> dict[str, Any]:
     }
     script = {"type": "string", "description": "Built-in script: NAME or NAME@WEIGHT."}
     parameters["scripts"]["items"] = {"anyOf": [script, parameters["scripts"]["items"]]}
+    parameters["data"]["anyOf"] = [{"type": "string"}, {"$ref": "#/$defs/OwnData"}]
     for field in parameters.values():
         field.pop("default", None)
         field.pop("title", None)

@@ -1,0 +1,2 @@
+\i schema.sql
+\i rows.sql

@@ -1,0 +1,104 @@
+"""Data of the user, end to end: names, a comparison with invariants, and a study file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from program import Program
+
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import TrialStatus
+
+SHOP = Path(__file__).parents[1] / "data" / "shop"
+SMALL = (
+    *("--clients", "2", "--seed", "7", "--blocks", "1", "--json"),
+    *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
+)
+SCRIPTS = ("-f", f"{SHOP / 'buy.sql'}@3", "-f", SHOP / "look.sql")
+
+STUDY = """
+title = "shop"
+compare = ["settings.work_mem"]
+server = "SERVER"
+[workload]
+kind = "pgbench"
+data = "shop"
+scripts = [{ name = "look", text = "SELECT count(*) FROM purchase" }]
+[factors]
+"settings.work_mem" = ["4MB", "8MB"]
+[drive]
+clients = 2
+[run]
+schedule = "slices"
+slice = "0.2s"
+warmup = "0.2s"
+rounds = 2
+repeats = 1
+"""
+
+
+def test_a_named_shop_is_measured_with_invariants_and_loaded_once(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    added = program.run("data", "add", "shop", SHOP / "load", "--json")
+    assert added.status == 0, added.err
+    assert added.json()["form"] == "scripts"
+    own = ("--data", "shop", *SCRIPTS, "--check", SHOP / "sold.sql", "--evidence")
+    ended = program.run("compare", *SMALL, *own, tmp_path / "e.sqlite", server, f"{server},work_mem=8MB")
+    assert ended.status == 0, ended.err
+    assert [arm["trials"] for arm in ended.json()["arms"]] == [{"ok": 1}] * 2
+    with Evidence(tmp_path / "e.sqlite") as opened:
+        for trial in opened.trials():
+            names = [check.name for check in trial.checks if check.name.startswith("invariant")]
+            assert len(names) == 2
+            assert "server log" in {check.name for check in trial.checks}
+            assert all(check.passed for check in trial.checks)
+        assert opened.study().plan.workload.shape()["data"] == added.json()["digest"]
+    study = tmp_path / "shop.toml"
+    study.write_text(STUDY.replace("SERVER", server))
+    again = program.run("run", study, "--json", "--no-aa", "--evidence", tmp_path / "r.sqlite")
+    assert again.status == 0, again.err
+    assert "loading" not in again.err
+    shown = program.run("data", "show", "shop", "--json").json()
+    assert len(shown["datasets"]) == 1
+    assert [one["name"] for one in program.run("data", "list", "--json").json()["data"]] == ["shop"]
+    assert program.run("data", "remove", "shop").status == 0
+    assert program.run("data", "list", "--json").json() == {"data": []}
+    assert "data-" not in program.run("cache", "list", "--json").out
+
+
+def test_a_violated_invariant_excludes_the_trial_and_shows_no_row(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    (tmp_path / "no_orders.sql").write_text(
+        "SELECT id FROM purchase WHERE bought_on = '2026-03-01' AND id > 3000\n"
+    )
+    own = ("--data", SHOP / "load", *SCRIPTS, "--check", tmp_path / "no_orders.sql", "--evidence")
+    ended = program.run("compare", *SMALL, *own, tmp_path / "e.sqlite", server, server)
+    assert ended.status == 1, ended.err
+    assert "no block is valid" in ended.err
+    with Evidence(tmp_path / "e.sqlite") as opened:
+        for trial in opened.trials():
+            assert trial.status is TrialStatus.EXCLUDED
+            assert f"{tmp_path / 'no_orders.sql'}: SELECT id FROM purchase" in trial.reason
+            assert trial.reason.endswith(" rows")
+
+
+def test_wrong_requests_are_refused_before_the_measurement(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    (tmp_path / "wrong.sql").write_text("SELECT nothing FROM purchase;\n")
+    (tmp_path / "some.sql").write_text("SELECT id FROM customer\n")
+    data, evidence = ("--data", SHOP / "load"), ("--evidence", tmp_path / "e.sqlite")
+    look = ("-f", SHOP / "look.sql")
+    for arguments, status, message in (
+        ((*data,), 2, "--data requires scripts of your own"),
+        ((*data, "-f", tmp_path / "wrong.sql"), 1, 'column "nothing" does not exist'),
+        ((*data, *look, "--check", tmp_path / "some.sql"), 1, "returned 200 rows before the measurement"),
+        (("--data", "nothing", *look), 2, "there are no data 'nothing'"),
+        ((*look, "--workload", "pgbench", "--no-analyze"), 2, "--no-analyze requires --data"),
+        ((*data, *look, "--workload", "sysbench"), 2, "requires --workload pgbench"),
+    ):
+        ended = program.run("compare", *SMALL, *arguments, *evidence, server, server)
+        assert (ended.status, message in ended.err) == (status, True), ended.err
+        assert not (tmp_path / "e.sqlite").exists()

@@ -1,0 +1,302 @@
+"""The user's data on real servers: every form of a source, and what a copy must not do."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from server_of_major import build_of
+
+from pgdyno.errors import DatasetError, PgdynoError, UsageError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.dataset_loading import Maker, dataset_key
+from pgdyno.lab.own_data_loading import DATABASE
+from pgdyno.server.build import Build
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.data_sources import NamedDataStore, Selection, examined
+from pgdyno.server.find_build import system_builds
+from pgdyno.server.running import Connection, Server
+from pgdyno.server.server_account import Account
+from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.study.own_data import Invariant, OwnData
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
+from pgdyno.workload.invariant_checks import check_invariants
+
+pytestmark = pytest.mark.server
+
+SHOP = Path(__file__).parents[1] / "data" / "shop"
+PURCHASES = 2000
+
+
+def parameters(data: OwnData) -> PgbenchParameters:
+    return PgbenchParameters(data=data, scripts=(Script(name="s", text="SELECT 1"),), scale=1)
+
+
+def loaded(source: Path | OwnData, build: Build, account: Account, data_dir: Path) -> Mapping[str, Any]:
+    """Load the source as a study does. Return the details of the dataset."""
+    data = source if isinstance(source, OwnData) else examined(OwnData(source=str(source)))
+    init = InitOptions(sync=False)
+    maker = Maker(data_dir.parent, account, 0, lambda _: None, Interruption(), init, clients=system_builds())
+    details = maker.make(build, parameters(data))(data_dir)
+    assert details is not None
+    return details
+
+
+@contextmanager
+def opened(build: Build, account: Account, data_dir: Path, database: str) -> Iterator[Connection]:
+    with Cluster(build, data_dir, account).start() as server, server.connect(database) as connection:
+        yield connection
+
+
+def value(connection: Connection, statement: str) -> Any:
+    row = connection.execute(statement.encode()).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def require_the_shop(connection: Connection) -> None:
+    """Rows, partitions, JSON, trigger and sequence must be as they were made."""
+    assert value(connection, "SELECT count(*) FROM purchase") == PURCHASES
+    assert value(connection, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'purchase'::regclass") == 2
+    assert value(connection, "SELECT profile ->> 'city' FROM customer WHERE id = 8") == "c1"
+    before = value(connection, "SELECT sum(amount) FROM sold")
+    number = value(
+        connection,
+        "INSERT INTO purchase (customer_id, product_id, amount, bought_on) VALUES (1, 1, 5, '2026-01-01')"
+        " RETURNING id",
+    )
+    assert number == 1001 + PURCHASES
+    assert value(connection, "SELECT sum(amount) FROM sold") == before + 5
+    assert value(connection, "SELECT count(*) FROM pg_constraint WHERE contype = 'f'") >= 3
+    assert value(connection, "SELECT tableowner FROM pg_tables WHERE tablename = 'customer'") == "shop_owner"
+    assert value(connection, "SELECT has_table_privilege('shop reader', 'sold', 'SELECT')")
+
+
+@pytest.fixture(scope="module")
+def shop(build: Build, account: Account, session_dir: Path) -> Path:
+    """The data directory of a stopped shop."""
+    path = session_dir / "shop"
+    path.mkdir()
+    loaded(SHOP / "load", build, account, path / "data")
+    return path / "data"
+
+
+@pytest.fixture(scope="module")
+def origin(shop: Path, build: Build, account: Account) -> Iterator[Server]:
+    """A running shop, the production server of these tests."""
+    with Cluster(build, shop, account).start({"max_logical_replication_workers": "0"}) as server:
+        yield server
+
+
+def run(build: Build, program: str, server: Server, *arguments: str) -> None:
+    if not build.has(program):
+        pytest.skip(f"NOT TESTED: {build.label} has no {program}")
+    command = [str(build.program(program)), f"--dbname={server.conninfo(DATABASE)}", *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("major", [OLDEST_MAJOR, 14, NEWEST_MAJOR])
+def test_a_directory_with_a_load_script_is_loaded_on_a_version(
+    account: Account, server_dir: Path, major: int
+) -> None:
+    build = build_of(Cache.open(), major)
+    details = loaded(SHOP / "load", build, account, server_dir / "data")
+    assert details == {"database": "pgdyno_data", "changes": [], "without_statistics": 0}
+    assert not (server_dir / "import").exists()
+    with opened(build, account, server_dir / "data", "pgdyno_data") as connection:
+        require_the_shop(connection)
+
+
+FORMS: Mapping[str, tuple[str, ...]] = {
+    "custom": ("-Fc",),
+    "directory": ("-Fd",),
+    "tar": ("-Ft",),
+    "plain": ("-Fp",),
+    "created": ("-Fp", "--create"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_dump_is_loaded_with_the_roles_that_it_names(
+    form: str, origin: Server, build: Build, account: Account, server_dir: Path
+) -> None:
+    dump = server_dir / "shop.dump"
+    run(build, "pg_dump", origin, *FORMS[form], f"--file={dump}")
+    if form == "created":
+        dump.write_text(dump.read_text().replace(DATABASE, "web_shop"))
+    details = loaded(dump, build, account, server_dir / "data")
+    assert details["database"] == ("web_shop" if form == "created" else DATABASE)
+    assert details["changes"] == ["roles were created without privileges: shop reader, shop_owner"]
+    with opened(build, account, server_dir / "data", details["database"]) as connection:
+        require_the_shop(connection)
+
+
+def test_a_dump_of_an_older_version_is_loaded_on_the_newest(
+    origin: Server, build: Build, account: Account, server_dir: Path
+) -> None:
+    newest = build_of(Cache.open(), NEWEST_MAJOR)
+    run(build, "pg_dump", origin, "-Fp", f"--file={server_dir / 'shop.sql'}")
+    with (server_dir / "shop.sql").open("rb") as plain, gzip.open(server_dir / "s.gz", "wb") as packed:
+        shutil.copyfileobj(plain, packed)
+    details = loaded(server_dir / "s.gz", newest, account, server_dir / "data")
+    with opened(newest, account, server_dir / "data", details["database"]) as connection:
+        require_the_shop(connection)
+
+
+def test_a_database_is_read_once_without_write_access_and_by_selected_tables(
+    origin: Server, build: Build, account: Account, server_dir: Path
+) -> None:
+    if not build.has("pg_dump"):
+        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
+    store = NamedDataStore(server_dir, system_builds)
+    dsn = origin.conninfo(DATABASE)
+    named = store.add("shop", OwnData(source=dsn), Selection(("customer", "product", "sold")))
+    assert store.names() == ["shop"]
+    assert named.is_copy
+    assert "read on" in named.origin
+    assert "(customer, product, sold)" in named.origin
+    data = store.resolved(OwnData(source="shop"))
+    assert (data.form, data.major) == ("archive", build.version.major)
+    details = loaded(data, build, account, server_dir / "data")
+    with opened(build, account, server_dir / "data", details["database"]) as connection:
+        assert value(connection, "SELECT count(*) FROM customer") == 200
+        assert value(connection, "SELECT to_regclass('purchase') IS NULL")
+    with pytest.raises(UsageError, match="exist: choose another name"):
+        store.add("shop", OwnData(source=dsn), Selection())
+    store.remove("shop")
+    assert store.names() == []
+    first = store.resolved(OwnData(source=dsn))
+    assert store.resolved(OwnData(source=dsn)) == first
+    assert len(store.names()) == 1
+
+
+def test_data_without_analyze_have_tables_without_statistics(
+    build: Build, account: Account, server_dir: Path
+) -> None:
+    data = examined(OwnData(source=str(SHOP / "load"), analyze=False))
+    assert loaded(data, build, account, server_dir / "data")["without_statistics"] == 5
+
+
+@pytest.fixture
+def backup(origin: Server, build: Build, account: Account, server_dir: Path) -> Path:
+    """A base backup of the running shop."""
+    path = server_dir / "backup"
+    if not build.has("pg_basebackup"):
+        pytest.skip(f"NOT TESTED: {build.label} has no pg_basebackup")
+    command = [str(build.program("pg_basebackup")), f"--pgdata={path}", "--checkpoint=fast", "--no-sync"]
+    host = str(origin.socket.path)
+    subprocess.run([*command, f"--host={host}", "--username=pgdyno"], check=True, capture_output=True)
+    return path
+
+
+def test_a_base_backup_contacts_nobody_and_leaves_settings_behind(
+    origin: Server, build: Build, account: Account, server_dir: Path, backup: Path
+) -> None:
+    shutil.rmtree(backup)
+    with closing(socket.create_server(("127.0.0.1", 0))) as production:
+        production.setblocking(False)
+        publisher = f"host=127.0.0.1 port={production.getsockname()[1]} connect_timeout=2"
+        with origin.connect(DATABASE) as connection:
+            connection.execute(
+                f"CREATE SUBSCRIPTION feed CONNECTION '{publisher}' PUBLICATION p WITH (connect = false)"
+            )
+            connection.execute("UPDATE pg_subscription SET subenabled = true, subslotname = 'feed'")
+            connection.execute("SELECT pg_create_physical_replication_slot('held', true)")
+            connection.execute("ALTER DATABASE pgdyno_data SET work_mem = '1MB'")
+            connection.execute("ALTER DATABASE pgdyno_data SET search_path = public, pg_catalog")
+            connection.execute("ALTER SYSTEM SET maintenance_work_mem = '77MB'")
+        take = [str(build.program("pg_basebackup")), f"--pgdata={backup}", "--checkpoint=fast", "--no-sync"]
+        subprocess.run(
+            [*take, f"--host={origin.socket.path}", "--username=pgdyno"], check=True, capture_output=True
+        )
+        with origin.connect(DATABASE) as connection:
+            connection.execute("DELETE FROM pg_subscription")
+            connection.execute("SELECT pg_drop_replication_slot('held')")
+            connection.execute("ALTER DATABASE pgdyno_data RESET ALL")
+            connection.execute("ALTER SYSTEM RESET ALL")
+        (backup / "standby.signal").touch()
+        data_dir = server_dir / "data"
+        details = loaded(backup, build, account, data_dir)
+        assert details["database"] == DATABASE
+        assert details["changes"] == [
+            "subscriptions were removed: feed",
+            "settings of databases and roles were removed: work_mem",
+        ]
+        with opened(build, account, data_dir, DATABASE) as connection:
+            require_the_shop(connection)
+            assert value(connection, "SELECT count(*) FROM pg_subscription") == 0
+            assert value(connection, "SELECT count(*) FROM pg_replication_slots") == 0
+            assert value(connection, "SHOW work_mem") == "4MB"
+            assert value(connection, "SHOW maintenance_work_mem") == "64MB"
+            assert value(connection, "SHOW search_path") == "public, pg_catalog"
+            assert not value(connection, "SELECT pg_is_in_recovery()")
+        with pytest.raises(BlockingIOError):
+            production.accept()
+
+
+def test_a_backup_is_one_dataset_for_all_builds_of_its_version(backup: Path, build: Build) -> None:
+    data = examined(OwnData(source=str(backup)))
+    key = dataset_key(build, parameters(data), InitOptions())
+    assert key.build_id == f"postgresql-{build.version.major}"
+    assert key.scale["data"] == data.digest
+    with pytest.raises(UsageError, match=f"backup of PostgreSQL {build.version.major}"):
+        parameters(data).require_major(build.version.major + 1, "18")
+
+
+def test_a_backup_without_its_wal_is_refused_with_a_remedy(
+    backup: Path, build: Build, account: Account, server_dir: Path
+) -> None:
+    for file in (backup / "pg_wal").glob("0*"):
+        file.unlink()
+    with pytest.raises(DatasetError, match="wal-method=stream"):
+        loaded(backup, build, account, server_dir / "data")
+
+
+BROKEN: Mapping[str, tuple[str, str]] = {
+    "syntax": ("SELECT 1;\nCREATE TABLE t (n integr);\n", r"a\.sql:2: ERROR: .*integr"),
+    "rows": ("CREATE TABLE t (n int);\nCOPY t FROM stdin;\nsecret\n\\.\n", r"a\.sql:4: ERROR: "),
+    "extension": ("CREATE EXTENSION IF NOT EXISTS of_mine;\n", "needs the extensions of_mine"),
+    "locale": ("CREATE DATABASE x WITH ENCODING = 'UTF8' LOCALE = 'xx_XX';\n", "--locale C"),
+    "empty": ("SELECT 1;\n", "contains no table"),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_dump_with_errors_is_refused_with_its_first_error(
+    kind: str, build: Build, account: Account, server_dir: Path
+) -> None:
+    text, message = BROKEN[kind]
+    (server_dir / "a.sql").write_text(text)
+    with pytest.raises(DatasetError, match=message):
+        loaded(server_dir / "a.sql", build, account, server_dir / "data")
+
+
+def test_scripts_run_shell_commands_as_the_user_of_the_servers(
+    build: Build, account: Account, server_dir: Path
+) -> None:
+    (server_dir / "own").mkdir(mode=0o700)
+    (server_dir / "own" / "load.sql").write_text("\\set who `id -u`\nCREATE TABLE w AS SELECT :who AS uid;\n")
+    loaded(server_dir / "own", build, account, server_dir / "data")
+    with opened(build, account, server_dir / "data", "pgdyno_data") as connection:
+        assert value(connection, "SELECT uid FROM w") == account.uid
+    assert account.uid != 0 or os.geteuid() != 0
+
+
+def test_an_invariant_counts_rows_and_never_reads_their_values(origin: Server) -> None:
+    sold = Invariant(name="sold.sql", text=(SHOP / "sold.sql").read_text())
+    few = Invariant(name="few.sql", text="SELECT email\nFROM customer WHERE id <= 3")
+    checks = check_invariants(lambda: origin.connect(DATABASE), [sold, few])
+    assert [check.passed for check in checks] == [True, True, False]
+    assert checks[2].name == "invariant few.sql: SELECT email"
+    assert checks[2].detail == "returned 3 rows"
+    with pytest.raises(PgdynoError, match="must be a query"):
+        check_invariants(lambda: origin.connect(DATABASE), [Invariant(name="w", text="DELETE FROM customer")])

@@ -1,0 +1,217 @@
+"""The user's data without a server: sources, facts of dumps, invariants, and parameters that do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from pgdyno.errors import UsageError
+from pgdyno.server.backup_import import require_importable
+from pgdyno.server.data_sources import NamedDataStore, Selection, examined, read_only_conninfo
+from pgdyno.server.dsn import Dsn
+from pgdyno.server.dump_scan import scan, without_settings
+from pgdyno.server.snapshot import ClusterState
+from pgdyno.study.own_data import Invariant, OwnData, first_line
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
+
+OWN = Script(name="own.sql", text="SELECT 1")
+
+DUMP = b"""--
+-- Dumped from database version 17.2
+SET transaction_timeout = 0;
+SET client_encoding = 'LATIN1';
+CREATE DATABASE shop WITH TEMPLATE = template0 ENCODING = 'LATIN1' LOCALE_PROVIDER = libc LOCALE = 'de_DE';
+CREATE EXTENSION IF NOT EXISTS "uuid-ossp" WITH SCHEMA public;
+CREATE ROLE made;
+CREATE TABLE t (n text);
+ALTER TABLE public.t OWNER TO owner_of_t;
+ALTER TABLE public.t OWNER TO made;
+COPY public.t (n) FROM stdin;
+GRANT SELECT ON TABLE public.t TO row_of_a_table;
+SET transaction_timeout = 0;
+\\.
+GRANT SELECT ON TABLE public.t TO "a reader", writer WITH GRANT OPTION;
+REVOKE ALL ON SCHEMA public FROM PUBLIC;
+ALTER DEFAULT PRIVILEGES FOR ROLE chief IN SCHEMA public GRANT SELECT ON TABLES TO clerk;
+CREATE POLICY p ON public.t FOR SELECT TO guest USING (true);
+"""
+
+
+def test_a_dump_names_roles_extensions_encoding_and_locale_outside_of_its_rows() -> None:
+    facts = scan(DUMP.splitlines(keepends=True))
+    roles = ["a reader", "chief", "clerk", "guest", "owner_of_t", "writer"]
+    assert facts.missing_roles == roles
+    assert facts.extensions == {"uuid-ossp"}
+    assert (facts.encoding, facts.major) == ("LATIN1", 17)
+    assert facts.locale == {"ENCODING": "LATIN1", "LOCALE_PROVIDER": "libc", "LOCALE": "de_DE"}
+
+
+def test_settings_that_an_older_server_lacks_are_left_out_but_rows_and_line_numbers_stay() -> None:
+    lines = DUMP.splitlines(keepends=True)
+    kept = list(without_settings(lines, frozenset({"transaction_timeout"})))
+    assert len(kept) == len(lines)
+    assert [n for n, (a, b) in enumerate(zip(lines, kept, strict=True)) if a != b] == [2]
+
+
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        ("SELECT 1;", ["SELECT 1"]),
+        ("-- a; b\nSELECT ';' ; /* ; */ SELECT \"a;b\"", ["SELECT ';'", 'SELECT "a;b"']),
+        ("SELECT $x$;$x$, E'\\';' -- ;\n;", ["SELECT $x$;$x$, E'\\';' -- ;"]),
+    ],
+)
+def test_semicolons_separate_queries_except_in_strings_names_and_comments(
+    text: str, queries: list[str]
+) -> None:
+    assert list(Invariant(name="n", text=text).queries()) == queries
+
+
+def test_an_invariant_without_a_query_is_refused() -> None:
+    with pytest.raises(ValidationError, match="contains no query"):
+        Invariant(name="n", text="-- nothing\n;")
+
+
+def test_a_query_is_quoted_by_its_first_line() -> None:
+    assert first_line("SELECT 1\nFROM t") == "SELECT 1"
+    assert len(first_line("x" * 1000)) == 101
+
+
+WRONG: Mapping[str, tuple[dict[str, object], str]] = {
+    "builtin": ({}, "--file FILE"),
+    "scale": ({"scripts": (OWN,), "scale": 2}, "--scale is for the pgbench tables"),
+    "index": ({"scripts": (OWN,), "indexes": ("pgbench_accounts (bid)",)}, "--index is for"),
+    "password": (
+        {"scripts": (OWN,), "data": "postgresql://u:secret@h/d"},
+        "must not contain a password",
+    ),
+    "conninfo": ({"scripts": (OWN,), "data": "host=h password=secret"}, "must not contain a password"),
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_parameters_that_do_not_fit_own_data_are_refused(kind: str) -> None:
+    given, message = WRONG[kind]
+    with pytest.raises(ValidationError, match=message):
+        PgbenchParameters.model_validate({"data": "shop.dump", **given})
+
+
+def test_own_data_have_the_scale_1_and_are_stored_only_if_given() -> None:
+    own = PgbenchParameters.model_validate({"data": "shop.dump", "scripts": (OWN,)})
+    assert own.to_drive()["scale"] == 1
+    assert PgbenchParameters.model_validate(own.model_dump()) == own
+    assert own.name == "pgbench own.sql, data shop.dump"
+    assert not {"data", "checks"} & PgbenchParameters(scale=1).model_dump().keys()
+
+
+def test_a_changed_file_has_another_digest_and_a_moved_one_the_same(tmp_path: Path) -> None:
+    file, moved = tmp_path / "shop.sql", tmp_path / "m.sql"
+    file.write_text("SELECT 1;")
+    before = examined(OwnData(source=str(file)))
+    assert (before.form, before.name, before.size_bytes) == ("plain", "shop", 9)
+    moved.write_text("SELECT 1;")
+    assert examined(OwnData(source=str(moved))).digest == before.digest
+    file.write_text("SELECT 2;")
+    assert examined(OwnData(source=str(file))).digest != before.digest
+    assert before.shape() != examined(OwnData(source=str(file), analyze=False)).shape()
+
+
+def _missing(path: Path) -> None:
+    path.rmdir()
+
+
+def _tar_backup(path: Path) -> None:
+    (path / "base.tar.gz").touch()
+
+
+def _any_directory(path: Path) -> None:
+    (path / "readme").touch()
+
+
+def _binary(path: Path) -> None:
+    path.rmdir()
+    path.write_bytes(b"ELF\0\1\2")
+
+
+NO_SOURCE: Mapping[Callable[[Path], None], str] = {
+    _missing: "cannot read",
+    _tar_backup: "unpack base.tar",
+    _any_directory: "is no directory dump",
+    _binary: "neither a dump of pg_dump nor SQL",
+}
+
+
+@pytest.mark.parametrize("make", NO_SOURCE, ids=lambda one: one.__name__)
+def test_what_is_no_source_is_refused_with_the_reason(make: Callable[[Path], None], tmp_path: Path) -> None:
+    path = tmp_path / "source"
+    path.mkdir()
+    make(path)
+    with pytest.raises(UsageError, match=NO_SOURCE[make]):
+        examined(OwnData(source=str(path)))
+
+
+def stopped(path: Path, state: ClusterState) -> None:
+    """Make the parts of a data directory that are examined before its copy."""
+    for name in ("global", "pg_tblspc", "base"):
+        (path / name).mkdir(parents=True)
+    (path / "PG_VERSION").write_text("15\n")
+    (path / "global" / "pg_control").write_bytes(bytes(16) + int(state).to_bytes(4, "little"))
+
+
+def test_only_a_stopped_data_directory_without_tablespaces_or_a_base_backup_is_copied(
+    tmp_path: Path,
+) -> None:
+    stopped(tmp_path / "good", ClusterState.SHUT_DOWN)
+    require_importable(tmp_path / "good")
+    (tmp_path / "good" / "pg_tblspc" / "16999").symlink_to("/nowhere")
+    with pytest.raises(UsageError, match="has tablespaces"):
+        require_importable(tmp_path / "good")
+    stopped(tmp_path / "live", ClusterState.IN_PRODUCTION)
+    with pytest.raises(UsageError, match="not shut down cleanly"):
+        require_importable(tmp_path / "live")
+    (tmp_path / "live" / "backup_label").touch()
+    require_importable(tmp_path / "live")
+    (tmp_path / "live" / "postmaster.pid").touch()
+    with pytest.raises(UsageError, match=r"postmaster\.pid exists"):
+        require_importable(tmp_path / "live")
+
+
+def test_a_database_is_read_in_read_only_sessions_with_limits() -> None:
+    conninfo = read_only_conninfo(Dsn("host=h options='-c work_mem=1MB'"))
+    for option in ("work_mem=1MB", "default_transaction_read_only=on", "lock_timeout=10s"):
+        assert f"-c {option}" in conninfo
+    assert "application_name='pgdyno data'" in conninfo
+
+
+def test_a_name_stands_for_a_file_and_for_its_datasets_after_the_file_is_gone(tmp_path: Path) -> None:
+    file, store = tmp_path / "shop.sql", NamedDataStore(tmp_path / "store", lambda: [])
+    file.write_text("SELECT 1;")
+    store.add("shop", OwnData(source=str(file), locale="C"), Selection())
+    assert store.names() == ["shop"]
+    first = store.resolved(OwnData(source="shop"))
+    assert (first.name, first.locale) == ("shop", "C")
+    file.write_text("SELECT 2;")
+    assert store.resolved(OwnData(source="shop")).digest != first.digest
+    file.unlink()
+    assert store.resolved(OwnData(source="shop")) == first
+    assert not store.read("shop").is_there
+    store.remove("shop")
+    with pytest.raises(UsageError, match="there are no data 'shop'"):
+        store.resolved(OwnData(source="shop"))
+
+
+@pytest.mark.parametrize("name", ["", "Shop", "../x", "a b"])
+def test_names_are_plain_words(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="invalid name"):
+        NamedDataStore(tmp_path, lambda: []).add(name, OwnData(source="x"), Selection())
+
+
+def test_rows_are_selected_only_in_databases(tmp_path: Path) -> None:
+    (tmp_path / "a.sql").write_text("SELECT 1;")
+    with pytest.raises(UsageError, match="require a DSN"):
+        NamedDataStore(tmp_path, lambda: []).add(
+            "a", OwnData(source=str(tmp_path / "a.sql")), Selection(("t",))
+        )
