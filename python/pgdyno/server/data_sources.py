@@ -112,7 +112,7 @@ class NamedDataStore:
                 raise UsageError("--tables and --schema-only require a DSN: a dump is loaded as it is")
             part = self.directory / f".{name}.part"
             shutil.rmtree(part, ignore_errors=True)
-            part.mkdir()
+            part.mkdir(mode=0o700)  # rows of production
             try:
                 origin = data.source
                 if is_copy:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Literal
@@ -86,6 +86,7 @@ def run_tool(
         process = _launcher.submit(
             subprocess.Popen[bytes],
             _becoming(command, account),
+            bufsize=0,
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=err,
@@ -114,21 +115,39 @@ OUTPUT_BYTES_MAX = 64 << 20
 """Maximum size of a tool's output that is read: that of a schema of thousands of tables."""
 
 
+FEED_BYTES = 1 << 16
+"""Size of the pieces in which a tool's input is written."""
+
+
 def _feed(process: subprocess.Popen[bytes], feed: Iterable[bytes], check: Callable[[], None]) -> None:
-    """Write the input of a tool. A tool that ends before it has read all of it is no error here."""
+    """Write the input of a tool. A tool that ends before it has read all of it is no error here.
+
+    The pipe does not block, so that a tool that reads nothing for hours can be interrupted.
+    """
     assert process.stdin is not None
-    checked_s = time.monotonic()
-    try:
-        for piece in feed:
-            process.stdin.write(piece)
-            if time.monotonic() - checked_s > CHECK_S:
-                check()
-                checked_s = time.monotonic()
-    except BrokenPipeError:
-        pass
-    finally:
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.close()
+    with process.stdin as pipe:
+        os.set_blocking(pipe.fileno(), False)
+        try:
+            for piece in _pieces(feed):
+                rest = memoryview(piece)
+                while rest:
+                    check()
+                    if select.select([], [pipe], [], CHECK_S)[1]:
+                        rest = rest[os.write(pipe.fileno(), rest) :]
+        except BrokenPipeError:
+            pass
+
+
+def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Join lines to pieces of at least FEED_BYTES, except the last one."""
+    joined = bytearray()
+    for line in lines:
+        joined += line
+        if len(joined) >= FEED_BYTES:
+            yield bytes(joined)
+            joined.clear()
+    if joined:
+        yield bytes(joined)
 
 
 def _first_bytes(file: IO[bytes]) -> bytes:
