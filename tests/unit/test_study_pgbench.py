@@ -26,11 +26,13 @@ SHAPES_DATA: list[dict[str, Any]] = [
     {"indexes": ("pgbench_accounts (bid)",)},
     {"indexes": ("pgbench_accounts (bid, abalance)",)},
     {"accounts_copy": True},
+    {"data": "shop.dump", "scale": 1, "scripts": (Script(name="s", text="SELECT 1"),)},
 ]
 SHAPES_NO_DATA: list[dict[str, Any]] = [
     {"protocol": "prepared"},
     {"scripts": (Script(name="select-only"),)},
     {"define": {"x": "1"}},
+    {"checks": [{"name": "c", "text": "SELECT 1"}]},
 ]
 
 

@@ -30,6 +30,7 @@ OPTION_OF_FIELD = {
     "warmup_min_s": "--warmup",
     "rounds": "--window",
     "indexes": "--index",
+    "checks": "--check",
 }
 """Fields of the study whose name differs from their option."""
 

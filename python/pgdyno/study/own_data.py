@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.study.arm_spec import SECRET_WORDS
 
@@ -56,15 +56,14 @@ class OwnData(BaseModel):
     def _source_alone(cls, given: Any) -> Any:
         return {"source": given} if isinstance(given, str) else given
 
-    @field_validator("source")
-    @classmethod
-    def _has_no_password(cls, source: str) -> str:
+    @model_validator(mode="after")
+    def _has_no_password(self) -> Self:
         try:
-            if is_connection_string(source) and set(SECRET_WORDS) & conninfo_to_dict(source).keys():
-                raise ValueError("--data must not contain a password: put it in ~/.pgpass or PGPASSWORD")
+            if is_connection_string(self.source) and set(SECRET_WORDS) & conninfo_to_dict(self.source).keys():
+                raise ValueError("the source must not contain a password: put it in ~/.pgpass or PGPASSWORD")
         except ProgrammingError:
-            raise ValueError("--data: the connection string is malformed") from None
-        return source
+            raise ValueError("the connection string is malformed") from None
+        return self
 
     @property
     def label(self) -> str:
@@ -95,9 +94,9 @@ class Invariant(BaseModel):
     text: str = Field(min_length=1, description="Queries, separated by semicolons.")
 
     @model_validator(mode="after")
-    def _has_a_query(self) -> Invariant:
+    def _has_a_query(self) -> Self:
         if not self.queries():
-            raise ValueError(f"--check: {self.name} contains no query")
+            raise ValueError(f"{self.name} contains no query")
         return self
 
     def queries(self) -> tuple[str, ...]:
