@@ -13,6 +13,7 @@ SUMMARIES = {
     "compare": "Compare servers: which is faster, by how much, with confidence intervals.",
     "run": "Run a study file: all cases, with telemetry, next to published results.",
     "report": "Show the results of a study: verdict, figures, caveats.",
+    "bisect": "Find the commit that changed the performance, by binary search.",
     "crash": "Crash servers on purpose and count the acknowledged commits that are gone.",
     "history": "Find when the results of a repeated study changed, and what changed with them.",
     "load": "Load the data of a workload into a database.",

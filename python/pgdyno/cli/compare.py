@@ -62,8 +62,8 @@ DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
 
 
 @dataclass(frozen=True)
-class DesignOptions:
-    """Options of the experiment: what is measured, how long, and what follows from it."""
+class BlockOptions:
+    """Options of what is measured, and of the layout of a block."""
 
     margin: Annotated[
         str,
@@ -115,6 +115,12 @@ class DesignOptions:
             "[default: short enough for at least 8 blocks, if the budget allows]",
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class DesignOptions(BlockOptions):
+    """Options of the experiment: what is measured, how long, and what follows from it."""
+
     transactions: Annotated[
         int | None,
         typer.Option(

@@ -20,7 +20,7 @@ from pgdyno.lab.doctor.examination import StudyExamination, servers_of
 from pgdyno.lab.noise_history import NoiseHistory, history_path
 from pgdyno.lab.prepare import Prepared, prepare_arms
 from pgdyno.lab.progress import Watch
-from pgdyno.lab.study_blocks import interim_analysis_of, run_study
+from pgdyno.lab.study_blocks import InterimAnalysis, interim_analysis_of, run_study
 from pgdyno.lab.trial import Lab
 from pgdyno.lab.warm_up import Rates, rates_so_far
 from pgdyno.probe.machine_facts import describe_host
@@ -34,6 +34,9 @@ from pgdyno.study.published_experiment import Published
 
 WatchFor = Callable[[Sequence[str]], AbstractContextManager[Watch]]
 """Creates the receiver of progress events, given the names of the arms of the first case."""
+
+AnalysisOf = Callable[[Path], InterimAnalysis]
+"""Creates the interim analysis of a results file, which decides when the study stops."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,13 @@ class Request:
         return case.name if len(self.cases) > 1 else ""
 
 
-def start_study(path: Path, request: Request, watch_for: WatchFor, interruption: Interruption) -> StudyEnd:
+def start_study(
+    path: Path,
+    request: Request,
+    watch_for: WatchFor,
+    interruption: Interruption,
+    analysis_of: AnalysisOf = interim_analysis_of,
+) -> StudyEnd:
     """Run a new study with a new results file. Errors in the request are raised before it is created."""
     if path.exists():
         raise EvidenceExistsError(path)
@@ -78,13 +87,17 @@ def start_study(path: Path, request: Request, watch_for: WatchFor, interruption:
                 for number, (case, prepared) in enumerate(zip(request.cases, cases, strict=True))
             ]
             labs = aa_blocks.with_aa(labs, cases, aa_blocks.new_numbers(cases))
-            ending = _measure(path, writer, labs, cases)
+            ending = _measure(path, writer, labs, cases, analysis_of(path))
         aa_blocks.store_noise(path, NoiseHistory(history_path()), watch)
         return ending
 
 
 def resume_study(
-    path: Path, more_minutes: float | None, watch_for: WatchFor, interruption: Interruption
+    path: Path,
+    more_minutes: float | None,
+    watch_for: WatchFor,
+    interruption: Interruption,
+    analysis_of: AnalysisOf = interim_analysis_of,
 ) -> StudyEnd:
     """Continue with the first unfinished blocks. ``more_minutes`` are added to the time spent."""
     done = _read_progress(path)
@@ -119,7 +132,7 @@ def resume_study(
             ]
             labs = aa_blocks.with_aa(labs, ready, numbers, of_twins)
             firsts = [case.next_block for case in done]
-            ending = _measure(path, writer, labs, ready, firsts, spent_s)
+            ending = _measure(path, writer, labs, ready, analysis_of(path), firsts, spent_s)
         aa_blocks.store_noise(path, NoiseHistory(history_path()), watch)
         return ending
 
@@ -212,6 +225,7 @@ def _measure(
     writer: Writer,
     labs: Sequence[Lab],
     ready: Sequence[Prepared],
+    analyze: InterimAnalysis,
     first_blocks: Sequence[int] | None = None,
     spent_s: float = 0.0,
 ) -> StudyEnd:
@@ -221,7 +235,7 @@ def _measure(
         known = None if first_blocks is None else _codes(path)
         servers = [together for prepared in ready for together in servers_of(prepared)]
         doctor = StudyExamination.begin(writer, studies, ready[0].data_path, labs[0].watch, known, servers)
-        ending = run_study(labs, interim_analysis_of(path), first_blocks, spent_s)
+        ending = run_study(labs, analyze, first_blocks, spent_s)
         doctor.end(promptly=ending is StudyEnd.INTERRUPTED)
     except KeyboardInterrupt:
         ending = StudyEnd.INTERRUPTED

@@ -1,0 +1,138 @@
+"""Simulation of ``pgdyno bisect``. ``python -m bench bisect`` writes docs/explanation/bisect.md.
+
+Searches run with the code of the command: its choice of commits, its levels, its decisions after every block.
+Only the blocks are drawn (``noise``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+
+from bench.noise import SCENARIOS, SD, Floats, Noise, normal
+from bench.stopping import OF_RECORDED, SEED, table
+from pgdyno.analysis.comparison.step_decision import (
+    are_ends_decided,
+    is_precise,
+    outcome_of,
+    reference_of,
+)
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, with_error
+from pgdyno.study.commit_search import CommitSearch, Outcome, search_commits, steps_needed
+from pgdyno.study.defaults import CONFIDENCE, MARGIN
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "bisect.md"
+TEMPLATE = Path(__file__).with_name("bisect.txt")
+SEARCHES = 2000
+COMMITS = 64
+EFFECT = 0.05
+BLOCKS_MAX = 240
+"""Blocks of a search: two hours with blocks of half a minute."""
+
+
+class End(StrEnum):
+    """How a simulated search ends."""
+
+    RIGHT = "right commit"
+    WRONG = "wrong commit"
+    UNDECIDED = "undecided"
+
+
+@dataclass
+class SimulatedSearch:
+    """One search. ``effects``: the true log ratio of each commit against GOOD, which is commit 0.
+
+    ``blocks``: number of blocks of each step so far, that of the ends first. ``draw`` returns the noise of
+    that many blocks.
+    """
+
+    effects: Floats
+    draw: Callable[[int], Floats]
+    broken: frozenset[int] = frozenset()
+    blocks: list[int] = field(default_factory=list)
+
+    def run(self) -> CommitSearch | None:
+        """Return the state at the end of the search; None if the ends stay undecided or are the same."""
+        last = len(self.effects) - 1
+        alpha = 1 - CONFIDENCE
+        first = alpha / (1 + steps_needed(last))
+        ends = self._measure(last, first, lambda found: are_ends_decided(found, MARGIN))
+        reference = reference_of(ends) if is_precise(ends) else None
+        if reference is None:
+            return None
+
+        def test(search: CommitSearch, commit: int) -> Outcome:
+            if commit in self.broken:
+                return Outcome.SKIPPED
+            found = self._measure(
+                commit,
+                search.next_level,
+                lambda one: outcome_of(one, reference) is not Outcome.UNDECIDED,
+            )
+            return outcome_of(found, reference)
+
+        return search_commits(CommitSearch(0, last, alpha - first), test)
+
+    def _measure(
+        self, commit: int, level: float, is_decided: Callable[[LogRatioSummary], bool]
+    ) -> LogRatioSummary:
+        """Return the summary after the first block with a decision, or after all blocks."""
+        d = self.effects[commit] + self.draw(max(VERDICT_BLOCKS_MIN, BLOCKS_MAX - sum(self.blocks)))
+        n = np.arange(1, len(d) + 1)
+        means = np.cumsum(d) / n
+        variances = (np.cumsum(d * d) - n * means**2) / np.maximum(n - 1, 1)
+        for k in range(VERDICT_BLOCKS_MIN, len(d) + 1):
+            sd = math.sqrt(max(0.0, float(variances[k - 1])))
+            found = with_error(float(means[k - 1]), sd, k, 1 - level, Method.ANYTIME)
+            if is_decided(found):
+                break
+        self.blocks.append(k)
+        return found
+
+
+@dataclass(frozen=True)
+class Searches:
+    """Results of many searches: the share of each end, and the blocks of all steps together."""
+
+    shares: dict[End, float]
+    blocks: Floats
+
+
+def simulate(
+    noise: Noise,
+    effect: float = EFFECT,
+    commits: int = COMMITS,
+    searches: int = SEARCHES,
+    between_builds: float = 0.0,
+    broken_share: float = 0.0,
+) -> Searches:
+    """Run searches for a planted change at a random commit. It slows the server by ``effect``.
+
+    ``between_builds``: SD of the effects of all other commits, which do not add up. ``broken_share``: share
+    of the commits that do not build; a search that ends with a range that has the commit is right.
+    """
+    rng = np.random.default_rng(SEED)
+    ends: list[End] = []
+    blocks = np.zeros(searches)
+    for i in range(searches):
+        planted = int(rng.integers(1, commits + 1))
+        effects = rng.normal(0, between_builds, commits + 1) - np.where(
+            np.arange(commits + 1) >= planted, math.log1p(effect), 0
+        )
+        effects -= effects[0]
+        broken = frozenset(np.flatnonzero(rng.random(commits + 1) < broken_share).tolist()) - {0, commits}
+        one = SimulatedSearch(effects, lambda n: noise(rng, 1, n)[0], broken)
+        found = one.run()
+        if found is None or found.next_commit is not None:
+            ends.append(End.UNDECIDED)
+        else:
+            ends.append(End.RIGHT if found.good < planted <= found.bad else End.WRONG)
+        blocks[i] = sum(one.blocks)
+    return Searches({end: ends.count(end) / searches for end in End}, blocks)

@@ -1,0 +1,295 @@
+"""``pgdyno bisect``: find the commit that changed the performance."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.status import Status
+from rich.text import Text
+
+from pgdyno.cli import options
+from pgdyno.cli.client_options import ClientOptions
+from pgdyno.cli.compare import BlockOptions, DesignOptions, study_of
+from pgdyno.cli.console import err, out, print_json, say
+from pgdyno.cli.options import expanded
+from pgdyno.cli.report import read_report, write_html
+from pgdyno.cli.workload_options import WorkloadOptions
+from pgdyno.errors import UsageError
+from pgdyno.estimate import counted
+from pgdyno.interruption import Interruption
+from pgdyno.lab.bisect_run import StepEnded, StepStarted, run_bisect
+from pgdyno.lab.commit_builds import read_commits
+from pgdyno.lab.progress import (
+    BlockStarted,
+    InterimVerdicts,
+    LoadProgress,
+    PreparationStep,
+    Progress,
+    Warned,
+)
+from pgdyno.report.bisect_report import (
+    bisect_json,
+    effect_text,
+    is_conclusive,
+    minutes_text,
+    sentences,
+)
+from pgdyno.results.search_file import Commit, Confirmation, SearchRecord, read_search, write_search
+from pgdyno.server.file_system import locked_if_free
+from pgdyno.study.arm_spec import ArmSpec, parse_arm
+from pgdyno.study.commit_search import steps_needed
+from pgdyno.study.defaults import CONFIDENCE
+from pgdyno.units import format_duration
+
+MINUTES = 120.0
+"""Default time of a search for 5% among 64 commits (docs/explanation/bisect.md)."""
+
+INCONCLUSIVE = 4
+"""Exit status of a search that ends without a confirmed commit."""
+
+READ_ON_RESUME = ("resume", "minutes", "json", "quiet")
+
+
+@expanded
+def bisect(
+    context: typer.Context,
+    good: Annotated[
+        str | None, typer.Argument(metavar="GOOD", help="Commit, tag or branch before the change.")
+    ] = None,
+    bad: Annotated[
+        str | None, typer.Argument(metavar="BAD", help="Commit, tag or branch with the change.")
+    ] = None,
+    *,
+    repository: Annotated[
+        Path, typer.Option("--repository", metavar="DIR", help="Clone of PostgreSQL's repository.")
+    ] = Path(),
+    build_script: Annotated[
+        str | None,
+        typer.Option(
+            "--build-script",
+            metavar="COMMAND",
+            help="Shell command that builds the commit in its working directory and installs it to "
+            "$PGDYNO_PREFIX. Exit status 125, or another failure, skips the commit. [default: pgdyno "
+            "builds it]",
+        ),
+    ] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="@PROFILE|SETTING=VALUE,…", help="Settings of all servers, as in an ARM of `compare`."
+        ),
+    ] = None,
+    clients: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Number of client connections per server, 1 to 2000. [default: 4 per core of an arm]",
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            metavar="N",
+            help="Time budget for the blocks of all steps, in minutes. Builds and loads are not included. "
+            f"With --resume, time to add. [default: {MINUTES:g}]",
+        ),
+    ] = None,
+    confidence: Annotated[
+        str,
+        typer.Option(
+            metavar="PERCENT",
+            help="Confidence level. The probability of a wrong step is at most 100% minus this, over all "
+            "steps together.",
+        ),
+    ] = f"{CONFIDENCE:.0%}",
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
+    ] = None,
+    design: BlockOptions,
+    load: ClientOptions,
+    workload: WorkloadOptions,
+    directory: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="New directory of the results. [default: pgdyno-bisect-TIME]"),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Continue the search in this directory.")
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Find the commit that changed the performance, by binary search.
+
+    First GOOD and BAD are compared. Then each commit in the middle is compared with GOOD, until its effect is
+    like that of GOOD or of BAD. The commit found is compared with its parent at the end. Commits that do not
+    build are skipped. Ctrl-C keeps the results for --resume. Exit status: 0 a confirmed commit, 4 none.
+    Examples:
+
+    \b
+      pgdyno bisect REL_17_0 master --repository ~/postgresql --workload pgbench -f query.sql
+      pgdyno bisect v1 v2 --build-script './configure --prefix=$PGDYNO_PREFIX && make -sj4 install'
+      pgdyno bisect --resume pgdyno-bisect-20261121-213000 --minutes 60
+    """
+    options.require_minutes(minutes)
+    if resume is not None:
+        _refuse_ignored(context)
+        folder, record = resume, read_search(resume)
+        if minutes is not None:
+            record = record.model_copy(update={"minutes": record.minutes + minutes})
+    else:
+        if good is None or bad is None:
+            raise UsageError("bisect requires GOOD and BAD; for example: pgdyno bisect REL_17_0 master")
+        commits = read_commits(repository, good, bad)
+        total = MINUTES if minutes is None else minutes
+        study = study_of(
+            _placeholders(settings, commits),
+            clients,
+            total,
+            DesignOptions(**asdict(design), confidence=confidence, seed=seed, no_aa=True),
+            load,
+            workload,
+        )
+        record = SearchRecord(
+            repository=str(repository.absolute()),
+            commits=tuple(commits),
+            study=study.model_copy(update={"aa_refused_by": "bisect"}),
+            script=build_script or "",
+            confidence=study.confidence,
+            minutes=total,
+        )
+        folder = directory or Path(time.strftime("pgdyno-bisect-%Y%m%d-%H%M%S"))
+        _create(folder)
+        write_search(folder, record)
+    with locked_if_free(folder / "lock") as free, Interruption() as interruption:
+        if not free:
+            raise UsageError(f"another pgdyno continues the search in {folder}: wait for its end")
+        with BisectView(record, quiet=quiet) as view:
+            record = run_bisect(folder, record, view, interruption)
+    return _report(folder, record, as_json=as_json, quiet=quiet)
+
+
+def _refuse_ignored(context: typer.Context) -> None:
+    """Raise UsageError for an option or argument that a resume does not read."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        if parameter.name not in READ_ON_RESUME and source is not None and source.name == "COMMANDLINE":
+            name = max(parameter.opts, key=len)
+            raise UsageError(
+                f"{name} cannot be combined with --resume, which takes it from the directory: remove it"
+            )
+
+
+def _placeholders(settings: str | None, commits: list[Commit]) -> tuple[ArmSpec, ...]:
+    """Return the arms GOOD and BAD, with the settings of all commits. Raises UsageError."""
+    arm = parse_arm(f"commit,{settings}" if settings else "commit")
+    if arm.load:
+        raise UsageError(f"--settings has no {next(iter(arm.load))}: use the option of the workload")
+    ends = {"GOOD": commits[0], "BAD": commits[-1]}
+    return tuple(
+        arm.model_copy(update={"name": name, "is_named": True, "server": commit.sha})
+        for name, commit in ends.items()
+    )
+
+
+def _create(folder: Path) -> None:
+    """Create the directory of a new search. Raises UsageError."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise UsageError(f"{folder} exists: name another, or continue it with --resume {folder}") from None
+    except OSError as error:
+        raise UsageError(f"cannot create {folder}: {error.strerror}: name another --directory") from None
+
+
+def _report(folder: Path, record: SearchRecord, *, as_json: bool, quiet: bool) -> int:
+    """Print the result. Return the exit status."""
+    if as_json:
+        print_json(bisect_json(record, str(folder)))
+    else:
+        for line in sentences(record, str(folder)):
+            out.print(Text(line), soft_wrap=True)
+    if record.confirmation_measured is not None and record.confirmation is not Confirmation.UNDECIDED:
+        page = folder / "confirmation.html"
+        write_html(read_report(folder / record.confirmation_measured.file), page)
+        if not quiet:
+            say(f"report of the commit and its parent: {page}")
+    if not quiet:
+        say(f"results {folder}")
+    return 0 if is_conclusive(record) else INCONCLUSIVE
+
+
+class BisectView:
+    """Progress of a search on standard error: a line per step, and on a terminal the current block."""
+
+    def __init__(self, record: SearchRecord, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._minutes = record.minutes
+        self._line = ""
+        self._spent_s, self._steps, self._left = record.spent_s, 0, 0
+        self._warned: set[str] = set()
+        self._status = Status("", console=err) if err.is_terminal and not quiet else None
+        if not quiet:
+            tests = steps_needed(record.last)
+            say(
+                f"{counted(record.last, 'commit')}, about {counted(tests, 'step')} between the ends; "
+                f"at most {record.minutes:g} min of blocks"
+            )
+
+    def __enter__(self) -> BisectView:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def __call__(self, event: StepStarted | StepEnded | Progress) -> None:
+        """Show an event."""
+        match event:
+            case StepStarted(number, expected, what):
+                self._line = f"step {number} of about {expected}: {what}"
+                self._left = expected - number
+                self._show("")
+            case StepEnded():
+                self._end(event)
+            case PreparationStep(text):
+                self._show(text)
+            case LoadProgress(dataset, phase, share):
+                self._show(f"loading {dataset}: {phase} {share:.0%}")
+            case BlockStarted(block=block):
+                self._show(f"block {block + 1}")
+            case InterimVerdicts(standings):
+                change = standings[0].change
+                shown = "" if change is None else f", {change.signed_text} {change.signed_interval_text}"
+                self._show(f"{counted(0 if change is None else change.n, 'block')}{shown}")
+            case Warned(text):
+                self._warn(text)
+
+    def _warn(self, text: str) -> None:
+        """Print a warning, unless an earlier step had it with other numbers."""
+        kind = re.sub(r"[\d.,]+.*", "", text)
+        if not self._quiet and kind not in self._warned:
+            say(f"! {text}")
+        self._warned.add(kind)
+
+    def _show(self, detail: str) -> None:
+        if self._status:
+            self._status.update(Text(f"{self._line} … {detail}"))
+
+    def _end(self, event: StepEnded) -> None:
+        """Print the line of the step, with the likely time of those that are left."""
+        spent, left = "", ""
+        if event.measured is not None:
+            self._steps += 1
+            self._spent_s += event.measured.spent_s
+            spent = f", {effect_text(event.measured)}, {format_duration(event.measured.spent_s)}"
+            if self._left > 0:
+                left = f"; {minutes_text(self._left * self._spent_s / self._steps)} of blocks left"
+        if not self._quiet:
+            say(f"{self._line} … {event.result}{spent}{left}")

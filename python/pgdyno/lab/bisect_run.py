@@ -1,0 +1,338 @@
+"""Execution of ``pgdyno bisect``: GOOD against BAD, then commits against GOOD, then the commit found against
+its parent. Each is a study of two arms with its own results file, which stops on a rule of the search.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pgdyno.analysis.comparison.interim_analysis import InterimResult, interim_result
+from pgdyno.analysis.comparison.paired_comparison import Comparison
+from pgdyno.analysis.comparison.step_decision import (
+    are_ends_decided,
+    are_ends_same,
+    is_confirmation_decided,
+    is_confirmed,
+    outcome_of,
+    reference_of,
+)
+from pgdyno.analysis.statistics.effect import LogRatioSummary
+from pgdyno.errors import DatasetError, ServerError, WorkloadError, in_one_line
+from pgdyno.interruption import Interruption
+from pgdyno.lab.commit_builds import script_builds
+from pgdyno.lab.progress import Progress, Watch
+from pgdyno.lab.study_blocks import InterimAnalysis, interim_analysis_of
+from pgdyno.lab.study_runner import Request, resume_study, start_study
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import BlockStatus, StudyEnd
+from pgdyno.results.search_file import (
+    Commit,
+    Confirmation,
+    Ends,
+    Measured,
+    SearchRecord,
+    Step,
+    write_search,
+)
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.find_build import resolve_build
+from pgdyno.study.cases import only_case, seed_of
+from pgdyno.study.commit_search import CommitSearch, Outcome, search_commits
+from pgdyno.study.plan import Study
+
+SPENT = "the time of the search is spent"
+
+
+@dataclass(frozen=True)
+class StepStarted:
+    """A comparison begins. ``number``: its place, ``expected``: how many there are, if none is skipped."""
+
+    number: int
+    expected: int
+    what: str
+
+
+@dataclass(frozen=True)
+class StepEnded:
+    """A comparison ended. ``result`` in words; ``measured``: None without a block."""
+
+    result: str
+    measured: Measured | None
+
+
+class View(Protocol):
+    """Receiver of the progress of a search."""
+
+    def __call__(self, event: StepStarted | StepEnded | Progress, /) -> None:
+        """Show an event."""
+        ...
+
+
+Decided = Callable[[LogRatioSummary], bool]
+ServerOf = Callable[[Commit], str]
+
+
+@dataclass(frozen=True)
+class RuledResult(InterimResult):
+    """Interim result of one arm that stops on a rule of the search instead of a verdict.
+
+    ``can_be_decided``: an effect that may still change within the windows has no decision. A block that an
+    arm lost never gets one, so the study ends.
+    """
+
+    rule: Decided
+
+    @property
+    def is_decided(self) -> bool:
+        """True if the rule is met, or never can be."""
+        (comparison,) = self.comparisons
+        return bool(comparison.lost_by_an_arm) or _is_decided(comparison, self.rule)
+
+
+def _is_decided(comparison: Comparison, rule: Decided) -> bool:
+    primary = comparison.primary
+    can_be = comparison.decision is not None and not comparison.may_trend
+    return can_be and primary is not None and rule(primary.summary)
+
+
+@dataclass
+class Bisection:
+    """A running search in ``folder``. ``record`` is stored after each comparison."""
+
+    folder: Path
+    record: SearchRecord
+    view: View
+    interruption: Interruption
+    server_of: ServerOf
+
+    def run(self) -> SearchRecord:
+        """Run or continue the search to its end. Return its record.
+
+        Raises Interrupted, and errors of the ends, of the machine and of the request. An error of another
+        commit skips it.
+        """
+        if self.record.ends is not Ends.DIFFERENT and not self._compare_ends():
+            return self.record
+        state = search_commits(self._without_undecided(), self._test)
+        is_alone = self.record.last == 1  # GOOD is the parent: the ends are the confirmation
+        if state.is_found and not is_alone and self.record.confirmation in (None, Confirmation.UNDECIDED):
+            self._confirm(state)
+        return self.record
+
+    def _compare_ends(self) -> bool:
+        """Compare GOOD and BAD. Return whether they differ by a known effect."""
+        record = self.record
+        good, bad = record.commits[0], record.commits[-1]
+        self._begin(1, f"GOOD {good.short} and BAD {bad.short}")
+        study = self._study(good, bad, 1 - record.level_of_ends)
+        found = self._measure("ends", study, lambda one: are_ends_decided(one, study.margin))
+        summary = found.summary
+        ends = Ends.UNDECIDED
+        if found.is_decided and summary is not None:
+            # Within the margin comes first: the user asked for no smaller effect.
+            ends = Ends.SAME if are_ends_same(summary, study.margin) else Ends.DIFFERENT
+        reference = reference_of(summary) if ends is Ends.DIFFERENT and summary is not None else None
+        self._store(ends=ends, ends_measured=found.measured, ends_reason=found.reason, reference=reference)
+        self._end(str(ends), found)
+        return ends is Ends.DIFFERENT
+
+    def _test(self, search: CommitSearch, number: int) -> Outcome:
+        """Test one commit and store its step."""
+        commit, good = self.record.commits[number], self.record.commits[0]
+        done = sum(step.outcome is not Outcome.SKIPPED for step in self.record.steps)
+        self._begin(2 + done, f"commit {commit.title}")
+        reference = self.record.reference
+        assert reference is not None, "the ends come first"
+
+        def rule(summary: LogRatioSummary) -> bool:
+            return outcome_of(summary, reference) is not Outcome.UNDECIDED
+
+        try:
+            study = self._study(good, commit, 1 - search.next_level)
+            found = self._measure(f"step-{number}-{commit.short}", study, rule)
+        except (ServerError, DatasetError, WorkloadError) as error:
+            self.interruption.check()
+            reason = in_one_line(error)
+            self._add(Step(commit=number, outcome=Outcome.SKIPPED, level=0.0, reason=reason))
+            self.view(StepEnded(f"skipped: {reason}", None))
+            return Outcome.SKIPPED
+        outcome = Outcome.UNDECIDED
+        if found.is_lost:
+            outcome = Outcome.SKIPPED
+        elif found.is_decided and found.summary is not None:
+            outcome = outcome_of(found.summary, reference)
+        level = search.next_level if outcome in (Outcome.GOOD, Outcome.BAD) else 0.0
+        self._add(
+            Step(commit=number, outcome=outcome, level=level, measured=found.measured, reason=found.reason)
+        )
+        words = {Outcome.GOOD: "like GOOD", Outcome.BAD: "like BAD"}.get(outcome, str(outcome))
+        self._end(words, found)
+        return outcome
+
+    def _confirm(self, state: CommitSearch) -> None:
+        """Compare the commit found with its parent, with CPU profiles if perf is available."""
+        parent, commit = (self.record.commits[number] for number in (state.good, state.bad))
+        self._begin(self._expected(), f"commit {commit.title} and its parent {parent.short}")
+        reference = self.record.reference
+        assert reference is not None, "the ends come first"
+        study = self._study(parent, commit, self.record.confidence)
+        if shutil.which("perf") is not None:
+            probes = tuple(dict.fromkeys((*study.probes, "profile")))
+            study = study.model_copy(update={"probes": probes})
+        found = self._measure(
+            "confirmation", study, lambda summary: is_confirmation_decided(summary, reference)
+        )
+        confirmation = Confirmation.UNDECIDED
+        if found.is_decided and found.summary is not None:
+            is_there = is_confirmed(found.summary, reference)
+            confirmation = Confirmation.CONFIRMED if is_there else Confirmation.NOT_CONFIRMED
+        self._store(confirmation=confirmation, confirmation_measured=found.measured)
+        self._end(str(confirmation), found)
+
+    def _study(self, baseline: Commit, commit: Commit, confidence: float) -> Study:
+        """Return the study of two commits. Raises CommitBuildError and other errors of their builds."""
+        template = self.record.study
+        arms = tuple(
+            template.arms[0].model_copy(
+                update={"name": one.short, "is_named": True, "server": self.server_of(one)}
+            )
+            for one in (baseline, commit)
+        )
+        reference = self.record.reference
+        # An effect that changes within the windows by less than the gap between both ends does not matter.
+        margin = template.margin if reference is None else max(template.margin, abs(reference) / 2)
+        return template.model_copy(
+            update={
+                "title": f"{commit.short} against {baseline.short}",
+                "arms": arms,
+                "confidence": confidence,
+                "margin": margin,
+                "seed": seed_of(template.seed, f"{baseline.sha} {commit.sha}"),
+            }
+        )
+
+    def _measure(self, name: str, study: Study, rule: Decided) -> _Found:
+        """Run a study, or continue it, until the rule is met or the time of the search is spent."""
+        path = self.folder / f"{name}.sqlite"
+        left_s = 60 * self.record.minutes - self._spent_before(path)
+
+        def watch_for(_: Sequence[str]) -> AbstractContextManager[Watch]:
+            return nullcontext(self.view)
+
+        def analysis_of(of: Path) -> InterimAnalysis:
+            analyze = interim_analysis_of(of)
+            return lambda lab, budget: RuledResult(analyze(lab, budget).comparisons, rule)
+
+        if path.exists():
+            found = _found(path, rule)
+            left_s -= found.measured.spent_s
+            if found.is_decided or found.is_lost or left_s <= 0:
+                return found
+            end = resume_study(path, left_s / 60, watch_for, self.interruption, analysis_of)
+        elif left_s <= 0:
+            measured = Measured(file=path.name, blocks=0, spent_s=0.0, confidence=study.confidence)
+            return _Found(measured, None, is_decided=False, is_lost=False, reason=SPENT)
+        else:
+            study = study.model_copy(update={"budget_s": left_s})
+            request = Request(study.title, [only_case(study, None)], f"pgdyno bisect --resume {self.folder}")
+            end = start_study(path, request, watch_for, self.interruption, analysis_of)
+        if end is StudyEnd.INTERRUPTED:
+            raise self.interruption.interrupted(
+                f"interrupted; to continue: pgdyno bisect --resume {self.folder}"
+            )
+        return _found(path, rule)
+
+    def _spent_before(self, path: Path) -> float:
+        """Return the seconds of the comparisons in other results files."""
+        record = self.record
+        done = [record.ends_measured, *(step.measured for step in record.steps), record.confirmation_measured]
+        return sum(one.spent_s for one in done if one is not None and one.file != path.name)
+
+    def _without_undecided(self) -> CommitSearch:
+        """Forget the undecided step, which continues in its results file. Return the state."""
+        steps = tuple(step for step in self.record.steps if step.outcome is not Outcome.UNDECIDED)
+        self.record = self.record.model_copy(update={"steps": steps})
+        return self.record.search
+
+    def _expected(self) -> int:
+        """Return the number of comparisons of the search, if no further commit is skipped."""
+        done = sum(step.outcome in (Outcome.GOOD, Outcome.BAD) for step in self.record.steps)
+        return 1 + done + self.record.search.steps_left + (self.record.last > 1)
+
+    def _begin(self, number: int, what: str) -> None:
+        self.view(StepStarted(number, self._expected(), what))
+
+    def _end(self, result: str, found: _Found) -> None:
+        self.view(StepEnded(f"{result}: {found.reason}" if found.reason else result, found.measured))
+
+    def _add(self, step: Step) -> None:
+        self._store(steps=(*self.record.steps, step))
+
+    def _store(self, **changes: object) -> None:
+        self.record = self.record.model_copy(update=changes)
+        write_search(self.folder, self.record)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Result of a study. ``reason``: why it has no decision. ``is_lost``: an arm failed in a block."""
+
+    measured: Measured
+    summary: LogRatioSummary | None
+    is_decided: bool
+    is_lost: bool
+    reason: str = ""
+
+
+def _found(path: Path, rule: Decided) -> _Found:
+    with Evidence(path, verify=False) as evidence:
+        (comparison,) = interim_result(evidence, 0).comparisons
+        study = evidence.study(0)
+        failed = [block for block in evidence.blocks(0) if block.status is BlockStatus.FAILED]
+    summary = comparison.primary.summary if comparison.primary else None
+    is_decided = _is_decided(comparison, rule)
+    lost = comparison.lost_by_an_arm or (failed and study.ended_because is StudyEnd.FAILED)
+    measured = Measured(
+        file=path.name,
+        blocks=len(comparison.blocks),
+        spent_s=_spent_s(path),
+        mean=summary.mean if summary else None,
+        low=summary.low if summary else None,
+        high=summary.high if summary else None,
+        confidence=summary.confidence if summary else study.plan.confidence,
+    )
+    reason = ""
+    if lost and not is_decided:
+        reason = f"a server failed during measurement; see pgdyno report {path}"
+    elif not is_decided:
+        trending = comparison.is_trending or comparison.may_trend
+        reason = "the effect changes within the windows" if trending else SPENT
+    return _Found(measured, summary, is_decided, bool(lost) and not is_decided, reason)
+
+
+def _spent_s(path: Path) -> float:
+    """Return the time of all finished blocks in a results file."""
+    with Evidence(path, verify=False) as evidence:
+        blocks = evidence.blocks(0)
+    return sum((block.ended_unix_s or block.started_unix_s) - block.started_unix_s for block in blocks)
+
+
+def run_bisect(folder: Path, record: SearchRecord, view: View, interruption: Interruption) -> SearchRecord:
+    """Run or continue a search in its directory, and return its record. See ``Bisection.run``."""
+    repository = Path(record.repository)
+    if record.script:
+        with script_builds(repository, record.script, folder / "worktree", interruption) as builds:
+            return Bisection(folder, record, view, interruption, builds.server_of).run()
+    store = Cache.open().store()
+
+    def server_of(commit: Commit) -> str:
+        spec = f"git:{repository}@{commit.sha}"
+        resolve_build(spec, store=store)
+        return spec
+
+    return Bisection(folder, record, view, interruption, server_of).run()
