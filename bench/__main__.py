@@ -1,8 +1,8 @@
 """Run benchmarks and print a table of their figures.
 
 ``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``--record``
-appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``dialects`` and
-``warm-ups`` run alone and have their own options.
+appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``dialects``,
+``bisect`` and ``warm-ups`` run alone and have their own options.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import psutil
 
 from bench import (
     analysis,
+    bisect,
     dialects,
     history,
     load,
@@ -64,6 +65,7 @@ pgdyno's speed.
 
 OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "stopping": stopping.main,
+    "bisect": bisect.main,
     "history": history.main,
     "tails": tails.main,
     "verdict": verdict.main,

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from bench.noise import SCENARIOS, SD, Floats, Noise, normal
-from bench.stopping import OF_RECORDED, SEED, table
+from bench.stopping import SEED
 from pgdyno.analysis.comparison.step_decision import (
+    PRECISION,
+    TOLERANCE,
     are_ends_decided,
     is_precise,
     outcome_of,
@@ -136,3 +139,57 @@ def simulate(
             ends.append(End.RIGHT if found.good < planted <= found.bad else End.WRONG)
         blocks[i] = sum(one.blocks)
     return Searches({end: ends.count(end) / searches for end in End}, blocks)
+
+
+ROWS: Sequence[tuple[str, str, Noise, Mapping[str, float]]] = (
+    ("Gaussian, SD 1%", "", normal(0.01), {}),
+    ("Gaussian, SD 2.5%", "", normal(SD), {}),
+    ("Gaussian, SD 4%", "", normal(0.04), {}),
+    ("recorded: slices", "", SCENARIOS["recorded blocks: slices"], {}),
+    ("recorded: duet", "", SCENARIOS["recorded blocks: duet"], {}),
+    ("Gaussian, SD 2.5%", "effect of 10%", normal(SD), {"effect": 0.1}),
+    ("Gaussian, SD 1%", "effect of 2%", normal(0.01), {"effect": 0.02}),
+    ("Gaussian, SD 2.5%", "1,000 commits", normal(SD), {"commits": 1000}),
+    ("Gaussian, SD 2.5%", "builds differ", normal(SD), {"between_builds": 0.005}),
+    ("Gaussian, SD 2.5%", "commits do not build", normal(SD), {"broken_share": 0.1}),
+)
+"""Noise, what else differs from the first rows, and the arguments of ``simulate``."""
+
+
+def page(searches: int = SEARCHES) -> str:
+    """Return docs/explanation/bisect.md."""
+    lines = []
+    for name, search, noise, arguments in ROWS:
+        given: dict[str, Any] = dict(arguments)
+        found = simulate(noise, searches=searches, **given)
+        needed = [f"{float(np.quantile(found.blocks, share)):.0f}" for share in (0.5, 0.9)]
+        cells = [
+            name,
+            search or "5%, 64 commits",
+            *(f"{100 * found.shares[end]:.1f}%" for end in End),
+            *needed,
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    steps = steps_needed(COMMITS)
+    return TEMPLATE.read_text("utf-8").format(
+        precision=f"{PRECISION:.0%}",
+        tolerance=f"{TOLERANCE:.0%}",
+        commits=COMMITS,
+        steps=steps,
+        level=f"{100 * (1 - CONFIDENCE) / (1 + steps):.2g}%",
+        searches=f"{searches:,}",
+        blocks=BLOCKS_MAX,
+        rows="\n".join(lines),
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the page and print its table."""
+    parser = argparse.ArgumentParser(prog="python -m bench bisect", description=__doc__)
+    parser.add_argument("--searches", type=int, default=SEARCHES, metavar="N", help="print only, if given")
+    chosen = parser.parse_args(arguments)
+    text = page(chosen.searches)
+    if chosen.searches == SEARCHES:
+        PAGE.write_text(text, "utf-8")
+    print("\n".join(line for line in text.splitlines() if line.startswith("|")))
+    return 0

@@ -59,7 +59,8 @@ def test_after_a_skipped_commit_a_distant_one_is_tested() -> None:
     assert search.next_commit == 32
     tried = []
     for _ in range(4):
-        assert (commit := search.next_commit) is not None
+        commit = search.next_commit
+        assert commit is not None
         tried.append(commit)
         search = search.after(commit, Outcome.SKIPPED)
     assert min(abs(a - b) for a in tried for b in tried if a != b) > 4

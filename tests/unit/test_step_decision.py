@@ -42,7 +42,9 @@ def summary(mean: float, sd: float, n: int = 8, confidence: float = 0.99) -> Log
         (-0.04 * (1 + TOLERANCE) / 2 + 0.001, -0.04, Outcome.GOOD),
     ],
 )
-def test_a_narrow_interval_decides_for_the_nearer_end(mean: float, reference: float, outcome: Outcome) -> None:
+def test_a_narrow_interval_decides_for_the_nearer_end(
+    mean: float, reference: float, outcome: Outcome
+) -> None:
     assert outcome_of(summary(mean, EXACT), reference) is outcome
 
 
@@ -72,8 +74,10 @@ def test_the_reference_is_the_limit_nearer_to_zero(sign: int) -> None:
 
 
 def test_a_commit_with_a_part_of_the_effect_is_confirmed_and_measured_no_further() -> None:
-    partial = summary(-0.02, 0.004, n=8)
-    assert is_confirmed(partial, -0.04) and is_confirmation_decided(partial, -0.04)
+    partial = summary(-0.01, 0.004, n=8)
+    assert is_confirmation_decided(partial, -0.04) and not is_precise(partial)
+    assert not is_confirmation_decided(summary(-0.01, 0.02, n=8), -0.04)
+    assert is_confirmed(summary(-0.02, 0.004), -0.04)
     assert not is_confirmed(summary(0.02, 0.004), -0.04)  # the wrong direction
 
 

@@ -164,10 +164,10 @@ def bisect(
         )
         folder = directory or Path(time.strftime("pgdyno-bisect-%Y%m%d-%H%M%S"))
         _create(folder)
-        write_search(folder, record)
     with locked_if_free(folder / "lock") as free, Interruption() as interruption:
         if not free:
             raise UsageError(f"another pgdyno continues the search in {folder}: wait for its end")
+        write_search(folder, record)
         with BisectView(record, quiet=quiet) as view:
             record = run_bisect(folder, record, view, interruption)
     return _report(folder, record, as_json=as_json, quiet=quiet)

@@ -100,6 +100,61 @@ def _is_decided(comparison: Comparison, rule: Decided) -> bool:
     return can_be and primary is not None and rule(primary.summary)
 
 
+@dataclass(frozen=True)
+class Found:
+    """Result of a comparison. ``reason``: why it has no decision. ``is_lost``: an arm failed in a block."""
+
+    measured: Measured
+    summary: LogRatioSummary | None
+    is_decided: bool
+    is_lost: bool
+    reason: str = ""
+
+
+class Measure(Protocol):
+    """Comparison of two commits in a results file."""
+
+    def __call__(self, path: Path, study: Study, rule: Decided, left_s: float, /) -> Found:
+        """Run the study, or continue it, until the rule is met or ``left_s`` of blocks are spent."""
+        ...
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The comparison by a study on real servers."""
+
+    view: View
+    interruption: Interruption
+
+    def __call__(self, path: Path, study: Study, rule: Decided, left_s: float) -> Found:
+        """See Measure. Raises Interrupted, and the errors of studies."""
+
+        def watch_for(_: Sequence[str]) -> AbstractContextManager[Watch]:
+            return nullcontext(self.view)
+
+        def analysis_of(of: Path) -> InterimAnalysis:
+            analyze = interim_analysis_of(of)
+            return lambda lab, budget: RuledResult(analyze(lab, budget).comparisons, rule)
+
+        resume = f"pgdyno bisect --resume {path.parent}"
+        if path.exists():
+            found = _found(path, rule)
+            left_s -= found.measured.spent_s
+            if found.is_decided or found.is_lost or left_s <= 0:
+                return found
+            end = resume_study(path, left_s / 60, watch_for, self.interruption, analysis_of)
+        elif left_s <= 0:
+            measured = Measured(file=path.name, blocks=0, spent_s=0.0, confidence=study.confidence)
+            return Found(measured, None, is_decided=False, is_lost=False, reason=SPENT)
+        else:
+            study = study.model_copy(update={"budget_s": left_s})
+            request = Request(study.title, [only_case(study)], resume)
+            end = start_study(path, request, watch_for, self.interruption, analysis_of)
+        if end is StudyEnd.INTERRUPTED:
+            raise self.interruption.interrupted(f"interrupted; to continue: {resume}")
+        return _found(path, rule)
+
+
 @dataclass
 class Bisection:
     """A running search in ``folder``. ``record`` is stored after each comparison."""
@@ -109,6 +164,7 @@ class Bisection:
     view: View
     interruption: Interruption
     server_of: ServerOf
+    measure: Measure
 
     def run(self) -> SearchRecord:
         """Run or continue the search to its end. Return its record.
@@ -216,36 +272,10 @@ class Bisection:
             }
         )
 
-    def _measure(self, name: str, study: Study, rule: Decided) -> _Found:
-        """Run a study, or continue it, until the rule is met or the time of the search is spent."""
+    def _measure(self, name: str, study: Study, rule: Decided) -> Found:
+        """Measure until the rule is met or the time of the search is spent."""
         path = self.folder / f"{name}.sqlite"
-        left_s = 60 * self.record.minutes - self._spent_before(path)
-
-        def watch_for(_: Sequence[str]) -> AbstractContextManager[Watch]:
-            return nullcontext(self.view)
-
-        def analysis_of(of: Path) -> InterimAnalysis:
-            analyze = interim_analysis_of(of)
-            return lambda lab, budget: RuledResult(analyze(lab, budget).comparisons, rule)
-
-        if path.exists():
-            found = _found(path, rule)
-            left_s -= found.measured.spent_s
-            if found.is_decided or found.is_lost or left_s <= 0:
-                return found
-            end = resume_study(path, left_s / 60, watch_for, self.interruption, analysis_of)
-        elif left_s <= 0:
-            measured = Measured(file=path.name, blocks=0, spent_s=0.0, confidence=study.confidence)
-            return _Found(measured, None, is_decided=False, is_lost=False, reason=SPENT)
-        else:
-            study = study.model_copy(update={"budget_s": left_s})
-            request = Request(study.title, [only_case(study, None)], f"pgdyno bisect --resume {self.folder}")
-            end = start_study(path, request, watch_for, self.interruption, analysis_of)
-        if end is StudyEnd.INTERRUPTED:
-            raise self.interruption.interrupted(
-                f"interrupted; to continue: pgdyno bisect --resume {self.folder}"
-            )
-        return _found(path, rule)
+        return self.measure(path, study, rule, 60 * self.record.minutes - self._spent_before(path))
 
     def _spent_before(self, path: Path) -> float:
         """Return the seconds of the comparisons in other results files."""
@@ -267,7 +297,7 @@ class Bisection:
     def _begin(self, number: int, what: str) -> None:
         self.view(StepStarted(number, self._expected(), what))
 
-    def _end(self, result: str, found: _Found) -> None:
+    def _end(self, result: str, found: Found) -> None:
         self.view(StepEnded(f"{result}: {found.reason}" if found.reason else result, found.measured))
 
     def _add(self, step: Step) -> None:
@@ -278,18 +308,7 @@ class Bisection:
         write_search(self.folder, self.record)
 
 
-@dataclass(frozen=True)
-class _Found:
-    """Result of a study. ``reason``: why it has no decision. ``is_lost``: an arm failed in a block."""
-
-    measured: Measured
-    summary: LogRatioSummary | None
-    is_decided: bool
-    is_lost: bool
-    reason: str = ""
-
-
-def _found(path: Path, rule: Decided) -> _Found:
+def _found(path: Path, rule: Decided) -> Found:
     with Evidence(path, verify=False) as evidence:
         (comparison,) = interim_result(evidence, 0).comparisons
         study = evidence.study(0)
@@ -312,7 +331,7 @@ def _found(path: Path, rule: Decided) -> _Found:
     elif not is_decided:
         trending = comparison.is_trending or comparison.may_trend
         reason = "the effect changes within the windows" if trending else SPENT
-    return _Found(measured, summary, is_decided, bool(lost) and not is_decided, reason)
+    return Found(measured, summary, is_decided, bool(lost) and not is_decided, reason)
 
 
 def _spent_s(path: Path) -> float:
@@ -325,9 +344,10 @@ def _spent_s(path: Path) -> float:
 def run_bisect(folder: Path, record: SearchRecord, view: View, interruption: Interruption) -> SearchRecord:
     """Run or continue a search in its directory, and return its record. See ``Bisection.run``."""
     repository = Path(record.repository)
+    measure = Measurement(view, interruption)
     if record.script:
         with script_builds(repository, record.script, folder / "worktree", interruption) as builds:
-            return Bisection(folder, record, view, interruption, builds.server_of).run()
+            return Bisection(folder, record, view, interruption, builds.server_of, measure).run()
     store = Cache.open().store()
 
     def server_of(commit: Commit) -> str:
@@ -335,4 +355,4 @@ def run_bisect(folder: Path, record: SearchRecord, view: View, interruption: Int
         resolve_build(spec, store=store)
         return spec
 
-    return Bisection(folder, record, view, interruption, server_of).run()
+    return Bisection(folder, record, view, interruption, server_of, measure).run()

@@ -109,7 +109,8 @@ def _confirmation(record: SearchRecord, more: str) -> list[str]:
         return [words, f"It is undecided whether this commit changes the performance. To continue: {more}"]
     return [
         words,
-        "The commit does not explain the effect. Several commits may have a part of it, or a step was wrong.",
+        "The commit has less than half of the effect between the ends, or none. Several commits may have a "
+        "part of it, or a step was wrong.",
     ]
 
 

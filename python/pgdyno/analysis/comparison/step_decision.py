@@ -9,7 +9,7 @@ Effects are log ratios x of a commit against GOOD; d is that of BAD. Let α be t
 *Commit.* Two one-sided sequential tests, each at α. A commit is like BAD if x ≤ f · TOLERANCE is rejected,
 and like GOOD if x ≥ f is rejected (for f > 0; mirrored for f < 0). If x is 0, or up to f · TOLERANCE, BAD is
 wrong, and its probability is at most α. If x is d, or from f on, GOOD is wrong, and its probability is at
-most α. A wide gap between the two limits makes tests short (ADR 18). A commit within the gap has a part of
+most α. A wide gap between the two limits makes tests short (ADR 20). A commit within the gap has a part of
 the effect; either outcome is correct, and a narrow interval chooses the nearer end.
 """
 
@@ -71,9 +71,11 @@ def outcome_of(summary: LogRatioSummary, reference: float) -> Outcome:
 def is_confirmation_decided(summary: LogRatioSummary, reference: float) -> bool:
     """Return whether the effect of the commit found against its parent is known well enough.
 
-    It is also decided if the commit has at most a part of the effect between the ends.
+    It is also decided if it is less than half of the reference.
     """
-    return is_precise(summary) or outcome_of(summary, reference) is Outcome.GOOD
+    along = summary if reference > 0 else summary.mirrored()
+    is_analyzed = along.method is Method.ANYTIME and along.high is not None
+    return is_precise(summary) or (is_analyzed and (along.high or 0.0) < abs(reference) / 2)
 
 
 def is_confirmed(summary: LogRatioSummary, reference: float) -> bool:

@@ -1,0 +1,109 @@
+"""The command line of bisect: wrong requests are refused before anything is built."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pgdyno.cli import bisect
+from pgdyno.cli.main import run_command
+from pgdyno.results.search_file import Ends, SearchRecord, read_search
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three commits v0, v1, v2 in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "repository"
+    name = ("-c", "user.name=n", "-c", "user.email=n@example.org")
+    for command in (
+        ("init", "-q"),
+        *(
+            word
+            for number in range(3)
+            for word in (("commit", "-q", "--allow-empty", "-m", f"commit {number}"), ("tag", f"v{number}"))
+        ),
+    ):
+        path.mkdir(exist_ok=True)
+        subprocess.run(["git", "-C", str(path), *name, *command], check=True, capture_output=True)
+    return path
+
+
+def run(repository: Path, *words: str) -> int:
+    return run_command(["bisect", "v0", "v2", "--repository", str(repository), "--directory", "d", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--minutes", "0"], "--minutes must be greater than 0"),
+        (["--settings", "work_mem"], "neither @PROFILE nor SETTING=VALUE"),
+        (["--settings", "dialect=spec"], "--settings has no dialect"),
+        (["--confidence", "101%"], "a percentage must be"),
+        (["--resume", "d"], "cannot be combined with --resume"),
+    ],
+)
+def test_a_wrong_request_is_refused_and_creates_nothing(
+    repository: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(repository, *words) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("d").exists()
+
+
+def test_both_ends_are_required(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["bisect", "v0"]) == 2
+    assert "requires GOOD and BAD" in capsys.readouterr().err
+
+
+def test_a_directory_that_exists_is_never_used_for_a_new_search(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("d").mkdir()
+    assert run(repository) == 2
+    assert "--resume d" in capsys.readouterr().err
+    assert list(Path("d").iterdir()) == []
+    assert run_command(["bisect", "--resume", "d"]) == 2
+    assert "no search" in capsys.readouterr().err
+
+
+def test_a_damaged_search_is_an_error_without_traceback(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("d").mkdir()
+    Path("d/search.json").write_text('{"repository": 1}')
+    assert run_command(["bisect", "--resume", "d"]) == 1
+    assert "is damaged" in capsys.readouterr().err
+
+
+def test_the_search_is_stored_and_its_end_is_reported(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ran(folder: Path, record: SearchRecord, *_: object) -> SearchRecord:
+        assert read_search(folder) == record
+        return record.model_copy(update={"ends": Ends.SAME})
+
+    monkeypatch.setattr(bisect, "run_bisect", ran)
+    words = ("--settings", "@starter,work_mem=64MB", "--minutes", "30", "--workload", "pgbench")
+    assert run(repository, *words, "--json", "--confidence", "99%") == 4
+    document = json.loads(capsys.readouterr().out)
+    assert document["ends"]["result"] == "same" and document["found"] is None
+    assert document["commits"] == 2 and document["conclusive"] is False
+    stored = read_search(Path("d"))
+    assert [commit.subject for commit in stored.commits] == ["commit 0", "commit 1", "commit 2"]
+    assert stored.confidence == 0.99 and stored.minutes == 30 and not stored.study.aa
+    assert stored.study.arms[0].settings == {"work_mem": "64MB"} and stored.search.next_commit == 1
+    # A resume adds minutes.
+    assert run_command(["bisect", "--resume", "d", "--minutes", "15"]) == 4
+    assert read_search(Path("d")).minutes == 45
+
+
+def test_without_a_build_script_a_commit_is_an_arm_of_the_catalogue(
+    repository: Path, capsys: pytest.CaptureFixture[str], server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGDYNO_CACHE", str(server_dir / "cache"))
+    assert run(repository) in (1, 2)
+    assert "repository" in capsys.readouterr().err
