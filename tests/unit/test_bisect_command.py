@@ -97,7 +97,7 @@ def test_the_search_is_stored_and_its_end_is_reported(
     assert stored.confidence == 0.99 and stored.minutes == 30 and not stored.study.aa
     assert stored.study.arms[0].settings == {"work_mem": "64MB"} and stored.search.next_commit == 1
     # A resume adds minutes.
-    assert run_command(["bisect", "--resume", "d", "--minutes", "15"]) == 4
+    assert run_command(["bisect", "--resume", "d", "--minutes", "15", "--json", "--quiet"]) == 4
     assert read_search(Path("d")).minutes == 45
 
 

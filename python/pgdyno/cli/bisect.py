@@ -52,7 +52,7 @@ MINUTES = 120.0
 INCONCLUSIVE = 4
 """Exit status of a search that ends without a confirmed commit."""
 
-READ_ON_RESUME = ("resume", "minutes", "json", "quiet")
+READ_ON_RESUME = ("resume", "minutes", "as_json", "quiet")
 
 
 @expanded
@@ -234,9 +234,9 @@ class BisectView:
         self._warned: set[str] = set()
         self._status = Status("", console=err) if err.is_terminal and not quiet else None
         if not quiet:
-            tests = steps_needed(record.last)
+            steps = steps_needed(record.last) + (2 if record.last > 1 else 1)
             say(
-                f"{counted(record.last, 'commit')}, about {counted(tests, 'step')} between the ends; "
+                f"{counted(record.last, 'commit')}, about {counted(steps, 'step')}; "
                 f"at most {record.minutes:g} min of blocks"
             )
 

@@ -186,6 +186,7 @@ class Bisection:
         good, bad = record.commits[0], record.commits[-1]
         self._begin(1, f"GOOD {good.short} and BAD {bad.short}")
         study = self._study(good, bad, 1 - record.level_of_ends)
+        study = _with_profile(study) if record.last == 1 else study
         found = self._measure("ends", study, lambda one: are_ends_decided(one, study.margin))
         summary = found.summary
         ends = Ends.UNDECIDED
@@ -236,10 +237,7 @@ class Bisection:
         self._begin(self._expected(), f"commit {commit.title} and its parent {parent.short}")
         reference = self.record.reference
         assert reference is not None, "the ends come first"
-        study = self._study(parent, commit, self.record.confidence)
-        if shutil.which("perf") is not None:
-            probes = tuple(dict.fromkeys((*study.probes, "profile")))
-            study = study.model_copy(update={"probes": probes})
+        study = _with_profile(self._study(parent, commit, self.record.confidence))
         found = self._measure(
             "confirmation", study, lambda summary: is_confirmation_decided(summary, reference)
         )
@@ -306,6 +304,13 @@ class Bisection:
     def _store(self, **changes: object) -> None:
         self.record = self.record.model_copy(update=changes)
         write_search(self.folder, self.record)
+
+
+def _with_profile(study: Study) -> Study:
+    """Return the study with CPU profiles, if perf is installed: they show what changed in the server."""
+    if shutil.which("perf") is None:
+        return study
+    return study.model_copy(update={"probes": tuple(dict.fromkeys((*study.probes, "profile")))})
 
 
 def _found(path: Path, rule: Decided) -> Found:
