@@ -186,7 +186,7 @@ def _refuse_ignored(context: typer.Context) -> None:
 
 def _placeholders(settings: str | None, commits: list[Commit]) -> tuple[ArmSpec, ...]:
     """Return the arms GOOD and BAD, with the settings of all commits. Raises UsageError."""
-    arm = parse_arm(f"commit,{settings}" if settings else "commit")
+    arm = parse_arm(f"git:HEAD,{settings}" if settings else "git:HEAD")
     if arm.load:
         raise UsageError(f"--settings has no {next(iter(arm.load))}: use the option of the workload")
     ends = {"GOOD": commits[0], "BAD": commits[-1]}

@@ -39,8 +39,6 @@ from pgdyno.results.search_file import (
     Step,
     write_search,
 )
-from pgdyno.server.cache_directory import Cache
-from pgdyno.server.find_build import resolve_build
 from pgdyno.study.cases import only_case, seed_of
 from pgdyno.study.commit_search import CommitSearch, Outcome, search_commits
 from pgdyno.study.plan import Study
@@ -353,11 +351,7 @@ def run_bisect(folder: Path, record: SearchRecord, view: View, interruption: Int
     if record.script:
         with script_builds(repository, record.script, folder / "worktree", interruption) as builds:
             return Bisection(folder, record, view, interruption, builds.server_of, measure).run()
-    store = Cache.open().store()
-
-    def server_of(commit: Commit) -> str:
-        spec = f"git:{repository}@{commit.sha}"
-        resolve_build(spec, store=store)
-        return spec
-
-    return Bisection(folder, record, view, interruption, server_of, measure).run()
+    # The catalogue of builds makes it when the study is prepared. A commit that does not build is skipped.
+    return Bisection(
+        folder, record, view, interruption, lambda commit: f"git:{repository}@{commit.sha}", measure
+    ).run()
