@@ -49,6 +49,7 @@ class Lab:
         return commit.sha
 
     def measure(self, path: Path, study: Study, rule: Decided, left_s: float) -> Found:
+        Study.model_validate(study.model_dump())  # as the results file is read
         baseline, commit = (NUMBERS[arm.name] for arm in study.arms)
         self.runs.append((baseline, commit))
         ratio = self.rates.get(commit, 1.0) / self.rates.get(baseline, 1.0)
@@ -113,6 +114,11 @@ def test_the_planted_commit_is_found_and_compared_with_its_parent(lab: Lab, plan
     numbers = [event.number for event in lab.events if isinstance(event, StepStarted)]
     assert numbers == list(range(1, len(lab.runs) + 1))
     assert sum(isinstance(event, StepEnded) for event in lab.events) == len(lab.runs)
+
+
+def test_a_commit_that_makes_the_server_a_hundred_times_slower_is_found(lab: Lab) -> None:
+    lab.rates = slower_from(3, ratio=0.01)
+    assert run(lab).search.bad == 3
 
 
 def test_a_faster_commit_is_found_as_well(lab: Lab) -> None:

@@ -18,6 +18,7 @@ from pgdyno.cli.compare import BlockOptions, DesignOptions, study_of
 from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.options import expanded
 from pgdyno.cli.report import read_report, write_html
+from pgdyno.cli.study_execution import refuse_ignored_options
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
@@ -137,7 +138,7 @@ def bisect(
     """
     options.require_minutes(minutes)
     if resume is not None:
-        _refuse_ignored(context)
+        refuse_ignored_options(context, READ_ON_RESUME, "the directory")
         folder, record = resume, read_search(resume)
         if minutes is not None:
             record = record.model_copy(update={"minutes": record.minutes + minutes})
@@ -171,17 +172,6 @@ def bisect(
         with BisectView(record, quiet=quiet) as view:
             record = run_bisect(folder, record, view, interruption)
     return _report(folder, record, as_json=as_json, quiet=quiet)
-
-
-def _refuse_ignored(context: typer.Context) -> None:
-    """Raise UsageError for an option or argument that a resume does not read."""
-    for parameter in context.command.params:
-        source = context.get_parameter_source(parameter.name or "")
-        if parameter.name not in READ_ON_RESUME and source is not None and source.name == "COMMANDLINE":
-            name = max(parameter.opts, key=len)
-            raise UsageError(
-                f"{name} cannot be combined with --resume, which takes it from the directory: remove it"
-            )
 
 
 def _placeholders(settings: str | None, commits: list[Commit]) -> tuple[ArmSpec, ...]:

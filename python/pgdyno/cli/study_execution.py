@@ -34,16 +34,18 @@ READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summa
 """Parameters of ``compare`` and ``run`` that a resume reads."""
 
 
-def refuse_ignored_options(context: typer.Context) -> None:
-    """Raise UsageError if the command line has an option or argument that is not in ``READ``."""
+def refuse_ignored_options(
+    context: typer.Context, read: Sequence[str] = READ, place: str = "the results file"
+) -> None:
+    """Raise UsageError if the command line has an option or argument that a resume does not ``read``."""
     for parameter in context.command.params:
         name = parameter.name or ""
         source = context.get_parameter_source(name)
-        if name in READ or source is None or source.name != "COMMANDLINE":
+        if name in read or source is None or source.name != "COMMANDLINE":
             continue
         option = max(parameter.opts, key=len)
         raise UsageError(
-            f"{option} cannot be combined with --resume, which takes it from the results file: "
+            f"{option} cannot be combined with --resume, which takes it from {place}: "
             f"remove {option}, or start a new study"
         )
 

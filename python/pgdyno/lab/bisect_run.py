@@ -45,6 +45,9 @@ from pgdyno.study.plan import Study
 
 SPENT = "the time of the search is spent"
 
+TREND_MAX = 0.5
+"""Maximum of the margin that trends of a large effect may have."""
+
 
 @dataclass(frozen=True)
 class StepStarted:
@@ -79,8 +82,8 @@ ServerOf = Callable[[Commit], str]
 class RuledResult(InterimResult):
     """Interim result of one arm that stops on a rule of the search instead of a verdict.
 
-    ``can_be_decided``: an effect that may still change within the windows has no decision. A block that an
-    arm lost never gets one, so the study ends.
+    An effect that may still change within the windows has no decision yet. After a block that an arm lost it
+    never has one, so the study ends.
     """
 
     rule: Decided
@@ -257,13 +260,13 @@ class Bisection:
         )
         reference = self.record.reference
         # An effect that changes within the windows by less than the gap between both ends does not matter.
-        margin = template.margin if reference is None else max(template.margin, abs(reference) / 2)
+        margin = 0.0 if reference is None else min(abs(reference) / 2, TREND_MAX)
         return template.model_copy(
             update={
                 "title": f"{commit.short} against {baseline.short}",
                 "arms": arms,
                 "confidence": confidence,
-                "margin": margin,
+                "margin": max(template.margin, margin),
                 "seed": seed_of(template.seed, f"{baseline.sha} {commit.sha}"),
             }
         )
