@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from pgdyno.cli import bisect
 from pgdyno.cli.main import run_command
+from pgdyno.errors import ServerError
 from pgdyno.results.search_file import Ends, SearchRecord, read_search
 
 
@@ -107,3 +109,16 @@ def test_without_a_build_script_a_commit_is_an_arm_of_the_catalogue(
     monkeypatch.setenv("PGDYNO_CACHE", str(server_dir / "cache"))
     assert run(repository) in (1, 2)
     assert "repository" in capsys.readouterr().err
+
+
+def test_ctrl_c_names_the_command_that_continues(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(*_: object) -> SearchRecord:
+        signal.raise_signal(signal.SIGTERM)
+        raise ServerError("the server is gone")
+
+    monkeypatch.setattr(bisect, "run_bisect", stopped)
+    assert run(repository) == 128 + signal.SIGTERM
+    assert "interrupted; to continue: pgdyno bisect --resume d" in capsys.readouterr().err
+    assert read_search(Path("d")).steps == ()

@@ -264,7 +264,7 @@ def test_a_study_without_time_left_is_undecided_with_its_blocks(
             assert not found.is_decided and found.reason and found.measured.blocks == blocks
 
 
-def test_ctrl_c_names_the_command_that_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_during_a_study_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bisect_run, "start_study", lambda *_: StudyEnd.INTERRUPTED)
-    with Interruption() as stop, pytest.raises(Interrupted, match=f"bisect --resume {tmp_path}"):
+    with Interruption() as stop, pytest.raises(Interrupted):
         Measurement(lambda _: None, stop)(tmp_path / "s.sqlite", new_record().study, lambda _: False, 60.0)

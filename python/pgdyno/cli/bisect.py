@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +21,7 @@ from pgdyno.cli.options import expanded
 from pgdyno.cli.report import read_report, write_html
 from pgdyno.cli.study_execution import refuse_ignored_options
 from pgdyno.cli.workload_options import WorkloadOptions
-from pgdyno.errors import UsageError
+from pgdyno.errors import Interrupted, UsageError
 from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.bisect_run import StepEnded, StepStarted, run_bisect
@@ -165,13 +166,22 @@ def bisect(
         )
         folder = directory or Path(time.strftime("pgdyno-bisect-%Y%m%d-%H%M%S"))
         _create(folder)
+    try:
+        record = _run(folder, record, quiet=quiet)
+    except Interrupted as error:
+        message = f"interrupted; to continue: pgdyno bisect --resume {shlex.quote(str(folder))}"
+        raise Interrupted(message, error.exit_status) from error
+    return _report(folder, record, as_json=as_json, quiet=quiet)
+
+
+def _run(folder: Path, record: SearchRecord, *, quiet: bool) -> SearchRecord:
+    """Run or continue the search. Raises UsageError if another process runs it, and Interrupted."""
     with locked_if_free(folder / "lock") as free, Interruption() as interruption:
         if not free:
             raise UsageError(f"another pgdyno continues the search in {folder}: wait for its end")
         write_search(folder, record)
         with BisectView(record, quiet=quiet) as view:
-            record = run_bisect(folder, record, view, interruption)
-    return _report(folder, record, as_json=as_json, quiet=quiet)
+            return run_bisect(folder, record, view, interruption)
 
 
 def _placeholders(settings: str | None, commits: list[Commit]) -> tuple[ArmSpec, ...]:

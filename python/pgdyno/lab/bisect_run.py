@@ -137,7 +137,6 @@ class Measurement:
             analyze = interim_analysis_of(of)
             return lambda lab, budget: RuledResult(analyze(lab, budget).comparisons, rule)
 
-        resume = f"pgdyno bisect --resume {path.parent}"
         if path.exists():
             found = _found(path, rule)
             left_s -= found.measured.spent_s
@@ -149,10 +148,10 @@ class Measurement:
             return Found(measured, None, is_decided=False, is_lost=False, reason=SPENT)
         else:
             study = study.model_copy(update={"budget_s": left_s})
-            request = Request(study.title, [only_case(study)], resume)
+            request = Request(study.title, [only_case(study)], f"pgdyno bisect --resume {path.parent}")
             end = start_study(path, request, watch_for, self.interruption, analysis_of)
         if end is StudyEnd.INTERRUPTED:
-            raise self.interruption.interrupted(f"interrupted; to continue: {resume}")
+            raise self.interruption.interrupted("interrupted; completed measurements are kept")
         return _found(path, rule)
 
 
