@@ -6,6 +6,7 @@ import importlib.util
 import io
 import json
 import re
+import shlex
 import sqlite3
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from pgdyno.cli.report import read_report
 from pgdyno.report import json_format
 from pgdyno.report.csv_format import COLUMNS, to_csv
 from pgdyno.results.records import TrialStatus
+from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import PARAMETERS, StudyFile
 from pgdyno.study.values import Level
@@ -88,6 +90,17 @@ def test_every_key_of_a_study_file_is_explained() -> None:
     parameters = {name for of in PARAMETERS.values() for name in of.model_fields}
     assert len(keys) > 60
     assert not {key for key in keys | parameters if f"`{key}`" not in page and f"`[{key}]`" not in page}
+
+
+def test_the_workflow_uses_arms_and_options_that_exist() -> None:
+    workflow = (DOCS / "tutorial" / "speed-gate.yml").read_text()
+    (command,) = re.findall(r"pgdyno compare (.*?)\n      - uses", workflow, re.DOTALL)
+    words = shlex.split(command.replace("$PWD", "/home/me"))
+    arms, options = words[:2], {word for word in words if word.startswith("--")}
+    assert [parse_arm(arm).server for arm in arms] == ["git:/home/me/fork@HEAD^1", "git:/home/me/fork@HEAD"]
+    page = (DOCS / "reference" / "cli.md").read_text()
+    (of_compare,) = re.findall(r"\n## pgdyno compare\n(.*?)\n## ", page, re.DOTALL)
+    assert len(options) == 7 and not {option for option in options if option not in of_compare}
 
 
 def test_the_study_in_the_page_is_one() -> None:
