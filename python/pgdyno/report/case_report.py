@@ -213,6 +213,8 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
     if verdict is Verdict.SAME and comparison.decision is not None:
         estimate = comparison.decision.equivalence
     basis = f"{_interval(verdict, estimate)}, {counted(estimate.n, 'block')}"
+    if effect.key == CAPACITY.key:
+        basis = f"{findings.study.plan.capacity}, {basis}"
     if estimate.better is Better.LESS and verdict in {Verdict.SAME, Verdict.UNDECIDED}:
         basis = f"{findings.primary.name}, {basis}"
     if verdict is not Verdict.UNDECIDED:

@@ -277,7 +277,7 @@ def of_plan(plan: Study, latencies: TrialLatencies) -> Sequence[Metric]:
     rate. ``latencies`` are needed for the median of all kinds.
     """
     if plan.searches_capacity:
-        return replace(CAPACITY, name=f"capacity with {plan.capacity}"), SERVER_CPU, DRIVER_CPU
+        return CAPACITY, SERVER_CPU, DRIVER_CPU
     chosen = _of_workload(plan)
     if not plan.load_is_fixed:
         return chosen
