@@ -13,11 +13,10 @@ import pytest
 from synthetic_study import Synthetic, study_of, write_study
 
 from pgdyno.analysis.statistics.effect import anytime
-from pgdyno.errors import DiskFullError, Interrupted
+from pgdyno.errors import BuildError, DiskFullError, Interrupted
 from pgdyno.interruption import Interruption
 from pgdyno.lab import bisect_run
 from pgdyno.lab.bisect_run import Bisection, Decided, Found, Measurement, StepEnded, StepStarted
-from pgdyno.lab.commit_builds import CommitBuildError
 from pgdyno.report.bisect_report import bisect_json, is_conclusive, sentences
 from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.results.search_file import Commit, Confirmation, Ends, Measured, SearchRecord, read_search
@@ -146,7 +145,7 @@ def test_ends_without_a_decision_are_reported_with_the_remedy_and_continued(lab:
 
 def test_commits_that_do_not_build_are_skipped_and_the_range_is_reported(lab: Lab) -> None:
     lab.rates = slower_from(5)
-    lab.broken = {number: CommitBuildError("it does not compile") for number in (3, 4, 5)}
+    lab.broken = {number: BuildError("it does not compile") for number in (3, 4, 5)}
     record = run(lab)
     assert (record.search.good, record.search.bad) == (2, 6) and record.confirmation is None
     assert not is_conclusive(record) and record.level_spent <= 0.05 + 1e-12
@@ -156,7 +155,7 @@ def test_commits_that_do_not_build_are_skipped_and_the_range_is_reported(lab: La
 
 
 def test_a_skipped_commit_away_from_the_planted_one_does_not_matter(lab: Lab) -> None:
-    lab.rates, lab.broken = slower_from(7), {4: CommitBuildError("no")}
+    lab.rates, lab.broken = slower_from(7), {4: BuildError("no")}
     record = run(lab)
     assert record.search.bad == 7 and is_conclusive(record)
 
@@ -169,8 +168,8 @@ def test_a_commit_whose_server_fails_is_skipped(lab: Lab) -> None:
 
 
 def test_ends_that_do_not_build_end_the_program(lab: Lab) -> None:
-    lab.broken = {N: CommitBuildError("it does not compile")}
-    with pytest.raises(CommitBuildError, match="compile"):
+    lab.broken = {N: BuildError("it does not compile")}
+    with pytest.raises(BuildError, match="compile"):
         run(lab)
 
 

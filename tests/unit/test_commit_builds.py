@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.errors import UsageError
+from pgdyno.errors import BuildError, UsageError
 from pgdyno.interruption import Interruption
-from pgdyno.lab.commit_builds import CommitBuildError, ScriptBuilds, read_commits, script_builds
+from pgdyno.lab.commit_builds import COMPLETE, ScriptBuilds, read_commits, script_builds
 
 INSTALL = "mkdir $PGDYNO_PREFIX/bin && cp n $PGDYNO_PREFIX/bin/postgres"
 
@@ -77,7 +77,7 @@ def test_commits_follow_the_first_parents_and_include_both_ends(repository: Path
         ("c4", "c0", "exchange them"),
         ("s1", "c1", "exchange them"),
         ("nonesuch", "c0", "no commit 'nonesuch'"),
-        ("--upload-pack=x", "c0", "is no revision"),
+        ("--upload-pack=x", "c0", "no commit"),
     ],
 )
 def test_a_wrong_range_is_refused_with_the_remedy(
@@ -88,7 +88,7 @@ def test_a_wrong_range_is_refused_with_the_remedy(
 
 
 def test_a_directory_without_a_repository_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a git repository"):
+    with pytest.raises(UsageError, match="not a usable clone"):
         read_commits(tmp_path, "a", "b")
 
 
@@ -101,11 +101,20 @@ def test_each_commit_is_built_once_from_its_own_files(builds: ScriptBuilds, repo
     assert builds.server_of(commits[4]) == builds.server_of(commits[4])
 
 
+def test_a_build_that_was_killed_is_made_again(builds: ScriptBuilds, repository: Path) -> None:
+    (commit, _) = read_commits(repository, "c0", "c1")
+    prefix = Path(builds.server_of(commit))
+    (prefix / COMPLETE).unlink()
+    (prefix / "bin" / "postgres").write_text("half")
+    assert Path(builds.server_of(commit)) == prefix
+    assert (prefix / "bin" / "postgres").read_text() == "c0"
+
+
 @pytest.mark.parametrize(
     ("command", "error", "message"),
     [
-        ("echo one; echo 'error: two' >&2; exit 2", CommitBuildError, r"status 2\): one / error: two"),
-        ("exit 125", CommitBuildError, "skipped"),
+        ("echo one; echo 'error: two' >&2; exit 2", BuildError, r"status 2\): one / error: two"),
+        ("exit 125", BuildError, "skipped"),
         ("/nonesuch/make", UsageError, "could not run"),
         ("kill -9 $$", UsageError, "could not run"),
         ("true", UsageError, "bin/postgres is missing"),

@@ -249,7 +249,7 @@ class Bisection:
         self._end(str(confirmation), found)
 
     def _study(self, baseline: Commit, commit: Commit, confidence: float) -> Study:
-        """Return the study of two commits. Raises CommitBuildError and other errors of their builds."""
+        """Return the study of two commits. Raises BuildError and other errors of their builds."""
         template = self.record.study
         arms = tuple(
             template.arms[0].model_copy(

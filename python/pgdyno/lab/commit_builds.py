@@ -8,18 +8,16 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pgdyno.errors import ServerError, UsageError
+from pgdyno.errors import BuildError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.results.search_file import COMMITS_MAX, Commit
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.file_system import locked
-
-GIT_TIMEOUT_S = 300.0
-"""Limit of a git command. A checkout of PostgreSQL on a slow disk takes a minute."""
+from pgdyno.server.file_system import locked, open_to_all
+from pgdyno.server.source_trees import git_commit, run_git
 
 BUILD_TIMEOUT_S = 7200.0
 """Limit of a build. PostgreSQL takes 20 minutes on one slow core."""
@@ -34,8 +32,8 @@ PREFIX = "PGDYNO_PREFIX"
 COMMIT = "PGDYNO_COMMIT"
 
 
-class CommitBuildError(ServerError):
-    """A commit does not build; the search continues without it."""
+COMPLETE = ".complete"
+"""File in a build that the script has finished. One without it was interrupted, and is made again."""
 
 
 def read_commits(repository: Path, good: str, bad: str) -> list[Commit]:
@@ -43,54 +41,27 @@ def read_commits(repository: Path, good: str, bad: str) -> list[Commit]:
 
     Raises UsageError: no repository, unknown revision, ``good`` is not an ancestor of ``bad``.
     """
-    first, last = (resolve_commit(repository, revision) for revision in (good, bad))
+    first, last = (git_commit(repository, revision).commit for revision in (good, bad))
     if first == last:
         raise UsageError(f"GOOD and BAD are the same commit ({good} is {bad}): name two commits")
-    if _git(repository, "merge-base", "--is-ancestor", first, last, check=False).returncode != 0:
-        is_reverse = _git(repository, "merge-base", "--is-ancestor", last, first, check=False).returncode == 0
+    if not _is_ancestor(repository, first, last):
+        is_reverse = _is_ancestor(repository, last, first)
         remedy = "exchange them" if is_reverse else f"use git merge-base {good} {bad} as GOOD"
         raise UsageError(f"GOOD ({good}) is not an ancestor of BAD ({bad}): {remedy}")
     form = "--format=%H%x09%s"
-    listed = _git(repository, "log", "--first-parent", "--reverse", form, f"{first}..{last}", "--").stdout
-    start = _git(repository, "log", "-1", form, first, "--").stdout
+    start = run_git(repository, ["log", "-1", form, first, "--"])
+    listed = run_git(repository, ["log", "--first-parent", "--reverse", form, f"{first}..{last}", "--"])
     lines = [*start.splitlines(), *listed.splitlines()]
     if len(lines) > COMMITS_MAX:
         raise UsageError(f"{len(lines)} commits between {good} and {bad}: choose a smaller range")
     return [Commit(sha=sha, subject=subject) for sha, _, subject in (line.partition("\t") for line in lines)]
 
 
-def resolve_commit(repository: Path, revision: str) -> str:
-    """Return the full hash of a revision. Raises UsageError."""
-    if revision.startswith("-"):
-        raise UsageError(f"{revision!r} is no revision: name a commit, a tag or a branch")
-    found = _git(repository, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}", check=False)
-    if found.returncode != 0:
-        _git(repository, "rev-parse", "--git-dir")  # a repository at all?
-        raise UsageError(f"{repository} has no commit {revision!r}: check the name, or git fetch it")
-    return found.stdout.strip()
-
-
-def _git(repository: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run git. Raises UsageError if it is missing, takes too long, or (``check``) fails."""
-    command = ["git", "-C", str(repository), *arguments]
+def _is_ancestor(repository: Path, first: str, last: str) -> bool:
     try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=GIT_TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except FileNotFoundError:
-        raise UsageError("bisect requires git, which is not installed: install it") from None
-    except subprocess.TimeoutExpired:
-        raise UsageError(f"git {arguments[0]} in {repository} took longer than {GIT_TIMEOUT_S:g} s") from None
-    if check and done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        raise UsageError(f"git {arguments[0]} in {repository} failed: {lines[-1]}")
-    return done
+        return run_git(repository, ["merge-base", first, last]).strip() == first
+    except BuildError:  # no common ancestor
+        return False
 
 
 @dataclass(frozen=True)
@@ -106,13 +77,14 @@ class ScriptBuilds:
     def server_of(self, commit: Commit) -> str:
         """Return the directory of the build, which is made at most once.
 
-        Raises CommitBuildError if the commit does not build, and UsageError if the command is wrong.
+        Raises BuildError if the commit does not build, and UsageError if the command is wrong.
         """
         digest = hashlib.sha256(f"{self.repository}\0{self.command}".encode()).hexdigest()[:8]
         name = f"commit-{commit.short}-{digest}"
         prefix = self.cache.builds / name
         with locked(self.cache.builds / f".{name}.lock"):
-            if not prefix.is_dir():
+            if not (prefix / COMPLETE).is_file():
+                shutil.rmtree(prefix, ignore_errors=True)
                 self._build(commit, prefix)
         return str(prefix)
 
@@ -131,25 +103,22 @@ class ScriptBuilds:
                     f"--build-script ended with status 0 for {commit.short}, but ${PREFIX}/bin/postgres is "
                     f"missing: install the server to ${PREFIX} ({log})"
                 )
+            open_to_all(prefix)
+            (prefix / COMPLETE).touch()
             is_complete = True
         finally:
             if not is_complete:
                 shutil.rmtree(prefix, ignore_errors=True)
 
     def _check_out(self, commit: Commit) -> None:
-        if self.worktree.is_dir():
-            _git(self.worktree, "checkout", "--quiet", "--force", "--detach", commit.sha)
-        else:
-            _git(
-                self.repository,
-                "worktree",
-                "add",
-                "--force",
-                "--quiet",
-                "--detach",
-                str(self.worktree),
-                commit.sha,
-            )
+        try:
+            if self.worktree.is_dir():
+                run_git(self.worktree, ["checkout", "--quiet", "--force", "--detach", commit.sha])
+            else:
+                place = [str(self.worktree), commit.sha]
+                run_git(self.repository, ["worktree", "add", "--force", "--quiet", "--detach", *place])
+        except BuildError as error:  # of the repository or the disk: no reason to skip the commit
+            raise UsageError(f"{commit.short} could not be checked out: {error}") from error
 
     def _run(self, commit: Commit, prefix: Path, log: Path) -> int:
         """Run the command in a session of its own, so that all of its processes can be ended."""
@@ -174,7 +143,7 @@ class ScriptBuilds:
                 with self.interruption.tell(end):
                     status = process.wait(BUILD_TIMEOUT_S)
             except subprocess.TimeoutExpired:
-                raise CommitBuildError(
+                raise BuildError(
                     f"{commit.short} does not build: --build-script ran for {BUILD_TIMEOUT_S / 3600:g} h"
                 ) from None
             finally:
@@ -189,12 +158,10 @@ def _failure(commit: Commit, status: int, log: Path) -> Exception:
     """Return the error of a script that ended with this status."""
     tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-LOG_LINES:])
     if status == SKIP_STATUS:
-        return CommitBuildError(f"--build-script skipped {commit.short} (status {SKIP_STATUS})")
+        return BuildError(f"--build-script skipped {commit.short} (status {SKIP_STATUS})")
     if status in (126, 127) or status < 0 or status > 128:
         return UsageError(f"--build-script could not run for {commit.short} (status {status}): {tail}")
-    return CommitBuildError(
-        f"{commit.short} does not build (--build-script, status {status}): {tail} ({log})"
-    )
+    return BuildError(f"{commit.short} does not build (--build-script, status {status}): {tail} ({log})")
 
 
 @contextmanager
@@ -206,4 +173,5 @@ def script_builds(
         yield ScriptBuilds(repository, command, worktree.absolute(), Cache.open(), interruption)
     finally:
         if worktree.is_dir():
-            _git(repository, "worktree", "remove", "--force", str(worktree.absolute()), check=False)
+            with suppress(BuildError):
+                run_git(repository, ["worktree", "remove", "--force", str(worktree.absolute())])
