@@ -31,7 +31,7 @@ EMPTY, CLOSED = "{empty}", "{closed}"
 USAGE = {
     "no arm": ("compare", "at least 2 arms.*got 0"),
     "one arm": (f"compare {A}", "at least 2 arms.*got 1"),
-    "an unknown version": (f"compare {A} 99", "99 is not installed and cannot be downloaded"),
+    "an unknown version": (f"compare {A} 99", "PostgreSQL 99 (is not available|could not be downloaded)"),
     "an unknown profile": (
         f"compare {A} {A},@nothing",
         "unknown profile 'nothing'; available: default, starter",

@@ -155,6 +155,7 @@ def test_a_frozen_server_does_not_delay_a_study_that_stops(
     assert program.survivors() == []
 
 
+@pytest.mark.long  # it waits for the time limits of the engine and of the server's shutdown
 def test_a_server_that_freezes_in_a_block_ends_the_study_with_an_error_and_without_a_signal(
     program: Program, server: str, loaded: Program, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from pgdyno.cli import options as cli_options
 from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.compare import DesignOptions, study_of
 from pgdyno.cli.workload_options import (
+    OwnDataOptions,
     PgbenchData,
     PgbenchScripts,
     SysbenchOptions,
@@ -217,7 +218,7 @@ def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(
 ) -> None:
     monkeypatch.setattr(cli_options, "machine_size", lambda: MachineSize(cores, 2**34))
     tpcc, pgbench = (TpccData(), TpccCalls(), TpccDialect()), (PgbenchData(), PgbenchScripts())
-    workload = WorkloadOptions(Which(), *tpcc, *pgbench, SysbenchOptions())
+    workload = WorkloadOptions(Which(), *tpcc, *pgbench, OwnDataOptions(), SysbenchOptions())
     study = study_of(tuple(parse_arms(arms)), None, None, DesignOptions(**options), ClientOptions(), workload)
     assert study.schedule == schedule
     whole_clients = default_clients(MachineSize(cores, 2**34))
