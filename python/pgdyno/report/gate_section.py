@@ -53,8 +53,8 @@ def outcome(of: Gate) -> str:
 
 NO_BLOCK = "no block has a value of this metric"
 NO_TAIL = (
-    "in no block does this percentile have 10 transactions above it in both arms (measure longer per block "
-    "with --window, or use a lower percentile)"
+    "no block has a value of this percentile, because it is not valid or has fewer than 10 transactions "
+    "above it in some arm (measure longer per block with --window, or use a lower percentile)"
 )
 SOME_BLOCKS = (
     "the result is biased: some blocks have no value of this metric for one arm, the effect changes within "

@@ -93,7 +93,7 @@ class VersionSpec:
 
     @property
     def remedy(self) -> str:
-        """What to do for a version that is neither installed nor available for download."""
+        """Remedy for a version that is neither installed nor available for download, for error messages."""
         return f"build it (`pgdyno servers build {self} --source …`) or name the directory of its programs"
 
     def __str__(self) -> str:

@@ -120,7 +120,7 @@ class ArmSpec(BaseModel):
 
     @property
     def is_git(self) -> bool:
-        """Whether the server is built from a commit of a clone."""
+        """True if the server is built from a commit of a clone."""
         return self.server.startswith(GIT_PREFIX)
 
     @property

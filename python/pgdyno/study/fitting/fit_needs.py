@@ -28,7 +28,7 @@ hundred MB besides the page cache, and the kernel would end them in less."""
 
 @dataclass(frozen=True)
 class Need:
-    """What keeps the question, all of it together. ``memory_bytes`` is an upper limit of the memory.
+    """Requirements that together keep the question. ``memory_bytes`` is an upper limit of the memory.
 
     ``disk_bytes``: free space, if this machine has less. ``dropped``: factors with levels that do not fit
     into ``minutes``, although ``[fit]`` allows to drop them.
@@ -55,10 +55,10 @@ class Need:
 
 
 def needs_of(file: StudyFile, machine: FitMachine, minutes: float, fitted: Fitted) -> list[Need]:
-    """Return what keeps the question, one need or the other; empty if nothing is known to.
+    """Return alternative requirements, each of which keeps the question; empty if none is known.
 
     ``fitted`` is the fit of the file to the machine, which loses the question. More disk space is proposed
-    only if neither more minutes nor less memory are enough.
+    only if no longer time is known to be enough.
     """
     found = [
         need
@@ -67,7 +67,7 @@ def needs_of(file: StudyFile, machine: FitMachine, minutes: float, fitted: Fitte
     ]
     if not found and (both := _less_memory_for_longer(file, machine, minutes)):
         found.append(both)
-    if not found or all(need.minutes is None for need in found):
+    if all(need.minutes is None for need in found):
         found += filter(None, [_more_disk(file, machine, minutes)])
     return found
 
