@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from pgdyno.errors import DiskFullError, ServerError
 from pgdyno.interruption import Interruption
-from pgdyno.lab import crash_standby
+from pgdyno.lab import crash_run, crash_standby
 from pgdyno.lab.crash_load import Acknowledge
 from pgdyno.lab.crash_run import CrashRun, CrashSubject
 from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
@@ -25,6 +26,7 @@ from pgdyno.server.disk_release import loops_below, mounts_below
 from pgdyno.server.faulty_disk import FaultyDisk, create_image, missing_for_power_cuts
 from pgdyno.server.live_directories import Runs
 from pgdyno.server.server_account import Account
+from pgdyno.server.server_crash import kill_backend
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.crash_plan import (
     CrashKind,
@@ -219,6 +221,17 @@ def test_killed_processes_lose_nothing_even_without_fsync(
         assert crash.acknowledged > 0
         assert sound(crash)
         assert crash.recovery_s is not None
+
+
+def test_a_server_that_has_not_noticed_the_kill_of_a_backend_has_not_recovered(
+    build: Build, account: Account, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    delay_s = 0.3
+    monkeypatch.setattr(crash_run, "kill_backend", lambda pid: Timer(delay_s, kill_backend, [pid]).start())
+    with place_in(server_dir, build, account, CrashKind.BACKEND) as place:
+        crash = place.crash({})
+    assert sound(crash)
+    assert crash.recovery_s is not None and crash.recovery_s > delay_s
 
 
 @pytest.mark.parametrize("workload", [CrashWorkload.TPCC, CrashWorkload.PGBENCH])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import select
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -22,6 +23,7 @@ from pgdyno.lab.crash_standby import SYNCHRONOUS, catch_up, promote, start_stand
 from pgdyno.results.crash_records import Corruption, Crash
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster
+from pgdyno.server.crash_detector import keep_idle
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_crash import kill_backend, kill_server
 from pgdyno.study.crash_plan import (
@@ -252,12 +254,15 @@ class CrashRun:
         with self.site.live(subject.build) as life:
             server = life.cluster.start(subject.settings, optional=subject.optional)
             try:
-                with crash_load(*self._load(planned, server, ledger)) as load:
-                    with contextlib.closing(server.connect()) as connection:
-                        victims = _backends(connection)
+                with (
+                    contextlib.closing(server.connect()) as idle,
+                    crash_load(*self._load(planned, server, ledger)) as load,
+                ):
+                    victims = _backends(keep_idle(idle))
                     with self._phase(server, load, planned):
                         kill_backend(random.Random(planned.seed).choice(victims))
                         killed_s = time.monotonic()
+                    _wait_ended(idle, server, killed_s)
                 happened = _Happened(time.monotonic_ns(), killed_s - load.began_s)
                 try:
                     recovery_s = _back_again(server, killed_s)
@@ -325,6 +330,14 @@ def _backends(connection: Connection) -> list[int]:
     return [pid for (pid,) in found]
 
 
+def _wait_ended(idle: Connection, server: Server, killed_s: float) -> None:
+    """Wait until the postmaster has ended an idle connection: until then it may not know of the kill and
+    accept connections. Raises ServerError.
+    """
+    while not select.select([idle], [], [], POLL_S)[0]:
+        _require_coming_back(server, killed_s)
+
+
 def _back_again(server: Server, killed_s: float) -> float:
     """Wait until the server accepts connections again. Return the time since the kill. Raises ServerError."""
     while True:
@@ -332,6 +345,10 @@ def _back_again(server: Server, killed_s: float) -> float:
             connection = server.connect()
             connection.close()
             return time.monotonic() - killed_s
-        if not server.alive or stopping.is_over(killed_s) or time.monotonic() > killed_s + RECOVERY_TIMEOUT_S:
-            raise ServerError(f"{server.build.label} did not come back: {server.last_words()}")
+        _require_coming_back(server, killed_s)
         time.sleep(POLL_S)
+
+
+def _require_coming_back(server: Server, killed_s: float) -> None:
+    if not server.alive or stopping.is_over(killed_s) or time.monotonic() > killed_s + RECOVERY_TIMEOUT_S:
+        raise ServerError(f"{server.build.label} did not come back: {server.last_words()}")
