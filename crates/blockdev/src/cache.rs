@@ -5,7 +5,7 @@
 //! a cut leaves its latest contents or its durable ones.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io;
+use std::io::{self, IoSlice};
 
 use rand_core::{RngCore, SeedableRng};
 use rand_xoshiro::SplitMix64;
@@ -20,8 +20,8 @@ pub const SECTOR_BYTES: usize = 512;
 
 const SECTORS_PER_PIECE: u64 = (PIECE_BYTES / SECTOR_BYTES) as u64;
 
-/// The most bytes that a flush writes at once.
-const RUN_BYTES_MAX: usize = 1 << 20;
+/// The most pieces that a flush writes at once. The system accepts 1024.
+const RUN_PIECES_MAX: u64 = 256;
 
 type Piece = Box<[u8; PIECE_BYTES]>;
 
@@ -57,8 +57,8 @@ pub struct Cache<S> {
     /// Volatile pieces in the order of their first write since the last flush.
     order: VecDeque<u64>,
     pieces_max: usize,
-    /// Adjacent pieces on their way to the store, kept for the next flush.
-    run: Vec<u8>,
+    /// Memory of pieces that became durable, for the next ones: new memory costs page faults.
+    spare: Vec<Piece>,
 }
 
 impl<S: Store> Cache<S> {
@@ -69,7 +69,7 @@ impl<S: Store> Cache<S> {
             volatile: BTreeMap::new(),
             order: VecDeque::new(),
             pieces_max: pieces_max.max(1),
-            run: Vec::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -119,7 +119,7 @@ impl<S: Store> Cache<S> {
         if self.volatile.len() >= self.pieces_max {
             self.evict()?;
         }
-        let mut piece: Piece = Box::new([0; PIECE_BYTES]);
+        let mut piece = self.spare.pop().unwrap_or_else(|| Box::new([0; PIECE_BYTES]));
         if data.len() < PIECE_BYTES {
             self.store.read(index * PIECE_BYTES as u64, &mut piece[..])?;
         }
@@ -145,22 +145,18 @@ impl<S: Store> Cache<S> {
     ///
     /// Adjacent pieces are written together: one call of the system for each would cost more than all else.
     pub fn flush(&mut self) -> io::Result<()> {
-        let (mut run, mut done) = (std::mem::take(&mut self.run), Ok(()));
+        let mut done = Ok(());
         while let Some((&first, _)) = self.volatile.first_key_value() {
-            run.clear();
-            let pieces = self.volatile.range(first..first + (RUN_BYTES_MAX / PIECE_BYTES) as u64);
-            for (_, (_, piece)) in (first..).zip(pieces).take_while(|(due, (index, _))| due == *index) {
-                run.extend_from_slice(&piece[..]);
-            }
-            done = self.store.write(first * PIECE_BYTES as u64, &run);
+            let pieces = (first..).zip(self.volatile.range(first..first + RUN_PIECES_MAX));
+            let adjacent = pieces.take_while(|(due, (index, _))| due == *index);
+            let mut run: Vec<IoSlice> = adjacent.map(|(_, (_, piece))| IoSlice::new(&piece[..])).collect();
+            let length = run.len() as u64;
+            done = self.store.write_parts(first * PIECE_BYTES as u64, &mut run);
             if done.is_err() {
                 break;
             }
-            for index in first..first + (run.len() / PIECE_BYTES) as u64 {
-                self.volatile.remove(&index);
-            }
+            self.spare.extend((first..first + length).filter_map(|index| self.volatile.remove(&index)));
         }
-        self.run = run;
         self.order.retain(|index| self.volatile.contains_key(index));
         done
     }
@@ -337,12 +333,12 @@ mod tests {
             self.bytes.read(offset, out)
         }
 
-        fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
+        fn write_parts(&mut self, offset: u64, parts: &mut [IoSlice<'_>]) -> io::Result<()> {
             if self.writes.len() == self.writes_max {
                 return Err(io::ErrorKind::StorageFull.into());
             }
-            self.writes.push((offset, data.len()));
-            self.bytes.write(offset, data)
+            self.writes.push((offset, parts.iter().map(|part| part.len()).sum()));
+            self.bytes.write_parts(offset, parts)
         }
     }
 
@@ -364,12 +360,12 @@ mod tests {
 
     #[test]
     fn a_long_run_is_written_in_parts() {
-        let pieces = RUN_BYTES_MAX / PIECE_BYTES + 1;
+        let (most, pieces) = (RUN_PIECES_MAX as usize * PIECE_BYTES, RUN_PIECES_MAX as usize + 1);
         let store = Counting { bytes: vec![0; pieces * PIECE_BYTES], writes: Vec::new(), writes_max: 9 };
         let mut cache = Cache::new(store, pieces);
         cache.write(0, &vec![9; pieces * PIECE_BYTES]).expect("in memory");
         cache.flush().expect("in memory");
-        assert_eq!(cache.store().writes, [(0, RUN_BYTES_MAX), (RUN_BYTES_MAX as u64, PIECE_BYTES)]);
+        assert_eq!(cache.store().writes, [(0, most), (most as u64, PIECE_BYTES)]);
         assert!(cache.store().bytes.iter().all(|&byte| byte == 9));
     }
 

@@ -427,7 +427,7 @@ mod tests {
             Ok(())
         }
 
-        fn write(&mut self, _: u64, _: &[u8]) -> io::Result<()> {
+        fn write_parts(&mut self, _: u64, _: &mut [io::IoSlice<'_>]) -> io::Result<()> {
             Err(io::Error::from(io::ErrorKind::StorageFull))
         }
     }
