@@ -25,6 +25,7 @@ from pgdyno.report.crash_report import (
     PLURAL,
     CrashReport,
     crash_json,
+    disk_rows,
     progress_line,
     sentence,
     sentences,
@@ -66,6 +67,9 @@ def arm_of(index: int, name: str, kept: Kept) -> CrashArm:
 ARMS = [arm_of(0, "18", Kept.YES), arm_of(1, "fsync=off", Kept.NO)]
 
 
+DISK = {"written_bytes": 8_192_000, "writes": 1500, "flushes": 500, "read_bytes": 0, "reads": 0, "failed": 0}
+
+
 def crash_of(
     number: int,
     arm: int,
@@ -89,7 +93,7 @@ def crash_of(
         corruption=list(corruption),
         unchecked=["amcheck"],
         replayed_bytes=None if lost is None else 1000 * number,
-        disk={"flushes": 12},
+        disk=DISK,
     )
 
 
@@ -228,6 +232,16 @@ def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: st
     report = CrashReport(record, ARMS[:1], find_crashes(PLAN, ARMS[:1], crashes))
     assert words in sentences(report)[0]
     assert "disk" not in sentences(report_of(crashes, ARMS[:1]))[0]
+
+
+def test_requests_of_the_disk_are_given_per_acknowledged_commit() -> None:
+    report = report_of([crash_of(0, 0), crash_of(1, 0, acknowledged=3000)], ARMS[:1])
+    assert disk_rows(report.findings) == [("18", "4,000", "4 kB", "0.75", "0.25", "0 B")]
+    counters = {"written_bytes": 4096, "writes": 0.75, "flushes": 0.25, "read_bytes": 0, "reads": 0}
+    assert crash_json(report)["arms"][0]["disk_per_commit"] == counters
+    without = report_of([replace(crash_of(0, 0), disk={}), crash_of(1, 0)], ARMS[:1])
+    assert disk_rows(without.findings) == []
+    assert crash_json(without)["arms"][0]["disk_per_commit"] is None
 
 
 def test_crashes_before_the_end_of_the_aimed_phase_are_counted() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +23,11 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.crash_test import command_of, require_possible, run_crash_test
 from pgdyno.report.crash_report import (
     COLUMNS,
+    DISK_COLUMNS,
+    DISK_TITLE,
     CrashReport,
     crash_json,
+    disk_rows,
     progress_line,
     sentences,
     table_rows,
@@ -258,13 +262,20 @@ def show_crash_test(path: Path, *, as_json: bool) -> None:
         print_json(crash_json(report))
         return
     out.print(title_of(report))
+    out.print(_table(COLUMNS, table_rows(report.findings)))
+    for text in sentences(report):
+        out.print(Text(text), soft_wrap=True)
+    if rows := disk_rows(report.findings):
+        out.print(f"\n{DISK_TITLE}")
+        out.print(_table(DISK_COLUMNS, rows))
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in COLUMNS:
+    for column in columns:
         table.add_column(
             column, justify="left" if column == "arm" else "right", no_wrap=column != "arm", overflow="fold"
         )
-    for row in table_rows(report.findings):
+    for row in rows:
         table.add_row(*map(Text, row))
-    out.print(table)
-    for text in sentences(report):
-        out.print(Text(text), soft_wrap=True)
+    return table

@@ -147,6 +147,9 @@ class DiskSite(CrashSite):
 
 
 def settle(life: Life) -> None:
-    """Write back everything, so that a crash finds a machine that has run for a while."""
+    """Write back everything, so that a crash finds a machine that has run for a while. From then on the disk
+    counts the requests of the load.
+    """
     if life.disk is not None:
         sync_file_system(life.disk.root)
+        life.disk.restart_counts()

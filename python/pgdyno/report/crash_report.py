@@ -11,7 +11,7 @@ from pgdyno.estimate import ABSENT
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
 from pgdyno.results.records import Json
 from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, FileSystem, StandbyCrash
-from pgdyno.units import format_duration
+from pgdyno.units import format_duration, format_size
 
 PLURAL = {
     CrashKind.BACKEND: ("kill of a backend", "kills of a backend"),
@@ -38,6 +38,9 @@ PHASE = {
 }
 
 COLUMNS = ("arm", "loss (95% CI)", "lost", "window", "corrupt", "recovery")
+
+DISK_TITLE = "Simulated disk, per acknowledged commit"
+DISK_COLUMNS = ("arm", "commits", "written", "writes", "flushes", "read")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,22 @@ def table_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
             ABSENT if found.recovery_s is None else format_duration(found.recovery_s.value),
         )
         for found in findings
+    ]
+
+
+def disk_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
+    """Return the rows of the table of the disk, in the order of DISK_COLUMNS; empty without such counters."""
+    return [
+        (
+            found.name,
+            f"{found.acknowledged:,}",
+            format_size(round(of["written_bytes"])),
+            f"{of['writes']:.3g}",
+            f"{of['flushes']:.3g}",
+            format_size(round(of["read_bytes"])),
+        )
+        for found in findings
+        if (of := found.disk_per_commit)
     ]
 
 
@@ -182,6 +201,7 @@ def _arm_json(arm: CrashArm, found: CrashFindings, plan: CrashPlan) -> Json:
         "wal_writer_delay_ms": 1000 * found.wal_writer_delay_s,
         "recovery_s": _optional(found.recovery_s),
         "replayed_bytes": _optional(found.replayed_bytes),
+        "disk_per_commit": dict(found.disk_per_commit) or None,
         "disk_faults": found.disk_faults,
         "cuts_in_phase": None if plan.at is CrashMoment.ANY else found.in_phase,
         "corruption": {

@@ -11,7 +11,17 @@ from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.statistics.exact_interval import Proportion
 from pgdyno.estimate import ABSENT, Estimate, ci_text, signed
 from pgdyno.report.charts import Panel, arm_class
-from pgdyno.report.crash_report import COLUMNS, PLURAL, CrashReport, outcome, table_rows, title_of
+from pgdyno.report.crash_report import (
+    COLUMNS,
+    DISK_COLUMNS,
+    DISK_TITLE,
+    PLURAL,
+    CrashReport,
+    disk_rows,
+    outcome,
+    table_rows,
+    title_of,
+)
 from pgdyno.report.first_screen import BAR_WIDTH, axis, bar_of, ends_of, reach_of
 from pgdyno.report.result_tables import Table, in_a_head, with_interval
 from pgdyno.report.section import Section
@@ -34,7 +44,7 @@ def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
     return Section(
         TITLE,
         sentences,
-        [_table(study, changes, crashes)],
+        [_table(study, changes, crashes), *_disk_table(crashes)],
         [Panel("Loss against speed", _picture(study, changes, crashes))],
         _drawn(study, changes, crashes),
         brief=[f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
@@ -88,6 +98,22 @@ def _table(study: StudyFindings, changes: Mapping[str, Estimate], crashes: Crash
         dispensable=("recovery", "window", "corrupt"),
         breaks_first=True,
     )
+
+
+def _disk_table(crashes: CrashReport) -> list[Table]:
+    if not (rows := disk_rows(crashes.findings)):
+        return []
+    return [
+        Table(
+            title=f"{TITLE}: {DISK_TITLE[0].lower()}{DISK_TITLE[1:]}",
+            columns=DISK_COLUMNS,
+            rows=[list(row) for row in rows],
+            note="Requests and bytes of server and file system, from the start of the load to the cut.",
+            numeric=frozenset(DISK_COLUMNS[1:]),
+            dispensable=("commits", "read"),
+            breaks_first=True,
+        )
+    ]
 
 
 def durability_by_host(reports: Mapping[str, CrashReport]) -> Table:

@@ -80,8 +80,7 @@ TOOLS = ("losetup", "mount", "umount")
 @dataclass(frozen=True)
 class DiskCut:
     """A cut of the power. ``at_ns``: instant on the monotonic clock. Pieces have 4 KiB. ``counts``: requests
-    and bytes since the disk was attached. ``is_planned``: True if it happened at the moment that was asked
-    for.
+    and bytes since ``restart_counts``. ``is_planned``: True if it happened at the moment that was asked for.
     """
 
     at_ns: int
@@ -139,6 +138,7 @@ class FaultyDisk:
         self._process = process
         self._buffer = b""
         self._loop: str | None = None
+        self._counts_before: Mapping[str, int] = {}
 
     @property
     def root(self) -> Path:
@@ -220,7 +220,7 @@ class FaultyDisk:
                 f"cannot write the image of the disk below {self._directory}: {after['image_error']}"
             )
         pieces = (event["volatile"], event["survived"], event["torn"])
-        return DiskCut(event["at_ns"], *pieces, after["counts"], event["planned"])
+        return DiskCut(event["at_ns"], *pieces, self._since_restart(after["counts"]), event["planned"])
 
     def fail(self, operation: DiskOperation, nth: int) -> None:
         """Let the n-th write or flush from now on fail with EIO. Later ones succeed."""
@@ -242,10 +242,12 @@ class FaultyDisk:
                         raise
                     piece //= 2
 
-    def counts(self) -> Mapping[str, int]:
-        """Return the numbers of requests and bytes so far."""
-        counts: dict[str, int] = self._ask({"do": "counts"}, "counts")["counts"]
-        return counts
+    def restart_counts(self) -> None:
+        """Count requests and bytes from now on. Raises ServerError."""
+        self._counts_before = self._ask({"do": "counts"}, "counts")["counts"]
+
+    def _since_restart(self, counts: Mapping[str, int]) -> Mapping[str, int]:
+        return {name: count - self._counts_before.get(name, 0) for name, count in counts.items()}
 
     def _device(self) -> str:
         assert self._loop is not None

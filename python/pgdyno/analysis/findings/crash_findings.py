@@ -41,6 +41,8 @@ class CrashFindings:
     the settings promise to keep everything, by the manual. ``findings``: corruption by check.
     ``disk_faults``: crashes before which the disk failed a request on purpose, or the server found it full.
     ``in_phase``: crashes before the end of the checkpoint or VACUUM, or at the flush, that they aim at.
+    ``disk_per_commit``: mean requests and bytes of the simulated disk per acknowledged commit, by counter;
+    empty without one.
     """
 
     name: str
@@ -60,6 +62,7 @@ class CrashFindings:
     replayed_bytes: MedianInterval | None
     disk_faults: int
     in_phase: int
+    disk_per_commit: Mapping[str, float]
     corrupt: Proportion | None
     findings: Mapping[str, int]
     examples: Sequence[str]
@@ -86,6 +89,9 @@ class CrashFindings:
 
 
 EXAMPLES_MAX = 3
+
+DISK_COUNTERS = ("written_bytes", "writes", "flushes", "read_bytes", "reads")
+"""Counters of the requests that a simulated disk completed."""
 
 FAULTS = ("failed", "no_space")
 """Counters of a disk that failed on purpose."""
@@ -122,12 +128,21 @@ def _of_arm(plan: CrashPlan, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFi
         ),
         disk_faults=sum(any(crash.disk.get(fault) for fault in FAULTS) for crash in crashes),
         in_phase=sum(crash.disk.get("in_phase", 0) for crash in crashes),
+        disk_per_commit=_per_commit(crashes),
         corrupt=proportion(len(corrupt), n) if n else None,
         findings=dict(checks),
         examples=list(texts)[:EXAMPLES_MAX],
         unchecked=sorted({check for crash in crashes for check in crash.unchecked}),
         promise=_promise(plan, arm),
     )
+
+
+def _per_commit(crashes: Sequence[Crash]) -> dict[str, float]:
+    """Return the disk's counters of all crashes per acknowledged commit; empty if one of them has none."""
+    commits = sum(crash.acknowledged for crash in crashes)
+    if not commits or not all("flushes" in crash.disk for crash in crashes):
+        return {}
+    return {name: sum(crash.disk[name] for crash in crashes) / commits for name in DISK_COUNTERS}
 
 
 def _promise(plan: CrashPlan, arm: CrashArm) -> Kept:
