@@ -28,7 +28,7 @@ settings.load_profile("no clock")
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
 
-FUZZ = 250
+FUZZ = 100
 """Number of damaged files that each fuzz test tries; the default takes seconds."""
 
 

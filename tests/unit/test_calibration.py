@@ -144,10 +144,10 @@ def test_only_different_lengths_are_distinguished() -> None:
 
 def test_equal_servers_are_called_different_at_the_nominal_rate() -> None:
     """Also with large restart effects: the units of a block share them and count once."""
-    alarms = calibration_of([simulated(0.05, 0.05, 5000, 2)]).alarms
+    alarms = calibration_of([simulated(0.05, 0.05, 2000, 2)]).alarms
     assert alarms is not None
-    assert alarms.series == 1000
-    low, high = scipy.stats.binom.interval(0.999, 1000, 0.05)
+    assert alarms.series == 400
+    low, high = scipy.stats.binom.interval(0.999, 400, 0.05)
     assert low <= alarms.false_alarms <= high
 
 
