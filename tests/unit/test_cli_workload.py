@@ -82,7 +82,7 @@ def test_scripts_are_named_as_pgbench_names_them(tmp_path: Path) -> None:
         (["select-only@much"], [], "weight 'much' in 'select-only@much'"),
         (["select-only@-1"], [], "weight '-1' in 'select-only@-1'"),
         ([], ["/no/such.sql"], "cannot read the script /no/such.sql: No such file"),
-        ([], ["/"], "cannot read the script /: Is a directory"),
+        ([], ["/"], r"/ has no workload\.toml: name the script files"),
     ],
 )
 def test_an_invalid_script_is_rejected_with_its_problem(

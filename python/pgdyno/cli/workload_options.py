@@ -11,6 +11,7 @@ import typer
 
 from pgdyno.errors import UsageError
 from pgdyno.study.pgbench_parameters import BUILTINS, PgbenchParameters, Script, variant_of
+from pgdyno.study.script_files import script_files, weighted
 from pgdyno.study.sysbench_parameters import (
     STOCK,
     TABLE_SIZE,
@@ -22,13 +23,10 @@ from pgdyno.study.sysbench_parameters import (
 from pgdyno.study.tpcc_parameters import TABLE_SETS_MAX, TpccParameters
 from pgdyno.study.workload_parameters import WorkloadParameters, read_script
 
-WEIGHT_DIGITS_MAX = 10
-"""Digits of the largest weight, 2**31 - 1; Python refuses numbers with thousands of digits."""
-
 
 def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:
     """Return the scripts, built-in ones first. Raises UsageError: unknown name or file, invalid weight."""
-    return (*map(_builtin, builtins), *map(_file, files))
+    return (*map(_builtin, builtins), *(script for text in files for script in script_files(text)))
 
 
 def definitions(texts: Iterable[str]) -> dict[str, str]:
@@ -43,29 +41,12 @@ def definitions(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _builtin(text: str) -> Script:
-    prefix, weight = _weighted(text)
+    prefix, weight = weighted(text)
     found = [name for name in BUILTINS if name.startswith(prefix)]
     if len(found) != 1:
         how = "is ambiguous" if found else "is unknown"
         raise UsageError(f"--builtin: the script {prefix!r} {how}; available: {', '.join(BUILTINS)}")
     return Script(name=found[0], weight=weight)
-
-
-def _file(text: str) -> Script:
-    name, weight = _weighted(text)
-    return Script(name=name, weight=weight, text=read_script(Path(name)))
-
-
-def _weighted(text: str) -> tuple[str, int]:
-    """Split at the last @, as pgbench does; the weight is 1 without one."""
-    name, at, weight = text.rpartition("@")
-    if not at:
-        return text, 1
-    if not weight.isdecimal() or len(weight) > WEIGHT_DIGITS_MAX or int(weight) >= 2**31:
-        raise UsageError(
-            f"invalid weight {weight!r} in {text!r}: give an integer from 0 to {2**31 - 1}, as in {name}@2"
-        )
-    return name, int(weight)
 
 
 Kind = Literal["tpcc", "pgbench", "sysbench"]
@@ -235,7 +216,10 @@ class PgbenchScripts:
     file: Annotated[
         list[str] | None,
         typer.Option(
-            "--file", "-f", metavar="FILE[@WEIGHT]", help="pgbench: custom script file. May be repeated."
+            "--file",
+            "-f",
+            metavar="FILE[@WEIGHT]|DIR",
+            help="pgbench: custom script file, or a directory written by `pgdyno workload`. May be repeated.",
         ),
     ] = None
     protocol: Annotated[
