@@ -24,6 +24,7 @@ SUMMARIES = {
     "demo": "Measure the effect of synchronous_commit in about two minutes.",
     "study": "Check, explain and list study files.",
     "servers": "List installed and downloadable PostgreSQL servers.",
+    "workload": "Make scripts from the statements of a running database.",
     "data": "Name, list and remove data of your own for --data.",
     "settings": "Show settings profiles and explain settings.",
     "cache": "List and prune the cache of servers and datasets.",

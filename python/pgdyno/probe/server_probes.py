@@ -20,6 +20,7 @@ from typing import Any, Literal, LiteralString
 import psycopg
 from psycopg import sql
 
+from pgdyno.errors import ServerError
 from pgdyno.probe.probe_session import (
     STATEMENT_TIMEOUT_S,
     ProbeReading,
@@ -228,6 +229,14 @@ def _extension(connection: Connection, probe: Probe) -> tuple[str, str]:
     if probe.preloaded and not found[0]["preloaded"]:
         raise _Missing(f"{probe.extension} is not preloaded: {preload}")
     return str(found[0]["version"]), str(found[0]["schema"])
+
+
+def extension_of_statements(connection: Connection) -> tuple[str, str]:
+    """Return version and schema of pg_stat_statements. Raises ServerError with the remedy."""
+    try:
+        return _extension(connection, PROBES["statements"])
+    except _Missing as missing:
+        raise ServerError(f"reading the statements: {missing}") from None
 
 
 def statements_major(version: str) -> int:

@@ -183,18 +183,18 @@ class NamedDataStore:
 DUMP = "database.dump"
 
 
-def read_only_conninfo(dsn: Dsn) -> str:
+def read_only_conninfo(dsn: Dsn, purpose: str = "data", statement_timeout_s: float = READ_TIMEOUT_S) -> str:
     """Return the connection string with which a database is read: sessions cannot write, and wait neither for
-    locks nor for statements without limit.
+    locks nor for statements without limit. ``purpose`` is part of the application name.
     """
     limits = {
         "default_transaction_read_only": "on",
         "lock_timeout": f"{LOCK_TIMEOUT_S}s",
-        "statement_timeout": f"{READ_TIMEOUT_S:.0f}s",
+        "statement_timeout": f"{statement_timeout_s:.0f}s",
     }
     given = str(conninfo_to_dict(dsn.conninfo).get("options") or os.environ.get("PGOPTIONS") or "")
     options = " ".join([given, *(f"-c {name}={value}" for name, value in limits.items())]).strip()
-    return make_conninfo(dsn.conninfo, options=options, application_name="pgdyno data")
+    return make_conninfo(dsn.conninfo, options=options, application_name=f"pgdyno {purpose}")
 
 
 def _version(dsn: Dsn) -> Version:

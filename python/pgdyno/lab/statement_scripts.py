@@ -1,0 +1,356 @@
+"""Scripts from the statements that a server has recorded: choose, parse, type and draw."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.errors import PgdynoError
+from pgdyno.estimate import counted
+from pgdyno.probe.recorded_statements import (
+    NotPrepared,
+    RecordedLoad,
+    RecordedStatement,
+    parameter_types,
+    read_tables,
+)
+from pgdyno.server.running import Connection
+from pgdyno.study.pgbench_parameters import Script
+from pgdyno.workload.statements.parameter_draws import Draw, Statement, draw_all, with_values
+from pgdyno.workload.statements.parameter_uses import parameter_uses
+from pgdyno.workload.statements.referenced_tables import Tables
+from pgdyno.workload.statements.statement_parameters import Role
+from pgdyno.workload.statements.statement_parser import (
+    ParsedStatement,
+    Reason,
+    Unusable,
+    fingerprint,
+    parse_statement,
+    table_of,
+)
+from pgdyno.workload.statements.transaction_log import TransactionLog
+
+WEIGHT_MAX = 10**9
+"""Larger numbers of calls are scaled; the sum of 128 weights then fits into 64 bits."""
+
+CANDIDATES_PER_SCRIPT = 4
+"""Number of statements per script that are typed, so that transactions are complete. Each takes a dozen round
+trips to the server."""
+
+SHOWN_CHARS = 200
+"""Number of characters of a statement in lists."""
+
+_VARIABLE = re.compile(r"(?<!:):(\w+)")
+_NAME_CHARS_MAX = 40
+
+
+@dataclass(frozen=True)
+class MadeScript:
+    """A script of one statement, or of a transaction. ``share``: of the execution time. ``shown``: the
+    beginning of the text.
+    """
+
+    script: Script
+    queryids: tuple[str, ...]
+    calls: float
+    share: float
+    draws: Sequence[Draw]
+    shown: str
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A statement, or several, without a script. ``shown``: the beginning of the text, without constants."""
+
+    queryid: str
+    calls: float
+    share: float
+    reason: Reason
+    detail: str = ""
+    shown: str = ""
+    statements: int = 1
+
+
+@dataclass(frozen=True)
+class StatementScripts:
+    """The scripts of a database, and what was left out, each by time."""
+
+    load: RecordedLoad
+    scripts: Sequence[MadeScript]
+    left_out: Sequence[LeftOut]
+
+    @property
+    def share(self) -> float:
+        """Share of the execution time that the scripts have."""
+        return sum(one.share for one in self.scripts)
+
+    @property
+    def made(self) -> int:
+        """Number of statements with a script."""
+        return len({queryid for one in self.scripts for queryid in one.queryids})
+
+    @property
+    def statements(self) -> int:
+        """Number of all statements."""
+        return len(self.load.statements) + self.load.hidden[0] + self.load.beyond[0]
+
+
+@dataclass(frozen=True)
+class _Drawn:
+    """A statement that can be a part of a script. ``queryids``: more than one if several were merged."""
+
+    queryids: tuple[str, ...]
+    recorded: RecordedStatement
+    parsed: ParsedStatement
+    statement: Statement
+
+    @property
+    def shown(self) -> str:
+        return _shown(self.parsed)
+
+    @property
+    def call_ms(self) -> float:
+        return self.recorded.time_ms / max(self.recorded.calls, 1)
+
+    def draws(self, prefix: str = "p") -> dict[int, Draw]:
+        return draw_all(replace(self.statement, prefix=prefix))
+
+    def sql(self, draws: Mapping[int, Draw]) -> str:
+        values = {number: draw.sql for number, draw in draws.items()}
+        return with_values(self.parsed.text, self.statement.uses, values)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A statement, or the statements of a transaction, with the number of executions."""
+
+    parts: tuple[_Drawn, ...]
+    calls: float
+
+    @property
+    def time_ms(self) -> float:
+        return self.calls * sum(part.call_ms for part in self.parts)
+
+    @property
+    def shown(self) -> str:
+        return self.parts[0].shown if len(self.parts) == 1 else f"transaction of {len(self.parts)} statements"
+
+
+def scripts_of_load(
+    connection: Connection,
+    load: RecordedLoad,
+    scripts_max: int,
+    share_max: float,
+    log: TransactionLog | None = None,
+    check: Callable[[], None] = lambda: None,
+) -> StatementScripts:
+    """Make scripts until ``scripts_max``, or the share of the time, is reached.
+
+    Raises PgdynoError if no statement can have a script, psycopg.Error if the connection is lost,
+    Interrupted.
+    """
+    total_ms = load.time_ms or 1.0
+    candidates_max = scripts_max if log is None else scripts_max * CANDIDATES_PER_SCRIPT
+    drawn, left_out = _all_drawn(connection, load, candidates_max, check)
+    units = [_Unit((one,), one.recorded.calls) for one in drawn]
+    if log is not None:
+        units = _grouped(drawn, log, scripts_max // 2)
+    made: list[MadeScript] = []
+    scale = min(1.0, WEIGHT_MAX / max((unit.calls for unit in units), default=1.0))
+    for unit in sorted(units, key=lambda unit: -unit.time_ms):
+        share = unit.time_ms / total_ms
+        queryid = unit.parts[0].recorded.queryid if len(unit.parts) == 1 else ""
+        problem = Unusable(Reason.BEYOND)
+        if len(made) < scripts_max and sum(one.share for one in made) < share_max:
+            try:
+                made.append(_made(len(made) + 1, unit, share, scale))
+                continue
+            except Unusable as unusable:
+                problem = unusable
+        left_out.append(LeftOut(queryid, unit.calls, share, problem.reason, problem.detail, unit.shown))
+    if not made:
+        first = max(left_out, key=lambda one: one.share)
+        raise PgdynoError(
+            f"no script can be made of the {counted(len(left_out), 'statement')} of {load.database}; the one "
+            f"with the longest time: {Unusable(first.reason, first.detail)}"
+        )
+    return StatementScripts(load, made, sorted(left_out, key=lambda one: -one.share))
+
+
+def _all_drawn(
+    connection: Connection, load: RecordedLoad, drawn_max: int, check: Callable[[], None]
+) -> tuple[list[_Drawn], list[LeftOut]]:
+    """Return the first statements that can be parts of scripts, and the others with their reasons."""
+    total_ms = load.time_ms or 1.0
+    parsed, problems = _parsed(load.statements)
+    tables = read_tables(connection, {name for one in parsed.values() for name in one.tables})
+    drawn: list[_Drawn] = []
+    left_out = [*_sums(load)]
+    for one in load.statements:
+        check()
+        problem = problems.get(one.queryid)
+        if problem is None and len(drawn) >= drawn_max:
+            problem = Unusable(Reason.BEYOND)
+        if problem is None:
+            try:
+                drawn.append(_drawn(connection, parsed[one.queryid], tables, one))
+                continue
+            except Unusable as unusable:
+                problem = unusable
+        shown = _shown(parsed[one.queryid]) if one.queryid in parsed else ""
+        share = one.time_ms / total_ms
+        left_out.append(LeftOut(one.queryid, one.calls, share, problem.reason, problem.detail, shown))
+    return drawn, left_out
+
+
+def _shown(parsed: ParsedStatement) -> str:
+    return " ".join(parsed.text.split())[:SHOWN_CHARS]
+
+
+REMAINING_SHARE_MIN = 0.01
+"""Smallest share of a statement's calls outside of transactions for which it has a script of its own."""
+
+
+def _grouped(drawn: Sequence[_Drawn], log: TransactionLog, transactions_max: int) -> list[_Unit]:
+    """Return the most expensive transactions of the log, and the statements with their remaining calls.
+
+    pg_stat_statements has the number of calls, and the log may be of a shorter time. So executions in the
+    log are multiplied by the ratio of all calls to all executions of the same statements.
+    """
+    same: dict[str, list[_Drawn]] = defaultdict(list)
+    for one in drawn:
+        same[fingerprint(one.parsed.text)].append(one)
+    merged = {key: _merged(several) for key, several in same.items()}
+    logged = [key for key in merged if log.statements[key]]
+    ratio = sum(merged[key].recorded.calls for key in logged) / max(
+        sum(log.statements[key] for key in logged), 1
+    )
+    transactions = {
+        keys: _Unit(tuple(merged[key] for key in keys), count * ratio)
+        for keys, count in log.transactions.items()
+        if all(key in merged for key in keys)
+    }
+    chosen = sorted(transactions, key=lambda keys: -transactions[keys].time_ms)[:transactions_max]
+    within: dict[str, float] = defaultdict(float)
+    for keys in chosen:
+        for key in keys:
+            within[key] += transactions[keys].calls
+    alone = [
+        _Unit((one,), one.recorded.calls * remaining)
+        for key, several in same.items()
+        if (remaining := 1 - within[key] / max(merged[key].recorded.calls, 1)) >= REMAINING_SHARE_MIN
+        for one in several
+    ]
+    return [*(transactions[keys] for keys in chosen), *alone]
+
+
+def _merged(several: Sequence[_Drawn]) -> _Drawn:
+    """Return the one with most calls, with the sums of all: pg_stat_statements distinguishes parameters of
+    the protocol from constants, and the lengths of lists.
+    """
+    first = max(several, key=lambda one: one.recorded.calls)
+    sums = {
+        name: sum(getattr(one.recorded, name) for one in several) for name in ("calls", "rows", "time_ms")
+    }
+    queryids = tuple(one.recorded.queryid for one in several)
+    return replace(first, queryids=queryids, recorded=replace(first.recorded, **sums))
+
+
+def _parsed(
+    statements: Iterable[RecordedStatement],
+) -> tuple[dict[str, ParsedStatement], dict[str, Unusable]]:
+    """Return the parsed statements, and why others are not, by queryid."""
+    parsed, problems = {}, {}
+    for one in statements:
+        try:
+            if one.text is None:
+                raise Unusable(Reason.NO_TEXT)
+            parsed[one.queryid] = parse_statement(one.text)
+        except Unusable as unusable:
+            problems[one.queryid] = unusable
+    return parsed, problems
+
+
+def _sums(load: RecordedLoad) -> Iterable[LeftOut]:
+    for (count, time_ms), reason in ((load.hidden, Reason.HIDDEN), (load.beyond, Reason.BEYOND)):
+        if count:
+            yield LeftOut("", 0, time_ms / (load.time_ms or 1.0), reason, statements=count)
+
+
+def _drawn(
+    connection: Connection, parsed: ParsedStatement, tables: Tables, recorded: RecordedStatement
+) -> _Drawn:
+    """Return the statement with draws, both accepted by the server. Raises Unusable."""
+    own = {name: tables[name] for name in parsed.tables if name in tables}
+    if system := next((table.name for table in own.values() if table.is_system), None):
+        raise Unusable(Reason.SYSTEM, system)
+    target = own.get(table_of(parsed.body.get("relation", {})))
+    if parsed.kind == "delete" and target is not None and target.is_referenced:
+        raise Unusable(Reason.REFERENCED, target.name)
+    uses, copied = parameter_uses(parsed, own)
+    fixed = {use.number: use.fixed for use in uses if use.role is Role.FIXED}
+    numbers = sorted({use.number for use in uses} - fixed.keys())
+    positions = fixed | {number: f"${place}" for place, number in enumerate(numbers, 1)}
+    types = _types(connection, with_values(parsed.text, uses, positions))
+    rows_per_call = recorded.rows / recorded.calls if recorded.calls else 0.0
+    statement = Statement(uses, dict(zip(numbers, types, strict=False)), own, rows_per_call, copied)
+    drawn = _Drawn((recorded.queryid,), recorded, parsed, statement)
+    draws = drawn.draws()
+    variables: list[str] = []
+
+    def position(found: re.Match[str]) -> str:
+        variables.append(found[1])
+        return f"${len(variables)}"
+
+    sql = {number: _VARIABLE.sub(position, draw.sql) for number, draw in draws.items()}
+    _types(connection, with_values(parsed.text, uses, sql))
+    return drawn
+
+
+def _types(connection: Connection, text: str) -> Sequence[str]:
+    try:
+        return parameter_types(connection, text)
+    except NotPrepared as error:
+        raise Unusable(Reason.NOT_PREPARED, str(error)) from None
+
+
+def _made(number: int, unit: _Unit, share: float, scale: float) -> MadeScript:
+    """Return the script of a unit. Raises Unusable."""
+    several = len(unit.parts) > 1
+    lines: list[str] = []
+    commands: list[str] = []
+    body: list[str] = []
+    draws: list[Draw] = []
+    if several:
+        lines.append(f"-- transaction: {unit.calls:,.0f} calls, {share:.1%} of the execution time")
+    for place, part in enumerate(unit.parts, 1):
+        own = part.draws(f"s{place}p" if several else "p")
+        recorded = part.recorded
+        calls = "" if several else f"{unit.calls:,.0f} calls, {share:.1%} of the execution time, "
+        rows = recorded.rows / max(recorded.calls, 1)
+        lines.append(f"-- queryid {recorded.queryid}: {calls}{rows:.1f} rows per call")
+        lines += [f"-- ${draw.number} {draw.type}".rstrip() + f": {draw.about}" for draw in own.values()]
+        commands += [command for draw in own.values() for command in draw.commands]
+        body.append(f"{part.sql(own)};")
+        draws += own.values()
+    if not all(line.isprintable() for line in (*lines, *commands)):
+        raise Unusable(Reason.NAME)  # a line break could begin a command of pgbench, which runs programs
+    if several:
+        body = ["BEGIN;", *body, "END;"]
+    script = Script(
+        name=f"{number:03}_{_words(unit)}",
+        weight=max(1, round(unit.calls * scale)),
+        text="\n".join([*lines, *commands, *body, ""]),
+    )
+    queryids = dict.fromkeys(queryid for part in unit.parts for queryid in part.queryids)
+    return MadeScript(script, tuple(queryids), unit.calls, share, draws, unit.shown)
+
+
+def _words(unit: _Unit) -> str:
+    """Return kind and table, for the name of a script."""
+    first = unit.parts[0]
+    kind = first.parsed.kind if len(unit.parts) == 1 else "transaction"
+    table = next((name[1] for name in first.parsed.tables if name in first.statement.tables), "")
+    return re.sub(r"[^a-z0-9]+", "_", f"{kind} {table}".lower()).strip("_")[:_NAME_CHARS_MAX]
