@@ -28,6 +28,7 @@ from pgdyno.report import (
     dips_section,
     noise_section,
     outlier_section,
+    query_section,
     result_tables,
     steady_state_section,
     telemetry_tables,
@@ -113,6 +114,7 @@ class Report:
     findings: Findings
     headlines: Sequence[Headline]
     why: Sequence[WhyReport]
+    queries: Sequence[str]  # sentences
     dips: Sequence[str]  # sentences
     unfinished: str  # a sentence while the study has not ended; empty otherwise
     percent_of: str  # definition of the percentages
@@ -147,6 +149,7 @@ def case_report(findings: Findings) -> Report:
         dips_section.dip_table(findings),
         telemetry_tables.drift_table(findings),
         telemetry_tables.brief(findings),
+        *query_section.query_tables(findings),
         telemetry_tables.statement_table(findings),
         cpu_by_function(findings),
         result_tables.safety_table(findings),
@@ -174,6 +177,7 @@ def case_report(findings: Findings) -> Report:
         findings=findings,
         headlines=[_headline(comparison, findings) for comparison in findings.comparisons],
         why=reasons,
+        queries=query_section.query_sentences(findings),
         dips=dips_section.dip_sentences(findings),
         unfinished=UNFINISHED if findings.study.ended_because is None else "",
         percent_of=f"Percentages are (B − A) / A, where A is the baseline {baseline.name}."

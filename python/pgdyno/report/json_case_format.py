@@ -10,6 +10,7 @@ from pgdyno.analysis.causes.outlier_trials import OutlierTrials
 from pgdyno.analysis.causes.throughput_dips import ArmDips
 from pgdyno.analysis.causes.time_breakdown import TimePart, Waterfall
 from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
+from pgdyno.analysis.comparison.query_changes import QueryChange, QueryChanges
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.statistics.outliers import VALUES_MIN
@@ -19,6 +20,7 @@ from pgdyno.estimate import Better
 from pgdyno.report import json_case_models as models
 from pgdyno.report.case_report import Headline, Report
 from pgdyno.report.noise_section import blocks_of_floor, noise_sentence
+from pgdyno.report.query_section import query_sentence
 from pgdyno.report.why_section import WhyReport, in_order
 from pgdyno.results.records import StudyRecord
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
@@ -186,6 +188,7 @@ def _comparison(
         effects=_effects(comparison.effects),
         telemetry=_effects(telemetry.effects[arm]),
         statements_average=average.percent(Better.LESS) if average else None,
+        queries=[_queries(of) for of in findings.queries if of.arm.arm == arm],
         why=_why(why) if why else None,
         blocks_dropped=comparison.dropped,
         blocks_needed=decision.blocks_needed if decision else None,
@@ -195,16 +198,27 @@ def _comparison(
 
 def _effects(effects: Mapping[str, Effect]) -> dict[str, models.EffectEntry]:
     return {
-        key: filled(
-            models.EffectEntry,
-            effect.percent,
-            p_value=effect.summary.p_value,
-            interval=effect.summary.method,
-            bootstrap=(effect.bootstrap.low, effect.bootstrap.high) if effect.bootstrap else None,
-            log_ratios=effect.log_ratios,
-        )
+        key: _change(effect, (effect.bootstrap.low, effect.bootstrap.high) if effect.bootstrap else None)
         for key, effect in effects.items()
     }
+
+
+def _change(
+    of: Effect | QueryChange, bootstrap: tuple[float | None, float | None] | None = None
+) -> models.EffectEntry:
+    return filled(
+        models.EffectEntry,
+        of.percent,
+        p_value=of.summary.p_value,
+        interval=of.summary.method,
+        bootstrap=bootstrap,
+        log_ratios=of.log_ratios,
+    )
+
+
+def _queries(of: QueryChanges) -> models.QueriesEntry:
+    changes = [filled(models.QueryEntry, one, change=_change(one)) for one in of.changes]
+    return filled(models.QueriesEntry, of, sentence=query_sentence(of), changes=changes)
 
 
 def _why(of: WhyReport) -> models.WhyEntry:

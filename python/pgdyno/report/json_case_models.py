@@ -14,6 +14,7 @@ from pydantic import Field
 from pgdyno.analysis.causes.cpu_profiles import FunctionChange
 from pgdyno.analysis.causes.outlier_trials import Deviation
 from pgdyno.analysis.causes.throughput_dips import Coincidence
+from pgdyno.analysis.comparison.query_changes import QueryKind
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles
@@ -218,6 +219,30 @@ class WhyEntry:
 
 
 @dataclass(frozen=True)
+class QueryEntry:
+    """Change of the mean time of a script or a statement (docs/explanation/method.md#single-queries)."""
+
+    name: Annotated[str, about("Name of the script, or text of the statement.")]
+    verdict: Verdict
+    share: Annotated[float, about("Share of the baseline's time, from 0 to 1.")]
+    contribution: Annotated[float, about("Change of the time of all queries due to this one, as a share.")]
+    baseline_ms: float
+    arm_ms: float
+    change: EffectEntry
+
+
+@dataclass(frozen=True)
+class QueriesEntry:
+    """Scripts or statements of an arm. Differences come first, with the largest contribution at the top."""
+
+    kind: QueryKind
+    sentence: str
+    uncompared: Annotated[Sequence[str], about("Queries with too few calls in a block, most time first.")]
+    family: Annotated[int, about("Number of comparisons in the family of Holm's correction.")]
+    changes: Sequence[QueryEntry]
+
+
+@dataclass(frozen=True)
 class ComparisonEntry:
     """Comparison of an arm with the baseline."""
 
@@ -233,6 +258,7 @@ class ComparisonEntry:
     effects: Annotated[Mapping[str, EffectEntry], about("By metric, or ``latency.KIND.QUANTILE``.")]
     telemetry: Mapping[str, EffectEntry]
     statements_average: Annotated[Estimate | None, about("Geometric mean over the statements' mean times.")]
+    queries: Annotated[Sequence[QueriesEntry], about("Of scripts and of statements, if there are several.")]
     why: WhyEntry | None
     blocks: Sequence[int]
     blocks_dropped: Sequence[int]

@@ -136,6 +136,9 @@ def _of_case(report: Report, title: str) -> Iterator[str]:
         if reason.sentences:
             yield escaped(" ".join(reason.sentences))
             yield ""
+    for sentence in report.queries:
+        yield escaped(sentence)
+        yield ""
     if report.dips:
         yield escaped(" ".join(report.dips))
         yield ""

@@ -241,7 +241,7 @@ def pivot(
     rows = []
     for part in parts:
         for i, of in enumerate(findings.arms):
-            row = [_short(part) if i == 0 else "", of.arm.name]
+            row = [shortened(part) if i == 0 else "", of.arm.name]
             for head, keys in shown:
                 own = next((k for k in keys if keyed(k, part) in findings.telemetry.metrics), keys[0])
                 row.append(level_cell(findings, of, keyed(own, part)))
@@ -257,7 +257,8 @@ def pivot(
 PART_LENGTH_MAX = 72
 
 
-def _short(part: str) -> str:
+def shortened(part: str) -> str:
+    """Return a name that fits the first column of a table."""
     return part if len(part) <= PART_LENGTH_MAX else f"{part[: PART_LENGTH_MAX - 1]}…"
 
 

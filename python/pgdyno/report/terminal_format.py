@@ -134,7 +134,7 @@ def _first_screen(report: Report, sections: Sequence[Section], width: int) -> Re
     parts += [*table, Text()]
     if differing := first_screen.differences(report.findings):
         parts.append(_wrapped(f"{'; '.join(differing)}.", prose, begin="Differs: "))
-    parts += [_wrapped(sentence, prose) for sentence in first_screen.causes(report)]
+    parts += [_wrapped(sentence, prose) for sentence in (*first_screen.causes(report), *report.queries)]
     parts += [_wrapped(one, prose, "red", "! ") for one in first_screen.failures(report.findings)]
     parts += (briefs := _briefs(sections, prose))
     shown, others = first_screen.main_caveats(
@@ -287,7 +287,7 @@ def render(report: Report, width: int) -> RenderableType:
     prose = min(width, WIDTH_MAX)
     parts = _headlines(report, prose)
     parts += [_wrapped(" ".join(reason.sentences), prose) for reason in report.why if reason.sentences]
-    parts += [_wrapped(sentence, prose) for sentence in report.dips]
+    parts += [_wrapped(sentence, prose) for sentence in (*report.queries, *report.dips)]
     if report.unfinished:
         parts.append(_wrapped(report.unfinished, prose, "bold"))
     parts += [_wrapped(report.percent_of, prose, "dim"), Text()]

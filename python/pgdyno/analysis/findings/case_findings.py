@@ -24,6 +24,7 @@ from pgdyno.analysis.comparison.paired_comparison import (
     method_of,
     without_unconfirmed,
 )
+from pgdyno.analysis.comparison.query_changes import QueryChanges, find_query_changes
 from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.steady_state import drift
 from pgdyno.analysis.steady_state.drift import Drift, drifts_of_arm
@@ -112,6 +113,7 @@ class Findings:
     outliers: OutlierTrials
     profiles: Sequence[ProfileComparison]  # of the arms after the first; empty without profiles
     time_breakdowns: Mapping[int, TimeBreakdown]  # by arm after the first
+    queries: Sequence[QueryChanges]  # by kind of query and arm
     steady_states: Sequence[SteadyState]  # of each arm
     dips: Mapping[int, ArmDips]  # by arm; without arms with too few points
 
@@ -206,6 +208,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
             arms, trials, comparisons, chosen[0], telemetry.by_trial, study.plan.margin, cases
         ),
         time_breakdowns=_time_breakdowns(evidence, comparisons, trials, telemetry, study.plan),
+        queries=find_query_changes(evidence, study.plan, trials, comparisons, telemetry.by_trial),
         steady_states=steady,
         dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, telemetry.events),
     )
