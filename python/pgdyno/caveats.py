@@ -47,6 +47,7 @@ class Code(StrEnum):
     OWN_SCRIPTS_NOT_CHECKED = "own-scripts-not-checked"
     DATA_WITHOUT_STATISTICS = "data-without-statistics"
     DATA_CHANGED = "data-changed"
+    SAMPLE_IS_PART = "sample-is-part"
     INTERRUPTED = "interrupted"
     # incomplete data
     FEW_BLOCKS = "few-blocks"

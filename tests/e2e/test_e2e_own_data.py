@@ -84,16 +84,63 @@ def test_a_violated_invariant_excludes_the_trial_and_shows_no_row(
             assert trial.reason.endswith(" rows")
 
 
+FOUND = """\\sample email FROM customer.email
+\\sample p FROM "purchase".product_id frequency
+SELECT 1 / count(*) FROM customer WHERE email = :email;
+SELECT 1 / (SELECT count(*) FROM purchase WHERE product_id = :p);
+"""
+JOINED = "SELECT count(*) FROM purchase_2025 AS p JOIN product ON product.id + 0 = p.product_id + 0;"
+
+
+def test_sampled_values_exist_and_a_slow_script_is_found_by_name(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    """A row that does not exist would divide by zero. Without hash and merge joins, one script is slow."""
+    (tmp_path / "found.sql").write_text(FOUND)
+    (tmp_path / "joined.sql").write_text(JOINED)
+    scripts = ("-f", tmp_path / "found.sql", "-f", tmp_path / "joined.sql")
+    few = ("--clients", "1", "--seed", "7", "--no-aa", "--warmup", "0.2s", "--transactions", "60", "--json")
+    own = (*few, "--data", SHOP / "load", *scripts, "--evidence")
+    slow = f"{server},enable_hashjoin=off,enable_mergejoin=off"
+    ended = program.run("compare", *own, tmp_path / "e.sqlite", "--blocks", "5", server, slow)
+    assert ended.status == 0, ended.err
+    (comparison,) = ended.json()["comparisons"]
+    (queries,) = comparison["queries"]
+    first = queries["changes"][0]
+    assert (first["name"], first["verdict"]) == (str(tmp_path / "joined.sql"), "slower"), queries
+    assert first["contribution"] > 0
+    assert (queries["kind"], len(queries["changes"]), queries["uncompared"]) == ("script", 2, [])
+    with Evidence(tmp_path / "e.sqlite") as opened:
+        assert not any(trial.failures for trial in opened.trials())
+        samples = [arm.dataset["samples"] for arm in opened.arms()]
+        assert samples[0] == samples[1]
+        assert {name: of["values"] for name, of in samples[0].items()} == {
+            "customer.email": 200,
+            '"purchase".product_id frequency': 2000,
+        }
+    ended = program.run(
+        "compare", *own, tmp_path / "p.sqlite", "--blocks", "1", "-M", "prepared", server, server
+    )
+    assert ended.status == 0, ended.err
+    with Evidence(tmp_path / "p.sqlite") as opened:
+        assert not any(trial.failures for trial in opened.trials())
+
+
 def test_wrong_requests_are_refused_before_the_measurement(
     program: Program, server: str, tmp_path: Path
 ) -> None:
     (tmp_path / "wrong.sql").write_text("SELECT nothing FROM purchase;\n")
     (tmp_path / "some.sql").write_text("SELECT id FROM customer\n")
+    (tmp_path / "absent.sql").write_text("\\sample c FROM custmer.id\nSELECT :c;\n")
+    (tmp_path / "form.sql").write_text("SELECT 1;\n\\sample c FROM id\nSELECT :c;\n")
     data, evidence = ("--data", SHOP / "load"), ("--evidence", tmp_path / "e.sqlite")
     look = ("-f", SHOP / "look.sql")
     for arguments, status, message in (
         ((*data,), 2, "--data requires scripts of your own"),
         ((*data, "-f", tmp_path / "wrong.sql"), 1, 'column "nothing" does not exist'),
+        ((*data, "-f", tmp_path / "absent.sql"), 1, 'relation "custmer" does not exist'),
+        ((*data, "-f", tmp_path / "form.sql"), 2, "does not have the form table.column"),
+        (("--workload", "pgbench", "-f", tmp_path / "absent.sql"), 2, "requires --data"),
         ((*data, *look, "--check", tmp_path / "some.sql"), 1, "returned 200 rows before the measurement"),
         (("--data", "nothing", *look), 2, "there are no data 'nothing'"),
         ((*look, "--workload", "pgbench", "--no-analyze"), 2, "--no-analyze requires --data"),

@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -27,9 +28,11 @@ from pgdyno.server.find_build import system_builds
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_account import Account
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.study.column_sample import ColumnSample
 from pgdyno.study.own_data import Invariant, OwnData
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.workload.invariant_checks import check_invariants
+from pgdyno.workload.pgbench.sampled_values import read_sample
 
 pytestmark = pytest.mark.server
 
@@ -300,3 +303,37 @@ def test_an_invariant_counts_rows_and_never_reads_their_values(origin: Server) -
     assert checks[2].detail == "returned 3 rows"
     with pytest.raises(PgdynoError, match="must be a query"):
         check_invariants(lambda: origin.connect(DATABASE), [Invariant(name="w", text="DELETE FROM customer")])
+
+
+def test_a_sample_is_the_same_each_time_and_follows_its_weighting(origin: Server) -> None:
+    with origin.connect(DATABASE) as connection:
+        parse, every = ColumnSample.parse, {str(n) for n in range(1, 201)}
+        uniform = read_sample(connection, parse("public.customer.id"), 1)
+        assert (set(uniform.values), len(uniform.values)) == (every, 200)
+        assert (uniform.is_number, uniform.is_part) == (True, False)
+        assert read_sample(connection, parse("customer.id"), 1) == uniform
+        assert read_sample(connection, parse("customer.id"), 2).values != uniform.values
+        rows = read_sample(connection, parse("purchase.product_id frequency"), 1)
+        assert Counter(rows.values).most_common(1)[0][1] >= PURCHASES // 50
+        assert len(rows.values) == value(connection, "SELECT count(*) FROM purchase")
+        emails = read_sample(connection, parse("customer.email"), 1, bytes_max=300)
+        assert emails.is_part
+        assert not emails.is_number
+        assert 200 < sum(map(len, emails.values)) <= 300
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("custmer.id", 'relation "custmer" does not exist'),
+        ("customer.no", 'column "no" does not exist'),
+        ("nothing.a", "has no value"),
+        ("seen.id frequency", "seen is no table"),
+    ],
+)
+def test_a_column_without_values_cannot_be_sampled(source: str, message: str, origin: Server) -> None:
+    with origin.connect(DATABASE) as connection:
+        connection.execute("CREATE TEMP TABLE nothing AS SELECT NULL::int AS a")
+        connection.execute("CREATE TEMP VIEW seen AS SELECT id FROM customer")
+        with pytest.raises(DatasetError, match=message):
+            read_sample(connection, ColumnSample.parse(source), 1)

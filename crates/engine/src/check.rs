@@ -20,9 +20,9 @@ struct Question {
 pub fn check(text: &str, out: &mut dyn Write) -> bool {
     let read = serde_json::from_str::<Question>(text)
         .map_err(SpecificationError::Json)
-        .and_then(|question| Ok(reads_scale(&question.workload)?));
+        .and_then(|question| Ok(found(&question.workload)?));
     let event = match &read {
-        Ok(reads_scale) => json!({"event": "result", "reads_scale": reads_scale}),
+        Ok(found) => found.clone(),
         Err(error) => {
             json!({"event": "failed", "stage": "specification", "message": error.to_string()})
         }
@@ -32,12 +32,19 @@ pub fn check(text: &str, out: &mut dyn Write) -> bool {
     read.is_ok()
 }
 
-/// Whether valid scripts read the variable `scale`, which sysbench does not have.
-fn reads_scale(workload: &Json) -> Result<bool, WorkloadError> {
-    match workload.get("kind").and_then(Json::as_str) {
-        Some("sysbench") => Sysbench::read(workload, 1, 0).map(|_| false),
-        _ => Ok(Pgbench::read(workload, 1, 1, 0)?.reads_scale()),
+/// The result about valid scripts: whether they read the variable `scale`, and what they sample. Those of
+/// sysbench do neither.
+fn found(workload: &Json) -> Result<Json, WorkloadError> {
+    if workload.get("kind").and_then(Json::as_str) == Some("sysbench") {
+        Sysbench::read(workload, 1, 0)?;
+        return Ok(json!({"event": "result", "reads_scale": false, "samples": []}));
     }
+    let read = Pgbench::read(workload, 1, 1, 0)?;
+    let samples: Vec<_> = read
+        .samples()
+        .map(|(script, command, source)| json!({"script": script, "command": command, "source": source}))
+        .collect();
+    Ok(json!({"event": "result", "reads_scale": read.reads_scale(), "samples": samples}))
 }
 
 #[cfg(test)]
@@ -53,10 +60,17 @@ mod tests {
 
     #[test]
     fn a_valid_script_is_reported_with_its_use_of_the_scale() {
-        assert_eq!(answer("select 1;"), (true, json!({"event": "result", "reads_scale": false})));
+        assert_eq!(answer("select 1;"), (true, json!({"event": "result", "reads_scale": false, "samples": []})));
         for reads in ["select :scale;", "\\set x 2 * :scale\nselect 1;"] {
-            assert_eq!(answer(reads), (true, json!({"event": "result", "reads_scale": true})), "{reads}");
+            assert_eq!(answer(reads), (true, json!({"event": "result", "reads_scale": true, "samples": []})), "{reads}");
         }
+    }
+
+    #[test]
+    fn sampled_columns_are_reported_with_their_commands() {
+        let (sound, event) = answer("\\sample c from customer.id  frequency\nselect :c;");
+        let sample = json!({"script": "f", "command": "\\sample c from customer.id  frequency", "source": "customer.id frequency"});
+        assert_eq!((sound, &event["samples"]), (true, &json!([sample])));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! boolean and NaN as a parameter of a random function are errors, a colon at the end of a statement stays a
 //! colon, and the time of `\sleep` does not overflow. Operands nest up to [`expression::DEPTH_MAX`] levels,
 //! there are at most [`variables::VARIABLES_MAX`] variables, and a script has at most
-//! [`script::SCRIPT_BYTES_MAX`] bytes.
+//! [`script::SCRIPT_BYTES_MAX`] bytes. `\sample` is an addition of the engine; pgdyno-pgbench does not know it.
 
 mod effort;
 pub mod expression;

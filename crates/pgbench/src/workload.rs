@@ -10,6 +10,7 @@ use super::random::Prng;
 use super::run::{Protocol, Startup, split_definition};
 use super::script::Scripts;
 use super::script::builtin::Builtin;
+use super::script::command::Action;
 use super::session::{Program, ScriptRunner, Stop};
 use super::value::Value;
 use driver::{ClientId, Ending, Tally, User, Workload, WorkloadError};
@@ -32,6 +33,8 @@ struct Specification {
     protocol: ProtocolName,
     #[serde(default)]
     define: BTreeMap<String, String>,
+    #[serde(default)]
+    samples: BTreeMap<String, Vec<String>>,
     #[serde(default)]
     random_seed: Option<u64>,
 }
@@ -102,11 +105,24 @@ impl Pgbench {
     pub fn reads_scale(&self) -> bool {
         self.reads_scale
     }
+
+    /// The commands `\sample` of all scripts: name of the script, text of the command, its source.
+    pub fn samples(&self) -> impl Iterator<Item = (&str, &str, &str)> {
+        self.program.scripts.scripts().iter().flat_map(|script| {
+            script.commands.iter().filter_map(|command| match &command.action {
+                Action::Sample(sample) => {
+                    Some((script.name.as_str(), command.line.as_str(), sample.source.as_str()))
+                }
+                _ => None,
+            })
+        })
+    }
 }
 
 impl Specification {
     fn compile(&self, clients: u32, threads: u32, seed: u64) -> Result<Pgbench, WorkloadError> {
-        let mut scripts = Scripts::default();
+        let samples = self.samples.iter().map(|(source, values)| (source.clone(), values.as_slice().into()));
+        let mut scripts = Scripts::with_samples(samples.collect());
         let mut kinds = Vec::new();
         for script in &self.scripts {
             let kind = script.add(&mut scripts)?;

@@ -10,6 +10,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.engine import DriveFailure, DriveResult, Engine, Event
 from pgdyno.errors import DatasetError, EngineError, UsageError
 from pgdyno.interruption import Interruption
+from pgdyno.study.column_sample import ColumnSample
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
@@ -154,13 +155,54 @@ def examine_scripts(parameters: WorkloadParameters) -> list[Caveat]:
     """
     if not isinstance(parameters, PgbenchParameters | SysbenchParameters):
         return []
-    with Engine("check", {"workload": parameters.to_drive()}) as engine:
-        answer = list(engine.events())[-1]
-    if answer["event"] == "failed":
-        raise UsageError(answer["message"].removeprefix("workload: "))
+    answer = _examined(parameters)
     if isinstance(parameters, SysbenchParameters):
         return []
+    for of in _sample_commands(answer):
+        if parameters.data is None:
+            raise UsageError(
+                f"{of}: \\sample requires --data, because its values are those of your own tables; use "
+                "\\set with random() for the pgbench tables"
+            )
     own_only = all(script.text is not None for script in parameters.scripts)
     if own_only and answer["reads_scale"] and parameters.scale > 1 and "scale" not in parameters.define:
         return [Caveat(Code.SCALE_OF_THE_DATA, {"scale": parameters.scale})]
     return []
+
+
+@dataclass(frozen=True)
+class SampleCommand:
+    """A command ``\\sample`` of a script. ``source`` is its text after FROM, and ``column`` its meaning."""
+
+    script: str
+    text: str
+    source: str
+    column: ColumnSample
+
+    def __str__(self) -> str:
+        """Return script and command, for messages."""
+        return f"{self.script}: {self.text}"
+
+
+def sample_commands(parameters: WorkloadParameters) -> list[SampleCommand]:
+    """Return the commands ``\\sample`` of all scripts. Raises UsageError."""
+    return _sample_commands(_examined(parameters)) if isinstance(parameters, PgbenchParameters) else []
+
+
+def _examined(parameters: WorkloadParameters) -> Event:
+    with Engine("check", {"workload": parameters.to_drive()}) as engine:
+        answer = list(engine.events())[-1]
+    if answer["event"] == "failed":
+        raise UsageError(answer["message"].removeprefix("workload: "))
+    return answer
+
+
+def _sample_commands(answer: Event) -> list[SampleCommand]:
+    found = []
+    for of in answer["samples"]:
+        try:
+            column = ColumnSample.parse(of["source"])
+        except ValueError as error:
+            raise UsageError(f"{of['script']}: {of['command']}: {error}") from error
+        found.append(SampleCommand(of["script"], of["command"], of["source"], column))
+    return found

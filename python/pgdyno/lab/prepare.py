@@ -25,6 +25,7 @@ from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.own_data_preflight import own_data_caveats, require_working_own_data, with_own_data
 from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, require_starts, resolve_arms
 from pgdyno.lab.progress import Warned, Watch
+from pgdyno.lab.sampled_columns import with_samples
 from pgdyno.lab.script_preflight import require_working_scripts
 from pgdyno.lab.trial import untested_version
 from pgdyno.probe.machine_facts import machine_resources
@@ -93,6 +94,7 @@ def prepare_arms(
         ]
         places.require_room_for_copies()
         places.add_second_places()
+        ready = with_samples(ready, watch, interruption)
         require_working_own_data(ready, watch, interruption)
         for prepared in ready:
             prepared.caveats.extend(_placement_caveats(prepared.arms))

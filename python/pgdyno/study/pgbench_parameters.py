@@ -14,6 +14,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -133,6 +134,8 @@ class PgbenchParameters(WorkloadParameters):
     checks: tuple[Invariant, ...] = Field(
         default=(), description="Queries that must return no row after a trial: tables with name and text."
     )
+
+    _samples: Mapping[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
 
     @model_serializer(mode="wrap")
     def _without_absent_data(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -288,14 +291,22 @@ class PgbenchParameters(WorkloadParameters):
         )
         return {name: getattr(self, name) for name in of_engine}
 
+    def with_sample_values(self, samples: Mapping[str, tuple[str, ...]]) -> Self:
+        """Return a copy that drives with these values of ``\\sample``, by source. They are never stored."""
+        drawn = self.model_copy()
+        drawn._samples = samples
+        return drawn
+
     def to_drive(self) -> dict[str, Any]:
         """Return the parameters of the load, always with the scale of the data."""
+        samples = {"samples": self._samples} if self._samples else {}
         return {
             "kind": self.kind,
             "scripts": [script.to_drive() for script in self.scripts],
             "scale": self.scale,
             "protocol": self.protocol,
             "define": self.define,
+            **samples,
         }
 
 

@@ -17,8 +17,9 @@ pub use store::Columns;
 
 use super::expression::{Expression, Scope};
 use super::random::Prng;
+use super::random::distribution::uniform;
 use super::script::Scripts;
-use super::script::command::{Action, Command, Shell, Sleep, SleepTime};
+use super::script::command::{Action, Command, Sample, Shell, Sleep, SleepTime};
 use super::script::sql::Sql;
 use super::value::parse::leading_int;
 use super::value::{DebugLine, Value};
@@ -166,6 +167,7 @@ impl Client {
                 Ok(Step::Done)
             }
             Action::Else { .. } | Action::EndIf => Ok(Step::Done),
+            Action::Sample(sample) => self.sample(sample),
             Action::Sleep(sleep) => self.sleep(sleep, scripts).map(Step::Sleep),
             Action::Shell(shell) => Ok(Step::Shell(shell)),
             Action::StartPipeline | Action::SyncPipeline | Action::EndPipeline => {
@@ -228,6 +230,15 @@ impl Client {
         }
         self.variables.set(variable, value);
         Ok(())
+    }
+
+    fn sample<'s>(&mut self, sample: &Sample) -> Result<Step<'s>, Abort> {
+        if sample.values.is_empty() {
+            return Err(self.abort(vec![], "sample", &format!("no values of {}", sample.source)));
+        }
+        let drawn = uniform(&mut self.random, 0, sample.values.len() as i64 - 1);
+        self.variables.set_text(sample.variable, sample.values[drawn as usize].as_bytes());
+        Ok(Step::Done)
     }
 
     fn sleep(&mut self, sleep: &Sleep, scripts: &Scripts) -> Result<i64, Abort> {

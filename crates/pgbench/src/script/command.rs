@@ -1,5 +1,7 @@
 //! Commands of a script.
 
+use std::sync::Arc;
+
 use super::sql::Sql;
 use crate::expression::Expression;
 use crate::variables::Slot;
@@ -50,6 +52,8 @@ pub enum Action {
     },
     /// `\endif`.
     EndIf,
+    /// `\sample`.
+    Sample(Sample),
     /// `\sleep`.
     Sleep(Sleep),
     /// `\shell` and `\setshell`.
@@ -60,6 +64,17 @@ pub enum Action {
     SyncPipeline,
     /// `\endpipeline`.
     EndPipeline,
+}
+
+/// Values of `\sample`, a command of pgdyno.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// The variable.
+    pub variable: Slot,
+    /// Words after FROM: the column and how its values are drawn.
+    pub source: String,
+    /// The values; none while a script is only checked.
+    pub values: Arc<[String]>,
 }
 
 /// Argument of `\sleep`.

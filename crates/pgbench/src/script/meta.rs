@@ -1,13 +1,14 @@
 //! Parser of backslash commands.
 
-use super::command::{Action, Shell, ShellWord, Sleep, SleepTime, WORDS_MAX};
+use super::Samples;
+use super::command::{Action, Sample, Shell, ShellWord, Sleep, SleepTime, WORDS_MAX};
 use super::error::{Place, ScriptError};
 use super::sql::Store;
 use super::words::{self, Word};
 use crate::effort;
 use crate::expression::Expression;
 use crate::value::parse::parse_int;
-use crate::variables::{Names, Slot};
+use crate::variables::{Names, Slot, is_name};
 
 /// A backslash command: an action, or a modifier of the preceding SQL.
 pub enum Meta {
@@ -22,6 +23,7 @@ pub struct Reader<'a, 'n> {
     script: &'a [u8],
     at: &'n mut usize,
     names: &'n mut Names,
+    samples: Option<&'n Samples>,
     place: Place<'a>,
     words: Vec<Word<'a>>,
 }
@@ -31,10 +33,11 @@ pub fn read<'a>(
     script: &'a [u8],
     at: &mut usize,
     names: &mut Names,
+    samples: Option<&Samples>,
     place: Place<'a>,
 ) -> Result<Option<Meta>, ScriptError> {
     let Some(first) = words::next(script, at) else { return Ok(None) };
-    Reader { script, at, names, place, words: vec![first] }.command().map(Some)
+    Reader { script, at, names, samples, place, words: vec![first] }.command().map(Some)
 }
 
 /// The line of a command, from its backslash to the byte `end`, without the newline.
@@ -58,6 +61,7 @@ impl Reader<'_, '_> {
             b"sleep" => Action::Sleep(self.sleep()?),
             b"setshell" => Action::Shell(self.set_shell()?),
             b"shell" => Action::Shell(self.shell()?),
+            b"sample" if self.samples.is_some() => Action::Sample(self.sample()?),
             b"else" => self.alone(Action::Else { end: 0 })?,
             b"endif" => self.alone(Action::EndIf)?,
             b"startpipeline" => self.alone(Action::StartPipeline)?,
@@ -135,6 +139,26 @@ impl Reader<'_, '_> {
             return Err(self.wrong("too many arguments", None));
         }
         Ok(Store { every, prefix: self.words.get(1).map(|word| word.text.to_vec()).unwrap_or_default() })
+    }
+
+    /// Parses `NAME FROM SOURCE…`. Whoever finds the values reads the source.
+    fn sample(&mut self) -> Result<Sample, ScriptError> {
+        let [_, name, from, ref source @ ..] = self.words[..] else {
+            return Err(self.wrong("missing argument", None));
+        };
+        if !is_name(name.text) {
+            return Err(self.wrong_with("invalid variable name", Some(name.text), Some(name.start)));
+        }
+        if !from.text.eq_ignore_ascii_case(b"from") {
+            return Err(self.wrong_with("FROM expected", Some(from.text), Some(from.start)));
+        }
+        let words: Vec<_> = source.iter().map(|word| String::from_utf8_lossy(word.text)).collect();
+        if words.is_empty() {
+            return Err(self.wrong("missing argument", None));
+        }
+        let source = words.join(" ");
+        let values = self.samples.and_then(|samples| samples.get(&source)).cloned().unwrap_or_default();
+        Ok(Sample { variable: self.intern(name.text)?, source, values })
     }
 
     /// Parses a number or a variable, and a unit, separated or directly after the number.

@@ -14,6 +14,9 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use command::{Action, Command};
 use error::{Place, ScriptError};
 use meta::Meta;
@@ -29,6 +32,9 @@ pub const SCRIPTS_MAX: usize = 128;
 
 /// Maximum size of a script, which is in memory several times.
 pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
+
+/// Values of `\sample` by its source: the words after FROM, separated by one space.
+pub type Samples = BTreeMap<String, Arc<[String]>>;
 
 /// A script.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,12 +52,20 @@ pub struct Script {
 pub struct Scripts {
     /// Names of the variables in all scripts and options.
     pub names: Names,
+    /// Without this map the command `\sample` is invalid, as in pgbench.
+    samples: Option<Samples>,
     all: Vec<Script>,
     weight: u64,
     statements: usize,
 }
 
 impl Scripts {
+    /// No scripts yet; those to be added may draw from these values with `\sample`.
+    #[must_use]
+    pub fn with_samples(samples: Samples) -> Self {
+        Self { samples: Some(samples), ..Self::default() }
+    }
+
     /// Parses a script and adds it to the run. A zero byte ends the text, as in pgbench.
     pub fn add(&mut self, name: &str, text: &[u8], weight: u32) -> Result<(), ScriptError> {
         if text.len() > SCRIPT_BYTES_MAX {
@@ -131,7 +145,8 @@ impl Scripts {
                     let start = scanner.at - 1;
                     place.line_number += newlines(&text[place.start..start]);
                     place.start = start;
-                    let meta = meta::read(text, &mut scanner.at, &mut self.names, place)?;
+                    let meta =
+                        meta::read(text, &mut scanner.at, &mut self.names, self.samples.as_ref(), place)?;
                     let line = || meta::line(text, start, scanner.at);
                     match meta {
                         Some(Meta::Action(action)) => commands.push(Command { line: line(), action }),

@@ -100,3 +100,26 @@ fn every_client_has_its_number_and_its_generator() {
     let slot = scripts.names.find(b"client_id").unwrap();
     assert_eq!(second.variables.value(slot, &scripts.names), Ok(Value::Int(1)));
 }
+
+/// The texts that a client sends in 40 transactions of a script with `\sample`.
+fn sampled(values: &[&str]) -> Result<Vec<String>, Abort> {
+    let values: Vec<_> = values.iter().map(|&value| value.to_owned()).collect();
+    let samples = [("t.c frequency".to_owned(), values.into())].into_iter().collect();
+    let mut scripts = Scripts::with_samples(samples);
+    let text = "\\SAMPLE c From t.c \\\n frequency\nselect :c;";
+    scripts.add("s.sql", text.as_bytes(), 1).unwrap();
+    let client = Startup::new(&mut scripts.names, &[], 1, 5432, 1, 1).unwrap().client(0);
+    let mut run = Run { scripts, client, shown: Vec::new() };
+    (0..40).map(|_| Ok(run.through(Protocol::Simple)?.remove(0).1)).collect()
+}
+
+#[test]
+fn sampled_values_are_drawn_by_the_generator_of_the_client() {
+    let drawn = sampled(&["1", "'it''s'", "-3"]).unwrap();
+    assert_eq!(drawn, sampled(&["1", "'it''s'", "-3"]).unwrap());
+    for expected in ["select 1;", "select 'it''s';", "select -3;"] {
+        assert!(drawn.contains(&expected.to_owned()), "{drawn:?}");
+    }
+    let aborted = sampled(&[]).unwrap_err();
+    assert!(aborted.messages[0].ends_with("no values of t.c frequency"), "{aborted:?}");
+}

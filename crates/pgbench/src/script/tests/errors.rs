@@ -113,6 +113,29 @@ fn invalid_arguments_are_rejected() {
 }
 
 #[test]
+fn samples_are_a_command_of_the_engine_and_name_a_variable_and_a_source() {
+    let wrong = "\\sample x FROM t.c";
+    assert_eq!(refused(wrong), format!("s.sql:1: invalid command in command \"sample\"\n{wrong}"));
+    let table = [
+        ("\\sample", "s.sql:1: missing argument in command \"sample\"\n\\sample"),
+        ("\\sample x FROM", "s.sql:1: missing argument in command \"sample\"\n\\sample x FROM"),
+        (
+            "\\sample 1x FROM t.c",
+            "s.sql:1: invalid variable name (1x) in command \"sample\"\n\\sample 1x FROM t.c\n        ^ error found here",
+        ),
+        (
+            "\\sample x of t.c",
+            "s.sql:1: FROM expected (of) in command \"sample\"\n\\sample x of t.c\n          ^ error found here",
+        ),
+    ];
+    for (text, message) in table {
+        let mut scripts = Scripts::with_samples(Samples::new());
+        let error = scripts.add("s.sql", text.as_bytes(), 1).unwrap_err();
+        assert_eq!(error.to_string(), message, "{text:?}");
+    }
+}
+
+#[test]
 fn unmatched_conditional_commands_are_rejected() {
     let error = |command, what| format!("condition error in script \"s.sql\" command {command}: {what}");
     let table = [
