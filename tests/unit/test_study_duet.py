@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from pgdyno.cli import options as cli_options
 from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.compare import DesignOptions, study_of
+from pgdyno.cli.own_data_options import OwnDataOptions
 from pgdyno.cli.workload_options import (
-    OwnDataOptions,
     PgbenchData,
     PgbenchScripts,
     SysbenchOptions,

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
+from pgdyno.cli.own_data_options import OwnDataOptions
 from pgdyno.errors import UsageError
 from pgdyno.study.pgbench_parameters import BUILTINS, PgbenchParameters, Script, variant_of
 from pgdyno.study.script_files import script_files, weighted
@@ -232,41 +233,6 @@ class PgbenchScripts:
             "--define", "-D", metavar="NAME=VALUE", help="pgbench: script variable. May be repeated."
         ),
     ] = None
-
-
-@dataclass(frozen=True)
-class OwnDataOptions:
-    """Options of data of the user, for pgbench scripts."""
-
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SOURCE",
-            help="pgbench: data of your own: a dump, a backup, a directory with load.sql, a DSN that is read "
-            "once, or a name (`pgdyno data`). Requires --file and implies --workload pgbench.",
-        ),
-    ] = None
-    check: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="FILE.sql",
-            help="pgbench: queries that must return no row after each trial. May be repeated.",
-        ),
-    ] = None
-    no_analyze: Annotated[
-        bool, typer.Option("--no-analyze", help="Do not run ANALYZE before the snapshot of --data.")
-    ] = False
-
-    def of_pgbench(self) -> dict[str, Any]:
-        """Return the parameters of pgbench. Raises UsageError."""
-        found: dict[str, Any] = {}
-        if self.data is not None:
-            found["data"] = {"source": self.data, "analyze": not self.no_analyze}
-        elif self.no_analyze:
-            raise UsageError("--no-analyze requires --data: remove it")
-        if self.check:
-            found["checks"] = [{"name": str(path), "text": read_script(path)} for path in self.check]
-        return found
 
 
 @dataclass(frozen=True)
