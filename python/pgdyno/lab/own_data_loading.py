@@ -130,10 +130,10 @@ class OwnDataMaker:
                 self.progress("analyze", 0.0)
                 # A backup keeps its dead rows. VACUUM leaves autovacuum nothing to do in the trials.
                 connection.execute("ANALYZE" if self.data.form == "backup" else "VACUUM (ANALYZE)")
-            if not _count(connection, TABLES):
+            if not count_of(connection, TABLES):
                 raise DatasetError(f"{self.data.label} contains no table: check the source")
             self.progress("checkpoint", 0.0)
-            return {"changes": changes, "without_statistics": _count(connection, WITHOUT_STATISTICS)}
+            return {"changes": changes, "without_statistics": count_of(connection, WITHOUT_STATISTICS)}
 
     def _load(self, server: Server, connection: Connection, work_dir: Path) -> list[str]:
         """Load a dump or scripts into a new database. Return sentences about what was changed."""
@@ -157,7 +157,7 @@ class OwnDataMaker:
                 unknown = {name for name, major in NEWER_SETTINGS.items() if self.build.version.major < major}
                 lines = without_settings(self._statements(), frozenset(unknown))
             self._run_psql(server, arguments, lines)
-        changes = []
+        changes = [f"columns were masked: {', '.join(self.data.masked)}"] if self.data.masked else []
         if roles:
             changes.append(f"roles were created without privileges: {', '.join(roles)}")
         if facts.major and facts.major > self.build.version.major:
@@ -248,9 +248,10 @@ class OwnDataMaker:
                 f"loading {self.data.label} took longer than 6 h: use a smaller part"
             ) from None
         if done.returncode != 0:
+            masked = f"; masked columns: {', '.join(self.data.masked)}" if self.data.masked else ""
             raise DatasetError(
-                f"{self._first_error(done.stderr)} (PostgreSQL {self.build.version}): correct the source, or "
-                "leave out what fails. Nothing was measured"
+                f"{self._first_error(done.stderr)} (PostgreSQL {self.build.version}{masked}): correct the "
+                f"{'masks' if masked else 'source'}, or leave out what fails. Nothing was measured"
             )
 
     def _first_error(self, said: str) -> str:
@@ -266,7 +267,7 @@ class OwnDataMaker:
     def _database_with_tables(self, server: Server, connection: Connection) -> str:
         """Return the new database, or the one that a dump made with --create has created."""
         with server.connect(DATABASE) as own:
-            if _count(own, TABLES):
+            if count_of(own, TABLES):
                 return DATABASE
         rows = connection.execute(
             "SELECT datname FROM pg_database WHERE NOT datistemplate AND datname NOT IN ('postgres', %s)",
@@ -281,7 +282,8 @@ _PLACE = {"host": "host", "port": "port", "username": "user", "dbname": "dbname"
 _WARNINGS = (backup_import.mismatched_collation, backup_import.reaches_out)
 
 
-def _count(connection: Connection, statement: str) -> int:
+def count_of(connection: Connection, statement: str) -> int:
+    """Return the number that the statement returns in its only row."""
     row = connection.execute(statement.encode()).fetchone()
     assert row is not None
     return int(row[0])

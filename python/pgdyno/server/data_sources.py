@@ -27,9 +27,11 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.file_system import locked
 from pgdyno.server.find_build import system_builds
 from pgdyno.server.limited_connection import connect
+from pgdyno.server.masked_reading import MaskedReading
 from pgdyno.server.server_account import Account
 from pgdyno.server.server_process import run_tool
 from pgdyno.server.version import Version, version_of
+from pgdyno.study.mask_rules import MaskRule
 from pgdyno.study.own_data import Form, OwnData, is_connection_string
 
 LOAD_SCRIPT = "load.sql"
@@ -47,10 +49,13 @@ _GZIP, _ARCHIVE, _TAR = b"\x1f\x8b", b"PGDMP", b"ustar"
 
 @dataclass(frozen=True)
 class Selection:
-    """Part of a database that is read. ``tables``: patterns of pg_dump; empty means all."""
+    """Part of a database that is read. ``tables``: patterns of pg_dump; empty means all. ``masks``: rules by
+    which columns are masked while they are read.
+    """
 
     tables: Sequence[str] = ()
     schema_only: bool = False
+    masks: Sequence[MaskRule] = ()
 
     def arguments(self) -> list[str]:
         """Return the arguments of pg_dump."""
@@ -108,8 +113,10 @@ class NamedDataStore:
             if (self.directory / name).exists():
                 raise UsageError(f"the data {name} exist: choose another name, or pgdyno data remove {name}")
             is_copy = is_connection_string(data.source)
-            if not is_copy and selection.arguments():
-                raise UsageError("--tables and --schema-only require a DSN: a dump is loaded as it is")
+            if not is_copy and selection != Selection():
+                raise UsageError(
+                    "--tables, --schema-only and --mask require a DSN: a dump is loaded as it is"
+                )
             part = self.directory / f".{name}.part"
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir(mode=0o700)  # rows of production
@@ -163,24 +170,50 @@ class NamedDataStore:
         version = _version(dsn)
         pg_dump = client_program("pg_dump", self.builds(), at_least=version.major)
         conninfo = read_only_conninfo(dsn)
-        command = [str(pg_dump), "--format=custom", "--compress=1", f"--lock-wait-timeout={LOCK_TIMEOUT_S}s"]
-        command += ["--no-subscriptions", "--no-publications", *selection.arguments()]
-        command += [f"--file={part / DUMP}", f"--dbname={conninfo}"]
-        ourselves = Account("", -1, -1, switch=False)  # for ~/.pgpass and certificates
+        arguments = [f"--lock-wait-timeout={LOCK_TIMEOUT_S}s", "--no-subscriptions", "--no-publications"]
+        arguments += [*selection.arguments(), f"--dbname={conninfo}"]
+        reading = _masked_reading(dsn, selection.masks)
         try:
-            done = run_tool(command, ourselves, READ_TIMEOUT_S, check=check, environment=dict(os.environ))
+            if reading is None:
+                failure = _dump(pg_dump, arguments, part / DUMP, check)
+            else:
+                is_part = bool(selection.arguments())
+                failure = reading.read(
+                    pg_dump, arguments, part / DUMP, READ_TIMEOUT_S, check, is_part=is_part
+                )
         except subprocess.TimeoutExpired:
             raise DatasetError(f"reading {dsn} took longer than 6 h: select tables with --tables") from None
-        if done.returncode != 0:
-            raise DatasetError(f"reading {dsn} failed: {dsn.masked(in_one_line(done.stderr))}")
+        if failure:
+            raise DatasetError(f"reading {dsn} failed: {dsn.masked(in_one_line(failure))}")
         read_on = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         parts = [*selection.tables, *(["without rows"] if selection.schema_only else [])]
         origin = f"{dsn}, PostgreSQL {version}, read on {read_on}"
-        found = data.model_copy(update={"source": str(part / DUMP), "major": version.major})
+        masked = () if reading is None else reading.labels
+        parts += [f"{len(masked)} columns masked"] if masked else []
+        found = data.model_copy(update={"source": str(part / DUMP), "major": version.major, "masked": masked})
         return (f"{origin} ({', '.join(parts)})" if parts else origin), found
 
 
 DUMP = "database.dump"
+
+
+def _dump(pg_dump: Path, arguments: Sequence[str], target: Path, check: Callable[[], None]) -> str:
+    """Dump a database to the target. Return the messages of pg_dump if it failed; else empty."""
+    command = [str(pg_dump), "--format=custom", "--compress=1", *arguments, f"--file={target}"]
+    ourselves = Account("", -1, -1, switch=False)  # for ~/.pgpass and certificates
+    done = run_tool(command, ourselves, READ_TIMEOUT_S, check=check, environment=dict(os.environ))
+    return "" if done.returncode == 0 else done.stderr or "pg_dump failed"
+
+
+def _masked_reading(dsn: Dsn, rules: Sequence[MaskRule]) -> MaskedReading | None:
+    """Return the reading with these rules; None without rules. Raises ConnectError, UsageError."""
+    if not rules:
+        return None
+    try:
+        with contextlib.closing(connect(read_only_conninfo(dsn))) as connection:
+            return MaskedReading(connection, rules)
+    except (psycopg.Error, OSError) as error:
+        raise ConnectError(f"cannot read the catalogs of {dsn}: {dsn.masked(in_one_line(error))}") from error
 
 
 def read_only_conninfo(dsn: Dsn, purpose: str = "data", statement_timeout_s: float = READ_TIMEOUT_S) -> str:

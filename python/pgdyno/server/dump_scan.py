@@ -6,24 +6,25 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-_NAME = r'"(?:[^"]|"")+"|[\w$]+'
-_NAMES = rf"(?:{_NAME})(?:, (?:{_NAME}))*"
+NAME = r'"(?:[^"]|"")+"|[\w$]+'
+_NAMES = rf"(?:{NAME})(?:, (?:{NAME}))*"
 _ROLES = tuple(
     re.compile(pattern)
     for pattern in (
-        rf"ALTER .* OWNER TO ({_NAME});",
+        rf"ALTER .* OWNER TO ({NAME});",
         rf"(?:ALTER DEFAULT PRIVILEGES .*)?GRANT .* TO ({_NAMES})(?: WITH GRANT OPTION)?;",
         rf"(?:ALTER DEFAULT PRIVILEGES .*)?REVOKE .* FROM ({_NAMES});",
-        rf"ALTER DEFAULT PRIVILEGES FOR ROLE ({_NAME}) ",
+        rf"ALTER DEFAULT PRIVILEGES FOR ROLE ({NAME}) ",
         rf"CREATE POLICY .* TO ({_NAMES})(?: USING| WITH CHECK|;)",
-        rf"CREATE SCHEMA .*AUTHORIZATION ({_NAME});",
-        rf"SET SESSION AUTHORIZATION '?({_NAME})'?;",
+        rf"CREATE SCHEMA .*AUTHORIZATION ({NAME});",
+        rf"SET SESSION AUTHORIZATION '?({NAME})'?;",
     )
 )
-_CREATED_ROLE = re.compile(rf"CREATE (?:ROLE|USER) ({_NAME})")
-_EXTENSION = re.compile(rf"CREATE EXTENSION (?:IF NOT EXISTS )?({_NAME})")
+_CREATED_ROLE = re.compile(rf"CREATE (?:ROLE|USER) ({NAME})")
+_EXTENSION = re.compile(rf"CREATE EXTENSION (?:IF NOT EXISTS )?({NAME})")
 _ENCODING = re.compile(r"SET client_encoding = '(\w+)';")
-_DATABASE = re.compile(r"CREATE DATABASE .*;")
+_DATABASE = re.compile(r"(?:-- )?CREATE DATABASE .*;")
+"""As a comment in a dump that pgdyno has masked."""
 _OPTION = re.compile(
     r"(ENCODING|LC_COLLATE|LC_CTYPE|LOCALE_PROVIDER|ICU_LOCALE|BUILTIN_LOCALE|LOCALE) = ('[^']*'|\w+)"
 )
@@ -55,7 +56,7 @@ def scan(lines: Iterable[bytes]) -> DumpFacts:
     """Return the facts of a dump. Rows of COPY are not read."""
     facts = DumpFacts()
     for line in outside_of_rows(lines):
-        if line[:4] in (b"ALTE", b"GRAN", b"REVO", b"CREA", b"SET ", b"-- D"):
+        if line[:4] in (b"ALTE", b"GRAN", b"REVO", b"CREA", b"SET ", b"-- D", b"-- C"):
             _read(facts, line.decode(errors="replace"))
     return facts
 
@@ -91,11 +92,11 @@ def without_settings(lines: Iterable[bytes], unknown: frozenset[str]) -> Iterato
 def _read(facts: DumpFacts, line: str) -> None:
     for pattern in _ROLES:
         if found := pattern.match(line):
-            facts.roles |= {_unquoted(name) for name in re.findall(_NAME, found[1])}
+            facts.roles |= {unquoted(name) for name in re.findall(NAME, found[1])}
     if found := _CREATED_ROLE.match(line):
-        facts.created_roles.add(_unquoted(found[1]))
+        facts.created_roles.add(unquoted(found[1]))
     elif found := _EXTENSION.match(line):
-        facts.extensions.add(_unquoted(found[1]))
+        facts.extensions.add(unquoted(found[1]))
     elif (found := _ENCODING.match(line)) and not facts.encoding:
         facts.encoding = found[1]
     elif (found := _VERSION.match(line)) and facts.major is None:
@@ -104,5 +105,6 @@ def _read(facts: DumpFacts, line: str) -> None:
         facts.locale = {name: value.strip("'") for name, value in _OPTION.findall(line)}
 
 
-def _unquoted(name: str) -> str:
+def unquoted(name: str) -> str:
+    """Return the name that an identifier in SQL means."""
     return name[1:-1].replace('""', '"') if name.startswith('"') else name.lower()

@@ -8,7 +8,14 @@ from typing import Any, Literal, Self
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from pgdyno.study.arm_spec import SECRET_WORDS
 
@@ -23,7 +30,7 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
-FOUND = ("name", "form", "path", "digest", "size_bytes", "major")
+FOUND = ("name", "form", "path", "digest", "size_bytes", "major", "masked")
 """Fields of OwnData that the user does not give."""
 
 
@@ -50,6 +57,13 @@ class OwnData(BaseModel):
     digest: str = Field(default="", description="Digest of the content.")
     size_bytes: int = Field(default=0, ge=0, description="Size of the source.")
     major: int | None = Field(default=None, description="Major version of the origin, if known.")
+    masked: tuple[str, ...] = Field(default=(), description="Columns masked when they were read.")
+
+    @model_serializer(mode="wrap")
+    def _without_absent_masks(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit an empty list of masks, so that results files equal those of versions without masks."""
+        written: dict[str, Any] = serialize(self)
+        return {name: value for name, value in written.items() if value or name != "masked"}
 
     @model_validator(mode="before")
     @classmethod
