@@ -37,6 +37,7 @@ class FakeSource:
     delivers: str | None = None
     complaint: str | None = None
     unlisted: frozenset[int] = frozenset()
+    has_programs: bool = False
     package: str = "builds"
     listed: int = 0
     downloads: list[str] = field(default_factory=list)

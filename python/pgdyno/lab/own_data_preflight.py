@@ -70,15 +70,15 @@ def _found(driving: Driving, cache: Cache, watch: Watch, interruption: Interrupt
 
 def own_data_caveats(study: Study, index: int, facts: Mapping[str, object]) -> Iterator[Caveat]:
     """Yield the caveats of the data of one arm from the facts of its dataset."""
-    data = own_data_of(study.driving(index).workload)
-    if data is None:
-        return
+    workload = study.driving(index).workload
+    own = own_data_of(workload)
+    data = f"{workload.data_name if own is None else own.label}{workload.history_text if own else ''}"
     if n_tables := facts.get("without_statistics"):
         tables = counted(int(str(n_tables)), "table")
-        yield Caveat(Code.DATA_WITHOUT_STATISTICS, {"data": data.label, "tables": tables})
+        yield Caveat(Code.DATA_WITHOUT_STATISTICS, {"data": data, "tables": tables})
     changes = facts.get("changes")
     if isinstance(changes, list) and changes:
-        yield Caveat(Code.DATA_CHANGED, {"data": data.label, "changes": "; ".join(changes)})
+        yield Caveat(Code.DATA_CHANGED, {"data": data, "changes": "; ".join(changes)})
 
 
 def require_working_own_data(ready: Sequence[Prepared], watch: Watch, interruption: Interruption) -> None:

@@ -28,7 +28,9 @@ from pgdyno.server.build_catalogue import (
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.dsn import Dsn
-from pgdyno.server.find_build import resolve_all
+from pgdyno.server.fetch_builds import Store
+from pgdyno.server.find_build import resolve_all, system_builds
+from pgdyno.server.pg_upgrade import UpgradeBuilds, upgrade_builds
 from pgdyno.server.remote import Remote, connections_max
 from pgdyno.server.settings.machine_resources import MachineResources
 from pgdyno.server.settings.settings_profile import ProfileInput, Requested, request
@@ -105,6 +107,8 @@ class ArmRequest:
     build: Build
     catalogue: Catalogue
     requested: Requested
+    upgrade: UpgradeBuilds | None = None
+    """Builds that make its data from those of an older version; None if it loads them itself."""
 
 
 def resolve_arms(
@@ -128,12 +132,27 @@ def resolve_arms(
         watch(PreparationStep(f"checking the settings of {arm.name}"))
         known = catalogues[labels[build]]
         requested = settings_request(study, index, build, known, machine)
-        found[index] = ArmRequest(arm, build, known, requested)
+        upgrade = _upgrade_of(study, index, resolved.builds, build, store, watch)
+        found[index] = ArmRequest(arm, build, known, requested, upgrade)
         if lacks_jit(requested.settings, known):
             caveats.append(Caveat(Code.JIT_UNAVAILABLE, {"arm": arm.name}))
         if resolved.substitutions and not _is_as_requested(arm.server, build):
             names = {"requested": arm.server, "resolved": str(build.version)}
             caveats.append(Caveat(Code.NEAREST_VERSION, names))
+    return found
+
+
+def _upgrade_of(
+    study: Study, index: int, builds: Sequence[Build], build: Build, store: Store, watch: Watch
+) -> UpgradeBuilds | None:
+    """Return the builds of an upgrade of the data. Raises UsageError, FetchError."""
+    workload, name = study.driving(index).workload, study.arms[index].name
+    if not workload.is_upgraded:
+        return None
+    watch(PreparationStep(f"finding the programs of pg_upgrade for {name}", may_last=True))
+    there = [*builds, *system_builds(), *store.cached()]
+    found = upgrade_builds(workload.upgrade_from, name, build, there, store)
+    workload.before_upgrade().require_major(found.old.version.major, f"pg_upgrade:{workload.upgrade_from}")
     return found
 
 

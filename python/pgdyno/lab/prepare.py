@@ -13,6 +13,7 @@ from pgdyno.drive.engine_runs import examine_scripts
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import BuildArm, LabArm, Placement
+from pgdyno.lab.data_history import HistoryMaker
 from pgdyno.lab.dataset_loading import (
     WAL_RESERVE_BYTES,
     Maker,
@@ -149,7 +150,7 @@ class _DataPlaces:
     def dataset(self, study: Study, index: int, wanted: ArmRequest) -> Dataset:
         """Return the dataset; load it if neither the cache nor an earlier case has it."""
         workload, init = study.driving(index).workload, init_options(study)
-        key = dataset_key(wanted.build, workload, init)
+        key = dataset_key(wanted.build, workload, init, wanted.upgrade)
         if key.name not in self.datasets:
             copies = sum(not arm.is_dsn for arm in study.arms)
             maker = Maker(
@@ -162,9 +163,9 @@ class _DataPlaces:
                 self._promised_bytes(),
                 installed_clients(self.cache.store().cached) if own_data_of(workload) else (),
             )
-            datasets = self.cache.cached_datasets()
+            history = HistoryMaker(self.cache.cached_datasets(), maker)
             self.datasets[key.name] = self.stack.enter_context(
-                datasets.hold(key, maker.make(wanted.build, workload))
+                history.hold(wanted.build, workload, wanted.upgrade)
             )
         return self.datasets[key.name]
 

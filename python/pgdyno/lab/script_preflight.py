@@ -60,7 +60,7 @@ def require_working_scripts(
                 continue
             settings = frozenset(arm.requested.settings.items())
             what = (arm.build.build_id, init, minimal.model_dump_json(), settings)
-            key = dataset_key(arm.build, driving.workload, init)
+            key = dataset_key(arm.build, driving.workload, init, arm.upgrade)
             if what in tried or key.name in cache.cached_datasets().names():
                 continue
             tried.add(what)

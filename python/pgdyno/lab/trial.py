@@ -197,7 +197,8 @@ class RunningTrial:
 def begin_trial(lab: Lab, block: int, arm: LabArm) -> RunningTrial:
     """Record the start of a trial, before its first step."""
     driving = lab.study.driving(arm.index)
-    checks = workload_of(driving.workload).checks(driving.clients, restored=arm.is_restored())
+    as_loaded = arm.is_restored() and not driving.workload.age
+    checks = workload_of(driving.workload).checks(driving.clients, restored=as_loaded)
     return RunningTrial(arm, lab.writer.begin_trial(block, arm.index, time.time(), lab.case), checks)
 
 

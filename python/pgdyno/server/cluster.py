@@ -12,7 +12,7 @@ authentication is safe. It ends with pgdyno, whatever ends pgdyno (see ``child``
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,9 +68,11 @@ class Cluster:
         if self.log_path == Path():
             self.log_path = self.data_dir.with_name(f"{self.data_dir.name}.log")
 
-    def initdb(self, options: InitOptions | None = None) -> None:
-        """Create the data directory, which must be missing or empty. Raises StartError, UsageError."""
-        arguments = (options or InitOptions()).arguments(self.build)
+    def initdb(self, options: InitOptions | None = None, more: Sequence[str] = ()) -> None:
+        """Create the data directory, which must be missing or empty. ``more``: arguments that override those
+        of the options. Raises StartError, UsageError.
+        """
+        arguments = [*(options or InitOptions()).arguments(self.build), *more]
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.account.own(self.data_dir)
         # --no-clean: after a crash of initdb, the files that it would remove identify its shared memory.

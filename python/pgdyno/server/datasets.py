@@ -207,9 +207,10 @@ class Datasets:
         return swept
 
     def _discard(self, part: Path) -> None:
-        """Remove an incomplete dataset, and processes and shared memory of a server killed on it."""
-        end_postmaster(part / "data")
-        clear_after_kill(part / "data", self.account)
+        """Remove an incomplete dataset, and processes and shared memory of the servers killed on it."""
+        for data_dir in {part / "data", *(path.parent for path in part.glob("*/postmaster.pid"))}:
+            end_postmaster(data_dir)
+            clear_after_kill(data_dir, self.account)
         _remove(part)
 
 

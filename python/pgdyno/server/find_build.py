@@ -64,6 +64,10 @@ class EmbeddedStore(Protocol):
         """Return the build, of this source if given; download it if not cached. Raises FetchError."""
         ...
 
+    def with_programs(self, wanted: VersionSpec) -> Build:
+        """Return a build with all programs of PostgreSQL; download it if not cached. Raises FetchError."""
+        ...
+
     def common_source(self, wanted: Sequence[VersionSpec]) -> str | None:
         """Return the name of a source with all of these versions; None if there is none."""
         ...

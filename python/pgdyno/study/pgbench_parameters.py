@@ -15,8 +15,6 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -100,6 +98,7 @@ class PgbenchParameters(WorkloadParameters):
     PACE: ClassVar[Pace] = Pace("tx/s", None, 1.0)
     SMALLER: ClassVar[str] = "use a smaller --scale"
     HAS_PACING: ClassVar[bool] = False
+    OMITTED: ClassVar[frozenset[str]] = frozenset({"data", "checks"})
 
     kind: Literal["pgbench"] = "pgbench"
     scale: int = Field(ge=1, le=214_748_364, description="Size of the data: 100 000 accounts or 16 MB each.")
@@ -136,12 +135,6 @@ class PgbenchParameters(WorkloadParameters):
     )
 
     _samples: Mapping[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
-
-    @model_serializer(mode="wrap")
-    def _without_absent_data(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit absent data and checks, so that results files equal those of versions without them."""
-        written: dict[str, Any] = serialize(self)
-        return {name: value for name, value in written.items() if value or name not in ("data", "checks")}
 
     @model_validator(mode="before")
     @classmethod
@@ -199,7 +192,7 @@ class PgbenchParameters(WorkloadParameters):
     @property
     def data_name(self) -> str:
         """The name of the data with their size."""
-        return super().data_name if self.data is None else self.size
+        return super().data_name if self.data is None else f"{self.size}{self.history_text}"
 
     @property
     def label(self) -> str:
@@ -220,7 +213,8 @@ class PgbenchParameters(WorkloadParameters):
     @property
     def name(self) -> str:
         """The name with scripts and size."""
-        return f"{self.kind} {' + '.join(script.name for script in self.scripts)}, {self.size}"
+        scripts = " + ".join(script.name for script in self.scripts)
+        return f"{self.kind} {scripts}, {self.size}{self.history_text}"
 
     @property
     def major_min(self) -> int:
@@ -234,11 +228,20 @@ class PgbenchParameters(WorkloadParameters):
     def require_major(self, major: int, server: str) -> None:
         """Raise UsageError if the server cannot have the data: a backup is of one major version."""
         super().require_major(major, server)
-        if self.data is not None and self.data.form == "backup" and self.data.major != major:
+        is_backup = self.data is not None and self.data.form == "backup" and not self.is_upgraded
+        if self.data is not None and is_backup and self.data.major != major:
             raise UsageError(
                 f"the data {self.data.label} are a backup of PostgreSQL {self.data.major}, and {server} has "
-                f"version {major}: use servers of version {self.data.major}, or a dump (pg_dump)"
+                f"version {major}: use servers of version {self.data.major}, a dump (pg_dump), or "
+                f"data=pg_upgrade:{self.data.major} for this arm"
             )
+
+    def before_upgrade(self) -> Self:
+        """Return the workload with the data of the older server, which are analyzed."""
+        before = super().before_upgrade()
+        if self.data is None or not self.is_upgraded:
+            return before
+        return before.model_copy(update={"data": self.data.model_copy(update={"analyze": True})})
 
     @property
     def effects(self) -> frozenset[Effect]:

@@ -177,6 +177,16 @@ class Study(Driving):
             raise ValueError("arms with different workloads cannot be compared")
         return self
 
+    @model_validator(mode="after")
+    def _running_servers_have_no_history(self) -> Self:
+        for index, arm in enumerate(self.arms):
+            if arm.is_dsn and self.driving(index).workload.history():
+                raise ValueError(
+                    f"age and pg_upgrade require servers that pgdyno starts (got {arm.name}, a running "
+                    "server): name a version or a directory"
+                )
+        return self
+
     @property
     def stops_on_verdict(self) -> bool:
         """True if an interim analysis follows each block and can end the study."""

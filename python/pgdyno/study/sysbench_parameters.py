@@ -246,7 +246,7 @@ class SysbenchParameters(WorkloadParameters):
     @property
     def name(self) -> str:
         """The name with script and size."""
-        return f"{self.kind} {self.script.name}, {self.size}"
+        return f"{self.kind} {self.script.name}, {self.size}{self.history_text}"
 
     def _is_on(self, option: str) -> int:
         return int(self.options.get(option, "on") in ("on", "true", "1", ""))

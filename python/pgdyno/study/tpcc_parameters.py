@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from pgdyno.estimate import counted
 from pgdyno.study.tpcc_dialects import (
@@ -92,6 +92,7 @@ class TpccParameters(WorkloadParameters):
     PACE: ClassVar[Pace] = Pace("NOPM", "new_order", 60.0)
     SMALLER: ClassVar[str] = "use fewer warehouses"
     HAS_PACING: ClassVar[bool] = True
+    OMITTED: ClassVar[frozenset[str]] = frozenset({"mix", "dialect", "deviate", "table_sets"})
 
     kind: Literal["tpcc"] = "tpcc"
     warehouses: int = Field(ge=1, le=100_000, description="Size of the data, about 100 MB each.")
@@ -155,13 +156,6 @@ class TpccParameters(WorkloadParameters):
         if self.pipeline and self.calls != "statements":
             raise ValueError("pipeline requires calls = statements: a procedure call is a single round trip")
         return self
-
-    @model_serializer(mode="wrap")
-    def _without_usual_values(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit defaults, so that results files equal those of versions without these parameters."""
-        written: dict[str, Any] = serialize(self)
-        usual = {("mix", DECK), ("dialect", SPEC), ("deviate", ""), ("table_sets", 1)}
-        return {name: value for name, value in written.items() if (name, value) not in usual}
 
     @property
     def deviations(self) -> Sequence[TpccDeviation]:

@@ -9,11 +9,19 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from pgdyno.errors import UsageError
+from pgdyno.estimate import counted
 from pgdyno.study.tpcc_dialects import TpccDeviation
 
 SCRIPT_BYTES_MAX = 1 << 20
@@ -48,15 +56,57 @@ class Pace:
         return self.period_s * counted / duration_s
 
 
+NOT_UPGRADED = "none"
+"""Value of ``upgrade_from`` of data that the server of the arm itself loads."""
+
+AGE_MAX = 10**9
+"""Maximum number of transactions that age data: more take weeks."""
+
+
 class WorkloadParameters(BaseModel):
-    """A workload with its parameters. ``kind`` is its name in options and in the engine."""
+    """A workload with its parameters. ``kind`` is its name in options and in the engine.
+
+    The data have a history: they are loaded, aged, and upgraded, in this order (ADR 22).
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
+    upgrade_from: str = Field(
+        default=NOT_UPGRADED,
+        min_length=1,
+        description="Server of an older version, such as 17, that loads the data; pg_upgrade upgrades them. "
+        "none: the server of the arm loads them.",
+    )
+    upgrade_analyze: bool = Field(default=True, description="Run ANALYZE after the upgrade.")
+    age: int = Field(
+        default=0,
+        ge=0,
+        le=AGE_MAX,
+        description="Number of transactions of the workload that run on the loaded data before the snapshot.",
+    )
+
     PACE: ClassVar[Pace]
     SMALLER: ClassVar[str]  # remedy if the data are too large, in the imperative
     HAS_PACING: ClassVar[bool]  # True if it has keying and think times
+    OF_HISTORY: ClassVar[frozenset[str]] = frozenset({"upgrade_from", "upgrade_analyze", "age"})
+    OMITTED: ClassVar[frozenset[str]] = frozenset()
+    """Parameters that are stored only if they are not the default, so that results files equal those of
+    versions without them; in addition to OF_HISTORY."""
+
+    @model_serializer(mode="wrap")
+    def _without_usual_values(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = serialize(self)
+        fields = type(self).model_fields
+        omitted = self.OF_HISTORY | self.OMITTED
+        usual = {name for name in omitted if getattr(self, name) == fields[name].default}
+        return {name: value for name, value in written.items() if name not in usual}
+
+    @model_validator(mode="after")
+    def _aging_changes_data(self) -> Self:
+        if self.age and not self.writes:
+            raise ValueError("age requires a workload that writes: its transactions change no data")
+        return self
 
     @property
     @abstractmethod
@@ -71,6 +121,34 @@ class WorkloadParameters(BaseModel):
     @abstractmethod
     def shape(self) -> Mapping[str, int | str]:
         """Return all parameters of the data, and no others: equal shapes mean equal data."""
+
+    @property
+    def is_upgraded(self) -> bool:
+        """True if pg_upgrade makes the data directory from one of an older version."""
+        return self.upgrade_from != NOT_UPGRADED
+
+    def before_upgrade(self) -> Self:
+        """Return the workload with the data of the older server, which are analyzed."""
+        return self.model_copy(update={"upgrade_from": NOT_UPGRADED, "upgrade_analyze": True})
+
+    def before_aging(self) -> Self:
+        """Return the workload with the data as they are loaded."""
+        return self.before_upgrade().model_copy(update={"age": 0})
+
+    def history(self) -> Mapping[str, int | str]:
+        """Return what happened to the data after the load; empty for freshly loaded data."""
+        upgraded: dict[str, int | str] = {}
+        if self.is_upgraded:
+            upgraded = {"upgrade_from": self.upgrade_from, "upgrade_analyze": int(self.upgrade_analyze)}
+        return {**upgraded, **({"age": self.age} if self.age else {})}
+
+    @property
+    def history_text(self) -> str:
+        """The history of the data, as the end of their name; empty for freshly loaded data."""
+        aged = f", aged by {counted(self.age, 'transaction')}" if self.age else ""
+        upgraded = f", upgraded from {self.upgrade_from}" if self.is_upgraded else ""
+        without = " without ANALYZE" if self.is_upgraded and not self.upgrade_analyze else ""
+        return f"{aged}{upgraded}{without}"
 
     @abstractmethod
     def work(self) -> str:
@@ -120,8 +198,8 @@ class WorkloadParameters(BaseModel):
 
     @property
     def data_name(self) -> str:
-        """The name of the data with their size: ``tpcc, 4 warehouses``."""
-        return f"{self.kind}, {self.size}"
+        """The name of the data with their size and history: ``tpcc, 4 warehouses``."""
+        return f"{self.kind}, {self.size}{self.history_text}"
 
     @property
     def name(self) -> str:

@@ -86,5 +86,5 @@ class Workload(Protocol):
         ...
 
     def checks(self, clients: int, *, restored: bool) -> TrialChecks:
-        """Return the checks of one trial. ``restored``: it begins with restored data."""
+        """Return the checks of one trial. ``restored``: it begins with data as they were loaded."""
         ...

@@ -1,0 +1,133 @@
+"""History of data on real servers: aged by transactions, and upgraded by pg_upgrade."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pgdyno.errors import FetchError, Interrupted, WorkloadError
+from pgdyno.interruption import Interruption
+from pgdyno.lab.data_history import HistoryMaker
+from pgdyno.lab.dataset_loading import Maker
+from pgdyno.lab.progress import LoadProgress
+from pgdyno.server.build import Build
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.data_sources import examined
+from pgdyno.server.datasets import Dataset, Datasets
+from pgdyno.server.find_build import system_builds
+from pgdyno.server.pg_upgrade import UpgradeBuilds
+from pgdyno.server.restore import restore
+from pgdyno.server.server_account import Account
+from pgdyno.server.version import VersionSpec
+from pgdyno.study.own_data import OwnData
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
+
+pytestmark = pytest.mark.server
+
+SHOP = Path(__file__).parents[1] / "data" / "shop"
+BUY = Script(name="buy.sql", text=(SHOP / "buy.sql").read_text())
+
+
+class Histories:
+    """Datasets in a directory of the test. ``phases``: those reported."""
+
+    def __init__(self, folder: Path, account: Account) -> None:
+        self.account, self.interruption = account, Interruption()
+        self.phases: list[str] = []
+        (folder / "datasets").mkdir()
+        init = InitOptions(sync=False)
+        maker = Maker(folder, account, 0, self.watch, self.interruption, init, clients=system_builds())
+        self.maker = HistoryMaker(Datasets(folder / "datasets", account), maker)
+
+    def watch(self, event: object) -> None:
+        if isinstance(event, LoadProgress):
+            self.phases.append(event.phase)
+
+    def count(self, dataset: Dataset, build: Build, folder: Path, statement: str) -> int:
+        """Return the number that a statement returns on a copy of the dataset."""
+        restore(dataset.snapshot, folder, self.account)
+        with (
+            Cluster(build, folder, self.account).start() as server,
+            closing(server.connect(dataset.details["database"])) as connection,
+        ):
+            row = connection.execute(statement.encode()).fetchone()
+            assert row is not None
+            return int(row[0])
+
+
+@pytest.fixture
+def histories(server_dir: Path, account: Account) -> Histories:
+    return Histories(server_dir, account)
+
+
+@pytest.fixture(scope="module")
+def shop() -> PgbenchParameters:
+    data = examined(OwnData(source=str(SHOP / "load")))
+    return PgbenchParameters(data=data, scripts=(BUY,), scale=1)
+
+
+def test_data_are_aged_by_the_given_number_of_transactions_and_cached(
+    histories: Histories, build: Build, server_dir: Path, shop: PgbenchParameters
+) -> None:
+    aged = shop.model_copy(update={"age": 80})
+    with histories.maker.hold(build, aged, None) as dataset:
+        assert dataset.details["aged"]["ok"] == 80
+        # One more by the test of the script.
+        count = "SELECT count(*) FROM purchase"
+        assert histories.count(dataset, build, server_dir / "copy", count) == 2000 + 80 + 1
+    phases = [*histories.phases]
+    assert "aging" in phases
+    with histories.maker.hold(build, aged, None), histories.maker.hold(build, shop, None):
+        assert histories.phases == phases
+
+
+def test_a_wrong_script_or_an_interrupt_leaves_no_aged_data(
+    histories: Histories, build: Build, shop: PgbenchParameters
+) -> None:
+    wrong = (Script(name="wrong.sql", text="SELECT nothing FROM purchase"),)
+    with (
+        pytest.raises(WorkloadError, match=r"wrong\.sql fails .*nothing"),
+        histories.maker.hold(build, shop.model_copy(update={"age": 8, "scripts": wrong}), None),
+    ):
+        pass
+    names = histories.maker.datasets.names()
+    assert len(names) == 1
+    watch = histories.watch
+
+    def interrupting(event: object) -> None:
+        if isinstance(event, LoadProgress) and event.phase == "aging":
+            histories.interruption.requested = True
+        watch(event)
+
+    object.__setattr__(histories.maker.maker, "watch", interrupting)
+    with (
+        pytest.raises(Interrupted),
+        histories.maker.hold(build, shop.model_copy(update={"age": 10**9}), None),
+    ):
+        pass
+    assert histories.maker.datasets.names() == names
+    assert not histories.maker.datasets.incomplete()
+
+
+@pytest.mark.parametrize("analyze", [True, False])
+def test_data_upgraded_by_pg_upgrade_keep_their_rows_and_statistics_as_the_version_does(
+    histories: Histories, server_dir: Path, shop: PgbenchParameters, analyze: bool
+) -> None:
+    store = Cache.open().store()
+    try:
+        builds = UpgradeBuilds(
+            store.with_programs(VersionSpec(16, None)), store.with_programs(VersionSpec(18, None))
+        )
+    except FetchError as error:
+        pytest.skip(f"NOT TESTED: no PostgreSQL 16 and 18 with pg_upgrade: {error}")
+    upgraded = shop.model_copy(update={"upgrade_from": "16", "upgrade_analyze": analyze})
+    with histories.maker.hold(builds.new, upgraded, builds) as dataset:
+        details = dataset.details
+        assert details["upgraded_from"] == builds.old.label
+        assert details["without_statistics"] == 0
+        rows = "SELECT count(*) FROM purchase"
+        assert histories.count(dataset, builds.new, server_dir / "copy", rows) == 2000
+    assert not list(histories.maker.datasets.directory.glob("*.part"))
