@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from program import Program
@@ -124,6 +125,35 @@ def test_sampled_values_exist_and_a_slow_script_is_found_by_name(
     assert ended.status == 0, ended.err
     with Evidence(tmp_path / "p.sqlite") as opened:
         assert not any(trial.failures for trial in opened.trials())
+
+
+def test_values_of_rows_are_in_no_output_and_in_no_results_file(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    shutil.copytree(SHOP / "load", tmp_path / "load")
+    planted = "Planted-4711"
+    with (tmp_path / "load" / "rows.sql").open("a") as rows:
+        rows.write(f"UPDATE customer SET email = '{planted}-' || id;\n")
+    wrong = {
+        "cast.sql": "SELECT email::int FROM customer WHERE id < :c;",
+        "twice.sql": "INSERT INTO customer SELECT 900 + id, email, profile FROM customer LIMIT 1;",
+        "raise.sql": "DO $$ BEGIN RAISE EXCEPTION '%', (SELECT min(email) FROM customer); END $$;",
+    }
+    scripts = ["-f", f"{SHOP / 'look.sql'}@30"]
+    for name, text in wrong.items():
+        # Sometimes right, so that the study goes on.
+        sometimes = f"\\set c random(1, 9)\n\\if :c > 5\n{text}\n\\else\nSELECT 1;\n\\endif\n"
+        (tmp_path / name).write_text(sometimes)
+        scripts += ["-f", str(tmp_path / name)]
+    pages = ("--html", tmp_path / "e.html", "--evidence", tmp_path / "e.sqlite")
+    own = ("--data", tmp_path / "load", *scripts, *pages)
+    ended = program.run("compare", *SMALL, *own, server, f"{server},work_mem=8MB")
+    assert "22P02" in ended.out + ended.err
+    written = [path for path in tmp_path.iterdir() if path.is_file() and path.name.startswith("e.")]
+    assert len(written) >= 2
+    for path in written:
+        assert planted.encode() not in path.read_bytes(), path
+    assert planted not in ended.out + ended.err
 
 
 def test_wrong_requests_are_refused_before_the_measurement(

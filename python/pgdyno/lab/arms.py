@@ -26,6 +26,7 @@ from pgdyno.server.server_account import Account
 from pgdyno.server.server_process import READY_TIMEOUT_S, RECOVERY_TIMEOUT_S
 from pgdyno.server.snapshot import Snapshot
 from pgdyno.study.schedule import place_of
+from pgdyno.workload.row_values import log_without_values
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -136,6 +137,7 @@ class BuildArm:
     seed: int
     account: Account
     shares_server: bool = False
+    hides_values: bool = False  # in its log: the rows are those of the user
     _server: Server | None = None
     _run: LiveDirectory | None = None
     _log_of_no_start: str | None = None
@@ -226,7 +228,8 @@ class BuildArm:
 
     def log(self) -> str | None:
         """Return the log of this start, also of a failed one."""
-        return self._server.log() if self._server else self._log_of_no_start
+        log = self._server.log() if self._server else self._log_of_no_start
+        return log if log is None or not self.hides_values else log_without_values(log)
 
     def effective(self) -> Mapping[str, str]:
         """Return the settings verified after the start."""

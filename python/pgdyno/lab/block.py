@@ -20,6 +20,7 @@ import psycopg
 
 from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.errors import DatasetError, EngineError, ServerError, WorkloadError, in_one_line
+from pgdyno.lab.arms import BuildArm
 from pgdyno.lab.progress import BlockEnded, PreparationStep, Warned
 from pgdyno.lab.trial import (
     Lab,
@@ -250,7 +251,10 @@ def _in_parallel(steps: Sequence[tuple[RunningTrial, Callable[[], Result]]]) -> 
 
 def _outcome(trial: RunningTrial, run: EngineRun, target: int) -> TrialOutcome:
     """Return the outcome of a trial after its checks."""
-    outcome = trial_outcome(run, target, trial.arm.name, trial.restore_s, trial.start_s)
+    hides_values = isinstance(trial.arm, BuildArm) and trial.arm.hides_values
+    outcome = trial_outcome(
+        run, target, trial.arm.name, trial.restore_s, trial.start_s, hides_values=hides_values
+    )
     if outcome.status is TrialStatus.OK:
         return _judged(trial, outcome, run, target)
     # The server log is most important for a trial without results.

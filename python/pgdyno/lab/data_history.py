@@ -30,6 +30,7 @@ from pgdyno.server.running import Server
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, PlannedSlice, Role
 from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.workload.row_values import message_without_values
 
 AGE_CLIENTS = 8
 """Clients that age data: the same on every machine, because concurrency changes the order of rows."""
@@ -194,7 +195,10 @@ def _ended(counts: Mapping[str, int]) -> int:
 
 
 def _first_error(run: EngineRun) -> str:
-    return f": {in_one_line(str(run.errors[0]['message']))}" if run.errors else ""
+    if not run.errors:
+        return ""
+    first = run.errors[0]
+    return f": {message_without_values(in_one_line(first['message']), first['sqlstate'] or '')}"
 
 
 def _failures(aged: Mapping[str, int], parameters: WorkloadParameters) -> list[str]:

@@ -313,6 +313,7 @@ def _build_arm(
         position=position,
         seed=study.seed,
         account=places.cache.account,
+        hides_values=own_data_of(study.driving(index).workload) is not None,
     )
     facts = {"name": dataset.name, "size_bytes": dataset.snapshot.size_bytes, "made_s": dataset.made_s}
     return arm, {**dataset.facts, **facts, **dataset.details}

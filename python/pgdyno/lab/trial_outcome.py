@@ -6,19 +6,27 @@ import time
 from dataclasses import replace
 
 from pgdyno.drive.engine_runs import EngineRun
+from pgdyno.engine import Event
 from pgdyno.lab.arms import LabArm
 from pgdyno.results.driver_facts import ENGINE, DriverFacts, driver_facts
 from pgdyno.results.engine_events import failures_from, histograms_from
 from pgdyno.results.records import TrialOutcome, TrialStatus
 from pgdyno.workload.interface import TrialChecks
 from pgdyno.workload.invariant_checks import PREFIX
+from pgdyno.workload.row_values import message_without_values
 
 
 def trial_outcome(
-    run: EngineRun, target: int, arm: str, restore_s: float | None, start_s: float | None
+    run: EngineRun,
+    target: int,
+    arm: str,
+    restore_s: float | None,
+    start_s: float | None,
+    *,
+    hides_values: bool = False,
 ) -> TrialOutcome:
     """Return the outcome of one target before the checks. For a run that belongs to the capacity search, it
-    has only status and reason.
+    has only status and reason. ``hides_values``: in errors, because the rows are those of the user.
     """
     status, reason = status_of(run, target, arm)
     outcome = TrialOutcome(
@@ -48,9 +56,19 @@ def trial_outcome(
         driver_memory_bytes=driver.memory_peak_bytes,
         driver=replace(driver, stopped_by=outcome.driver.stopped_by),
         tally=found.tally,
-        failures=failures_from(found, [e for e in run.errors if e["target"] == target]),
+        failures=failures_from(found, _errors(run, target, hides_values=hides_values)),
         histograms=histograms_from(found),
     )
+
+
+def _errors(run: EngineRun, target: int, *, hides_values: bool) -> list[Event]:
+    ours = [error for error in run.errors if error["target"] == target]
+    if not hides_values:
+        return ours
+    return [
+        {**error, "message": message_without_values(error["message"], error["sqlstate"] or "")}
+        for error in ours
+    ]
 
 
 def status_of(run: EngineRun, target: int, arm: str) -> tuple[TrialStatus, str]:
