@@ -139,7 +139,7 @@ def test_values_of_rows_are_in_no_output_and_in_no_results_file(
         "twice.sql": "INSERT INTO customer SELECT 900 + id, email, profile FROM customer LIMIT 1;",
         "raise.sql": "DO $$ BEGIN RAISE EXCEPTION '%', (SELECT min(email) FROM customer); END $$;",
     }
-    scripts = ["-f", f"{SHOP / 'look.sql'}@30"]
+    scripts = ["-f", str(SHOP / "look.sql")]
     for name, text in wrong.items():
         # Sometimes right, so that the study goes on.
         sometimes = f"\\set c random(1, 9)\n\\if :c > 5\n{text}\n\\else\nSELECT 1;\n\\endif\n"
@@ -148,7 +148,9 @@ def test_values_of_rows_are_in_no_output_and_in_no_results_file(
     pages = ("--html", tmp_path / "e.html", "--evidence", tmp_path / "e.sqlite")
     own = ("--data", tmp_path / "load", *scripts, *pages)
     ended = program.run("compare", *SMALL, *own, server, f"{server},work_mem=8MB")
-    assert "22P02" in ended.out + ended.err
+    assert ended.status == 0, ended.err
+    codes = (b"22P02", b"23505", b"P0001")
+    assert any(code in (tmp_path / "e.sqlite").read_bytes() for code in codes)
     written = [path for path in tmp_path.iterdir() if path.is_file() and path.name.startswith("e.")]
     assert len(written) >= 2
     for path in written:

@@ -112,7 +112,7 @@ def test_a_wrong_script_or_an_interrupt_leaves_no_aged_data(
     assert not histories.maker.datasets.incomplete()
 
 
-@pytest.mark.parametrize("analyze", [True, False])
+@pytest.mark.parametrize("analyze", [pytest.param(True, marks=pytest.mark.long), False])
 def test_data_upgraded_by_pg_upgrade_keep_their_rows_and_statistics_as_the_version_does(
     histories: Histories, server_dir: Path, shop: PgbenchParameters, analyze: bool
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
 
@@ -76,9 +76,10 @@ class Key:
 def read_keys(connection: psycopg.Connection[Any]) -> tuple[Sequence[Column], Sequence[Key]]:
     """Return all columns of tables, and all keys."""
     columns: dict[tuple[int, int], Column] = {}
-    for relid, number, schema, table, name, *facts, ancestors in connection.execute(COLUMNS).fetchall():
-        tables = [(schema, table), *(tuple(one.split(".", 1)) for one in ancestors)]
-        columns[relid, number] = Column(schema, table, name, *facts, tables=tables)
+    for relid, number, *facts, ancestors in connection.execute(COLUMNS).fetchall():
+        column = Column(*facts)
+        tables = [(column.schema, column.table), *(tuple(one.split(".", 1)) for one in ancestors)]
+        columns[relid, number] = replace(column, tables=tables)
     keys = [
         Key(
             name,
