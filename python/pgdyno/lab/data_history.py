@@ -86,7 +86,8 @@ class _Upgrade:
         progress("pg_upgrade", 0.0)
         upgrade(self.builds, old, old_dir, data_dir, maker.account, maker.interruption.check)
         with Cluster(self.build, data_dir, maker.account).start(load_settings()) as server:
-            progress("analyze", 0.0)
+            if self.parameters.upgrade_analyze:
+                progress("analyze", 0.0)
             found = self._finished(server, details.get("database", self.parameters.kind))
             maker.interruption.check()
         changes = [*details.get("changes", ()), *found.pop("changes")]
