@@ -92,12 +92,19 @@ def test_every_key_of_a_study_file_is_explained() -> None:
     assert not {key for key in keys | parameters if f"`{key}`" not in page and f"`[{key}]`" not in page}
 
 
-def test_the_workflow_uses_arms_and_options_that_exist() -> None:
-    workflow = (DOCS / "tutorial" / "speed-gate.yml").read_text()
-    (command,) = re.findall(r"pgdyno compare (.*?)\n      - uses", workflow, re.DOTALL)
-    words = shlex.split(command.replace("$PWD", "/home/me"))
+@pytest.mark.parametrize(
+    ("file", "build"),
+    [
+        ("speed-gate.yml", "git:/home/me/fork@"),
+        ("extension-gate.yml", "16,extension=git:/home/me/extension@"),
+    ],
+)
+def test_a_workflow_uses_arms_and_options_that_exist(file: str, build: str) -> None:
+    workflow = (DOCS / "tutorial" / file).read_text()
+    (command,) = re.findall(r"pgdyno compare\s(.*?)\n      - uses", workflow, re.DOTALL)
+    words = shlex.split(command.replace("$PWD", "/home/me").replace("$MAJOR", "16"))
     arms, options = words[:2], {word for word in words if word.startswith("--")}
-    assert [parse_arm(arm).server for arm in arms] == ["git:/home/me/fork@HEAD^1", "git:/home/me/fork@HEAD"]
+    assert [parse_arm(arm).build for arm in arms] == [f"{build}HEAD^1", f"{build}HEAD"]
     page = (DOCS / "reference" / "cli.md").read_text()
     (of_compare,) = re.findall(r"\n## pgdyno compare\n(.*?)\n## ", page, re.DOTALL)
     assert len(options) == 7 and not {option for option in options if option not in of_compare}

@@ -14,7 +14,14 @@ from example_studies import make_study
 from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
 from pgdyno.server.dsn import Dsn
-from pgdyno.study.arm_spec import NAME_MAX, ArmSpec, parse_arm, parse_arms, with_build_options
+from pgdyno.study.arm_spec import (
+    NAME_MAX,
+    ArmSpec,
+    parse_arm,
+    parse_arms,
+    with_build_options,
+    with_extensions,
+)
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of, place_of
@@ -65,6 +72,23 @@ def test_common_build_options_are_for_commits_without_their_own() -> None:
     assert with_build_options(arms[:1], "") == arms[:1]
     with pytest.raises(UsageError, match="git:REF"):
         with_build_options(arms[:1], "--with-lz4")
+
+
+def test_extensions_belong_to_the_build_and_not_to_the_settings() -> None:
+    arm = parse_arm("18,@starter,extension=/src/a,git:~/b@main,jit=off")
+    assert (arm.extension, arm.settings) == ("/src/a,git:~/b@main", {"jit": "off"})
+    assert arm.build == "18,extension=/src/a,git:~/b@main"
+    assert arm.full_name == "18,@starter,extension=/src/a,git:~/b@main,jit=off"
+    assert ArmSpec.model_validate(arm.model_dump()) == arm
+    assert "extension" not in parse_arm("18").model_dump()
+
+
+def test_common_extensions_are_for_arms_without_their_own() -> None:
+    arms = parse_arms(["17", "18,extension=/b"])
+    assert [arm.extension for arm in with_extensions(arms, ["/a", "/c"])] == ["/a,/c", "/b"]
+    assert with_extensions(arms, ()) == arms
+    with pytest.raises(UsageError, match="cannot be installed on a running server"):
+        with_extensions(parse_arms(["18", "host=db"]), ["/a"])
 
 
 @pytest.mark.parametrize(
@@ -351,6 +375,11 @@ def test_connection_strings_are_distinguished_from_versions_and_directories(text
         (["git:origin/master", f"git:/pg@{'0123456789' * 4}"], ["git:origin/master", "git:0123456789"]),
         (["git:~/pg", "git:/pg@HEAD@{1}"], ["git:pg", "git:HEAD@{1}"]),
         (["git:/a/pg@v18", "git:/b/pg@v18"], ["git:v18", "git:v18 (2)"]),
+        (["18", "18,extension=/home/me/src/demo"], ["18", "extension=…/src/demo"]),
+        (
+            ["18,extension=git:~/src/demo@main", "18,extension=git:~/src/demo@faster"],
+            ["extension=git:main", "extension=git:faster"],
+        ),
         (["git:v1", "git:v1,build_options=-Dlz4=enabled"], ["git:v1", "build_options=-Dlz4=enabled"]),
         (
             [f"18,shared_buffers=1GB,max_wal_size=8GB,work_mem={size}" for size in ("4MB", "64MB")],

@@ -247,3 +247,12 @@ def test_arms_with_different_data_cannot_share_a_warm_up() -> None:
     )
     with pytest.raises(StudyFileError, match="requires arms with the same data"):
         cases_of(file)
+
+
+def test_an_extension_belongs_to_the_server_of_an_arm() -> None:
+    servers = {"server": {"without": "18", "with": "18,extension=/src/demo"}}
+    others = {"scale": [1], "clients": [1], "variant": ["default"]}
+    cases = cases_of(study_file(factors=servers | others))
+    assert [arm.build for arm in cases[0].study.arms] == list(servers["server"].values())
+    with pytest.raises(StudyFileError, match="extension is no setting: give it with the server"):
+        cases_of(study_file(factors=servers | others | {"settings": ["jit=off", "extension=/src/demo"]}))

@@ -67,6 +67,11 @@ def test_compare_records_the_levels_and_names_the_server(
     assert requests[1].cases[0].arms == ({}, {})
 
 
+def test_an_extension_is_no_setting_that_can_be_swept() -> None:
+    with pytest.raises(UsageError, match="no setting of the server: name the arms instead"):
+        choose_arms(["18"], ["extension=/a,/b"])
+
+
 @pytest.mark.parametrize("values", ["4MB,4096kB", "on,TRUE", "1min,60s", "100,100", "0.5,0.50"])
 def test_two_spellings_of_one_value_are_rejected(values: str) -> None:
     with pytest.raises(UsageError, match="twice: remove one of them"):

@@ -37,7 +37,7 @@ from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.lab.study_runner import Request
 from pgdyno.report.steady_state_section import warm_up_text
-from pgdyno.study.arm_spec import ArmSpec, with_build_options
+from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
 from pgdyno.study.cases import only_case
 from pgdyno.study.defaults import BUDGET_MIN, CONFIDENCE, MARGIN
 from pgdyno.study.plan import Study
@@ -162,6 +162,7 @@ class DesignOptions(BlockOptions):
         ),
     ] = "continue"
     build_options: Annotated[str, options.BUILD_OPTIONS] = ""
+    extension: Annotated[list[str] | None, options.EXTENSION] = None
     nearest: Annotated[
         bool,
         typer.Option(
@@ -228,10 +229,10 @@ def compare(
     """Compare servers: which is faster, by how much, with confidence intervals.
 
     An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|SETTING=VALUE]…. Instead of a setting,
-    dialect=… and deviate=… give an arm its own tpcc workload, and data=pg_upgrade:OLD, analyze=off and age=N
-    its own data. SERVER is a version
-    (18, 17.5), a directory of binaries, `system`, a commit to build (git:REF), or the DSN of a running
-    server. The first ARM is the baseline. Reports show NAME, if given.
+    dialect=… and deviate=… give an arm its own tpcc workload, extension=… an extension, and
+    data=pg_upgrade:OLD, analyze=off and age=N its own data. SERVER is a version (18, 17.5), a directory of
+    binaries, `system`, a commit to build (git:REF), or the DSN of a running server. The first ARM is the
+    baseline. Reports show NAME, if given.
 
     Each block restores the data from a snapshot, restarts the server of every arm and applies the same load
     to each. Confidence intervals are computed over blocks. Ctrl-C stops the study and keeps the results.
@@ -244,6 +245,7 @@ def compare(
       pgdyno compare 17 --sweep shared_buffers=1GB,4GB,8GB
       pgdyno compare 18,dialect=spec 18,dialect=hammerdb
       pgdyno compare git:~/src/postgres@master~1 git:~/src/postgres@master --build-options=--with-lz4
+      pgdyno compare 18,extension=git:~/src/pg_index@main 18,extension=git:~/src/pg_index@faster
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare 17 18 --workload sysbench --script oltp_read_only --tables 8 --table-size 100000
       pgdyno compare 17 18 --data shop.dump -f orders.sql@3 -f report.sql --check stock.sql
@@ -272,8 +274,9 @@ def compare(
         )
     refuse_slices_for_whole_windows(context, design.window, design.transactions, design.schedule)
     chosen = choose_arms(arms, sweep or ())
-    with_options = tuple(with_build_options(chosen.arms, design.build_options))
-    study = study_of(with_options, clients, minutes, design, load, workload)
+    with_options = with_build_options(chosen.arms, design.build_options)
+    complete = tuple(with_extensions(with_options, design.extension or ()))
+    study = study_of(complete, clients, minutes, design, load, workload)
     if chosen.server:
         study = study.model_copy(update={"title": f"{chosen.server}: {study.title}"})
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))

@@ -180,9 +180,15 @@ def crash(
     """
     if real and (given := "--within" if within else "--disk-size" if disk_size else ""):
         raise UsageError(f"{given} does not apply to --real, where you cause the crash: remove it")
+    chosen = with_build_options(parse_arms(arms), build_options)
+    if extended := [arm.name for arm in chosen if arm.extension]:
+        raise UsageError(
+            f"pgdyno crash creates no extensions ({extended[0]}): remove extension=…, or crash the servers "
+            "of a comparison with pgdyno compare --durability"
+        )
     path = evidence or Path(time.strftime("pgdyno-crash-%Y%m%d-%H%M%S.sqlite"))
     plan = CrashPlan(
-        arms=tuple(with_build_options(parse_arms(arms), build_options)),
+        arms=tuple(chosen),
         kind=kind,
         real=real,
         disk=disk,

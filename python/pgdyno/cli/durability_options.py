@@ -73,6 +73,8 @@ class DurabilityOptions:
             spec.model_copy(
                 update={
                     "server": arm.server["bin_dir"],
+                    "build_options": "",
+                    "extension": "",
                     "profiles": (),
                     "settings": dict(arm.settings_requested),
                 }

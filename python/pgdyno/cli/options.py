@@ -106,6 +106,12 @@ BUILD_OPTIONS = typer.Option(
     help="Options of configure (--with-lz4) or of meson (-Dlz4=enabled), and variables (CFLAGS=-O3), for "
     "servers built from source. Quoted as in a shell.",
 )
+EXTENSION = typer.Option(
+    "--extension",
+    metavar="DIR",
+    help="Extension to build for the server of each arm and to create in its database: a directory with a "
+    "PGXS Makefile, or git:DIR@REF. May be repeated.",
+)
 Replace = Annotated[
     bool,
     typer.Option(

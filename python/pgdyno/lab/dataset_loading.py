@@ -21,12 +21,14 @@ from pgdyno.lab.own_data_loading import FORMAT as OWN_FORMAT
 from pgdyno.lab.own_data_loading import OwnDataMaker
 from pgdyno.lab.progress import LoadProgress, Watch
 from pgdyno.server.build import Build
+from pgdyno.server.build_extensions import PRELOAD_SETTING, create_extensions
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.datasets import DatasetKey, Make
 from pgdyno.server.file_system import free_bytes
 from pgdyno.server.limited_connection import cancel
 from pgdyno.server.ownership_marker import database_name
 from pgdyno.server.pg_upgrade import UpgradeBuilds
+from pgdyno.server.running import Server
 from pgdyno.server.server_account import Account
 from pgdyno.study.own_data import OwnData
 from pgdyno.study.pgbench_parameters import PgbenchParameters
@@ -88,6 +90,26 @@ def load_data(
     return result
 
 
+def load_new_database(
+    server: Server,
+    parameters: WorkloadParameters,
+    interruption: Interruption,
+    on_progress: OnLoad,
+    on_forecast: Callable[[int], None],
+) -> None:
+    """Load the data into a new database, named after the workload, with the extensions of the build.
+
+    Raises ServerError, DatasetError, Interrupted.
+    """
+    database = parameters.kind
+    with server.connect() as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+    with server.connect(database) as connection:
+        create_extensions(connection, server.build)
+    place = Place(server.conninfo(database), lambda: server.connect(database))
+    load_data(place, parameters, interruption, on_progress, on_forecast)
+
+
 def load_specification(
     place: Place,
     parameters: WorkloadParameters,
@@ -146,7 +168,7 @@ class Maker:
                 [build, *self.clients],
                 self.account,
                 self.init,
-                load_settings(),
+                load_settings(build),
                 self.interruption,
                 progress,
                 require_room,
@@ -156,16 +178,8 @@ class Maker:
             progress("initdb", 0.0)
             cluster = Cluster(build, data_dir, self.account)
             cluster.initdb(self.init)
-            with cluster.start(load_settings()) as server:
-                with server.connect() as connection:
-                    connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
-                load_data(
-                    Place(server.conninfo(database), lambda: server.connect(database)),
-                    parameters,
-                    self.interruption,
-                    progress,
-                    require_room,
-                )
+            with cluster.start(load_settings(build)) as server:
+                load_new_database(server, parameters, self.interruption, progress, require_room)
                 self.interruption.check()
                 progress("checkpoint", 0.0)
 
@@ -202,7 +216,7 @@ def require_space(
         )
 
 
-def load_settings() -> Mapping[str, str]:
+def load_settings(build: Build) -> Mapping[str, str]:
     """Return the settings of the server during a load. The snapshot follows a clean shutdown, so they have no
     effect on trials.
 
@@ -210,7 +224,9 @@ def load_settings() -> Mapping[str, str]:
     on. Autovacuum is off, so that it does not interfere: the loader leaves nothing for it to do.
     """
     memory = psutil.virtual_memory().total
+    preloaded = {PRELOAD_SETTING: ",".join(build.libraries)} if build.libraries else {}
     return {
+        **preloaded,
         "wal_level": "minimal",
         "max_wal_senders": "0",
         "max_wal_size": "8GB",
@@ -261,7 +277,9 @@ def _key_of_load(build: Build, parameters: WorkloadParameters, init: InitOptions
     if (own := own_data_of(parameters)) is not None:
         is_backup = own.form == "backup"
         return DatasetKey(
-            f"postgresql-{build.version.major}" if is_backup else build.build_id,
+            "-".join(filter(None, (f"postgresql-{build.version.major}", build.extensions_digest)))
+            if is_backup
+            else build.build_id,
             InitOptions() if is_backup else init,
             "data",
             own.shape(),

@@ -21,6 +21,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.server import backup_import
 from pgdyno.server.backup_import import import_backup, require_extensions
 from pgdyno.server.build import Build
+from pgdyno.server.build_extensions import create_extensions
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.data_sources import (
     LOAD_SCRIPT,
@@ -125,6 +126,7 @@ class OwnDataMaker:
             if self.data.form == "backup":
                 extensions = backup_import.installed_extensions(connection)
                 require_extensions(connection, extensions, self.data.label, self.build.label)
+            create_extensions(connection, self.build)
             changes += filter(None, (check(connection) for check in _WARNINGS))
             if self.data.analyze:
                 self.progress("analyze", 0.0)

@@ -25,6 +25,7 @@ from pgdyno.server.build_catalogue import (
     empty_cluster,
     lacks_jit,
 )
+from pgdyno.server.build_extensions import PRELOAD_SETTING, create_extensions
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.dsn import Dsn
@@ -188,10 +189,12 @@ def settings_request(
     if connections > 100 and "max_connections" not in requested.settings:
         # The default of 100 connections is too low for the clients.
         needed["max_connections"] = str(connections)
-    if libraries := [EXTENSIONS[probe] for probe in study.probes if probe in NEEDS_PRELOAD]:
-        loaded = requested.settings.get("shared_preload_libraries", "")
+    libraries = [EXTENSIONS[probe] for probe in study.probes if probe in NEEDS_PRELOAD]
+    if libraries or build.libraries:
+        # A value of the user decides whether the libraries of his extensions are preloaded.
+        loaded = requested.settings.get(PRELOAD_SETTING, ",".join(build.libraries))
         names = [name.strip() for name in loaded.split(",") if name.strip()]
-        needed["shared_preload_libraries"] = ",".join(dict.fromkeys([*names, *libraries]))
+        needed[PRELOAD_SETTING] = ",".join(dict.fromkeys([*names, *libraries]))
     return request(arm.profiles, {**arm.settings, **needed}, fit, arm.optional) if needed else requested
 
 
@@ -247,7 +250,7 @@ def require_starts(
                 settings = arm.requested.settings
                 where = (arm.build.build_id, init)
                 what = (where, frozenset(settings.items()), arm.requested.optional)
-                if not settings:
+                if not settings and not arm.build.extensions:
                     in_effect[-1][index] = arm.catalogue.initial
                     continue
                 if what not in tried:
@@ -263,6 +266,8 @@ def require_starts(
 def _try(cluster: Cluster, arm: ArmRequest) -> Mapping[str, str]:
     try:
         with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
+            with server.connect() as connection:
+                create_extensions(connection, arm.build)
             return dict(server.effective)
     except ServerError as error:
         raise StartError(f"{arm.spec.name}: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from pgdyno.caveats import Caveat, Code
@@ -330,6 +330,7 @@ def _server_facts(wanted: ArmRequest) -> dict[str, object]:
         "bin_dir": str(build.bin_dir),
         "version_text": wanted.catalogue.version_text,
         "compiled": dict(wanted.catalogue.compiled),
+        **({"extensions": [asdict(one) for one in build.extensions]} if build.extensions else {}),
     }
 
 

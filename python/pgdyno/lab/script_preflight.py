@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from psycopg import sql
-
 from pgdyno.drive.drive_specification import drive_specification
 from pgdyno.drive.engine_runs import run_drive
 from pgdyno.errors import ServerError, WorkloadError
 from pgdyno.interruption import Interruption
-from pgdyno.lab.dataset_loading import Place, dataset_key, init_options, load_data, load_settings
+from pgdyno.lab.dataset_loading import dataset_key, init_options, load_new_database, load_settings
 from pgdyno.lab.preflight import ArmRequest
 from pgdyno.lab.progress import PreparationStep, Watch
 from pgdyno.server.build_catalogue import empty_cluster
@@ -91,11 +89,8 @@ def _first_failure(
     """Return script, arm and message of the first certain failure; empty without one."""
     with empty_cluster(arm.build, cache, "try", init) as cluster:
         database = workload.kind
-        with cluster.start(load_settings()) as server:
-            with server.connect() as connection:
-                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
-            place = Place(server.conninfo(database), lambda: server.connect(database))
-            load_data(place, workload, interruption, lambda *_: None, lambda _: None)
+        with cluster.start(load_settings(arm.build)) as server:
+            load_new_database(server, workload, interruption, lambda *_: None, lambda _: None)
         with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
             target = (arm.spec.name, server.conninfo(database))
             scripts = single_scripts(workload)

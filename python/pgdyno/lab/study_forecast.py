@@ -18,7 +18,7 @@ from pgdyno.server.find_build import nearest_version, system_builds
 from pgdyno.server.source_trees import parse_git_server
 from pgdyno.server.version import Version, VersionSpec, is_version, parse_version_spec
 from pgdyno.study.aa_plan import aa_arm_after, why_no_aa
-from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.arm_spec import ArmSpec, extension_sources
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_settings import contrasted_of, wal_bytes
 from pgdyno.study.forecast_cost import (
@@ -116,28 +116,30 @@ def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Buil
     system, store = system_builds(), cache.store()
     made = store.source_builds.for_versions()
     embedded, listed = store.cached(), store.listed_lately()
-    versions = [parse_version_spec(server) for server in arms if is_version(server)]
+    versions = [parse_version_spec(arm.server) for arm in arms.values() if is_version(arm.server)]
     if all(_newest(system, wanted) for wanted in versions):
         embedded, listed = [], []
     elif all(_newest(made, wanted) for wanted in versions):
         embedded, listed = made, []
     builds: dict[str, Build | None] = {}
     words: dict[str, str] = {}
-    for server, arm in arms.items():
-        shown = arm.without_password().build
+    for whole, arm in arms.items():
+        shown, server = arm.without_password().build, arm.model_copy(update={"extension": ""}).build
         if arm.is_dsn:
-            builds[server], words[shown] = None, "a running server"
+            builds[whole], words[shown] = None, "a running server"
         elif is_version(server):
-            builds[server], words[shown] = would_get(
+            builds[whole], words[shown] = would_get(
                 parse_version_spec(server), [*system, *made], embedded, listed
             )
         elif arm.is_git:
-            builds[server], words[shown] = _commit(server, store)
+            builds[whole], words[shown] = _commit(server, store)
         elif server == "system":
-            builds[server] = system[0] if system else None
+            builds[whole] = system[0] if system else None
             words[shown] = system[0].label if system else "not installed"
         else:
-            builds[server], words[shown] = _directory(server)
+            builds[whole], words[shown] = _directory(server)
+        if arm.extension:
+            builds[whole], words[shown] = _extended(builds[whole], words[shown], arm, store)
     return builds, words
 
 
@@ -178,6 +180,16 @@ def _commit(server: str, store: Store) -> tuple[Build | None, str]:
     except UsageError as error:
         return None, str(error)
     return build, "to be built" if build is None else f"{build.label}, cached"
+
+
+def _extended(base: Build | None, words: str, arm: ArmSpec, store: Store) -> tuple[Build | None, str]:
+    """Return the server of an arm with its extensions if it is cached, and a description."""
+    to_be_built = f"{words}; {arm.extension} to be built"
+    try:
+        build = base and store.extended_builds.known(base, extension_sources(arm.extension))
+    except UsageError as error:
+        return None, str(error)
+    return (build, f"{build.label}, cached") if build else (None, to_be_built)
 
 
 def _directory(server: str) -> tuple[Build | None, str]:

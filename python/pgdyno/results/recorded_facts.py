@@ -18,7 +18,9 @@ Facts = TypeVar("Facts")
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """Facts about the server of an arm. ``compiled`` are values of pg_config, for example CFLAGS."""
+    """Facts about the server of an arm. ``compiled`` are values of pg_config, for example CFLAGS.
+    ``extensions`` were built for this arm.
+    """
 
     provider: str | None = None
     version: str | None = None
@@ -26,6 +28,7 @@ class ServerFacts:
     label: str | None = None
     build_id: str | None = None
     compiled: Mapping[str, str] | None = None
+    extensions: Sequence[Mapping[str, Any]] = ()
 
     @property
     def shown(self) -> str:

@@ -20,31 +20,59 @@ builder is unknown."""
 PROBE_TIMEOUT_S = 20.0
 
 
+@dataclass(frozen=True)
+class Extension:
+    """An extension that was built for one arm. ``name`` and ``version`` of its control file are empty if it
+    is only a library. ``libraries``: those that must be in shared_preload_libraries.
+    """
+
+    name: str
+    version: str
+    source: str
+    libraries: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Name and version, or the source of a library."""
+        return f"{self.name} {self.version}".strip() or self.source
+
+
 MARK = "build.json"
 """File with facts about a build, in its directory in the cache. Its time is that of the last use."""
 
 
 @dataclass(frozen=True)
 class Build:
-    """A PostgreSQL build. ``text`` is the output of ``postgres --version``; ``origin`` its source."""
+    """A PostgreSQL build. ``text`` is the output of ``postgres --version``; ``origin`` its source.
+
+    ``extensions``: those that pgdyno added to a copy of it, identified by ``extensions_digest``.
+    """
 
     provider: Provider
     version: Version
     bin_dir: Path
     text: str
     origin: str
+    extensions: tuple[Extension, ...] = ()
+    extensions_digest: str = ""
 
     @cached_property
     def build_id(self) -> str:
-        """Stable identity: equal texts mean equal binaries, byte for byte."""
+        """Stable identity: equal texts mean equal binaries, byte for byte, and equal extensions."""
         with self.program("postgres").open("rb") as binary:
             digest = hashlib.file_digest(binary, "sha256").hexdigest()
-        return f"{self.provider}-{self.version}-{digest[:12]}"
+        return "-".join(filter(None, (self.provider, str(self.version), digest[:12], self.extensions_digest)))
 
     @property
     def label(self) -> str:
         """Text for output: ``18.4 (embedded)``."""
-        return f"{self.version} ({self.provider})"
+        added = f" with {', '.join(one.label for one in self.extensions)}" if self.extensions else ""
+        return f"{self.version} ({self.provider}){added}"
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        """The libraries of its extensions that must be in shared_preload_libraries."""
+        return tuple(library for one in self.extensions for library in one.libraries)
 
     def program(self, name: str) -> Path:
         """Return the path of a program of the build; see ``has``."""

@@ -136,19 +136,19 @@ class SourceBuilds:
                     )
             if for_version is not None:
                 _require_version(build, for_version, tree)
-                _write_facts(final, {**_read_facts(final), "for_version": True})
+                write_facts(final, {**read_facts(final), "for_version": True})
             os.utime(final / MARK)  # records the last use for `cache list` and `prune`
         return build
 
     def _cached(self) -> list[tuple[Build, Mapping[str, object]]]:
         folders = sorted(self.builds_dir.glob(f"{PREFIX}*"))
-        found = [(build, _read_facts(folder)) for folder in folders if (build := self._read(folder))]
+        found = [(build, read_facts(folder)) for folder in folders if (build := self._read(folder))]
         return sorted(found, key=lambda of: of[0].version, reverse=True)
 
     def _read(self, folder: Path) -> Build | None:
         """Return the build in that directory; None if it is incomplete, broken or was moved."""
         try:
-            facts = _read_facts(folder)
+            facts = read_facts(folder)
             if facts["directory"] != str(folder):  # the programs contain the path of their libraries
                 return None
             return read_build(folder / "bin", "source", str(facts["origin"]))
@@ -164,8 +164,8 @@ class SourceBuilds:
         for_version: VersionSpec | None,
     ) -> None:
         part, log = self.builds_dir / f".{final.name}.part", self.builds_dir / f"{final.name}.log"
-        _discard(part)
-        _discard(final)
+        discard(part)
+        discard(final)
         log.unlink(missing_ok=True)
         part.mkdir()
         self.progress(f"building PostgreSQL from {tree.origin}; the log is {log}")
@@ -188,12 +188,12 @@ class SourceBuilds:
                 "compiler": toolchain.version,
                 "for_version": False,
             }
-            _write_facts(installed, facts)
+            write_facts(installed, facts)
             log.rename(installed / "build.log")
             open_to_all(installed)
             publish(installed, final)
         finally:
-            _discard(part)
+            discard(part)
 
     def sweep(self) -> list[Path]:
         """Remove the files of builds whose process has ended, and the logs of failed ones. Return them."""
@@ -204,7 +204,7 @@ class SourceBuilds:
     def _remove_if_free(self, path: Path, name: str) -> bool:
         with locked_if_free(self.builds_dir / f".{name}.lock") as free:
             if free:
-                _discard(path)
+                discard(path)
             return free and not path.exists()
 
 
@@ -262,28 +262,28 @@ class Steps:
 
         Returns the installed directory.
         """
-        source, jobs = self.part / "source", f"-j{_jobs()}"
+        source, parallel = self.part / "source", f"-j{jobs()}"
         ours = [option for option in self.options if not option.startswith("CC=")]
         compiler = f"CC={self.toolchain.command}"
         prefix = f"--prefix={self.final}"
         self._run(source, ["./configure", prefix, *CONFIGURE_DEFAULTS, compiler, *ours])
-        make, install = _program("make"), [f"DESTDIR={self.part / 'root'}", "install"]
+        make, install = program("make"), [f"DESTDIR={self.part / 'root'}", "install"]
         for directory in (source, source / CONTRIB):
             if directory.is_dir():
-                self._run(directory, [make, jobs])
+                self._run(directory, [make, parallel])
                 self._run(directory, [make, *install])
         return self._installed()
 
     def with_meson(self) -> Path:
         """Build in a directory beside the sources. Variables among the options are in the environment."""
-        meson, ninja, build = _program("meson"), _program("ninja"), self.part / "build"
+        meson, ninja, build = program("meson"), program("ninja"), self.part / "build"
         is_variable = re.compile(r"[A-Z][A-Z0-9_]*=").match
         variables = [option for option in self.options if is_variable(option) and option[:3] != "CC="]
         ours = [option for option in self.options if not is_variable(option)]
         variables.append(f"CC={self.toolchain.command}")
         setup = [meson, "setup", "build", "source", f"--prefix={self.final}", *ours]
         self._run(self.part, setup, variables)
-        self._run(build, [ninja, f"-j{_jobs()}"])
+        self._run(build, [ninja, f"-j{jobs()}"])
         self._run(build, [meson, "install", "--no-rebuild"], [f"DESTDIR={self.part / 'root'}"])
         return self._installed()
 
@@ -291,48 +291,52 @@ class Steps:
         return self.part / "root" / self.final.relative_to("/")
 
     def _run(self, directory: Path, command: Sequence[str], variables: Sequence[str] = ()) -> None:
-        """Run one command. After an error, a timeout or a signal, end it with all its children.
+        run_step(self.log, directory, command, [f"CCACHE_BASEDIR={self.part}", *variables])
 
-        Raises BuildError, Interrupted.
-        """
-        environment = [f"HOME={Path('~').expanduser()}", f"CCACHE_BASEDIR={self.part}", "CCACHE_NOHASHDIR=1"]
-        with self.log.open("a") as log:
-            log.write(f"$ {' '.join(command)}\n")
-        whole = [_program("env"), "-C", str(directory), *environment, *variables, *command]
-        begun_s = time.monotonic()
-        process = launch(whole, OURSELVES, self.log)
-        try:
-            while process.poll() is None:
-                if stopping.is_over(begun_s):
-                    raise KeyboardInterrupt
-                if time.monotonic() - begun_s > BUILD_TIMEOUT_S:
-                    raise BuildError(
-                        f"the build timed out after {BUILD_TIMEOUT_S:g} s; its log is {self.log}"
-                    )
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(POLL_S)
-        except BaseException:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            raise
-        if process.returncode != 0:
-            name = Path(command[0]).name
-            raise BuildError(
-                f"the build failed ({name}, exit status {process.returncode}); the end of {self.log}:\n"
-                + _end_of(self.log)
-            )
+
+def run_step(log: Path, directory: Path, command: Sequence[str], variables: Sequence[str] = ()) -> None:
+    """Run one command of a build, whose output is appended to the log. After an error, a timeout or a signal,
+    end it with all its children.
+
+    Raises BuildError, Interrupted.
+    """
+    environment = [f"HOME={Path('~').expanduser()}", "CCACHE_NOHASHDIR=1"]
+    with log.open("a") as said:
+        said.write(f"$ {' '.join(command)}\n")
+    whole = [program("env"), "-C", str(directory), *environment, *variables, *command]
+    begun_s = time.monotonic()
+    process = launch(whole, OURSELVES, log)
+    try:
+        while process.poll() is None:
+            if stopping.is_over(begun_s):
+                raise KeyboardInterrupt
+            if time.monotonic() - begun_s > BUILD_TIMEOUT_S:
+                raise BuildError(f"the build timed out after {BUILD_TIMEOUT_S:g} s; its log is {log}")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_S)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if process.returncode != 0:
+        name = Path(command[0]).name
+        raise BuildError(
+            f"the build failed ({name}, exit status {process.returncode}); the end of {log}:\n" + _end_of(log)
+        )
 
 
 OURSELVES = Account("", -1, -1, switch=False)
 """The account of the build: that of pgdyno, also as root."""
 
 
-def _jobs() -> int:
+def jobs() -> int:
+    """Return the number of commands that make and ninja run at the same time."""
     return len(os.sched_getaffinity(0))
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """Return the path of a program that a build needs. Raises BuildError if it is not installed."""
     found = shutil.which(name)
     if found is None:
         raise BuildError(f"{name} is not installed, which this build needs: install it")
@@ -351,18 +355,20 @@ def _require_version(build: Build, wanted: VersionSpec, tree: SourceTree) -> Non
         )
 
 
-def _read_facts(folder: Path) -> dict[str, object]:
+def read_facts(folder: Path) -> dict[str, object]:
+    """Return the facts about a build in the cache. Raises OSError, ValueError."""
     facts = json.loads((folder / MARK).read_text())
     return facts if isinstance(facts, dict) else {}
 
 
-def _write_facts(folder: Path, facts: Mapping[str, object]) -> None:
+def write_facts(folder: Path, facts: Mapping[str, object]) -> None:
+    """Store the facts about a build in its directory."""
     part = folder / f".{MARK}.part"
     part.write_text(json.dumps(facts, indent=1) + "\n")
     part.replace(folder / MARK)
 
 
-def _discard(path: Path) -> None:
+def discard(path: Path) -> None:
     """Delete a directory or file. The last step of a killed build may still write into its directory, which
     is therefore renamed first. What it writes meanwhile remains for the next cleanup.
     """

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from pgdyno.errors import FetchError, ServerError
 from pgdyno.server.build import MARK, Build, read_build
+from pgdyno.server.build_extensions import ExtendedBuilds
 from pgdyno.server.build_from_source import SourceBuilds
 from pgdyno.server.file_system import locked, open_to_all, publish
 from pgdyno.server.package_sources import PYPI_17, Maven, Npm, PackageSource, Pypi
@@ -59,6 +60,11 @@ class Store:
     def source_builds(self) -> SourceBuilds:
         """The builds from source in the same directory."""
         return SourceBuilds(self.builds_dir, self.progress)
+
+    @property
+    def extended_builds(self) -> ExtendedBuilds:
+        """The servers with extensions in the same directory."""
+        return ExtendedBuilds(self.builds_dir, self.progress)
 
     def available(self) -> list[Version]:
         """Return the versions that the sources list, newest first. Raises FetchError if no source answers."""

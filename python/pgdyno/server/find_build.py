@@ -2,7 +2,8 @@
 
 A specification is a version (``18``: the newest 18 available; ``17.5``, ``19beta1``: exactly that one),
 ``system`` (the newest release installed on this machine, else a pre-release), a directory of binaries, or a
-commit (``git:REF``) to build. The rule for versions:
+commit (``git:REF``) to build. ``,extension=…`` after it adds extensions to a copy of the server. The rule for
+versions:
 
 1. If all requested versions are installed on the system, use the installed builds.
 2. Else, if `servers build` made all of them, use these builds.
@@ -26,10 +27,11 @@ from typing import Protocol
 
 from pgdyno.errors import FetchError, ServerError, UsageError
 from pgdyno.server.build import Build, read_build
+from pgdyno.server.build_extensions import ExtendedBuilds
 from pgdyno.server.build_from_source import SourceBuilds
 from pgdyno.server.source_trees import parse_git_server
 from pgdyno.server.version import OLDEST_MAJOR, Version, VersionSpec, check_major, parse_version_spec
-from pgdyno.study.arm_spec import GIT_PREFIX
+from pgdyno.study.arm_spec import EXTENSION, GIT_PREFIX, extension_sources
 
 # Directories of distributions and of the PostgreSQL packages, in order of search; PATH follows.
 INSTALL_PATTERNS = (
@@ -50,6 +52,11 @@ class EmbeddedStore(Protocol):
     @property
     def source_builds(self) -> SourceBuilds:
         """Return the builds from source."""
+        ...
+
+    @property
+    def extended_builds(self) -> ExtendedBuilds:
+        """Return the servers with extensions."""
         ...
 
     def cached(self) -> list[Build]:
@@ -119,11 +126,23 @@ def resolve_all(
     the nearest one. Raises UsageError (no such version, directory, commit or build), FetchError, BuildError.
     """
     system = list(system_builds() if installed is None else installed)
-    fixed = {spec: _fixed(spec, system, store) for spec in specs if _is_fixed(spec)}
-    wanted = {spec: parse_version_spec(spec) for spec in specs if spec not in fixed}
+    parts = [split_extensions(spec) for spec in specs]
+    servers = [server for server, _ in parts]
+    fixed = {server: _fixed(server, system, store) for server in servers if _is_fixed(server)}
+    wanted = {server: parse_version_spec(server) for server in servers if server not in fixed}
     chosen, substitutions = _choose(wanted, system, store, nearest)
-    builds = tuple({**fixed, **chosen}[spec] for spec in specs)
+    found = {**fixed, **chosen}
+    builds = tuple(
+        store.extended_builds.of(found[server], extensions) if extensions else found[server]
+        for server, extensions in parts
+    )
     return Resolved(builds, tuple(provider_differences(builds)), tuple(substitutions))
+
+
+def split_extensions(spec: str) -> tuple[str, list[str]]:
+    """Return the server of a specification, and the sources of its extensions."""
+    server, _, extensions = spec.partition(f",{EXTENSION}=")
+    return server, extension_sources(extensions)
 
 
 def _is_fixed(spec: str) -> bool:

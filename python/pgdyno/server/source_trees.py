@@ -7,6 +7,7 @@ only read: its files are checked out elsewhere, so a clone may be bare, read-onl
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import hashlib
 import os
 import re
@@ -129,24 +130,27 @@ class Archive:
 
 @dataclass(frozen=True)
 class Directory:
-    """An extracted archive, or another directory with sources that were not built in place."""
+    """An extracted archive, or another directory with sources. ``left_out``: patterns of names of files and
+    directories that are no sources.
+    """
 
     path: Path
     identity: str
+    left_out: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, path: Path) -> Directory:
-        """Read the digest of all files. Raises UsageError."""
+    def of(cls, path: Path, left_out: tuple[str, ...] = ()) -> Directory:
+        """Read the digest of all sources. Raises UsageError."""
         digest = hashlib.sha256()
         try:
             for found in sorted(path.rglob("*")):
-                if found.is_file():
+                if found.is_file() and not _is_left_out(found.relative_to(path), left_out):
                     with found.open("rb") as content:
                         of_file = hashlib.file_digest(content, "sha256").hexdigest()
                     digest.update(f"{found.relative_to(path)} {of_file}\n".encode(errors="surrogateescape"))
         except OSError as error:
             raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
-        return cls(path, digest.hexdigest())
+        return cls(path, digest.hexdigest(), left_out)
 
     @property
     def name(self) -> str:
@@ -159,8 +163,12 @@ class Directory:
         return f"{self.path} (SHA-256 {self.identity[:12]})"
 
     def extract(self, into: Path) -> None:
-        """Copy the directory."""
-        shutil.copytree(self.path, into, symlinks=True)
+        """Copy the sources."""
+        shutil.copytree(self.path, into, symlinks=True, ignore=shutil.ignore_patterns(*self.left_out))
+
+
+def _is_left_out(path: Path, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatch(part, pattern) for part in path.parts for pattern in patterns)
 
 
 def _file_name(text: str) -> str:
@@ -251,6 +259,49 @@ def run_git(clone: Path, arguments: Sequence[str], variables: Mapping[str, str] 
     if done.returncode != 0:
         raise BuildError(f"git failed on {clone}: {in_one_line(done.stderr or 'no message')}")
     return done.stdout
+
+
+MAKEFILES = ("GNUmakefile", "makefile", "Makefile")
+OTHER_SYSTEMS = ("meson.build", "Cargo.toml", "CMakeLists.txt", "configure")
+NOT_OF_EXTENSION = (".git", "*.o", "*.so", "*.bc", "*.sqlite", "*.sqlite-*", "*.sqlite.lock", "pgdyno-*")
+"""Files in the directory of an extension that are no sources: of builds for another server, and of pgdyno."""
+
+
+def extension_tree(source: str) -> tuple[SourceTree, str]:
+    """Return the tree of ``--extension``, ``DIR`` or ``git:DIR@REF``, and the directory of the extension
+    in it, which is not the root if DIR is a subdirectory of a clone. Raises UsageError.
+    """
+    place = source.removeprefix(GIT_PREFIX)
+    if place == source:
+        path = Path(source).expanduser().resolve()
+        if not path.is_dir():
+            raise UsageError(f"the extension {source} is not a directory: name the one of its sources")
+        require_makefile(path, str(path))  # before a digest of all files: it may be any directory
+        return Directory.of(path, NOT_OF_EXTENSION), "."
+    name, ref = _at_ref(place)
+    path = Path(name).expanduser().resolve()
+    if not name.startswith(("/", ".", "~")) or not path.is_dir():
+        raise UsageError(
+            f"the extension {source} names no clone: write {GIT_PREFIX}/path/to/clone@{ref}, or a directory"
+        )
+    inner = ""
+    with contextlib.suppress(BuildError):  # git_commit reports a directory that is no clone
+        inner = run_git(path, ["rev-parse", "--show-prefix"]).strip()
+    clone = path.parents[len(Path(inner).parts) - 1] if inner else path
+    return git_commit(clone, ref), inner or "."
+
+
+def require_makefile(folder: Path, origin: str) -> None:
+    """Raise UsageError if the directory of an extension is missing, or has no Makefile."""
+    if not folder.is_dir():
+        raise UsageError(f"the extension {origin} does not exist in that commit: name another")
+    if not any((folder / name).is_file() for name in MAKEFILES):
+        other = next((name for name in OTHER_SYSTEMS if (folder / name).is_file()), "")
+        raise UsageError(
+            f"the extension in {origin} has no Makefile{other and f', only {other}'}: pgdyno builds "
+            "extensions with make and PGXS; install others into a server of your own, and name its "
+            "directory as SERVER"
+        )
 
 
 @contextlib.contextmanager

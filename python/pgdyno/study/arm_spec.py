@@ -80,6 +80,9 @@ LOAD_PARAMETERS = ("dialect", "deviate", "data", "analyze", "age")
 BUILD_OPTIONS = "build_options"
 """Options of the build from source of an arm, in the place of a setting."""
 
+EXTENSION = "extension"
+"""Sources of extensions that are built for an arm, in the place of a setting."""
+
 GIT_PREFIX = "git:"
 """Start of a server that is built from a commit: ``git:REF`` or ``git:/path/to/clone@REF``."""
 
@@ -107,16 +110,16 @@ class ArmSpec(BaseModel):
     optional: tuple[str, ...] = ()  # of the settings: a version that lacks one goes without it
     load: dict[str, str] = {}  # parameters of the workload of this arm alone: LOAD_PARAMETERS
     build_options: str = ""  # of configure or meson, for a server built from a commit
+    extension: str = ""  # directories and commits of extensions, separated by commas
 
     @model_serializer(mode="wrap")
     def _without_usual_load(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit an empty load and empty build options, so that results files equal those of versions without
-        them.
+        """Omit an empty load, empty build options and extensions, so that results files equal those of
+        versions without them.
         """
         written: dict[str, Any] = serialize(self)
-        return {
-            name: value for name, value in written.items() if value or name not in ("load", BUILD_OPTIONS)
-        }
+        later = ("load", BUILD_OPTIONS, EXTENSION)
+        return {name: value for name, value in written.items() if value or name not in later}
 
     @property
     def is_git(self) -> bool:
@@ -125,14 +128,18 @@ class ArmSpec(BaseModel):
 
     @property
     def build(self) -> str:
-        """The server with its build options: what ``server.find_build`` resolves."""
-        return f"{self.server},{BUILD_OPTIONS}={self.build_options}" if self.build_options else self.server
+        """The server with its build options and extensions: what ``server.find_build`` resolves."""
+        return ",".join([self.server, *(f"{name}={value}" for name, value in self._of_build.items())])
+
+    @property
+    def _of_build(self) -> Mapping[str, str]:
+        given = {BUILD_OPTIONS: self.build_options, EXTENSION: self.extension}
+        return {name: value for name, value in given.items() if value}
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Profiles, settings and parameters of the load, as on the command line."""
-        of_build = {BUILD_OPTIONS: self.build_options} if self.build_options else {}
-        own = {**of_build, **self.settings, **self.load}
+        own = {**self._of_build, **self.settings, **self.load}
         return (*(f"@{name}" for name in self.profiles), *(f"{k}={v}" for k, v in own.items()))
 
     @property
@@ -196,8 +203,15 @@ def parse_arm(text: str) -> ArmSpec:
                 "for example: 18,@starter,work_mem=16MB"
             )
     load = {name: settings.pop(name) for name in LOAD_PARAMETERS if name in settings}
-    build_options = settings.pop(BUILD_OPTIONS, "")
-    arm = ArmSpec(name=spec, server=server.strip(), profiles=tuple(profiles), settings=settings, load=load)
+    build_options, extension = settings.pop(BUILD_OPTIONS, ""), settings.pop(EXTENSION, "")
+    arm = ArmSpec(
+        name=spec,
+        server=server.strip(),
+        profiles=tuple(profiles),
+        settings=settings,
+        load=load,
+        extension=extension,
+    )
     return with_build_options([arm], build_options)[0]
 
 
@@ -216,6 +230,25 @@ def with_build_options(arms: Sequence[ArmSpec], options: str) -> list[ArmSpec]:
         )
     update = {BUILD_OPTIONS: options}
     return [arm.model_copy(update=update) if arm.is_git and not arm.build_options else arm for arm in arms]
+
+
+def with_extensions(arms: Sequence[ArmSpec], sources: Sequence[str]) -> list[ArmSpec]:
+    """Return the arms, with these extensions where an arm has none of its own.
+
+    Raises UsageError for a running server, on which pgdyno installs nothing.
+    """
+    if sources and (running := [arm.name for arm in arms if arm.is_dsn]):
+        raise UsageError(
+            f"--extension cannot be installed on a running server ({running[0]}): install it there yourself, "
+            f"or name the arms that get it, such as 18,{EXTENSION}={sources[0]}"
+        )
+    update = {EXTENSION: ",".join(sources)}
+    return [arm if arm.extension else arm.model_copy(update=update) for arm in arms]
+
+
+def extension_sources(text: str) -> list[str]:
+    """Return the sources in the value of ``extension=``. Paths contain no comma."""
+    return [source.strip() for source in text.split(",") if source.strip()]
 
 
 def _named(name: str, text: str) -> ArmSpec:
@@ -245,12 +278,15 @@ def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
 def _with_short_names(arms: Sequence[ArmSpec]) -> list[ArmSpec]:
     """The arms with what tells them apart as names; without anything of its own an arm keeps its server."""
     builds = [arm for arm in arms if not arm.is_dsn]
-    tails = short_tails([arm.server for arm in builds])
+    sources = {source for arm in builds for source in extension_sources(arm.extension)}
+    tails = short_tails([*(arm.server for arm in builds), *sources])
     common = set.intersection(*(set(arm.parts) for arm in builds)) if len(builds) > 1 else set()
     is_one_server = len({arm.server for arm in builds}) == 1 < len(builds) == len(arms)
 
     def name_of(arm: ArmSpec) -> str:
-        own = [part for part in arm.parts if part not in common]
+        short = ",".join(tails.get(source, source) for source in extension_sources(arm.extension))
+        named = arm.model_copy(update={EXTENSION: short})
+        own = [part for part, full in zip(named.parts, arm.parts, strict=True) if full not in common]
         server = tails.get(arm.server, arm.server)
         return _short(",".join(own if own and is_one_server else [server, *own]))
 

@@ -247,6 +247,8 @@ def _settings_of_set(level: Level | None) -> Settings:
             spec = parse_arm(f"any,{given}")
         except UsageError as error:
             raise StudyFileError(path, str(error).replace("any,", "")) from None
+        if spec.extension:
+            raise StudyFileError(path, "extension is no setting: give it with the server, as 18,extension=…")
         if spec.load:
             name = next(iter(spec.load))
             raise StudyFileError(path, f"{name} is no setting: use the workload, or a factor {name}")

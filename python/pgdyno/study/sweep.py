@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.errors import UsageError
-from pgdyno.study.arm_spec import LOAD_PARAMETERS, NAME_MAX, ArmSpec, parse_arms
+from pgdyno.study.arm_spec import BUILD_OPTIONS, EXTENSION, LOAD_PARAMETERS, NAME_MAX, ArmSpec, parse_arms
 from pgdyno.study.cases import SETTING_PREFIX, label_of
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
 
@@ -124,7 +124,7 @@ def _swept(arm: ArmSpec, sweeps: Sequence[SettingSweep]) -> ChosenArms:
     for setting in settings:
         if settings.count(setting) > 1:
             raise UsageError(f"--sweep {setting} is given twice: list all values in one of them")
-        if setting in LOAD_PARAMETERS:
+        if setting in (*LOAD_PARAMETERS, BUILD_OPTIONS, EXTENSION):
             raise UsageError(
                 f"--sweep {setting}: it is no setting of the server: name the arms instead, "
                 f"for example: {arm.server} {arm.server},{setting}=…"

@@ -133,10 +133,15 @@ def _things(baseline: Arm, arm: Arm) -> list[str]:
     versions = [of.server_facts.version for of in (baseline, arm)]
     if versions[0] != versions[1]:
         things.append(f"version {versions[0]} vs. {versions[1]}")
-    elif baseline.server_facts.build_id != arm.server_facts.build_id:
+    added = [[one["source"] for one in of.server_facts.extensions] for of in (baseline, arm)]
+    if added[0] != added[1]:
+        things.append("extensions")
+    elif versions[0] == versions[1] and baseline.server_facts.build_id != arm.server_facts.build_id:
         things.append("server")
     before, after = baseline.settings_requested, arm.settings_requested
     settings = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    if added[0] != added[1]:  # an extension adds its own libraries
+        settings = [name for name in settings if name != "shared_preload_libraries"]
     if settings:
         things.append(f"settings {first_names(settings)}")
     if baseline.workload != arm.workload or baseline.clients != arm.clients:

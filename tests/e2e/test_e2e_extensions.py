@@ -1,0 +1,92 @@
+"""Extensions of arms, built for the installed server with its own headers."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from program import TINY, Program
+
+from fake_sources import git
+from pgdyno.server.build import Build
+
+FILES = {
+    "Makefile": """
+MODULES = pgdyno_test
+EXTENSION = pgdyno_test
+DATA = pgdyno_test--1.0.sql
+PG_CONFIG = pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+""",
+    "pgdyno_test.control": "default_version = '1.0'\nmodule_pathname = '$libdir/pgdyno_test'\n",
+    "pgdyno_test--1.0.sql": """
+CREATE FUNCTION pgdyno_test(integer) RETURNS integer AS 'MODULE_PATHNAME' LANGUAGE C STRICT;
+""",
+    "pgdyno_test.c": """
+#include "postgres.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+PG_MODULE_MAGIC;
+PG_FUNCTION_INFO_V1(pgdyno_test);
+static bool preloaded = false;
+void _PG_init(void);
+void _PG_init(void) { preloaded = process_shared_preload_libraries_in_progress; }
+Datum pgdyno_test(PG_FUNCTION_ARGS)
+{
+    if (!preloaded)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("not preloaded")));
+    PG_RETURN_INT32(PG_GETARG_INT32(0) + INCREMENT);
+}
+""",
+}
+
+
+@pytest.fixture
+def clone(build: Build, server_dir: Path) -> Iterator[Path]:
+    """A clone with two commits; the second one does not compile. Skips without the server's headers."""
+    pg_config = build.program("pg_config")
+    done = subprocess.run([pg_config, "--pgxs"], capture_output=True, text=True, check=False)
+    if done.returncode != 0 or not Path(done.stdout.strip()).is_file():
+        pytest.skip("NOT TESTED: the headers of the installed server are missing (postgresql-server-dev)")
+    folder = server_dir / "extension"
+    folder.mkdir()
+    for name, text in FILES.items():
+        (folder / name).write_text(text.replace("INCREMENT", "1"))
+    git(folder, "init", "--quiet", "--initial-branch", "main")
+    git(folder, "add", "--all")
+    git(folder, "commit", "--quiet", "--message", "works")
+    (folder / "pgdyno_test.c").write_text(FILES["pgdyno_test.c"].replace("INCREMENT", "missing_name"))
+    git(folder, "commit", "--quiet", "--all", "--message", "does not compile")
+    yield folder
+
+
+def test_an_arm_with_an_extension_is_compared_with_one_without_it(
+    program: Program, clone: Path, tmp_path: Path, server: str
+) -> None:
+    script = tmp_path / "call.sql"
+    script.write_text("SELECT pgdyno_test(1);\n")
+    extended = f"{server},extension=git:{clone}@main~1"
+    ended = program.run("compare", *TINY, server, extended)
+    assert ended.status == 0, ended.err
+    without, with_it = (arm["server"] for arm in ended.json()["arms"])
+    assert "extensions" not in without
+    (extension,) = with_it["extensions"]
+    assert (extension["name"], extension["version"]) == ("pgdyno_test", "1.0")
+    assert extension["libraries"] == ["pgdyno_test"]
+    assert git(clone, "rev-parse", "main~1")[:12] in extension["source"]
+    assert "-O2" in with_it["origin"]
+    # The function exists in the measured database, and fails if the library is not preloaded.
+    off = f"{extended},shared_preload_libraries="
+    refused = program.run("compare", *TINY, extended, off, "-f", str(script))
+    assert refused.status == 1 and "not preloaded" in refused.err
+
+
+def test_an_extension_that_does_not_compile_is_an_error_before_anything_is_measured(
+    program: Program, clone: Path, server: str
+) -> None:
+    ended = program.run("compare", *TINY, server, server, "--extension", f"git:{clone}@main")
+    assert ended.status == 1
+    assert "missing_name" in ended.err and "the build failed (make" in " ".join(ended.err.split())
