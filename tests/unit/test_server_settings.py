@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pgdyno.errors import UsageError
 from pgdyno.server.build_catalogue import Catalogue, compiled_differences, lacks_jit
 from pgdyno.server.settings.machine_resources import MachineResources
-from pgdyno.server.settings.reserved_settings import config_text, refuse_reserved
+from pgdyno.server.settings.reserved_settings import base_settings, config_text, refuse_reserved
 from pgdyno.server.settings.setting_definition import Definition, parse_bool, validate
 from pgdyno.server.settings.settings_profile import ProfileInput, request
 from pgdyno.server.version import Version
@@ -351,3 +351,8 @@ def test_the_options_of_a_meson_build_are_unknown_and_not_none() -> None:
     (told,) = compiled_differences(known)
     assert "A has lz4; B has unknown options" in told
     assert compiled_differences({name: known[name] for name in ("B", "C")}) == []
+
+
+def test_automatic_analyzes_are_logged_by_every_version() -> None:
+    assert "log_autoanalyze_min_duration" not in base_settings(18)  # logged as automatic vacuums are
+    assert base_settings(19)["log_autoanalyze_min_duration"] == "0"

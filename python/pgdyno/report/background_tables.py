@@ -136,6 +136,7 @@ def failures(findings: Findings) -> Table:
 PLACES = frozenset(
     {
         *("config_file", "data_directory", "external_pid_file", "hba_file", "ident_file"),
+        "hosts_file",
         *("krb_server_keyfile", "dynamic_library_path"),
         *("server_version", "server_version_num", "unix_socket_directories"),
         *("num_os_semaphores", "shared_memory_size", "shared_memory_size_in_huge_pages"),

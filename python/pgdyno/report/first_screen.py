@@ -119,6 +119,7 @@ MAIN_SETTINGS = (
     *("shared_buffers", "synchronous_commit", "fsync", "full_page_writes", "wal_level", "wal_compression"),
     *("max_wal_size", "checkpoint_timeout", "checkpoint_completion_target", "wal_buffers", "min_wal_size"),
     *("work_mem", "maintenance_work_mem", "effective_cache_size", "huge_pages", "io_method", "io_workers"),
+    "io_max_workers",
     *("effective_io_concurrency", "random_page_cost", "jit", "autovacuum", "max_parallel_workers_per_gather"),
     *("max_worker_processes", "max_connections", "synchronous_standby_names", "shared_preload_libraries"),
     *("data_checksums", "track_io_timing", "bgwriter_delay", "wal_writer_delay", "commit_delay"),

@@ -53,6 +53,9 @@ DUET_CORES_MIN = 4
 CORE_SETTINGS = frozenset(
     {
         "autovacuum_max_workers",
+        "autovacuum_max_parallel_workers",
+        "io_max_workers",
+        "io_min_workers",
         "io_workers",
         "max_parallel_maintenance_workers",
         "max_parallel_workers",

@@ -21,6 +21,7 @@ RESERVED: Mapping[str, str] = {
     "config_file": _PLACE,
     "hba_file": _PLACE,
     "ident_file": _PLACE,
+    "hosts_file": _PLACE,
     "external_pid_file": _PLACE,
     "logging_collector": _LOG,
     "log_destination": _LOG,
@@ -41,6 +42,13 @@ BASE: Mapping[str, str] = {
     "log_checkpoints": "on",
     "log_autovacuum_min_duration": "0",
 }
+AUTOANALYZE_SINCE = 19
+"""First version that logs automatic analyzes by a setting of their own."""
+
+
+def base_settings(major: int) -> Mapping[str, str]:
+    """Return the base settings for a server of that major version."""
+    return {**BASE, "log_autoanalyze_min_duration": "0"} if major >= AUTOANALYZE_SINCE else BASE
 
 
 def refuse_reserved(settings: Mapping[str, str]) -> None:
