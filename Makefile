@@ -43,7 +43,7 @@ crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50
 long-test: setup ## tests that take minutes: every benchmark in its smallest form
 	$(BIN)/python -m pytest --long
 
-build-test: setup ## build the clone of PostgreSQL in PGDYNO_CLONE from source, and measure it
+build-test: setup ## build the clone of PostgreSQL in PGDYNO_CLONE from source, measure and bisect it
 	$(BIN)/python -m pytest --long -rs tests/e2e/test_e2e_postgres_source.py
 
 check: setup ## format, lint, types
