@@ -56,6 +56,15 @@ def test_arms_with_one_difference_raise_no_caveat(trials: list[Trial]) -> None:
     assert told(*pair(server={"version": "18.4"}), same) == {}
 
 
+def test_an_extension_and_its_preloaded_library_are_one_difference(trials: list[Trial]) -> None:
+    demo = {"name": "demo", "version": "1.0", "source": "/demo (SHA-256 0123)", "libraries": ["demo"]}
+    server = {"version": "17", "build_id": "17-demo", "extensions": [demo]}
+    assert told(*pair(server=server, settings_requested={"shared_preload_libraries": "demo"}), trials) == {}
+    changed = pair(server=server, settings_requested={"shared_preload_libraries": "demo", "jit": "off"})
+    things = told(*changed, trials)[Code.SEVERAL_THINGS_CHANGED].parameters["things"]
+    assert things == "extensions, settings jit"
+
+
 def test_a_version_and_settings_changed_together_are_several_differences(trials: list[Trial]) -> None:
     changed = pair(server={"version": "18.4"}, settings_requested={"work_mem": "1GB"})
     things = told(*changed, trials)[Code.SEVERAL_THINGS_CHANGED].parameters["things"]

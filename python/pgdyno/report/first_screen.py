@@ -146,6 +146,7 @@ def differences(findings: Findings) -> list[str]:
         f"{name} {_values(values)}"
         for name, values in (
             ("PostgreSQL", [of.version or UNKNOWN for of in facts]),
+            ("extension", [of.extensions_shown or "none" for of in facts]),
             ("compiler", [_compiler(of) for of in facts]),
             ("CFLAGS", [of.optimization or UNKNOWN for of in facts]),
             ("clients", [str(of.arm.clients) for of in findings.arms]),

@@ -35,6 +35,13 @@ class ServerFacts:
         """The label, or else the version."""
         return self.label or self.version or self.version_text or ""
 
+    @property
+    def extensions_shown(self) -> str:
+        """Name, version and source of each extension that was built for this arm; empty without one."""
+        return "; ".join(
+            f"{one['name']} {one['version']} ({one['source']})".strip() for one in self.extensions
+        )
+
     def compiled_with(self, name: str) -> str:
         """Return a value of pg_config; empty if it is unknown."""
         return (self.compiled or {}).get(name, "")

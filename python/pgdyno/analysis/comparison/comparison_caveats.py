@@ -133,7 +133,7 @@ def _things(baseline: Arm, arm: Arm) -> list[str]:
     versions = [of.server_facts.version for of in (baseline, arm)]
     if versions[0] != versions[1]:
         things.append(f"version {versions[0]} vs. {versions[1]}")
-    added = [[one["source"] for one in of.server_facts.extensions] for of in (baseline, arm)]
+    added = [of.server_facts.extensions_shown for of in (baseline, arm)]
     if added[0] != added[1]:
         things.append("extensions")
     elif versions[0] == versions[1] and baseline.server_facts.build_id != arm.server_facts.build_id:

@@ -240,6 +240,7 @@ def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
             server = of.arm.server_facts
             yield f"the server of {of.arm.name}", server.version or ""
             yield f"the build of {of.arm.name}", server.version_text or ""
+            yield f"the extensions of {of.arm.name}", server.extensions_shown
             for name in ("CONFIGURE", "CFLAGS"):
                 yield f"{name} of {of.arm.name}", server.compiled_with(name)
             for name, value in settings.get(of.arm.arm, {}).items():
