@@ -20,6 +20,7 @@ from pgdyno.errors import BuildError, FetchError, UsageError
 from pgdyno.interruption import stopping
 from pgdyno.server.build_from_source import SourceBuilds, build_system, unfinished
 from pgdyno.server.cache_directory import Cache, items, prune
+from pgdyno.server.data_sources import installed_clients
 from pgdyno.server.fetch_builds import Store
 from pgdyno.server.find_build import resolve_all, resolve_build
 from pgdyno.server.server_account import server_account
@@ -60,6 +61,14 @@ def test_a_commit_is_built_once_and_the_clone_is_only_read(clone: Path, builds: 
     assert configured(clone) == 1
     assert (git(clone, "status", "--porcelain=v2", "--branch"), sorted((clone / ".git").iterdir())) == before
     assert git(clone, "worktree", "list").count("\n") == 0
+
+
+def test_programs_of_a_build_read_the_data_of_its_version(
+    clone: Path, builds: SourceBuilds, tmp_path: Path
+) -> None:
+    build = builds.of_server(parse_git_server(f"git:{clone}@master"))
+    clients = installed_clients(Store(builds.builds_dir, tmp_path / "lists"))
+    assert clients[0] == build  # the newest: 19devel
 
 
 def test_a_bare_clone_is_a_clone(clone: Path, builds: SourceBuilds, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def named_data(cache: Cache) -> NamedDataStore:
     """Return the user's data in the cache."""
-    return NamedDataStore(cache.data, lambda: installed_clients(cache.store().cached))
+    return NamedDataStore(cache.data, lambda: installed_clients(cache.store()))
 
 
 def with_own_data(study: Study, cache: Cache, watch: Watch, interruption: Interruption) -> Study:

@@ -161,7 +161,7 @@ class _DataPlaces:
                 self.interruption,
                 init,
                 self._promised_bytes(),
-                installed_clients(self.cache.store().cached) if own_data_of(workload) else (),
+                installed_clients(self.cache.store()) if own_data_of(workload) else (),
             )
             history = HistoryMaker(self.cache.cached_datasets(), maker)
             self.datasets[key.name] = self.stack.enter_context(

@@ -25,7 +25,7 @@ from pgdyno.errors import ConnectError, DatasetError, UsageError, in_one_line
 from pgdyno.server.build import Build, read_tool_major
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.file_system import locked
-from pgdyno.server.find_build import system_builds
+from pgdyno.server.find_build import EmbeddedStore, system_builds
 from pgdyno.server.limited_connection import connect
 from pgdyno.server.masked_reading import MaskedReading
 from pgdyno.server.server_account import Account
@@ -261,9 +261,9 @@ def newest_first(builds: Sequence[Build]) -> list[Build]:
     return sorted(builds, key=lambda build: build.version, reverse=True)
 
 
-def installed_clients(cached: Callable[[], Sequence[Build]]) -> Sequence[Build]:
+def installed_clients(store: EmbeddedStore) -> Sequence[Build]:
     """Return all builds of this machine that may have client programs, newest first."""
-    return newest_first([*system_builds(), *cached()])
+    return newest_first([*system_builds(), *store.source_builds.cached(), *store.cached()])
 
 
 def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData:
