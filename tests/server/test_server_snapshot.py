@@ -148,7 +148,7 @@ def populated(
     origin = Cluster(build, place / "origin", account)
     origin.initdb(InitOptions(checksums=request.param, sync=False))
     place.chmod(0o755)
-    with origin.start({**load_settings(), "shared_buffers": "64MB"}) as server:
+    with origin.start({**load_settings(build), "shared_buffers": "64MB"}) as server:
         run(server, POPULATION)
     snapshot = take(origin.data_dir)
     restore(snapshot, place / "live", account, sync=False)

@@ -22,7 +22,7 @@ from pgdyno.study.sysbench_parameters import (
     script_fields,
 )
 from pgdyno.study.tpcc_parameters import TABLE_SETS_MAX, TpccParameters
-from pgdyno.study.workload_parameters import WorkloadParameters, read_script
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 
 def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:

@@ -12,21 +12,24 @@ from pathlib import Path
 from typing import Any
 
 from pgdyno.drive.drive_specification import drive_specification
-from pgdyno.drive.engine_runs import EngineRun, run_drive
+from pgdyno.drive.engine_runs import EngineRun, run_drive, sample_commands
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError, WorkloadError, in_one_line
 from pgdyno.lab.dataset_loading import DATASET_SEED, Maker, dataset_key, load_settings, own_data_of
 from pgdyno.lab.own_data_loading import WITHOUT_STATISTICS, count_of
+from pgdyno.lab.sampled_columns import draw_from, read_samples
 from pgdyno.lab.script_preflight import MADE_BY_OTHERS, failures_of, single_scripts
 from pgdyno.server import backup_import
 from pgdyno.server.backup_import import NO_REPLICATION, require_extensions
 from pgdyno.server.build import Build
+from pgdyno.server.build_extensions import create_extensions
 from pgdyno.server.cluster import Cluster
 from pgdyno.server.datasets import Dataset, Datasets, Make
 from pgdyno.server.limited_connection import cancel
 from pgdyno.server.pg_upgrade import OldCluster, UpgradeBuilds, upgrade
 from pgdyno.server.restore import restore
-from pgdyno.server.running import Server
+from pgdyno.server.running import Connection, Server
+from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, PlannedSlice, Role
 from pgdyno.study.workload_parameters import WorkloadParameters
@@ -85,7 +88,7 @@ class _Upgrade:
         old = self._old_cluster(old_dir)
         progress("pg_upgrade", 0.0)
         upgrade(self.builds, old, old_dir, data_dir, maker.account, maker.interruption.check)
-        with Cluster(self.build, data_dir, maker.account).start(load_settings()) as server:
+        with Cluster(self.build, data_dir, maker.account).start(load_settings(self.build)) as server:
             if self.parameters.upgrade_analyze:
                 progress("analyze", 0.0)
             found = self._finished(server, details.get("database", self.parameters.kind))
@@ -100,12 +103,16 @@ class _Upgrade:
         if own is None or own.form != "backup":
             return OldCluster()
         cluster = Cluster(self.builds.old, old_dir, self.history.maker.account)
-        with cluster.start({**load_settings(), **NO_REPLICATION}) as server, server.connect() as connection:
+        with (
+            cluster.start({**load_settings(self.builds.old), **NO_REPLICATION}) as server,
+            server.connect() as connection,
+        ):
             return OldCluster.read(connection)
 
     def _finished(self, server: Server, database: str) -> dict[str, Any]:
         interruption = self.history.maker.interruption
         with server.connect(database) as connection, interruption.tell(lambda: cancel(connection)):
+            create_extensions(connection, self.build)
             extensions = backup_import.installed_extensions(connection)
             name = self.parameters.data_name
             require_extensions(connection, extensions, name, self.build.label)
@@ -135,20 +142,32 @@ class _Aging:
             restore(before.snapshot, data_dir, maker.account)
             details = dict(before.details)
         # The settings of the load, with autovacuum as it is by default: arms share the dataset.
-        settings = {**load_settings(), "autovacuum": "on"}
+        settings = {**load_settings(self.build), "autovacuum": "on"}
         if (own := own_data_of(self.parameters)) is not None and own.form == "backup":
             settings |= NO_REPLICATION
         with Cluster(self.build, data_dir, maker.account).start(settings) as server:
             database = details.get("database", self.parameters.kind)
             target = (f"PostgreSQL {self.build.version}", server.conninfo(database))
+            workload = before_aging
             if own is not None:
-                self._require_working_scripts(before_aging, target)
-            aged = self._age(before_aging, target)
+                with server.connect(database) as connection:
+                    workload = self._drawing(workload, connection)
+                self._require_working_scripts(workload, target)
+            aged = self._age(workload, target)
             maker.progress_of(self.parameters, self.build)("checkpoint", 0.0)
             with server.connect(database) as connection:
                 dead = count_of(connection, DEAD_ROWS)
         changes = [*details.get("changes", ()), *_failures(aged, self.parameters)]
         return {**details, "changes": changes, "aged": {**aged, "dead_rows": dead}}
+
+    def _drawing(self, workload: WorkloadParameters, connection: Connection) -> WorkloadParameters:
+        """Return the workload with the values that its scripts sample. Raises UsageError, WorkloadError."""
+        assert isinstance(workload, PgbenchParameters)
+        commands = {of.source: of for of in sample_commands(workload)}
+        interruption = self.history.maker.interruption
+        with interruption.tell(lambda: cancel(connection)):
+            found = read_samples(connection, commands.values(), len(commands), interruption)
+        return draw_from(workload, found)
 
     def _require_working_scripts(self, workload: WorkloadParameters, target: tuple[str, str]) -> None:
         """Run each script once, so that an error does not appear only after hours. Raises WorkloadError."""

@@ -156,7 +156,7 @@ class Maker:
 
         That function raises DiskFullError, DatasetError.
         """
-        database, progress = parameters.kind, self.progress_of(parameters, build)
+        progress = self.progress_of(parameters, build)
 
         def require_room(size_bytes: int) -> None:
             self.require_room(parameters, size_bytes)

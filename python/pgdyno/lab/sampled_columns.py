@@ -14,6 +14,7 @@ from pgdyno.lab.arms import BuildArm
 from pgdyno.lab.dataset_loading import DATASET_SEED, own_data_of
 from pgdyno.lab.progress import PreparationStep, Watch
 from pgdyno.server.limited_connection import cancel
+from pgdyno.server.running import Connection
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study, Workload
 from pgdyno.workload.pgbench.sampled_values import BYTES_MAX, SampledValues, read_sample
@@ -40,7 +41,6 @@ class _Samples:
     interruption: Interruption
     commands: dict[str, list[SampleCommand]] = field(default_factory=dict)
     found: dict[tuple[str, str], SampledValues] = field(default_factory=dict)
-    constants: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, workload: PgbenchParameters, arm: BuildArm) -> dict[str, SampledValues]:
         """Return the values of a workload by source, and read from the arm those that are new."""
@@ -57,16 +57,7 @@ class _Samples:
         """Return the workload with its values, as constants for the simple protocol."""
         if not isinstance(workload, PgbenchParameters) or workload.data is None:
             return workload
-        values = {}
-        for source, sampled in self.of(workload, arm).items():
-            if workload.protocol != "simple":
-                values[source] = tuple(sampled.values)
-                continue
-            key = (_data(workload), source)
-            if key not in self.constants:
-                self.constants[key] = sampled.constants()
-            values[source] = self.constants[key]
-        return workload.with_sample_values(values)
+        return draw_from(workload, self.of(workload, arm))
 
     def _read(
         self, workload: PgbenchParameters, arm: BuildArm, commands: Iterable[SampleCommand], columns: int
@@ -77,17 +68,37 @@ class _Samples:
         try:
             arm.start()
             with arm.connect() as connection, self.interruption.tell(lambda: cancel(connection)):
-                connection.execute("SET default_transaction_read_only = on")
-                connection.execute("SET client_encoding = 'UTF8'")
-                for of in commands:
-                    try:
-                        sampled = read_sample(connection, of.column, DATASET_SEED, BYTES_MAX // columns)
-                    except DatasetError as error:
-                        self.interruption.check()
-                        raise WorkloadError(f"{of}: {error}; correct the script or the data") from error
-                    self.found[_data(workload), of.source] = sampled
+                found = read_samples(connection, commands, columns, self.interruption)
+                self.found |= {(_data(workload), source): sampled for source, sampled in found.items()}
         finally:
             arm.stop()
+
+
+def read_samples(
+    connection: Connection, commands: Iterable[SampleCommand], columns: int, interruption: Interruption
+) -> dict[str, SampledValues]:
+    """Return the values by source, and make the session read-only. ``columns`` share the memory.
+
+    Raises WorkloadError (a column that does not exist or has no value), Interrupted.
+    """
+    connection.execute("SET default_transaction_read_only = on")
+    connection.execute("SET client_encoding = 'UTF8'")
+    found = {}
+    for of in commands:
+        try:
+            found[of.source] = read_sample(connection, of.column, DATASET_SEED, BYTES_MAX // columns)
+        except DatasetError as error:
+            interruption.check()
+            raise WorkloadError(f"{of}: {error}; correct the script or the data") from error
+    return found
+
+
+def draw_from(workload: PgbenchParameters, sampled: Mapping[str, SampledValues]) -> PgbenchParameters:
+    """Return the workload with the values that it draws, as constants for the simple protocol."""
+    is_simple = workload.protocol == "simple"
+    return workload.with_sample_values(
+        {source: of.constants() if is_simple else tuple(of.values) for source, of in sampled.items()}
+    )
 
 
 def _data(workload: PgbenchParameters) -> str:
