@@ -12,6 +12,7 @@
     │   ├── StartError          a server did not start, or started with other settings than requested
     │   └── ConnectError        a server was not reachable, refused the connection, or is too old
     ├── EngineError             the engine could not be started, or failed
+    ├── FleetError              a Ray cluster or one of its nodes
     ├── DiskFullError           the disk is full, or too small by a forecast
     ├── DatasetError            a dataset is missing, incomplete or wrong
     ├── EvidenceError           a results file is damaged, of another version, or in use
@@ -88,6 +89,10 @@ class ConnectError(ServerError):
 
 class EngineError(PgdynoError):
     """The engine could not be started, or ended without a result."""
+
+
+class FleetError(PgdynoError):
+    """A Ray cluster is not reachable, or a node is lost or unsuitable."""
 
 
 class DiskFullError(PgdynoError):

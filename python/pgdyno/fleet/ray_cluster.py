@@ -1,0 +1,190 @@
+"""Connection to a Ray cluster, and checks of its nodes.
+
+Ray is the optional dependency ``pgdyno[fleet]``. Only this module imports it, when a command needs a cluster.
+Arguments of tasks and actors may contain passwords. Names of tasks, actors and nodes must not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pgdyno import __version__
+from pgdyno.engine import build_info
+from pgdyno.errors import EngineError, FleetError, UsageError, in_one_line
+
+LOCAL = "auto"
+"""Address of the cluster that runs on this machine."""
+
+ANSWER_TIMEOUT_S = 60.0
+"""Maximum time of a check of a node. Ray starts a Python process for it, which may take seconds."""
+
+CHECK = "pgdyno-check"
+"""Name of the task that checks a node."""
+
+
+@dataclass(frozen=True)
+class RayNode:
+    """A node of the cluster. ``name`` is unique in the cluster."""
+
+    id: str
+    name: str
+    address: str
+    cpus: float
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """Facts about a node. ``boot_id`` is equal for nodes of one machine; ``engine``: empty if missing."""
+
+    python: str
+    pgdyno: str
+    engine: str
+    boot_id: str
+    cores: int
+
+
+class RayCluster:
+    """A connection to a running cluster. Use as a context manager: the connection ends with the block.
+
+    ``ray`` is the module. Raises UsageError if Ray is not installed, and FleetError if the cluster does not
+    answer or has another version of Ray or Python.
+    """
+
+    def __init__(self, address: str = LOCAL) -> None:
+        self.ray = _import_ray()
+        try:
+            self.ray.init(
+                address=address,
+                log_to_driver=False,
+                configure_logging=False,
+                include_dashboard=None,
+                logging_level="ERROR",
+            )
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            raise FleetError(_unreachable(address, error)) from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.ray.shutdown()
+
+    def nodes(self) -> list[RayNode]:
+        """Return the live nodes, sorted by name. Nodes of equal name get the start of their ID."""
+        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        n_of = Counter(node["NodeName"] for node in alive)
+        found = [
+            RayNode(
+                node["NodeID"],
+                node["NodeName"]
+                if n_of[node["NodeName"]] == 1
+                else f"{node['NodeName']}#{node['NodeID'][:6]}",
+                node["NodeManagerAddress"],
+                float(node["Resources"].get("CPU", 0.0)),
+            )
+            for node in alive
+        ]
+        return sorted(found, key=lambda node: node.name)
+
+    def chosen(self, names: Sequence[str]) -> list[RayNode]:
+        """Return the live nodes of these names; all of them without names. Raises UsageError."""
+        nodes = {node.name: node for node in self.nodes()}
+        for name in names:
+            if name not in nodes:
+                raise UsageError(f"the cluster has no live node {name!r}; its nodes: {', '.join(nodes)}")
+        return [nodes[name] for name in names] if names else list(nodes.values())
+
+    def on(self, node: RayNode) -> dict[str, Any]:
+        """Return the options of a task or actor that runs on this node only."""
+        from ray.util import scheduling_strategies  # noqa: PLC0415 - only with a cluster
+
+        strategy = scheduling_strategies.NodeAffinitySchedulingStrategy(node.id, soft=False)
+        return {"scheduling_strategy": strategy}
+
+    def check(self, nodes: Sequence[RayNode]) -> dict[str, NodeFacts]:
+        """Return the facts of nodes, by name.
+
+        Raises FleetError for a node without pgdyno or its engine, or with another version of Python, pgdyno
+        or the engine than this process.
+        """
+        task = self.ray.remote(_node_facts)
+        options = {"num_cpus": 0, "name": CHECK, "max_retries": 0}
+        asked = [(node, task.options(**options, **self.on(node)).remote()) for node in nodes]
+        found = {}
+        for node, answer in asked:
+            try:
+                facts = NodeFacts(**self.ray.get(answer, timeout=ANSWER_TIMEOUT_S))
+            except self.ray.exceptions.RayError as error:
+                raise FleetError(
+                    f"node {node.name} does not answer: {last_line(error)}; install pgdyno[fleet] there"
+                ) from None
+            if problem := _problem_of(facts):
+                raise FleetError(f"node {node.name}: {problem}")
+            found[node.name] = facts
+        return found
+
+
+def own_facts() -> NodeFacts:
+    """Return the facts of this machine."""
+    return NodeFacts(**_node_facts())
+
+
+def _problem_of(facts: NodeFacts) -> str:
+    """Return what differs from this process; empty if nothing does."""
+    if not facts.engine:
+        return "the engine pgdyno-engine is missing; install the wheel of pgdyno there"
+    ours = own_facts()
+    for what in ("python", "pgdyno", "engine"):
+        theirs, here = getattr(facts, what), getattr(ours, what)
+        if theirs != here:
+            return f"{what} {theirs} is installed, but {here} here; install the same version on all nodes"
+    return ""
+
+
+def _node_facts() -> dict[str, Any]:
+    """Return the fields of NodeFacts. It runs on every node."""
+    engine = ""
+    with contextlib.suppress(EngineError):
+        info = build_info()
+        engine = f"{info['version']} ({info['profile']}, {info['rustc']}, {info['dataset_format']})"
+    return {
+        "python": platform.python_version(),
+        "pgdyno": __version__,
+        "engine": engine,
+        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        "cores": len(os.sched_getaffinity(0)),
+    }
+
+
+def _import_ray() -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray  # noqa: PLC0415 - takes half a second, and few installations have it
+        import ray.exceptions  # noqa: PLC0415
+    except ImportError:
+        raise UsageError("Ray is not installed: pip install 'pgdyno[fleet]'") from None
+    return ray
+
+
+def _unreachable(address: str, error: Exception) -> str:
+    place = "on this machine" if address == LOCAL else f"at {address}"
+    return (
+        f"no usable Ray cluster {place}: {last_line(error)}; start one with: "
+        "ray start --head --include-dashboard=false --disable-usage-stats"
+    )
+
+
+def last_line(error: Exception) -> str:
+    """Return the last line of an error of Ray, which follows the traceback of a worker."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return in_one_line(lines[-1]) if lines else type(error).__name__
