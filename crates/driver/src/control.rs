@@ -37,6 +37,19 @@ pub struct Failure {
     pub sqlstate: Option<String>,
 }
 
+/// Maximum delay of the first transactions of a slice after the agreed instant. Slices last seconds, and by
+/// default one of them is discarded.
+const OPEN_LATE_MAX: Nanos = Nanos(50_000_000);
+
+/// When a slice opens.
+#[derive(Clone, Copy, Debug)]
+pub enum Opening {
+    /// As soon as the engine is ready.
+    AtOnce,
+    /// At an instant agreed with the other engines of the run.
+    At(Nanos),
+}
+
 /// Reason why the run ended.
 pub enum Halt {
     /// Stopped gracefully.
@@ -102,7 +115,11 @@ impl Control<'_, '_> {
                 self.left_out.push(index);
                 continue;
             }
-            self.slice(index, slice)?;
+            let Some(opened) = self.opening(index)? else {
+                self.left_out.push(index);
+                continue;
+            };
+            self.slice(index, slice, opened)?;
             if Some(index) == last {
                 self.barrier("end")?;
             }
@@ -119,7 +136,8 @@ impl Control<'_, '_> {
 
     fn connect(&mut self) -> Result<(), Halt> {
         let began = self.clock.now();
-        let mut missing = self.spec.drivings().map(|driving| driving.clients).collect::<Vec<_>>();
+        let own_clients = |target| self.spec.own_clients(target);
+        let mut missing = (0..self.spec.targets.len()).map(own_clients).collect::<Vec<_>>();
         let mut connected_at = vec![began; missing.len()];
         while missing.iter().any(|&missing| missing > 0) {
             if let Some(Report::Connected(target)) = self.next_report(Nanos::MAX)? {
@@ -139,7 +157,7 @@ impl Control<'_, '_> {
             let [p50, p99] = [0.5, 0.99].map(|quantile| round_trips.quantile_ns(quantile));
             self.write(
                 "connected",
-                json!({"target": target, "clients": self.spec.driving(target).clients, "server_version": server_version,
+                json!({"target": target, "clients": self.spec.own_clients(target), "server_version": server_version,
                     "connect_s": (connected_at - began).as_s(), "round_trip_ns": {"p50": p50, "p99": p99}}),
             )?;
         }
@@ -161,6 +179,35 @@ impl Control<'_, '_> {
                 Err(_) => return Err(gone()),
             }
         }
+    }
+
+    /// Waits until a slice can open, and returns the instant; None if the warm-up ends meanwhile.
+    ///
+    /// The engines of a run wait here until all are drained and an instant is agreed.
+    fn opening(&mut self, slice: usize) -> Result<Option<Opening>, Halt> {
+        if self.spec.part.is_none() {
+            return Ok(Some(Opening::AtOnce));
+        }
+        self.write("ready", json!({"slice": slice}))?;
+        let at = loop {
+            match self.inputs.recv() {
+                Ok(Input::Open { at_monotonic }) => break at_monotonic,
+                Ok(input) => self.take(input).map(|_| ())?,
+                Err(_) => return Err(gone()),
+            }
+            if self.warm_up_is_over(slice) {
+                return Ok(None);
+            }
+        };
+        let now = || self.clock.epoch() + self.clock.now();
+        std::thread::sleep(Duration::from_nanos((at - now()).0));
+        let late = now() - at;
+        if late > OPEN_LATE_MAX {
+            let message =
+                format!("slice {slice} opened {:.0} ms after the agreed instant", late.as_s() * 1e3);
+            return Err(failed("drive", None, message, None));
+        }
+        Ok(Some(Opening::At(at - self.clock.epoch())))
     }
 
     fn summary(&self, target: usize) -> Value {
@@ -199,6 +246,9 @@ impl Control<'_, '_> {
     fn take(&mut self, input: Input) -> Result<Option<Report>, Halt> {
         match input {
             Input::Continue => Ok(None),
+            Input::Open { .. } => {
+                Err(failed("drive", None, "not ready: open before the event ready".to_owned(), None))
+            }
             Input::Measure => {
                 self.is_warm = true;
                 Ok(None)
@@ -207,7 +257,7 @@ impl Control<'_, '_> {
             Input::Misunderstood(line) => Err(failed(
                 "drive",
                 None,
-                format!("not an order: {line}; expected {{\"do\":\"continue\"}}, measure or stop"),
+                format!("not an order: {line}; expected {{\"do\":\"continue\"}}, measure, open or stop"),
                 None,
             )),
             Input::Report(Report::Error { target, sqlstate, message }) => {

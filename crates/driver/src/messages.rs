@@ -31,6 +31,11 @@ pub enum Input {
     Report(Report),
     /// Command from standard input: pass the barrier.
     Continue,
+    /// Command from standard input: open the next slice at this instant of the kernel's monotonic clock.
+    Open {
+        /// CLOCK_MONOTONIC of this machine.
+        at_monotonic: Nanos,
+    },
     /// Command from standard input: end the warm-up.
     Measure,
     /// Command from standard input: stop.

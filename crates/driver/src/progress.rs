@@ -51,6 +51,13 @@ pub struct Progress<'a> {
 }
 
 impl Progress<'_> {
+    /// The first multiple of `interval` since the opening that is more than half an interval after the last
+    /// publication. So the intervals of several engines have the same bounds.
+    pub fn next_publication(&self, interval: Nanos) -> Nanos {
+        let since = (self.published_at - self.window.opened).0 + interval.0 / 2;
+        self.window.opened + Nanos((since / interval.0 + 1) * interval.0)
+    }
+
     pub fn is_done(&self) -> bool {
         self.slice.transactions.is_some() && self.threads_done == self.threads_sharing
     }

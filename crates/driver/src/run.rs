@@ -110,9 +110,10 @@ impl Run<'_> {
         let spec = self.spec;
         let clock = Clock::monotonic();
         let epoch_unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let count = self.spec.threads_used();
+        let (first_thread, count) = spec.own_threads();
         let io = spec.io.resolve();
-        let started = json!({"epoch_unix_ns": epoch_unix.as_nanos() as u64, "threads": count, "io": io,
+        let started = json!({"epoch_unix_ns": epoch_unix.as_nanos() as u64,
+            "epoch_monotonic_ns": clock.epoch().0, "threads": count, "io": io,
             "pid": std::process::id()});
         let _ = events.write("started", started);
         let entry = |target: usize| Target {
@@ -124,7 +125,8 @@ impl Run<'_> {
         };
         let workers = Workers {
             targets: (0..spec.targets.len()).map(entry).collect(),
-            threads: count,
+            threads: spec.threads_used(),
+            first_thread,
             seed: spec.seed,
             connect_timeout: spec.connect_timeout,
             clock: clock.clone(),
@@ -165,11 +167,13 @@ impl Run<'_> {
         control: &mut Control<'_, '_>,
         inputs: &mpsc::Sender<Input>,
     ) -> Result<Ended, reactor::Error> {
-        let connections: u64 = self.spec.drivings().map(|driving| u64::from(driving.clients)).sum();
-        raise_file_limit(connections + u64::from(workers.threads) * FILES_PER_THREAD + FILES_OF_PROCESS)?;
+        let connections: u64 =
+            (0..self.spec.targets.len()).map(|target| u64::from(self.spec.own_clients(target))).sum();
+        let (first, threads) = self.spec.own_threads();
+        raise_file_limit(connections + u64::from(threads) * FILES_PER_THREAD + FILES_OF_PROCESS)?;
         thread::scope(|scope| {
             let mut handles = Vec::new();
-            for number in 0..workers.threads {
+            for number in first..first + threads {
                 let (sender, commands) = mailbox()?;
                 control.threads.push(sender);
                 let inputs = inputs.clone();
@@ -247,6 +251,6 @@ impl Run<'_> {
             "cpu_ns": {"user": used.user.0, "system": used.system.0},
             "memory_peak_bytes": memory_peak_bytes(),
             "wake_late_ns": {"p50": p50, "p99": p99, "max": lateness.max_ns()},
-            "threads": self.spec.threads_used(), "io": self.spec.io.resolve()}})
+            "threads": self.spec.own_threads().1, "io": self.spec.io.resolve()}})
     }
 }

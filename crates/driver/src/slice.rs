@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::client_group::Window;
-use super::control::{Control, Halt, Stopped};
+use super::control::{Control, Halt, Opening, Stopped};
 use super::event;
 use super::messages::{Command, Report};
 use super::progress::{EndedBy, Parts, Progress, TargetProgress};
@@ -16,9 +16,12 @@ const STOP_DRAIN_TIMEOUT: Nanos = Nanos(2_000_000_000);
 
 impl Control<'_, '_> {
     /// Executes one slice.
-    pub fn slice(&mut self, index: usize, slice: &Slice) -> Result<(), Halt> {
+    pub fn slice(&mut self, index: usize, slice: &Slice, opening: Opening) -> Result<(), Halt> {
         let swap = self.share_cores(slice)?;
-        let opened = self.clock.now();
+        let opened = match opening {
+            Opening::AtOnce => self.clock.now(),
+            Opening::At(opened) => opened,
+        };
         let is_measured = slice.role == Role::Measure;
         let counted_from = if is_measured { opened + self.spec.discarded(slice) } else { opened };
         let closes = opened + slice.duration;
@@ -41,7 +44,7 @@ impl Control<'_, '_> {
             published_at: opened,
             targets: slice.targets.iter().map(target_progress).collect(),
             threads_done: 0,
-            threads_sharing: self.spec.threads_of(target) as usize,
+            threads_sharing: self.spec.threads_of(target).min(self.spec.own_threads().1) as usize,
             done_at: opened,
             is_warm: false,
         };
@@ -110,7 +113,7 @@ impl Control<'_, '_> {
                     .iter()
                     .all(|target_progress| target_progress.parts.count == self.threads.len())
                 {
-                    progress.publish_at = progress.published_at + self.spec.interval;
+                    progress.publish_at = progress.next_publication(self.spec.interval);
                     self.write_intervals(progress)?;
                 }
             }
@@ -148,8 +151,12 @@ impl Control<'_, '_> {
     ) -> Result<(), Halt> {
         let target = progress.targets[place].target;
         let counts = difference(&parts.totals, &self.totals[target]);
-        let body = json!({"slice": progress.index, "target": target, "role": progress.slice.role, "from_ns": progress.interval_from.0,
+        let mut body = json!({"slice": progress.index, "target": target, "role": progress.slice.role, "from_ns": progress.interval_from.0,
             "to_ns": to.0, "kinds": event::by_kind(&self.workloads[target].workload().kinds(), &counts), "latency_ns": event::quantiles(&parts.latency)});
+        if self.spec.part.is_some() {
+            // Percentiles of several engines come from the sum of their histograms.
+            body["latency_bins"] = json!(parts.latency.bins());
+        }
         self.totals[target] = parts.totals;
         self.write("interval", body)
     }

@@ -43,8 +43,10 @@ pub struct Target<'a> {
 pub struct Workers<'a> {
     /// Targets.
     pub targets: Vec<Target<'a>>,
-    /// Number of threads.
+    /// Number of threads, over all engines of the run.
     pub threads: u32,
+    /// Number of the first thread of this engine.
+    pub first_thread: u32,
     /// Seed of the run.
     pub seed: u64,
     /// Timeout of connecting one client.
@@ -106,7 +108,7 @@ impl Workers<'_> {
                     reactor: &reactor,
                     connector: &connectors[target],
                     rules: self.rules(entry),
-                    is_first: client == 0,
+                    is_first: client == self.first_thread,
                     notify: &notifiers[target],
                 };
                 clients.push(
@@ -147,7 +149,7 @@ impl Workers<'_> {
         let open = || groups.iter().enumerate().filter(|(_, group)| group.is_open());
         match command {
             Command::Calibrate(target) => {
-                if thread == self.targets[*target].first_thread {
+                if thread == self.targets[*target].first_thread.max(self.first_thread) {
                     groups[*target].calibrate();
                 }
             }
@@ -184,7 +186,7 @@ impl Workers<'_> {
     }
 
     /// Arrivals for this thread's clients in an open loop: its share of the target's rate.
-    fn schedule(&self, thread: u32, entry: &Target<'_>) -> Option<Schedule> {
+    pub fn schedule(&self, thread: u32, entry: &Target<'_>) -> Option<Schedule> {
         let (rate, clients) = (entry.driving.rate?, entry.clients_of(thread).len());
         if clients == 0 {
             return None;
@@ -202,7 +204,7 @@ impl Workers<'_> {
 
 impl Target<'_> {
     /// The clients of a thread.
-    fn clients_of(&self, thread: u32) -> impl ExactSizeIterator<Item = u32> + use<> {
+    pub fn clients_of(&self, thread: u32) -> impl ExactSizeIterator<Item = u32> + use<> {
         let clients = self.driving.clients;
         let own = thread.checked_sub(self.first_thread).filter(|&own| own < self.threads);
         (own.unwrap_or(clients)..clients).step_by(self.threads as usize)

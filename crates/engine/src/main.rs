@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use pgbench::initialise;
 use pgdyno_engine::drive::{self, End, Input};
 use pgdyno_engine::{check, load};
-use reactor::catch_termination;
+use reactor::{Nanos, catch_termination};
 use serde_json::{Value, json};
 
 /// Load generator and loader of pgdyno.
@@ -100,11 +100,13 @@ fn drive() -> ExitCode {
 /// Forwards commands. The end of the input is a stop command.
 fn listen(orders: &mpsc::Sender<Input>) {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
-        let order = serde_json::from_str::<Value>(&line).ok();
-        let input = match order.as_ref().and_then(|order| order.get("do")).and_then(Value::as_str) {
-            Some("continue") => Input::Continue,
-            Some("measure") => Input::Measure,
-            Some("stop") => Input::Stop,
+        let order = serde_json::from_str::<Value>(&line).unwrap_or_default();
+        let at = order.get("at_monotonic_ns").and_then(Value::as_u64).map(Nanos);
+        let input = match (order.get("do").and_then(Value::as_str), at) {
+            (Some("continue"), None) => Input::Continue,
+            (Some("measure"), None) => Input::Measure,
+            (Some("open"), Some(at_monotonic)) => Input::Open { at_monotonic },
+            (Some("stop"), None) => Input::Stop,
             _ => Input::Misunderstood(line),
         };
         if orders.send(input).is_err() {

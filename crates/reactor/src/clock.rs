@@ -74,6 +74,15 @@ impl Clock {
         Self::Fake(Arc::default())
     }
 
+    /// The kernel's CLOCK_MONOTONIC at the epoch; 0 for a fake clock.
+    #[must_use]
+    pub fn epoch(&self) -> Nanos {
+        match self {
+            Self::Monotonic { epoch } => *epoch,
+            Self::Fake(_) => Nanos::ZERO,
+        }
+    }
+
     /// The current instant. Takes about 20 ns, without a system call (vDSO).
     #[inline]
     #[must_use]

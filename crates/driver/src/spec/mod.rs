@@ -1,17 +1,21 @@
 //! Specification of a run: `docs/reference/engine-protocol.md`.
 
+mod part;
 mod slices;
 
 use std::thread;
 
 use serde::Deserialize;
 
+pub use self::part::Part;
 pub use self::slices::{Role, Slice};
 use super::error::SpecificationError;
 use reactor::{Io, Nanos};
 
-/// Maximum number of clients per target.
+/// Maximum number of clients per target of one engine.
 pub const CLIENTS_MAX: u32 = 2000;
+/// Maximum number of clients per target of all engines of a run.
+pub const RUN_CLIENTS_MAX: u32 = 1_000_000;
 /// Maximum number of threads, above the core count of any supported machine.
 pub const THREADS_MAX: u32 = 256;
 /// Maximum duration: 90 days.
@@ -32,6 +36,9 @@ pub struct Spec {
     /// Number of threads; chosen by the engine if omitted.
     #[serde(default)]
     pub threads: Option<u32>,
+    /// The threads of this engine, if several engines execute the run together.
+    #[serde(default)]
+    pub part: Option<Part>,
     /// I/O interface of connections.
     #[serde(default)]
     pub io: Io,
@@ -114,12 +121,14 @@ pub struct Driving<'a> {
 }
 
 impl Driving<'_> {
-    fn problem(&self) -> Option<String> {
-        if !(1..=CLIENTS_MAX).contains(&self.clients) {
-            return Some(format!("clients: {} is not between 1 and {CLIENTS_MAX}", self.clients));
+    fn problem(&self, is_part: bool) -> Option<String> {
+        let [clients_max, threads_max] =
+            if is_part { [RUN_CLIENTS_MAX; 2] } else { [CLIENTS_MAX, THREADS_MAX] };
+        if !(1..=clients_max).contains(&self.clients) {
+            return Some(format!("clients: {} is not between 1 and {clients_max}", self.clients));
         }
-        if self.threads.is_some_and(|threads| !(1..=THREADS_MAX).contains(&threads)) {
-            return Some(format!("threads: not between 1 and {THREADS_MAX}"));
+        if self.threads.is_some_and(|threads| !(1..=threads_max).contains(&threads)) {
+            return Some(format!("threads: not between 1 and {threads_max}"));
         }
         let rate = self.rate?;
         if !(rate.per_s > 0.0 && rate.per_s <= 1e9) {
@@ -213,7 +222,7 @@ impl Spec {
         self.drivings().map(|driving| driving.clients).max().unwrap_or(0)
     }
 
-    /// Number of threads that drive a target: as requested, but at most one per client.
+    /// Number of threads that drive a target, over all engines: as requested, but at most one per client.
     ///
     /// The default follows ADR 2: one thread per two cores, or one per client if there are no more clients than
     /// cores. The target with the most clients determines it for all.
@@ -232,7 +241,20 @@ impl Spec {
         if self.is_duet() { (0..target).map(|before| self.threads_of(before)).sum() } else { 0 }
     }
 
-    /// Number of threads of the run.
+    /// Threads of this engine: their first number, and their count.
+    #[must_use]
+    pub fn own_threads(&self) -> (u32, u32) {
+        self.part.map_or_else(|| (0, self.threads_used()), |part| (part.first_thread, part.threads))
+    }
+
+    /// Number of clients of a target that this engine runs.
+    #[must_use]
+    pub fn own_clients(&self, target: usize) -> u32 {
+        let clients = self.driving(target).clients;
+        self.part.map_or(clients, |part| part.clients(clients, self.threads_of(target)))
+    }
+
+    /// Number of threads of the run, over all its engines.
     #[must_use]
     pub fn threads_used(&self) -> u32 {
         let end = |target| self.first_thread_of(target) + self.threads_of(target);
@@ -244,9 +266,12 @@ impl Spec {
             return Some("targets: must not be empty".to_owned());
         }
         for (driving, target) in self.drivings().zip(&self.targets) {
-            if let Some(problem) = driving.problem() {
+            if let Some(problem) = driving.problem(self.part.is_some()) {
                 return Some(format!("target {}: {problem}", target.name));
             }
+        }
+        if let Some(problem) = self.part.and_then(|part| part.problem(self)) {
+            return Some(format!("part: {problem}"));
         }
         if self.interval < Nanos(1_000_000) {
             return Some("interval_s: less than a millisecond".to_owned());

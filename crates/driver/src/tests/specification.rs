@@ -192,3 +192,50 @@ fn an_invalid_slice_of_several_targets_is_rejected_with_its_problem() {
         assert!(problem.contains(expected), "{place}: {problem}");
     }
 }
+
+/// Two targets with seven and nine clients in four threads.
+fn part(first_thread: u32, threads: u32) -> Value {
+    let mut spec = sound();
+    spec["targets"] =
+        json!([{"name": "a", "conninfo": "", "clients": 7}, {"name": "b", "conninfo": "", "clients": 9}]);
+    spec["threads"] = json!(4);
+    spec["part"] = json!({"first_thread": first_thread, "threads": threads});
+    spec
+}
+
+#[test]
+fn parts_share_the_clients_without_a_rest() {
+    let own = |first_thread, threads| {
+        let spec = Spec::read(&part(first_thread, threads).to_string()).expect("sound");
+        assert_eq!((spec.own_threads(), spec.threads_used()), ((first_thread, threads), 4));
+        [0, 1].map(|target| spec.own_clients(target))
+    };
+    assert_eq!([own(0, 1), own(1, 2), own(3, 1)], [[2, 3], [4, 4], [1, 2]]);
+    assert_eq!(own(0, 4), [7, 9]);
+}
+
+#[test]
+fn a_part_that_the_run_does_not_have_is_refused() {
+    let refused = |spec: &Value, expected: &str| {
+        let message = Spec::read(&spec.to_string()).expect_err(expected).to_string();
+        assert!(message.contains(expected), "{message}");
+    };
+    refused(&part(3, 2), "exceeds the 4 threads");
+    refused(&part(u32::MAX, 2), "exceeds the 4 threads");
+    refused(&part(0, 0), "threads: not between");
+    let mut spec = part(0, 1);
+    spec["threads"] = Value::Null;
+    refused(&spec, "needs threads");
+    let mut spec = part(0, 1);
+    spec["targets"][0]["clients"] = json!(3);
+    refused(&spec, "at least as many clients");
+    let mut spec = part(0, 1);
+    spec["targets"][0]["threads"] = json!(2);
+    refused(&spec, "every target needs 4 threads");
+    let mut spec = part(0, 2);
+    spec["slices"][1] = json!({"targets": [0, 1], "role": "measure", "duration_s": 1.5});
+    refused(&spec, "several targets at once");
+    let mut spec = part(0, 1);
+    spec["targets"][0]["clients"] = json!(5 * CLIENTS_MAX);
+    refused(&spec, "the maximum of one engine");
+}

@@ -373,7 +373,7 @@ pub fn drive(specification: &Value, at_barrier: &dyn Fn(&str)) -> Vec<Value> {
 
 /// All events of a run. `answer` returns the commands that follow them. If it panics, the run is stopped first,
 /// because the threads of the driver would be joined forever.
-fn drive_with(specification: &Value, answer: &dyn Fn(&Value) -> Option<Input>) -> Vec<Value> {
+pub fn drive_with(specification: &Value, answer: &dyn Fn(&Value) -> Option<Input>) -> Vec<Value> {
     let (sender, receiver) = mpsc::channel();
     let mut parent = Parent { orders: sender.clone(), answer, events: Vec::new(), panic: None };
     drive::run(&specification.to_string(), (sender, receiver), &mut parent);

@@ -7,4 +7,5 @@
 
 mod driving;
 mod loading;
+mod parts;
 mod sysbench_scripts;
