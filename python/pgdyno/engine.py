@@ -189,7 +189,7 @@ class Engine:
             errors="replace",
             start_new_session=True,
         )
-        self._send(dict(specification))
+        self.send(dict(specification))
 
     @property
     def pid(self) -> int:
@@ -220,11 +220,11 @@ class Engine:
 
     def proceed(self) -> None:
         """Let the engine pass the barrier at which it waits."""
-        self._send({"do": "continue"})
+        self.send({"do": "continue"})
 
     def measure(self) -> None:
         """End the warm-up: its open slice closes, and the remaining warm-up is skipped."""
-        self._send({"do": "measure"})
+        self.send({"do": "measure"})
 
     def stop(self) -> None:
         """Request a graceful end: in-flight transactions finish, and the result is written.
@@ -235,7 +235,7 @@ class Engine:
             self._killer = threading.Timer(STOP_TIMEOUT_S, self._kill)
             self._killer.daemon = True
             self._killer.start()
-        self._send({"do": "stop"})
+        self.send({"do": "stop"})
 
     def abandon(self) -> None:
         """Kill the process: its server has crashed on purpose, and nothing that it could report is of use."""
@@ -255,14 +255,14 @@ class Engine:
             self._process.wait()
             raise EngineError(f"the engine did not end within {EXIT_TIMEOUT_S:g} s and was killed") from None
 
-    def _send(self, message: Event) -> None:
+    def send(self, message: Event) -> None:
+        """Send the specification or a command. ``events`` reports if the engine has ended."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            # The engine has ended. events() reports its last message or its silence.
-            pass
+            pass  # the engine has ended
 
     def _last_message(self) -> str:
         end = self._stderr.seek(0, os.SEEK_END)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.engine import DriveFailure, DriveResult, Engine, Event
@@ -58,6 +59,35 @@ class EngineRun:
         )
 
 
+class DriveEngine(Protocol):
+    """An engine that drives servers, or several that act as one."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process ID; None if it is not one process of this machine."""
+
+    def events(self) -> Iterator[Event]:
+        """Yield each event."""
+
+    def proceed(self) -> None:
+        """Pass the barrier."""
+
+    def measure(self) -> None:
+        """End the warm-up."""
+
+    def stop(self) -> None:
+        """Request a graceful end."""
+
+
+StartEngine = Callable[[Mapping[str, Any]], AbstractContextManager[DriveEngine]]
+"""Starts a drive with a specification."""
+
+
+def start_local(specification: Mapping[str, Any]) -> AbstractContextManager[DriveEngine]:
+    """Start the engine on this machine."""
+    return Engine("drive", specification)
+
+
 def run_drive(
     specification: Mapping[str, Any],
     interruption: Interruption,
@@ -65,18 +95,20 @@ def run_drive(
     read: Callable[[], Reading],
     on_start: Callable[[int], None] = lambda _: None,
     ends_warm_up: Callable[[Event], bool] = lambda _: False,
+    start: StartEngine = start_local,
 ) -> EngineRun:
     """Run a specification (docs/reference/engine-protocol.md).
 
-    ``read`` is called at each barrier, ``on_start`` with the driver's process ID. The remaining warm-up is
-    skipped after the first event for which ``ends_warm_up`` returns true.
+    ``read`` is called at each barrier, ``on_start`` with the driver's process ID, if it has one. The remaining
+    warm-up is skipped after the first event for which ``ends_warm_up`` returns true.
 
     Raises EngineError if the engine ends without a result or rejects the specification. A server failure
     raises nothing and sets ``EngineRun.failure``.
     """
     run = EngineRun()
-    with Engine("drive", specification) as engine, interruption.tell(engine.stop):
-        on_start(engine.pid)
+    with start(specification) as engine, interruption.tell(engine.stop):
+        if engine.pid is not None:
+            on_start(engine.pid)
         for event in engine.events():
             _note(run, event)
             if event["event"] == "barrier":

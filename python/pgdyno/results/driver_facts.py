@@ -60,6 +60,32 @@ class WarmUpEnd:
     times: Annotated[int, Field(ge=1, lt=2**31)] = 1
 
 
+@dataclass(frozen=True)
+class DriverNode:
+    """A load generator on a node. Rates and shares are those of the measured part of the run, with all its
+    arms; None if unknown.
+
+    ``clock_spread_s``: largest error of instants between the nodes. ``executed_per_s``: transactions of its
+    clients. ``ceiling_per_s``: SELECT 1 of the same clients. ``driver_cpu_share`` and ``busy_share``: of its
+    cores, by the engine and by all processes.
+    """
+
+    name: str
+    threads: Whole
+    clients: Whole
+    cpu_ns: CpuTimeNs
+    wake_late_ns: WakeLateNs
+    clock_spread_s: NotNegative
+    executed_per_s: NotNegative
+    round_trip_ns: RoundTripNs | None = None
+    ceiling_per_s: NotNegative | None = None
+    cores: Whole | None = None
+    driver_cpu_share: NotNegative | None = None
+    busy_share: NotNegative | None = None
+    received_bytes_per_s: NotNegative | None = None
+    sent_bytes_per_s: NotNegative | None = None
+
+
 def _limit(text: str) -> str:
     try:
         parse_limit(text)
@@ -117,7 +143,8 @@ class DriverFacts:
 
     The first five are of its process. ``stopped_by`` is what ended a failed trial, if not its own server:
     the name of another arm, or ENGINE.
-    ``ordered_checkpoint_s`` is the duration of the forced checkpoint before the window.
+    ``ordered_checkpoint_s`` is the duration of the forced checkpoint before the window. ``nodes``: load
+    generators on other nodes; without them the driver ran on this machine.
     """
 
     cpu_ns: CpuTimeNs | None = None
@@ -130,6 +157,7 @@ class DriverFacts:
     capacity: CapacitySearch | None = None
     warm_up: WarmUpEnd | None = None
     ordered_checkpoint_s: NotNegative | None = None
+    nodes: Sequence[DriverNode] | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the stored object."""
