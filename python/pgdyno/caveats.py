@@ -67,6 +67,11 @@ class Code(StrEnum):
     # disturbances
     DRIVER_BUSY = "driver-busy"
     DRIVER_LATE = "driver-late"
+    DRIVER_CLOCKS = "driver-clocks"
+    DRIVER_NODE_BUSY = "driver-node-busy"
+    DRIVER_NEAR_CEILING = "driver-near-ceiling"
+    DRIVER_CEILING_UNKNOWN = "driver-ceiling-unknown"
+    DRIVER_NODE_LOST = "driver-node-lost"
     STEAL = "steal"
     CHECKPOINT_IN_SLICES = "checkpoint-in-slices"
     AUTOVACUUM_IN_SLICES = "autovacuum-in-slices"

@@ -17,6 +17,7 @@ from pgdyno.cli import options
 from pgdyno.cli.calibrate import AUTO, slice_from_option
 from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.console import say
+from pgdyno.cli.driver_options import DriverOptions
 from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.duration_options import (
     CHECKPOINTS,
@@ -207,6 +208,7 @@ def compare(
     design: DesignOptions,
     load: ClientOptions,
     workload: WorkloadOptions,
+    drivers: DriverOptions,
     evidence: Annotated[
         Path | None,
         typer.Option(
@@ -276,7 +278,7 @@ def compare(
     chosen = choose_arms(arms, sweep or ())
     with_options = with_build_options(chosen.arms, design.build_options)
     complete = tuple(with_extensions(with_options, design.extension or ()))
-    study = study_of(complete, clients, minutes, design, load, workload)
+    study = study_of(complete, clients, minutes, design, load, workload, drivers)
     if chosen.server:
         study = study.model_copy(update={"title": f"{chosen.server}: {study.title}"})
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
@@ -302,6 +304,7 @@ def study_of(
     design: DesignOptions,
     load: ClientOptions,
     workload: WorkloadOptions,
+    drivers: DriverOptions | None = None,
 ) -> Study:
     """Return the study, with sizes that suit this machine where they are not given.
 
@@ -312,7 +315,8 @@ def study_of(
     if design.capacity is not None and load.rate is not None:
         raise UsageError("--capacity and --rate exclude each other: remove one of them")
     machine = options.machine_size()
-    schedule = design.schedule or _default_schedule(machine.cores, arms, design)
+    on_nodes = drivers and drivers.plan()
+    schedule = design.schedule or _default_schedule(machine.cores, arms, design, on_nodes)
     if schedule == "duet":
         machine = replace(machine, cores=max(1, machine.cores // 2))
     n_clients = default_clients(machine) if clients is None else clients
@@ -367,16 +371,21 @@ def study_of(
         "on_failure": design.on_failure,
         "nearest": design.nearest,
         "into_existing": design.into_existing,
+        "drivers": on_nodes,
         "aa": not design.no_aa,
         "aa_refused_by": "--no-aa" if design.no_aa else "",
     }
     return Study.model_validate(fields)
 
 
-def _default_schedule(cores: int, arms: Sequence[ArmSpec], design: DesignOptions) -> Schedule:
-    """Return the default schedule; a duet measures neither capacities nor windows of one arm at a time."""
+def _default_schedule(
+    cores: int, arms: Sequence[ArmSpec], design: DesignOptions, drivers: object
+) -> Schedule:
+    """Return the default schedule. A duet measures no capacities and no windows of one arm at a time, and its
+    driver runs on this machine.
+    """
     is_whole = design.transactions is not None or (design.window or "").startswith(CHECKPOINTS)
-    in_slices = is_whole or design.capacity is not None
+    in_slices = is_whole or design.capacity is not None or drivers is not None
     return Schedule.SLICES if in_slices else default_schedule(cores, arms)
 
 

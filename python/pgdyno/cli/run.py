@@ -14,6 +14,7 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import say
+from pgdyno.cli.driver_options import DriverOptions
 from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.duration_options import shortage
 from pgdyno.cli.fit_command import ANYWAY, FitCommand
@@ -27,7 +28,7 @@ from pgdyno.errors import UsageError
 from pgdyno.lab.study_runner import Request
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.file_system import free_bytes
-from pgdyno.study.cases import Case, cases_of
+from pgdyno.study.cases import Case, cases_of, with_drivers
 from pgdyno.study.fitting.fit_levels import FitChange
 from pgdyno.study.fitting.fit_needs import needs_of
 from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
@@ -81,6 +82,7 @@ def run(
             "loads and pg_upgrade upgrades.",
         ),
     ] = None,
+    drivers: DriverOptions,
     evidence: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Results file to write. [default: STUDY-TIME.sqlite]"),
@@ -136,6 +138,8 @@ def run(
     )
     file, changes = fitted.file, fitted.changes
     cases = _naming_who_refused_aa(cases_of(file), changes, no_aa=no_aa)
+    plan = drivers.plan(cases[0].study.drivers)
+    cases = tuple(replace(case, study=with_drivers(case.study, plan)) for case in cases)
     request = Request(
         title=file.title,
         cases=cases,

@@ -99,7 +99,7 @@ def run_drive(
 ) -> EngineRun:
     """Run a specification (docs/reference/engine-protocol.md).
 
-    ``read`` is called at each barrier, ``on_start`` with the driver's process ID, if it has one. The remaining
+    ``read`` is called at each barrier, ``on_start`` with the driver's process ID, if any. The remaining
     warm-up is skipped after the first event for which ``ends_warm_up`` returns true.
 
     Raises EngineError if the engine ends without a result or rejects the specification. A server failure

@@ -19,7 +19,14 @@ from typing import TypeVar
 import psycopg
 
 from pgdyno.drive.engine_runs import EngineRun
-from pgdyno.errors import DatasetError, EngineError, ServerError, WorkloadError, in_one_line
+from pgdyno.errors import (
+    DatasetError,
+    EngineError,
+    FleetError,
+    ServerError,
+    WorkloadError,
+    in_one_line,
+)
 from pgdyno.lab.arms import BuildArm
 from pgdyno.lab.progress import BlockEnded, PreparationStep, Warned
 from pgdyno.lab.trial import (
@@ -31,6 +38,7 @@ from pgdyno.lab.trial import (
     interrupted,
     restore_data,
     trial_caveats,
+    voided,
 )
 from pgdyno.lab.trial_driving import Seen, drive_trials
 from pgdyno.lab.trial_outcome import because_of, judge_trial, trial_outcome
@@ -134,14 +142,8 @@ def run_group(
     trials = {index: begin_trial(lab, block.index, lab.arms[index]) for index in group}
     try:
         outcomes = _carry_out(lab, block, trials)
-    except FaultOf as fault:
-        outcomes = {index: _ended_by(fault, trial) for index, trial in trials.items()}
-    except FAULTS as error:
-        ended_by = DriverFacts(stopped_by=ENGINE if isinstance(error, EngineError) else None)
-        outcomes = {
-            index: replace(failed(trial, in_one_line(error)), driver=ended_by)
-            for index, trial in trials.items()
-        }
+    except (FaultOf, FleetError, *FAULTS) as error:
+        outcomes = {index: _after(error, trial) for index, trial in trials.items()}
     finally:
         for trial in trials.values():
             if trial.crash_detector is not None:
@@ -160,7 +162,8 @@ def run_group(
         rates[index] = (
             rate_of_trial(lab.study, index, trial.ok, trial.counted_s, outcome.driver) if counts else None
         )
-        if outcome.status in (TrialStatus.FAILED, TrialStatus.EXCLUDED):
+        is_void = outcome.status is TrialStatus.INTERRUPTED and not lab.interruption.requested
+        if is_void or outcome.status in (TrialStatus.FAILED, TrialStatus.EXCLUDED):
             why = with_log_error(outcome.reason, outcome.log_error)
             lab.watch(Warned(f"block {block.index + 1}, {trial.arm.name}: {outcome.status}: {why}"))
     if block.index == 0:
@@ -276,6 +279,16 @@ def _attributed_to(arm: str) -> Iterator[None]:
         yield
     except FAULTS as error:
         raise FaultOf(arm, error) from error
+
+
+def _after(error: Exception, trial: RunningTrial) -> TrialOutcome:
+    """Return the outcome of a trial after an error in the block."""
+    if isinstance(error, FaultOf):
+        return _ended_by(error, trial)
+    if isinstance(error, FleetError):
+        return voided(in_one_line(error))
+    ended_by = DriverFacts(stopped_by=ENGINE if isinstance(error, EngineError) else None)
+    return replace(failed(trial, in_one_line(error)), driver=ended_by)
 
 
 def _ended_by(fault: FaultOf, trial: RunningTrial) -> TrialOutcome:

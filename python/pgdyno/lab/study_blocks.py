@@ -19,6 +19,7 @@ from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict_forecast import RemainingBudget, forecast_verdict
 from pgdyno.caveats import Caveat, Code
 from pgdyno.lab.block import rate_unit, run_block, run_in_sequence
+from pgdyno.lab.driver_loss import repeat_void_block
 from pgdyno.lab.progress import ArmVerdict, BlockStarted, InterimVerdicts, Warned
 from pgdyno.lab.trial import Lab
 from pgdyno.results.reader import Evidence
@@ -136,7 +137,7 @@ class Budget:
 
 
 @dataclass
-class _Case:
+class CaseProgress:
     """Progress of a case."""
 
     lab: Lab
@@ -158,7 +159,7 @@ class _Case:
 
     def note(self, status: BlockStatus) -> None:
         """Record the status of its block."""
-        self.failed = self.failed + 1 if status is BlockStatus.FAILED else 0
+        self.failed = self.failed + 1 if status is not BlockStatus.DONE else 0
         self.given_up = self.failed >= FAILED_BLOCKS_IN_A_ROW_MAX
 
 
@@ -177,7 +178,9 @@ def run_study(
     """
     aa_share = max(share_of_time(lab.study) if lab.aa else 0.0 for lab in labs)
     budget = Budget(sum(lab.study.budget_s for lab in labs), spent_s)
-    cases = [_Case(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)]
+    cases = [
+        CaseProgress(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)
+    ]
     number = min(case.next_block for case in cases)
     is_sequential = labs[0].study.stops_on_verdict
     may_stop = is_sequential and not (number > 0 and all(analyze(lab, None).is_decided for lab in labs))
@@ -193,6 +196,8 @@ def run_study(
                 return StudyEnd.BUDGET
             block = case.next_block
             status = _run_next(case, budget, active, may_stop=may_stop)
+            while status is BlockStatus.INTERRUPTED and repeat_void_block(case, cases):
+                status = _run_next(case, budget, active, may_stop=may_stop)
             if status is BlockStatus.DONE and block == 0 and _lengthen_slices(case, budget):
                 status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
@@ -200,7 +205,8 @@ def run_study(
             if status is BlockStatus.DONE and not (may_stop and case.decided):
                 status = _run_aa(case, block, budget)
             if status is BlockStatus.INTERRUPTED:
-                return StudyEnd.INTERRUPTED
+                requested = case.lab.interruption.requested
+                return StudyEnd.INTERRUPTED if requested else StudyEnd.FAILED
             if status is BlockStatus.FAILED and case.lab.study.on_failure == "stop":
                 return StudyEnd.FAILED
         if may_stop and all(case.decided and not case.given_up for case in cases):
@@ -209,7 +215,7 @@ def run_study(
     return StudyEnd.FAILED if any(case.given_up for case in cases) else StudyEnd.BLOCKS
 
 
-def _is_decided(case: _Case, analyze: InterimAnalysis, budget: Budget) -> bool:
+def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget) -> bool:
     """Analyze a case after its block. Extend its warm-up if an effect changes within the windows."""
     if case.left is not None:
         # Including superseded blocks, which no result counts.
@@ -223,7 +229,7 @@ def _is_decided(case: _Case, analyze: InterimAnalysis, budget: Budget) -> bool:
     return found.is_decided
 
 
-def _lengthen_slices(case: _Case, budget: Budget) -> bool:
+def _lengthen_slices(case: CaseProgress, budget: Budget) -> bool:
     """Return whether the first block is to be repeated with longer slices, because of long transactions.
 
     The budget must have time for VERDICT_BLOCKS_MIN of these blocks.
@@ -291,7 +297,7 @@ def _with_lengths(study: Study, lengths: Mapping[str, object]) -> Study:
     return study.model_copy(update={**lengths, "drivings": drivings})
 
 
-def _may_extend_warm_up(case: _Case, budget: Budget) -> bool:
+def _may_extend_warm_up(case: CaseProgress, budget: Budget) -> bool:
     """Return whether enough blocks for a verdict fit with a warm-up of twice the time.
 
     A fixed warm-up is the user's choice.
@@ -305,7 +311,9 @@ def _may_extend_warm_up(case: _Case, budget: Budget) -> bool:
     return min(blocks, (budget.budget_s - budget.spent_s) / pass_s) >= VERDICT_BLOCKS_MIN
 
 
-def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: bool) -> BlockStatus:
+def _run_next(
+    case: CaseProgress, budget: Budget, cases: Sequence[CaseProgress], *, may_stop: bool
+) -> BlockStatus:
     """Run the next block of a case; in the schedule sequential, all blocks, which overlap."""
     lab, study = case.lab, case.lab.study
     expected = study.blocks_max or budget.passes_expected(case.next_block, len(cases))
@@ -333,7 +341,7 @@ def _run_next(case: _Case, budget: Budget, cases: Sequence[_Case], *, may_stop: 
     return status
 
 
-def _run_aa(case: _Case, block: int, budget: Budget) -> BlockStatus:
+def _run_aa(case: CaseProgress, block: int, budget: Budget) -> BlockStatus:
     """Run the A/A block after a block of a case, if there is one and the budget allows it.
 
     A resume does not repeat it. Its failures appear in its trials, and do not end the case.
@@ -357,4 +365,6 @@ def _run_aa(case: _Case, block: int, budget: Budget) -> BlockStatus:
     aa_lab = replace(aa_lab, warm_up_times=case.lab.warm_up_times)
     status = run_block(aa_lab, block_of(aa_lab.block_study, block))
     budget.spent_s += time.monotonic() - begun_s
+    if status is BlockStatus.INTERRUPTED and not aa_lab.interruption.requested:
+        return BlockStatus.DONE  # a load generator was lost: the next block finds out
     return status

@@ -13,6 +13,7 @@ from pgdyno import __version__
 from pgdyno.caveats import Code
 from pgdyno.engine import build_info
 from pgdyno.errors import EvidenceError, EvidenceExistsError
+from pgdyno.fleet.driver_pool import open_pool
 from pgdyno.interruption import Interruption
 from pgdyno.lab import aa_blocks
 from pgdyno.lab.block import rate_of_trial
@@ -71,7 +72,11 @@ def start_study(
         raise EvidenceExistsError(path)
     studies = [case.study for case in request.cases]
     names = [arm.name for arm in studies[0].arms]
-    with watch_for(names) as watch, prepare_arms(studies, watch, interruption) as ready:
+    with (
+        open_pool(studies[0]) as pool,
+        watch_for(names) as watch,
+        prepare_arms(studies, watch, interruption) as ready,
+    ):
         described = [
             (study_record(request, case, prepared), prepared.records)
             for case, prepared in zip(request.cases, ready, strict=True)
@@ -83,7 +88,16 @@ def start_study(
                 for caveat in prepared.caveats:
                     writer.add_caveat(caveat, case)
             labs = [
-                Lab(prepared.study, prepared.arms, writer, watch, interruption, number, request.name_of(case))
+                Lab(
+                    prepared.study,
+                    prepared.arms,
+                    writer,
+                    watch,
+                    interruption,
+                    number,
+                    request.name_of(case),
+                    drivers=pool,
+                )
                 for number, (case, prepared) in enumerate(zip(request.cases, cases, strict=True))
             ]
             labs = aa_blocks.with_aa(labs, cases, aa_blocks.new_numbers(cases))
@@ -110,7 +124,11 @@ def resume_study(
         budget_s = (spent_s + 60 * more_minutes) / len(studies)
         studies = [study.model_copy(update={"budget_s": budget_s}) for study in studies]
     names = [arm.name for arm in studies[0].arms]
-    with watch_for(names) as watch, prepare_arms(studies, watch, interruption) as ready:
+    with (
+        open_pool(studies[0]) as pool,
+        watch_for(names) as watch,
+        prepare_arms(studies, watch, interruption) as ready,
+    ):
         require_comparable(path, ready)
         with Writer.resume(path) as writer:
             if more_minutes is not None and any(case.may_go_on for case in done):
@@ -127,6 +145,7 @@ def resume_study(
                     case.kept,
                     rates=case.rates,
                     warm_up_times=case.warm_up_times,
+                    drivers=pool,
                 )
                 for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
             ]

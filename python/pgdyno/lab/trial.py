@@ -10,11 +10,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import psycopg
 
 from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.drive.engine_runs import StartEngine, start_local
 from pgdyno.errors import ServerError
+from pgdyno.fleet.driver_pool import DriverPool
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import Connection, LabArm
 from pgdyno.lab.progress import PreparationStep, Watch
@@ -22,7 +25,7 @@ from pgdyno.lab.warm_up import with_longer_warm_up
 from pgdyno.probe.cpu_time import MachineCpu, machine_cpu
 from pgdyno.probe.server_probes import autovacuum_runs
 from pgdyno.results import records
-from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, WarmUpEnd
+from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, DriverNode, WarmUpEnd
 from pgdyno.results.records import Slice, TrialOutcome, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.server.crash_detector import keep_idle
@@ -43,6 +46,15 @@ DRIVER_LATE_NS_MAX = 10_000_000
 commit."""
 
 STEAL_SHARE_MAX = 0.05
+
+CLOCK_SPREAD_S_MAX = 0.005
+"""Maximum error of the common start of slices on several nodes."""
+
+NODE_CPU_SHARE_MAX = 0.7
+"""Maximum CPU of a load generator as a share of its node, which runs nothing else."""
+
+CEILING_SHARE_MAX = 0.5
+"""Maximum rate of a node as a share of its rate of SELECT 1. Other transactions take more of its CPU."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +97,8 @@ def trial_caveats(
     slices: Sequence[Slice],
 ) -> Iterator[Caveat]:
     """Yield the caveats of one trial with these slices. ``seen`` has the readings at the barriers reached."""
-    if arm.is_local():
+    yield from driver_node_caveats(trial, arm, driver.nodes or ())
+    if arm.is_local() and driver.nodes is None:
         cores = study.cpu_partition.size if study.cpu_partition else len(os.sched_getaffinity(0))
         yield from driver_busy(trial, arm, slices, cores)
     if {"measure", "end"} <= seen.keys():
@@ -124,6 +137,24 @@ def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) ->
     share = sum(piece.driver_cpu_s for piece in measured) / (cores * elapsed_s)
     if share > DRIVER_SHARE_MAX:
         yield Caveat(Code.DRIVER_BUSY, _share(arm, share, DRIVER_SHARE_MAX), trial)
+
+
+def driver_node_caveats(trial: int, arm: LabArm, nodes: Sequence[DriverNode]) -> Iterator[Caveat]:
+    """Yield the caveats of load generators on nodes: inexact clocks, and nodes that may be the limit."""
+    for node in nodes:
+        names: dict[str, Parameter] = {"arm": arm.name, "node": node.name}
+        if node.clock_spread_s > CLOCK_SPREAD_S_MAX:
+            spread = {"spread_ms": round(node.clock_spread_s * 1e3, 1), "limit_ms": CLOCK_SPREAD_S_MAX * 1e3}
+            yield Caveat(Code.DRIVER_CLOCKS, {**names, **spread}, trial)
+        share = node.driver_cpu_share
+        if share is not None and share > NODE_CPU_SHARE_MAX:
+            busy = {"share": f"{share:.0%}", "limit": f"{NODE_CPU_SHARE_MAX:.0%}"}
+            yield Caveat(Code.DRIVER_NODE_BUSY, {**names, **busy}, trial)
+        if not node.ceiling_per_s:
+            yield Caveat(Code.DRIVER_CEILING_UNKNOWN, names, trial)
+        elif (used := node.executed_per_s / node.ceiling_per_s) > CEILING_SHARE_MAX:
+            near = {"share": f"{used:.0%}", "limit": f"{CEILING_SHARE_MAX:.0%}"}
+            yield Caveat(Code.DRIVER_NEAR_CEILING, {**names, **near}, trial)
 
 
 def _steal(trial: int, arm: LabArm, before: MachineCpu, after: MachineCpu) -> Iterator[Caveat]:
@@ -165,11 +196,16 @@ class Lab:
     """By case and block, the warm-up of the first arm in seconds, if arms run one after the other."""
     warm_up_times: int = 1
     """Maximum of the warm-up as a multiple of the plan's. It grows while an effect changes in the windows."""
+    drivers: DriverPool | None = None  # load generators on other nodes
 
     @property
     def block_study(self) -> Study:
         """The plan of the next block."""
         return with_longer_warm_up(self.study, self.warm_up_times)
+
+    def engine_of(self, seed: int) -> StartEngine:
+        """Return what starts the drives of a block with this seed."""
+        return start_local if self.drivers is None else partial(self.drivers.start, seed)
 
 
 @dataclass
@@ -249,6 +285,11 @@ def failed(trial: RunningTrial, reason: str) -> TrialOutcome:
         start_s=trial.start_s,
         server_log=trial.arm.log() or "",
     )
+
+
+def voided(reason: str) -> TrialOutcome:
+    """Return the outcome of a trial whose load generator was lost: its block is repeated."""
+    return TrialOutcome(TrialStatus.INTERRUPTED, time.time(), reason=reason)
 
 
 def interrupted() -> TrialOutcome:

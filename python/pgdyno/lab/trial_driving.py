@@ -21,7 +21,8 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.drive.drive_specification import Pinning, drive_specification
 from pgdyno.drive.engine_runs import EngineRun, run_drive
 from pgdyno.engine import Event
-from pgdyno.errors import EngineError, ServerError, in_one_line
+from pgdyno.errors import EngineError, FleetError, ServerError, in_one_line
+from pgdyno.fleet.driver_nodes import NODE_LOST
 from pgdyno.lab.arms import LabArm
 from pgdyno.lab.progress import PreparationStep, Running, Warned
 from pgdyno.lab.trial import BarrierReadings, Lab, RunningTrial, read_surroundings
@@ -89,7 +90,7 @@ def search_capacities(
         if not rates:
             break
         lab.watch(PreparationStep(f"searching the capacity, step {number}"))
-        run = _step(lab, block.seed + number, trials, targets, rates, limit, rng)
+        run = _step(lab, block, number, trials, targets, rates, limit, rng)
         if not run.complete:
             return _cut_short(run)
         for target, rate in rates.items():
@@ -126,7 +127,13 @@ def _closed_loop(
         if event["event"] == "slice":
             driven[int(str(event["target"]))].append(slice_from(event))
 
-    run = run_drive(specification, lab.interruption, on_event, lambda: [None for _ in targets])
+    run = run_drive(
+        specification,
+        lab.interruption,
+        on_event,
+        lambda: [None for _ in targets],
+        start=lab.engine_of(block.seed),
+    )
     rates = []
     for pieces in driven:
         counted_s = sum(piece.counted_s for piece in pieces)
@@ -137,7 +144,8 @@ def _closed_loop(
 
 def _step(
     lab: Lab,
-    seed: int,
+    block: PlannedBlock,
+    number: int,
     trials: Mapping[int, RunningTrial],
     targets: Targets,
     rates: Mapping[int, float],
@@ -152,8 +160,14 @@ def _step(
         for target in order
     ]
     drivings = [_search_driving(lab, index, rates.get(target)) for target, index in enumerate(trials)]
-    specification = drive_specification(drivings[0], seed, slices, targets, drivings)
-    return run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
+    specification = drive_specification(drivings[0], block.seed + number, slices, targets, drivings)
+    return run_drive(
+        specification,
+        lab.interruption,
+        lambda _: None,
+        lambda: [None for _ in targets],
+        start=lab.engine_of(block.seed),
+    )
 
 
 def _search_driving(lab: Lab, arm: int, rate_per_s: float | None) -> Driving:
@@ -240,7 +254,15 @@ def drive_trials(
         return used
 
     lab.watch(PreparationStep("connecting"))
-    run = run_drive(specification, lab.interruption, on_event, read, telemetry.note_driver, warm_up.ends_with)
+    run = run_drive(
+        specification,
+        lab.interruption,
+        on_event,
+        read,
+        telemetry.note_driver,
+        warm_up.ends_with,
+        lab.engine_of(block.seed),
+    )
     for target, index in enumerate(arms):
         if (found := warm_up.found(target)) is not None:
             trials[index].warmed = replace(found, times=lab.warm_up_times)
@@ -281,8 +303,13 @@ def _warm_up(
     drivings = [Driving(workload=workload, clients=n, threads=threads) for n in clients]
     warm = [s for s in slices if s.role == "warm-up"]
     specification = drive_specification(drivings[0], block.seed, warm, targets, drivings, pinning=pinning)
-    run = run_drive(specification, lab.interruption, lambda _: None, lambda: [None for _ in targets])
+    start = lab.engine_of(block.seed)
+    run = run_drive(
+        specification, lab.interruption, lambda _: None, lambda: [None for _ in targets], start=start
+    )
     if run.failure is not None:
+        if run.failure.stage == NODE_LOST:
+            raise FleetError(run.failure.message)
         kind = EngineError if run.failure.target is None else ServerError
         raise kind(f"warm-up failed: {run.failure.message}")
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pgdyno.drive.engine_runs import EngineRun
 from pgdyno.engine import Event
+from pgdyno.fleet.driver_nodes import NODE_LOST
 from pgdyno.lab.arms import LabArm
 from pgdyno.results.driver_facts import ENGINE, DriverFacts, driver_facts
 from pgdyno.results.engine_events import failures_from, histograms_from
@@ -74,6 +75,8 @@ def _errors(run: EngineRun, target: int, *, hides_values: bool) -> list[Event]:
 def status_of(run: EngineRun, target: int, arm: str) -> tuple[TrialStatus, str]:
     """Return the status of a run for one target according to the engine, and the reason of a failure."""
     because = because_of("driver", _culprit(run), arm)
+    if run.failure is not None and run.failure.stage == NODE_LOST:
+        return TrialStatus.INTERRUPTED, run.failure.message
     if run.failure is not None:
         return TrialStatus.FAILED, f"{because}{run.failure.stage}: {run.failure.message}"
     if run.result is not None and run.result.stopped == "server-lost":

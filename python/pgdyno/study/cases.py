@@ -25,6 +25,7 @@ from pgdyno.study import sizing
 from pgdyno.study.arm_spec import SECRET_WORDS, ArmSpec, parse_arm
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
 from pgdyno.study.defaults import SLICE_S
+from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.pgbench_parameters import Script, variant_of
 from pgdyno.study.plan import Driving, Study, require_duet
 from pgdyno.study.schedule import TOGETHER
@@ -144,6 +145,7 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
         "seed": seed_of(file.run.seed, name),
         "on_failure": file.run.on_failure,
         "nearest": file.run.nearest,
+        "drivers": drivers_of(file),
         "aa": file.run.aa,
         "aa_refused_by": "" if file.run.aa else "run.aa = false",
         **layout,
@@ -166,6 +168,24 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
     except ValidationError as error:
         raise _located(file, {**case, **arms[0]}, error) from None
     return Case(name, names_of(case), tuple(map(names_of, arms)), study)
+
+
+def drivers_of(file: StudyFile) -> DriversPlan | None:
+    """Return the load generators on other nodes. Raises StudyFileError."""
+    fleet = file.fleet
+    if fleet.drivers is None:
+        return None
+    names = () if isinstance(fleet.drivers, int) else fleet.drivers
+    n = fleet.drivers if isinstance(fleet.drivers, int) else len(names)
+    try:
+        return DriversPlan(n=n, nodes=names, address=fleet.address, on_node_loss=fleet.on_node_loss)
+    except ValidationError as error:
+        raise StudyFileError(("fleet", "drivers"), str(error.errors()[0]["msg"])) from None
+
+
+def with_drivers(study: Study, plan: DriversPlan | None) -> Study:
+    """Return the study with these load generators. Raises ValidationError."""
+    return study if plan == study.drivers else Study.model_validate({**dict(study), "drivers": plan})
 
 
 def seed_of(seed: int, case: str) -> int:

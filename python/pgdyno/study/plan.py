@@ -11,6 +11,7 @@ from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cpu_partition import Partition
 from pgdyno.study.defaults import CONFIDENCE, DISCARD_S, MARGIN, RETRIES_MAX, SLICE_S
+from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
 from pgdyno.study.schedule import Schedule
@@ -117,6 +118,7 @@ class Study(Driving):
     confidence: float = Field(default=CONFIDENCE, gt=0.5, lt=1)
     capacity: str | None = None  # latency limit, parsed by capacity_search.py
     seed: int = Field(ge=0, lt=2**53)
+    drivers: DriversPlan | None = None  # load generators on other nodes
     on_failure: Literal["continue", "stop"] = "continue"
     nearest: bool = False
     into_existing: bool = False
@@ -165,6 +167,21 @@ class Study(Driving):
     def _duet_is_possible(self) -> Self:
         if self.schedule == "duet":
             require_duet(self.arms)
+        return self
+
+    @model_validator(mode="after")
+    def _drivers_are_possible(self) -> Self:
+        if self.drivers is None:
+            return self
+        if self.schedule == "duet":
+            raise ValueError("drivers on other nodes exclude the schedule duet: use the schedule slices")
+        every = self.drivings or (self,)
+        if len({driving.threads for driving in every}) > 1:
+            raise ValueError("drivers on other nodes need the same number of threads for all arms")
+        if (fewest := min(driving.clients for driving in every)) < self.drivers.n:
+            raise ValueError(
+                f"{self.drivers.n} drivers need as many clients (got {fewest}): use fewer drivers"
+            )
         return self
 
     @model_validator(mode="after")

@@ -174,6 +174,21 @@ class Run(StudyTable):
     )
 
 
+class Fleet(StudyTable):
+    """Load generators on nodes of a Ray cluster. Requires pgdyno[fleet]."""
+
+    drivers: int | tuple[str, ...] | None = Field(
+        default=None,
+        description="Number of nodes that generate the load, chosen at random for each block, or names of "
+        "nodes. [default: this machine]",
+    )
+    address: str = Field(default="", description="Address of the cluster. [default: on this machine]")
+    on_node_loss: Literal["stop", "continue"] = Field(
+        default="stop",
+        description="When fewer nodes than drivers are left: stop, or start the study again with them.",
+    )
+
+
 class Initdb(StudyTable):
     """Options of initdb, the same for all arms, because the defaults differ between versions."""
 
@@ -260,6 +275,7 @@ class StudyFile(StudyTable):
         default=(), description="Combinations that are not run: a level or a list of levels for each factor."
     )
     run: Run = Field(default=Run(), description="Schedule, durations and stopping.")
+    fleet: Fleet = Field(default=Fleet(), description="Load generators on other machines.")
     initdb: Initdb = Field(default=Initdb(), description="Options of initdb.")
     published: Published | None = Field(default=None, description="Published results.")
     fit: Fit = Field(default=Fit(), description="Changes that a fit may make.")

@@ -1,0 +1,169 @@
+"""The load generator of one node: an actor there, and its link here.
+
+The actor starts an engine and forwards its events and commands unchanged. Specifications may contain
+passwords: they are arguments of calls, which Ray neither logs nor names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pgdyno.engine import Engine, Event
+from pgdyno.errors import EngineError, FleetError, in_one_line
+from pgdyno.fleet.driver_clocks import ClockOffset, measure_offset
+from pgdyno.fleet.driver_nodes import NodeUsage, own_usage
+from pgdyno.fleet.ray_cluster import ANSWER_TIMEOUT_S, RayCluster, RayNode, last_line
+
+NAME = "pgdyno-driver"
+"""Name of the actors in Ray's lists."""
+
+READ_S = 2.0
+"""Maximum time that a call waits for events."""
+
+BATCH_S = 0.05
+"""Time for further events after the first one, so that a call returns several."""
+
+LOST_AFTER_S = 20.0
+"""Maximum time without an answer of a node, beyond READ_S."""
+
+GROUPS = {"events": 1, "commands": 1, "clock": 1}
+"""Threads of an actor: commands stay in order, and neither they nor the clock wait for events."""
+
+
+class DriverActor:
+    """Runs on a node: the engine, and the counters of the machine."""
+
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
+        self._events: queue.Queue[Event | str | None] = queue.Queue()
+
+    def start(self, specification: Mapping[str, Any]) -> None:
+        """Start an engine. The last one must have been closed."""
+        self._events = queue.Queue()
+        self._engine = Engine("drive", specification)
+        threading.Thread(target=self._collect, args=(self._engine, self._events), daemon=True).start()
+
+    @staticmethod
+    def _collect(engine: Engine, events: queue.Queue[Event | str | None]) -> None:
+        """Queue the events of an engine, then the reason if it failed, then None."""
+        try:
+            for event in engine.events():
+                events.put(event)
+        except (EngineError, OSError, ValueError) as error:
+            events.put(in_one_line(error))
+        events.put(None)
+
+    def read(self) -> list[Event | str | None]:
+        """Return the next events; none after READ_S."""
+        found: list[Event | str | None] = []
+        wait_s = READ_S
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found.append(self._events.get(timeout=wait_s))
+                if found[-1] is None:
+                    break
+                wait_s = BATCH_S
+        return found
+
+    def send(self, message: Event) -> None:
+        """Send a command to the engine."""
+        if self._engine is not None:
+            self._engine.send(message)
+
+    def clock_ns(self) -> int:
+        """Return CLOCK_MONOTONIC of this machine, which is also the clock of the engine."""
+        return time.monotonic_ns()
+
+    def usage(self) -> NodeUsage:
+        """Return the counters of this machine."""
+        return own_usage()
+
+    def close(self) -> None:
+        """Kill the engine."""
+        if self._engine is not None:
+            self._engine.abandon()
+            self._engine.__exit__(None, None, None)
+            self._engine = None
+
+
+class RayLink:
+    """The link to the actor on a node. Raises FleetError if the actor cannot be started."""
+
+    def __init__(self, cluster: RayCluster, node: RayNode) -> None:
+        self.name = node.name
+        self.is_lost = False
+        self._ray = cluster.ray
+        options = {"num_cpus": 0, "name": f"{NAME}-{node.id[:12]}", "namespace": NAME, "max_restarts": 0}
+        actor = self._ray.remote(concurrency_groups=GROUPS)(DriverActor)
+        # A name that is in use belongs to another study, which drives from this node.
+        try:
+            self._actor = actor.options(**options, **cluster.on(node)).remote()
+        except ValueError:
+            raise FleetError(f"node {node.name} generates load for another study: wait for its end") from None
+        self._get(lambda: self._call("clock", "clock_ns"), ANSWER_TIMEOUT_S)
+
+    def start(self, specification: Mapping[str, Any]) -> None:
+        """Start an engine on the node."""
+        self._get(lambda: self._call("commands", "start", dict(specification)))
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events of the engine. Raises EngineError, FleetError."""
+        while True:
+            for event in self._get(lambda: self._call("events", "read"), READ_S + LOST_AFTER_S):
+                if event is None:
+                    return
+                if isinstance(event, str):
+                    raise EngineError(event)
+                yield event
+
+    def send(self, message: Event) -> None:
+        """Send a command. ``events`` reports a lost node."""
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self._call("commands", "send", message)
+
+    def clock(self) -> ClockOffset:
+        """Return the offset of the clock of the node."""
+        return measure_offset(lambda: self._get(lambda: self._call("clock", "clock_ns")))
+
+    def usage(self) -> NodeUsage:
+        """Return the counters of the node."""
+        usage: NodeUsage = self._get(lambda: self._call("clock", "usage"))
+        return usage
+
+    def close(self) -> None:
+        """End the engine at once."""
+        if not self.is_lost:
+            self._get(lambda: self._call("commands", "close"))
+
+    def end(self) -> None:
+        """End the actor, and with it the engine."""
+        with contextlib.suppress(self._ray.exceptions.RayError):
+            self._ray.kill(self._actor)
+
+    def _call(self, group: str, method: str, *arguments: Any) -> Any:
+        return getattr(self._actor, method).options(concurrency_group=group).remote(*arguments)
+
+    def _get(self, call: Callable[[], Any], timeout_s: float = LOST_AFTER_S) -> Any:
+        """Return the answer of a call. Raises FleetError if the node is lost, EngineError if the engine is
+        not usable.
+        """
+        try:
+            return self._ray.get(call(), timeout=timeout_s)
+        except self._ray.exceptions.RayTaskError as error:
+            raise EngineError(last_line(error)) from None
+        except self._ray.exceptions.GetTimeoutError:
+            self.is_lost = True
+            raise FleetError(f"the node did not answer within {timeout_s:g} s") from None
+        except self._ray.exceptions.RayError as error:
+            self.is_lost = True
+            raise FleetError(f"the node is lost: {_first_sentence(error)}") from None
+
+
+def _first_sentence(error: Exception) -> str:
+    """Return the beginning of a message of Ray, which goes on with IDs and advice."""
+    return in_one_line(str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__)

@@ -1,0 +1,53 @@
+"""Load generators on other nodes: part of the plan of a study."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from pgdyno.errors import UsageError
+
+DRIVERS_MAX = 1000
+"""Maximum number of load generators."""
+
+
+class DriversPlan(BaseModel):
+    """``n`` load generators per block, on nodes of a Ray cluster.
+
+    ``nodes``: names of the nodes to choose from; empty: all. ``address``: of the cluster; empty: that of
+    this machine. ``on_node_loss``: what follows when fewer than ``n`` nodes are left.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n: int = Field(ge=1, le=DRIVERS_MAX)
+    nodes: tuple[str, ...] = ()
+    address: str = ""
+    on_node_loss: Literal["stop", "continue"] = "stop"
+
+    @model_validator(mode="after")
+    def _nodes_are_enough(self) -> Self:
+        if len(set(self.nodes)) < len(self.nodes):
+            raise ValueError(f"drivers must name each node once (got {', '.join(self.nodes)})")
+        if self.nodes and self.n > len(self.nodes):
+            raise ValueError(f"{self.n} drivers need as many nodes (got {len(self.nodes)})")
+        return self
+
+    @classmethod
+    def of(
+        cls, text: str, address: str = "", on_node_loss: Literal["stop", "continue"] = "stop"
+    ) -> DriversPlan:
+        """Return the plan for a number of nodes, or for names of nodes. Raises UsageError."""
+        names = [part.strip() for part in text.split(",")]
+        if not all(names):
+            raise UsageError(f"--drivers must be a number or names of nodes, NAME,NAME (got {text!r})")
+        common = {"address": address, "on_node_loss": on_node_loss}
+        if len(names) == 1 and text.strip().lstrip("-").isdigit():
+            n = int(text)
+            if not 1 <= n <= DRIVERS_MAX:
+                raise UsageError(f"--drivers must be between 1 and {DRIVERS_MAX} (got {n})")
+            return cls.model_validate({"n": n, **common})
+        if len(set(names)) < len(names):
+            raise UsageError(f"--drivers must name each node once (got {text!r})")
+        return cls.model_validate({"n": len(names), "nodes": tuple(names), **common})
