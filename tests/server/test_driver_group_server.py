@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
@@ -97,7 +98,7 @@ def test_engines_together_send_the_transactions_of_one(server: Server, engines: 
         assert sum(n for _, n in latency) == target.kinds["insert"].counts["ok"]
     slices_driven = [event for event in events if event["event"] == "slice"]
     assert [event["kinds"]["insert"]["ok"] for event in slices_driven] == [CLIENTS * n for n in (5, 20, 10)]
-    for before, after in zip(slices_driven, slices_driven[1:], strict=False):
+    for before, after in itertools.pairwise(slices_driven):
         assert before["drained_ns"] < after["opened_ns"], "all engines are drained before the next arm"
 
 

@@ -155,13 +155,13 @@ class RayLink:
         try:
             return self._ray.get(call(), timeout=timeout_s)
         except self._ray.exceptions.RayTaskError as error:
-            raise EngineError(last_line(error)) from None
+            raise EngineError(f"load generator {self.name}: {last_line(error)}") from None
         except self._ray.exceptions.GetTimeoutError:
             self.is_lost = True
-            raise FleetError(f"the node did not answer within {timeout_s:g} s") from None
+            raise FleetError(f"load generator {self.name}: no answer within {timeout_s:g} s") from None
         except self._ray.exceptions.RayError as error:
             self.is_lost = True
-            raise FleetError(f"the node is lost: {_first_sentence(error)}") from None
+            raise FleetError(f"load generator {self.name} is lost: {_first_sentence(error)}") from None
 
 
 def _first_sentence(error: Exception) -> str:

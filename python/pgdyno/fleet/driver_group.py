@@ -185,7 +185,7 @@ class DriverGroup:
             self._heard_s[place] = time.monotonic()
             if isinstance(item, _Ended):
                 if item.error is not None:
-                    yield self._lost(place, in_one_line(item.error))
+                    yield self._after(place, item.error)
                     return
                 ended.add(place)
                 continue
@@ -284,6 +284,12 @@ class DriverGroup:
             if not waits and now_s - self._heard_s[place] > limit_s:
                 return self._lost(place, f"no event for {limit_s:g} s")
         return None
+
+    def _after(self, place: int, error: Exception) -> Event:
+        """Return the end of the drive after an error, which names the node if it is its link's."""
+        if isinstance(error, FleetError):
+            return _failure(NODE_LOST, in_one_line(error), None)
+        return self._lost(place, in_one_line(error))
 
     def _lost(self, place: int, reason: str) -> Event:
         return _failure(NODE_LOST, f"load generator {self._links[place].name}: {reason}", None)

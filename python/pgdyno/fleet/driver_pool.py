@@ -96,11 +96,21 @@ class DriverPool:
         return self._links[name]
 
     def note_loss(self) -> list[str]:
-        """Return the nodes that are lost since the last call. Actors that are lost alone start again."""
-        alive = {node.id for node in self._cluster.nodes()}
+        """Return the nodes that are lost since the last call. Actors that are lost alone start again.
+
+        Ray notices a lost node late. Therefore nodes with a lost actor are tried.
+        """
         for name in [name for name, link in self._links.items() if link.is_lost]:
             self._links.pop(name).end()
-        gone = [name for name, node in self._nodes.items() if node.id not in alive]
+            with contextlib.suppress(FleetError, EngineError):
+                self._link(name)
+        alive = {node.id for node in self._cluster.nodes()}
+        tried = {name for name, link in self._links.items() if not link.is_lost}
+        gone = [
+            name
+            for name, node in self._nodes.items()
+            if node.id not in alive or (name in self._ceilings and name not in tried)
+        ]
         for name in gone:
             del self._nodes[name]
         self.lost += gone

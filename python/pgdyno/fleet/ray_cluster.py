@@ -173,7 +173,15 @@ def _import_ray() -> Any:
         import ray.exceptions  # noqa: PLC0415
     except ImportError:
         raise UsageError("Ray is not installed: pip install 'pgdyno[fleet]'") from None
+    _keep_standard_output_clean(ray)
     return ray
+
+
+def _keep_standard_output_clean(ray: Any) -> None:
+    """Drop messages of Ray about lost nodes: it prints them among our data, and has no option against it."""
+    worker: Any = getattr(getattr(ray, "_private", None), "worker", None)
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _unreachable(address: str, error: Exception) -> str:

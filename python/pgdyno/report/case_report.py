@@ -26,6 +26,7 @@ from pgdyno.estimate import (
 from pgdyno.report import (
     background_tables,
     dips_section,
+    driver_nodes_section,
     noise_section,
     outlier_section,
     query_section,
@@ -170,6 +171,7 @@ def case_report(findings: Findings) -> Report:
         background_tables.server_table(findings),
         background_tables.trials(findings),
         background_tables.host(findings),
+        driver_nodes_section.driver_nodes(findings),
         background_tables.machine_check_table(findings),
     ]
     return Report(

@@ -12,6 +12,7 @@ from pgdyno.analysis.causes.time_breakdown import TimePart, Waterfall
 from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
 from pgdyno.analysis.comparison.query_changes import QueryChange, QueryChanges
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
+from pgdyno.analysis.findings.driver_node_findings import driver_node_summaries
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.statistics.outliers import VALUES_MIN
 from pgdyno.analysis.steady_state.stationarity import Trend
@@ -59,6 +60,7 @@ def case_entry(report: Report) -> models.CaseEntry:
         verdict=comparisons[0].verdict if len(comparisons) == 1 else None,
         plan=_plan(study),
         arms=[_arm(of, findings) for of in findings.arms],
+        driver_nodes=driver_node_summaries(findings.trials),
         comparisons=comparisons,
         probes=_probes(findings),
         noise=_noise(findings),

@@ -16,6 +16,7 @@ from pgdyno.analysis.causes.outlier_trials import Deviation
 from pgdyno.analysis.causes.throughput_dips import Coincidence
 from pgdyno.analysis.comparison.query_changes import QueryKind
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.findings.driver_node_findings import DriverNodeSummary
 from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.steady_state.checkpoint_cycles import Cycles
 from pgdyno.analysis.steady_state.stationarity import LargestStep
@@ -377,6 +378,9 @@ class CaseEntry:
     verdict: Annotated[Verdict | None, about("Null with more than two arms.")]
     plan: PlanEntry
     arms: Annotated[Sequence[ArmEntry], about("The baseline first.")]
+    driver_nodes: Annotated[
+        Sequence[DriverNodeSummary], about("Load generators; empty if this machine generated the load.")
+    ]
     comparisons: Annotated[Sequence[ComparisonEntry], about("One per arm after the first.")]
     caveats: Sequence[ShownCaveat]
     method: Annotated[Sequence[str], about("Description of the measurement.")]
