@@ -5,7 +5,7 @@ BIN := .venv/bin
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test crash-test long-test build-test check wheel wheel-demo bench docs golden lock clean
+.PHONY: help setup demo fleet-demo test crash-test long-test build-test check wheel wheel-demo bench docs golden lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -32,6 +32,9 @@ $(BIN)/pgdyno-engine: .venv/installed $(ENGINE_SOURCES)
 
 demo: setup ## measure the effect of synchronous_commit in about two minutes; results and report in demo/
 	$(BIN)/pgdyno demo demo
+
+fleet-demo: setup ## compare 17 and 18 with load generators on two of three local Ray nodes, and kill one; needs pip install 'ray'
+	$(BIN)/python tests/e2e/fleet_demo.py $(or $(ARMS),17 18) --directory demo/fleet
 
 test: setup ## every test: the engine's, the Python side's, and those against real servers
 	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --quiet

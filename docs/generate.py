@@ -195,6 +195,7 @@ STUDY_TABLES = {
     "SysbenchScript": "[workload.script]",
     "Drive": "[drive]",
     "Run": "[run]",
+    "Fleet": "[fleet]",
     "Initdb": "[initdb]",
     "Published": "[published]",
     "PublishedTable": "[[published.tables]]",

@@ -136,8 +136,8 @@ class DriverGroup:
 
     def __enter__(self) -> Self:
         try:
-            for place, link in enumerate(self._links):
-                self._clocks[place].append(link.clock())
+            for place in range(len(self._links)):
+                self._measure_clock(place)
             for link, specification in zip(self._links, self._specifications, strict=True):
                 link.start(specification)
         except BaseException:
@@ -224,8 +224,18 @@ class DriverGroup:
             if merged["event"] == "barrier":
                 for number, link in enumerate(self._links):
                     self._usages[number].append(link.usage())
-                    self._clocks[number].append(link.clock())
+                    self._measure_clock(number)
             yield self._with_nodes(merged) if merged["event"] == "result" else merged
+
+    def _measure_clock(self, place: int) -> None:
+        """Measure the clock of a node. Raises FleetError if starts of slices would miss their guard time."""
+        clocks, link = self._clocks[place], self._links[place]
+        clocks.append(link.clock())
+        if (error_s := clocks[0].spread_s(clocks[-1])) > GUARD_S:
+            raise FleetError(
+                f"load generator {link.name}: the error of its clock is {1e3 * error_s:.0f} ms "
+                f"(limit {1e3 * GUARD_S:.0f} ms); use nodes in one network"
+            )
 
     def _new_merge(self) -> EventMerge:
         """Return the merge on the time base of this object, whose epoch is its creation."""
