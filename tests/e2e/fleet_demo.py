@@ -75,7 +75,7 @@ def compare(asked: argparse.Namespace, address: str, kill: Callable[[], Any]) ->
         say("\nthe load generators, as in the report:")
         report = [sys.executable, "-c", PGDYNO, "report", str(results), "--full"]
         shown = subprocess.run(report, capture_output=True, text=True, check=True).stdout
-        say(shown[shown.index("Load generators\n") :].split("\n\n")[0])
+        say(shown[shown.index("\nLoad generators\n") :].split("\n\n")[0])
     return status
 
 

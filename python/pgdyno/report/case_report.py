@@ -156,6 +156,7 @@ def case_report(findings: Findings) -> Report:
         result_tables.safety_table(findings),
         background_tables.deviations(findings),
         result_tables.checks(findings),
+        driver_nodes_section.driver_nodes(findings),
         noise_section.noise_table(findings),
     ]
     behind = [
@@ -171,7 +172,6 @@ def case_report(findings: Findings) -> Report:
         background_tables.server_table(findings),
         background_tables.trials(findings),
         background_tables.host(findings),
-        driver_nodes_section.driver_nodes(findings),
         background_tables.machine_check_table(findings),
     ]
     return Report(

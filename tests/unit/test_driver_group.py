@@ -1,0 +1,166 @@
+"""The group of engines: common starts, clocks, and faults, with scripted engines."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from pgdyno.engine import Event
+from pgdyno.errors import EngineError, FleetError
+from pgdyno.fleet import driver_group
+from pgdyno.fleet.driver_clocks import GUARD_S, SAME_CLOCK, ClockOffset
+from pgdyno.fleet.driver_group import DriverGroup
+from pgdyno.fleet.driver_nodes import NODE_LOST, NodeUsage, own_usage
+
+AHEAD_NS = 5_000_000_000
+
+
+class ScriptedLink:
+    """An engine that sends given events. None ends it, an exception fails it, a text waits for a command."""
+
+    def __init__(self, name: str, script: list[Event | Exception | str | None], ahead_ns: int = 0) -> None:
+        self.name, self.script = name, script
+        self.offset = ClockOffset(ahead_ns, 0)
+        self.commands: queue.Queue[Event] = queue.Queue()
+        self.sent: list[Event] = []
+        self.is_closed = False
+
+    def start(self, specification: Mapping[str, Any]) -> None:
+        pass
+
+    def events(self) -> Iterator[Event]:
+        for item in self.script:
+            if isinstance(item, str):
+                while self.commands.get(timeout=30)["do"] != item:
+                    pass
+            elif isinstance(item, Exception):
+                raise item
+            elif item is not None:
+                yield item
+
+    def send(self, message: Event) -> None:
+        self.sent.append(message)
+        self.commands.put(message)
+
+    def clock(self) -> ClockOffset:
+        return self.offset
+
+    def usage(self) -> NodeUsage:
+        return own_usage()
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def commanded(self, do: str) -> list[Event]:
+        return [message for message in self.sent if message["do"] == do]
+
+
+SLICES = [
+    {"role": "warm-up", "duration_s": 1.0},
+    {"role": "warm-up", "duration_s": 1.0},
+    {"role": "measure", "duration_s": 1.0},
+]
+SPECIFICATION = {"slices": SLICES, "interval_s": 1.0, "drain_timeout_s": 1.0}
+
+
+def started() -> Event:
+    return {"event": "started", "epoch_monotonic_ns": 0, "threads": 1, "io": "epoll"}
+
+
+def ready(number: int) -> Event:
+    return {"event": "ready", "slice": number}
+
+
+def group(*links: ScriptedLink) -> DriverGroup:
+    return DriverGroup(links, [SPECIFICATION for _ in links])
+
+
+def failure(text: str) -> Event:
+    return {"event": "failed", "stage": "drive", "target": None, "message": text}
+
+
+def events_of(*links: ScriptedLink) -> list[Event]:
+    with group(*links) as running:
+        return list(running.events())
+
+
+def test_a_slice_opens_on_all_nodes_at_one_instant_by_their_own_clocks() -> None:
+    end = failure("end of the script")
+    one = ScriptedLink("one", [started(), ready(0), "open", end])
+    other = ScriptedLink("other", [started(), ready(0), "open", end], AHEAD_NS)
+    events_of(one, other)
+    [[mine], [theirs]] = one.commanded("open"), other.commanded("open")
+    assert theirs["at_monotonic_ns"] - mine["at_monotonic_ns"] == AHEAD_NS
+    assert one.is_closed and other.is_closed
+
+
+def test_no_slice_opens_before_all_are_ready_for_the_same_one() -> None:
+    one = ScriptedLink("one", [started(), ready(0), "stop", None])
+    other = ScriptedLink("other", [started(), ready(1), "stop", None])
+    with group(one, other) as running:
+        events = running.events()
+        assert next(events)["event"] == "started"
+        running.stop()
+        assert list(events) == []
+    assert not one.commanded("open") and not other.commanded("open")
+
+
+def test_a_warm_up_slice_does_not_open_after_the_end_of_the_warm_up() -> None:
+    end = failure("end of the script")
+    links = [
+        ScriptedLink(name, [started(), ready(1), "measure", ready(2), "open", end])
+        for name in ("one", "other")
+    ]
+    with group(*links) as running:
+        events = running.events()
+        assert next(events)["event"] == "started"
+        running.measure()
+        list(events)
+    assert [len(link.commanded("open")) for link in links] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        FleetError("load generator one is lost: reason"),
+        EngineError("killed"),
+        failure("slice 0 opened 60 ms after the agreed instant"),
+    ],
+)
+def test_a_lost_or_late_node_ends_the_drive_with_its_name(fault: Exception | Event) -> None:
+    one = ScriptedLink("one", [started(), fault])
+    other = ScriptedLink("other", [started(), "stop"])
+    [*_, last] = events_of(one, other)
+    assert (last["event"], last["stage"]) == ("failed", NODE_LOST)
+    assert last["message"].startswith("load generator one")
+    assert last["message"].count("load generator") == 1
+    assert other.is_closed
+    other.commands.put({"do": "stop"})
+
+
+def test_a_failure_of_a_server_stays_one() -> None:
+    refused = {"event": "failed", "stage": "connect", "target": "17", "message": "refused"}
+    one, other = ScriptedLink("one", [started(), refused]), ScriptedLink("other", [started()])
+    [*_, last] = events_of(one, other)
+    assert (last["stage"], last["target"]) == ("connect", "17")
+
+
+def test_a_silent_engine_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_group, "TICK_S", 0.01)
+    monkeypatch.setattr(driver_group, "SILENCE_S", -10.0)
+    one = ScriptedLink("one", [started(), ready(0), "open", "stop"])
+    [*_, last] = events_of(one)
+    assert (last["stage"], "no event" in last["message"]) == (NODE_LOST, True)
+    one.commands.put({"do": "stop"})
+
+
+def test_a_clock_that_is_too_inexact_is_refused() -> None:
+    link = ScriptedLink("one", [started()])
+    link.offset = ClockOffset(0, int(2 * GUARD_S * 1e9))
+    with pytest.raises(FleetError, match=r"its clock is 200 ms \(limit 100 ms\)"):
+        events_of(link)
+    assert link.is_closed
+    assert SAME_CLOCK.spread_s(SAME_CLOCK) == 0

@@ -1,0 +1,218 @@
+"""Load generators on other nodes: requests, what follows a loss, and the summary of nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pydantic import ValidationError
+
+from example_studies import make_study
+from pgdyno.analysis.findings.driver_node_findings import driver_node_summaries
+from pgdyno.caveats import Caveat, Code
+from pgdyno.cli.driver_options import DriverOptions
+from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.fleet.driver_pool import DriverPool
+from pgdyno.fleet.ray_cluster import NodeFacts, own_facts
+from pgdyno.lab.arms import LabArm
+from pgdyno.lab.driver_loss import repeat_void_block
+from pgdyno.lab.trial import Lab, driver_node_caveats
+from pgdyno.results.driver_facts import CpuTimeNs, DriverFacts, DriverNode, WakeLateNs
+from pgdyno.results.records import Trial, TrialStatus
+from pgdyno.study.cases import cases_of
+from pgdyno.study.drivers_plan import DriversPlan
+from pgdyno.study.plan import Study
+from pgdyno.study.study_file import StudyFile
+
+NODE = DriverNode(
+    "n1", 1, 4, CpuTimeNs(1, 1), WakeLateNs(1, 2_000_000, 3), 0.001, 100.0, ceiling_per_s=1000.0
+)
+
+
+def test_drivers_are_a_number_or_names_of_nodes() -> None:
+    assert DriversPlan.of("3") == DriversPlan(n=3)
+    assert DriversPlan.of("a, b") == DriversPlan(n=2, nodes=("a", "b"))
+    assert DriversPlan.of("a") == DriversPlan(n=1, nodes=("a",))
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1001", "", "a,,b", "a,a"])
+def test_other_drivers_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--drivers must"):
+        DriversPlan.of(text)
+
+
+def test_options_of_the_cluster_need_drivers_on_the_command_line_or_in_the_study() -> None:
+    assert DriverOptions().plan() is None
+    with pytest.raises(UsageError, match="--on-node-loss continue requires --drivers"):
+        DriverOptions(on_node_loss="continue").plan()
+    with pytest.raises(UsageError, match="--cluster h:1 requires --drivers"):
+        DriverOptions(cluster="h:1").plan()
+    in_file = DriversPlan(n=2, address="a:1")
+    assert DriverOptions(on_node_loss="continue").plan(in_file) == DriversPlan(
+        n=2, address="a:1", on_node_loss="continue"
+    )
+    assert DriverOptions(drivers="3").plan(in_file) == DriversPlan(n=3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"schedule": "duet"}, "exclude the schedule duet"), ({"clients": 1}, "2 drivers need as many clients")],
+)
+def test_a_study_that_nodes_cannot_drive_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        make_study(drivers=DriversPlan(n=2), **changes)
+
+
+def study_file(fleet: dict[str, Any]) -> StudyFile:
+    return StudyFile.of(
+        {
+            "title": "t",
+            "compare": ["server"],
+            "workload": {"kind": "pgbench", "scripts": [{"name": "select-only"}], "scale": 1},
+            "drive": {"clients": 8},
+            "factors": {"server": ["17", "18"]},
+            "run": {"window": "4s", "warmup": "1s", "repeats": 3},
+            "fleet": fleet,
+        }
+    )
+
+
+def test_a_study_file_names_drivers() -> None:
+    [case] = cases_of(study_file({"drivers": ["a", "b"], "on_node_loss": "continue"}))
+    assert case.study.drivers == DriversPlan(n=2, nodes=("a", "b"), on_node_loss="continue")
+    [case] = cases_of(study_file({"drivers": 3}))
+    assert case.study.drivers == DriversPlan(n=3)
+    with pytest.raises(StudyFileError, match=r"fleet\.drivers"):
+        cases_of(study_file({"drivers": 0}))
+
+
+def pool(boot_id: str) -> DriverPool:
+    """Return a pool with one node on a machine."""
+    made = DriverPool.__new__(DriverPool)
+    made._facts = {"n1": NodeFacts("3", "0", "e", boot_id, 2)}
+    return made
+
+
+@pytest.mark.parametrize("dsn", [None, "dbname=a", "host=localhost", "host=/tmp", "postgresql://127.0.0.1/a"])
+def test_a_server_on_this_machine_is_not_driven_from_another_one(dsn: str | None) -> None:
+    with pytest.raises(UsageError, match="the load generator on n1 cannot reach 17"):
+        pool("another machine").require_reachable([("17", dsn)])
+    pool(own_facts().boot_id).require_reachable([("17", dsn)])
+
+
+def test_a_server_with_a_name_is_reachable() -> None:
+    pool("another machine").require_reachable([("17", "host=db1 dbname=a")])
+
+
+@dataclass
+class FakePool:
+    """Three nodes, of which ``gone`` are lost."""
+
+    plan: DriversPlan
+    n_left: int
+    gone: list[str]
+    n: int = 2
+    lost: list[str] = field(default_factory=list)
+
+    def note_loss(self) -> list[str]:
+        self.lost += self.gone
+        return self.gone
+
+
+@dataclass
+class FakeCase:
+    lab: Lab
+    next_block: int = 3
+    given_up: bool = False
+    decided: bool = True
+
+
+def case_with(plan: DriversPlan, n_left: int, gone: list[str]) -> tuple[FakeCase, list[str], list[Any]]:
+    """Return a case, the warnings it shows, and what it writes."""
+    shown: list[str] = []
+    written: list[Any] = []
+    writer = SimpleNamespace(
+        repeat_with=lambda study, _: written.append(study),
+        add_caveat=lambda caveat, _: written.append(caveat),
+    )
+    lab = Lab(
+        make_study(drivers=plan, clients=8),
+        [],
+        cast(Any, writer),
+        lambda progress: shown.append(cast(Any, progress).text),
+        cast(Any, SimpleNamespace(requested=False)),
+        drivers=cast(Any, FakePool(plan, n_left, gone)),
+    )
+    return FakeCase(lab), shown, written
+
+
+def test_a_void_block_is_repeated_with_another_node() -> None:
+    case, shown, written = case_with(DriversPlan(n=2), 2, ["n2"])
+    assert repeat_void_block(case, [case])
+    assert shown == ["lost n2; block 4 is void and is repeated"]
+    assert (case.next_block, written) == (3, [])
+
+
+def test_with_too_few_nodes_the_study_stops_unless_asked() -> None:
+    case, shown, written = case_with(DriversPlan(n=2), 1, ["n2"])
+    assert not repeat_void_block(case, [case])
+    assert "lost n2; 1 node of 2 left" in shown[0] and "resume the study" in shown[0]
+    assert not written
+
+
+def test_if_asked_all_cases_start_again_with_the_nodes_that_are_left() -> None:
+    plan = DriversPlan(n=2, on_node_loss="continue")
+    case, _, written = case_with(plan, 1, ["n2"])
+    other = replace(case, next_block=2)
+    assert repeat_void_block(case, [case, other])
+    for one in (case, other):
+        assert (one.next_block, one.decided) == (0, False)
+        assert one.lab.study.drivers is not None and one.lab.study.drivers.n == 1
+    studies = [one for one in written if isinstance(one, Study)]
+    assert [one.drivers and one.drivers.n for one in studies] == [1, 1]
+    [caveat, _] = [one for one in written if isinstance(one, Caveat)]
+    assert (caveat.code, caveat.parameters["nodes"]) == (Code.DRIVER_NODE_LOST, "n2")
+
+
+def test_without_a_node_a_signal_or_after_three_void_blocks_nothing_is_repeated() -> None:
+    case, _, _ = case_with(DriversPlan(n=2, on_node_loss="continue"), 0, ["n1", "n2"])
+    assert not repeat_void_block(case, [case])
+    case, _, _ = case_with(DriversPlan(n=2), 2, [])
+    case.given_up = True
+    assert not repeat_void_block(case, [case])
+    case, _, _ = case_with(DriversPlan(n=2), 2, [])
+    case.lab.interruption.requested = True
+    assert not repeat_void_block(case, [case])
+
+
+def test_caveats_name_nodes_that_may_be_the_limit() -> None:
+    arm = cast(LabArm, SimpleNamespace(name="17"))
+
+    def codes(**changes: Any) -> list[Code]:
+        return [caveat.code for caveat in driver_node_caveats(1, arm, [replace(NODE, **changes)])]
+
+    assert codes() == []
+    assert codes(clock_spread_s=0.006) == [Code.DRIVER_CLOCKS]
+    assert codes(driver_cpu_share=0.71) == [Code.DRIVER_NODE_BUSY]
+    assert codes(executed_per_s=501.0) == [Code.DRIVER_NEAR_CEILING]
+    assert codes(ceiling_per_s=None) == [Code.DRIVER_CEILING_UNKNOWN]
+
+
+def test_a_node_is_summarized_over_its_ok_trials() -> None:
+    def trial(status: TrialStatus, *nodes: DriverNode) -> Trial:
+        return cast(Trial, SimpleNamespace(status=status, driver=DriverFacts(nodes=nodes)))
+
+    late = replace(NODE, executed_per_s=300.0, wake_late_ns=WakeLateNs(1, 5_000_000, 6), busy_share=0.5)
+    other = replace(NODE, name="n0")
+    trials = [
+        trial(TrialStatus.OK, NODE, other),
+        trial(TrialStatus.OK, late),
+        trial(TrialStatus.FAILED, late),
+    ]
+    first, second = driver_node_summaries(trials)
+    assert (first.name, first.trials, second.name, second.trials) == ("n0", 1, "n1", 2)
+    assert (second.executed_per_s, second.ceiling_share_max, second.busy_share) == (200.0, 0.3, 0.5)
+    assert (second.wake_late_p99_ms_max, second.received_bytes_per_s) == (5.0, None)
+    assert driver_node_summaries([trial(TrialStatus.OK)]) == []
