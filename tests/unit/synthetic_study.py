@@ -11,7 +11,7 @@ import numpy as np
 from synthetic_telemetry import PROBE_CPU_S, hardware_readings, machine_readings, readings, series
 
 from pgdyno.caveats import Caveat
-from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, StoredStep, WarmUpEnd
+from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, DriverNode, StoredStep, WarmUpEnd
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import (
     Arm,
@@ -96,6 +96,7 @@ class Synthetic:
     slowed: Mapping[tuple[int, int], float] = field(default_factory=dict)  # (block, arm) → factor of its rate
     cold: Sequence[float] = ()  # by arm, share of the rate missing in the first slice
     warm_up_times: Mapping[int, int] | None = None  # block → multiple of the planned warm-up
+    nodes: Sequence[DriverNode] | None = None  # load generators of every trial
     stolen: Mapping[tuple[int, int], float] | None = None  # (block, arm) → share of the CPU time
 
     @property
@@ -252,6 +253,7 @@ def write_trial(
             driver_memory_bytes=21_000_000,
             driver=DriverFacts(
                 threads=2,
+                nodes=wanted.nodes,
                 stopped_by=wanted.stopped_by.get(place),
                 capacity=_sought(wanted, rate_per_s),
                 warm_up=None

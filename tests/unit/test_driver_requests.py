@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
+from synthetic_study import Synthetic, write_study
 
 from example_studies import make_study
 from pgdyno.analysis.findings.driver_node_findings import driver_node_summaries
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.driver_options import DriverOptions
+from pgdyno.cli.report import read_report
 from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.estimate import ABSENT
 from pgdyno.fleet.driver_pool import DriverPool
 from pgdyno.fleet.ray_cluster import NodeFacts, own_facts
 from pgdyno.lab.arms import LabArm
 from pgdyno.lab.driver_loss import repeat_void_block
 from pgdyno.lab.trial import Lab, driver_node_caveats
+from pgdyno.report.json_format import to_json
 from pgdyno.results.driver_facts import CpuTimeNs, DriverFacts, DriverNode, WakeLateNs
 from pgdyno.results.records import Trial, TrialStatus
 from pgdyno.study.cases import cases_of
@@ -216,3 +222,24 @@ def test_a_node_is_summarized_over_its_ok_trials() -> None:
     assert (second.executed_per_s, second.ceiling_share_max, second.busy_share) == (200.0, 0.3, 0.5)
     assert (second.wake_late_p99_ms_max, second.received_bytes_per_s) == (5.0, None)
     assert driver_node_summaries([trial(TrialStatus.OK)]) == []
+
+
+def test_the_report_has_a_row_per_node_in_every_format(tmp_path: Path) -> None:
+    nodes = [replace(NODE, name="n2"), replace(NODE, received_bytes_per_s=1500.0)]
+    write_study(tmp_path / "e", Synthetic(nodes=nodes))
+    built = read_report(tmp_path / "e")
+    [table] = [one for one in next(iter(built.cases.values())).results if one.title == "Load generators"]
+    assert [row[0] for row in table.rows] == ["n1", "n2"]
+    found = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (found["trials"], found["share of SELECT 1"], found["received, kB/s"]) == ("24", "10%", "1.50")
+    assert found["CPU busy"] == ABSENT
+    exported = json.loads(to_json(built))
+    assert [node["name"] for node in exported["driver_nodes"]] == ["n1", "n2"]
+    assert exported["driver_nodes"][0]["clock_spread_ms_max"] == 1.0
+
+
+def test_without_nodes_the_report_has_no_such_table(tmp_path: Path) -> None:
+    write_study(tmp_path / "e", Synthetic())
+    assert "Load generators" not in [
+        one.title for one in next(iter(read_report(tmp_path / "e").cases.values())).results
+    ]

@@ -17,7 +17,14 @@ from pgdyno.engine import Engine, Event
 from pgdyno.errors import EngineError, FleetError, in_one_line
 from pgdyno.fleet.driver_clocks import ClockOffset, measure_offset
 from pgdyno.fleet.driver_nodes import NodeUsage, own_usage
-from pgdyno.fleet.ray_cluster import ANSWER_TIMEOUT_S, RayCluster, RayNode, last_line
+from pgdyno.fleet.ray_cluster import (
+    ANSWER_TIMEOUT_S,
+    HEAD_TIMEOUT_S,
+    RayCluster,
+    RayNode,
+    last_line,
+    within,
+)
 
 NAME = "pgdyno-driver"
 """Name of the actors in Ray's lists."""
@@ -105,6 +112,8 @@ class RayLink:
             self._actor = actor.options(**options, **cluster.on(node)).remote()
         except ValueError:
             raise FleetError(f"node {node.name} generates load for another study: wait for its end") from None
+        except (self._ray.exceptions.RayError, OSError, RuntimeError) as error:
+            raise FleetError(f"load generator {node.name} cannot start: {_first_sentence(error)}") from None
         self._get(lambda: self._call("clock", "clock_ns"), ANSWER_TIMEOUT_S)
 
     def start(self, specification: Mapping[str, Any]) -> None:
@@ -142,8 +151,8 @@ class RayLink:
 
     def end(self) -> None:
         """End the actor, and with it the engine."""
-        with contextlib.suppress(self._ray.exceptions.RayError):
-            self._ray.kill(self._actor)
+        with contextlib.suppress(self._ray.exceptions.RayError, FleetError):
+            within(HEAD_TIMEOUT_S, lambda: self._ray.kill(self._actor))
 
     def _call(self, group: str, method: str, *arguments: Any) -> Any:
         return getattr(self._actor, method).options(concurrency_group=group).remote(*arguments)

@@ -6,15 +6,19 @@ Arguments of tasks and actors may contain passwords. Names of tasks, actors and 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import platform
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pgdyno import __version__
 from pgdyno.engine import build_info
@@ -26,8 +30,18 @@ LOCAL = "auto"
 ANSWER_TIMEOUT_S = 60.0
 """Maximum time of a check of a node. Ray starts a Python process for it, which may take seconds."""
 
+HEAD_TIMEOUT_S = 15.0
+"""Maximum time of an answer of the head of the cluster."""
+
+HEAD_LOST_AFTER_S = 86_400
+"""Time after which Ray ends this process if the head is lost. Its default is 60 s, and a study must end by
+itself, with a report."""
+
 CHECK = "pgdyno-check"
 """Name of the task that checks a node."""
+
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -77,11 +91,18 @@ class RayCluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.ray.shutdown()
+        try:
+            within(HEAD_TIMEOUT_S, self.ray.shutdown)
+        except FleetError:
+            # Ray would wait again at the end of the process, before the user sees the report.
+            atexit.unregister(self.ray.shutdown)
 
     def nodes(self) -> list[RayNode]:
-        """Return the live nodes, sorted by name. Nodes of equal name get the start of their ID."""
-        alive = [node for node in self.ray.nodes() if node["Alive"]]
+        """Return the live nodes, sorted by name. Nodes of equal name get the start of their ID.
+
+        Raises FleetError if the head of the cluster does not answer.
+        """
+        alive = [node for node in within(HEAD_TIMEOUT_S, self.ray.nodes) if node["Alive"]]
         n_of = Counter(node["NodeName"] for node in alive)
         found = [
             RayNode(
@@ -134,6 +155,27 @@ class RayCluster:
         return found
 
 
+def within(limit_s: float, call: Callable[[], Answer]) -> Answer:
+    """Return the answer of a call to the head, which has no time limit of its own.
+
+    Raises FleetError after ``limit_s``, and the errors of the call.
+    """
+    answer: Future[Answer] = Future()
+
+    def ask() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as error:  # noqa: BLE001 - raised in the thread that waits
+            answer.set_exception(error)
+
+    # A thread of an executor would be joined at the end of the process.
+    threading.Thread(target=ask, name="pgdyno-ray", daemon=True).start()
+    try:
+        return answer.result(timeout=limit_s)
+    except FutureTimeoutError:
+        raise FleetError(f"the head of the Ray cluster did not answer within {limit_s:g} s") from None
+
+
 def own_facts() -> NodeFacts:
     """Return the facts of this machine."""
     return NodeFacts(**_node_facts())
@@ -168,6 +210,7 @@ def _node_facts() -> dict[str, Any]:
 
 def _import_ray() -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(HEAD_LOST_AFTER_S))
     try:
         import ray  # noqa: PLC0415 - takes half a second, and few installations have it
         import ray.exceptions  # noqa: PLC0415

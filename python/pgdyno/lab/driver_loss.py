@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.errors import FleetError, in_one_line
 from pgdyno.estimate import counted
 from pgdyno.lab.progress import Warned
 from pgdyno.lab.trial import Lab
@@ -32,7 +33,11 @@ def repeat_void_block(case: MeasuredCase, cases: Sequence[MeasuredCase]) -> bool
     lab, pool = case.lab, case.lab.drivers
     if pool is None or lab.interruption.requested:
         return False
-    gone = pool.note_loss()
+    try:
+        gone = pool.note_loss()
+    except FleetError as error:
+        lab.watch(Warned(f"{in_one_line(error)}: start the cluster again and resume the study"))
+        return False
     if case.given_up:
         return False
     lost = f"lost {', '.join(gone)}; " if gone else ""
