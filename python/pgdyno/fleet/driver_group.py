@@ -277,7 +277,8 @@ class DriverGroup:
         """Request a graceful end. Engines that do not end within STOP_TIMEOUT_S are killed."""
         if self._stop_by_s is None:
             self._stop_by_s = time.monotonic() + STOP_TIMEOUT_S
-        self._send_all({"do": "stop"})
+        # A signal handler calls this, perhaps while its thread is inside a call of Ray.
+        threading.Thread(target=self._send_all, args=({"do": "stop"},), daemon=True).start()
 
     def _send_all(self, message: Event) -> None:
         for link in self._links:

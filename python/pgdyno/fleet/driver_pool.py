@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from psycopg import conninfo
@@ -72,7 +73,8 @@ class DriverPool:
     def start(self, seed: int, specification: Mapping[str, Any]) -> DriverGroup:
         """Return a drive by the nodes of a block. Raises FleetError, EngineError."""
         names = self.names_of(seed)
-        links = [self._link(name) for name in names]
+        with ThreadPoolExecutor(len(names), "pgdyno-nodes") as at_once:  # an actor takes a second to start
+            links = list(at_once.map(self._link, names))
         whole = {**specification, "threads": specification["threads"] or self._threads(specification)}
         parts = split(whole, [self._facts[name].cores for name in names])
         for link, part in zip(links, parts, strict=True):
