@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import os
 import platform
+import socket
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,6 +30,9 @@ LOCAL = "auto"
 
 ANSWER_TIMEOUT_S = 60.0
 """Maximum time of a check of a node. Ray starts a Python process for it, which may take seconds."""
+
+CONNECT_TIMEOUT_S = 5.0
+"""Maximum time to connect to the head of the cluster."""
 
 HEAD_TIMEOUT_S = 15.0
 """Maximum time of an answer of the head of the cluster."""
@@ -75,6 +79,7 @@ class RayCluster:
     def __init__(self, address: str = LOCAL) -> None:
         self.ray = _import_ray()
         try:
+            _require_listener(address)
             self.ray.init(
                 address=address,
                 log_to_driver=False,
@@ -82,7 +87,7 @@ class RayCluster:
                 include_dashboard=None,
                 logging_level="ERROR",
             )
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise FleetError(_unreachable(address, error)) from None
 
     def __enter__(self) -> Self:
@@ -227,10 +232,17 @@ def _keep_standard_output_clean(ray: Any) -> None:
         worker.print_to_stdstream = lambda *_, **__: None
 
 
+def _require_listener(address: str) -> None:
+    """Raise OSError if nothing listens at ``HOST:PORT``: Ray would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdigit():
+        socket.create_connection((host, int(port)), CONNECT_TIMEOUT_S).close()
+
+
 def _unreachable(address: str, error: Exception) -> str:
     place = "on this machine" if address == LOCAL else f"at {address}"
     return (
-        f"no usable Ray cluster {place}: {last_line(error)}; start one with: "
+        f"no usable Ray cluster {place}: {last_line(error).rstrip('.')}; start one with: "
         "ray start --head --include-dashboard=false --disable-usage-stats"
     )
 
