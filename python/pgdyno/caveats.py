@@ -128,6 +128,11 @@ class Code(StrEnum):
     ONE_MACHINE = "one-machine"
     HOSTS_FITTED_DIFFERENTLY = "hosts-fitted-differently"
     HOSTS_BUILDS_DIFFER = "hosts-builds-differ"
+    HOST_INCOMPLETE = "host-incomplete"
+    HOST_MISSING = "host-missing"
+    HOST_REPLACED = "host-replaced"
+    HOST_SLOW = "host-slow"
+    HOST_NOISY = "host-noisy"
 
 
 class Severity(StrEnum):

@@ -1,7 +1,9 @@
-"""The option ``--fit`` with an optional value, which the parser of options does not have."""
+"""The options ``--fit`` and ``--fleet`` with an optional value, which the parser of options does not have."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import Any
 
 from typer.core import TyperCommand
@@ -22,7 +24,21 @@ class FitCommand(TyperCommand):
         for arg in args:
             if arg.startswith("--fit=") and arg != "--fit=anyway":
                 raise UsageError(f"{arg} is invalid: use --fit, or --fit=anyway")
-        return super().parse_args(ctx, [self.anyway if arg == "--fit=anyway" else arg for arg in args])
+        args = [self.anyway if arg == "--fit=anyway" else arg for arg in args]
+        return super().parse_args(ctx, with_address(args))
+
+
+ADDRESS = re.compile(r"auto|\S+:[0-9]{1,5}")
+"""Address of a Ray cluster: of this machine, or of its head."""
+
+
+def with_address(args: Sequence[str]) -> list[str]:
+    """Return the arguments with the address ``auto`` after a ``--fleet`` without one."""
+    found = []
+    for arg, following in zip(args, [*args[1:], ""], strict=True):
+        is_alone = arg == "--fleet" and not ADDRESS.fullmatch(following)
+        found.append("--fleet=auto" if is_alone else arg)
+    return found
 
 
 class PlanCommand(FitCommand):

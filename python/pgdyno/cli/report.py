@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,6 +27,7 @@ from pgdyno.report.markdown_format import published_as_markdown, to_markdown
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.report.terminal_format import print_published, print_summary, print_terminal
 from pgdyno.results.crash_file import has_study
+from pgdyno.results.fleet_file import SUFFIX, HostWork, read_fleet
 from pgdyno.results.reader import Evidence
 
 _TEXTS = {"md": to_markdown, "csv": to_csv}
@@ -38,9 +39,8 @@ def report(
         list[Path],
         typer.Argument(
             metavar="FILE…",
-            help="Results file of a study, finished or running. Several files: the same study "
-            "from "
-            "several hosts.",
+            help="Results file of a study, finished or running. Several files, or NAME.fleet.json: the same "
+            "study from several hosts.",
         ),
     ],
     *,
@@ -84,7 +84,7 @@ def report(
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
     _refuse_output_file(evidence, wanted)
-    if len(evidence) == 1 and evidence[0].is_file() and not has_study(evidence[0]):
+    if len(evidence) == 1 and _is_crash_test(evidence[0]):
         if html is not None or md or csv or full or as_ != "whole" or gating.is_wanted:
             raise UsageError(f"{evidence[0]} has a crash test: its report has no option except --json")
         show_crash_test(evidence[0], as_json=json)
@@ -112,6 +112,10 @@ def report(
     return gating.status(found)
 
 
+def _is_crash_test(path: Path) -> bool:
+    return path.is_file() and not path.name.endswith(SUFFIX) and not has_study(path)
+
+
 def _refuse_output_file(evidence: Sequence[Path], wanted: Sequence[str]) -> None:
     """Raise UsageError if a file is given to an option that prints, as in ``--csv FILE``."""
     for form in wanted:
@@ -121,6 +125,10 @@ def _refuse_output_file(evidence: Sequence[Path], wanted: Sequence[str]) -> None
 
 
 def _read(evidence: Sequence[Path]) -> StudyReport | HostsReport:
+    if any(path.name.endswith(SUFFIX) for path in evidence):
+        if len(evidence) > 1:
+            raise UsageError(f"a file NAME{SUFFIX} has all hosts of its study: give it alone")
+        return read_fleet_report(evidence[0])
     return read_report(evidence[0]) if len(evidence) == 1 else read_hosts(evidence)
 
 
@@ -131,8 +139,26 @@ def read_report(evidence: Path) -> StudyReport:
 
 def read_hosts(evidence: Sequence[Path]) -> HostsReport:
     """Read and pool results files. Raises EvidenceError: a bad file, files of different studies."""
-    named = dict(zip(names_of_files(evidence), evidence, strict=True))
-    found = find_hosts({name: read_findings(path) for name, path in named.items()})
+    return _pooled(dict(zip(names_of_files(evidence), evidence, strict=True)))
+
+
+def read_fleet_report(path: Path) -> HostsReport:
+    """Read and pool the results files of a fleet study. Raises EvidenceError: a bad file, or none."""
+    record = read_fleet(path)
+    stem = path.name.removesuffix(SUFFIX)
+    works = {work.file.removesuffix(".sqlite").removeprefix(f"{stem}-"): work for work in record.works}
+    named = {
+        name: path.with_name(work.file)
+        for name, work in works.items()
+        if not work.is_moved and path.with_name(work.file).is_file()
+    }
+    if not named:
+        raise EvidenceError(f"{path} has no results file beside it: copy the files of the hosts there")
+    return _pooled(named, works)
+
+
+def _pooled(named: Mapping[str, Path], works: Mapping[str, HostWork] | None = None) -> HostsReport:
+    found = find_hosts({name: read_findings(path) for name, path in named.items()}, works or {})
     return build_hosts(found, {name: read_crashes(path, verify=False) for name, path in named.items()})
 
 

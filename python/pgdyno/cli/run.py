@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -18,14 +18,16 @@ from pgdyno.cli.driver_options import DriverOptions
 from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.duration_options import shortage
 from pgdyno.cli.fit_command import ANYWAY, FitCommand
+from pgdyno.cli.fleet_options import FLEET_READ, FleetOptions, resume_on_fleet, run_on_fleet
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Output, expanded
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.own_data_options import PG_UPGRADE
 from pgdyno.cli.study import read_study, size_of, study_path, text_of
-from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
+from pgdyno.cli.study_execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.errors import UsageError
 from pgdyno.lab.study_runner import Request
+from pgdyno.results.fleet_file import StudyChoices
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.file_system import free_bytes
 from pgdyno.study.cases import Case, cases_of, with_drivers
@@ -94,6 +96,7 @@ def run(
     output: Output,
     gating: GateOptions,
     durability: DurabilityOptions,
+    fleet: FleetOptions,
 ) -> int:
     """Run a study file: all cases, with telemetry, next to published results.
 
@@ -103,9 +106,13 @@ def run(
       pgdyno run mine.toml
       pgdyno run edb-2020-tproc-c-12-vs-13 --fit --minutes 30
       pgdyno run --resume results.sqlite
+      pgdyno run mine.toml --fleet
     """
     options.require_minutes(minutes)
     gating.check()
+    fleet.check()
+    if fleet.fleet is not None and durability.durability:
+        raise UsageError("--durability cannot be combined with --fleet: run pgdyno crash on a host instead")
     if output.html is not None:
         require_writable_page(output.html, force=output.force)
     fit = fit or fit_anyway
@@ -115,6 +122,9 @@ def run(
                 "--resume takes the study from the results file: remove "
                 + ("--fit" if study is None else f"the study {study!r}")
             )
+        if fleet.fleet is not None:
+            refuse_ignored_options(context, (*READ, *FLEET_READ))
+            return resume_on_fleet(fleet, resume, minutes, output, gating)
         refuse_ignored_options(context)
         return run_and_report(
             resume,
@@ -128,43 +138,40 @@ def run(
     if study is None:
         raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
     path = study_path(study)
-    fitted = _as_requested(
-        _with_data(read_study(study), data),
-        fit=fit,
-        anyway=fit_anyway,
-        minutes=minutes,
-        nearest=nearest,
-        no_aa=no_aa,
+    choices = StudyChoices(
+        fit=fit, anyway=fit_anyway, minutes=minutes, nearest=nearest, no_aa=no_aa, data=data
     )
-    file, changes = fitted.file, fitted.changes
-    cases = _naming_who_refused_aa(cases_of(file), changes, no_aa=no_aa)
-    plan = drivers.plan(cases[0].study.drivers)
-    cases = tuple(replace(case, study=with_drivers(case.study, plan)) for case in cases)
-    request = Request(
-        title=file.title,
-        cases=cases,
-        command=shlex.join(["pgdyno", *sys.argv[1:]]),
-        file=text_of(path),
-        changes=[
-            {"key": change.key, "before": change.before, "after": change.after, "why": change.why}
-            for change in [*(replace(one, key=LOST + one.key) for one in fitted.lost), *changes]
-        ]
-        + [
-            {"key": "", "before": "", "after": "", "why": note}
-            for note in (file.fit.notes if changes else ())
-        ],
-        published=file.published,
-    )
+    command = shlex.join(["pgdyno", *sys.argv[1:]])
     target = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
+    if fleet.fleet is not None:
+        # Each host fits the study to itself.
+        plain = choices.model_copy(update={"fit": False, "minutes": None}) if fit else choices
+        request = requested_study(path, plain, command).driven_by(drivers).request
+        return run_on_fleet(
+            fleet,
+            study=path,
+            text=request.file,
+            title=request.title,
+            cases=request.cases,
+            choices=choices,
+            command=command,
+            evidence=target,
+            output=output,
+            gating=gating,
+        )
+    requested = requested_study(path, choices, command).driven_by(drivers)
+    file, cases = requested.fitted.file, requested.request.cases
     require_writable(target)
     machine = options.machine_size()
     if short := next(filter(None, (shortage(case.study, machine, len(cases)) for case in cases)), ""):
         say(short)
+    fitted = requested.fitted
     lost = [f"{NOT_THE_QUESTION}:", *(f"  {one.sentence}" for one in fitted.lost)] if fitted.lost else []
-    heading = "\n".join([*lost, describe_study(file, cases), *(f"  {change.sentence}" for change in changes)])
+    changed = (f"  {change.sentence}" for change in fitted.changes)
+    heading = "\n".join([*lost, describe_study(file, tuple(cases)), *changed])
     return run_and_report(
         target,
-        request,
+        requested.request,
         heading=heading,
         output=output,
         resumed_by=RESUMED_BY,
@@ -174,6 +181,57 @@ def run(
 
 
 RESUMED_BY = "pgdyno run --resume"
+
+
+@dataclass(frozen=True)
+class RequestedStudy:
+    """A study file with the options of the command: as fitted, and as the request that runs it."""
+
+    fitted: Fitted
+    request: Request
+
+    def driven_by(self, options: DriverOptions) -> RequestedStudy:
+        """Return the study with the load generators of the command. Raises UsageError."""
+        cases = self.request.cases
+        plan = options.plan(cases[0].study.drivers)
+        driven = [replace(case, study=with_drivers(case.study, plan)) for case in cases]
+        return replace(self, request=replace(self.request, cases=driven))
+
+
+def requested_study(
+    path: Path, choices: StudyChoices, command: str, only: Sequence[str] = ()
+) -> RequestedStudy:
+    """Return the study of a file with these options. ``only``: names of its cases; empty for all.
+
+    Raises UsageError, StudyFileError.
+    """
+    fitted = _as_requested(
+        _with_data(read_study(str(path)), choices.data),
+        fit=choices.fit,
+        anyway=choices.anyway,
+        minutes=choices.minutes,
+        nearest=choices.nearest,
+        no_aa=choices.no_aa,
+    )
+    file, changes = fitted.file, fitted.changes
+    cases = _naming_who_refused_aa(cases_of(file, only), changes, no_aa=choices.no_aa)
+    lost = [replace(one, key=LOST + one.key) for one in fitted.lost]
+    described = [
+        {"key": change.key, "before": change.before, "after": change.after, "why": change.why}
+        for change in [*lost, *changes]
+    ]
+    notes = file.fit.notes if changes else ()
+    described += [{"key": "", "before": "", "after": "", "why": note} for note in notes]
+    request = Request(
+        title=file.title,
+        cases=cases,
+        command=command,
+        file=text_of(path),
+        changes=described,
+        published=file.published,
+        is_part=bool(only),
+    )
+    return RequestedStudy(fitted, request)
 
 
 def _with_data(file: StudyFile, source: str | None) -> StudyFile:

@@ -45,7 +45,7 @@ class Request:
     """A comparison, or the cases of a study file.
 
     ``file``: text of the study file. ``changes``: adjustments to this machine. ``published``: its table about
-    the published experiment.
+    the published experiment. ``is_part``: other machines measure other cases of the study.
     """
 
     title: str
@@ -54,10 +54,11 @@ class Request:
     file: str = ""
     changes: Sequence[Mapping[str, str]] = ()
     published: Published | None = None
+    is_part: bool = False
 
     def name_of(self, case: Case) -> str:
-        """Return the name of a case; empty if there is only one."""
-        return case.name if len(self.cases) > 1 else ""
+        """Return the name of a case; empty if the study has only one."""
+        return case.name if len(self.cases) > 1 or self.is_part else ""
 
 
 def start_study(

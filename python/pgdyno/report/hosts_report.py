@@ -66,7 +66,13 @@ def build_hosts(
         hosts_tables.hardware_table(findings),
     ]
     background = [hosts_tables.host_fit_change_table(findings), hosts_tables.telemetry(findings)]
-    unfinished = [f"{name}: {study.unfinished}" for name, study in studies.items() if study.unfinished]
+    unfinished = [caveat.text for caveat in findings.incomplete]
+    explained = {caveat.parameters["host"] for caveat in findings.incomplete}
+    unfinished += [
+        f"{name}: {study.unfinished}"
+        for name, study in studies.items()
+        if study.unfinished and name not in explained
+    ]
     return HostsReport(
         title=first.title,
         findings=findings,

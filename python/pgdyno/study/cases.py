@@ -73,11 +73,16 @@ def only_case(study: Study, levels: Sequence[Mapping[str, str]] | None = None) -
     return Case("", {}, tuple(levels or ({} for _ in study.arms)), study)
 
 
-def cases_of(file: StudyFile) -> tuple[Case, ...]:
-    """Return all cases in the order of the factors and their levels. Raises StudyFileError."""
+def cases_of(file: StudyFile, only: Sequence[str] = ()) -> tuple[Case, ...]:
+    """Return the cases in the order of the factors and their levels. Raises StudyFileError.
+
+    ``only``: names of the cases, which share the budget of the study; empty for all.
+    """
     combined = [
         (levels, arms) for levels in _product(file, file.case_factors) if (arms := _arms(file, levels))
     ]
+    if only:
+        combined = [(levels, arms) for levels, arms in combined if label_of(names_of(levels)) in only]
     if not combined:
         raise StudyFileError(("exclude",), "excludes every combination")
     return tuple(_case(file, levels, arms, len(combined)) for levels, arms in combined)

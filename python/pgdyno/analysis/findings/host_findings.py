@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
+from pgdyno.analysis.findings.fleet_hosts import incomplete_hosts, unusual_hosts
 from pgdyno.analysis.findings.pooled_hosts import (
     OverHosts,
     PooledTable,
@@ -25,6 +27,7 @@ from pgdyno.analysis.findings.study_identity import files_by_machine, fitted_dif
 from pgdyno.analysis.statistics.effect import Method, summarize
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency
 from pgdyno.caveats import Caveat, Code
+from pgdyno.results.fleet_file import HostWork
 from pgdyno.results.records import Json
 from pgdyno.study.cases import label_of
 
@@ -54,7 +57,7 @@ class HostsFindings:
     ``averages`` are of the primary metric over the cases; empty for a single case. ``statements`` are
     averages over the mean times of the statements that all hosts have, for each case and arm. ``compared``
     has (case, baseline, arm) of every comparison, also of those without values. ``published`` are the
-    source's tables, pooled.
+    source's tables, pooled. ``incomplete``: caveats about hosts of a fleet that were lost or failed.
     """
 
     hosts: Sequence[Host]
@@ -65,6 +68,7 @@ class HostsFindings:
     caveats: Sequence[Caveat]
     compared: Sequence[tuple[str, str, str]]
     published: Sequence[PooledTable] = ()
+    incomplete: Sequence[Caveat] = ()
 
     @property
     def studies(self) -> dict[str, StudyFindings]:
@@ -83,8 +87,13 @@ class HostsFindings:
         return [of for of in self.effects if of.key == key]
 
 
-def find_hosts(studies: Mapping[str, StudyFindings]) -> HostsFindings:
-    """Return the findings. ``studies`` is by file name. Raises EvidenceError for different studies."""
+def find_hosts(
+    studies: Mapping[str, StudyFindings], works: Mapping[str, HostWork] = MappingProxyType({})
+) -> HostsFindings:
+    """Return the findings. ``studies`` is by file name. Raises EvidenceError for different studies.
+
+    ``works``: the works of a fleet study by file name, also those without a file.
+    """
     require_same(studies)
     named = _with_common_names(studies)
     hosts, by_host = [], {}
@@ -99,7 +108,9 @@ def find_hosts(studies: Mapping[str, StudyFindings]) -> HostsFindings:
     averages = average_over_hosts(by_host, key, confidence) if len(cases) > 1 else []
     statements = average_over_parts(by_host, MEAN_TIME, confidence)
     disagree = [caveat for of in [*averages, *effects] if of.key == key for caveat in of.caveats()]
-    caveats = [*_host_caveats(hosts, studies), *disagree]
+    incomplete = incomplete_hosts(works, studies)
+    by_name = {host.name: list(host.studies.values()) for host in hosts}
+    caveats = [*incomplete, *unusual_hosts(by_name), *_host_caveats(hosts, studies), *disagree]
     compared = dict.fromkeys(
         (case, of.baseline.name, of.arm.name)
         for cases_of_host in by_host.values()
@@ -107,7 +118,9 @@ def find_hosts(studies: Mapping[str, StudyFindings]) -> HostsFindings:
         for of in comparisons
     )
     published = pooled_tables({host.name: list(host.studies.values()) for host in hosts}, confidence)
-    return HostsFindings(hosts, cases, effects, averages, statements, caveats, list(compared), published)
+    return HostsFindings(
+        hosts, cases, effects, averages, statements, caveats, list(compared), published, incomplete
+    )
 
 
 def _host_caveats(hosts: Sequence[Host], studies: Mapping[str, StudyFindings]) -> Iterator[Caveat]:
@@ -141,18 +154,18 @@ def _with_common_names(studies: Mapping[str, StudyFindings]) -> dict[str, ByCase
     """Return each file's comparisons by case, with common names.
 
     If a study was fitted to each machine, a level may differ between machines. Levels are then matched by
-    position, and named by all their values (``scale 100 / 300``).
+    position, and named by all their values (``scale 100 / 300``). Otherwise hosts may have different cases.
     """
+    is_fitted = any(study.first.study.changes for study in studies.values())
     every = [of.study.levels for study in studies.values() for of in study.cases]
     factors = list(dict.fromkeys(factor for levels in every for factor in levels))
-    levels = {
-        factor: _joined(
-            [[str(of.study.levels.get(factor, "")) for of in study.cases] for study in studies.values()]
-        )
+    names = {
+        factor: [[str(of.study.levels.get(factor, "")) for of in study.cases] for study in studies.values()]
         for factor in factors
     }
+    levels = {factor: _joined(of_factor, by_place=is_fitted) for factor, of_factor in names.items()}
     arms = _joined([[of.arm.name for case in study.cases for of in case.arms] for study in studies.values()])
-    several = any(len(study.cases) > 1 for study in studies.values())
+    several = len({frozenset(of.items()) for of in every}) > 1
     result: dict[str, ByCase] = {}
     for place, (file, study) in enumerate(studies.items()):
         by_case = {}
@@ -167,13 +180,14 @@ def _with_common_names(studies: Mapping[str, StudyFindings]) -> dict[str, ByCase
     return result
 
 
-def _joined(lists: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+def _joined(lists: Sequence[Sequence[str]], *, by_place: bool = True) -> list[dict[str, str]]:
     """Return the common names for each list.
 
-    Names are matched by position if all lists have the same length; otherwise they stay unchanged.
+    ``by_place``: names are matched by position if all lists have the same length. Otherwise they stay
+    unchanged.
     """
     distinct = [list(dict.fromkeys(names)) for names in lists]
-    if len({len(names) for names in distinct}) > 1:
+    if not by_place or len({len(names) for names in distinct}) > 1:
         return [{name: name for name in names} for names in distinct]
     joint = [" / ".join(dict.fromkeys(names)) for names in zip(*distinct, strict=True)]
     return [dict(zip(names, joint, strict=True)) for names in distinct]

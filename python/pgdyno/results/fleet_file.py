@@ -1,0 +1,89 @@
+"""The state of a fleet study in NAME.fleet.json: its study, and the results file of each host.
+
+It is enough to resume a fleet study, and to report it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from pgdyno.errors import EvidenceError
+
+SUFFIX = ".fleet.json"
+RECORD_BYTES_MAX = 64 << 20
+"""Maximum size of a file; that of 10,000 hosts is smaller."""
+
+
+class HostState(StrEnum):
+    """State of the work of one host. All except MEASURING are final."""
+
+    MEASURING = "measuring"
+    DONE = "done"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+class _Value(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class StudyChoices(_Value):
+    """Options of ``pgdyno run`` that every host applies to the study file."""
+
+    fit: bool = False
+    anyway: bool = False
+    minutes: float | None = None
+    nearest: bool = False
+    no_aa: bool = False
+    data: str | None = None
+
+
+class HostWork(_Value):
+    """The cases that one host measures into one file. ``cases``: empty for all cases of the study.
+
+    ``reason``: why the work failed or was lost. ``is_collected``: the file is in the directory of the record.
+    ``is_moved``: another host measures these cases from the beginning.
+    """
+
+    host: str
+    file: str
+    cases: tuple[str, ...] = ()
+    state: HostState = HostState.MEASURING
+    reason: str = ""
+    is_collected: bool = False
+    is_moved: bool = False
+
+
+class FleetRecord(_Value):
+    """A fleet study. ``study``: name of the study file; ``text``: its content; ``command``: command line."""
+
+    title: str
+    study: str
+    text: str
+    choices: StudyChoices
+    command: str
+    works: tuple[HostWork, ...]
+
+
+def read_fleet(path: Path) -> FleetRecord:
+    """Return the record of a fleet study. Raises EvidenceError: no such file, damaged."""
+    try:
+        if path.stat().st_size > RECORD_BYTES_MAX:
+            raise EvidenceError(f"{path} is larger than any record of a fleet study: check the name")
+        return FleetRecord.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise EvidenceError(f"cannot read {path}: {error.strerror}: check the name") from error
+    except ValidationError as error:
+        message = error.errors()[0]["msg"]
+        raise EvidenceError(f"{path} is damaged ({message}): report its results files instead") from error
+
+
+def write_fleet(path: Path, record: FleetRecord) -> None:
+    """Write the record atomically: after a crash the file has the state before or after the change."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(record.model_dump_json(indent=1), encoding="utf-8")
+    part.replace(path)

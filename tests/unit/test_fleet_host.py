@@ -1,0 +1,132 @@
+"""The agent of a host and the process of its study, without Ray and without servers."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.errors import UsageError
+from pgdyno.estimate import Better, Estimate
+from pgdyno.fleet.host_agent import HostAgent
+from pgdyno.fleet.host_evidence import SnapshotReceiver, chunks_of
+from pgdyno.fleet.host_files import HostFiles
+from pgdyno.fleet.host_messages import HostMessage, HostTask
+from pgdyno.fleet.host_status import StatusOfProgress
+from pgdyno.lab.progress import (
+    ArmVerdict,
+    BlockEnded,
+    BlockStarted,
+    InterimVerdicts,
+    LoadProgress,
+    PreparationStep,
+    Running,
+)
+from pgdyno.results.fleet_file import StudyChoices
+from pgdyno.study.schedule import Role
+
+
+@pytest.fixture
+def cache(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PGDYNO_CACHE", str(server_dir))
+    return server_dir
+
+
+def task(text: str, *, is_resumed: bool = False) -> HostTask:
+    return HostTask(
+        name="s-a",
+        study="s.toml",
+        text=text,
+        choices=StudyChoices(),
+        command="pgdyno run",
+        is_resumed=is_resumed,
+        password="hidden",
+        snapshot_s=0.0,
+    )
+
+
+def messages(agent: HostAgent) -> list[HostMessage]:
+    """Return the messages until the end of the study."""
+    found = [agent.poll(0, 60.0)]
+    while found[-1].end is None:
+        found.append(agent.poll(found[-1].number, 60.0))
+    return found
+
+
+def test_an_error_in_the_study_is_the_end_of_the_host(cache: Path) -> None:
+    agent = HostAgent()
+    assert agent.begin(task("title = 1"), []) == ""
+    end = messages(agent)[-1].end
+    assert end is not None
+    assert "s-a.toml" in end.error
+    assert end.ending == ""
+    agent.remove_files()
+    assert not list((cache / "fleet").iterdir())
+
+
+def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
+    cache: Path, tmp_path: Path
+) -> None:
+    """The file of a resumed study arrives in chunks. The resume fails, because it is another database."""
+    path = tmp_path / "e.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE t (x)")
+    agent = HostAgent()
+    assert agent.begin(task("", is_resumed=True), list(chunks_of(path))) == ""
+    receiver = SnapshotReceiver(tmp_path / "copy.sqlite")
+    message = agent.poll(0, 60.0)
+    assert agent.poll(0, 60.0) == message, "not acknowledged"
+    while message.end is None:
+        if message.chunk is not None:
+            receiver.write(message.chunk)
+        if message.snapshot_end is not None:
+            receiver.finish(message.snapshot_end)
+        message = agent.poll(message.number, 60.0)
+    assert message.end.error
+    receiver.close()
+    assert receiver.path.stat().st_size > 0
+    assert agent.poll(message.number, 0.0, again=True).chunk is not None
+    agent.remove_files()
+
+
+def test_a_host_keeps_its_own_newer_file(cache: Path, tmp_path: Path) -> None:
+    HostFiles.of("s-a").evidence.write_bytes(b"own")
+    (tmp_path / "old").write_bytes(b"older")
+    agent = HostAgent()
+    agent.begin(task("title = 1"), list(chunks_of(tmp_path / "old")))
+    messages(agent)
+    assert HostFiles.of("s-a").evidence.read_bytes() == b"own"
+
+
+def test_no_file_of_a_host_has_the_password(cache: Path) -> None:
+    agent = HostAgent()
+    agent.begin(task("title = 1"), [])
+    messages(agent)
+    for path in (cache / "fleet").iterdir():
+        assert b"hidden" not in path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["../x", "", "a/b", ".x"])
+def test_a_name_cannot_leave_the_directory(cache: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        HostFiles.of(name)
+
+
+def test_the_status_follows_the_progress() -> None:
+    of = StatusOfProgress()
+    for event in (
+        PreparationStep("finding servers"),
+        LoadProgress("tpcc", "load", 0.5),
+        BlockStarted(0, 9, 1.0, 60.0, "tx/s", "clients 8", ("17", "18")),
+        Running(1, Role.MEASURE, 1234.0, None),
+    ):
+        of.note(event)
+    assert (of.status.step, of.status.case, of.status.rate) == ("measuring 18", "clients 8", 1234.0)
+    change = Estimate(2.0, "%", 6, Better.MORE, 1.0, 3.0, 0.95)
+    of.note(InterimVerdicts((ArmVerdict("18", "17", Verdict.UNDECIDED, change, 4),), 10.0))
+    of.note(BlockEnded(0, (1.0, 2.0)))
+    assert of.status.blocks == 1
+    assert of.status.standings["clients 8"][0].startswith("18 vs. 17: +2")

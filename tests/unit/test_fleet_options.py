@@ -1,0 +1,185 @@
+"""Options of fleets: refusals before anything is measured, and no Ray without --fleet."""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import pgdyno
+from pgdyno.cli import fleet_view
+from pgdyno.cli.fit_command import with_address
+from pgdyno.cli.fleet_options import require_own_servers
+from pgdyno.cli.fleet_view import FleetView
+from pgdyno.cli.main import run_command
+from pgdyno.cli.run import requested_study
+from pgdyno.errors import UsageError
+from pgdyno.fleet import ray_cluster
+from pgdyno.fleet.host_messages import HostStatus
+from pgdyno.fleet.ray_cluster import NodeFacts, RayNode
+from pgdyno.fleet.study_fleet import file_part, hosts_of, paths_of
+from pgdyno.results.fleet_file import HostState, HostWork, StudyChoices
+
+STUDY = """
+title = "t"
+compare = ["settings"]
+server = "{server}"
+[workload]
+kind = "pgbench"
+scale = 1
+[drive]
+clients = 1
+[factors.settings.on]
+jit = "on"
+[factors.settings.off]
+jit = "off"
+[run]
+rounds = 2
+repeats = 2
+"""
+DSNS = """
+title = "t"
+compare = ["server"]
+[workload]
+kind = "pgbench"
+scale = 1
+[drive]
+clients = 1
+[factors.server]
+a = "{server} dbname=a"
+b = "{server} dbname=b"
+[run]
+rounds = 2
+repeats = 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(ray_cluster, "_import_ray", lambda: pytest.fail("it connected"))
+    (tmp_path / "s.toml").write_text(STUDY.format(server="18"))
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("run s.toml --spread cases", "--spread requires --fleet"),
+        ("run s.toml --share-machines", "--share-machines requires --fleet"),
+        ("run s.toml --fleet --spread cases", "requires a study of several cases"),
+        ("run s.toml --fleet --spread cases --fit --minutes 5", "cannot be combined with --fit"),
+        ("run s.toml --fleet=ray://host:10001", "Ray client"),
+        ("run s.toml --fleet --durability", "cannot be combined with --fleet"),
+        ("run --fleet --resume s.sqlite", "NAME.fleet.json"),
+        ("run --fleet --resume s.fleet.json --spread cases", "--spread cannot be combined with --resume"),
+        ("run --fleet --resume s.fleet.json --no-aa", "cannot be combined with --resume"),
+        ("run s.toml --fleet --data postgresql://u:secret@h/d", "must not contain a password"),
+    ],
+)
+def test_wrong_options_are_refused_before_a_connection(
+    words: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(words.split()) == 2
+    written = capsys.readouterr().err
+    assert reason in " ".join(written.split())
+    assert "secret" not in written
+
+
+@pytest.mark.parametrize(("server", "is_shared"), [("host=db1", True), ("host=/run", False), ("", False)])
+def test_a_server_that_all_hosts_would_share_is_refused(tmp_path: Path, server: str, is_shared: bool) -> None:
+    (tmp_path / "d.toml").write_text(DSNS.format(server=server))
+    cases = requested_study(tmp_path / "d.toml", StudyChoices(), "").request.cases
+    if is_shared:
+        with pytest.raises(UsageError, match="is on db1"):
+            require_own_servers(cases)
+    else:
+        require_own_servers(cases)
+
+
+def test_an_address_is_optional() -> None:
+    assert with_address(["--fleet"]) == ["--fleet=auto"]
+    assert with_address(["--fleet", "s.toml"]) == ["--fleet=auto", "s.toml"]
+    assert with_address(["s.toml", "--fleet", "10.0.0.1:6379"]) == ["s.toml", "--fleet", "10.0.0.1:6379"]
+    assert with_address(["--fleet", "auto"]) == ["--fleet", "auto"]
+
+
+def test_without_ray_the_error_has_a_remedy(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert run_command(["run", str(Path("s.toml").absolute()), "--fleet"]) in (1, 2)
+
+
+def test_only_one_module_imports_ray() -> None:
+    package = Path(pgdyno.__file__).parent
+    for path in package.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if any(name.split(".")[0] == "ray" for name in names):
+                assert path == package / "fleet" / "ray_cluster.py"
+
+
+def node(name: str) -> RayNode:
+    return RayNode(id=name, name=name, address="10.0.0.1", cpus=2.0)
+
+
+def facts(boot_id: str) -> NodeFacts:
+    return NodeFacts(python="3", pgdyno="1", engine="1", boot_id=boot_id, cores=2)
+
+
+def test_one_node_of_a_machine_measures() -> None:
+    nodes = [node("a"), node("b"), node("c")]
+    known = {"a": facts("x"), "b": facts("x"), "c": facts("y")}
+    found = hosts_of(nodes, known, share_machines=False)
+    assert list(found.nodes) == ["a", "c"]
+    assert found.unused == ["node b is not used: it is on the same machine as a"]
+    assert list(hosts_of(nodes, known, share_machines=True).nodes) == ["a", "b", "c"]
+
+
+def test_names_of_files_come_from_nodes() -> None:
+    assert file_part("db1#4f/..") == "db1-4f"
+    assert file_part("../") == "host"
+    assert paths_of(Path("x/s.sqlite")) == (Path("x/s.fleet.json"), "s")
+    assert paths_of(Path("s.fleet.json")) == (Path("s.fleet.json"), "s")
+
+
+def work(state: HostState = HostState.MEASURING, reason: str = "", host: str = "a") -> HostWork:
+    return HostWork(host=host, file=f"s-{host}.sqlite", state=state, reason=reason)
+
+
+def test_a_log_has_a_line_per_change_of_state(capsys: pytest.CaptureFixture[str]) -> None:
+    with FleetView("t: 1 host") as view:
+        view.show(work(), HostStatus())
+        for block in range(3):
+            view.show(work(), HostStatus(step="measuring 17", block=block, blocks=block))
+        view.show(work(HostState.LOST, "its node has left the cluster"), HostStatus(blocks=2))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "t: 1 host",
+        "a: starting",
+        "a: block 1, measuring 17",
+        "a: lost, 2 blocks: its node has left the cluster",
+        "1 host: 1 lost; 2 blocks",
+    ]
+
+
+def test_a_terminal_has_a_line_per_host_and_counts_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    terminal = Console(file=written, width=100, height=8, force_terminal=True, color_system=None)
+    monkeypatch.setattr(fleet_view, "err", terminal)
+    with FleetView("t") as view:
+        for n in range(9):
+            state = HostState.DONE if n < 5 else HostState.MEASURING
+            standings = {"": ["18 vs. 17: +4.2%"]}
+            status = HostStatus(step="measuring 18", block=2, rate=1234.0, total_s=60.0, standings=standings)
+            view.show(work(state, host=f"h{n}"), status)
+    last = written.getvalue()[written.getvalue().rindex("9 hosts") :]
+    assert "h8  block 3, measuring 18  1,234 tx/s  at most 1 min left  18 vs. 17: +4.2%" in last
+    assert "h0" not in last
+    assert "and 5 more hosts" in last
