@@ -85,3 +85,12 @@ def test_an_unknown_benchmark_is_a_usage_error() -> None:
     done = bench("--smoke", "speed")
     assert done.returncode == 2
     assert "no benchmark is called speed: there are scripts, sysbench, tpcc, load, restore," in done.stderr
+
+
+@pytest.mark.long
+def test_the_benchmark_of_fleets_simulates_the_coordinator() -> None:
+    done = bench("fleet", "--hosts", "3", "--minutes", "12")
+    assert done.returncode == 0, done.stderr
+    (row,) = [line.split("|")[1:-1] for line in done.stdout.splitlines()[2:]]
+    hosts, messages_per_s, *_ = (cell.strip() for cell in row)
+    assert (hosts, messages_per_s) == ("3", "3.0")

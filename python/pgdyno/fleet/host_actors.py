@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pgdyno.errors import FleetError
 from pgdyno.fleet.host_agent import HostAgent
 from pgdyno.fleet.host_evidence import chunks_of
 from pgdyno.fleet.host_links import Answer
@@ -59,7 +61,8 @@ class ActorLinks:
         self._pending = {ref: name for ref, name in self._pending.items() if name != host}
         if remove_files:
             self._ray.wait([actor.remove_files.remote()], timeout=REMOVAL_S)
-        self._ray.kill(actor)
+        # Without a head, the call would not return.
+        threading.Thread(target=self._ray.kill, args=(actor,), daemon=True).start()
 
     def answers(self, timeout_s: float) -> Sequence[Answer]:
         """Return the answers since the last call; wait for the first one up to ``timeout_s``."""
@@ -78,12 +81,18 @@ class ActorLinks:
         try:
             value = self._ray.get(ref)
         except errors.ActorDiedError:
-            is_alive = any(node.id == self._nodes[host].id for node in self._cluster.nodes())
-            cause = "its agent was killed" if is_alive else "its node has left the cluster"
-            return Answer(host, error=cause, is_lost=True)
+            return Answer(host, error=self._cause(host), is_lost=True)
         except errors.RayError as error:
             return Answer(host, error=last_line(error))
         return Answer(host, value) if isinstance(value, HostMessage) else Answer(host, error=value)
+
+    def _cause(self, host: str) -> str:
+        """Return why the actor of a host has ended."""
+        try:
+            is_alive = any(node.id == self._nodes[host].id for node in self._cluster.nodes())
+        except FleetError as error:
+            return str(error)
+        return "its agent was killed" if is_alive else "its node has left the cluster"
 
 
 REMOVAL_S = 10.0
