@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import socket
 import sys
 from pathlib import Path
 
@@ -98,6 +99,14 @@ def test_a_server_that_all_hosts_would_share_is_refused(tmp_path: Path, server: 
             require_own_servers(cases)
     else:
         require_own_servers(cases)
+
+
+def test_an_address_without_a_cluster_is_an_error_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        assert run_command(["run", "s.toml", f"--fleet={address}"]) == 1
+    assert f"at {address}: Connection refused" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_address_is_optional() -> None:
