@@ -109,16 +109,22 @@ class LocalCluster:
                     return process
         raise LookupError(f"{name} has no process {part}")
 
-    def end(self) -> None:
-        for node in self.nodes.values():
-            members = []
+    def stop(self, name: str) -> None:
+        """Kill all processes of a node."""
+        node = self.nodes.pop(name)
+        members = []
+        with contextlib.suppress(psutil.Error):
+            members = psutil.Process(node.pid).children(recursive=True)
+        node.kill()
+        node.wait()
+        for member in members:
             with contextlib.suppress(psutil.Error):
-                members = psutil.Process(node.pid).children(recursive=True)
-            node.kill()
-            node.wait()
-            for member in members:
-                with contextlib.suppress(psutil.Error):
-                    member.kill()
+                member.kill()
+
+    def end(self) -> None:
+        """Kill all nodes."""
+        for name in list(self.nodes):
+            self.stop(name)
 
     def _wait_for_node(self, n: int) -> None:
         command = [*RAY, "status", f"--address={self.address}"]
@@ -221,7 +227,7 @@ def test_after_the_loss_of_a_node_and_ctrl_c_a_resume_goes_on(cluster: LocalClus
     assert refused.status == 2
     assert "--node-name n2" in refused.err
 
-    del cluster.nodes["n2"]
+    cluster.stop("n2")
     cluster.start("n2")
     running = cluster.program.start(*run(cluster, "--resume", "s.fleet.json"))
     running.until(lambda: running.err.read_text().count(": block ") >= 2)
