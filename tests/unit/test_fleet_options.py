@@ -102,6 +102,7 @@ def test_a_server_that_all_hosts_would_share_is_refused(tmp_path: Path, server: 
 
 
 def test_an_address_without_a_cluster_is_an_error_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ray")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"

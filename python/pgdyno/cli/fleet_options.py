@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import socket
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -32,10 +31,6 @@ RESUMED_BY = "pgdyno run --fleet --resume"
 
 FLEET_READ = ("fleet", "spread", "share_machines")
 """Parameters that a resume reads, too, or refuses itself."""
-
-
-HEAD_CONNECT_S = 10.0
-"""Maximum time of the first connection to the head."""
 
 
 @dataclass(frozen=True)
@@ -155,25 +150,10 @@ def resume_on_fleet(
 
 
 def _connected(options: FleetOptions) -> AbstractContextManager[RayCluster]:
-    from pgdyno.fleet.ray_cluster import LOCAL, RayCluster  # noqa: PLC0415 - imports Ray
+    from pgdyno.fleet.ray_cluster import RayCluster  # noqa: PLC0415 - imports Ray
 
     assert options.fleet is not None
-    if options.fleet != LOCAL:
-        _require_reachable(options.fleet)
     return RayCluster(options.fleet)
-
-
-def _require_reachable(address: str) -> None:
-    """Raise FleetError if nobody listens at HOST:PORT: Ray would try for minutes."""
-    host, _, port = address.rpartition(":")
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), HEAD_CONNECT_S).close()
-    except (OSError, ValueError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise FleetError(
-            f"cannot reach the head of a Ray cluster at {address}: {why}: check HOST:PORT, and start it with "
-            "ray start --head"
-        ) from error
 
 
 def _hosts(cluster: RayCluster, options: FleetOptions) -> Hosts:
