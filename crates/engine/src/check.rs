@@ -60,9 +60,16 @@ mod tests {
 
     #[test]
     fn a_valid_script_is_reported_with_its_use_of_the_scale() {
-        assert_eq!(answer("select 1;"), (true, json!({"event": "result", "reads_scale": false, "samples": []})));
+        assert_eq!(
+            answer("select 1;"),
+            (true, json!({"event": "result", "reads_scale": false, "samples": []}))
+        );
         for reads in ["select :scale;", "\\set x 2 * :scale\nselect 1;"] {
-            assert_eq!(answer(reads), (true, json!({"event": "result", "reads_scale": true, "samples": []})), "{reads}");
+            assert_eq!(
+                answer(reads),
+                (true, json!({"event": "result", "reads_scale": true, "samples": []})),
+                "{reads}"
+            );
         }
     }
 
