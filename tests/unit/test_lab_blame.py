@@ -139,8 +139,10 @@ def test_a_server_that_fails_in_its_warm_up_is_not_a_failure_of_the_engine(
 ) -> None:
     failure = DriveFailure("connect", "refused", target)
     monkeypatch.setattr(trial_driving, "drive_specification", lambda *_, **__: {})
-    monkeypatch.setattr(trial_driving, "run_drive", lambda *_: EngineRun(failure=failure))
+    monkeypatch.setattr(trial_driving, "run_drive", lambda *_, **__: EngineRun(failure=failure))
     study = make_study().model_copy(update={"warmup_workload": make_study().workload})
-    lab = cast(Any, SimpleNamespace(study=study, watch=lambda _: None, interruption=None))
+    lab = cast(
+        Any, SimpleNamespace(study=study, watch=lambda _: None, interruption=None, engine_of=lambda _: None)
+    )
     with pytest.raises(expected, match="warm-up failed: refused"):
         trial_driving._warm_up(lab, PlannedBlock(0, 1, (0, 1), ()), (), (), (2, 2), None)
