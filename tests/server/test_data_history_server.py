@@ -72,7 +72,10 @@ def shop() -> PgbenchParameters:
 def test_data_are_aged_by_the_given_number_of_transactions_and_cached(
     histories: Histories, build: Build, server_dir: Path, shop: PgbenchParameters
 ) -> None:
-    aged = shop.model_copy(update={"age": 80})
+    drawing = BUY.text.replace("\\set customer random(1, 200)", "\\sample customer FROM customer.id")
+    assert drawing != BUY.text
+    script = Script(name="buy.sql", text=drawing)
+    aged = shop.model_copy(update={"age": 80, "scripts": (script,)})
     with histories.maker.hold(build, aged, None) as dataset:
         assert dataset.details["aged"]["ok"] == 80
         # One more by the test of the script.
