@@ -46,6 +46,16 @@ def test_options_of_the_users_environment_are_not_the_servers(
         assert value(server, "show work_mem") == "4MB"
 
 
+def test_a_database_in_sql_ascii_returns_text(cluster: Cluster) -> None:
+    with cluster.start() as server:
+        with server.connect() as connection:
+            connection.execute(
+                "CREATE DATABASE plain TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+            )
+        with server.connect("plain") as connection:
+            assert connection.execute("SELECT current_database()::text").fetchone() == ("plain",)
+
+
 def test_the_log_is_appended_to_and_each_start_reads_its_own_part(cluster: Cluster) -> None:
     with cluster.start():
         pass

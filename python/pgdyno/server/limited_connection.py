@@ -259,7 +259,9 @@ class BoundedConnection(LimitedConnection):
 def connect(conninfo: str) -> BoundedConnection:
     """Open a connection in autocommit mode. Raises psycopg.Error, OSError, UnicodeError like psycopg."""
     given = conninfo_to_dict(conninfo)
-    limits: dict[str, Any] = {name: value for name, value in TCP_LIMITS.items() if name not in given}
+    # Without the encoding, psycopg returns bytes instead of text from a database in SQL_ASCII.
+    defaults = {**TCP_LIMITS, "client_encoding": "UTF8"}
+    limits: dict[str, Any] = {name: value for name, value in defaults.items() if name not in given}
     timeout_s = _connect_timeout_s(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT"))
     try:
         connection = BoundedConnection.connect(
