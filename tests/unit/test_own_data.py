@@ -104,6 +104,8 @@ def test_own_data_have_the_scale_1_and_are_stored_only_if_given() -> None:
     assert own.to_drive()["scale"] == 1
     assert PgbenchParameters.model_validate(own.model_dump()) == own
     assert own.name == "pgbench own.sql, data shop.dump"
+    many = [OWN.model_copy(update={"name": f"{number}.sql"}) for number in range(5)]
+    assert own.model_copy(update={"scripts": many}).name == "pgbench 5 scripts, data shop.dump"
     assert not {"data", "checks"} & PgbenchParameters(scale=1).model_dump().keys()
 
 

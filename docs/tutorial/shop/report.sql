@@ -1,5 +1,3 @@
-\set day random(0, 600)
-SELECT status, count(*) FROM orders
-WHERE ordered_at >= timestamp '2024-01-01' + :day * interval '1 day'
-  AND ordered_at < timestamp '2024-01-02' + :day * interval '1 day'
-GROUP BY status;
+\set order random(1, 500000)
+SELECT ordered_at AS since, ordered_at + interval '1 day' AS until FROM orders WHERE id = :order \gset
+SELECT status, count(*) FROM orders WHERE ordered_at >= ':since' AND ordered_at < ':until' GROUP BY status;

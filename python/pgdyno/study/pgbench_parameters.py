@@ -65,6 +65,10 @@ def _canonical(text: str) -> str:
 Index = Annotated[str, AfterValidator(_canonical)]
 
 
+NAMED_MAX = 4
+"""Maximum number of scripts whose names are in the name of a workload."""
+
+
 class Script(BaseModel):
     """A script. Without a text, the built-in script of that name."""
 
@@ -212,8 +216,9 @@ class PgbenchParameters(WorkloadParameters):
 
     @property
     def name(self) -> str:
-        """The name with scripts and size."""
-        scripts = " + ".join(script.name for script in self.scripts)
+        """The name with scripts, or their number if there are many, and size."""
+        n = len(self.scripts)
+        scripts = " + ".join(script.name for script in self.scripts) if n <= NAMED_MAX else f"{n} scripts"
         return f"{self.kind} {scripts}, {self.size}{self.history_text}"
 
     @property
