@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -243,3 +245,16 @@ def test_without_nodes_the_report_has_no_such_table(tmp_path: Path) -> None:
     assert "Load generators" not in [
         one.title for one in next(iter(read_report(tmp_path / "e").cases.values())).results
     ]
+
+
+def test_the_limits_that_ray_sets_for_workers_are_undone() -> None:
+    code = (
+        "import os, signal\n"
+        "from pgdyno.fleet.ray_cluster import undo_limits_of_ray\n"
+        "os.nice(5)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
+        "left = undo_limits_of_ray()\n"
+        "assert left == os.getpriority(os.PRIO_PROCESS, 0) == (0 if os.geteuid() == 0 else 5)\n"
+        "assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

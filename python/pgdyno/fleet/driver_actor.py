@@ -23,6 +23,7 @@ from pgdyno.fleet.ray_cluster import (
     RayCluster,
     RayNode,
     last_line,
+    undo_limits_of_ray,
     within,
 )
 
@@ -52,6 +53,7 @@ class DriverActor:
     def start(self, specification: Mapping[str, Any]) -> None:
         """Start an engine. The last one must have been closed."""
         self._events = queue.Queue()
+        undo_limits_of_ray()
         self._engine = Engine("drive", specification)
         threading.Thread(target=self._collect, args=(self._engine, self._events), daemon=True).start()
 

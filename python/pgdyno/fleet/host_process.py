@@ -6,7 +6,6 @@ gracefully. The output is JSON lines: {"status": …}, {"warning": …}, {"snaps
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -28,6 +27,7 @@ from pgdyno.fleet.host_evidence import take_snapshot
 from pgdyno.fleet.host_files import HostFiles
 from pgdyno.fleet.host_messages import HostTask
 from pgdyno.fleet.host_status import StatusOfProgress
+from pgdyno.fleet.ray_cluster import undo_limits_of_ray
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import BlockEnded, LoadProgress, Progress, Running, Warned
 from pgdyno.lab.study_runner import resume_study, start_study
@@ -89,14 +89,8 @@ def _stop_on_request() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _undo_limits_of_ray() -> None:
-    """Undo what Ray sets for its workers: blocked signals, niceness, and preference for the OOM killer."""
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("0", encoding="ascii")
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, 0, 0)
-    if niceness := os.getpriority(os.PRIO_PROCESS, 0):
+def _warn_of_niceness(niceness: int) -> None:
+    if niceness:
         write_line({"warning": f"niceness {niceness}, set by Ray: start Ray with RAY_worker_niceness=0"})
 
 
@@ -119,7 +113,7 @@ def run_task(task: HostTask) -> str:
 def main() -> None:
     """Run the task of the first line. An error becomes the last line of the output."""
     task = HostTask.model_validate_json(sys.stdin.readline())
-    _undo_limits_of_ray()
+    _warn_of_niceness(undo_limits_of_ray())
     if task.password is not None:
         os.environ["PGPASSWORD"] = task.password
     try:

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import os
 import platform
+import signal
 import socket
 import threading
 from collections import Counter
@@ -211,6 +212,18 @@ def _node_facts() -> dict[str, Any]:
         "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
         "cores": len(os.sched_getaffinity(0)),
     }
+
+
+def undo_limits_of_ray() -> int:
+    """Undo what Ray sets for its workers, in this thread and the processes that it starts: blocked signals,
+    niceness, and preference for the OOM killer. Return the niceness that is left without privileges.
+    """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("0", encoding="ascii")
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    return os.getpriority(os.PRIO_PROCESS, 0)
 
 
 def _import_ray() -> Any:
