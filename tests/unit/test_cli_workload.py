@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pgdyno.cli.compare import compare, requested_probes
+from pgdyno.cli.compare import compare
 from pgdyno.cli.main import run_command
 from pgdyno.cli.options import expanded
 from pgdyno.cli.workload_options import (
@@ -23,7 +23,7 @@ from pgdyno.cli.workload_options import (
 )
 from pgdyno.errors import UsageError
 from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.probe_names import DEFAULT_PROBES
+from pgdyno.study.probe_names import DEFAULT_PROBES, requested_probes
 from pgdyno.study.tpcc_parameters import TpccParameters
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import typer
 
@@ -42,7 +42,7 @@ from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
 from pgdyno.study.cases import only_case
 from pgdyno.study.defaults import BUDGET_MIN, CONFIDENCE, MARGIN
 from pgdyno.study.plan import Study
-from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
+from pgdyno.study.probe_names import requested_probes
 from pgdyno.study.schedule import Schedule
 from pgdyno.study.sizing import (
     default_clients,
@@ -387,28 +387,6 @@ def _default_schedule(
     is_whole = design.transactions is not None or (design.window or "").startswith(CHECKPOINTS)
     in_slices = is_whole or design.capacity is not None or drivers is not None
     return Schedule.SLICES if in_slices else default_schedule(cores, arms)
-
-
-ALL_BY_DEFAULT = "default"
-"""Value of ``--probe`` that stands for the default probes, so that others can be added."""
-
-
-def requested_probes(names: Sequence[str] | None, *, profile: bool = False) -> Sequence[str]:
-    """Return the probes of ``names``, plus "profile" if asked. Raises UsageError for an unknown name."""
-    if profile:
-        return tuple(dict.fromkeys((*requested_probes(names), "profile")))
-    known = get_args(ProbeName)
-    if not names:
-        return DEFAULT_PROBES
-    for name in names:
-        if name not in (*known, ALL_BY_DEFAULT) and list(names) != ["none"]:
-            raise UsageError(
-                f"--probe must be one of {', '.join(known)}, {ALL_BY_DEFAULT}, or none alone (got {name!r})"
-            )
-    if list(names) == ["none"]:
-        return ()
-    each = (DEFAULT_PROBES if name == ALL_BY_DEFAULT else (name,) for name in names)
-    return tuple(dict.fromkeys(probe for of in each for probe in of))
 
 
 def study_request(study: Study, levels: Sequence[Mapping[str, str]] | None = None) -> Request:
