@@ -112,7 +112,9 @@ def driven_events(database: str, loaded_events: list[Event]) -> list[Event]:
 
 
 def test_the_page_names_every_key_of_a_specification() -> None:
-    assert set(drive_specification(DRIVING, 7, SLICES, [])) == set(rows("drive: specification"))
+    # The threads of an engine that drives a part of the run are added later.
+    one = set(drive_specification(DRIVING, 7, SLICES, []))
+    assert one | {"part"} == set(rows("drive: specification"))
     asked = load_specification(_place(""), DRIVING.workload)
     assert set(asked) == set(
         re.findall(r'"(\w+)"', re.sub(r'"workload":\{.*?\}', '"workload"', _asked_of_load()))

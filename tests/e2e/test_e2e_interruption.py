@@ -151,6 +151,7 @@ def test_a_killed_pgdyno_leaves_no_server_and_its_study_resumes(
     assert not list(program.sockets.iterdir())
 
 
+@pytest.mark.long
 def test_a_study_that_ended_in_a_search_for_the_capacity_searches_anew(
     program: Program, server: str, evidence: Path, loaded: Program
 ) -> None:

@@ -39,6 +39,7 @@ def with_settings(build: Build, settings: Sequence[Mapping[str, str]]) -> Any:
             build=build,
             catalogue=SimpleNamespace(initial={}),
             requested=SimpleNamespace(settings=one, optional=frozenset()),
+            upgrade=None,
         )
         for index, one in enumerate(settings)
     }

@@ -73,7 +73,7 @@ def test_the_tables_have_every_part_and_mark_those_beyond_the_noise(built: Study
 def test_statements_that_exceed_the_total_are_reported_and_not_clipped(built: StudyReport) -> None:
     """In the test data: 4 ms of statements in a transaction of 2.7 ms."""
     assert built.only is not None
-    (table,) = (table for table in built.only.tables if "by statement" in table.title)
+    (table,) = (table for table in built.only.tables if "transaction by statement" in table.title)
     (outside,) = (row for row in table.rows if row[0] == "outside statements")
     assert outside[1].startswith("−")
     assert "exceed the whole" in table.note

@@ -22,7 +22,12 @@ from pgdyno.server.live_directories import SocketDirectory
 from pgdyno.server.running import SUPERUSER, Server, last_messages
 from pgdyno.server.server_account import Account
 from pgdyno.server.server_process import READY_TIMEOUT_S, forget_program, launch, note_program, run_tool
-from pgdyno.server.settings.reserved_settings import base_settings, config_text, refuse_reserved
+from pgdyno.server.settings.reserved_settings import (
+    BASE,
+    base_settings,
+    config_text,
+    refuse_reserved,
+)
 from pgdyno.server.settings.setting_definition import verify
 
 INITDB_TIMEOUT_S = 300.0  # it takes seconds on any disk that is suitable for a benchmark
@@ -103,8 +108,10 @@ class Cluster:
         """
         requested = dict(settings or {})
         refuse_reserved(requested)
-        known = {name: value for name, value in requested.items() if name not in self._unknown(optional)}
-        self._write_config({**base_settings(self.build.version.major), **known})
+        base = base_settings(self.build.version.major)
+        # Snapshots of a version in development may lack a setting of it.
+        unknown = self._unknown({*optional, *(base.keys() - BASE.keys())})
+        self._write_config({n: value for n, value in {**base, **requested}.items() if n not in unknown})
         socket = SocketDirectory.create(self.account)
         log_start_bytes = self.log_path.stat().st_size if self.log_path.exists() else 0
         begun_s = time.monotonic()
