@@ -10,10 +10,18 @@ from pydantic import ValidationError
 
 from pgdyno.errors import UsageError
 from pgdyno.server.backup_import import require_importable
-from pgdyno.server.data_sources import NamedDataStore, Selection, examined, read_only_conninfo
+from pgdyno.server.build import Build
+from pgdyno.server.data_sources import (
+    NamedDataStore,
+    Selection,
+    examined,
+    read_only_conninfo,
+    same_major_first,
+)
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.dump_scan import scan, without_settings
 from pgdyno.server.snapshot import ClusterState
+from pgdyno.server.version import Version
 from pgdyno.study.own_data import Invariant, OwnData, first_line
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 
@@ -107,6 +115,12 @@ def test_own_data_have_the_scale_1_and_are_stored_only_if_given() -> None:
     many = [OWN.model_copy(update={"name": f"{number}.sql"}) for number in range(5)]
     assert own.model_copy(update={"scripts": many}).name == "pgbench 5 scripts, data shop.dump"
     assert not {"data", "checks"} & PgbenchParameters(scale=1).model_dump().keys()
+
+
+def test_a_database_is_read_by_the_programs_of_its_own_version_if_they_are_there() -> None:
+    builds = [Build("system", Version(major, 1), Path(f"/{major}"), "", "") for major in (18, 17, 15)]
+    assert [build.version.major for build in same_major_first(builds, 15)] == [15, 18, 17]
+    assert same_major_first(builds, 16) == builds
 
 
 def test_a_changed_file_has_another_digest_and_a_moved_one_the_same(tmp_path: Path) -> None:

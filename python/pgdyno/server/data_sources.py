@@ -168,7 +168,9 @@ class NamedDataStore:
         """Dump the database to ``part``. Return a text about the origin, and the data of the dump."""
         dsn = Dsn(data.source)
         version = _version(dsn)
-        pg_dump = client_program("pg_dump", self.builds(), at_least=version.major)
+        pg_dump = client_program(
+            "pg_dump", same_major_first(self.builds(), version.major), at_least=version.major
+        )
         conninfo = read_only_conninfo(dsn)
         arguments = [f"--lock-wait-timeout={LOCK_TIMEOUT_S}s", "--no-subscriptions", "--no-publications"]
         arguments += [*selection.arguments(), f"--dbname={conninfo}"]
@@ -259,6 +261,13 @@ def client_program(name: str, builds: Sequence[Build], *, at_least: int = 0) -> 
 def newest_first(builds: Sequence[Build]) -> list[Build]:
     """Return the builds, newest first. Newer programs read the dumps of older ones."""
     return sorted(builds, key=lambda build: build.version, reverse=True)
+
+
+def same_major_first(builds: Sequence[Build], major: int) -> list[Build]:
+    """Return the builds, those of this major version first. Its pg_dump knows best what the catalogs contain:
+    a newer one can be older than the last minor version of the server.
+    """
+    return sorted(builds, key=lambda build: build.version.major != major)
 
 
 def installed_clients(store: EmbeddedStore) -> Sequence[Build]:
