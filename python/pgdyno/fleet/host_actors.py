@@ -71,7 +71,7 @@ class ActorLinks:
             return []
         ready, _ = self._ray.wait(list(self._pending), num_returns=1, timeout=timeout_s)
         if ready:
-            time.sleep(BATCH_S)
+            time.sleep(BATCH_S)  # so that one call to Ray returns the answers of several hosts
             refs = list(self._pending)
             ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
         return [self._answer(self._pending.pop(ref), ref) for ref in ready]

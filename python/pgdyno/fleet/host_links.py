@@ -1,4 +1,4 @@
-"""What the coordinator of a fleet study needs of a cluster: agents on hosts, and their answers."""
+"""Interface of a cluster for the coordinator of a fleet study: agents on hosts, and their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What follows when a load generator on another node is lost: its block is void and is repeated."""
+"""Loss of a load generator on another node: its block is void and is repeated."""
 
 from __future__ import annotations
 

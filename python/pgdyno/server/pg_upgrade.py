@@ -115,7 +115,7 @@ def _require(programs: Sequence[str], build: Build) -> None:
 
 @dataclass(frozen=True)
 class OldCluster:
-    """What the new cluster must have in common with the old one. ``user``: the role that ran initdb."""
+    """Options of initdb that the new cluster shares with the old one. ``user``: the role that ran initdb."""
 
     user: str = SUPERUSER
     locale: tuple[str, ...] = ()

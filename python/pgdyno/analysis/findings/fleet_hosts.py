@@ -1,4 +1,4 @@
-"""Hosts that stand out: slow or noisy ones, and those of a fleet that did not complete the study."""
+"""Slow and noisy hosts, and hosts of a fleet that did not complete the study."""
 
 from __future__ import annotations
 

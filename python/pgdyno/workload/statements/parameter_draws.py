@@ -74,7 +74,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Statement:
-    """What is known about a statement besides its text. ``types``: by number of the parameter. ``copied``: as
+    """Facts about a statement besides its text. ``types``: by number of the parameter. ``copied``: as
     returned by ``parameter_uses``. ``prefix``: of its variables, so that those of a transaction differ.
     """
 

@@ -33,7 +33,7 @@ _REVERSED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 
 @dataclass(frozen=True)
 class _Place:
-    """Where an expression is. ``problem``: why a parameter without a column cannot be drawn there."""
+    """Context of an expression. ``problem``: reason why a parameter without a column has no value there."""
 
     problem: Reason | None = None
     detail: str = ""

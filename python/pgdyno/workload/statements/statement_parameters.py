@@ -12,7 +12,7 @@ from pgdyno.workload.statements.statement_parser import names, parts
 
 
 class Role(StrEnum):
-    """What a parameter is in its statement."""
+    """Role of a parameter in its statement."""
 
     VALUE = "value"  # compared for equality
     BOUND = "bound"  # compared by order
