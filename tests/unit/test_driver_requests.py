@@ -137,7 +137,9 @@ class FakeCase:
     decided: bool = True
 
 
-def case_with(plan: DriversPlan, n_left: int, gone: list[str]) -> tuple[FakeCase, list[str], list[Any]]:
+def case_with(
+    plan: DriversPlan, n_left: int, gone: list[str], clients: int = 8
+) -> tuple[FakeCase, list[str], list[Any]]:
     """Return a case, the warnings it shows, and what it writes."""
     shown: list[str] = []
     written: list[Any] = []
@@ -146,7 +148,7 @@ def case_with(plan: DriversPlan, n_left: int, gone: list[str]) -> tuple[FakeCase
         add_caveat=lambda caveat, _: written.append(caveat),
     )
     lab = Lab(
-        make_study(drivers=plan, clients=8),
+        make_study(drivers=plan, clients=clients),
         [],
         cast(Any, writer),
         lambda progress: shown.append(cast(Any, progress).text),
@@ -182,6 +184,29 @@ def test_if_asked_all_cases_start_again_with_the_nodes_that_are_left() -> None:
     assert [one.drivers and one.drivers.n for one in studies] == [1, 1]
     [caveat, _] = [one for one in written if isinstance(one, Caveat)]
     assert (caveat.code, caveat.parameters["nodes"]) == (Code.DRIVER_NODE_LOST, "n2")
+
+
+def test_a_study_does_not_start_again_with_more_clients_than_the_nodes_that_are_left_can_have() -> None:
+    plan = DriversPlan(n=2, on_node_loss="continue")
+    case, shown, written = case_with(plan, 1, ["n2"], clients=3000)
+    assert not repeat_void_block(case, [case])
+    assert shown == [
+        "lost n2; 1 node of 2 left, but clients must be between 1 and 2000 (got 3000): use "
+        "--drivers 2, or fewer clients. Start nodes again and resume the study"
+    ]
+    assert not written
+
+
+def test_the_limits_of_clients_and_threads_are_those_of_one_load_generator() -> None:
+    make_study(clients=2000, threads=256)
+    make_study(drivers=DriversPlan(n=5), clients=10_000, threads=1280)
+    for numbers, words in (
+        ({"clients": 2001}, "--clients must be between 1 and 2000 .got 2001.: use --drivers 2"),
+        ({"threads": 257, "clients": 300}, "--threads must be between 1 and 256 .got 257.: use --drivers 2"),
+        ({"drivers": DriversPlan(n=5), "clients": 10_001}, "--clients .*got 10001 .*: use --drivers 6"),
+    ):
+        with pytest.raises(ValidationError, match=words):
+            make_study(**numbers)
 
 
 def test_without_a_node_a_signal_or_after_three_void_blocks_nothing_is_repeated() -> None:

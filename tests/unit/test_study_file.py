@@ -185,7 +185,10 @@ WRONG = {
     "level's value": (
         "clients = [1, 8, 20]",
         "clients = [1,\n 8,\n 9000]",
-        ["x.toml:14: factors.clients[2]: must be less than or equal to 2000"],
+        [
+            "x.toml:14: factors.clients[2]: clients must be between 1 and 2000 (got 9000): "
+            "use [fleet] drivers = 5, or fewer clients"
+        ],
     ),
     "level's type": (
         "scale = [1, 2]",

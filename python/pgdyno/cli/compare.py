@@ -193,7 +193,8 @@ def compare(
         int | None,
         typer.Option(
             metavar="N",
-            help="Number of client connections per arm, 1 to 2000. [default: 4 per core of an arm]",
+            help="Number of client connections per arm, 1 to 2000 per load generator. [default: 4 per core "
+            "of an arm]",
         ),
     ] = None,
     minutes: Annotated[

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgdyno.errors import UsageError
-
-THREADS_MAX = 256
-"""Maximum number of threads of one engine."""
+from pgdyno.study.sizing import MAX_THREADS
 
 
 def default_threads(cores: int) -> int:
@@ -34,8 +32,8 @@ def threads_by_node(threads: int | None, clients: int, cores: Sequence[int]) -> 
             f"(got {total} threads and {clients} clients): use fewer drivers, or more clients"
         )
     shares = _apportion(total, wanted)
-    if max(shares) > THREADS_MAX:
-        raise UsageError(f"a load generator has at most {THREADS_MAX} threads (got {max(shares)}): add nodes")
+    if max(shares) > MAX_THREADS:
+        raise UsageError(f"a load generator has at most {MAX_THREADS} threads (got {max(shares)}): add nodes")
     return shares
 
 

@@ -53,6 +53,9 @@ def repeat_void_block(case: MeasuredCase, cases: Sequence[MeasuredCase]) -> bool
             )
         )
         return False
+    if problem := next(filter(None, (one.lab.study.generators_problem(pool.n_left) for one in cases)), ""):
+        lab.watch(Warned(f"{lost}{left}, but {problem}. Start nodes again and resume the study"))
+        return False
     lab.watch(Warned(f"{lost}{left}: the study starts again with {counted(pool.n_left, 'load generator')}"))
     pool.n = pool.n_left
     for one in cases:

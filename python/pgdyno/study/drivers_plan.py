@@ -7,9 +7,23 @@ from typing import Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.errors import UsageError
+from pgdyno.study.sizing import MAX_CLIENTS, MAX_THREADS
 
 DRIVERS_MAX = 1000
 """Maximum number of load generators."""
+
+PER_GENERATOR = {"clients": MAX_CLIENTS, "threads": MAX_THREADS}
+"""Maximum numbers of one load generator, per arm."""
+
+
+def too_many_for(what: str, count: int, n: int) -> str:
+    """Return why ``n`` load generators cannot have so many clients or threads, with the remedy."""
+    limit = PER_GENERATOR[what]
+    per, of = ("", "") if n == 1 else (" per load generator", f" for {n}")
+    return (
+        f"{what} must be between 1 and {limit}{per} (got {count}{of}): use --drivers {-(-count // limit)}, "
+        f"or fewer {what}"
+    )
 
 
 class DriversPlan(BaseModel):

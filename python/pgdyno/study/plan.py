@@ -11,11 +11,11 @@ from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cpu_partition import Partition
 from pgdyno.study.defaults import CONFIDENCE, DISCARD_S, MARGIN, RETRIES_MAX, SLICE_S
-from pgdyno.study.drivers_plan import DriversPlan
+from pgdyno.study.drivers_plan import PER_GENERATOR, DriversPlan, too_many_for
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.probe_names import DEFAULT_PROBES, ProbeName
 from pgdyno.study.schedule import Schedule
-from pgdyno.study.sizing import MAX_CLIENTS, ROUNDS_OF_A_WINDOW_MAX, SLICE_S_MAX, SLICE_S_MIN
+from pgdyno.study.sizing import ROUNDS_OF_A_WINDOW_MAX, RUN_CLIENTS_MAX, SLICE_S_MAX, SLICE_S_MIN
 from pgdyno.study.stopping_rule import has_interim_analyses
 from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.tpcc_parameters import TpccParameters
@@ -39,8 +39,8 @@ class Driving(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     workload: Workload
-    clients: int = Field(ge=1, le=MAX_CLIENTS)
-    threads: int | None = Field(default=None, ge=1, le=256)
+    clients: int = Field(ge=1, le=RUN_CLIENTS_MAX)
+    threads: int | None = Field(default=None, ge=1, le=RUN_CLIENTS_MAX)
     pacing: Literal["none", "keying-and-thinking"] = "none"
     rate: Rate | None = None
     retries_max: int = Field(default=RETRIES_MAX, ge=0, le=1000)
@@ -168,6 +168,20 @@ class Study(Driving):
         if self.schedule == "duet":
             require_duet(self.arms)
         return self
+
+    @model_validator(mode="after")
+    def _generators_are_enough(self) -> Self:
+        if problem := self.generators_problem(self.drivers.n if self.drivers else 1):
+            raise ValueError(f"--{problem}")
+        return self
+
+    def generators_problem(self, n: int) -> str:
+        """Return why ``n`` load generators cannot have all clients or threads; empty if they can."""
+        for driving in self.drivings or (self,):
+            for what, limit in PER_GENERATOR.items():
+                if (count := getattr(driving, what) or 1) > n * limit:
+                    return too_many_for(what, count, n)
+        return ""
 
     @model_validator(mode="after")
     def _drivers_are_possible(self) -> Self:

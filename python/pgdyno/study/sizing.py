@@ -10,7 +10,15 @@ from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.defaults import SLICE_S, WHOLE_WINDOW_S, WINDOW_S
 from pgdyno.study.schedule import TOGETHER, Schedule
 
+RUN_CLIENTS_MAX = 1_000_000
+"""Maximum number of clients, and of threads, of all load generators together, per arm."""
+
 MAX_CLIENTS = 2000
+"""Maximum number of clients of a load generator, per arm."""
+
+MAX_THREADS = 256
+"""Maximum number of threads of a load generator, per arm."""
+
 WAREHOUSE_BYTES = 110e6
 """Heap and indexes of one warehouse, rounded up. The engine's forecast before a load is exact."""
 

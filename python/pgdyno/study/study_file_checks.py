@@ -6,11 +6,13 @@ import difflib
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from pgdyno.errors import StudyFileError
 from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.cases import COMBINATIONS_MAX, PASSWORD, has_password, own_settings_of, setting_of
 from pgdyno.study.defaults import SLICE_S
+from pgdyno.study.drivers_plan import PER_GENERATOR, too_many_for
 from pgdyno.study.published_experiment import Reference
 from pgdyno.study.schedule import TOGETHER, Schedule
 from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile, excludes, level_names
@@ -91,9 +93,24 @@ def _factors(file: StudyFile) -> Errors:
         yield StudyFileError((), "server is missing: set it for all arms, or as a factor")
     if "clients" not in file.factors and file.drive.clients is None:
         yield StudyFileError(("drive",), "clients is missing: set it here, or as a factor")
+    yield from _generators(file)
     for name in file.factors:
         for table, place in _also_fixed(file, name):
             yield StudyFileError(place, f"{name} is a factor: remove its value from {table}")
+
+
+def _generators(file: StudyFile) -> Errors:
+    """Yield an error for each number that the load generators cannot have."""
+    drivers = file.fleet.drivers
+    n = 1 if drivers is None else drivers if isinstance(drivers, int) else len(drivers)
+    for what in PER_GENERATOR:
+        given: list[tuple[Path, Any]] = [(("drive", what), getattr(file.drive, what))]
+        given += [(("factors", what, level.place), level.value) for level in file.factors.get(what, ())]
+        for place, count in given:
+            if isinstance(count, int) and count > n * PER_GENERATOR[what]:
+                yield StudyFileError(
+                    place, too_many_for(what, count, n).replace("--drivers", "[fleet] drivers =")
+                )
 
 
 def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Errors:

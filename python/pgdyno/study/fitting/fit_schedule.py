@@ -13,11 +13,11 @@ from pgdyno.study.fitting.fit_levels import RATIO_TOLERANCE, FitChange, changed_
 from pgdyno.study.fitting.fit_settings import CHECKPOINT_TIMEOUT_MIN_S, RULES, quantity
 from pgdyno.study.forecast_cost import costs_of, pass_s, transactions_per_s
 from pgdyno.study.schedule import Schedule
-from pgdyno.study.sizing import BLOCKS_TARGET, MAX_CLIENTS, MachineSize
+from pgdyno.study.sizing import BLOCKS_TARGET, MAX_CLIENTS, MAX_THREADS, MachineSize
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.units import format_duration
 
-MOST = {"clients": MAX_CLIENTS, "threads": 256}
+MOST = {"clients": MAX_CLIENTS, "threads": MAX_THREADS}
 
 
 def fit_clients(file: StudyFile, cores: float) -> tuple[StudyFile, list[FitChange]]:
