@@ -14,6 +14,7 @@ from pgdyno.fleet import driver_group
 from pgdyno.fleet.driver_clocks import GUARD_S, SAME_CLOCK, ClockOffset
 from pgdyno.fleet.driver_group import DriverGroup
 from pgdyno.fleet.driver_nodes import NODE_LOST, NodeUsage, own_usage
+from pgdyno.fleet.driver_pool import rounds_of
 
 AHEAD_NS = 5_000_000_000
 
@@ -164,3 +165,11 @@ def test_a_clock_that_is_too_inexact_is_refused() -> None:
         events_of(link)
     assert link.is_closed
     assert SAME_CLOCK.spread_s(SAME_CLOCK) == 0
+
+
+def test_at_most_a_third_of_the_nodes_measure_select_1_at_once() -> None:
+    assert [len(rounds_of(range(n))) for n in (1, 2, 3, 5, 6, 8, 100, 1000)] == [1, 2, 3, 5, 3, 4, 4, 4]
+    for n in (1, 2, 7, 100):
+        rounds = rounds_of(range(n))
+        assert [one for members in rounds for one in members] == list(range(n))
+        assert all(len(members) <= max(1, n // 3) for members in rounds)

@@ -6,7 +6,7 @@ import contextlib
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg import conninfo
 
@@ -19,11 +19,18 @@ from pgdyno.fleet.ray_cluster import LOCAL, NodeFacts, RayCluster, own_facts
 from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.plan import Study
 
-CEILING_S = 1.0
+CEILING_S = 0.5
 """Duration of the measurement of SELECT 1 on a node, after a warm-up of a quarter of it."""
+
+CEILING_ROUNDS = 3
+"""Rounds of these measurements, if there are so many nodes. Nodes that measure at once share the server. In a
+block all nodes share it, so a node needs a third of the rate that it had here, or less."""
 
 LOCAL_HOSTS = ("localhost", "127.", "::1", "/", "@")
 """Starts of hosts that mean another server on each machine."""
+
+
+Member = TypeVar("Member")
 
 
 class DriverPool:
@@ -77,10 +84,17 @@ class DriverPool:
             links = list(at_once.map(self._link, names))
         whole = {**specification, "threads": specification["threads"] or self._threads(specification)}
         parts = split(whole, [self._facts[name].cores for name in names])
-        for link, part in zip(links, parts, strict=True):
-            if link.name not in self._ceilings:
-                self._ceilings[link.name] = ceiling_per_s(link, part)
+        self._measure_ceilings(
+            [(link, part) for link, part in zip(links, parts, strict=True) if link.name not in self._ceilings]
+        )
         return DriverGroup(links, parts, self._ceilings)
+
+    def _measure_ceilings(self, new: Sequence[tuple[DriverLink, Mapping[str, Any]]]) -> None:
+        """Measure the rates of SELECT 1 of nodes. Raises FleetError, EngineError."""
+        for members in rounds_of(new):
+            with ThreadPoolExecutor(len(members), "pgdyno-nodes") as at_once:
+                found = list(at_once.map(lambda one: ceiling_per_s(*one), members))
+            self._ceilings |= {link.name: rate for (link, _), rate in zip(members, found, strict=True)}
 
     def _threads(self, specification: Mapping[str, Any]) -> int | None:
         """Return the number of threads that every choice of nodes can run, so that all blocks have it."""
@@ -143,10 +157,16 @@ def open_pool(study: Study) -> Iterator[DriverPool | None]:
             pool.close()
 
 
-def ceiling_per_s(link: DriverLink, part: Mapping[str, Any]) -> float:
-    """Return the rate of SELECT 1 of a node alone, with its clients of the first target.
+def rounds_of(members: Sequence[Member]) -> list[Sequence[Member]]:
+    """Return the members in at least CEILING_ROUNDS rounds, or in rounds of one."""
+    size = max(1, len(members) // CEILING_ROUNDS)
+    return [members[first : first + size] for first in range(0, len(members), size)]
 
-    It is the most that this node can do with this server. Raises EngineError.
+
+def ceiling_per_s(link: DriverLink, part: Mapping[str, Any]) -> float:
+    """Return the rate of SELECT 1 of a node, with its clients of the first target.
+
+    It is the most that this node can do with this server, if few other nodes measure. Raises EngineError.
     """
     threads = part["part"]["threads"]
     target = part["targets"][0]

@@ -31,8 +31,8 @@ def driver_nodes(findings: Findings) -> Table:
         [_row(one) for one in driver_node_summaries(findings.trials)],
         "Medians over the trials of a node, in the measured part of a block with all its arms; maxima of "
         "the timer delay, the clock error and the share of SELECT 1. The nodes are a random choice for each "
-        "block. SELECT 1 per s is the rate of the same clients of this node alone: a generator far below "
-        "it is not the limit. Traffic of the loopback interface is not included.",
+        "block. SELECT 1 per s is the rate of the same clients before, with few other nodes: a generator far "
+        "below it is not the limit. Traffic of the loopback interface is not included.",
         numeric=frozenset(COLUMNS[1:]),
         dispensable=(
             "received, kB/s",
