@@ -59,7 +59,7 @@ def compare(asked: argparse.Namespace, address: str, kill: Callable[[], Any]) ->
     results = asked.directory / f"{time.strftime('%Y%m%d-%H%M%S')}.sqlite"
     command = [
         *(sys.executable, "-c", PGDYNO, "compare", *asked.arms, "--workload", "pgbench", "-b", "tpcb-like"),
-        *("--scale", "5", "--clients", "8", "--minutes", str(asked.minutes), "--warmup", "2s", "--no-aa"),
+        *("--scale", "10", "--clients", "8", "--minutes", str(asked.minutes), "--warmup", "2s", "--no-aa"),
         *("--window", "4s", "--slice", "1s", "--drivers", f"{NODES[0]},{NODES[2]}", "--stop", "budget"),
         *("--on-node-loss", "continue", "--cluster", address, "--evidence", str(results)),
     ]

@@ -11,6 +11,7 @@ import pytest
 from pgdyno.engine import Event
 from pgdyno.errors import EngineError, FleetError
 from pgdyno.fleet import driver_group
+from pgdyno.fleet.driver_actor import loss
 from pgdyno.fleet.driver_clocks import GUARD_S, SAME_CLOCK, ClockOffset
 from pgdyno.fleet.driver_group import DriverGroup
 from pgdyno.fleet.driver_nodes import NODE_LOST, NodeUsage, own_usage
@@ -173,3 +174,9 @@ def test_at_most_a_third_of_the_nodes_measure_select_1_at_once() -> None:
         rounds = rounds_of(range(n))
         assert [one for members in rounds for one in members] == list(range(n))
         assert all(len(members) <= max(1, n // 3) for members in rounds)
+
+
+def test_a_lost_actor_is_reported_without_the_texts_of_ray() -> None:
+    died = type("ActorDiedError", (Exception,), {})
+    assert loss(died("The actor ad3c7b68b1 died: RPC error\nThe traceback")) == "its actor has ended"
+    assert loss(OSError("Out of disk. Use less.\nFurther advice")) == "Out of disk. Use less."

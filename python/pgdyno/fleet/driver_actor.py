@@ -172,7 +172,16 @@ class RayLink:
             raise FleetError(f"load generator {self.name}: no answer within {timeout_s:g} s") from None
         except self._ray.exceptions.RayError as error:
             self.is_lost = True
-            raise FleetError(f"load generator {self.name} is lost: {_first_sentence(error)}") from None
+            raise FleetError(f"load generator {self.name} is lost: {loss(error)}") from None
+
+
+LOSSES = {"ActorUnavailableError": "its actor does not answer", "ActorDiedError": "its actor has ended"}
+"""Messages for errors of Ray whose own text has IDs, traces and advice."""
+
+
+def loss(error: Exception) -> str:
+    """Return why a node is lost, from an error of Ray."""
+    return LOSSES.get(type(error).__name__) or _first_sentence(error)
 
 
 def _first_sentence(error: Exception) -> str:
