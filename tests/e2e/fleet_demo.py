@@ -44,7 +44,12 @@ def main() -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     os.environ["PGDYNO_ENGINE"] = str(find_engine())
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    options = {"num_cpus": 1, "object_store_memory": MEMORY_BYTES, "include_dashboard": False}
+    options = {
+        "num_cpus": 1,
+        "object_store_memory": MEMORY_BYTES,
+        "include_dashboard": False,
+        "include_log_monitor": False,
+    }
     say("starting a Ray cluster of three nodes on this machine")
     cluster = Cluster(initialize_head=True, head_node_args={**options, "node_name": NODES[0]})
     try:

@@ -75,7 +75,11 @@ class LocalCluster:
                 else [f"--address=127.0.0.1:{self.port}"]
             )
             command = [*RAY, "start", "--block", "--node-name", name, "--num-cpus=2", *place]
-            command += ["--node-ip-address=127.0.0.1", "--object-store-memory=80000000"]
+            command += [
+                "--node-ip-address=127.0.0.1",
+                "--object-store-memory=80000000",
+                "--include-log-monitor=false",
+            ]
             cache = self.program.cache / name
             cache.mkdir(exist_ok=True)
             cache.chmod(0o755)

@@ -34,7 +34,12 @@ cluster_utils: Any = pytest.importorskip("ray.cluster_utils", reason="Ray is not
 pytestmark = [pytest.mark.server, pytest.mark.long, pytest.mark.filterwarnings("ignore")]
 
 SECRET = "passw0rd-of-this-test"
-NODE = {"num_cpus": 1, "object_store_memory": 80_000_000, "include_dashboard": False}
+NODE = {
+    "num_cpus": 1,
+    "object_store_memory": 80_000_000,
+    "include_dashboard": False,
+    "include_log_monitor": False,
+}
 INSERT = {
     "name": "insert",
     "text": "\\set x random(1, 1000000000)\ninsert into sent values (:client_id, :x);",

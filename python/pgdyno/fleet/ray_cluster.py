@@ -256,7 +256,7 @@ def _unreachable(address: str, error: Exception) -> str:
     place = "on this machine" if address == LOCAL else f"at {address}"
     return (
         f"no usable Ray cluster {place}: {last_line(error).rstrip('.')}; start one with: "
-        "ray start --head --include-dashboard=false --disable-usage-stats"
+        "ray start --head --include-dashboard=false --include-log-monitor=false --disable-usage-stats"
     )
 
 
