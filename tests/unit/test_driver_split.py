@@ -12,7 +12,7 @@ SPECIFICATION = {"targets": [{"name": "a"}, {"name": "b", "clients": 9}], "clien
 
 
 @given(
-    st.lists(st.integers(1, 128), min_size=1, max_size=20),
+    st.lists(st.integers(1, 128), min_size=2, max_size=20),
     st.integers(20, 2000),
     st.none() | st.integers(20, 200),
 )
@@ -23,6 +23,11 @@ def test_every_thread_belongs_to_one_node(cores: list[int], clients: int, thread
     assert numbers == list(range(parts[0]["threads"]))
     assert all(part["part"]["threads"] >= 1 for part in parts)
     assert len({part["threads"] for part in parts}) == 1
+
+
+def test_a_single_engine_agrees_on_nothing() -> None:
+    (whole,) = split(SPECIFICATION, [8])
+    assert whole == {**SPECIFICATION, "threads": 4}
 
 
 def test_threads_are_shared_in_proportion_to_the_cores() -> None:

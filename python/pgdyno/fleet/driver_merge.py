@@ -43,9 +43,9 @@ class EventMerge:
         """Return the merged events that are complete with this event of an engine."""
         event = self._on_time_base(engine, event)
         match event["event"]:
-            case "interval":
+            case "interval" if self._n > 1:
                 return self._add_interval(engine, event)
-            case "error":
+            case "error" | "interval":
                 return [event]
             case "slice":
                 self._count(engine, event)

@@ -168,7 +168,7 @@ def ceiling_per_s(link: DriverLink, part: Mapping[str, Any]) -> float:
 
     It is the most that this node can do with this server, if few other nodes measure. Raises EngineError.
     """
-    threads = part["part"]["threads"]
+    threads = part["part"]["threads"] if "part" in part else part["threads"]
     target = part["targets"][0]
     clients = (target.get("clients") or part["clients"]) * threads // part["threads"]
     script = {"name": "select 1", "text": "SELECT 1;"}

@@ -48,7 +48,10 @@ def _apportion(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def split(specification: Mapping[str, Any], cores: Sequence[int]) -> list[dict[str, Any]]:
-    """Return the specification of each engine, for nodes with so many cores. Raises UsageError."""
+    """Return the specification of each engine, for nodes with so many cores. Raises UsageError.
+
+    A single engine has no part: nothing is agreed before its slices, which costs time and messages.
+    """
     targets = specification["targets"]
     clients = [target.get("clients") or specification["clients"] for target in targets]
     threads = {target.get("threads") or specification["threads"] for target in targets}
@@ -56,6 +59,8 @@ def split(specification: Mapping[str, Any], cores: Sequence[int]) -> list[dict[s
         raise UsageError("drivers on several nodes need the same number of threads for all arms")
     shares = threads_by_node(threads.pop(), min(clients), cores)
     common = {**specification, "threads": sum(shares), "targets": [_without_threads(one) for one in targets]}
+    if len(shares) == 1:
+        return [common]
     firsts = [sum(shares[:i]) for i in range(len(shares))]
     return [
         {**common, "part": {"first_thread": first, "threads": n}}
