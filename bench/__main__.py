@@ -21,6 +21,7 @@ from bench import (
     analysis,
     bisect,
     dialects,
+    driver_overhead,
     fleet,
     history,
     load,
@@ -55,13 +56,12 @@ BENCHMARKS: Mapping[str, Callable[[Environment, Sizes], Iterator[Figure]]] = {
     "analysis": analysis.figures,
     "slices": slices.figures,
     "pairs": pairs.figures,
+    "driver-overhead": driver_overhead.figures,
     "pgbench-startup": pgbench.startup,
     "pgbench-init": pgbench.initialise,
 }
-LONG = ("pairs",)
-"""Benchmarks that run only if they are named. They take 20 minutes and measure the machine's noise, not
-pgdyno's speed.
-"""
+LONG = ("pairs", "driver-overhead")
+"""Benchmarks that run only if they are named: the machine's noise in 20 minutes, and what needs Ray."""
 
 
 OWN: Mapping[str, Callable[[Sequence[str]], int]] = {

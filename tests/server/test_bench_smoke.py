@@ -27,12 +27,14 @@ FIGURES = {
     "analysis": {"CPU time", "peak memory"},
     "slices": {"noise", "not counted", "swap of cores"},
     "pairs": {"noise"},
+    "driver-overhead": {"throughput", "client CPU with Ray", "CPU of the engine", "start later by"},
     "pgbench-startup": {"start to end", "beside pgbench"},
     "pgbench-init": {"tables made", "CPU of client and server"},
 }
 BESIDE_PGBENCH = {"scripts", "pgbench-startup", "pgbench-init"}
 BESIDE_SYSBENCH = {"sysbench"}
 ON_DISK = {"simulated-disk"}
+ON_RAY = {"driver-overhead"}
 IN_EVERY_TEST = {"tpcc", "restore", "simulated-disk"}
 """Benchmarks of three kinds: a driver, files, a disk."""
 
@@ -53,6 +55,8 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
         pytest.skip("NO SYSBENCH: there is none to compare with")
     if name in ON_DISK and missing_for_power_cuts():
         pytest.skip("NO SIMULATED DISK: it needs root, /dev/fuse and a loop device")
+    if name in ON_RAY:
+        pytest.importorskip("ray", reason="Ray is not installed (pgdyno[fleet])")
     done = bench("--smoke", name)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|") for line in done.stdout.splitlines()[2:]]
