@@ -14,10 +14,12 @@ from pgdyno.analysis.comparison.interim_analysis import InterimResult
 from pgdyno.interruption import Interruption
 from pgdyno.lab import block as lab_block
 from pgdyno.lab import study_blocks
-from pgdyno.lab.progress import BlockEnded
+from pgdyno.lab.progress import BlockEnded, Warned
 from pgdyno.lab.study_blocks import Budget, run_study
 from pgdyno.lab.trial import Lab
 from pgdyno.results.records import BlockStatus, Counts, Role, Slice, StudyEnd
+from pgdyno.study.aa_plan import aa_arm_after, aa_study
+from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import PlannedBlock, blocks_of
 
@@ -28,10 +30,14 @@ class Played:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: Sequence[int] = ()) -> None:
         self.ran: list[tuple[int, int]] = []
         self.failing = failing
+        self.void: list[tuple[int, int]] = []  # blocks that are void once
         monkeypatch.setattr(study_blocks, "run_block", self.block)
 
     def block(self, lab: Lab, block: PlannedBlock) -> BlockStatus:
         self.ran.append((lab.case, block.index))
+        if (lab.case, block.index) in self.void:
+            self.void.remove((lab.case, block.index))
+            return BlockStatus.INTERRUPTED
         return BlockStatus.FAILED if lab.case in self.failing else BlockStatus.DONE
 
 
@@ -374,3 +380,59 @@ def test_a_case_with_longer_slices_stays_in_step_with_the_others(monkeypatch: py
     assert played.ran.pop(at + 1) == (1, 0), "repeated at once"
     passes = [sorted(played.ran[i : i + 3]) for i in (0, 3, 6)]
     assert passes == [[(case, n) for case in range(3)] for n in range(3)]
+
+
+AA_BLOCKS = 20
+"""Blocks of a case with one A/A block."""
+
+
+def driven_by_nodes(nodes_left: int, on_node_loss: str, shown: list[str]) -> tuple[Lab, int]:
+    """Return a case with two load generators, and the block that its A/A block follows, which is case 1."""
+    plan = DriversPlan.model_validate({"n": 2, "on_node_loss": on_node_loss})
+    pool = SimpleNamespace(plan=plan, n=2, n_left=nodes_left, lost=["n2"], note_loss=lambda: [])
+    writer = SimpleNamespace(repeat_with=lambda *_: None, add_caveat=lambda *_: None)
+    (lab,) = labs([AA_BLOCKS], drivers=plan, aa=True)
+
+    def watch(progress: object) -> None:
+        if isinstance(progress, Warned):
+            shown.append(progress.text)
+
+    lab = replace(lab, writer=cast(Any, writer), drivers=cast(Any, pool), watch=watch)
+    (at,) = [n for n in range(AA_BLOCKS) if aa_arm_after(lab.study, n) is not None]
+    return replace(lab, aa={arm: replace(lab, study=aa_study(lab.study, arm), case=1) for arm in (0, 1)}), at
+
+
+def test_an_aa_block_without_a_load_generator_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    played, shown = Played(monkeypatch), cast(list[str], [])
+    lab, at = driven_by_nodes(2, "stop", shown)
+    played.void = [(1, at)]
+    assert run_study([lab], undecided) is StudyEnd.BLOCKS
+    assert played.ran.count((1, at)) == 2
+    assert [block for case, block in played.ran if case == 0] == list(range(AA_BLOCKS))
+    assert shown == [f"the A/A block after block {at + 1} is void and is repeated"]
+
+
+def test_with_too_few_nodes_for_an_aa_block_the_study_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    played, shown = Played(monkeypatch), cast(list[str], [])
+    lab, at = driven_by_nodes(1, "stop", shown)
+    played.void = [(1, at)]
+    assert run_study([lab], undecided) is StudyEnd.FAILED
+    assert played.ran[-2:] == [(0, at), (1, at)]
+    assert "resume the study" in shown[-1]
+
+
+def test_after_three_void_aa_blocks_the_study_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(monkeypatch)
+    lab, at = driven_by_nodes(2, "stop", [])
+    played.void = [(1, at)] * 4
+    assert run_study([lab], undecided) is StudyEnd.FAILED
+    assert played.ran[-4:] == [(0, at)] + [(1, at)] * 3
+
+
+def test_a_void_aa_block_is_not_repeated_if_all_cases_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(monkeypatch)
+    lab, at = driven_by_nodes(1, "continue", [])
+    played.void = [(1, at)]
+    assert run_study([lab], undecided) is StudyEnd.BLOCKS
+    assert played.ran[at : at + 3] == [(0, at), (1, at), (0, 0)]
+    assert played.ran.count((1, at)) == 2, "once in each of the two runs of the case"

@@ -23,8 +23,10 @@ class MeasuredCase(Protocol):
     decided: bool
 
 
-def repeat_void_block(case: MeasuredCase, cases: Sequence[MeasuredCase]) -> bool:
+def repeat_void_block(case: MeasuredCase, cases: Sequence[MeasuredCase], block: str = "") -> bool:
     """Return whether to repeat a block that ended because a load generator was lost or lagged.
+
+    ``block`` is its name in the warning, by default that of the next block of the case.
 
     With fewer nodes than drivers, and if the plan says so, all cases start again with the nodes that are
     left: blocks with different numbers of load generators are never compared. Otherwise the study ends, and
@@ -42,7 +44,7 @@ def repeat_void_block(case: MeasuredCase, cases: Sequence[MeasuredCase]) -> bool
         return False
     lost = f"lost {', '.join(gone)}; " if gone else ""
     if pool.n_left >= pool.n:
-        lab.watch(Warned(f"{lost}block {case.next_block + 1} is void and is repeated"))
+        lab.watch(Warned(f"{lost}{block or f'block {case.next_block + 1}'} is void and is repeated"))
         return True
     left = f"{counted(pool.n_left, 'node')} of {pool.n} left"
     if pool.plan.on_node_loss == "stop" or not pool.n_left:

@@ -203,7 +203,7 @@ def run_study(
             if status is not BlockStatus.INTERRUPTED:
                 case.decided = is_sequential and _is_decided(case, analyze, budget)
             if status is BlockStatus.DONE and not (may_stop and case.decided):
-                status = _run_aa(case, block, budget)
+                status = _run_aa(case, block, budget, cases)
             if status is BlockStatus.INTERRUPTED:
                 requested = case.lab.interruption.requested
                 return StudyEnd.INTERRUPTED if requested else StudyEnd.FAILED
@@ -341,30 +341,36 @@ def _run_next(
     return status
 
 
-def _run_aa(case: CaseProgress, block: int, budget: Budget) -> BlockStatus:
+def _run_aa(case: CaseProgress, block: int, budget: Budget, cases: Sequence[CaseProgress]) -> BlockStatus:
     """Run the A/A block after a block of a case, if there is one and the budget allows it.
 
-    A resume does not repeat it. Its failures appear in its trials, and do not end the case.
+    It is repeated if a load generator is lost, but not by a resume. Its failures appear in its trials, and do
+    not end the case.
     """
     arm = aa_arm_after(case.lab.study, block)
-    aa_lab = None if arm is None else case.lab.aa.get(arm)
-    if aa_lab is None or not budget.allows_another(case.lab.case):
+    if arm is None or arm not in case.lab.aa or not budget.allows_another(case.lab.case):
         return BlockStatus.DONE
-    aa_lab.watch(
-        BlockStarted(
-            block=block,
-            blocks_expected=None,
-            elapsed_s=budget.spent_s,
-            total_s=budget.total_s({case.lab.case: case.left}),
-            unit=rate_unit(aa_lab.study),
-            case=aa_lab.name,
-            arms=tuple(one.name for one in aa_lab.arms),
+    lab = replace(case.lab.aa[arm], warm_up_times=case.lab.warm_up_times)
+    aa = CaseProgress(lab, block)
+    while True:
+        lab.watch(
+            BlockStarted(
+                block=block,
+                blocks_expected=None,
+                elapsed_s=budget.spent_s,
+                total_s=budget.total_s({case.lab.case: case.left}),
+                unit=rate_unit(lab.study),
+                case=lab.name,
+                arms=tuple(one.name for one in lab.arms),
+            )
         )
-    )
-    begun_s = time.monotonic()
-    aa_lab = replace(aa_lab, warm_up_times=case.lab.warm_up_times)
-    status = run_block(aa_lab, block_of(aa_lab.block_study, block))
-    budget.spent_s += time.monotonic() - begun_s
-    if status is BlockStatus.INTERRUPTED and not aa_lab.interruption.requested:
-        return BlockStatus.DONE  # a load generator was lost: the next block finds out
-    return status
+        begun_s = time.monotonic()
+        status = run_block(lab, block_of(lab.block_study, block))
+        budget.spent_s += time.monotonic() - begun_s
+        aa.note(status)
+        if status is not BlockStatus.INTERRUPTED:
+            return status
+        if not repeat_void_block(aa, cases, f"the A/A block after block {block + 1}"):
+            return status
+        if case.next_block <= block:
+            return BlockStatus.DONE  # all cases start again with fewer load generators
