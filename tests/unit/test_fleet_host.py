@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +27,7 @@ from pgdyno.lab.progress import (
     Running,
 )
 from pgdyno.results.fleet_file import StudyChoices
+from pgdyno.server.cache_directory import Cache, items, prune
 from pgdyno.study.schedule import Role
 
 
@@ -64,7 +66,7 @@ def test_an_error_in_the_study_is_the_end_of_the_host(cache: Path) -> None:
     assert "s-a.toml" in end.error
     assert end.ending == ""
     agent.remove_files()
-    assert not list((cache / "fleet").iterdir())
+    assert not items(Cache.open())
 
 
 def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
@@ -93,7 +95,8 @@ def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
 
 
 def test_a_host_keeps_its_own_newer_file(cache: Path, tmp_path: Path) -> None:
-    HostFiles.of("s-a").evidence.write_bytes(b"own")
+    with HostFiles.of("s-a").held():
+        HostFiles.of("s-a").evidence.write_bytes(b"own")
     (tmp_path / "old").write_bytes(b"older")
     agent = HostAgent()
     agent.begin(task("title = 1"), list(chunks_of(tmp_path / "old")))
@@ -105,8 +108,32 @@ def test_no_file_of_a_host_has_the_password(cache: Path) -> None:
     agent = HostAgent()
     agent.begin(task("title = 1"), [])
     messages(agent)
-    for path in (cache / "fleet").iterdir():
+    paths = [path for path in (cache / "fleet" / "s-a").iterdir() if path.is_file()]
+    assert "s-a.toml" in {path.name for path in paths}
+    for path in paths:
         assert b"hidden" not in path.read_bytes()
+
+
+def test_files_are_pruned_by_age_unless_their_agent_or_its_study_lives(cache: Path) -> None:
+    old, sent = HostFiles.of("old"), HostAgent()
+    with old.held():  # as the process of a study whose agent is lost
+        old.evidence.write_bytes(b"x" * 9000)
+        assert sent.begin(task("title = 1"), []) == ""
+        messages(sent)
+        found = items(Cache.open())
+        assert [(one.kind, one.name, one.in_use) for one in found] == [
+            ("fleet", "old", True),
+            ("fleet", "s-a", True),
+        ]
+        assert found[0].size_bytes >= 9000
+        for name in ("old", "s-a"):
+            os.utime(cache / "fleet" / name, (0, 0))
+        assert prune(Cache.open(), older_than_s=60.0) == []
+    assert prune(Cache.open()) == [], "not collected yet"
+    assert [one.name for one in prune(Cache.open(), older_than_s=60.0)] == ["old"]
+    assert not old.folder.exists()
+    assert HostFiles.of("s-a").study.exists()
+    sent.remove_files()
 
 
 @pytest.mark.parametrize("name", ["../x", "", "a/b", ".x"])

@@ -54,9 +54,8 @@ def prune_items(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Delete datasets and servers that were not used for DURATION, for example 30d or 12h; in "
-            "days "
-            "without a unit.",
+            help="Delete datasets, servers and uncollected results files of fleet studies that were not used "
+            "for DURATION, for example 30d or 12h; in days without a unit.",
         ),
     ] = None,
     keep: Annotated[

@@ -38,6 +38,7 @@ class HostAgent:
         self._sender = SnapshotSender()
         self._end: HostEnd | None = None
         self._files: HostFiles | None = None
+        self._held = contextlib.ExitStack()
         self._child: subprocess.Popen[str] | None = None
 
     def begin(self, task: HostTask, evidence: Sequence[Chunk]) -> str:
@@ -48,6 +49,7 @@ class HostAgent:
         """
         try:
             self._files = HostFiles.of(task.name)
+            self._held.enter_context(self._files.held())
             if evidence and not self._files.evidence.exists():
                 write_chunks(evidence, self._files.evidence)
             command = [sys.executable, "-m", "pgdyno.fleet.host_process"]
@@ -107,6 +109,7 @@ class HostAgent:
         self._sender.close()
         if self._files is not None:
             self._files.remove()
+            self._held.close()
 
     def _next_part(self) -> Chunk | SnapshotEnd | None:
         try:

@@ -1,33 +1,52 @@
-"""Files of a fleet study on one of its hosts, in the directory ``fleet`` of its cache."""
+"""Files of a fleet study on one of its hosts: a directory per work, in ``fleet`` of its cache."""
 
 from __future__ import annotations
 
+import contextlib
 import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from pgdyno.errors import UsageError
-from pgdyno.server.cache_directory import Cache
+from pgdyno.server.cache_directory import FLEET_LOCK, Cache
+from pgdyno.server.file_system import locked
+from pgdyno.server.live_directories import OWNER
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
 @dataclass(frozen=True)
 class HostFiles:
-    """Files of one work. They stay on the host until the coordinator has the results file."""
+    """Files of one work. They stay on the host until the coordinator has the results file.
+
+    ``held`` creates their directory.
+    """
 
     folder: Path
     name: str
 
     @classmethod
     def of(cls, name: str) -> Self:
-        """Return the files of a work; create their directory. Raises UsageError: invalid name, no cache."""
+        """Return the files of a work. Raises UsageError: invalid name, no cache."""
         if not NAME.fullmatch(name):
             raise UsageError(f"{name!r} cannot be the name of a results file: use letters, digits, - and _")
-        folder = Cache.open().root / "fleet"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return cls(folder, name)
+        return cls(Cache.open().fleet / name, name)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Create the directory, and keep it from ``pgdyno cache prune``.
+
+        The agent and the process of the study hold it both, because each can outlive the other. Raises
+        OSError.
+        """
+        with contextlib.ExitStack() as holding:
+            with locked(self.folder.parent / FLEET_LOCK, shared=True):  # no pruning in between
+                self.folder.mkdir(mode=0o700, exist_ok=True)
+                holding.enter_context(locked(self.folder / OWNER, shared=True))
+            yield
 
     @property
     def evidence(self) -> Path:
@@ -51,5 +70,4 @@ class HostFiles:
 
     def remove(self) -> None:
         """Remove all files."""
-        for path in self.folder.glob(f"{self.name}.*"):
-            path.unlink(missing_ok=True)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -97,12 +97,12 @@ def _warn_of_niceness(niceness: int) -> None:
 def run_task(task: HostTask) -> str:
     """Run or resume the study. Return its StudyEnd. Raises PgdynoError, psycopg.Error, OSError."""
     files = HostFiles.of(task.name)
-    files.study.write_text(task.text, encoding="utf-8")
 
     def watch_for(_: Sequence[str]) -> _Reporter:
         return _Reporter(files, task.snapshot_s)
 
-    with Interruption() as interruption:
+    with files.held(), Interruption() as interruption:
+        files.study.write_text(task.text, encoding="utf-8")
         threading.Thread(target=_stop_on_request, daemon=True).start()
         if task.is_resumed and files.evidence.exists():
             return resume_study(files.evidence, task.more_minutes, watch_for, interruption).value

@@ -15,13 +15,15 @@ from pgdyno.server.build import MARK
 from pgdyno.server.build_from_source import unfinished
 from pgdyno.server.datasets import Datasets
 from pgdyno.server.fetch_builds import Progress, Store
-from pgdyno.server.file_system import locked_if_free
-from pgdyno.server.live_directories import Runs
+from pgdyno.server.file_system import locked, locked_if_free
+from pgdyno.server.live_directories import OWNER, Runs
 from pgdyno.server.live_directories import sweep as sweep_sockets
 from pgdyno.server.server_account import Account, server_account
 
-SUBDIRECTORIES = ("builds", "lists", "catalogues", "data", "datasets", "runs")
+SUBDIRECTORIES = ("builds", "lists", "catalogues", "data", "datasets", "runs", "fleet")
 
+FLEET_LOCK = ".prune.lock"
+"""File in ``fleet``, locked while a directory is created there or deleted."""
 
 SHARED_CACHE = Path("/var/cache/pgdyno")
 """The cache of root, if the user of the servers cannot access the home directory of root."""
@@ -54,7 +56,8 @@ class Cache:
 
     ``builds``: embedded builds and those from source. ``lists``: versions that the sources list, for a day.
     ``catalogues``: settings of each build. ``data``: data of the user by name. ``datasets``: snapshots.
-    ``runs``: live data directories, each with the lock of its owner.
+    ``runs``: live data directories, each with the lock of its owner. ``fleet``: files of fleet studies, until
+    they are collected, each with the lock of its owner.
     """
 
     root: Path
@@ -102,6 +105,11 @@ class Cache:
         """Directory of live data directories."""
         return self.root / "runs"
 
+    @property
+    def fleet(self) -> Path:
+        """Directory of files of fleet studies on this host, a directory per results file."""
+        return self.root / "fleet"
+
     def cached_datasets(self) -> Datasets:
         """Return the datasets of this cache."""
         return Datasets(self.datasets, self.account)
@@ -142,7 +150,7 @@ def _make(path: Path, account: Account) -> None:
         path.chmod(0o755)
 
 
-ItemKind = Literal["build", "dataset", "incomplete", "run"]
+ItemKind = Literal["build", "dataset", "incomplete", "run", "fleet"]
 
 
 @dataclass(frozen=True)
@@ -158,7 +166,9 @@ class Item:
 
 
 def items(cache: Cache) -> list[Item]:
-    """Return builds, datasets, incomplete builds and datasets, and runs, in this order, sorted by name."""
+    """Return builds, datasets, incomplete builds and datasets, runs, and files of fleet studies, in this
+    order, sorted by name.
+    """
     found: list[Item] = []
     for path in sorted(cache.builds.iterdir()):
         if path.is_dir() and path.name[0] != ".":
@@ -171,7 +181,10 @@ def items(cache: Cache) -> list[Item]:
     for part, name in cache.cached_datasets().incomplete().items():
         found.append(_item("incomplete", part, part, cache.datasets / f".{name}.lock"))
     for path in sorted(cache.runs.glob("run-*")):
-        found.append(_item("run", path, path, path / "owner.lock"))
+        found.append(_item("run", path, path, path / OWNER))
+    for path in sorted(cache.fleet.glob("[!.]*")):
+        if path.is_dir():
+            found.append(_item("fleet", path, path, path / OWNER))
     return found
 
 
@@ -198,7 +211,8 @@ def to_prune(
     """Return the items to delete, without those in use.
 
     Runs without an owner, incomplete builds and datasets: always. Datasets: those unused for
-    ``older_than_s``, or all but the last ``keep``; with neither, all. Builds: by age only.
+    ``older_than_s``, or all but the last ``keep``; with neither, all. Builds: by age only, as files
+    of fleet studies: they are not collected yet, and a resume needs them.
     """
     datasets = sorted(
         (item for item in found if item.kind == "dataset"), key=lambda item: item.used_unix_s, reverse=True
@@ -212,6 +226,7 @@ def to_prune(
             "incomplete": True,
             "dataset": item.name not in spared and (older_than_s is None or old),
             "build": old,
+            "fleet": old,
         }[item.kind]
         if goes and not item.in_use:
             chosen.append(item)
@@ -238,7 +253,13 @@ def _delete(cache: Cache, item: Item, swept: set[str]) -> bool:
         return not item.path.exists()
     if item.kind == "dataset":
         return cache.cached_datasets().remove(item.name)
+    if item.kind == "fleet":
+        with locked(cache.fleet / FLEET_LOCK), locked_if_free(item.path / OWNER) as free:
+            return free and _removed(item.path)
     with locked_if_free(cache.builds / f".{item.name}.lock") as free:
-        if free:
-            shutil.rmtree(item.path, ignore_errors=True)
-        return free
+        return free and _removed(item.path)
+
+
+def _removed(path: Path) -> bool:
+    shutil.rmtree(path, ignore_errors=True)
+    return True
