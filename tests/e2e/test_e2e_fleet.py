@@ -16,9 +16,10 @@ from pathlib import Path
 
 import psutil
 import pytest
-from program import END_S, PAUSE_S, Program
+from program import END_S, PAUSE_S, TINY, Program
 
 from pgdyno.results.fleet_file import FleetRecord, HostState, read_fleet
+from pgdyno.server.running import Server
 
 pytestmark = pytest.mark.long
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
@@ -155,15 +156,19 @@ def cluster(program: Program, tmp_path: Path) -> Iterator[LocalCluster]:
         subprocess.run(["rm", "-rf", str(folder)], check=False)
 
 
-def run(cluster: LocalCluster, *arguments: str, snapshot_s: float = 0.0) -> list[str]:
-    """Return the arguments of a run on all nodes, which share this machine."""
+def packages(cluster: LocalCluster) -> str:
+    """Return the search path with pgdyno and Ray."""
     import ray
 
-    package = os.pathsep.join([cluster.package, str(Path(ray.__file__).parents[1])])
+    return os.pathsep.join([cluster.package, str(Path(ray.__file__).parents[1])])
+
+
+def run(cluster: LocalCluster, *arguments: str, snapshot_s: float = 0.0) -> list[str]:
+    """Return the arguments of a run on all nodes, which share this machine."""
     cluster.program.environ = {
         **cluster.program.environ,
         **TOKEN,
-        "PYTHONPATH": package,
+        "PYTHONPATH": packages(cluster),
         "PGPASSWORD": PASSWORD,
         "PGDYNO_FLEET_SNAPSHOT_S": str(snapshot_s),
     }
@@ -241,3 +246,37 @@ def test_after_the_loss_of_a_node_and_ctrl_c_a_resume_goes_on(cluster: LocalClus
     found = states(read_fleet(folder / "s.fleet.json"))
     assert set(found.values()) == {HostState.INTERRUPTED}
     assert cluster.program.run("report", "s.fleet.json").status == 0
+
+
+TABLES = """
+import sys
+import ray
+from ray._private.state import state
+
+ray.init(address=sys.argv[1], log_to_driver=False, logging_level="ERROR")
+of = state._connect_and_get_accessor()
+tables = [of.get_job_table(), of.get_actor_table(None, None), of.get_worker_table(), of.get_task_events()]
+tables += [of.get_node_table(), of.get_placement_group_table()]
+print(str(tables) + str(ray.util.list_named_actors(all_namespaces=True)))
+"""
+"""A program that prints the tables of the head of a cluster."""
+
+
+def test_no_password_of_a_command_line_reaches_ray(cluster: LocalCluster, running_server: Server) -> None:
+    """Ray stores the command line of the processes that connect to it."""
+    cluster.start("n1")
+    environ = {**TOKEN, "PYTHONPATH": packages(cluster)}
+    cluster.program.environ = {**cluster.program.environ, **environ}
+    dsn = running_server.conninfo("postgres")
+    arms = (f"a={dsn} password={PASSWORD}", f"b={dsn} password={PASSWORD}2")
+    ended = cluster.program.run("compare", *arms, *TINY, "--drivers", "1", "--cluster", cluster.address)
+    assert ended.status == 0, ended.err
+    asked = [sys.executable, "-c", TABLES, cluster.address]
+    tables = subprocess.run(asked, env={**os.environ, **environ}, check=True, capture_output=True, text=True)
+    assert "DriverActor" in tables.stdout
+    assert "\\x06pgdyno" in tables.stdout, "the command line: a field of 6 bytes"
+    assert PASSWORD not in tables.stdout
+    paths = [path for path in cluster.folder.rglob("*") if path.is_file()]
+    assert any("log" in path.name for path in paths)
+    for path in paths:
+        assert PASSWORD.encode() not in path.read_bytes(), path

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -193,3 +194,12 @@ def test_a_terminal_has_a_line_per_host_and_counts_the_rest(monkeypatch: pytest.
     assert "h8  block 3, measuring 18  1,234 tx/s  at most 1 min left  18 vs. 17: +4.2%" in last
     assert "h0" not in last
     assert "and 5 more hosts" in last
+
+
+def test_the_command_line_that_ray_records_has_no_dsn() -> None:
+    program = (
+        "from pathlib import Path; from pgdyno.fleet.ray_cluster import hide_command_line;"
+        "hide_command_line(); print(Path('/proc/self/cmdline').read_bytes())"
+    )
+    command = [sys.executable, "-c", program, "host=db password=secret"]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "b'pgdyno\\x00'\n"

@@ -1,13 +1,15 @@
 """Connection to a Ray cluster, and checks of its nodes.
 
 Ray is the optional dependency ``pgdyno[fleet]``. Only this module imports it, when a command needs a cluster.
-Arguments of tasks and actors may contain passwords. Names of tasks, actors and nodes must not.
+Arguments of tasks and actors may contain passwords. Names of tasks, actors and nodes must not. Nor must the
+command line of this process.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import os
 import platform
 import signal
@@ -41,6 +43,9 @@ HEAD_TIMEOUT_S = 15.0
 HEAD_LOST_AFTER_S = 86_400
 """Time after which Ray ends this process if the head is lost. Its default is 60 s, and a study must end by
 itself, with a report."""
+
+PROGRAM = b"pgdyno\0"
+"""Command line of this process for Ray."""
 
 CHECK = "pgdyno-check"
 """Name of the task that checks a node."""
@@ -79,6 +84,7 @@ class RayCluster:
 
     def __init__(self, address: str = LOCAL) -> None:
         self.ray = _import_ray()
+        hide_command_line()
         try:
             _require_listener(address)
             self.ray.init(
@@ -224,6 +230,18 @@ def undo_limits_of_ray() -> int:
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, 0)
     return os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def hide_command_line() -> None:
+    """Overwrite the command line of this process with the name of the program, also in ``ps``.
+
+    Ray stores it in its table of jobs on the head, and it may have a DSN with a password.
+    """
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5)
+    ctypes.memset(start, 0, end - start)
+    ctypes.memmove(start, PROGRAM, min(len(PROGRAM), end - start))
+    ctypes.memset(end - 1, 1, 1)  # not 0: for the kernel, a title, which ends at its first 0
 
 
 def _import_ray() -> Any:
