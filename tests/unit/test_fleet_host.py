@@ -6,12 +6,15 @@ import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.cli import run
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better, Estimate
+from pgdyno.fleet import host_process
 from pgdyno.fleet.host_agent import HostAgent
 from pgdyno.fleet.host_evidence import SnapshotReceiver, chunks_of
 from pgdyno.fleet.host_files import HostFiles
@@ -26,8 +29,11 @@ from pgdyno.lab.progress import (
     PreparationStep,
     Running,
 )
+from pgdyno.lab.study_runner import Request
 from pgdyno.results.fleet_file import StudyChoices
+from pgdyno.results.records import StudyEnd
 from pgdyno.server.cache_directory import Cache, items, prune
+from pgdyno.study.fitting.fit_study import FitMachine
 from pgdyno.study.schedule import Role
 
 
@@ -134,6 +140,71 @@ def test_files_are_pruned_by_age_unless_their_agent_or_its_study_lives(cache: Pa
     assert not old.folder.exists()
     assert HostFiles.of("s-a").study.exists()
     sent.remove_files()
+
+
+LEVELS = """
+title = "t"
+compare = ["settings"]
+server = "18"
+[source]
+author = "a"
+year = 2020
+title = "t"
+where = "w"
+[source.machine]
+cores = 64
+memory = "64GB"
+disk = "d"
+description = "d"
+[workload]
+kind = "tpcc"
+[factors]
+warehouses = [1, 2]
+clients = [1, 64]
+[factors.settings.on]
+synchronous_commit = "on"
+[factors.settings.off]
+synchronous_commit = "off"
+[run]
+repeats = 10
+window = "20s"
+"""
+
+
+def started(
+    monkeypatch: pytest.MonkeyPatch, choices: StudyChoices, cores: int = 64, cases: tuple[str, ...] = ()
+) -> Request:
+    """Return the request with which the process of a host starts its study."""
+    requests: list[Request] = []
+    machine = FitMachine(cores, cores << 30, 1 << 40)
+
+    def start(path: Path, request: Request, *_: object) -> StudyEnd:
+        requests.append(request)
+        return StudyEnd.BUDGET
+
+    monkeypatch.setattr(host_process, "start_study", start)
+    monkeypatch.setattr(run, "fit_machine", lambda _: machine)
+    monkeypatch.setattr(host_process.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    of = task(LEVELS).model_copy(update={"choices": choices, "cases": cases})
+    assert host_process.run_task(of) == StudyEnd.BUDGET
+    return requests[0]
+
+
+def test_each_host_fits_the_study_to_itself(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choices = StudyChoices(fit=True, anyway=True, minutes=20.0)
+    small, large = (started(monkeypatch, choices, cores) for cores in (2, 64))
+    assert small.file == large.file == LEVELS, "the same study, so that the files can be pooled"
+    assert small.changes and small.changes != large.changes
+    assert [one.study.clients for one in small.cases] != [one.study.clients for one in large.cases]
+
+
+def test_a_case_of_a_host_has_all_arms(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "warehouses 2, clients 64"
+    request = started(monkeypatch, StudyChoices(), cases=(asked,))
+    assert [(one.name, [arm.name for arm in one.study.arms]) for one in request.cases] == [
+        (asked, ["on", "off"])
+    ]
+    assert request.is_part
 
 
 @pytest.mark.parametrize("name", ["../x", "", "a/b", ".x"])

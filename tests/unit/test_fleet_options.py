@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 import pgdyno
@@ -23,7 +25,7 @@ from pgdyno.errors import UsageError
 from pgdyno.fleet import ray_cluster
 from pgdyno.fleet.host_messages import HostStatus
 from pgdyno.fleet.ray_cluster import NodeFacts, RayNode
-from pgdyno.fleet.study_fleet import file_part, hosts_of, paths_of
+from pgdyno.fleet.study_fleet import file_part, hosts_of, new_works, paths_of
 from pgdyno.results.fleet_file import HostState, HostWork, StudyChoices
 
 STUDY = """
@@ -74,6 +76,7 @@ def _no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run s.toml --share-machines", "--share-machines requires --fleet"),
         ("run s.toml --fleet --spread cases", "requires a study of several cases"),
         ("run s.toml --fleet --spread cases --fit --minutes 5", "cannot be combined with --fit"),
+        ("run s.toml --fleet --fit", "--fit requires --minutes"),
         ("run s.toml --fleet=ray://host:10001", "Ray client"),
         ("run s.toml --fleet --durability", "cannot be combined with --fleet"),
         ("run --fleet --resume s.sqlite", "NAME.fleet.json"),
@@ -151,6 +154,22 @@ def test_one_node_of_a_machine_measures() -> None:
     assert list(found.nodes) == ["a", "c"]
     assert found.unused == ["node b is not used: it is on the same machine as a"]
     assert list(hosts_of(nodes, known, share_machines=True).nodes) == ["a", "b", "c"]
+
+
+@given(
+    st.lists(st.sampled_from("vwxyz"), min_size=1, max_size=8),
+    st.lists(st.text(st.sampled_from("abc"), min_size=1), unique=True, min_size=1, max_size=12),
+)
+def test_each_case_is_measured_on_one_machine_and_each_machine_measures_one_case_at_a_time(
+    machines: list[str], cases: list[str]
+) -> None:
+    """A work runs its cases block by block in one process. So no machine may have two works."""
+    known = {f"n{i}": facts(machine) for i, machine in enumerate(machines)}
+    found = hosts_of([node(name) for name in known], known, share_machines=False)
+    works = new_works(list(found.nodes), "s", cases)
+    assert sorted(case for one in works for case in one.cases) == sorted(cases)
+    used = [known[one.host].boot_id for one in works]
+    assert len(used) == len(set(used)) == min(len(set(machines)), len(cases))
 
 
 def test_names_of_files_come_from_nodes() -> None:

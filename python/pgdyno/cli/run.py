@@ -146,7 +146,10 @@ def run(
     if fleet.fleet is not None:
         # Each host fits the study to itself.
         plain = choices.model_copy(update={"fit": False, "minutes": None}) if fit else choices
-        request = requested_study(path, plain, command).driven_by(drivers).request
+        requested = requested_study(path, plain, command)
+        if fit:
+            _require_fittable(requested.fitted.file, minutes)
+        request = requested.driven_by(drivers).request
         return run_on_fleet(
             fleet,
             study=path,
@@ -274,10 +277,7 @@ def _as_requested(
     if no_aa:
         file = file.model_copy(update={"run": file.run.model_copy(update={"aa": False})})
     if fit:
-        if "data" in file.workload or "data" in file.factors:
-            raise UsageError("--fit cannot scale data of your own: remove --fit")
-        if minutes is None:
-            raise UsageError("--fit requires --minutes; for example: --fit --minutes 10")
+        minutes = _require_fittable(file, minutes)
         machine = fit_machine(Cache.open())
         fitted = fit_to(file, machine, minutes)
         if fitted.lost and not anyway:
@@ -297,6 +297,15 @@ def _as_requested(
             )
         file = file.model_copy(update={"run": file.run.model_copy(update={"budget_s": 60 * minutes})})
     return Fitted(file, ())
+
+
+def _require_fittable(file: StudyFile, minutes: float | None) -> float:
+    """Return the minutes. Raises UsageError for a study that cannot be fitted to any machine."""
+    if "data" in file.workload or "data" in file.factors:
+        raise UsageError("--fit cannot scale data of your own: remove --fit")
+    if minutes is None:
+        raise UsageError("--fit requires --minutes; for example: --fit --minutes 10")
+    return minutes
 
 
 def fit_machine(cache: Cache) -> FitMachine:
