@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from pgdyno.engine import Event
 from pgdyno.errors import EngineError, FleetError
 from pgdyno.fleet import driver_group
-from pgdyno.fleet.driver_actor import loss
+from pgdyno.fleet.driver_actor import DriverActor, gather_s, loss
 from pgdyno.fleet.driver_clocks import GUARD_S, SAME_CLOCK, ClockOffset
-from pgdyno.fleet.driver_group import DriverGroup
+from pgdyno.fleet.driver_group import OPEN_S_PER_NODE, DriverGroup
 from pgdyno.fleet.driver_nodes import NODE_LOST, NodeUsage, own_usage
 from pgdyno.fleet.driver_pool import rounds_of
 
@@ -22,6 +23,8 @@ AHEAD_NS = 5_000_000_000
 
 class ScriptedLink:
     """An engine that sends given events. None ends it, an exception fails it, a text waits for a command."""
+
+    silence_s = 0.0
 
     def __init__(self, name: str, script: list[Event | Exception | str | None], ahead_ns: int = 0) -> None:
         self.name, self.script = name, script
@@ -180,3 +183,64 @@ def test_a_lost_actor_is_reported_without_the_texts_of_ray() -> None:
     died = type("ActorDiedError", (Exception,), {})
     assert loss(died("The actor ad3c7b68b1 died: RPC error\nThe traceback")) == "its actor has ended"
     assert loss(OSError("Out of disk. Use less.\nFurther advice")) == "Out of disk. Use less."
+
+
+class Scripted:
+    """An engine in an actor."""
+
+    def __init__(self, *events: Event) -> None:
+        self._events = events
+
+    def events(self) -> Iterator[Event]:
+        yield from self._events
+
+
+def actor_of(*events: Event) -> DriverActor:
+    actor = DriverActor()
+    actor._collect(Scripted(*events), actor._events)  # type: ignore[arg-type]
+    return actor
+
+
+def test_events_that_others_wait_for_are_sent_at_once_with_those_before_them() -> None:
+    interval, done = {"event": "interval"}, {"event": "slice"}
+    actor = actor_of(started(), interval, interval, done, ready(1), interval)
+    assert actor.read(60.0) == [started()]
+    assert actor.read(60.0) == [interval, interval, done, ready(1)]
+    assert actor.read(60.0) == [interval, None], "the end of the engine"
+
+
+def test_events_that_no_node_waits_for_are_gathered_until_the_time_is_over() -> None:
+    interval = {"event": "interval"}
+    actor = DriverActor()
+    actor._events.put(interval)
+    actor._events.put(interval)
+    assert actor.read(0.01) == [interval, interval]
+    assert actor.read(0.01) == []
+
+
+def test_nodes_gather_events_for_longer_the_more_there_are_but_not_without_limit() -> None:
+    assert [gather_s(nodes) for nodes in (1, 10, 50, 100, 1000)] == [1.0, 1.0, 5.0, 10.0, 10.0]
+
+
+def test_a_silent_node_is_lost_only_after_the_time_to_gather_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver_group, "TICK_S", 0.01)
+    monkeypatch.setattr(driver_group, "SILENCE_S", -10.0)
+    gathers, sends = ScriptedLink("gathers", [started(), "stop"]), ScriptedLink("sends", [started(), "stop"])
+    gathers.silence_s = 3600.0
+    for link in (gathers, sends):
+        link.script[1:1] = [ready(0), "open"]
+    [*_, last] = events_of(gathers, sends)
+    assert "load generator sends: no event" in last["message"]
+    for link in (gathers, sends):
+        link.commands.put({"do": "stop"})
+
+
+def test_more_nodes_have_more_time_until_a_slice_opens() -> None:
+    def lead_ns(nodes: int) -> int:
+        end = failure("end of the script")
+        links = [ScriptedLink(str(number), [started(), ready(0), "open", end]) for number in range(nodes)]
+        begun_ns = time.monotonic_ns()
+        events_of(*links)
+        return int(links[0].commanded("open")[0]["at_monotonic_ns"]) - begun_ns
+
+    assert lead_ns(200) >= (GUARD_S + 200 * OPEN_S_PER_NODE) * 1e9

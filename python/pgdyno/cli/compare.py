@@ -322,9 +322,8 @@ def study_of(
         machine = replace(machine, cores=max(1, machine.cores // 2))
     n_clients = default_clients(machine) if clients is None else clients
     parameters = workload.parameters(lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(arms)))
-    slice_s, slice_from = slice_from_option(
-        design.slice_length, schedule, default_slice_s(machine, n_clients)
-    )
+    default_s = default_slice_s(machine, n_clients, on_nodes.n if on_nodes else 1)
+    slice_s, slice_from = slice_from_option(design.slice_length, schedule, default_s)
     budget_s = 60 * (BUDGET_MIN if minutes is None else minutes)
     turns = 1 if schedule == "duet" else len(arms)
     rhythm = fit_block_layout(budget_s, turns, slice_s, schedule)

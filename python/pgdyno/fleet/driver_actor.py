@@ -30,17 +30,24 @@ from pgdyno.fleet.ray_cluster import (
 NAME = "pgdyno-driver"
 """Name of the actors in Ray's lists."""
 
-READ_S = 2.0
-"""Maximum time that a call waits for events."""
+GATHERED = ("interval", "slice", "error", "connected")
+"""Events that no other node waits for. Every other event is sent at once, with those gathered before it."""
 
-BATCH_S = 0.05
-"""Time for further events after the first one, so that a call returns several."""
+GATHER_MIN_S, GATHER_MAX_S = 1.0, 10.0
+MESSAGES_PER_S = 10
+"""Maximum rate of messages with gathered events, of all nodes together, for up to 100 nodes. A message takes
+about 1.5 ms of CPU time in the coordinator (``python -m bench driver-nodes --ray``)."""
 
 LOST_AFTER_S = 20.0
-"""Maximum time without an answer of a node, beyond READ_S."""
+"""Maximum time without an answer of a node, beyond the time to gather events."""
 
 GROUPS = {"events": 1, "commands": 1, "clock": 1}
 """Threads of an actor: commands stay in order, and neither they nor the clock wait for events."""
+
+
+def gather_s(nodes: int) -> float:
+    """Return the time for which each of so many nodes gathers events before it sends them."""
+    return min(max(GATHER_MIN_S, nodes / MESSAGES_PER_S), GATHER_MAX_S)
 
 
 class DriverActor:
@@ -67,16 +74,16 @@ class DriverActor:
             events.put(in_one_line(error))
         events.put(None)
 
-    def read(self) -> list[Event | str | None]:
-        """Return the next events; none after READ_S."""
+    def read(self, wait_s: float) -> list[Event | str | None]:
+        """Return the events of the next ``wait_s``, or earlier if one of them is not in GATHERED."""
         found: list[Event | str | None] = []
-        wait_s = READ_S
+        ends_s = time.monotonic() + wait_s
         with contextlib.suppress(queue.Empty):
             while True:
-                found.append(self._events.get(timeout=wait_s))
-                if found[-1] is None:
+                event = self._events.get(timeout=max(0.0, ends_s - time.monotonic()))
+                found.append(event)
+                if not isinstance(event, dict) or event["event"] not in GATHERED:
                     break
-                wait_s = BATCH_S
         return found
 
     def send(self, message: Event) -> None:
@@ -101,11 +108,12 @@ class DriverActor:
 
 
 class RayLink:
-    """The link to the actor on a node. Raises FleetError if the actor cannot be started."""
+    """The link to the actor on a node, one of ``nodes``. Raises FleetError if the actor cannot be started."""
 
-    def __init__(self, cluster: RayCluster, node: RayNode) -> None:
+    def __init__(self, cluster: RayCluster, node: RayNode, nodes: int) -> None:
         self.name = node.name
         self.is_lost = False
+        self.silence_s = gather_s(nodes)
         self._ray = cluster.ray
         options = {"num_cpus": 0, "name": f"{NAME}-{node.id[:12]}", "namespace": NAME, "max_restarts": 0}
         actor = self._ray.remote(concurrency_groups=GROUPS)(DriverActor)
@@ -124,8 +132,9 @@ class RayLink:
 
     def events(self) -> Iterator[Event]:
         """Yield the events of the engine. Raises EngineError, FleetError."""
+        limit_s = self.silence_s + LOST_AFTER_S
         while True:
-            for event in self._get(lambda: self._call("events", "read"), READ_S + LOST_AFTER_S):
+            for event in self._get(lambda: self._call("events", "read", self.silence_s), limit_s):
                 if event is None:
                     return
                 if isinstance(event, str):

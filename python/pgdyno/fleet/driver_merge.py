@@ -24,6 +24,37 @@ class PartsDifferError(EngineError):
     """The parts of a run contradict each other, which is an error of pgdyno."""
 
 
+class _OpenIntervals:
+    """Intervals of one slice and target that are not merged yet.
+
+    ``parts``: by engine, each with the multiple at which it ends; None for the last one of a slice.
+    ``reached``: number of engines by multiple.
+    """
+
+    def __init__(self, n: int) -> None:
+        self.parts: list[list[tuple[int | None, Event]]] = [[] for _ in range(n)]
+        self.reached: Counter[int] = Counter()
+
+    def add(self, engine: int, end: int | None, event: Event) -> bool:
+        """Add an interval. Return whether all engines have reached its end."""
+        part = self.parts[engine]
+        is_first = not part or part[-1][0] != end
+        part.append((end, event))
+        if end is None or not is_first:
+            return False
+        self.reached[end] += 1
+        return self.reached[end] == len(self.parts)
+
+    def take(self, until: int | None) -> list[list[Event]]:
+        """Remove and return the intervals that end at this multiple or earlier; all for None."""
+        taken = []
+        for engine, part in enumerate(self.parts):
+            n = len(part) if until is None else sum(end is not None and end <= until for end, _ in part)
+            taken.append([event for _, event in part[:n]])
+            self.parts[engine] = part[n:]
+        return taken
+
+
 class EventMerge:
     """Merges the events of ``n`` engines.
 
@@ -35,7 +66,7 @@ class EventMerge:
         self._n, self._shifts_ns, self._epoch_unix_ns = n, shifts_ns, epoch_unix_ns
         self._interval_ns = interval_s * 1e9
         self._waiting: dict[str, dict[int, Event]] = {}
-        self._intervals: dict[tuple[int, int], list[list[Event]]] = {}
+        self._intervals: dict[tuple[int, int], _OpenIntervals] = {}
         self._windows_ns: dict[int, tuple[int, int]] = {}
         self._counted: list[Counter[tuple[int, str, str]]] = [Counter() for _ in range(n)]
 
@@ -88,31 +119,22 @@ class EventMerge:
         the start of the slice; an engine that missed one reports it with the next.
         """
         key = (event["slice"], event["target"])
-        parts = self._intervals.setdefault(key, [[] for _ in range(self._n)])
-        parts[engine].append(event)
-        ends = [self._ends(part) for part in parts]
-        common = set(ends[0]).intersection(*ends[1:])
-        if not common:
-            return []
-        reached = max(common)
-        taken = [part[: end[reached] + 1] for part, end in zip(parts, ends, strict=True)]
-        self._intervals[key] = [part[end[reached] + 1 :] for part, end in zip(parts, ends, strict=True)]
-        return [interval(taken)]
+        intervals = self._intervals.setdefault(key, _OpenIntervals(self._n))
+        end = self._end(event)
+        return [interval(intervals.take(end))] if intervals.add(engine, end, event) else []
 
-    def _ends(self, intervals: Sequence[Event]) -> dict[int, int]:
-        """Return the place of each interval by the multiple at which it ends.
+    def _end(self, event: Event) -> int | None:
+        """Return the multiple at which an interval ends.
 
-        The last interval of a slice, which ends when it is drained, has none.
+        The last one of a slice, which ends when the slice is drained, has none.
         """
-        ends = {}
-        for place, event in enumerate(intervals):
-            opened_ns, closes_ns = self._windows_ns[event["slice"]]
-            if event["to_ns"] < closes_ns:
-                ends[round((event["to_ns"] - opened_ns) / self._interval_ns)] = place
-        return ends
+        opened_ns, closes_ns = self._windows_ns[event["slice"]]
+        is_last = event["to_ns"] >= closes_ns
+        return None if is_last else round((event["to_ns"] - opened_ns) / self._interval_ns)
 
     def _rest_of_intervals(self, slice_number: int, target: int) -> list[Event]:
-        parts = self._intervals.pop((slice_number, target), [])
+        intervals = self._intervals.pop((slice_number, target), None)
+        parts = [] if intervals is None else intervals.take(None)
         return [interval(parts)] if any(parts) else []
 
     def _count(self, engine: int, event: Event) -> None:

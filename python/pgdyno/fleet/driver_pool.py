@@ -13,7 +13,7 @@ from psycopg import conninfo
 from pgdyno.errors import EngineError, FleetError, UsageError
 from pgdyno.estimate import counted
 from pgdyno.fleet.driver_actor import RayLink
-from pgdyno.fleet.driver_group import DriverGroup, DriverLink
+from pgdyno.fleet.driver_group import STARTS_AT_ONCE, DriverGroup, DriverLink
 from pgdyno.fleet.driver_split import default_threads, split
 from pgdyno.fleet.ray_cluster import LOCAL, NodeFacts, RayCluster, own_facts
 from pgdyno.study.drivers_plan import DriversPlan
@@ -80,7 +80,9 @@ class DriverPool:
     def start(self, seed: int, specification: Mapping[str, Any]) -> DriverGroup:
         """Return a drive by the nodes of a block. Raises FleetError, EngineError."""
         names = self.names_of(seed)
-        with ThreadPoolExecutor(len(names), "pgdyno-nodes") as at_once:  # an actor takes a second to start
+        with ThreadPoolExecutor(
+            min(len(names), STARTS_AT_ONCE), "pgdyno-nodes"
+        ) as at_once:  # an actor takes a second to start
             links = list(at_once.map(self._link, names))
         whole = {**specification, "threads": specification["threads"] or self._threads(specification)}
         parts = split(whole, [self._facts[name].cores for name in names])
@@ -108,7 +110,7 @@ class DriverPool:
 
     def _link(self, name: str) -> RayLink:
         if name not in self._links:
-            self._links[name] = RayLink(self._cluster, self._nodes[name])
+            self._links[name] = RayLink(self._cluster, self._nodes[name], self.n)
         return self._links[name]
 
     def note_loss(self) -> list[str]:

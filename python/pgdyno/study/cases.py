@@ -181,9 +181,8 @@ def drivers_of(file: StudyFile) -> DriversPlan | None:
     if fleet.drivers is None:
         return None
     names = () if isinstance(fleet.drivers, int) else fleet.drivers
-    n = fleet.drivers if isinstance(fleet.drivers, int) else len(names)
     try:
-        return DriversPlan(n=n, nodes=names, address=fleet.address, on_node_loss=fleet.on_node_loss)
+        return DriversPlan(n=fleet.n, nodes=names, address=fleet.address, on_node_loss=fleet.on_node_loss)
     except ValidationError as error:
         raise StudyFileError(("fleet", "drivers"), str(error.errors()[0]["msg"])) from None
 

@@ -96,14 +96,20 @@ CLIENTS_PER_CORE_OF_A_SLICE = 25
 clients per core each transaction takes about 25 ms, a twentieth of SLICE_S."""
 
 
-def default_slice_s(machine: MachineSize, clients: int) -> float:
-    """Return SLICE_S, doubled until a transaction takes at most a twentieth of it.
+SLICE_S_PER_DRIVER = 0.05
+"""Minimum length of a slice per load generator. All of them report the end of each slice, so this limits the
+messages to 20 per second."""
+
+
+def default_slice_s(machine: MachineSize, clients: int, drivers: int = 1) -> float:
+    """Return SLICE_S, doubled until a transaction takes at most a twentieth of it, at most SLICE_S_MAX.
 
     At the start of a slice, all clients start together. A slice must be long compared with a transaction, or
-    this start dominates its rate.
+    this start dominates its rate. It is also long enough for the messages of ``drivers`` load generators.
     """
-    times = max(1.0, clients / machine.cores / CLIENTS_PER_CORE_OF_A_SLICE)
-    return float(SLICE_S * 2 ** math.ceil(math.log2(times)))
+    of_clients = clients / machine.cores / CLIENTS_PER_CORE_OF_A_SLICE
+    times = max(1.0, of_clients, drivers * SLICE_S_PER_DRIVER / SLICE_S)
+    return min(SLICE_S_MAX, float(SLICE_S * 2 ** math.ceil(math.log2(times))))
 
 
 SLICE_SHARE_MAX = 0.05

@@ -188,6 +188,13 @@ class Fleet(StudyTable):
         description="When fewer nodes than drivers are left: stop, or start the study again with them.",
     )
 
+    @property
+    def n(self) -> int:
+        """Number of load generators, including that of this machine."""
+        if self.drivers is None:
+            return 1
+        return self.drivers if isinstance(self.drivers, int) else len(self.drivers)
+
 
 class Initdb(StudyTable):
     """Options of initdb, the same for all arms, because the defaults differ between versions."""

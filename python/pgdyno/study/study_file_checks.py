@@ -101,8 +101,7 @@ def _factors(file: StudyFile) -> Errors:
 
 def _generators(file: StudyFile) -> Errors:
     """Yield an error for each number that the load generators cannot have."""
-    drivers = file.fleet.drivers
-    n = 1 if drivers is None else drivers if isinstance(drivers, int) else len(drivers)
+    n = file.fleet.n
     for what in PER_GENERATOR:
         given: list[tuple[Path, Any]] = [(("drive", what), getattr(file.drive, what))]
         given += [(("factors", what, level.place), level.value) for level in file.factors.get(what, ())]

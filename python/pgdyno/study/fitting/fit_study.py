@@ -46,7 +46,6 @@ from pgdyno.study.fitting.fit_schedule import (
 )
 from pgdyno.study.fitting.fit_settings import Scales, contrasted_of, fit_settings
 from pgdyno.study.forecast_cost import (
-    Costs,
     aa_share,
     costs_of,
     data_s,
@@ -311,7 +310,7 @@ def _growing_in_window_s(
     if cases[0].study.transactions is not None:
         # A server may be faster than forecast, so the transactions may take all of its time.
         return max(share_s, min(window_s, least_s))
-    slice_s = file.run.slice_s or default_slice_s(task.machine, _most_clients(costs_of(cases)))
+    slice_s = file.run.slice_s or _default_slice_s(task, file, cases)
     return min(window_s, max(share_s / BLOCKS_MIN, least_s, (SLICES_MIN + 2) * slice_s))
 
 
@@ -326,14 +325,15 @@ def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: DataF
         return run.slice_s or SLICE_S
     if file.fit.keep_schedule or run.transactions is not None or run.checkpoints is not None:
         return None
-    slice_s = run.slice_s or default_slice_s(task.machine, _most_clients(costs))
+    slice_s = run.slice_s or _default_slice_s(task, file, cases)
     is_long_enough = _longest_window_s(task, cases) >= SLICES_MIN * slice_s
     fits = fit_in_memory_together(costs, factor.value, task.machine.memory_bytes, task.contrasted)
     return slice_s if is_long_enough and fits else None
 
 
-def _most_clients(costs: Costs) -> int:
-    return max(arm.clients for case in costs for arm in case)
+def _default_slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...]) -> float:
+    most_clients = max(arm.clients for case in costs_of(cases) for arm in case)
+    return default_slice_s(task.machine, most_clients, file.fleet.n)
 
 
 def _wanted(
