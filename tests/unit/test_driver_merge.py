@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgdyno.engine import DriveResult, Event
-from pgdyno.fleet.driver_merge import EventMerge, PartsDifferError, added, added_bins, quantile_ns
+from pgdyno.fleet.driver_histograms import added_bins, histogram, packed, quantile_ns
+from pgdyno.fleet.driver_merge import EventMerge, PartsDifferError, added
 
 KINDS = ("payment", "select")
 COUNTS = ("ok", "rolled_back", "failed", "skipped", "retried")
@@ -124,7 +125,7 @@ def merged(streams: list[list[Event]], seed: int) -> list[Event]:
     events = []
     while left := [i for i, stream in waiting.items() if stream]:
         engine = rng.choice(left)
-        events += merge.add(engine, waiting[engine].pop(0))
+        events += merge.add(engine, packed(waiting[engine].pop(0)))
     return events
 
 
@@ -184,14 +185,15 @@ def test_a_quantile_of_added_histograms_is_that_of_all_values(
     values: list[list[int]], quantile: float
 ) -> None:
     every = sorted(itertools.chain(*values))
-    bins = added_bins(map(bins_of, values))
+    bins = added_bins(histogram(bins_of(part)) for part in values)
+    assert bins.tolist() == bins_of(list(itertools.chain(*values)))
     reached = quantile_ns(bins, quantile)
     assert sum(one <= reached for one in every) >= quantile * len(every)
     assert sum(one < reached for one in every) < max(quantile * len(every), 1)
 
 
 def test_the_quantile_of_nothing_is_0() -> None:
-    assert quantile_ns([], 0.5) == 0
+    assert quantile_ns(added_bins([histogram([]), histogram([])]), 0.5) == 0
 
 
 def test_instants_are_moved_to_the_time_base_of_the_run() -> None:

@@ -1,7 +1,7 @@
 """The load generator of one node: an actor there, and its link here.
 
-The actor starts an engine and forwards its events and commands unchanged. Specifications may contain
-passwords: they are arguments of calls, which Ray neither logs nor names.
+The actor starts an engine and forwards its events and commands. Only histograms have another form.
+Specifications may contain passwords: they are arguments of calls, which Ray neither logs nor names.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from pgdyno.engine import Engine, Event
 from pgdyno.errors import EngineError, FleetError, in_one_line
 from pgdyno.fleet.driver_clocks import ClockOffset, measure_offset
+from pgdyno.fleet.driver_histograms import packed
 from pgdyno.fleet.driver_nodes import NodeUsage, own_usage
 from pgdyno.fleet.ray_cluster import (
     ANSWER_TIMEOUT_S,
@@ -69,7 +70,7 @@ class DriverActor:
         """Queue the events of an engine, then the reason if it failed, then None."""
         try:
             for event in engine.events():
-                events.put(event)
+                events.put(packed(event))
         except (EngineError, OSError, ValueError) as error:
             events.put(in_one_line(error))
         events.put(None)

@@ -19,6 +19,7 @@ from typing import Any, Protocol, Self
 from pgdyno.engine import STOP_TIMEOUT_S, Engine, Event
 from pgdyno.errors import EngineError, FleetError, in_one_line
 from pgdyno.fleet.driver_clocks import GUARD_S, SAME_CLOCK, ClockOffset
+from pgdyno.fleet.driver_histograms import packed
 from pgdyno.fleet.driver_merge import EventMerge
 from pgdyno.fleet.driver_nodes import NODE_LOST, NodeUsage, node_evidence, own_usage
 
@@ -82,7 +83,7 @@ class LocalLink:
     def events(self) -> Iterator[Event]:
         """Yield the events of the engine. Raises EngineError."""
         assert self._engine is not None
-        yield from self._engine.events()
+        yield from map(packed, self._engine.events())
 
     def send(self, message: Event) -> None:
         """Send a command."""

@@ -1,23 +1,21 @@
 """Merge of the events of several engines that execute one drive: the events of one engine. Pure.
 
-Counts and histograms add up; percentiles come from added histograms. All histograms have the layout of
-crates/driver/src/record/histogram.rs, so equal bins have equal values. Instants are on one time base.
+Counts and histograms add up; percentiles come from added histograms, which are arrays in the events of the
+engines (driver_histograms.py) and pairs in merged ones. Instants are on one time base.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pgdyno.engine import Event
 from pgdyno.errors import EngineError
+from pgdyno.fleet.driver_histograms import added_bins, quantile_ns
 
 INSTANTS = ("at_ns", "from_ns", "to_ns", "opened_ns", "counted_from_ns", "closed_ns", "drained_ns")
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-Bins = Sequence[Sequence[int]]
-"""Pairs of a value in ns and its count, by value."""
 
 
 class PartsDifferError(EngineError):
@@ -201,7 +199,7 @@ def interval(parts: Sequence[Sequence[Event]]) -> Event:
         "from_ns": sum(part[0]["from_ns"] for part in reported) // len(reported),
         "to_ns": sum(part[-1]["to_ns"] for part in reported) // len(reported),
         "kinds": added([event["kinds"] for event in every]),
-        "latency_ns": {**quantiles, "max": bins[-1][0] if bins else 0},
+        "latency_ns": {**quantiles, "max": int(bins[-1, 0]) if len(bins) else 0},
     }
 
 
@@ -254,7 +252,7 @@ def _target(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "counts": added([part["kinds"][kind]["counts"] for part in parts]),
             "failures": added([part["kinds"][kind]["failures"] for part in parts]),
             "histograms": {
-                measure: added_bins(part["kinds"][kind]["histograms"][measure] for part in parts)
+                measure: added_bins(part["kinds"][kind]["histograms"][measure] for part in parts).tolist()
                 for measure in parts[0]["kinds"][kind]["histograms"]
             },
         }
@@ -292,27 +290,6 @@ def added(parts: Sequence[Any]) -> Any:
     if isinstance(first, list):
         return [added(of) for of in zip(*parts, strict=True)]
     return sum(parts)
-
-
-def added_bins(every: Iterable[Bins]) -> list[list[int]]:
-    """Return the sum of histograms."""
-    total: Counter[int] = Counter()
-    for bins in every:
-        for value, n in bins:
-            total[value] += n
-    return [[value, n] for value, n in sorted(total.items())]
-
-
-def quantile_ns(bins: Bins, quantile: float) -> int:
-    """Return the quantile as the engine computes it: the bin that contains the value of that rank; 0 if the
-    histogram is empty.
-    """
-    rank = max(1, math.ceil(quantile * sum(n for _, n in bins)))
-    for value, n in bins:
-        rank -= n
-        if rank <= 0:
-            return value
-    return 0
 
 
 def _require_equal(parts: Sequence[Mapping[str, Any]], key: str) -> None:
