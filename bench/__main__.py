@@ -2,7 +2,7 @@
 
 ``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``--record``
 appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``dialects``,
-``bisect``, ``fleet`` and ``warm-ups`` run alone and have their own options.
+``bisect``, ``driver-nodes``, ``fleet`` and ``warm-ups`` run alone and have their own options.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from bench import (
     analysis,
     bisect,
     dialects,
+    driver_nodes,
     driver_overhead,
     fleet,
     history,
@@ -71,6 +72,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "tails": tails.main,
     "verdict": verdict.main,
     "dialects": dialects.main,
+    "driver-nodes": driver_nodes.main,
     "fleet": fleet.main,
     "warm-ups": warm_ups.main,
 }

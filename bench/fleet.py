@@ -8,10 +8,7 @@ process, with actors on a cluster of this machine that it starts itself.
 from __future__ import annotations
 
 import argparse
-import logging
-import os
 import resource
-import secrets
 import tempfile
 import time
 import zlib
@@ -19,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from bench.ray_messages import ray_actors, us_per_message
 from bench.stopping import table
 from pgdyno.fleet.host_evidence import CHUNK_BYTES, COMPRESSION
 from pgdyno.fleet.host_links import Answer
@@ -46,7 +43,6 @@ STATUS = HostStatus(
     rate=4321.0,
     standings={"clients 8": ["18 vs. 17: +4.2% (+0.9% to +7.6%), undecided, about 12 more blocks (20 min)"]},
 )
-RAY_ACTORS, RAY_MESSAGES = 4, 2000
 
 
 @dataclass
@@ -199,21 +195,8 @@ class _Answering:
 
 def ray_us_per_message() -> float:
     """Return the CPU time that Ray needs in this process for a message, in µs."""
-    import ray  # noqa: PLC0415 - the optional dependency
-
-    # Without a token in the environment, Ray would write one to the home directory of the user.
-    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-    ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-    try:
-        remote: Any = ray.remote(_Answering)
-        actors = [remote.options(num_cpus=0).remote() for _ in range(RAY_ACTORS)]
-        ray.get([actor.poll.remote(0) for actor in actors])
-        begun_s = time.process_time()
-        for number in range(RAY_MESSAGES // RAY_ACTORS):
-            ray.get([actor.poll.remote(number) for actor in actors])
-        return 1e6 * (time.process_time() - begun_s) / RAY_MESSAGES
-    finally:
-        ray.shutdown()
+    with ray_actors(_Answering) as (ray, actors):
+        return us_per_message(ray, actors, lambda actor, number: actor.poll.remote(number))
 
 
 def main(arguments: Sequence[str]) -> int:

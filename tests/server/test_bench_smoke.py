@@ -98,3 +98,24 @@ def test_the_benchmark_of_fleets_simulates_the_coordinator() -> None:
     (row,) = [line.split("|")[1:-1] for line in done.stdout.splitlines()[2:]]
     hosts, messages_per_s, *_ = (cell.strip() for cell in row)
     assert (hosts, messages_per_s) == ("3", "3.0")
+
+
+def test_the_benchmark_of_load_generators_simulates_their_coordinator(build: Build) -> None:
+    done = bench("driver-nodes", "--nodes", "1", "3", "--slice", "2")
+    assert done.returncode == 0, done.stderr
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in done.stdout.splitlines()[2:]]
+    assert [row[:5] for row in rows] == [["1", "2", "1", "1.0", "0.5"], ["3", "2", "1", "3.0", "1.5"]]
+
+
+def test_the_benchmark_of_many_clients_counts_every_transaction() -> None:
+    if not shutil.which("cc"):
+        pytest.skip("NO C COMPILER: the fake server is compiled")
+    done = bench("driver-nodes", "--clients", "60", "--engines", "3", "--rate", "200", "--seconds", "1")
+    assert done.returncode == 0, done.stderr
+    cells = [line.split("|")[1:3] for line in done.stdout.splitlines()[2:]]
+    rows = {name.strip(): value.strip() for name, value in cells}
+    sent, executed = (
+        int(rows[name].replace(",", ""))
+        for name in ("transactions in the merged result", "statements executed by the server")
+    )
+    assert executed == sent + 3 > 100, "each engine reads the version of the server"

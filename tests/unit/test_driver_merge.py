@@ -177,6 +177,23 @@ def test_merged_intervals_are_contiguous_and_lose_nothing(
     assert events[-1]["drained_ns"] == 3 * S + max(late for late, _ in faults[:n])
 
 
+def test_an_engine_that_reports_an_instant_twice_does_not_stand_for_another() -> None:
+    found = [("select", 5)]
+
+    def intervals(*ends_ns: int) -> list[Event]:
+        [first, *_] = intervals_of(found, 0, None)
+        pairs = itertools.pairwise([0, *ends_ns])
+        return [{**first, "kinds": counts_of(found), "from_ns": a, "to_ns": b} for a, b in pairs]
+
+    merge = EventMerge(2, [0, 0], 0, 1.0)
+    merge.opens(0, 0, 3.0)
+    twice, other = intervals(S * 6 // 10, S * 14 // 10, 2 * S), intervals(S, 2 * S)
+    assert [merge.add(0, packed(event)) for event in twice] == [[], [], []]
+    [one], [two] = [merge.add(1, packed(event)) for event in other]
+    assert [event["kinds"]["select"]["ok"] for event in (one, two)] == [3, 2]
+    assert (one["to_ns"], two["from_ns"], two["to_ns"]) == (S * 12 // 10, S * 12 // 10, 2 * S)
+
+
 @given(
     st.lists(st.lists(st.integers(1, 10**6), min_size=1), min_size=1, max_size=4),
     st.sampled_from([0.5, 0.95, 0.99]),

@@ -27,9 +27,8 @@ from pgdyno.lab.arms import LabArm
 from pgdyno.lab.progress import PreparationStep, Running, Warned
 from pgdyno.lab.trial import BarrierReadings, Lab, RunningTrial, read_surroundings
 from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
-from pgdyno.lab.warm_up import WarmUp
+from pgdyno.lab.warm_up import WarmUp, interval_s_of
 from pgdyno.probe.cpu_time import server_cpu_s
-from pgdyno.probe.sampler import step_for
 from pgdyno.results.driver_facts import CapacitySearch
 from pgdyno.results.engine_events import histograms_from, interval_from, slice_from
 from pgdyno.results.records import Counts, Measure
@@ -216,7 +215,7 @@ def drive_trials(
     for trial in trials.values():
         trial.log_from = len(trial.arm.log() or "")
     drivings = [_driving(lab, trials[index]) for index in arms]
-    interval_s = step_for(lab.study.window_likely_s())
+    interval_s = interval_s_of(lab.study)
     specification = drive_specification(
         drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s, pinning=pinning
     )

@@ -7,6 +7,7 @@ over blocks shows the necessary length better than a single block.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,10 @@ from pgdyno.results.records import Interval, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.units import NS_PER_S
+
+INTERVALS_PER_S = 200
+"""Maximum rate of intervals from load generators. The coordinator needs about 0.2 ms for each
+(``python -m bench driver-nodes``)."""
 
 INTERVAL_SHARE_MIN = 0.5
 """Minimum share of the nominal interval. A shorter one is the end of a slice and is added to the one
@@ -183,12 +188,20 @@ def rates_so_far(evidence: Evidence, case: int, study: Study) -> dict[int, list[
         return found
     whole = [one for one in evidence.trials(case) if one.status in RAN]
     last = max((one.block for one in whole), default=0) - RESUMED_BLOCKS_MAX
-    interval_s = step_for(study.window_likely_s())
+    interval_s = interval_s_of(study)
     for trial in whole:
         if trial.block > last:
             rates = _rates_of(evidence.intervals(trial.trial), interval_s, of_latency=_is_of_latency(study))
             found.setdefault(trial.arm, []).append(rates)
     return found
+
+
+def interval_s_of(study: Study) -> float:
+    """Return the width of the engine's intervals: the step of the telemetry. It is longer if more than
+    INTERVALS_PER_S would arrive from all load generators.
+    """
+    drivers = 1 if study.drivers is None else study.drivers.n
+    return max(step_for(study.window_likely_s()), float(math.ceil(drivers / INTERVALS_PER_S)))
 
 
 def _rates_of(intervals: Sequence[Interval], interval_s: float, *, of_latency: bool) -> Rates:
