@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import pgdyno
-from pgdyno.cli import fleet_view
+from pgdyno.cli import console, fleet_view
 from pgdyno.cli.fit_command import with_address
 from pgdyno.cli.fleet_options import require_own_servers
 from pgdyno.cli.fleet_view import FleetView
@@ -213,6 +213,18 @@ def test_a_terminal_has_a_line_per_host_and_counts_the_rest(monkeypatch: pytest.
     assert "h8  block 3, measuring 18  1,234 tx/s  at most 1 min left  18 vs. 17: +4.2%" in last
     assert "h0" not in last
     assert "and 5 more hosts" in last
+
+
+@pytest.mark.parametrize(("is_terminal", "lines"), [(True, ["! a: some long", "words here"]), (False, None)])
+def test_warnings_break_between_words_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, lines: list[str] | None
+) -> None:
+    written = io.StringIO()
+    stream = Console(file=written, width=16, force_terminal=is_terminal, color_system=None)
+    monkeypatch.setattr(console, "err", stream)
+    FleetView("t", quiet=True).warn("a: some long words here")
+    found = [line.rstrip() for line in written.getvalue().splitlines()]
+    assert found == (lines or ["! a: some long words here"])
 
 
 def test_the_command_line_that_ray_records_has_no_dsn() -> None:

@@ -275,7 +275,7 @@ class BisectView:
         """Print a warning, unless an earlier step had it with other numbers."""
         kind = re.sub(r"[\d.,]+.*", "", text)
         if not self._quiet and kind not in self._warned:
-            say(f"! {text}")
+            say(f"! {text}", wrap=True)
         self._warned.add(kind)
 
     def _show(self, detail: str) -> None:

@@ -287,7 +287,7 @@ def compare(
     if not (design.slice_length is design.window is design.warmup is None):
         require_time_for_block(study)
     if short := shortage(study, options.machine_size()):
-        say(short)
+        say(short, wrap=True)
     return run_and_report(
         path,
         study_request(study, chosen.levels),

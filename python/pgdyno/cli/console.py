@@ -80,13 +80,14 @@ MESSAGE_CHARS_MAX = 20_000
 """Maximum length of a message; the help of a command is the longest one."""
 
 
-def say(text: str) -> None:
+def say(text: str, *, wrap: bool = False) -> None:
     """Print a message on standard error, without interpreting markup.
 
-    A message that cannot be written is dropped; the exit status still reports the outcome.
+    ``wrap``: on a terminal, break lines between words. Commands to copy must not have line breaks. A
+    message that cannot be written is dropped; the exit status still reports the outcome.
     """
     with contextlib.suppress(OSError):
-        err.print(shortened(text, MESSAGE_CHARS_MAX), soft_wrap=True)
+        err.print(shortened(text, MESSAGE_CHARS_MAX), soft_wrap=not (wrap and err.is_terminal))
 
 
 def print_json(value: Any) -> None:

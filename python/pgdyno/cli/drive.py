@@ -130,7 +130,7 @@ def drive(
                 f"the database {name} was not created by pgdyno: add --into-existing to change its data"
             )
         for caveat in (*untested_version(name, version), *examine_scripts(workload)):
-            say(f"! {caveat.text}")
+            say(f"! {caveat.text}", wrap=True)
         n_clients = default_clients(options.machine_size()) if clients is None else clients
         driving = load.driving(workload, n_clients)
         slices = [PlannedSlice(0, Role.WARM_UP, warmup_s, 0)] if warmup_s > 0 else []

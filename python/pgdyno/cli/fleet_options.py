@@ -163,7 +163,7 @@ def _hosts(cluster: RayCluster, options: FleetOptions) -> Hosts:
     nodes = cluster.nodes()
     hosts = hosts_of(nodes, cluster.check(nodes), share_machines=options.share_machines)
     for sentence in hosts.unused:
-        say(f"! {sentence}; --share-machines uses it, too")
+        say(f"! {sentence}; --share-machines uses it, too", wrap=True)
     return hosts
 
 

@@ -75,7 +75,7 @@ class FleetView:
 
     def warn(self, text: str) -> None:
         """Print a message."""
-        say(f"! {text}")
+        say(f"! {text}", wrap=True)
 
     @property
     def summary(self) -> str:

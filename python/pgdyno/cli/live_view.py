@@ -116,7 +116,7 @@ class LiveView:
                 lines = standing_lines(standings, block_s)
                 self._standings[self._block.case if self._block else ""] = lines
             case Warned(text):
-                say(f"! {text}")
+                say(f"! {text}", wrap=True)
         if not self._live and not self._quiet:
             self._write_line(progress)
 

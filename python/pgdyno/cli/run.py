@@ -167,7 +167,7 @@ def run(
     require_writable(target)
     machine = options.machine_size()
     if short := next(filter(None, (shortage(case.study, machine, len(cases)) for case in cases)), ""):
-        say(short)
+        say(short, wrap=True)
     fitted = requested.fitted
     lost = [f"{NOT_THE_QUESTION}:", *(f"  {one.sentence}" for one in fitted.lost)] if fitted.lost else []
     changed = (f"  {change.sentence}" for change in fitted.changes)
