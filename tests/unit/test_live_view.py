@@ -4,12 +4,15 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from report_forms import only
 from rich.console import Console
 from synthetic_study import Synthetic, write_study
 
+from example_studies import make_study
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
 from pgdyno.cli import live_view
@@ -26,6 +29,7 @@ from pgdyno.lab.progress import (
     PreparationStep,
     Running,
 )
+from pgdyno.lab.trial_driving import _share
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Block
 
@@ -194,3 +198,11 @@ def test_an_effect_that_changes_within_the_windows_is_the_reason_why_a_study_con
     reasons = standing_lines([standing], 30.0)[1:]
     assert len(reasons) == (reason is not None)
     assert reason is None or (reason in reasons[0] and "within the windows" in reasons[0])
+
+
+@pytest.mark.parametrize(("measured_s", "share"), [(5.0, 0.5), (10.4, 1.0)])
+def test_a_window_whose_slices_drain_late_is_shown_as_complete_at_most(
+    measured_s: float, share: float
+) -> None:
+    study = make_study(rounds=20, slice_s=0.5)
+    assert _share(study, cast(Any, SimpleNamespace(measured_s=measured_s))) == share

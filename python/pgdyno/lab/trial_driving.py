@@ -344,10 +344,12 @@ def _note_interval(lab: Lab, trial: RunningTrial, event: Event) -> None:
 
 
 def _share(study: Study, trial: RunningTrial) -> float:
-    """Return the finished share of a trial's window."""
+    """Return the finished share of a trial's window. Slices drain after their end, so at most 1."""
     if study.transactions is not None:
-        return trial.measured_n / (study.transactions * study.driving(trial.arm.index).clients)
-    return trial.measured_s / (study.rounds * study.slice_s)
+        done = trial.measured_n / (study.transactions * study.driving(trial.arm.index).clients)
+    else:
+        done = trial.measured_s / (study.rounds * study.slice_s)
+    return min(1.0, done)
 
 
 def _server_cpu_s(arm: LabArm) -> float | None:
