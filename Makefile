@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
+# The tests start pgdyno hundreds of times: keep its bytecode, even if the environment does not.
+TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
@@ -38,13 +40,13 @@ fleet-demo: setup ## compare 17 and 18 with load generators on two of three loca
 
 test: setup ## every test: the engine's, the Python side's, and those against real servers
 	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --quiet
-	$(BIN)/python -m pytest -n $$(( $$(nproc) + 1 )) --dist loadfile
+	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist loadfile
 
 crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and check that nothing is lost
 	PYTHONPATH=tests $(BIN)/python tests/e2e/crash.py --kills $(or $(N),50) $(if $(SEED),--seed $(SEED))
 
 long-test: setup ## tests that take minutes: every benchmark in its smallest form
-	$(BIN)/python -m pytest --long
+	$(TESTS) --long
 
 build-test: setup ## build the clone of PostgreSQL in PGDYNO_CLONE from source, measure and bisect it
 	$(BIN)/python -m pytest --long -rs tests/e2e/test_e2e_postgres_source.py

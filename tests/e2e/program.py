@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import select
@@ -15,10 +16,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 
 import pgdyno
+from pgdyno.cli.main import run_command
 
 SCRIPT = Path(sys.executable).parent / "pgdyno"
 END_S = 300.0
@@ -134,6 +137,20 @@ class Program:
         ended = self.start(*arguments).ended()
         assert "Traceback" not in ended.err, ended.err
         return ended
+
+    def run_inside(self, *arguments: str | Path) -> Ended:
+        """Run it in this process: for commands whose start would take longer than their work."""
+        out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+        with (
+            patch.dict(os.environ, self.environment(), clear=True),
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            status = run_command([str(argument) for argument in arguments])
+        written = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+        assert "Traceback" not in written[1], written[1]
+        return Ended(status, *written)
 
     def compare(self, *arguments: str | Path) -> Ended:
         """Run the smallest comparison; later options override its sizes."""

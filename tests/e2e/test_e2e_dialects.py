@@ -45,7 +45,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("words", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_cannot_be_is_refused_before_anything_starts(program: Program, words: str, message: str) -> None:
-    ended = program.run("compare", "18", *words.split())
+    ended = program.run_inside("compare", "18", *words.split())
     assert ended.status == 2
     (complaint,) = ended.complaints
     assert message in complaint

@@ -178,6 +178,6 @@ def test_wrong_requests_are_refused_before_the_measurement(
         ((*look, "--workload", "pgbench", "--no-analyze"), 2, "--no-analyze requires --data"),
         ((*data, *look, "--workload", "sysbench"), 2, "requires --workload pgbench"),
     ):
-        ended = program.run("compare", *SMALL, *arguments, *evidence, server, server)
+        ended = program.run_inside("compare", *SMALL, *arguments, *evidence, server, server)
         assert (ended.status, message in ended.err) == (status, True), ended.err
         assert not (tmp_path / "e.sqlite").exists()
