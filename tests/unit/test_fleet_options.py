@@ -172,6 +172,14 @@ def test_each_case_is_measured_on_one_machine_and_each_machine_measures_one_case
     assert len(used) == len(set(used)) == min(len(set(machines)), len(cases))
 
 
+def test_nodes_whose_results_files_would_have_one_name_are_refused() -> None:
+    known = {"a b": facts("x"), "a-b": facts("y")}
+    with pytest.raises(
+        UsageError, match="the nodes 'a b' and 'a-b' would have results files of the same name"
+    ):
+        hosts_of([node(name) for name in known], known, share_machines=False)
+
+
 def test_names_of_files_come_from_nodes() -> None:
     assert file_part("db1#4f/..") == "db1-4f"
     assert file_part("../") == "host"

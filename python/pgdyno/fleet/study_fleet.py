@@ -30,7 +30,10 @@ class Hosts:
 
 
 def hosts_of(nodes: Sequence[RayNode], facts: Mapping[str, NodeFacts], *, share_machines: bool) -> Hosts:
-    """Return the hosts: one node of each machine, or all of them with ``share_machines``."""
+    """Return the hosts: one node of each machine, or all of them with ``share_machines``.
+
+    Raises UsageError if the results files of two hosts would have the same name.
+    """
     found: dict[str, RayNode] = {}
     first_of: dict[str, str] = {}
     unused = []
@@ -40,7 +43,13 @@ def hosts_of(nodes: Sequence[RayNode], facts: Mapping[str, NodeFacts], *, share_
             unused.append(f"node {node.name} is not used: it is on the same machine as {first_of[machine]}")
             continue
         first_of.setdefault(machine, node.name)
-        found[file_part(node.name)] = node
+        name = file_part(node.name)
+        if name in found:
+            raise UsageError(
+                f"the nodes {found[name].name!r} and {node.name!r} would have results files of the same name: "
+                "start one of them with another --node-name"
+            )
+        found[name] = node
     return Hosts(found, unused)
 
 
