@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-ACTORS, MESSAGES = 4, 2000
+ACTORS, MESSAGES = 4, 800
 
 
 @contextlib.contextmanager
@@ -20,7 +20,7 @@ def ray_actors(of: type, threads: int = 1) -> Iterator[tuple[Any, list[Any]]]:
     import ray  # noqa: PLC0415 - the optional dependency
 
     # Without a token in the environment, Ray would write one to the home directory of the user.
-    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray keeps the first one of a process
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
     try:
         remote: Any = ray.remote(of)

@@ -46,8 +46,8 @@ def hosts_of(nodes: Sequence[RayNode], facts: Mapping[str, NodeFacts], *, share_
         name = file_part(node.name)
         if name in found:
             raise UsageError(
-                f"the nodes {found[name].name!r} and {node.name!r} would have results files of the same name: "
-                "start one of them with another --node-name"
+                f"the nodes {found[name].name!r} and {node.name!r} would have results files of the same "
+                "name: start one of them with another --node-name"
             )
         found[name] = node
     return Hosts(found, unused)
