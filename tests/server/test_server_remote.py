@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
+import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -157,6 +158,18 @@ def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote) -> N
     copy.restore()
     remote.drop_what_nobody_holds()
     assert copy.name in remote.own_databases()
+    copy.end()
+    remote.drop("pgdyno_pristine")
+
+
+def test_sessions_that_a_lost_load_generator_left_do_not_keep_a_copy(remote: Remote) -> None:
+    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
+    copy = TrialCopy(remote, "pgdyno_pristine")
+    copy.restore()
+    with Remote(remote.dsn.with_database(copy.name)).connect() as left:
+        copy.restore()
+        with pytest.raises(psycopg.OperationalError):
+            left.execute("select 1")
     copy.end()
     remote.drop("pgdyno_pristine")
 

@@ -324,9 +324,9 @@ class Remote:
                 with contextlib.suppress(ServerError, DatasetError):
                     self.drop(name)
 
-    def drop(self, dbname: str) -> None:
+    def drop(self, dbname: str, *, end_sessions: bool = False) -> None:
         """Drop a database of pgdyno if it exists. Raises DatasetError if pgdyno did not create it, or if it
-        is in use.
+        is in use. ``end_sessions``: first end the sessions of this role in it.
         """
         with self.connect() as connection:
             exists = connection.execute("select 1 from pg_database where datname = %s", (dbname,)).fetchone()
@@ -334,6 +334,8 @@ class Remote:
                 return
             self._require_mark(connection, dbname)
             try:
+                if end_sessions:
+                    connection.execute(_END_SESSIONS, (dbname,))
                 connection.execute(sql.SQL("drop database {}").format(sql.Identifier(dbname)))
             except psycopg.errors.ObjectInUse:
                 why = "it has other sessions: end them first"
@@ -358,6 +360,11 @@ def _locks(name: str, purpose: str) -> set[int]:
 _MARKS: LiteralString = (
     # Truncated: any owner can comment on a database, and a marker is short.
     "select datname, datconnlimit, left(shobj_description(oid, 'pg_database'), 1000) from pg_database"
+)
+
+
+_END_SESSIONS: LiteralString = (
+    "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and usename = current_user"
 )
 
 
@@ -400,7 +407,7 @@ class TrialCopy:
     def restore(self) -> None:
         """Take the locks and create a new copy. Raises ConnectError, DatasetError."""
         self.hold()
-        self.remote.drop(self.name)
+        self._drop()
         self.remote.create(
             self.name, ownership_marker.locked_purpose(PURPOSE, self.number), template=self.pristine
         )
@@ -408,10 +415,14 @@ class TrialCopy:
     def end(self) -> None:
         """Drop the copy and release the locks. Never raises."""
         with contextlib.suppress(ServerError, DatasetError, psycopg.Error):
-            self.remote.drop(self.name)
+            self._drop()
         if self._holder is not None:
             self._holder.close()
             self._holder = None
+
+    def _drop(self) -> None:
+        # The server keeps the sessions of a load generator whose network is lost.
+        self.remote.drop(self.name, end_sessions=True)
 
     def hold(self) -> None:
         """Take the locks, again if the server ended the connection that held them. Raises ConnectError."""
