@@ -14,7 +14,7 @@ from pgdyno.errors import EngineError, FleetError
 from pgdyno.fleet import driver_group
 from pgdyno.fleet.driver_actor import DriverActor, gather_s, loss
 from pgdyno.fleet.driver_clocks import GUARD_S, SAME_CLOCK, ClockOffset
-from pgdyno.fleet.driver_group import OPEN_S_PER_NODE, DriverGroup
+from pgdyno.fleet.driver_group import LATE, OPEN_S_PER_NODE, DriverGroup
 from pgdyno.fleet.driver_nodes import NODE_LOST, NodeUsage, own_usage
 from pgdyno.fleet.driver_pool import rounds_of
 
@@ -144,6 +144,23 @@ def test_a_lost_or_late_node_ends_the_drive_with_its_name(fault: Exception | Eve
     assert last["message"].count("load generator") == 1
     assert other.is_closed
     other.commands.put({"do": "stop"})
+
+
+def test_a_node_that_was_cut_off_ends_a_drive_that_is_measuring() -> None:
+    def barrier(name: str) -> Event:
+        return {"event": "barrier", "name": name, "at_ns": 0, "totals": []}
+
+    late: Event = {"event": LATE, "late_s": 3.25}
+    end = failure("end of the script")
+    for name, reason in (("measure", "its network delayed an answer by 3.2 s"), ("end", "end of the script")):
+        one = ScriptedLink("one", [started(), late, barrier(name), "continue", late, end])
+        other = ScriptedLink("other", [started(), barrier(name), "stop"])
+        with group(one, other) as running:
+            events = running.events()
+            assert [next(events)["event"] for _ in range(2)] == ["started", "barrier"]
+            running.proceed()
+            assert next(events)["message"] == f"load generator one: {reason}"
+            running.stop()
 
 
 def test_a_failure_of_a_server_stays_one() -> None:

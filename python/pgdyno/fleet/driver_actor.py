@@ -16,6 +16,7 @@ from typing import Any
 from pgdyno.engine import Engine, Event
 from pgdyno.errors import EngineError, FleetError, in_one_line
 from pgdyno.fleet.driver_clocks import ClockOffset, measure_offset
+from pgdyno.fleet.driver_group import LATE
 from pgdyno.fleet.driver_histograms import packed
 from pgdyno.fleet.driver_nodes import NodeUsage, own_usage
 from pgdyno.fleet.ray_cluster import (
@@ -38,6 +39,9 @@ GATHER_MIN_S, GATHER_MAX_S = 1.0, 10.0
 MESSAGES_PER_S = 10
 """Maximum rate of messages with gathered events, of all nodes together, for up to 100 nodes. A message takes
 about 1.5 ms of CPU time in the coordinator (``python -m bench driver-nodes --ray``)."""
+
+LATE_AFTER_S = 1.0
+"""Maximum time from an answer on the node to its arrival here."""
 
 LOST_AFTER_S = 20.0
 """Maximum time without an answer of a node, beyond the time to gather events."""
@@ -75,8 +79,10 @@ class DriverActor:
             events.put(in_one_line(error))
         events.put(None)
 
-    def read(self, wait_s: float) -> list[Event | str | None]:
-        """Return the events of the next ``wait_s``, or earlier if one of them is not in GATHERED."""
+    def read(self, wait_s: float) -> tuple[list[Event | str | None], int]:
+        """Return the events of the next ``wait_s``, or earlier if one of them is not in GATHERED, and the time
+        by CLOCK_MONOTONIC.
+        """
         found: list[Event | str | None] = []
         ends_s = time.monotonic() + wait_s
         with contextlib.suppress(queue.Empty):
@@ -85,7 +91,7 @@ class DriverActor:
                 found.append(event)
                 if not isinstance(event, dict) or event["event"] not in GATHERED:
                     break
-        return found
+        return found, time.monotonic_ns()
 
     def send(self, message: Event) -> None:
         """Send a command to the engine."""
@@ -115,6 +121,7 @@ class RayLink:
         self.name = node.name
         self.is_lost = False
         self.silence_s = gather_s(nodes)
+        self._offset_ns = 0
         self._ray = cluster.ray
         options = {"num_cpus": 0, "name": f"{NAME}-{node.id[:12]}", "namespace": NAME, "max_restarts": 0}
         actor = self._ray.remote(concurrency_groups=GROUPS)(DriverActor)
@@ -135,7 +142,11 @@ class RayLink:
         """Yield the events of the engine. Raises EngineError, FleetError."""
         limit_s = self.silence_s + LOST_AFTER_S
         while True:
-            for event in self._get(lambda: self._call("events", "read", self.silence_s), limit_s):
+            found, sent_ns = self._get(lambda: self._call("events", "read", self.silence_s), limit_s)
+            late_s = (time.monotonic_ns() + self._offset_ns - sent_ns) / 1e9
+            if late_s > LATE_AFTER_S:
+                yield {"event": LATE, "late_s": late_s}
+            for event in found:
                 if event is None:
                     return
                 if isinstance(event, str):
@@ -149,7 +160,9 @@ class RayLink:
 
     def clock(self) -> ClockOffset:
         """Return the offset of the clock of the node."""
-        return measure_offset(lambda: self._get(lambda: self._call("clock", "clock_ns")))
+        found = measure_offset(lambda: self._get(lambda: self._call("clock", "clock_ns")))
+        self._offset_ns = found.offset_ns
+        return found
 
     def usage(self) -> NodeUsage:
         """Return the counters of the node."""

@@ -33,6 +33,10 @@ OPEN_S_PER_NODE = 0.001
 STARTS_AT_ONCE = 16
 """Maximum number of nodes that start at the same time."""
 
+LATE = "late"
+"""Event of a link whose node was cut off for ``late_s``. A network that delays answers to pgdyno may also
+delay transactions, which lowers the rate of one arm. Therefore it ends a drive that is measuring."""
+
 TICK_S = 1.0
 """Interval of the checks for silence."""
 
@@ -52,7 +56,10 @@ class DriverLink(Protocol):
         """Start the engine."""
 
     def events(self) -> Iterator[Event]:
-        """Yield its events. Raises EngineError if the engine fails, FleetError if the node is lost."""
+        """Yield its events, and LATE.
+
+        Raises EngineError if the engine fails, FleetError if the node is lost.
+        """
 
     def send(self, message: Event) -> None:
         """Send a command to the engine. Failures appear in ``events``."""
@@ -146,7 +153,7 @@ class DriverGroup:
         self._base_ns = time.monotonic_ns()
         self._heard_s = [0.0 for _ in links]
         self._waits = [True for _ in links]
-        self._is_warm = False
+        self._is_warm = self._is_measuring = False
         self._stop_by_s: float | None = None
 
     def __enter__(self) -> Self:
@@ -209,6 +216,11 @@ class DriverGroup:
             if item["event"] == "failed":
                 yield self._failed(place, item)
                 return
+            if item["event"] == LATE:
+                if self._is_measuring:
+                    yield self._lost(place, f"its network delayed an answer by {item['late_s']:.1f} s")
+                    return
+                continue
             yield from self._handle(place, item)
 
     def _handle(self, place: int, event: Event) -> Iterator[Event]:
@@ -239,6 +251,7 @@ class DriverGroup:
                     self._send_all({"do": "stop"})
         for merged in self._merge.add(place, event):
             if merged["event"] == "barrier":
+                self._is_measuring = merged["name"] == "measure"
                 for number, link in enumerate(self._links):
                     self._usages[number].append(link.usage())
                     self._measure_clock(number)
