@@ -259,13 +259,8 @@ class DriverGroup:
 
     def _measure_clock(self, place: int) -> None:
         """Measure the clock of a node. Raises FleetError if starts of slices would miss their guard time."""
-        clocks, link = self._clocks[place], self._links[place]
-        clocks.append(link.clock())
-        if (error_s := clocks[0].spread_s(clocks[-1])) > GUARD_S:
-            raise FleetError(
-                f"load generator {link.name}: the error of its clock is {1e3 * error_s:.0f} ms "
-                f"(limit {1e3 * GUARD_S:.0f} ms); use nodes in one network"
-            )
+        clocks = self._clocks[place]
+        clocks.append(exact_clock(self._links[place], clocks[0] if clocks else None))
 
     def _new_merge(self) -> EventMerge:
         """Return the merge on the time base of this object, whose epoch is its creation."""
@@ -356,6 +351,20 @@ class DriverGroup:
             for place, link in enumerate(self._links)
         ]
         return {**result, "driver": {**result["driver"], "nodes": nodes}}
+
+
+def exact_clock(link: DriverLink, first: ClockOffset | None = None) -> ClockOffset:
+    """Return the offset of the clock of a node now. ``first``: its first measurement.
+
+    Raises FleetError if starts of slices would miss their guard time.
+    """
+    found = link.clock()
+    if (error_s := (first or found).spread_s(found)) > GUARD_S:
+        raise FleetError(
+            f"load generator {link.name}: the error of its clock is {1e3 * error_s:.0f} ms "
+            f"(limit {1e3 * GUARD_S:.0f} ms); use nodes in one network"
+        )
+    return found
 
 
 def _failure(stage: str, message: str, target: str | None) -> Event:

@@ -13,7 +13,7 @@ from psycopg import conninfo
 from pgdyno.errors import EngineError, FleetError, UsageError
 from pgdyno.estimate import counted
 from pgdyno.fleet.driver_actor import RayLink
-from pgdyno.fleet.driver_group import STARTS_AT_ONCE, DriverGroup, DriverLink
+from pgdyno.fleet.driver_group import STARTS_AT_ONCE, DriverGroup, DriverLink, exact_clock
 from pgdyno.fleet.driver_split import default_threads, split
 from pgdyno.fleet.ray_cluster import LOCAL, NodeFacts, RayCluster, own_facts
 from pgdyno.study.drivers_plan import DriversPlan
@@ -92,7 +92,11 @@ class DriverPool:
         return DriverGroup(links, parts, self._ceilings)
 
     def _measure_ceilings(self, new: Sequence[tuple[DriverLink, Mapping[str, Any]]]) -> None:
-        """Measure the rates of SELECT 1 of nodes. Raises FleetError, EngineError."""
+        """Measure the rates of SELECT 1 of nodes, after their clocks: connecting through a slow network may
+        take longer than its time limit. Raises FleetError, EngineError.
+        """
+        for link, _ in new:
+            exact_clock(link)
         for members in rounds_of(new):
             with ThreadPoolExecutor(len(members), "pgdyno-nodes") as at_once:
                 found = list(at_once.map(lambda one: ceiling_per_s(*one), members))
