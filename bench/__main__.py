@@ -2,7 +2,8 @@
 
 ``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``--record``
 appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``dialects``,
-``bisect``, ``driver-nodes``, ``fleet`` and ``warm-ups`` run alone and have their own options.
+``bisect``, ``driver-nodes``, ``fleet``, ``network-clients`` and ``warm-ups`` run alone and have their own
+options.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bench import (
     fleet,
     history,
     load,
+    network_clients,
     pairs,
     pgbench,
     restore,
@@ -74,6 +76,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "dialects": dialects.main,
     "driver-nodes": driver_nodes.main,
     "fleet": fleet.main,
+    "network-clients": network_clients.main,
     "warm-ups": warm_ups.main,
 }
 """Benchmarks that do not need the shared server and print results in their own format."""

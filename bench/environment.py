@@ -86,7 +86,7 @@ class Environment:
 @contextmanager
 def benchmark_environment(sizes: Sizes) -> Iterator[Environment]:
     """Start a server in a temporary directory, which is deleted afterwards."""
-    account, build = server_account(), _build()
+    account, build = server_account(), installed_build()
     directory = Path(tempfile.mkdtemp(prefix="pgdyno-bench-", dir="/var/tmp"))
     directory.chmod(0o755)
     try:
@@ -98,7 +98,7 @@ def benchmark_environment(sizes: Sizes) -> Iterator[Environment]:
         subprocess.run(["rm", "-rf", str(directory)], check=True)
 
 
-def _build() -> Build:
+def installed_build() -> Build:
     builds = [build for build in system_builds() if build.has("pgbench")] or system_builds()
     if not builds:
         raise UsageError("make bench needs an installed PostgreSQL with pgbench; install your distribution's")

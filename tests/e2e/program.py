@@ -12,7 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,11 +95,15 @@ class Running:
 
 @dataclass
 class Program:
-    """Starts pgdyno with its own cache, without variables that could point to a server."""
+    """Starts pgdyno with its own cache, without variables that could point to a server.
+
+    ``prefix``: the start of its command line, which says where it runs.
+    """
 
     cache: Path
     folder: Path
     environ: Mapping[str, str] = field(default_factory=dict)
+    prefix: Sequence[str] = ()
     _started: list[Running] = field(default_factory=list)
 
     def environment(self) -> dict[str, str]:
@@ -120,7 +124,7 @@ class Program:
         out, err = self.folder / f"{number}.out", self.folder / f"{number}.err"
         with out.open("wb") as to_out, err.open("wb") as to_err:
             process = subprocess.Popen(
-                [SCRIPT, *map(str, arguments)],
+                [*self.prefix, SCRIPT, *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=to_out,
                 stderr=to_err,

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 import pytest
-from program import END_S, PAUSE_S, TINY, Program
+from bench.ray_nodes import LocalCluster
+from program import TINY, Program
 
 from pgdyno.results.fleet_file import FleetRecord, HostState, read_fleet
 from pgdyno.server.running import Server
 
 pytestmark = pytest.mark.long
-RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 PASSWORD = "b5e1secret9d"
-TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-"""The cluster of the tests has a token of its own: neither it nor the user's clusters see the other's."""
 STUDY = """
 title = "A fleet"
 compare = ["settings"]
@@ -51,98 +43,6 @@ ALONE = "[drive]\nclients = 1"
 GRID = "[factors]\nclients = [1, 2]"
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-@dataclass
-class LocalCluster:
-    """Nodes on this machine, each with its own cache. They end with the test, by their process groups."""
-
-    program: Program
-    folder: Path
-    port: int = field(default_factory=free_port)
-    nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-
-    def start(self, *names: str) -> None:
-        import ray
-
-        for name in names:
-            place = (
-                ["--head", f"--port={self.port}", f"--temp-dir={self.folder}", "--include-dashboard=false"]
-                if not self.nodes
-                else [f"--address=127.0.0.1:{self.port}"]
-            )
-            command = [*RAY, "start", "--block", "--node-name", name, "--num-cpus=2", *place]
-            command += [
-                "--node-ip-address=127.0.0.1",
-                "--object-store-memory=80000000",
-                "--include-log-monitor=false",
-            ]
-            cache = self.program.cache / name
-            cache.mkdir(exist_ok=True)
-            cache.chmod(0o755)
-            packages = {"PYTHONPATH": os.pathsep.join([self.package, str(Path(ray.__file__).parents[1])])}
-            environ = {**self.program.environment(), **packages, "PGDYNO_CACHE": str(cache)}
-            environ |= {"RAY_USAGE_STATS_ENABLED": "0", "XDG_STATE_HOME": str(cache / "state"), **TOKEN}
-            self.nodes[name] = subprocess.Popen(
-                command,
-                env=environ,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            self._wait_for_node(len(self.nodes))
-
-    @property
-    def package(self) -> str:
-        return self.program.environment()["PYTHONPATH"]
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def process(self, name: str, part: str) -> psutil.Process:
-        """Return the process of a node whose command line contains ``part``."""
-        root = psutil.Process(self.nodes[name].pid)
-        for process in root.children(recursive=True):
-            with contextlib.suppress(psutil.Error):
-                if part in " ".join(process.cmdline()):
-                    return process
-        raise LookupError(f"{name} has no process {part}")
-
-    def stop(self, name: str) -> None:
-        """Kill all processes of a node."""
-        node = self.nodes.pop(name)
-        members = []
-        with contextlib.suppress(psutil.Error):
-            members = psutil.Process(node.pid).children(recursive=True)
-        node.kill()
-        node.wait()
-        for member in members:
-            with contextlib.suppress(psutil.Error):
-                member.kill()
-
-    def end(self) -> None:
-        """Kill all nodes."""
-        for name in list(self.nodes):
-            self.stop(name)
-
-    def _wait_for_node(self, n: int) -> None:
-        command = [*RAY, "status", f"--address={self.address}"]
-        deadline_s = time.monotonic() + END_S
-        environ = {**self.program.environment(), "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **TOKEN}
-        while time.monotonic() < deadline_s:
-            found = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-            if found.stdout.count("node_") >= n:
-                return
-            time.sleep(PAUSE_S)
-        raise AssertionError("the node never joined")
-
-
 @pytest.fixture
 def cluster(program: Program, tmp_path: Path) -> Iterator[LocalCluster]:
     pytest.importorskip("ray", reason="NO RAY: pip install 'pgdyno[fleet]'")
@@ -156,19 +56,11 @@ def cluster(program: Program, tmp_path: Path) -> Iterator[LocalCluster]:
         subprocess.run(["rm", "-rf", str(folder)], check=False)
 
 
-def packages(cluster: LocalCluster) -> str:
-    """Return the search path with pgdyno and Ray."""
-    import ray
-
-    return os.pathsep.join([cluster.package, str(Path(ray.__file__).parents[1])])
-
-
 def run(cluster: LocalCluster, *arguments: str, snapshot_s: float = 0.0) -> list[str]:
     """Return the arguments of a run on all nodes, which share this machine."""
     cluster.program.environ = {
         **cluster.program.environ,
-        **TOKEN,
-        "PYTHONPATH": packages(cluster),
+        **cluster.environment(),
         "PGPASSWORD": PASSWORD,
         "PGDYNO_FLEET_SNAPSHOT_S": str(snapshot_s),
     }
@@ -265,8 +157,7 @@ print(str(tables) + str(ray.util.list_named_actors(all_namespaces=True)))
 def test_no_password_of_a_command_line_reaches_ray(cluster: LocalCluster, running_server: Server) -> None:
     """Ray stores the command line of the processes that connect to it."""
     cluster.start("n1")
-    environ = {**TOKEN, "PYTHONPATH": packages(cluster)}
-    cluster.program.environ = {**cluster.program.environ, **environ}
+    cluster.program.environ = {**cluster.program.environ, **cluster.environment()}
     dsn = running_server.conninfo("postgres")
     arms = (f"a={dsn} password={PASSWORD}", f"b={dsn} password={PASSWORD}2")
     ended = cluster.program.run("compare", *arms, *TINY, "--drivers", "1", "--cluster", cluster.address)
