@@ -68,6 +68,7 @@ class Code(StrEnum):
     DRIVER_BUSY = "driver-busy"
     DRIVER_LATE = "driver-late"
     DRIVER_CLOCKS = "driver-clocks"
+    DRIVER_NETWORK = "driver-network"
     DRIVER_NODE_BUSY = "driver-node-busy"
     DRIVER_NEAR_CEILING = "driver-near-ceiling"
     DRIVER_CEILING_UNKNOWN = "driver-ceiling-unknown"

@@ -228,6 +228,8 @@ def test_caveats_name_nodes_that_may_be_the_limit() -> None:
 
     assert codes() == []
     assert codes(clock_spread_s=0.006) == [Code.DRIVER_CLOCKS]
+    assert codes(retransmitted_share=0.0011) == [Code.DRIVER_NETWORK]
+    assert codes(retransmitted_share=0.0010) == []
     assert codes(driver_cpu_share=0.71) == [Code.DRIVER_NODE_BUSY]
     assert codes(executed_per_s=501.0) == [Code.DRIVER_NEAR_CEILING]
     assert codes(ceiling_per_s=None) == [Code.DRIVER_CEILING_UNKNOWN]

@@ -21,7 +21,7 @@ LOOPBACK = "lo"
 
 @dataclass(frozen=True)
 class NodeUsage:
-    """Counters of a machine since its start, at ``at_s`` of its monotonic clock."""
+    """Counters of a machine since its start, at ``at_s`` of its monotonic clock, with segments of TCP."""
 
     at_s: float
     cores: int
@@ -29,6 +29,8 @@ class NodeUsage:
     steal_s: float
     received_bytes: int
     sent_bytes: int
+    segments: int = 0
+    retransmitted: int = 0
 
 
 def own_usage() -> NodeUsage:
@@ -36,7 +38,15 @@ def own_usage() -> NodeUsage:
     cpu = machine_cpu()
     received, sent = _traffic_bytes(Path("/proc/net/dev").read_text())
     cores = len(os.sched_getaffinity(0))
-    return NodeUsage(time.monotonic(), cores, cpu.busy_s, cpu.steal_s, received, sent)
+    segments = _segments(Path("/proc/net/snmp").read_text())
+    return NodeUsage(time.monotonic(), cores, cpu.busy_s, cpu.steal_s, received, sent, *segments)
+
+
+def _segments(text: str) -> tuple[int, int]:
+    """Return the sent and the retransmitted segments of TCP in a text of /proc/net/snmp."""
+    names, values = (line.split() for line in text.splitlines() if line.startswith("Tcp:"))
+    found = dict(zip(names, values, strict=True))
+    return int(found["OutSegs"]), int(found["RetransSegs"])
 
 
 def _traffic_bytes(text: str) -> tuple[int, int]:
@@ -92,6 +102,8 @@ def node_evidence(
             "busy_share": (after.busy_s - before.busy_s) / (elapsed_s * after.cores),
             "received_bytes_per_s": (after.received_bytes - before.received_bytes) / elapsed_s,
             "sent_bytes_per_s": (after.sent_bytes - before.sent_bytes) / elapsed_s,
+            "retransmitted_share": (after.retransmitted - before.retransmitted)
+            / max(after.segments - before.segments, 1),
         }
     return {key: value for key, value in found.items() if value is not None}
 

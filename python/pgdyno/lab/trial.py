@@ -50,6 +50,9 @@ STEAL_SHARE_MAX = 0.05
 CLOCK_SPREAD_S_MAX = 0.005
 """Maximum error of the common start of slices on several nodes."""
 
+RETRANSMITTED_SHARE_MAX = 0.001
+"""Maximum share of TCP segments that a node sends again. Each may delay a transaction by 200 ms or more."""
+
 NODE_CPU_SHARE_MAX = 0.7
 """Maximum CPU of a load generator as a share of its node, which runs nothing else."""
 
@@ -140,12 +143,17 @@ def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) ->
 
 
 def driver_node_caveats(trial: int, arm: LabArm, nodes: Sequence[DriverNode]) -> Iterator[Caveat]:
-    """Yield the caveats of load generators on nodes: inexact clocks, and nodes that may be the limit."""
+    """Yield the caveats of load generators on nodes: inexact clocks, lost packets, and nodes that may be
+    the limit.
+    """
     for node in nodes:
         names: dict[str, Parameter] = {"arm": arm.name, "node": node.name}
         if node.clock_spread_s > CLOCK_SPREAD_S_MAX:
             spread = {"spread_ms": round(node.clock_spread_s * 1e3, 1), "limit_ms": CLOCK_SPREAD_S_MAX * 1e3}
             yield Caveat(Code.DRIVER_CLOCKS, {**names, **spread}, trial)
+        if (node.retransmitted_share or 0.0) > RETRANSMITTED_SHARE_MAX:
+            lost = {"share": f"{node.retransmitted_share:.1%}", "limit": f"{RETRANSMITTED_SHARE_MAX:.1%}"}
+            yield Caveat(Code.DRIVER_NETWORK, {**names, **lost}, trial)
         share = node.driver_cpu_share
         if share is not None and share > NODE_CPU_SHARE_MAX:
             busy = {"share": f"{share:.0%}", "limit": f"{NODE_CPU_SHARE_MAX:.0%}"}

@@ -67,7 +67,7 @@ class DriverNode:
 
     ``clock_spread_s``: largest error of instants between the nodes. ``executed_per_s``: transactions of its
     clients. ``ceiling_per_s``: SELECT 1 of the same clients. ``driver_cpu_share`` and ``busy_share``: of its
-    cores, by the engine and by all processes.
+    cores, by the engine and by all processes. ``retransmitted_share``: of the segments that it sent by TCP.
     """
 
     name: str
@@ -84,6 +84,7 @@ class DriverNode:
     busy_share: NotNegative | None = None
     received_bytes_per_s: NotNegative | None = None
     sent_bytes_per_s: NotNegative | None = None
+    retransmitted_share: NotNegative | None = None
 
 
 def _limit(text: str) -> str:
