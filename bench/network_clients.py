@@ -156,7 +156,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--nodes", type=int, default=5)
     parser.add_argument("--script", default="select-only", help="of pgbench")
     parser.add_argument("--scale", type=int, default=1)
-    parser.add_argument("--rate", type=float, default=1000.0, help="transactions per second; 0: no limit")
+    parser.add_argument("--rate", type=float, default=200.0, help="transactions per second; 0: no limit")
     parser.add_argument("--schedule", choices=("blocks", "slices"), default="blocks")
     parser.add_argument("--blocks", type=int, default=2)
     parser.add_argument("--window", default="20s")

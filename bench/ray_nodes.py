@@ -114,10 +114,6 @@ class LocalCluster:
             return bool(self.process(name, "pgdyno-engine"))
         return False
 
-    def lives(self, name: str) -> bool:
-        """Return whether a node runs."""
-        return name in self.nodes and self.nodes[name].poll() is None
-
     def members(self, name: str) -> list[psutil.Process]:
         """Return the processes of a node."""
         with contextlib.suppress(psutil.Error):
@@ -133,6 +129,13 @@ class LocalCluster:
         for member in members:
             with contextlib.suppress(psutil.Error):
                 member.kill()
+
+    def restart(self) -> None:
+        """Stop all nodes, and start them again."""
+        names = sorted(self.nodes, key=lambda name: name != self.head)
+        for name in names:
+            self.stop(name)
+        self.start(*names)
 
     def end(self) -> None:
         """Kill all nodes."""

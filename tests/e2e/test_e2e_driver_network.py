@@ -55,17 +55,14 @@ def dsn(nodes: NetworkCluster, build: Build, session_dir: Path) -> Iterator[str]
 
 @pytest.fixture
 def cluster(nodes: NetworkCluster, program: Program) -> Iterator[NetworkCluster]:
-    """The nodes, with pgdyno beside one of them. Afterwards all nodes and links are as new."""
+    """The nodes, with pgdyno beside one of them. Afterwards all links are as new."""
     program.environ = {**program.environ, **nodes.environment()}
     program.prefix = nodes.prefix(HERE)
     yield nodes
-    for name, link in nodes.links.items():
+    for link in nodes.links.values():
         assert isinstance(link, ForwardedLink)
         link.delay_s = link.loss = 0.0
         link.bring_up()
-        if not nodes.lives(name):
-            nodes.stop(name)
-            nodes.start(name)
 
 
 def compare(cluster: NetworkCluster, dsn: str, *arguments: str | Path) -> list[str | Path]:
@@ -82,10 +79,11 @@ def require_repeated(evidence: Path, ended: Ended, reason: str) -> None:
     """Check that the first block was void for this reason, and that all blocks were measured."""
     assert ended.status == 0, ended.err
     assert "block 1 is void and is repeated" in ended.err
-    void, valid = trials_of(evidence)[:2], trials_of(evidence)[2:]
+    trials = trials_of(evidence)
+    void = [trial for trial in trials if trial.block == 0 and trial.attempt == 1]
     assert [trial.status for trial in void] == [TrialStatus.INTERRUPTED] * 2
     assert all(reason in trial.reason for trial in void), void
-    assert {trial.block for trial in valid if trial.status is TrialStatus.OK} == {0, 1}
+    assert {trial.block for trial in trials if trial.status is TrialStatus.OK} == {0, 1}
 
 
 def drivers_of(trials: list[Trial]) -> set[str]:
@@ -101,6 +99,8 @@ def test_a_block_whose_node_loses_its_link_is_repeated_with_the_others(
     lost = next(name for name in ("n1", "n2") if cluster.drives(name))
     cluster.links[lost].take_down()
     ended = running.ended()
+    cluster.stop(lost)
+    cluster.start(lost)
     require_repeated(evidence, ended, f"load generator {lost}")
     assert f"lost {lost}; block 1 is void" in ended.err
     valid = [trial for trial in trials_of(evidence) if trial.status is TrialStatus.OK]
@@ -136,3 +136,40 @@ def test_a_delay_is_a_caveat_and_a_long_one_is_refused(
     assert ended.status == 1
     assert "load generator n1: the error of its clock is" in ended.complaints[0]
     assert "use nodes in one network" in ended.complaints[0]
+
+
+def test_lost_packets_are_a_caveat(
+    cluster: NetworkCluster, program: Program, dsn: str, tmp_path: Path
+) -> None:
+    link = cluster.links["n1"]
+    assert isinstance(link, ForwardedLink)
+    link.loss = 0.03
+    evidence = tmp_path / "e.sqlite"
+    ended = program.run(
+        *compare(cluster, dsn, "--drivers=head,n1", "--blocks=1", "--json", "--evidence", evidence)
+    )
+    valid = [trial for trial in trials_of(evidence) if trial.status is TrialStatus.OK]
+    if not valid:  # an answer was delayed by more than a second, each time
+        assert (ended.status, len(trials_of(evidence))) == (1, 6)
+        return
+    assert ended.status == 0, ended.err
+    found = [one["sentence"] for one in ended.json()["caveats"] if one["code"] == "driver-network"]
+    assert found and all("on node n1 lost packets" in sentence for sentence in found)
+
+
+def test_a_study_ends_if_the_link_of_the_head_is_down_and_can_be_resumed(
+    cluster: NetworkCluster, program: Program, dsn: str, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "e.sqlite"
+    running = program.start(*compare(cluster, dsn, "--drivers=n1,n2", "--blocks=2", "--evidence", evidence))
+    running.until(lambda: measuring(evidence))
+    cluster.links[HEAD].take_down()
+    ended = running.ended()
+    assert ended.status in (0, 1), ended.err
+    assert "start the cluster again and resume the study" in ended.err
+    assert TrialStatus.OK not in {trial.status for trial in trials_of(evidence) if trial.block == 1}
+    cluster.restart()
+    program.prefix = cluster.prefix(HERE)
+    ended = program.run("compare", "--resume", evidence, "--blocks", "2")
+    assert ended.status == 0, ended.err
+    assert {trial.block for trial in trials_of(evidence) if trial.status is TrialStatus.OK} == {0, 1}
