@@ -202,6 +202,7 @@ def main(arguments: Sequence[str]) -> int:
                     with Evidence(path) as evidence:
                         trials = evidence.trials(all_attempts=True)
                         rows.append(row(clients, chosen.nodes, trials, evidence, memory))
+                    print(table(HEAD, rows[-1:]), file=sys.stderr)
         finally:
             cluster.end()
     print(table(HEAD, rows))
