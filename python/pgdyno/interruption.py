@@ -24,6 +24,9 @@ WAIT_MIN_S = 0.5
 STATUS_OF_SIGNAL = 128
 """Exit status of a program that a signal ended, minus the number of the signal, as in a shell."""
 
+RAY_THREAD = "pgdyno-ray"
+"""Name of threads with a call to Ray that may never return. The process ends without waiting for them."""
+
 
 class _Stop:
     """State of the first signal to this process. Threads and connections poll ``is_over`` while they wait."""

@@ -170,3 +170,21 @@ def test_a_width_that_terminals_have_is_kept() -> None:
     environ = {"COLUMNS": "132", "LINES": "0", "HOME": "/"}
     sane_size(environ)
     assert environ == {"COLUMNS": "132", "HOME": "/"}
+
+
+def test_a_call_to_ray_without_an_answer_does_not_end_the_process_differently() -> None:
+    program = (
+        "import threading; from pgdyno.cli.main import main; from pgdyno.interruption import RAY_THREAD; "
+        "import atexit; atexit.register(print, 'finalized'); "
+        "threading.Thread(target=threading.Event().wait, name=RAY_THREAD, daemon=True).start(); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, "report", "missing.sqlite"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "missing.sqlite" in done.stderr
+    assert "finalized" not in done.stdout

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -15,6 +17,7 @@ from pgdyno.cli.commands import Commands
 from pgdyno.cli.console import PLAIN, say, writing
 from pgdyno.cli.streams import ready_streams, survive_hangup, without_output
 from pgdyno.errors import PgdynoError
+from pgdyno.interruption import RAY_THREAD
 
 app = typer.Typer(
     name="pgdyno",
@@ -57,7 +60,13 @@ def main() -> None:
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     ready_streams(errors=PLAIN)
     survive_hangup()
-    sys.exit(run_command(sys.argv[1:]))
+    status = run_command(sys.argv[1:])
+    if any(thread.name == RAY_THREAD for thread in threading.enumerate()):
+        # The end of the interpreter would crash a call inside Ray that has no answer.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def run_command(arguments: Sequence[str]) -> int:

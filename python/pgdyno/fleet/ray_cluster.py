@@ -27,6 +27,7 @@ from typing import Any, Self, TypeVar
 from pgdyno import __version__
 from pgdyno.engine import build_info
 from pgdyno.errors import EngineError, FleetError, UsageError, in_one_line
+from pgdyno.interruption import RAY_THREAD
 
 LOCAL = "auto"
 """Address of the cluster that runs on this machine."""
@@ -181,7 +182,7 @@ def within(limit_s: float, call: Callable[[], Answer]) -> Answer:
             answer.set_exception(error)
 
     # A thread of an executor would be joined at the end of the process.
-    threading.Thread(target=ask, name="pgdyno-ray", daemon=True).start()
+    threading.Thread(target=ask, name=RAY_THREAD, daemon=True).start()
     try:
         return answer.result(timeout=limit_s)
     except FutureTimeoutError:
