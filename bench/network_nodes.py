@@ -151,7 +151,7 @@ class NetworkCluster(LocalCluster):
         for name in names:
             self._ips.setdefault(name, f"{self._net}.{len(self._ips) + 2}")
             self._holders[name] = subprocess.Popen([*ISOLATED, "bash", "-c", INIT], start_new_session=True)
-            link = self.links[name] = self._link(f"{self.bridge}-{len(self._ips)}")
+            link = self.links[name] = self._link(f"{self.bridge}-{self._ips[name].rpartition('.')[2]}")
             ip("link", "set", link.far, "netns", self._init_of(name), "name", "eth0")
             ip("link", "set", link.near, "master", self.bridge, "up")
             own = f"ip link set lo up && ip address add {self._ips[name]}/24 dev eth0 && ip link set eth0 up"
