@@ -26,7 +26,7 @@ from bench.environment import installed_build
 from bench.network_nodes import FastLink, NetworkCluster, unavailable
 from bench.stopping import table
 from pgdyno.engine import find_engine
-from pgdyno.fleet.driver_merge import added_bins, quantile_ns
+from pgdyno.fleet.driver_histograms import added_bins, quantile_ns
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Measure, Trial, TrialStatus
 

@@ -157,7 +157,8 @@ print(str(tables) + str(ray.util.list_named_actors(all_namespaces=True)))
 def test_no_password_of_a_command_line_reaches_ray(cluster: LocalCluster, running_server: Server) -> None:
     """Ray stores the command line of the processes that connect to it."""
     cluster.start("n1")
-    cluster.program.environ = {**cluster.program.environ, **cluster.environment()}
+    environ = cluster.environment()
+    cluster.program.environ = {**cluster.program.environ, **environ}
     dsn = running_server.conninfo("postgres")
     arms = (f"a={dsn} password={PASSWORD}", f"b={dsn} password={PASSWORD}2")
     ended = cluster.program.run("compare", *arms, *TINY, "--drivers", "1", "--cluster", cluster.address)

@@ -80,8 +80,9 @@ class DriverActor:
         events.put(None)
 
     def read(self, wait_s: float) -> tuple[list[Event | str | None], int]:
-        """Return the events of the next ``wait_s``, or earlier if one of them is not in GATHERED, and the time
-        by CLOCK_MONOTONIC.
+        """Return the events of the next ``wait_s``, or earlier if one of them is not in GATHERED.
+
+        The second value is the time by CLOCK_MONOTONIC.
         """
         found: list[Event | str | None] = []
         ends_s = time.monotonic() + wait_s
