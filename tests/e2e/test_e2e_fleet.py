@@ -11,36 +11,13 @@ from pathlib import Path
 
 import pytest
 from bench.ray_nodes import LocalCluster
+from fleet_studies import ALONE, GRID, PASSWORD, STUDY, run, states
 from program import TINY, Program
 
-from pgdyno.results.fleet_file import FleetRecord, HostState, read_fleet
+from pgdyno.results.fleet_file import HostState, read_fleet
 from pgdyno.server.running import Server
 
 pytestmark = pytest.mark.long
-PASSWORD = "b5e1secret9d"
-STUDY = """
-title = "A fleet"
-compare = ["settings"]
-server = "system"
-[workload]
-kind = "pgbench"
-scale = 1
-[factors.settings.on]
-synchronous_commit = "on"
-[factors.settings.off]
-synchronous_commit = "off"
-{factors}
-[run]
-schedule = "slices"
-slice = "0.2s"
-warmup = "0.2s"
-rounds = 2
-repeats = {repeats}
-stop = "budget"
-aa = false
-"""
-ALONE = "[drive]\nclients = 1"
-GRID = "[factors]\nclients = [1, 2]"
 
 
 @pytest.fixture
@@ -54,21 +31,6 @@ def cluster(program: Program, tmp_path: Path) -> Iterator[LocalCluster]:
     finally:
         found.end()
         subprocess.run(["rm", "-rf", str(folder)], check=False)
-
-
-def run(cluster: LocalCluster, *arguments: str, snapshot_s: float = 0.0) -> list[str]:
-    """Return the arguments of a run on all nodes, which share this machine."""
-    cluster.program.environ = {
-        **cluster.program.environ,
-        **cluster.environment(),
-        "PGPASSWORD": PASSWORD,
-        "PGDYNO_FLEET_SNAPSHOT_S": str(snapshot_s),
-    }
-    return ["run", *arguments, f"--fleet={cluster.address}", "--share-machines"]
-
-
-def states(record: FleetRecord) -> dict[str, HostState]:
-    return {work.file: work.state for work in record.works}
 
 
 def test_all_hosts_are_measured_pooled_and_collected_without_a_secret(cluster: LocalCluster) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from bench import network_nodes
 from bench.network_nodes import NetworkCluster
+from fleet_studies import ALONE, STUDY, run, states
 from program import Program
-from test_e2e_fleet import ALONE, STUDY, run, states
 
 from pgdyno.results.fleet_file import HostState, read_fleet
 from pgdyno.results.reader import Evidence
@@ -63,7 +63,8 @@ def test_a_short_outage_is_survived_and_a_long_one_loses_the_host(
     mine = folder / "s-n1.sqlite"
     before = trials(mine)
     running.until(lambda: trials(mine) > before)
-    cluster.process("n1", "pgdyno run").send_signal(signal.SIGINT)
+    [command] = [one for one in cluster.members("n1") if one.cmdline() == ["pgdyno"]]  # it hides its options
+    command.send_signal(signal.SIGINT)
     ended = running.ended()
     assert ended.status == 130, ended.err
     assert states(read_fleet(folder / "s.fleet.json")) == {
