@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import psutil
 
 import pgdyno
@@ -110,7 +111,7 @@ def row(
     cpu_s = sum(piece.driver_cpu_user_s + piece.driver_cpu_system_s for piece in pieces)
     driven_s = sum(piece.drained_s - piece.opened_s for piece in pieces)
     latencies = [one for trial in valid for one in evidence.histograms(trial.trial, Measure.LATENCY)]
-    bins = added_bins(one.pairs.tolist() for one in latencies)
+    bins = added_bins(one.pairs.astype(np.int64) for one in latencies)
     found = [node for trial in valid for node in trial.driver.nodes or ()]
     shares = [node.driver_cpu_share * node.cores for node in found if node.driver_cpu_share and node.cores]
     late_ns = [(trial.driver.wake_late_ns and trial.driver.wake_late_ns.p99) or 0 for trial in valid]
