@@ -321,7 +321,7 @@ def test_slices_grow_with_the_clients_that_wait_for_each_other() -> None:
     two = MachineSize(cores=2, memory_bytes=2**33)
     assert [default_slice_s(two, clients) for clients in (1, 50, 51, 200, 2000)] == [0.5, 0.5, 1, 2, 32]
     assert default_slice_s(two, 100_000) == 60, "the longest slice"
-    assert [default_slice_s(two, 1, drivers) for drivers in (10, 11, 100, 1000)] == [0.5, 1, 8, 60]
+    assert [default_slice_s(two, 1, drivers) for drivers in (5, 10, 100, 1000)] == [0.5, 1, 16, 60]
     assert fit_block_layout(300, 2, 20.0, "slices").rounds == 2
 
 

@@ -35,8 +35,8 @@ NAME = "pgdyno-driver"
 GATHERED = ("interval", "slice", "error", "connected")
 """Events that no other node waits for. Every other event is sent at once, with those gathered before it."""
 
-GATHER_MIN_S, GATHER_MAX_S = 1.0, 10.0
-MESSAGES_PER_S = 10
+GATHER_MIN_S, GATHER_MAX_S = 1.0, 20.0
+MESSAGES_PER_S = 5
 """Maximum rate of messages with gathered events, of all nodes together, for up to 100 nodes. A message takes
 about 1.5 ms of CPU time in the coordinator (``python -m bench driver-nodes --ray``)."""
 

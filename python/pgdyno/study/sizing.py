@@ -96,9 +96,9 @@ CLIENTS_PER_CORE_OF_A_SLICE = 25
 clients per core each transaction takes about 25 ms, a twentieth of SLICE_S."""
 
 
-SLICE_S_PER_DRIVER = 0.05
+SLICE_S_PER_DRIVER = 0.1
 """Minimum length of a slice per load generator. All of them report the end of each slice, so this limits the
-messages to 20 per second."""
+messages to 10 per second."""
 
 
 def default_slice_s(machine: MachineSize, clients: int, drivers: int = 1) -> float:
