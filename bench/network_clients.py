@@ -2,7 +2,8 @@
 a table by number of clients.
 
 Each node has its own address and a pair of virtual Ethernet devices on a bridge, where the server listens.
-All share the cores of this machine, so the rates are not those of separate machines. Needs root.
+All share the cores of this machine, so the rates are not those of separate machines. The server has fsync
+off, because this concerns connections. Needs root.
 
 With the schedule blocks, the clients of one arm are connected at a time. With slices, those of both arms are.
 """
@@ -133,14 +134,8 @@ def row(
 
 def compare(cluster: NetworkCluster, arguments: Sequence[str]) -> int:
     """Run pgdyno beside the first node. Return the increase of memory, in bytes."""
-    command = [
-        *cluster.prefix("n1"),
-        sys.executable,
-        "-c",
-        PGDYNO,
-        *arguments,
-        f"--cluster={cluster.address}",
-    ]
+    command = [*cluster.prefix("n1"), sys.executable, "-c", PGDYNO, *arguments]
+    command.append(f"--cluster={cluster.address}")
     environ = {**cluster.program.environment(), **cluster.environment()}
     running = subprocess.Popen(command, env=environ, stdout=subprocess.DEVNULL)
     with MemoryPeak(running) as memory:
@@ -166,17 +161,8 @@ def main(arguments: Sequence[str]) -> int:
     if reason := unavailable():
         parser.error(reason)
     load = ["--workload", "pgbench", "--builtin", chosen.script, "--scale", str(chosen.scale)]
-    load += [
-        "--schedule",
-        chosen.schedule,
-        "--window",
-        chosen.window,
-        "--slice",
-        chosen.slice,
-        "--warmup",
-        "5s",
-        "--no-aa",
-    ]
+    load += ["--schedule", chosen.schedule, "--window", chosen.window, "--slice", chosen.slice]
+    load += ["--warmup", "5s", "--no-aa"]
     load += ["--minutes", "60", "--stop", "budget", "--blocks", str(chosen.blocks)]
     if chosen.rate:
         load += ["--rate", str(chosen.rate)]

@@ -49,6 +49,7 @@ def nodes(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net
 
 @pytest.fixture(scope="module")
 def dsn(nodes: NetworkCluster, build: Build, session_dir: Path) -> Iterator[str]:
+    # The tests concern the network, not durability: syncs would only make them slower.
     with nodes.server(build, session_dir / "network", fsync="off") as found:
         yield found
 
