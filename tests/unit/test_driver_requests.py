@@ -30,6 +30,7 @@ from pgdyno.report.json_format import to_json
 from pgdyno.results.driver_facts import CpuTimeNs, DriverFacts, DriverNode, WakeLateNs
 from pgdyno.results.records import Trial, TrialStatus
 from pgdyno.study.cases import cases_of
+from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.plan import Study
 from pgdyno.study.study_file import StudyFile
@@ -73,15 +74,15 @@ def test_a_study_that_nodes_cannot_drive_is_refused(changes: dict[str, Any], mes
         make_study(drivers=DriversPlan(n=2), **changes)
 
 
-def study_file(fleet: dict[str, Any]) -> StudyFile:
+def study_file(fleet: dict[str, Any], clients: int = 8) -> StudyFile:
     return StudyFile.of(
         {
             "title": "t",
             "compare": ["server"],
             "workload": {"kind": "pgbench", "scripts": [{"name": "select-only"}], "scale": 1},
-            "drive": {"clients": 8},
+            "drive": {"clients": clients},
             "factors": {"server": ["17", "18"]},
-            "run": {"window": "4s", "warmup": "1s", "repeats": 3},
+            "run": {"window": "32s", "warmup": "1s", "repeats": 3},
             "fleet": fleet,
         }
     )
@@ -91,7 +92,9 @@ def test_a_study_file_names_drivers() -> None:
     [case] = cases_of(study_file({"drivers": ["a", "b"], "on_node_loss": "continue"}))
     assert case.study.drivers == DriversPlan(n=2, nodes=("a", "b"), on_node_loss="continue")
     [case] = cases_of(study_file({"drivers": 3}))
-    assert case.study.drivers == DriversPlan(n=3)
+    assert (case.study.drivers, case.study.slice_s) == (DriversPlan(n=3), SLICE_S)
+    [case] = cases_of(study_file({"drivers": 100}, clients=100))
+    assert case.study.slice_s == 16
     with pytest.raises(StudyFileError, match=r"fleet\.drivers"):
         cases_of(study_file({"drivers": 0}))
 

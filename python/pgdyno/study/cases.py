@@ -24,7 +24,6 @@ from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study import sizing
 from pgdyno.study.arm_spec import SECRET_WORDS, ArmSpec, parse_arm
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
-from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.pgbench_parameters import Script, variant_of
 from pgdyno.study.plan import Driving, Study, require_duet
@@ -371,7 +370,7 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
     """Return the fields for slices, rounds, warm-up, budget and number of blocks."""
     run = file.run
     budget_s = UNLIMITED_S if run.budget_s is None else run.budget_s / cases
-    slice_s = run.slice_s or SLICE_S
+    slice_s = run.slice_s or sizing.slice_s_of(file.fleet.n)
     if run.schedule not in TOGETHER and run.window_s is not None:
         slice_s = _unit_s(run.window_s)
     if run.checkpoints is not None:

@@ -107,9 +107,15 @@ def default_slice_s(machine: MachineSize, clients: int, drivers: int = 1) -> flo
     At the start of a slice, all clients start together. A slice must be long compared with a transaction, or
     this start dominates its rate. It is also long enough for the messages of ``drivers`` load generators.
     """
-    of_clients = clients / machine.cores / CLIENTS_PER_CORE_OF_A_SLICE
-    times = max(1.0, of_clients, drivers * SLICE_S_PER_DRIVER / SLICE_S)
-    return min(SLICE_S_MAX, float(SLICE_S * 2 ** math.ceil(math.log2(times))))
+    return slice_s_of(drivers, clients / machine.cores / CLIENTS_PER_CORE_OF_A_SLICE)
+
+
+def slice_s_of(drivers: int, times: float = 1.0) -> float:
+    """Return SLICE_S, doubled until it is ``times`` as long and suffices for the messages of ``drivers`` load
+    generators, at most SLICE_S_MAX.
+    """
+    least = max(1.0, times, drivers * SLICE_S_PER_DRIVER / SLICE_S)
+    return min(SLICE_S_MAX, float(SLICE_S * 2 ** math.ceil(math.log2(least))))
 
 
 SLICE_SHARE_MAX = 0.05

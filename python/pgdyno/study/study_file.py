@@ -118,7 +118,8 @@ class Run(StudyTable):
     slice_s: Duration | None = Field(
         default=None,
         alias="slice",
-        description=f"Length of a slice (schedules slices and duet). [default: {SLICE_S:g}s]",
+        description=f"Length of a slice (schedules slices and duet). [default: {SLICE_S:g}s; "
+        "longer with more than 5 load generators]",
     )
     rounds: int | None = Field(
         default=None, ge=2, description="Measurement window as a number of slices per arm and block."

@@ -101,7 +101,7 @@ def _factors(file: StudyFile) -> Errors:
 
 def _generators(file: StudyFile) -> Errors:
     """Yield an error for each number that the load generators cannot have."""
-    n = file.fleet.n
+    n = max(1, file.fleet.n)
     for what in PER_GENERATOR:
         given: list[tuple[Path, Any]] = [(("drive", what), getattr(file.drive, what))]
         given += [(("factors", what, level.place), level.value) for level in file.factors.get(what, ())]
