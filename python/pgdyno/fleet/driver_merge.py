@@ -72,7 +72,7 @@ class EventMerge:
         """Return the merged events that are complete with this event of an engine."""
         event = self._on_time_base(engine, event)
         match event["event"]:
-            case "interval" if self._n > 1:
+            case "interval" if "latency_bins" in event:  # an engine alone has none
                 return self._add_interval(engine, event)
             case "error" | "interval":
                 return [event]
