@@ -46,33 +46,36 @@ def test_a_short_outage_is_survived_and_a_long_one_loses_the_host(
     cluster: NetworkCluster, program: Program
 ) -> None:
     folder = program.folder
-    study, base = folder / "s.toml", folder / "s.sqlite"  # the directory of the namespaces is another one
+    study, base = (
+        folder / "network.toml",
+        folder / "network.sqlite",
+    )  # the directory of the namespaces is another one
     study.write_text(STUDY.format(factors=ALONE, repeats=400))
     running = program.start(*run(cluster, str(study), "--evidence", str(base)))
-    running.until(lambda: all((folder / f"s-{name}.sqlite").exists() for name in cluster.nodes))
+    running.until(lambda: all((folder / f"network-{name}.sqlite").exists() for name in cluster.nodes))
     cluster.links["n2"].take_down()
     time.sleep(OUTAGE_S)
     cluster.links["n2"].bring_up()
-    kept = folder / "s-n2.sqlite"
+    kept = folder / "network-n2.sqlite"
     before = trials(kept)
     running.until(lambda: trials(kept) > before)
     assert "n2 lost" not in running.err.read_text()
 
     cluster.links["n2"].take_down()
     running.until(lambda: "n2 lost" in running.err.read_text())
-    mine = folder / "s-n1.sqlite"
+    mine = folder / "network-n1.sqlite"
     before = trials(mine)
     running.until(lambda: trials(mine) > before)
     [command] = [one for one in cluster.members("n1") if one.cmdline() == ["pgdyno"]]  # it hides its options
     command.send_signal(signal.SIGINT)
     ended = running.ended()
     assert ended.status == 130, ended.err
-    assert states(read_fleet(folder / "s.fleet.json")) == {
-        "s-n1.sqlite": HostState.INTERRUPTED,
-        "s-n2.sqlite": HostState.LOST,
+    assert states(read_fleet(folder / "network.fleet.json")) == {
+        "network-n1.sqlite": HostState.INTERRUPTED,
+        "network-n2.sqlite": HostState.LOST,
     }
     assert trials(kept) > 0
-    assert program.run("report", folder / "s.fleet.json").status == 0
+    assert program.run("report", folder / "network.fleet.json").status == 0
 
 
 def trials(path: Path) -> int:
