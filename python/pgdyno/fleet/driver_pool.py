@@ -23,8 +23,8 @@ CEILING_S = 0.5
 """Duration of the measurement of SELECT 1 on a node, after a warm-up of a quarter of it."""
 
 CEILING_ROUNDS = 3
-"""Rounds of these measurements, if there are so many nodes. Nodes that measure at once share the server. In a
-block all nodes share it, so a node needs a third of the rate that it had here, or less."""
+"""Minimum number of rounds of these measurements, if there are so many nodes. Nodes that measure at once
+share the server. In a block all nodes share it, so a node needs a third of this rate, or less."""
 
 LOCAL_HOSTS = ("localhost", "127.", "::1", "/", "@")
 """Starts of hosts that mean another server on each machine."""
@@ -80,9 +80,8 @@ class DriverPool:
     def start(self, seed: int, specification: Mapping[str, Any]) -> DriverGroup:
         """Return a drive by the nodes of a block. Raises FleetError, EngineError."""
         names = self.names_of(seed)
-        with ThreadPoolExecutor(
-            min(len(names), STARTS_AT_ONCE), "pgdyno-nodes"
-        ) as at_once:  # an actor takes a second to start
+        # An actor takes a second to start.
+        with ThreadPoolExecutor(STARTS_AT_ONCE, "pgdyno-nodes") as at_once:
             links = list(at_once.map(self._link, names))
         whole = {**specification, "threads": specification["threads"] or self._threads(specification)}
         parts = split(whole, [self._facts[name].cores for name in names])

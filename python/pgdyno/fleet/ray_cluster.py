@@ -239,7 +239,9 @@ def hide_command_line() -> None:
     Ray stores it in its table of jobs on the head, and it may have a DSN with a password.
     """
     fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
-    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5)
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end of proc(5); 0 if they are hidden
+    if not start < end:
+        return
     ctypes.memset(start, 0, end - start)
     ctypes.memmove(start, PROGRAM, min(len(PROGRAM), end - start))
     ctypes.memset(end - 1, 1, 1)  # not 0: for the kernel, a title, which ends at its first 0

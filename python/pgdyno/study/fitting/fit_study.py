@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.fitting.fit_data import (
     DataFactor,
     Memories,
@@ -57,7 +56,7 @@ from pgdyno.study.forecast_cost import (
     window_s,
 )
 from pgdyno.study.schedule import TOGETHER
-from pgdyno.study.sizing import MachineSize, default_slice_s
+from pgdyno.study.sizing import MachineSize, default_slice_s, slice_s_of
 from pgdyno.study.study_file import FittedTo, StudyFile
 from pgdyno.units import format_size
 
@@ -322,7 +321,7 @@ def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: DataF
     """Return the slice length, or None if the arms cannot take turns in slices."""
     costs, run = costs_of(cases), file.run
     if run.schedule in TOGETHER:
-        return run.slice_s or SLICE_S
+        return run.slice_s or slice_s_of(file.fleet.n)
     if file.fit.keep_schedule or run.transactions is not None or run.checkpoints is not None:
         return None
     slice_s = run.slice_s or _default_slice_s(task, file, cases)
