@@ -7,7 +7,7 @@ TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fleet-demo test crash-test long-test build-test check wheel wheel-demo bench docs golden lock clean
+.PHONY: help setup demo fleet-demo test crash-test long-test release-check build-test check wheel wheel-demo bench docs golden lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -39,21 +39,24 @@ fleet-demo: setup ## compare 17 and 18 with load generators on two of three loca
 	$(BIN)/python tests/e2e/fleet_demo.py $(or $(ARMS),17 18) --directory demo/fleet
 
 test: setup ## every test: the engine's, the Python side's, and those against real servers
-	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --quiet
+	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --release --quiet
 	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist loadfile
 
 crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and check that nothing is lost
 	PYTHONPATH=tests $(BIN)/python tests/e2e/crash.py --kills $(or $(N),50) $(if $(SEED),--seed $(SEED))
 
-long-test: setup ## tests that take minutes: every benchmark in its smallest form
+long-test: setup ## tests that take minutes: bundled studies, power cuts, benchmarks, wheel, Ray, simulations
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[fleet]'
 	$(TESTS) --long
+
+release-check: check test long-test crash-test ## everything that is tested before a release
 
 build-test: setup ## build the clone of PostgreSQL in PGDYNO_CLONE from source, measure and bisect it
 	$(BIN)/python -m pytest --long -rs tests/e2e/test_e2e_postgres_source.py
 
 check: setup ## format, lint, types
 	cargo fmt --check
-	cargo clippy --quiet --all-targets -- -D warnings
+	cargo clippy --release --quiet --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -68,8 +71,9 @@ wheel-demo: wheel ## install the wheel in a bare environment and run its demo th
 	target/bare/environment/bin/python -m pip install --quiet --disable-pip-version-check target/wheel/*.whl
 	cd target/bare && PATH="$$(echo "$$PATH" | tr : '\n' | grep -v cargo | paste -sd :)" environment/bin/pgdyno demo
 
-bench: setup ## our own speed against the peers, on this machine
-	$(BIN)/python -m bench
+bench: setup ## our own speed against the peers, on this machine, with the programs as a wheel has them
+	cargo build --profile dist --locked
+	PGDYNO_ENGINE=$(CURDIR)/target/dist/pgdyno-engine $(BIN)/python -m bench
 
 docs: setup ## renew the pages of docs/ that are made from the code, with the help of every command
 	$(BIN)/python docs/generate.py

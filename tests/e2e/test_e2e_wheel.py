@@ -33,9 +33,12 @@ BUILD_S = 550.0
 RUN_S = 300.0
 """Time limit of an installed program; longer is a failure."""
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("cargo") is None, reason="NO CARGO: the wheel cannot be built, its tests did not run"
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        shutil.which("cargo") is None, reason="NO CARGO: the wheel cannot be built, its tests did not run"
+    ),
+]
 
 
 def run(*command: str | Path, timeout_s: float = RUN_S, **options: object) -> str:

@@ -13,7 +13,7 @@ from bench.__main__ import BENCHMARKS
 from pgdyno.server.build import Build
 from pgdyno.server.faulty_disk import missing_for_power_cuts
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.long]
 ROOT = Path(__file__).parents[2]
 
 FIGURES = {
@@ -35,8 +35,6 @@ BESIDE_PGBENCH = {"scripts", "pgbench-startup", "pgbench-init"}
 BESIDE_SYSBENCH = {"sysbench"}
 ON_DISK = {"simulated-disk"}
 ON_RAY = {"driver-overhead"}
-IN_EVERY_TEST = {"tpcc", "restore", "simulated-disk"}
-"""Benchmarks of three kinds: a driver, files, a disk."""
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -44,10 +42,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[] if name in IN_EVERY_TEST else [pytest.mark.long]) for name in BENCHMARKS],
-)
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) -> None:
     if name in BESIDE_PGBENCH and not build.has("pgbench"):
         pytest.skip("NO PGBENCH: this PostgreSQL has none to compare with")
@@ -64,14 +59,12 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
     assert all(float(row[2].replace(",", "")) > 0 for row in rows)
 
 
-@pytest.mark.long
 def test_benchmarks_of_one_call_do_not_interfere(build: Build) -> None:
     """They share a directory. Each has its own servers."""
     done = bench("--smoke", "slices", "pairs")
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.long
 def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build) -> None:
     done = bench("verdict", "--smoke", "--server", str(build.bin_dir))
     assert done.returncode == 0, done.stderr
@@ -91,7 +84,6 @@ def test_an_unknown_benchmark_is_a_usage_error() -> None:
     assert "no benchmark is called speed: there are scripts, sysbench, tpcc, load, restore," in done.stderr
 
 
-@pytest.mark.long
 def test_the_benchmark_of_fleets_simulates_the_coordinator() -> None:
     done = bench("fleet", "--hosts", "3", "--minutes", "12")
     assert done.returncode == 0, done.stderr

@@ -116,6 +116,7 @@ def sound(crash: Crash) -> bool:
     return not (audit.lost or audit.holes or audit.phantoms or audit.damaged or crash.corruption)
 
 
+@pytest.mark.long
 @needs_disk
 @pytest.mark.parametrize("survivors", list(Survivors))
 def test_the_default_settings_lose_nothing_in_a_power_cut(power: Place, survivors: Survivors) -> None:
@@ -126,12 +127,14 @@ def test_the_default_settings_lose_nothing_in_a_power_cut(power: Place, survivor
     assert crash.disk["written_bytes"] >= 4096 * crash.disk["flushes"]
 
 
+@pytest.mark.long
 @needs_disk
 def test_without_fsync_a_power_cut_loses_commits(power: Place) -> None:
     crash = power.crash({"fsync": "off"}, survivors=Survivors.NOTHING)
     assert crash.has_loss
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file_system", [FileSystem.XFS, FileSystem.BTRFS])
 def test_other_file_systems_keep_what_they_flushed(
     file_system: FileSystem, build: Build, account: Account, session_dir: Path
@@ -145,6 +148,7 @@ def test_other_file_systems_keep_what_they_flushed(
         assert audit_of(place.crash({}, disk=DiskBehavior.FULL)).lost == 0
 
 
+@pytest.mark.long
 @needs_disk
 def test_without_synchronous_commit_a_power_cut_loses_a_tail_without_holes(power: Place) -> None:
     crash = power.crash({"synchronous_commit": "off", "wal_writer_delay": "10s"}, survivors=Survivors.NOTHING)
@@ -154,6 +158,7 @@ def test_without_synchronous_commit_a_power_cut_loses_a_tail_without_holes(power
     assert (audit.holes, audit.phantoms, audit.damaged, crash.corruption) == (0, 0, 0, [])
 
 
+@pytest.mark.long
 @needs_disk
 def test_torn_pages_without_full_page_writes_are_caught(power: Place) -> None:
     """Any one cut may tear a page that the recovery does not read."""
@@ -162,6 +167,7 @@ def test_torn_pages_without_full_page_writes_are_caught(power: Place) -> None:
     assert any(crash.corruption for crash in crashes)
 
 
+@pytest.mark.long
 @needs_disk
 def test_full_page_writes_repair_torn_pages(power: Place) -> None:
     crash = power.crash({}, at=CrashMoment.CHECKPOINT, survivors=Survivors.TORN)
@@ -169,6 +175,7 @@ def test_full_page_writes_repair_torn_pages(power: Place) -> None:
     assert sound(crash)
 
 
+@pytest.mark.long
 @needs_disk
 def test_the_default_settings_lose_nothing_during_a_vacuum(power: Place) -> None:
     crashes = [
@@ -187,11 +194,13 @@ def test_a_power_cut_at_a_flush_loses_no_commit_that_was_acknowledged(power: Pla
     assert without.has_loss
 
 
+@pytest.mark.long
 @needs_disk
 def test_a_lying_disk_loses_commits_with_every_setting(power: Place) -> None:
     assert power.crash({}, disk=DiskBehavior.LYING, survivors=Survivors.NOTHING).has_loss
 
 
+@pytest.mark.long
 @needs_disk
 @pytest.mark.parametrize("disk", [DiskBehavior.FAILING, DiskBehavior.FULL])
 def test_a_disk_that_fails_or_is_full_before_the_cut_loses_no_acknowledged_commit(
@@ -204,6 +213,7 @@ def test_a_disk_that_fails_or_is_full_before_the_cut_loses_no_acknowledged_commi
     assert crash.corruption == []
 
 
+@pytest.mark.long
 @needs_disk
 def test_a_ledger_that_acknowledges_before_the_server_is_caught(power: Place) -> None:
     """In a cut some transactions are in flight: their early acknowledgements are lost commits."""
@@ -362,6 +372,7 @@ def test_the_next_start_removes_the_disk_of_a_killed_pgdyno_and_spares_one_in_us
     assert not kept.exists()
 
 
+@pytest.mark.long
 @needs_disk
 def test_a_power_cut_of_primary_and_standby_loses_what_the_standby_had_not_flushed(
     build: Build, account: Account, session_dir: Path
@@ -376,6 +387,7 @@ def test_a_power_cut_of_primary_and_standby_loses_what_the_standby_had_not_flush
         assert again.recovery_s is not None
 
 
+@pytest.mark.long
 def test_a_promoted_standby_has_all_commits_that_waited_for_it(
     build: Build, account: Account, session_dir: Path
 ) -> None:

@@ -21,7 +21,7 @@ from pgdyno.server.build import Build
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.long]
 
 STUDIES = Path(__file__).parents[2] / "studies"
 FILES = sorted(STUDIES.rglob("*.toml"))
