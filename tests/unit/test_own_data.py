@@ -117,6 +117,11 @@ def test_own_data_have_the_scale_1_and_are_stored_only_if_given() -> None:
     assert not {"data", "checks"} & PgbenchParameters(scale=1).model_dump().keys()
 
 
+def test_data_that_an_older_version_masked_can_still_be_read() -> None:
+    stored = {"source": "shop", "form": "plain", "digest": "d", "masked": ["public.customer.email=hash"]}
+    assert OwnData.model_validate(stored) == OwnData(source="shop", form="plain", digest="d")
+
+
 def test_a_database_is_read_by_the_programs_of_its_own_version_if_they_are_there() -> None:
     builds = [Build("system", Version(major, 1), Path(f"/{major}"), "", "") for major in (18, 17, 15)]
     assert [build.version.major for build in same_major_first(builds, 15)] == [15, 18, 17]

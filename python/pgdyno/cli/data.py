@@ -17,7 +17,6 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.own_data_preflight import named_data
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.data_sources import NamedData, Selection
-from pgdyno.study.mask_rules import mask_rules
 from pgdyno.study.own_data import OwnData
 from pgdyno.units import format_size
 
@@ -53,14 +52,6 @@ def add(
         str | None,
         typer.Option(metavar="NAME", help="Locale of the database. [default: that of the origin]"),
     ] = None,
-    mask: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TABLE.COLUMN=ACTION|FILE.toml",
-            help="DSN: mask a column while it is read: hash, shuffle, null, s/REGEX/TEXT/ or keep. Names may "
-            "have a schema and the wildcard *. The last matching rule applies. May be repeated.",
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Give data a name.
@@ -71,11 +62,10 @@ def add(
     \b
       pgdyno data add shop shop.dump
       pgdyno data add shop postgresql://reader@db.example/shop --tables 'orders,order_*'
-      pgdyno data add shop postgresql://reader@db.example/shop --mask '*.email=hash' --mask '*.phone=null'
     """
     options = {"database": database or "", "locale": locale or ""}
     data = OwnData.model_validate({"source": source, **options})
-    selection = Selection(tuple(filter(None, (tables or "").split(","))), schema_only, mask_rules(mask or ()))
+    selection = Selection(tuple(filter(None, (tables or "").split(","))), schema_only)
     with Interruption() as interruption:
         added = named_data(Cache.open()).add(name, data, selection, interruption.check)
     _print(added, as_json=as_json)
@@ -144,7 +134,6 @@ def _facts(named: NamedData) -> dict[str, object]:
         "major": named.data.major,
         "database": named.data.database,
         "locale": named.data.locale,
-        "masked": list(named.data.masked),
         "added_at": datetime.fromtimestamp(named.added_unix_s, UTC).isoformat(timespec="seconds"),
         "is_copy": named.is_copy,
         "is_there": named.is_there,

@@ -159,7 +159,7 @@ class OwnDataMaker:
                 unknown = {name for name, major in NEWER_SETTINGS.items() if self.build.version.major < major}
                 lines = without_settings(self._statements(), frozenset(unknown))
             self._run_psql(server, arguments, lines)
-        changes = [f"columns were masked: {', '.join(self.data.masked)}"] if self.data.masked else []
+        changes = []
         if roles:
             changes.append(f"roles were created without privileges: {', '.join(roles)}")
         if facts.major and facts.major > self.build.version.major:
@@ -250,10 +250,9 @@ class OwnDataMaker:
                 f"loading {self.data.label} took longer than 6 h: use a smaller part"
             ) from None
         if done.returncode != 0:
-            masked = f"; masked columns: {', '.join(self.data.masked)}" if self.data.masked else ""
             raise DatasetError(
-                f"{self._first_error(done.stderr)} (PostgreSQL {self.build.version}{masked}): correct the "
-                f"{'masks' if masked else 'source'}, or leave out what fails. Nothing was measured"
+                f"{self._first_error(done.stderr)} (PostgreSQL {self.build.version}): correct the source, or "
+                "leave out what fails. Nothing was measured"
             )
 
     def _first_error(self, said: str) -> str:

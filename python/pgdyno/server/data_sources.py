@@ -27,11 +27,9 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.file_system import locked
 from pgdyno.server.find_build import EmbeddedStore, system_builds
 from pgdyno.server.limited_connection import connect
-from pgdyno.server.masked_reading import MaskedReading
 from pgdyno.server.server_account import Account
 from pgdyno.server.server_process import run_tool
 from pgdyno.server.version import Version, version_of
-from pgdyno.study.mask_rules import MaskRule
 from pgdyno.study.own_data import Form, OwnData, is_connection_string
 
 LOAD_SCRIPT = "load.sql"
@@ -49,13 +47,10 @@ _GZIP, _ARCHIVE, _TAR = b"\x1f\x8b", b"PGDMP", b"ustar"
 
 @dataclass(frozen=True)
 class Selection:
-    """Part of a database that is read. ``tables``: patterns of pg_dump; empty means all. ``masks``: rules by
-    which columns are masked while they are read.
-    """
+    """Part of a database that is read. ``tables``: patterns of pg_dump; empty means all."""
 
     tables: Sequence[str] = ()
     schema_only: bool = False
-    masks: Sequence[MaskRule] = ()
 
     def arguments(self) -> list[str]:
         """Return the arguments of pg_dump."""
@@ -114,9 +109,7 @@ class NamedDataStore:
                 raise UsageError(f"the data {name} exist: choose another name, or pgdyno data remove {name}")
             is_copy = is_connection_string(data.source)
             if not is_copy and selection != Selection():
-                raise UsageError(
-                    "--tables, --schema-only and --mask require a DSN: a dump is loaded as it is"
-                )
+                raise UsageError("--tables and --schema-only require a DSN: a dump is loaded as it is")
             part = self.directory / f".{name}.part"
             shutil.rmtree(part, ignore_errors=True)
             part.mkdir(mode=0o700)  # rows of production
@@ -174,15 +167,8 @@ class NamedDataStore:
         conninfo = read_only_conninfo(dsn)
         arguments = [f"--lock-wait-timeout={LOCK_TIMEOUT_S}s", "--no-subscriptions", "--no-publications"]
         arguments += [*selection.arguments(), f"--dbname={conninfo}"]
-        reading = _masked_reading(dsn, selection.masks)
         try:
-            if reading is None:
-                failure = _dump(pg_dump, arguments, part / DUMP, check)
-            else:
-                is_part = bool(selection.arguments())
-                failure = reading.read(
-                    pg_dump, arguments, part / DUMP, READ_TIMEOUT_S, check, is_part=is_part
-                )
+            failure = _dump(pg_dump, arguments, part / DUMP, check)
         except subprocess.TimeoutExpired:
             raise DatasetError(f"reading {dsn} took longer than 6 h: select tables with --tables") from None
         if failure:
@@ -190,9 +176,7 @@ class NamedDataStore:
         read_on = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         parts = [*selection.tables, *(["without rows"] if selection.schema_only else [])]
         origin = f"{dsn}, PostgreSQL {version}, read on {read_on}"
-        masked = () if reading is None else reading.labels
-        parts += [f"{len(masked)} columns masked"] if masked else []
-        found = data.model_copy(update={"source": str(part / DUMP), "major": version.major, "masked": masked})
+        found = data.model_copy(update={"source": str(part / DUMP), "major": version.major})
         return (f"{origin} ({', '.join(parts)})" if parts else origin), found
 
 
@@ -205,17 +189,6 @@ def _dump(pg_dump: Path, arguments: Sequence[str], target: Path, check: Callable
     ourselves = Account("", -1, -1, switch=False)  # for ~/.pgpass and certificates
     done = run_tool(command, ourselves, READ_TIMEOUT_S, check=check, environment=dict(os.environ))
     return "" if done.returncode == 0 else done.stderr or "pg_dump failed"
-
-
-def _masked_reading(dsn: Dsn, rules: Sequence[MaskRule]) -> MaskedReading | None:
-    """Return the reading with these rules; None without rules. Raises ConnectError, UsageError."""
-    if not rules:
-        return None
-    try:
-        with contextlib.closing(connect(read_only_conninfo(dsn))) as connection:
-            return MaskedReading(connection, rules)
-    except (psycopg.Error, OSError) as error:
-        raise ConnectError(f"cannot read the catalogs of {dsn}: {dsn.masked(in_one_line(error))}") from error
 
 
 def read_only_conninfo(dsn: Dsn, purpose: str = "data", statement_timeout_s: float = READ_TIMEOUT_S) -> str:

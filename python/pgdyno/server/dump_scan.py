@@ -24,7 +24,7 @@ _CREATED_ROLE = re.compile(rf"CREATE (?:ROLE|USER) ({NAME})")
 _EXTENSION = re.compile(rf"CREATE EXTENSION (?:IF NOT EXISTS )?({NAME})")
 _ENCODING = re.compile(r"SET client_encoding = '(\w+)';")
 _DATABASE = re.compile(r"(?:-- )?CREATE DATABASE .*;")
-"""As a comment in a dump that pgdyno has masked."""
+"""As a comment in a dump of one database that pgdyno has read."""
 _OPTION = re.compile(
     r"(ENCODING|LC_COLLATE|LC_CTYPE|LOCALE_PROVIDER|ICU_LOCALE|BUILTIN_LOCALE|LOCALE) = ('[^']*'|\w+)"
 )

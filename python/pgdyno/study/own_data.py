@@ -12,8 +12,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
-    model_serializer,
     model_validator,
 )
 
@@ -30,7 +28,7 @@ _TOKEN = re.compile(
 _COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
-FOUND = ("name", "form", "path", "digest", "size_bytes", "major", "masked")
+FOUND = ("name", "form", "path", "digest", "size_bytes", "major")
 """Fields of OwnData that the user does not give."""
 
 
@@ -57,17 +55,13 @@ class OwnData(BaseModel):
     digest: str = Field(default="", description="Digest of the content.")
     size_bytes: int = Field(default=0, ge=0, description="Size of the source.")
     major: int | None = Field(default=None, description="Major version of the origin, if known.")
-    masked: tuple[str, ...] = Field(default=(), description="Columns masked when they were read.")
-
-    @model_serializer(mode="wrap")
-    def _without_absent_masks(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit an empty list of masks, so that results files equal those of versions without masks."""
-        written: dict[str, Any] = serialize(self)
-        return {name: value for name, value in written.items() if value or name != "masked"}
 
     @model_validator(mode="before")
     @classmethod
     def _source_alone(cls, given: Any) -> Any:
+        """Accept a source alone, and drop the list of columns that older versions masked."""
+        if isinstance(given, dict):
+            return {name: value for name, value in given.items() if name != "masked"}
         return {"source": given} if isinstance(given, str) else given
 
     @model_validator(mode="after")
