@@ -15,6 +15,7 @@ from pgdyno.probe import disks, host_counters
 from pgdyno.probe import machine_facts as probe_host
 from pgdyno.probe.cpu_time import machine_cpu
 from pgdyno.probe.host_counters import HostCounters
+from pgdyno.server import mount_table
 
 FILES = {
     "stat": "cpu  1000 200 300 5000 70 10 20 40 500 0\ncpu0 1 1 1 1 1 1 1 1 1 0\nintr 5 0 0\nctxt 987654\n"
@@ -197,7 +198,7 @@ def test_a_file_system_with_its_own_device_number_is_found_by_its_mount(
     data = tmp_path / "da ta" / "base"
     data.mkdir(parents=True)
     mounts = tmp_path / "mountinfo"
-    monkeypatch.setattr(disks, "MOUNTS", mounts)
+    monkeypatch.setattr(mount_table, "TABLE", mounts)
     mounts.write_text(
         "22 1 0:21 / / rw - overlay overlay rw\n"
         f"23 22 0:50 / {tmp_path}/da\\040ta rw shared:1 - btrfs /dev/zero rw\n"

@@ -282,6 +282,14 @@ def test_a_process_that_began_in_between_is_nobodys(tmp_path: Path) -> None:
     assert (found.others, found.busiest) == (pytest.approx(0.5), ())
 
 
+def test_a_program_whose_name_is_cut_within_a_character_is_counted(tmp_path: Path) -> None:
+    stat = tmp_path / "proc" / "7" / "stat"
+    stat.parent.mkdir(parents=True)
+    line = PROCESS.format(pid=7, name="NAME", user=5, system=0)
+    stat.write_bytes(line.encode().replace(b"NAME", "übü".encode()[:4]))
+    assert read_counters(Tree(tmp_path)).processes[7] == ("üb\ufffd", 5 * TICK_S)
+
+
 def test_this_machine_counts_this_process() -> None:
     counters = read_counters(Tree())
     assert os.getpid() in counters.processes

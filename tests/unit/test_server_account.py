@@ -53,6 +53,16 @@ def test_the_cache_is_in_the_environments_directory_or_an_accessible_one(tmp_pat
         cache_root(STRANGER, {"PGDYNO_CACHE": str(tmp_path / "c")})
 
 
+@pytest.mark.parametrize("name", ["two\nlines", os.fsdecode(b"\xff"), "carriage\rreturn"])
+def test_a_cache_that_no_server_can_use_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match="line break, or bytes"):
+        cache_root(OURSELVES, {"PGDYNO_CACHE": str(tmp_path / name)})
+    with pytest.raises(UsageError, match="set PGDYNO_CACHE"):
+        cache_root(OURSELVES, {"XDG_CACHE_HOME": str(tmp_path / name)})
+    odd = tmp_path / "cäche, \u2028 'a' \\040"
+    assert cache_root(OURSELVES, {"PGDYNO_CACHE": str(odd)}) == odd
+
+
 def test_an_invalid_cache_is_reported_with_its_variable() -> None:
     with (
         tempfile.TemporaryDirectory() as folder

@@ -10,13 +10,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
 from pgdyno.probe.proc_files import Tree
+from pgdyno.server.mount_table import mount_of, read_mounts
 from pgdyno.server.settings.machine_resources import disk_kind
 
 SYS = Path("/sys")
-MOUNTS = Path("/proc/self/mountinfo")
 
 
 def disk_of(path: Path) -> str | None:
@@ -42,18 +40,11 @@ def _name(number: int | None) -> str | None:
 
 def _source(path: Path, number: int) -> int | None:
     """Return the device number of a file system with its own numbers (btrfs), from the mount table."""
-    found: tuple[int, str] | None = None
-    for line in MOUNTS.read_text().splitlines():
-        # 36 35 98:0 /root /mount/point rw,noatime shared:1 - ext4 /dev/sda1 rw
-        before, _, after = line.partition(" - ")
-        fields, source = before.split(), after.split()[1]
-        mounted = fields[4].encode().decode("unicode_escape")
-        if path.resolve().is_relative_to(mounted) and (found is None or len(mounted) >= found[0]):
-            found = (len(mounted), source)
-    if found is None or not found[1].startswith("/"):
+    mount = mount_of(path, read_mounts())
+    if mount is None or not mount.source.startswith("/"):
         return None
     try:
-        device = Path(found[1]).stat()
+        device = Path(mount.source).stat()
     except OSError:
         return None
     return device.st_rdev if stat.S_ISBLK(device.st_mode) and device.st_rdev != number else None
@@ -96,8 +87,9 @@ def read_disk(tree: Tree, path: Path, sync_s: float) -> Disk:
     """Read the disk of the directory ``path``. Measures flushes for ``sync_s``; none if it is 0."""
     device = disk_of(path)
     usage = shutil.disk_usage(path)
+    mount = mount_of(path, read_mounts())
     return Disk(
-        file_system=_file_system(path),
+        file_system=mount.kind if mount else None,
         device=device,
         kind=disk_kind(path),
         write_cache=tree.text(f"/sys/block/{device}/queue/write_cache") if device else None,
@@ -130,10 +122,3 @@ def percentile_summary(took_s: list[float]) -> FlushTimes:
     ordered = sorted(took_s)
     n = len(ordered)
     return FlushTimes(n, ordered[n // 2], ordered[min(n - 1, (99 * n) // 100)], ordered[-1])
-
-
-def _file_system(path: Path) -> str | None:
-    above = [
-        part for part in psutil.disk_partitions(all=True) if path.resolve().is_relative_to(part.mountpoint)
-    ]
-    return max(above, key=lambda part: len(part.mountpoint)).fstype if above else None

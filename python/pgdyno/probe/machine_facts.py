@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from pgdyno.probe.proc_files import Tree
+from pgdyno.server.mount_table import mount_of, read_mounts
 from pgdyno.server.settings.machine_resources import MachineResources, disk_kind
 
 BATCHES = 200
@@ -384,10 +385,5 @@ def _processor() -> str:
 
 def _file_system(path: Path) -> str:
     """Return type and mount options of the file system of ``path``."""
-    above = [
-        part for part in psutil.disk_partitions(all=True) if path.resolve().is_relative_to(part.mountpoint)
-    ]
-    if not above:
-        return "unknown"
-    found = max(above, key=lambda part: len(part.mountpoint))
-    return f"{found.fstype} ({found.opts})"
+    mount = mount_of(path, read_mounts())
+    return f"{mount.kind} ({mount.options})" if mount else "unknown"

@@ -18,18 +18,21 @@ class Tree:
     root: Path = Path("/")
 
     def text(self, path: str) -> str | None:
-        """Return the stripped text of a file; None if it is missing or not readable."""
+        """Return the stripped text of a file; None if it is missing or not readable.
+
+        Names of programs and options of the kernel are bytes, and the kernel cuts a name within a character.
+        """
         try:
-            return (self.root / path.lstrip("/")).read_text().strip()
-        except (OSError, UnicodeDecodeError):
+            return (self.root / path.lstrip("/")).read_text(encoding="utf-8", errors="replace").strip()
+        except OSError:
             return None
 
     def gzipped(self, path: str) -> str | None:
         """Return the text of a compressed file; None if it is missing, not readable or damaged."""
         try:
-            with gzip.open(self.root / path.lstrip("/"), "rt") as file:
+            with gzip.open(self.root / path.lstrip("/"), "rt", encoding="utf-8", errors="replace") as file:
                 return file.read(GZIPPED_CHARACTERS_MAX)
-        except (OSError, EOFError, UnicodeDecodeError, zlib.error):
+        except (OSError, EOFError, zlib.error):
             return None
 
     def number(self, path: str) -> int | None:

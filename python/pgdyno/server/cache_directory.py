@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import time
 from collections.abc import Mapping
@@ -34,11 +35,11 @@ def cache_root(account: Account, environ: Mapping[str, str] = os.environ) -> Pat
 
     ``PGDYNO_CACHE``, else ``$XDG_CACHE_HOME/pgdyno``, else ``~/.cache/pgdyno``. As root, if the user of the
     servers cannot access the default (``/root`` is closed), ``/var/cache/pgdyno``. Raises UsageError if that
-    user cannot access ``PGDYNO_CACHE``.
+    user cannot access ``PGDYNO_CACHE``, or if the path is unsuitable.
     """
     chosen = environ.get("PGDYNO_CACHE")
     if chosen:
-        path = Path(chosen).expanduser().absolute()
+        path = _suitable(Path(chosen).expanduser().absolute())
         if not account.can_reach(path):
             raise UsageError(
                 f"PGDYNO_CACHE={path} is not accessible to the user {account.name}, who runs the servers: "
@@ -47,7 +48,17 @@ def cache_root(account: Account, environ: Mapping[str, str] = os.environ) -> Pat
         return path
     home = environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     path = Path(home).absolute() / "pgdyno"
-    return path if account.can_reach(path) else SHARED_CACHE
+    return _suitable(path) if account.can_reach(path) else SHARED_CACHE
+
+
+def _suitable(path: Path) -> Path:
+    """Return the path. Raises UsageError if PostgreSQL or the results file cannot contain it."""
+    if re.search(r"[\r\n\udc80-\udcff]", str(path)):
+        raise UsageError(
+            f"the cache {str(path)!a} contains a line break, or bytes that are not UTF-8: set "
+            "PGDYNO_CACHE to a directory without them"
+        )
+    return path
 
 
 @dataclass(frozen=True)

@@ -11,25 +11,16 @@ import contextlib
 import os
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.errors import ServerError, in_one_line
+from pgdyno.server.mount_table import Mount, read_mounts
 
 STEP_TIMEOUT_S = 20.0
 """Timeout of mount, umount, losetup and mkfs. On a disk that answers they take well under a second."""
 
 CONNECTIONS = Path("/sys/fs/fuse/connections")
 LOOPS = Path("/sys/block")
-
-
-@dataclass(frozen=True)
-class Mount:
-    """A mount point, its file system, and the minor number of its device (of FUSE: its connection)."""
-
-    point: Path
-    kind: str
-    minor: int
 
 
 def run_step(command: Sequence[str], timeout_s: float = STEP_TIMEOUT_S) -> str:
@@ -54,21 +45,9 @@ def run_step(command: Sequence[str], timeout_s: float = STEP_TIMEOUT_S) -> str:
     return done.stdout
 
 
-def mounts_in(text: str, directory: Path) -> list[Mount]:
-    """Return the mounts below a directory, the latest first, from the text of ``/proc/self/mountinfo``."""
-    found = []
-    for line in text.splitlines():
-        fields, _, rest = line.partition(" - ")
-        words = fields.split(" ")
-        point = Path(words[4].encode().decode("unicode_escape"))
-        if directory in point.parents:
-            found.append(Mount(point, rest.split(" ", 1)[0], int(words[2].partition(":")[2])))
-    return found[::-1]
-
-
 def mounts_below(directory: Path) -> list[Mount]:
     """Return the mounts below a directory, the latest first."""
-    return mounts_in(Path("/proc/self/mountinfo").read_text(), directory)
+    return [mount for mount in reversed(read_mounts()) if directory in mount.point.parents]
 
 
 def loops_below(directory: Path) -> list[Path]:
@@ -76,7 +55,7 @@ def loops_below(directory: Path) -> list[Path]:
     found = []
     for path in sorted(LOOPS.glob("loop*")):
         with contextlib.suppress(OSError):
-            file = Path((path / "loop" / "backing_file").read_text().strip())
+            file = Path(os.fsdecode((path / "loop" / "backing_file").read_bytes().removesuffix(b"\n")))
             if directory in file.parents:
                 found.append(Path("/dev", path.name))
     return found
@@ -91,7 +70,7 @@ def release_disks(directory: Path) -> list[str]:
     for mount in mounts_below(directory):
         if mount.kind.startswith("fuse"):
             _detach_all(directory)
-            abort_connection(mount.minor)
+            abort_connection(mount)
         _unmount(mount.point)
     _detach_all(directory)
     left = [str(mount.point) for mount in mounts_below(directory)]
@@ -113,12 +92,12 @@ def _unmount(point: Path) -> None:
             run_step(["umount", "--lazy", str(point)])
 
 
-def abort_connection(minor: int) -> None:
-    """Make all requests of a FUSE connection fail, now and later. Does nothing if it has ended, or if fusectl
-    is not mounted: the connection then ends with its process.
+def abort_connection(mount: Mount) -> None:
+    """Make all requests to a FUSE mount fail, now and later. Does nothing if its connection has ended, or if
+    fusectl is not mounted: the connection then ends with its process.
     """
     with contextlib.suppress(OSError):
-        descriptor = os.open(CONNECTIONS / str(minor) / "abort", os.O_WRONLY | os.O_CLOEXEC)
+        descriptor = os.open(CONNECTIONS / str(os.minor(mount.device)) / "abort", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.write(descriptor, b"1")
         finally:

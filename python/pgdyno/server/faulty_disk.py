@@ -284,7 +284,7 @@ class FaultyDisk:
             failure = str(error)
         for mount in mounts_below(self._directory.resolve()):
             if mount.kind.startswith("fuse"):
-                abort_connection(mount.minor)
+                abort_connection(mount)
         with contextlib.suppress(OSError):
             if self._process.stdin is not None:
                 self._process.stdin.close()

@@ -193,7 +193,7 @@ def end_postmaster(data_dir: Path) -> None:
     postmaster is its data directory; other processes are not signaled.
     """
     try:
-        pid = int((data_dir / "postmaster.pid").read_text().split("\n", 1)[0])
+        pid = int((data_dir / "postmaster.pid").read_bytes().split(b"\n", 1)[0])
         descriptor = os.pidfd_open(pid)
     except (OSError, ValueError):
         return

@@ -79,7 +79,7 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
 
 
 def _refuse_running(data_dir: Path) -> None:
-    pid = (data_dir / "postmaster.pid").read_text().split("\n", 1)[0].strip()
+    pid = (data_dir / "postmaster.pid").read_bytes().split(b"\n", 1)[0].strip().decode(errors="replace")
     if pid.isdigit() and Path(f"/proc/{pid}/cwd").exists():
         raise DatasetError(f"{data_dir} cannot be restored: process {pid} may be a server running on it")
 

@@ -28,7 +28,7 @@ KILL_TIMEOUT_S = 20.0  # 5 s after SIGQUIT the postmaster kills its remaining ch
 POLL_END_S = 0.05  # interval of the check for an interrupt meanwhile
 LOG_WORDS_MAX = 4  # lines of the server log in an error message
 POLL_S = 0.01
-READY = ("ready", "standby")
+READY = (b"ready", b"standby")
 TELLING = (
     *("FATAL:", "PANIC:", "ERROR:", "DETAIL:", "HINT:", "error:"),
     *("unrecognized configuration parameter", "for parameter"),
@@ -107,10 +107,12 @@ class Server:
         queries. A connection before that would write FATAL to the log.
         """
         try:
-            lines = (self.data_dir / "postmaster.pid").read_text().splitlines()
-        except (FileNotFoundError, UnicodeDecodeError):
+            # Bytes: it contains a path.
+            lines = (self.data_dir / "postmaster.pid").read_bytes().split(b"\n")
+        except FileNotFoundError:
             return False
-        return len(lines) >= 8 and lines[0] == str(self.postmaster_pid) and lines[7].strip() in READY
+        pid = str(self.postmaster_pid).encode()
+        return len(lines) >= 8 and lines[0] == pid and lines[7].strip() in READY
 
     def stop(self, mode: StopMode = "fast", timeout_s: float | None = None) -> None:
         """Stop the server and wait for its end; the default timeout depends on the mode. Raises ServerError

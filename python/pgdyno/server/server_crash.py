@@ -20,7 +20,7 @@ DEATH_TIMEOUT_S = 20.0
 """Timeout for the end of killed processes. A process that waits for a disk ends when the disk answers."""
 
 SHARED = Path("/dev/shm")
-_MAPPED_FILE = re.compile(r"/dev/shm/PostgreSQL\.(\d+)$", re.MULTILINE)
+_MAPPED_FILE = re.compile(rb"/dev/shm/PostgreSQL\.(\d+)$", re.MULTILINE)
 _IPC_RMID = 0
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -74,9 +74,10 @@ def _shared_files(postmaster_pid: int) -> set[Path]:
     """
     files: set[Path] = set()
     with contextlib.suppress(OSError):
-        mapped = _MAPPED_FILE.findall(Path(f"/proc/{postmaster_pid}/maps").read_text())
+        # Bytes: the path of a library need not be UTF-8.
+        mapped = _MAPPED_FILE.findall(Path(f"/proc/{postmaster_pid}/maps").read_bytes())
         there = {path.suffix[1:]: path for path in SHARED.glob("PostgreSQL.*")}
-        for number in mapped:
+        for number in map(bytes.decode, mapped):
             content = there[number].read_bytes()
             listed = array("I", content[: len(content) // 4 * 4])
             files |= {there[number], *(there[name] for word in set(listed) if (name := str(word)) in there)}
