@@ -33,3 +33,30 @@ def test_help_and_version_load_no_command_and_nothing_heavy(option: str) -> None
 def test_a_name_that_is_nearly_a_command_is_answered_with_that(capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command(["repport"]) == 2
     assert "Did you mean 'report'?" in capfd.readouterr().err
+
+
+WITH_PASSWORD = (
+    "workload from-statements {} --output load",
+    "load {}",
+    "check {}",
+    "drive {}",
+    "cache list --dsn {}",
+    "cache prune --dsn {}",
+    "compare 18 {}",
+    "compare 18 new={}",
+    "crash --real {}",
+    "data add shop {}",
+    "compare 17 18 --data {}",
+)
+
+
+@pytest.mark.parametrize("command", WITH_PASSWORD)
+@pytest.mark.parametrize("dsn", ["postgresql://ann:hunter2@h/d", "host=h sslpassword=hunter2"])
+def test_a_password_in_a_connection_string_is_refused_because_ps_shows_it(
+    command: str, dsn: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([word.format(dsn) for word in command.split()]) == 2
+    message = capfd.readouterr().err
+    assert "must not contain a password" in message
+    assert "~/.pgpass" in message
+    assert "hunter2" not in message

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.options import require_no_password
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
 from pgdyno.server.cache_directory import Cache, Item, items, prune
@@ -27,6 +28,7 @@ OfServer = Annotated[
     typer.Option(
         "--dsn",
         metavar="DSN",
+        callback=require_no_password,
         help="Instead of the cache: the databases that pgdyno created on this running server.",
     ),
 ]

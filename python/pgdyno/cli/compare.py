@@ -30,7 +30,7 @@ from pgdyno.cli.duration_options import (
     window_text,
 )
 from pgdyno.cli.gate_options import GateOptions
-from pgdyno.cli.options import Output, expanded
+from pgdyno.cli.options import Output, expanded, require_no_password
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.cli.workload_options import WorkloadOptions
@@ -277,6 +277,8 @@ def compare(
         )
     refuse_slices_for_whole_windows(context, design.window, design.transactions, design.schedule)
     chosen = choose_arms(arms, sweep or ())
+    for arm in (arm for arm in chosen.arms if arm.is_dsn):
+        require_no_password(arm.server)
     with_options = with_build_options(chosen.arms, design.build_options)
     complete = tuple(with_extensions(with_options, design.extension or ()))
     study = study_of(complete, clients, minutes, design, load, workload, drivers)

@@ -181,6 +181,8 @@ def crash(
     if real and (given := "--within" if within else "--disk-size" if disk_size else ""):
         raise UsageError(f"{given} does not apply to --real, where you cause the crash: remove it")
     chosen = with_build_options(parse_arms(arms), build_options)
+    for arm in (arm for arm in chosen if arm.is_dsn):
+        options.require_no_password(arm.server)
     if extended := [arm.name for arm in chosen if arm.extension]:
         raise UsageError(
             f"pgdyno crash creates no extensions ({extended[0]}): remove extension=…, or crash the servers "

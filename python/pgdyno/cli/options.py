@@ -12,6 +12,7 @@ Options shared by several commands are so defined once, with their help.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable
@@ -21,10 +22,12 @@ from typing import Annotated, Any, get_type_hints
 
 import psutil
 import typer
+from psycopg import ProgrammingError
 
 from pgdyno.errors import UsageError
 from pgdyno.probe.machine_facts import read_limits
 from pgdyno.probe.proc_files import Tree
+from pgdyno.study.arm_spec import has_secrets
 from pgdyno.study.sizing import MachineSize
 
 
@@ -120,12 +123,26 @@ Replace = Annotated[
         "their rows.",
     ),
 ]
+
+
+def require_no_password(conninfo: str | None) -> str | None:
+    """Return a connection string of the command line. Raises UsageError if it has a password: ps shows it."""
+    with contextlib.suppress(ProgrammingError):  # malformed: Dsn says so
+        if conninfo is not None and has_secrets(conninfo):
+            raise UsageError(
+                "a connection string on the command line must not contain a password, which ps shows: put it "
+                "in ~/.pgpass, in the file that PGPASSFILE names, or in PGPASSWORD"
+            )
+    return conninfo
+
+
 Dsn = Annotated[
     str,
     typer.Argument(
         metavar="DSN",
+        callback=require_no_password,
         help="Database, as a libpq connection string or URI. "
-        "The password is read from PGPASSWORD or ~/.pgpass if the DSN has none.",
+        "The password is read from ~/.pgpass, PGPASSFILE or PGPASSWORD.",
     ),
 ]
 

@@ -323,6 +323,11 @@ def _short_name(words: Mapping[str, object]) -> str:
     return f"{words.get('host') or words.get('hostaddr') or 'local'}{port}{database}"
 
 
+def has_secrets(conninfo: str) -> bool:
+    """Return whether a connection string contains a password or the like. Raises ProgrammingError."""
+    return bool(set(SECRET_WORDS) & conninfo_to_dict(conninfo).keys())
+
+
 def without_secrets(conninfo: str) -> str:
     """Return the connection string in libpq's order of keywords, so that two spellings of one connection are
     equal.

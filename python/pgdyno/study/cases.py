@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study import sizing
-from pgdyno.study.arm_spec import SECRET_WORDS, ArmSpec, parse_arm
+from pgdyno.study.arm_spec import ArmSpec, has_secrets, parse_arm
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for
 from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.pgbench_parameters import Script, variant_of
@@ -202,7 +201,7 @@ PASSWORD = "must not contain a password: put it in ~/.pgpass"
 def has_password(server: str) -> bool:
     """Return whether a connection string contains a secret; False for other texts."""
     try:
-        return parse_arm(server).is_dsn and bool(set(SECRET_WORDS) & conninfo_to_dict(server).keys())
+        return parse_arm(server).is_dsn and has_secrets(server)
     except (UsageError, ProgrammingError):
         return False
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -15,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from pgdyno.study.arm_spec import SECRET_WORDS
+from pgdyno.study.arm_spec import has_secrets
 
 Form = Literal["", "archive", "plain", "scripts", "backup"]
 """archive: a custom, directory or tar dump; plain: an SQL file; scripts: a directory with load.sql; backup: a
@@ -67,7 +66,7 @@ class OwnData(BaseModel):
     @model_validator(mode="after")
     def _has_no_password(self) -> Self:
         try:
-            if is_connection_string(self.source) and set(SECRET_WORDS) & conninfo_to_dict(self.source).keys():
+            if is_connection_string(self.source) and has_secrets(self.source):
                 raise ValueError("the source must not contain a password: put it in ~/.pgpass or PGPASSWORD")
         except ProgrammingError:
             raise ValueError("the connection string is malformed") from None
