@@ -141,11 +141,10 @@ def _drive(server: Server, sizes: Sizes, start: StartEngine, begun_s: float) -> 
             first_s.append(time.monotonic())
             measured.extend([event] if event["role"] == "measure" else [])
 
-    def read() -> list[None]:
+    def at_barrier() -> None:
         cpu_s.append(_client_cpu_s())
-        return [None]
 
-    run = run_drive(asked, Interruption(), note, read, start=start)
+    run = run_drive(asked, Interruption(), note, at_barrier, start=start)
     if not run.complete:
         raise RuntimeError(f"the engine did not complete the run: {run.failure}")
     transactions = sum(counts["ok"] for event in measured for counts in event["kinds"].values())

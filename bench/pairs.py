@@ -26,7 +26,7 @@ from pgdyno.drive.drive_specification import drive_specification
 from pgdyno.drive.engine_runs import run_drive
 from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
-from pgdyno.probe.cpu_time import machine_cpu, server_cpu_s
+from pgdyno.probe.cpu_time import machine_cpu, server_cpu
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice, Role
@@ -141,14 +141,14 @@ def _record(conninfo: str, postmaster_pid: int, sizes: Sizes) -> Recording:
                     recording.used_s[name].append(now[name] - before[name])
             before = now
 
-    run = run_drive(specification, Interruption(), note, lambda: [None])
+    run = run_drive(specification, Interruption(), note)
     if not run.complete:
         raise RuntimeError(f"the engine did not go through: {run.failure}")
     return recording
 
 
 def _used_s(postmaster_pid: int) -> Mapping[str, float]:
-    return {STEAL: machine_cpu().steal_s, SERVER: server_cpu_s(postmaster_pid)}
+    return {STEAL: machine_cpu().steal_s, SERVER: server_cpu(postmaster_pid).total_s}
 
 
 def _loop_s() -> float:

@@ -130,7 +130,7 @@ def _piece(study: Study, servers: list[Server], found: _PieceResults) -> None:
         if event["event"] == "slice" and event["role"] == "measure":
             measured.append(event)
 
-    run = run_drive(specification, Interruption(), note, lambda: [None, None])
+    run = run_drive(specification, Interruption(), note)
     if not run.complete:
         raise RuntimeError(f"the engine did not go through: {run.failure}")
     by_target = [[event for event in measured if event["target"] == target] for target in (0, 1)]

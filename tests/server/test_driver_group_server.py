@@ -69,7 +69,7 @@ def play(
         targets = [("a", server.conninfo()), ("b", server.conninfo())]
         asked = drive_specification(driving(rate), 1, slices, targets, interval_s=0.2)
         more = {} if engines is None else {"start": start}
-        run = run_drive(asked, Interruption(), note, lambda: [None, None], **more)  # type: ignore[arg-type]
+        run = run_drive(asked, Interruption(), note, **more)  # type: ignore[arg-type]
         rows = connection.execute("SELECT client, x FROM sent ORDER BY 1, 2").fetchall()
     return run, events, rows
 
@@ -149,7 +149,6 @@ def test_a_measure_command_ends_the_warm_up_of_all(server: Server) -> None:
         asked,
         Interruption(),
         lambda _: None,
-        lambda: [None, None],
         ends_warm_up=lambda event: event["event"] == "interval" and event["role"] == "warm-up",
         start=lambda specification: DriverGroup(links, split(specification, [2, 2])),
     )

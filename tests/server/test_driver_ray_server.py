@@ -102,7 +102,7 @@ def play(
         targets = [("a", f"{server.conninfo()} password={SECRET}")]
         asked = drive_specification(driving, 1, slices, targets, interval_s=0.2)
         more: dict[str, Any] = {} if pool is None else {"start": lambda one: pool.start(7, one)}
-        run = run_drive(asked, Interruption(), on_event, lambda: [None], **more)
+        run = run_drive(asked, Interruption(), on_event, **more)
         return run, connection.execute("SELECT client, x FROM sent ORDER BY 1, 2").fetchall()
 
 

@@ -82,10 +82,9 @@ def play(servers: list[Server], halves: Partition, slices: list[PlannedSlice]) -
     def start(pid: int) -> None:
         seen.engine_pid = pid
 
-    def read() -> list[float | None]:
+    def at_barrier() -> None:
         seen.cores.append([cores_of_server(server) for server in servers])
         seen.threads.append(threads_of_driver(seen.engine_pid))
-        return [None, None]
 
     def note(event: Event) -> None:
         if event["event"] == "slice":
@@ -94,7 +93,7 @@ def play(servers: list[Server], halves: Partition, slices: list[PlannedSlice]) -
     targets = [(f"server {number}", server.conninfo()) for number, server in enumerate(servers)]
     pinning = Pinning(halves.cores, [server.postmaster_pid for server in servers])
     asked = drive_specification(DRIVING, 1, slices, targets, pinning=pinning)
-    return run_drive(asked, Interruption(), note, read, start), seen
+    return run_drive(asked, Interruption(), note, at_barrier, start), seen
 
 
 def rounds(*first: int) -> list[PlannedSlice]:
@@ -153,7 +152,7 @@ def test_a_server_that_is_gone_fails_the_run_with_its_name(servers: list[Server]
     gone = Pinning(partition_of(usable_cores()).cores, [servers[0].postmaster_pid, 2**22])
     targets = [(f"server {number}", server.conninfo()) for number, server in enumerate(servers)]
     asked = drive_specification(DRIVING, 1, rounds(0, 1), targets, pinning=gone)
-    run = run_drive(asked, Interruption(), lambda _: None, lambda: [None, None])
+    run = run_drive(asked, Interruption(), lambda _: None)
     assert run.failure is not None
     assert (run.failure.stage, run.failure.target) == ("prepare", "server 1")
     assert str(2**22) in run.failure.message

@@ -14,7 +14,7 @@ from pgdyno.analysis.telemetry.metrics import SERVER_CPU
 from pgdyno.cli.report import read_report
 from pgdyno.interruption import Interruption
 from pgdyno.lab.study_runner import Request, start_study
-from pgdyno.probe.cpu_time import server_cpu_s
+from pgdyno.probe.cpu_time import server_cpu
 from pgdyno.probe.hardware_counters import EVENTS, SOFTWARE, CountersError, HardwareCounters
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.build import Build
@@ -45,17 +45,17 @@ def test_backends_that_start_later_are_counted_while_they_run_and_after_their_en
         counters = HardwareCounters.open(pid, CLOCKS)
     except CountersError as error:
         pytest.skip(str(error))
-    counted_ns, cpu_s = ns(counters), server_cpu_s(pid)
+    counted_ns, cpu_s = ns(counters), server_cpu(pid).total_s
     with running_server.connect() as connection:
         connection.execute(BUSY)
-        while_connected_ns, while_connected_s = ns(counters) - counted_ns, server_cpu_s(pid) - cpu_s
+        while_connected_ns, while_connected_s = ns(counters) - counted_ns, server_cpu(pid).total_s - cpu_s
         backend = connection.info.backend_pid
     assert while_connected_s > 0.02
     assert while_connected_ns / 1e9 == pytest.approx(while_connected_s, rel=0.2)
     with running_server.connect() as connection:
         assert connection.info.backend_pid != backend
         connection.execute(BUSY)
-    after_ns, after_s = ns(counters) - counted_ns, server_cpu_s(pid) - cpu_s
+    after_ns, after_s = ns(counters) - counted_ns, server_cpu(pid).total_s - cpu_s
     counters.close()
     assert after_ns > 1.5 * while_connected_ns
     assert after_ns / 1e9 == pytest.approx(
@@ -69,11 +69,11 @@ def test_a_server_that_runs_already_is_counted_with_its_backends(running_server:
             counters = HardwareCounters.open(running_server.postmaster_pid, CLOCKS)
         except CountersError as error:
             pytest.skip(str(error))
-        cpu_s = server_cpu_s(running_server.postmaster_pid)
+        cpu_s = server_cpu(running_server.postmaster_pid).total_s
         connection.execute(BUSY)
         # An autovacuum worker may end in between. The time of reaped children is in ticks.
         assert ns(counters) / 1e9 == pytest.approx(
-            server_cpu_s(running_server.postmaster_pid) - cpu_s, rel=0.2, abs=0.03
+            server_cpu(running_server.postmaster_pid).total_s - cpu_s, rel=0.2, abs=0.03
         )
     counters.close()
 

@@ -341,7 +341,7 @@ def drive(server: Server, database: str, workload: TpccParameters) -> tuple[Targ
     driving = Driving(workload=workload, clients=CLIENTS, discard_s=0.0)
     slices = [PlannedSlice(0, Role.MEASURE, 1.0, 0)]
     specification = drive_specification(driving, 7, slices, [("it", server.conninfo(database))])
-    run = run_drive(specification, Interruption(), lambda _: None, lambda: [None])
+    run = run_drive(specification, Interruption(), lambda _: None)
     messages = "; ".join(
         [*(event["message"] for event in run.errors), run.failure.message if run.failure else ""]
     )

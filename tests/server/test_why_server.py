@@ -198,7 +198,7 @@ def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, Sam
         reading(), 1, slices, [("planted", server.conninfo(database))], interval_s=INTERVAL_S
     )
     with Interruption() as interruption:
-        run = run_drive(specification, interruption, on_event, lambda: [None])
+        run = run_drive(specification, interruption, on_event)
     for thread in planted:
         thread.join()
     samplers[0].stop()

@@ -71,16 +71,62 @@ def test_children_are_found_with_and_without_the_kernels_list(
 
 
 def test_a_servers_cpu_is_that_of_its_children_too() -> None:
-    before_s = cpu_time.server_cpu_s(os.getpid())
+    before = cpu_time.server_cpu(os.getpid())
     with a_process_that_has_worked(WORK) as pid:
-        child_s, ours_s = cpu_time.process_cpu_s(pid), cpu_time.server_cpu_s(os.getpid()) - before_s
-        assert ours_s >= child_s > 0
-    assert cpu_time.server_cpu_s(os.getpid()) - before_s >= child_s - 0.02  # it is reaped, in ticks
+        child_s, ours = cpu_time.process_cpu_s(pid), cpu_time.server_cpu(os.getpid()).since(before)
+        assert ours.used_s >= child_s > 0
+        assert ours.error_s == 0
+
+
+ENDED_CHILDREN = """
+import os, resource, subprocess
+from pgdyno.probe import cpu_time
+
+def used_s():
+    "CPU time of this process and of the children that it has reaped, in µs."
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+for _ in range(10):
+    outer_s = used_s()
+    child = subprocess.Popen(["/bin/sh", "-c", "read line; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done"],
+        stdin=subprocess.PIPE)
+    before = cpu_time.server_cpu(os.getpid())
+    inner_s = used_s() + cpu_time.process_cpu_s(child.pid)
+    child.communicate(b"\\n")
+    least_s = used_s() - inner_s
+    found = cpu_time.server_cpu(os.getpid()).since(before)
+    print(least_s, found.used_s, used_s() - outer_s, found.error_s)
+"""
+
+
+def test_the_cpu_time_of_ended_processes_is_right_up_to_its_error() -> None:
+    done = subprocess.run([sys.executable, "-c", ENDED_CHILDREN], capture_output=True, text=True, check=True)
+    for line in done.stdout.splitlines():
+        least_s, used_s, most_s, error_s = map(float, line.split())
+        assert error_s == pytest.approx(cpu_time.ROUNDING_S)
+        assert max(0.0, least_s - error_s) <= used_s <= most_s + error_s
+    assert len(done.stdout.splitlines()) == 10
+
+
+def test_a_time_shorter_than_the_rounding_is_not_negative_and_its_error_is_known() -> None:
+    before = cpu_time.ServerCpu(living_s=0.013, living_error_s=0.0, reaped_s=0.0, reaped_faults=90)
+    ended = cpu_time.ServerCpu(living_s=0.004, living_error_s=0.0, reaped_s=0.0, reaped_faults=190)
+    assert ended.since(before) == cpu_time.CpuUsed(0.0, cpu_time.ROUNDING_S)
+    longer = cpu_time.ServerCpu(living_s=2.004, living_error_s=0.0, reaped_s=0.01, reaped_faults=190)
+    assert longer.since(before).used_s == pytest.approx(2.001)
+    assert longer.since(ended) == cpu_time.CpuUsed(pytest.approx(2.01), 0.0)
+
+
+def test_a_process_that_has_ended_is_awaited() -> None:
+    with a_process_that_has_worked("") as pid:
+        pass
+    cpu_time.wait_until_reaped(pid)
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_lost_server_is_reported() -> None:
     with pytest.raises(ProcessLookupError):
-        cpu_time.server_cpu_s(2**22 + 1)
+        cpu_time.server_cpu(2**22 + 1)
 
 
 def test_scheduler_counters_are_summed_over_the_processes(

@@ -111,6 +111,22 @@ def test_the_disks_of_data_and_wal_are_summed(machine: Path) -> None:
     assert found["disk_written_bytes"] == 808 * 512
 
 
+def test_the_times_of_a_disk_continue_after_the_kernels_32_bits(machine: Path) -> None:
+    def write(read_ms: int, reads: int) -> None:
+        line = f"   8       0 sda {reads} 1 200 {read_ms} 40 2 800 90 0 55 120 0 0 0 0\n"
+        (machine / "proc" / "diskstats").write_text(line)
+
+    write(2**32 - 50, 10)
+    host = HostCounters([Path("/data")])
+    before = host.read()
+    write(100, 20)
+    after = host.read()
+    assert after["disk_read_s"] - before["disk_read_s"] == pytest.approx(0.15)
+    assert after["disk_reads"] - before["disk_reads"] == 10
+    write(99, 20)  # less than half of the range: a reset
+    assert host.read()["disk_read_s"] == pytest.approx(0.099)
+
+
 def test_without_a_card_all_interfaces_but_loopback_count(machine: Path) -> None:
     shutil.rmtree(machine / "net" / "eth0")
     assert HostCounters().read()["network_in_bytes"] == 200

@@ -17,7 +17,9 @@ from psycopg.pq import DiagnosticField
 from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
+from pgdyno.probe import sampled_server
 from pgdyno.probe import sampler as module
+from pgdyno.probe.cpu_time import ServerCpu
 from pgdyno.probe.sampled_server import Chunk, Gathering, SeriesEnd, Target
 from pgdyno.probe.sampler import CHUNK_S, POINTS_MAX, WAITS_PER_TICK, Cost, Sampler, monotonic_of, step_for
 from pgdyno.server.running import Connection
@@ -95,6 +97,17 @@ def test_a_sample_is_taken_each_second_and_never_drifts() -> None:
     assert chunk.columns == ("at_s", "late_s", "commits")
     assert column(chunk, "at_s") == [0, 1, 2, 3, 4, 5]
     assert column(chunk, "late_s") == [0] * 6
+
+
+def test_the_cpu_time_of_a_server_does_not_decrease_when_a_process_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moments = iter(
+        [ServerCpu(0.013, 0.0, 0.0, 9), ServerCpu(0.004, 0.0, 0.0, 19), ServerCpu(0.5, 0.0, 0.0, 19)]
+    )
+    monkeypatch.setattr(sampled_server, "server_cpu", lambda _: next(moments))
+    (chunk,) = of(run(Time(2.5), Target(0, connect, postmaster_pid=lambda: 7)), "host")
+    assert column(chunk, "server_cpu_s") == [0.013, 0.013, 0.5]
 
 
 def test_the_first_sample_is_at_the_next_whole_second_since_zero() -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from example_records import begun
 
 from pgdyno.caveats import Code
+from pgdyno.lab import trial_telemetry_collection
 from pgdyno.lab.arms import LabArm
 from pgdyno.lab.trial import BarrierReadings, driver_busy, trial_caveats
-from pgdyno.probe.cpu_time import MachineCpu
+from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
+from pgdyno.probe.cpu_time import MachineCpu, ServerCpu
 from pgdyno.results.driver_facts import DriverFacts
+from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Slice
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import Partition
@@ -76,6 +82,39 @@ def test_steal_time_is_reported() -> None:
         "slices", BarrierReadings(MachineCpu(10.0, 0.0), [0]), BarrierReadings(MachineCpu(20.0, 0.4), [0])
     )
     assert Code.STEAL not in calm
+
+
+@pytest.mark.parametrize(("used_s", "is_known"), [(0.013, False), (0.39, False), (0.41, True)])
+@pytest.mark.parametrize("ended", [True, False])
+def test_a_cpu_time_below_its_resolution_is_absent_with_a_caveat(
+    used_s: float, is_known: bool, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter([ServerCpu(1.0, 0.0, 0.0, 90), ServerCpu(1.0 + used_s, 0.0, 0.0, 91 if ended else 90)])
+    monkeypatch.setattr(trial_telemetry_collection, "server_cpu", lambda _: next(moments))
+    arm = SimpleNamespace(name="18", shares_server=False, postmaster_pid=lambda: 7)
+    writer, number = begun(tmp_path / "e")
+    lab, trial = cast(Any, (SimpleNamespace(writer=writer, case=0), SimpleNamespace(id=number, arm=arm)))
+    telemetry = TelemetryCollection(lab, [trial])
+    telemetry.read_server_cpu()
+    telemetry.read_server_cpu()
+    found = telemetry.server_cpu_s(trial)
+    writer.close()
+    with Evidence(tmp_path / "e") as evidence:
+        caveats = evidence.caveats()
+    if is_known or not ended:
+        assert found == pytest.approx(used_s)
+        assert caveats == []
+    else:
+        assert found is None
+        assert [(of.code, of.trial) for of in caveats] == [(Code.PROBE_UNAVAILABLE, number)]
+
+
+def test_a_server_that_ended_has_no_cpu_time() -> None:
+    arm = SimpleNamespace(name="18", shares_server=False, postmaster_pid=lambda: 2**22 + 1)
+    trial = cast(Any, SimpleNamespace(id=1, arm=arm))
+    telemetry = TelemetryCollection(cast(Any, None), [trial])
+    telemetry.read_server_cpu()
+    assert telemetry.server_cpu_s(trial) is None
 
 
 def piece(position: int, role: Role, driver_cpu_s: float) -> Slice:

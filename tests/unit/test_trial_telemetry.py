@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from synthetic_telemetry import arm, trial
 
 import pgdyno
 from pgdyno.analysis.comparison.case_telemetry import effects_on
-from pgdyno.analysis.telemetry.counters import COUNTERS, IDENTITY, RESET, RESETS, Missing
+from pgdyno.analysis.telemetry.counters import (
+    COUNTERS,
+    IDENTITY,
+    RESET,
+    RESETS,
+    Missing,
+    StatisticsReset,
+    grown,
+)
 from pgdyno.analysis.telemetry.formulas import TEXTS
 from pgdyno.analysis.telemetry.metrics import (
     LATENCY,
@@ -227,6 +238,46 @@ def test_counters_that_are_gone_at_the_end_were_reset(probe: str) -> None:
     assert telemetry_of_trial(trial(1), both(probe, [{"calls": 5, "lsn_bytes": 5}], [])).missing == {
         probe: RESET
     }
+
+
+LISTED = 2
+
+
+def reading_of(totals: Mapping[str, int]) -> list[dict]:
+    """The statements with the most calls, and one row with the sums of the others."""
+    ordered = sorted(totals, key=lambda name: (-totals[name], name))
+    rows: list[dict] = [
+        {"kind": "statement", "queryid": name, "toplevel": 1, "calls": totals[name]}
+        for name in ordered[:LISTED]
+    ]
+    if others := ordered[LISTED:]:
+        rows.append({"kind": "others", "toplevel": 1, "calls": sum(totals[name] for name in others)})
+    return rows
+
+
+CALLS = st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 9))
+
+
+@given(begin=CALLS, calls=CALLS)
+def test_growth_with_changing_others_adds_up(begin: dict[str, int], calls: dict[str, int]) -> None:
+    end = {name: begin.get(name, 0) + calls.get(name, 0) for name in {**begin, **calls}}
+    found = grown("statements", reading_of(begin), reading_of(end))
+    deltas = [row.delta("calls") for row in found]
+    assert sum(delta for delta in deltas if delta is not None) == sum(calls.values())
+    assert all(delta is not None and delta >= 0 for delta in deltas)
+
+
+def test_others_that_decrease_were_reset_and_those_of_dropped_tables_are_unknown() -> None:
+    begin, end = ([{"kind": "others", "calls": n, "seq_scan": n}] for n in (7, 5))
+    with pytest.raises(StatisticsReset):
+        grown("statements", begin, end)
+    assert grown("relations", begin, end) == []
+
+
+def test_a_counter_of_the_machine_that_decreased_has_no_difference() -> None:
+    begin = {"disk_writes": 90.0, "cpu_busy_s": 1.0, "memory_dirty_bytes": 9.0}
+    end = {"disk_writes": 4.0, "cpu_busy_s": 3.0, "memory_dirty_bytes": 1.0}
+    assert telemetry_of_trial(trial(1), both("host", [begin], [end])).machine == {"cpu_busy_s": 2.0}
 
 
 def statement(calls: int, mean_ms: float) -> dict:

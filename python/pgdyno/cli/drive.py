@@ -252,7 +252,7 @@ def _run(
         elif not quiet or event["event"] == "error":
             narrator(event)
 
-    run = run_drive(specification, interruption, on_event, read=lambda: [None])
+    run = run_drive(specification, interruption, on_event)
     return run, measured[0] if measured else None
 
 

@@ -1,8 +1,8 @@
-"""Runs of the engine: ``drive`` with counters read at its barriers, ``load``, and the check of scripts."""
+"""Runs of the engine: ``drive`` with a call at its barriers, ``load``, and the check of scripts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -16,23 +16,18 @@ from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.sysbench_parameters import SysbenchParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
 
-Reading = Sequence[float | None]
-"""One number per target; None if it cannot be read."""
-
 
 @dataclass
 class EngineRun:
     """Events of a run. ``result`` is None if nothing was measured.
 
-    ``readings`` and ``totals`` were read at the barriers ``measure`` and ``end`` while no transaction was in
-    flight, so their differences cover exactly the same time. ``before`` names the preliminary step in which
-    the run ended, if it ended before the measured part.
+    ``totals`` are those of the barriers ``measure`` and ``end``, when no transaction was in flight.
+    ``before`` names the preliminary step in which the run ended, if it ended before the measured part.
     """
 
     epoch_unix_s: float = 0.0
     connected: list[Event] = field(default_factory=list)
     errors: list[Event] = field(default_factory=list)
-    readings: dict[str, Reading] = field(default_factory=dict)
     totals: dict[str, list[Event]] = field(default_factory=dict)
     result: DriveResult | None = None
     failure: DriveFailure | None = None
@@ -42,13 +37,6 @@ class EngineRun:
     def complete(self) -> bool:
         """True if the run completed all slices."""
         return self.failure is None and self.result is not None and self.result.stopped == "done"
-
-    def difference(self, target: int) -> float | None:
-        """Return the difference between a target's two readings (server CPU in s), or None."""
-        before, after = (self.readings.get(name, [])[target : target + 1] for name in ("measure", "end"))
-        if not before or not after or before[0] is None or after[0] is None:
-            return None
-        return after[0] - before[0]
 
     def transactions(self, target: int) -> int | None:
         """Return the number of a target's transactions that ended between the barriers."""
@@ -92,15 +80,16 @@ def run_drive(
     specification: Mapping[str, Any],
     interruption: Interruption,
     on_event: Callable[[Event], None],
-    read: Callable[[], Reading],
+    at_barrier: Callable[[], None] = lambda: None,
     on_start: Callable[[int], None] = lambda _: None,
     ends_warm_up: Callable[[Event], bool] = lambda _: False,
     start: StartEngine = start_local,
 ) -> EngineRun:
     """Run a specification (docs/reference/engine-protocol.md).
 
-    ``read`` is called at each barrier, ``on_start`` with the driver's process ID, if any. The remaining
-    warm-up is skipped after the first event for which ``ends_warm_up`` returns true.
+    ``at_barrier`` is called at each barrier, when no transaction is in flight, ``on_start`` with the driver's
+    process ID, if any. The remaining warm-up is skipped after the first event for which ``ends_warm_up``
+    returns true.
 
     Raises EngineError if the engine ends without a result or rejects the specification. A server failure
     raises nothing and sets ``EngineRun.failure``.
@@ -112,7 +101,7 @@ def run_drive(
         for event in engine.events():
             _note(run, event)
             if event["event"] == "barrier":
-                run.readings[event["name"]] = read()
+                at_barrier()
                 engine.proceed()
             if ends_warm_up(event):
                 engine.measure()

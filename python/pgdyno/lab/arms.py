@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import psycopg
 
 from pgdyno.errors import ServerError
+from pgdyno.probe.cpu_time import wait_until_reaped
 from pgdyno.server import page_cache
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster
@@ -104,6 +105,18 @@ class LabArm(Protocol):
     def dropped(self) -> Mapping[str, str]:
         """Return the settings of its profiles that are not in effect, each with the reason."""
         ...
+
+
+@contextlib.contextmanager
+def brief_session(arm: LabArm) -> Iterator[Connection]:
+    """Connect to the workload's database. At the end, wait until a local server has ended the session, so
+    that its CPU time is not counted later. Raises ConnectError.
+    """
+    with contextlib.closing(arm.connect()) as connection:
+        pid = connection.info.backend_pid
+        yield connection
+    if arm.postmaster_pid() is not None:
+        wait_until_reaped(pid)
 
 
 @dataclass

@@ -335,5 +335,6 @@ def _with_later_steps(
         ),
         ended_unix_s=time.time(),
         readings=telemetry.readings_of(trial),
+        server_cpu_s=telemetry.server_cpu_s(trial),
         probe_cpu_s=telemetry.cpu_s(trial),
     )

@@ -195,7 +195,7 @@ class _Aging:
 
         progress("aging", 0.0)
         specification = drive_specification(driving, DATASET_SEED, slices, [target])
-        run = run_drive(specification, maker.interruption, on_event, lambda: [None])
+        run = run_drive(specification, maker.interruption, on_event)
         maker.interruption.check()
         if not run.complete or run.result is None:
             why = run.failure.message if run.failure is not None else "the engine stopped"

@@ -116,7 +116,7 @@ def failures_of(
     once = PlannedSlice(0, Role.MEASURE, SCRIPT_TIMEOUT_S, 0, transactions=1)
     specification: dict[str, Any] = drive_specification(driving, 1, [once], [target])
     specification |= {"drain_timeout_s": SCRIPT_TIMEOUT_S}
-    run = run_drive(specification, interruption, lambda _: None, lambda: [None])
+    run = run_drive(specification, interruption, lambda _: None)
     interruption.check()
     if run.failure is not None:
         raise ServerError(f"{target[0]}: {run.failure.message}")

@@ -19,7 +19,7 @@ from pgdyno.drive.engine_runs import StartEngine, start_local
 from pgdyno.errors import ServerError
 from pgdyno.fleet.driver_pool import DriverPool
 from pgdyno.interruption import Interruption
-from pgdyno.lab.arms import Connection, LabArm
+from pgdyno.lab.arms import Connection, LabArm, brief_session
 from pgdyno.lab.progress import PreparationStep, Watch
 from pgdyno.lab.warm_up import with_longer_warm_up
 from pgdyno.probe.cpu_time import MachineCpu, machine_cpu
@@ -83,7 +83,7 @@ def read_surroundings(arms: Sequence[LabArm]) -> BarrierReadings:
 
 def _autovacuums(arm: LabArm) -> int | None:
     try:
-        with arm.connect() as connection:
+        with brief_session(arm) as connection:
             return autovacuum_runs(connection)
     except (ServerError, psycopg.Error):
         # The server ended; the driver detects and reports it.

@@ -7,7 +7,6 @@ begin after them.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
 import time
@@ -23,12 +22,11 @@ from pgdyno.drive.engine_runs import EngineRun, run_drive
 from pgdyno.engine import Event
 from pgdyno.errors import EngineError, FleetError, ServerError, in_one_line
 from pgdyno.fleet.driver_nodes import NODE_LOST
-from pgdyno.lab.arms import LabArm
+from pgdyno.lab.arms import LabArm, brief_session
 from pgdyno.lab.progress import PreparationStep, Running, Warned
 from pgdyno.lab.trial import BarrierReadings, Lab, RunningTrial, read_surroundings
 from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
 from pgdyno.lab.warm_up import WarmUp, interval_s_of
-from pgdyno.probe.cpu_time import server_cpu_s
 from pgdyno.results.driver_facts import CapacitySearch
 from pgdyno.results.engine_events import histograms_from, interval_from, slice_from
 from pgdyno.results.records import Counts, Measure
@@ -56,7 +54,7 @@ def force_checkpoints(lab: Lab, trials: Sequence[RunningTrial]) -> None:
         lab.watch(PreparationStep(f"forced checkpoint of {trial.arm.name}"))
         begun_s = time.monotonic()
         try:
-            with contextlib.closing(trial.arm.connect()) as connection:
+            with brief_session(trial.arm) as connection:
                 connection.execute("CHECKPOINT")
         except (psycopg.Error, ServerError) as error:
             names = {"arm": trial.arm.name, "reason": in_one_line(error)}
@@ -130,7 +128,6 @@ def _closed_loop(
         specification,
         lab.interruption,
         on_event,
-        lambda: [None for _ in targets],
         start=lab.engine_of(block.seed),
     )
     rates = []
@@ -164,7 +161,6 @@ def _step(
         specification,
         lab.interruption,
         lambda _: None,
-        lambda: [None for _ in targets],
         start=lab.engine_of(block.seed),
     )
 
@@ -237,7 +233,7 @@ def drive_trials(
             case _:
                 pass
 
-    def read() -> list[float | None]:
+    def at_barrier() -> None:
         # The servers' CPU time is read last before the measured part and first after it, without our own
         # queries.
         ours = [trials[index].arm for index in arms]
@@ -246,18 +242,18 @@ def drive_trials(
                 force_checkpoints(lab, list(trials.values()))
             seen["measure"] = read_surroundings(ours)
             telemetry.begin()
-            return [_server_cpu_s(arm) for arm in ours]
-        used = [_server_cpu_s(arm) for arm in ours]
-        telemetry.end()
-        seen["end"] = read_surroundings(ours)
-        return used
+            telemetry.read_server_cpu()
+        else:
+            telemetry.read_server_cpu()
+            telemetry.end()
+            seen["end"] = read_surroundings(ours)
 
     lab.watch(PreparationStep("connecting"))
     run = run_drive(
         specification,
         lab.interruption,
         on_event,
-        read,
+        at_barrier,
         telemetry.note_driver,
         warm_up.ends_with,
         lab.engine_of(block.seed),
@@ -303,9 +299,7 @@ def _warm_up(
     warm = [s for s in slices if s.role == "warm-up"]
     specification = drive_specification(drivings[0], block.seed, warm, targets, drivings, pinning=pinning)
     start = lab.engine_of(block.seed)
-    run = run_drive(
-        specification, lab.interruption, lambda _: None, lambda: [None for _ in targets], start=start
-    )
+    run = run_drive(specification, lab.interruption, lambda _: None, start=start)
     if run.failure is not None:
         if run.failure.stage == NODE_LOST:
             raise FleetError(run.failure.message)
@@ -350,14 +344,3 @@ def _share(study: Study, trial: RunningTrial) -> float:
     else:
         done = trial.measured_s / (study.rounds * study.slice_s)
     return min(1.0, done)
-
-
-def _server_cpu_s(arm: LabArm) -> float | None:
-    pid = arm.postmaster_pid()
-    if pid is None or arm.shares_server:
-        return None
-    try:
-        return server_cpu_s(pid)
-    except ProcessLookupError:
-        # The server ended; the driver detects and reports it.
-        return None

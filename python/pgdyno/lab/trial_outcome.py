@@ -43,7 +43,6 @@ def trial_outcome(
     outcome = replace(
         outcome,
         epoch_unix_s=run.epoch_unix_s,
-        server_cpu_s=run.difference(target),
         transactions=run.transactions(target),
     )
     if run.result is None:

@@ -17,9 +17,9 @@ from psycopg import sql
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, in_one_line
-from pgdyno.lab.arms import Connection, LabArm
+from pgdyno.lab.arms import Connection, LabArm, brief_session
 from pgdyno.lab.trial import Lab, RunningTrial
-from pgdyno.probe.cpu_time import scheduled
+from pgdyno.probe.cpu_time import ServerCpu, scheduled, server_cpu
 from pgdyno.probe.hardware_counters import CountersError, HardwareCounters
 from pgdyno.probe.host_counters import HostCounters
 from pgdyno.probe.perf_profiler import ProfileError, Profiler, hz_for
@@ -49,6 +49,15 @@ SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
 
 PROFILE, HARDWARE = "profile", "hardware"
 
+CPU_ERROR_SHARE_MAX = 0.05
+"""Maximum error of the server's CPU time as a share of it. If processes of the server ended in the window, a
+time below 0.4 s is not precise enough.
+"""
+
+CPU_TOO_SHORT = (
+    "processes of the server ended meanwhile, the kernel rounds their CPU time to 10 ms: measure for longer"
+)
+
 
 @dataclass
 class TelemetryCollection:
@@ -66,6 +75,7 @@ class TelemetryCollection:
     _profilers: dict[int, Profiler] = field(default_factory=dict)
     _counters: dict[int, HardwareCounters | CountersError] = field(default_factory=dict)
     _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
+    _server_cpu: dict[int, list[ServerCpu]] = field(default_factory=dict)  # by trial: at the barriers
 
     @classmethod
     @contextlib.contextmanager
@@ -151,6 +161,30 @@ class TelemetryCollection:
         """Return all readings of a trial."""
         return self._readings.get(trial.id, [])
 
+    def read_server_cpu(self) -> None:
+        """Read the CPU time of the servers that have only one arm's work."""
+        for trial in self.trials:
+            pid = trial.arm.postmaster_pid()
+            if pid is None or trial.arm.shares_server:
+                continue
+            # The driver detects and reports a server that has ended.
+            with contextlib.suppress(ProcessLookupError):
+                self._server_cpu.setdefault(trial.id, []).append(server_cpu(pid))
+
+    def server_cpu_s(self, trial: RunningTrial) -> float | None:
+        """Return the CPU time of the trial's server between the barriers; None, with a caveat, if it is less
+        than the error allows.
+        """
+        readings = self._server_cpu.get(trial.id, [])
+        if len(readings) != 2:
+            return None
+        used = readings[1].since(readings[0])
+        if used.error_s <= CPU_ERROR_SHARE_MAX * used.used_s:
+            return used.used_s
+        names = {"arm": trial.arm.name, "probes": "CPU time of the server", "reason": CPU_TOO_SHORT}
+        self.lab.writer.add_caveat(Caveat(Code.PROBE_UNAVAILABLE, names, trial.id), self.lab.case)
+        return None
+
     def cpu_s(self, trial: RunningTrial) -> float | None:
         """Return the CPU time of sampling this trial's server: its backend and its share of the thread."""
         return None if self._cost is None else self._cost.of(list(self.trials).index(trial))
@@ -179,7 +213,7 @@ class TelemetryCollection:
         window."""
         readings = self._readings.setdefault(trial.id, [])
         try:
-            with contextlib.closing(trial.arm.connect()) as connection:
+            with brief_session(trial.arm) as connection:
                 if moment is Moment.BEGIN and trial.arm.postmaster_pid() is not None:
                     self._clients[trial.id] = find_clients(connection)
                 readings += [self._reading(trial, connection, moment, probe) for probe in probes]

@@ -1,13 +1,18 @@
 """CPU time of the processes of a local server, and of the whole machine.
 
+    before = server_cpu(postmaster_pid)
+    …
+    used = server_cpu(postmaster_pid).since(before)     # seconds, and their maximum error
+
 Sources: the CPU-time clock of each process (clock_getcpuclockid(3): nanoseconds, current, all threads), and
-the postmaster's time for children that it has reaped. A sandbox without this clock has the clock ticks of
-``/proc`` (10 ms). Runnable time: ``/proc/PID/schedstat`` (proc_schedstat in the kernel's
-Documentation/scheduler/sched-stats.rst).
+the postmaster's time for children that it has reaped, in whole clock ticks of 10 ms (proc_pid_stat(5)). A
+sandbox without this clock has the clock ticks of ``/proc`` for all processes. Runnable time:
+``/proc/PID/schedstat`` (proc_schedstat in the kernel's Documentation/scheduler/sched-stats.rst).
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,8 +25,17 @@ from pgdyno.units import NS_PER_S
 PROC = Path("/proc")
 
 READS_MAX = 3
-"""Maximum number of readings of the list of children, until two consecutive ones are equal: the kernel may
-omit a child while another one ends."""
+"""Maximum number of readings until two consecutive ones are equal. The kernel may omit a child from its list
+while another one ends, and a child that is reaped during a reading is in none of its parts."""
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+ROUNDING_S = 2 * TICK_S
+"""User and system time are rounded down to a tick, each by itself."""
+
+REAPED_S_MAX = 0.5
+"""Time for an ended session to disappear. Its process ends in a few ms; the limit is for a connection pooler,
+which keeps it."""
 
 
 @dataclass(frozen=True)
@@ -40,30 +54,97 @@ def machine_cpu() -> MachineCpu:
     return MachineCpu(busy_s=sum(times) - guest_s - idle_s, steal_s=times.steal)
 
 
-def server_cpu_s(postmaster_pid: int) -> float:
-    """Return the CPU seconds of the server: postmaster, its living children, and reaped children.
+@dataclass(frozen=True)
+class CpuUsed:
+    """Seconds of CPU time, and their maximum error."""
 
-    A child that ends between two readings moves from the second part to the third, so differences are exact
-    up to the kernel's tick. Raises ProcessLookupError if the postmaster has ended.
+    used_s: float
+    error_s: float
+
+
+@dataclass(frozen=True)
+class ServerCpu:
+    """CPU time of a server since its start: of its processes now, and of those that the postmaster has
+    reaped, rounded down by up to ROUNDING_S.
+
+    ``living_error_s`` is the rounding of the first part. ``reaped_faults`` counts the page faults of reaped
+    processes. Every process has some, so an equal count means that none was reaped.
+    """
+
+    living_s: float
+    living_error_s: float
+    reaped_s: float
+    reaped_faults: int
+
+    @property
+    def total_s(self) -> float:
+        """Both parts."""
+        return self.living_s + self.reaped_s
+
+    def since(self, before: ServerCpu) -> CpuUsed:
+        """Return the CPU time between two readings.
+
+        A process that ends in between moves to the part that is rounded. So short times are exact only if no
+        process ends. The result is never negative: if rounding makes the difference negative, the processes
+        used less CPU time than the maximum error.
+        """
+        error_s = max(self.living_error_s, before.living_error_s)
+        if self.reaped_faults != before.reaped_faults:
+            error_s += ROUNDING_S
+        return CpuUsed(max(0.0, self.total_s - before.total_s), error_s)
+
+
+def server_cpu(postmaster_pid: int) -> ServerCpu:
+    """Read the CPU time of a server: of the postmaster, its living children, and its reaped children.
+
+    Raises ProcessLookupError if the postmaster has ended.
     """
     try:
-        reaped = psutil.Process(postmaster_pid).cpu_times()
-        living_s = sum(process_cpu_s(child) for child in child_pids(postmaster_pid))
-        return process_cpu_s(postmaster_pid) + living_s + reaped.children_user + reaped.children_system
-    except psutil.NoSuchProcess as error:
+        reaped_s, faults = _reaped(postmaster_pid)
+        for _ in range(READS_MAX):
+            pids = [postmaster_pid, *child_pids(postmaster_pid)]
+            times = [_cpu(pid) for pid in pids]
+            reaped_before_s, before = reaped_s, faults
+            reaped_s, faults = _reaped(postmaster_pid)
+            if faults == before:
+                break
+    except (OSError, psutil.NoSuchProcess) as error:
         raise ProcessLookupError(postmaster_pid) from error
+    living_error_s = sum(error_s for _, error_s in times) + reaped_s - reaped_before_s
+    return ServerCpu(sum(cpu_s for cpu_s, _ in times), living_error_s, reaped_s, faults)
+
+
+def _reaped(pid: int) -> tuple[float, int]:
+    """Return the CPU time and the minor page faults of the reaped children of a process. Raises OSError."""
+    fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    faults, user, system = (int(fields[number - 3]) for number in (11, 16, 17))  # of proc_pid_stat(5)
+    return (user + system) * TICK_S, faults
 
 
 def process_cpu_s(pid: int) -> float:
-    """Return the CPU seconds of a process with all its threads; 0 if it has ended: then the next reading of
-    its parent includes them.
-    """
+    """Return the CPU seconds of a process with all its threads; 0 if it has ended."""
+    return _cpu(pid)[0]
+
+
+def _cpu(pid: int) -> tuple[float, float]:
+    """Return the CPU seconds of a process, and by how much they may be too small; 0 if it has ended."""
     try:
         # CPUCLOCK_SCHED of the whole process, as in clock_getcpuclockid(3).
-        return time.clock_gettime((~pid << 3) | 2)
+        return time.clock_gettime((~pid << 3) | 2), 0.0
     except OSError:
         # The process has ended, or a sandbox replaces the kernel.
-        return _ticks_s(pid)
+        ticks_s = _ticks_s(pid)
+        return ticks_s, ROUNDING_S if ticks_s else 0.0
+
+
+def wait_until_reaped(pid: int) -> None:
+    """Wait until a process that is about to end has been reaped, at most REAPED_S_MAX.
+
+    Then a reading has its CPU time in the rounded part, and the next one, too.
+    """
+    ends_s = time.monotonic() + REAPED_S_MAX
+    while (PROC / str(pid)).exists() and time.monotonic() < ends_s:
+        time.sleep(0.001)
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from pgdyno.probe.cpu_time import process_cpu_s
+from pgdyno.probe.cpu_time import TICK_S, process_cpu_s
 from pgdyno.probe.disks import disk_of
 
 PROC = Path("/proc")
 NETWORK = Path("/sys/class/net")
 
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+MS = 1e-3
 SECTOR_BYTES = 512
 """Unit of /proc/diskstats, independent of the disk."""
 
@@ -39,12 +39,15 @@ DISK = {
     # Index of the field in a line of /proc/diskstats, and its unit.
     "disk_reads": (3, 1.0),
     "disk_read_bytes": (5, SECTOR_BYTES),
-    "disk_read_s": (6, 1e-3),
+    "disk_read_s": (6, MS),
     "disk_writes": (7, 1.0),
     "disk_written_bytes": (9, SECTOR_BYTES),
-    "disk_write_s": (10, 1e-3),
-    "disk_busy_s": (12, 1e-3),
+    "disk_write_s": (10, MS),
+    "disk_busy_s": (12, MS),
 }
+WRAP_MS = 1 << 32
+"""The kernel prints the times of a disk as unsigned 32-bit numbers: 50 days of reads."""
+
 PRESSURE = ("cpu", "io", "memory")
 
 Group = Callable[[], Mapping[str, float]]
@@ -61,6 +64,7 @@ class HostCounters:
         self.reasons: dict[str, str] = {}
         self.driver_pid = driver_pid
         self._disks = self._find_disks(paths)
+        self._disk_ms: dict[tuple[str, int], int] = {}  # by disk and field: the time without wraps
         self._cards = {link.name for link in NETWORK.glob("*") if (link / "device").exists()}
         groups: dict[str, Group] = {
             "cpu": _cpu,
@@ -120,7 +124,21 @@ class HostCounters:
         ours = [fields for fields in lines if fields[2] in self._disks]
         if not ours:
             raise LookupError(f"/proc/diskstats has no line for {', '.join(sorted(self._disks))}")
-        return {name: sum(int(line[at]) for line in ours) * unit for name, (at, unit) in DISK.items()}
+        return {
+            name: unit * sum(self._unwrapped(line, at) if unit == MS else int(line[at]) for line in ours)
+            for name, (at, unit) in DISK.items()
+        }
+
+    def _unwrapped(self, line: Sequence[str], at: int) -> int:
+        """Return a time in ms that continues to grow when the kernel's number starts again at 0.
+
+        A decrease by less than half of the range is a reset, and remains one.
+        """
+        disk, ms = (line[2], at), int(line[at])
+        known = self._disk_ms.get(disk, ms)
+        grown = (ms - known) % WRAP_MS
+        self._disk_ms[disk] = known + grown if grown < WRAP_MS // 2 else ms
+        return self._disk_ms[disk]
 
     def _network(self) -> Mapping[str, float]:
         """Return bytes of loopback and of the other interfaces.

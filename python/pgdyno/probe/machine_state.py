@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pgdyno.probe.cpu_time import TICK_S
 from pgdyno.probe.disks import Disk, read_disk
 from pgdyno.probe.machine_facts import (
     Clock,
@@ -27,7 +28,6 @@ from pgdyno.probe.machine_facts import (
 )
 from pgdyno.probe.proc_files import Tree
 
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 BUSIEST_MAX = 3

@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.errors import PgdynoError, in_one_line
-from pgdyno.probe.cpu_time import process_cpu_s, server_cpu_s
+from pgdyno.probe.cpu_time import process_cpu_s, server_cpu
 from pgdyno.probe.probe_session import fetch, prepare_probe_session, statement
 from pgdyno.server.running import Connection
 
@@ -171,6 +171,7 @@ class SampledServer:
         self._now_s = now_s
         self._connection: Connection | None = None
         self._ended_cpu_s = 0.0  # of ended backends
+        self._server_cpu_s = 0.0  # of all processes of the server
         self._counters = Gathering(target.number, SERVER)
         self._waits = Gathering(target.number, WAITS, absent=0.0)
         self._host = Gathering(target.number, HOST)
@@ -288,9 +289,11 @@ class SampledServer:
         if pid is None:
             return {}
         try:
-            return {"server_cpu_s": server_cpu_s(pid)}
+            # The time of a process that has ended is rounded down, but a counter must not decrease.
+            self._server_cpu_s = max(self._server_cpu_s, server_cpu(pid).total_s)
         except ProcessLookupError:
             return {}
+        return {"server_cpu_s": self._server_cpu_s}
 
 
 def _is_fatal(error: Exception) -> bool:

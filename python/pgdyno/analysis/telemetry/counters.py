@@ -7,7 +7,7 @@ number for a part of the window would be misleading.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pgdyno.results.records import Moment, StoredReading
@@ -26,6 +26,9 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {
     "blocks": ("kind",),
 }
 """Columns that identify the rows of a probe. A probe of COUNTERS without an entry has one row."""
+
+SPLIT_OTHERS = "toplevel"
+"""Column by which a reading has several rows of others."""
 
 RESETS = ("stats_reset", "bgwriter_stats_reset", "stats_since")
 """Columns with the time of the last reset."""
@@ -129,12 +132,18 @@ def identity(probe: str, row: Row) -> tuple[object, ...]:
 def grown(probe: str, begin: Sequence[Row], end: Sequence[Row]) -> list[Growth]:
     """Return each row of the second reading with the matching row of the first.
 
-    A row that the first reading may have counted among its others has an unknown start and is omitted, except
-    for the row of the others itself. A probe without counters has no growth, and its rows may change. Raises
-    StatisticsReset.
+    A row that one reading lists, and the other may have among its others, is counted with the others of both:
+    their sums could decrease otherwise. A probe without counters has no growth, and its rows may change.
+    Raises StatisticsReset.
     """
     if probe not in COUNTERS:
         return []
+    may_be_others = _sums(begin)
+    if _sums(end):
+        listed = {identity(probe, row) for row in begin}
+        begin = _with_others(probe, begin, {identity(probe, row) for row in end})
+        if may_be_others:
+            end = _with_others(probe, end, listed)
     before = {identity(probe, row): row for row in begin}
     after = {identity(probe, row) for row in end}
     if probe not in MAY_VANISH and not _sums(end) and before.keys() - after:
@@ -142,11 +151,13 @@ def grown(probe: str, begin: Sequence[Row], end: Sequence[Row]) -> list[Growth]:
     found = []
     for row in end:
         first = before.get(identity(probe, row))
-        if first is None and _sums(begin) and row.get("kind") != OTHERS:
+        if first is None and may_be_others and row.get("kind") != OTHERS:
             continue
         growth = Growth(first or {}, row)
-        if first is not None:
-            _require_no_reset(probe, growth)
+        if first is not None and _was_reset(probe, growth):
+            if row.get("kind") == OTHERS and probe in MAY_VANISH:
+                continue
+            raise StatisticsReset
         found.append(growth)
     return found
 
@@ -155,16 +166,31 @@ def _sums(rows: Sequence[Row]) -> bool:
     return any(row.get("kind") == OTHERS for row in rows)
 
 
-def _require_no_reset(probe: str, growth: Growth) -> None:
-    # The set of the others may change between readings, so their sums may decrease.
-    if growth.end.get("kind") == OTHERS:
-        return
+def _with_others(probe: str, rows: Sequence[Row], listed: Collection[tuple[object, ...]]) -> list[Row]:
+    """Return the listed rows, and those of the others, with all remaining rows added."""
+    found: list[Row] = []
+    others: dict[object, dict[str, float | int | str | None]] = {}
+    for row in sorted(rows, key=lambda row: row.get("kind") != OTHERS):
+        if row.get("kind") != OTHERS and identity(probe, row) in listed:
+            found.append(row)
+        elif (of := others.get(row.get(SPLIT_OTHERS))) is None:
+            own = {column: row.get(column) for column in (SPLIT_OTHERS, *COUNTERS[probe]) if column in row}
+            others[row.get(SPLIT_OTHERS)] = {**own, "kind": OTHERS}
+        else:
+            of.update(
+                {c: (numeric(of, c) or 0.0) + (numeric(row, c) or 0.0) for c in COUNTERS[probe] & row.keys()}
+            )
+    return [*found, *others.values()]
+
+
+def _was_reset(probe: str, growth: Growth) -> bool:
     if any(growth.begin.get(column) != growth.end.get(column) for column in RESETS):
-        raise StatisticsReset
+        return True
     for column in COUNTERS.get(probe, frozenset()) & growth.end.keys():
         first, last = numeric(growth.begin, column), numeric(growth.end, column)
         if first is not None and last is not None and last < first:
-            raise StatisticsReset
+            return True
+    return False
 
 
 Gauges = Mapping[str, Sequence[Row]]

@@ -41,7 +41,7 @@ from pgdyno.analysis.telemetry.metrics import (
     keyed,
     split_key,
 )
-from pgdyno.analysis.telemetry.samples import WAITS, of_samples
+from pgdyno.analysis.telemetry.samples import GAUGES, WAITS, of_samples
 from pgdyno.analysis.telemetry.statements import statements
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Better, Estimate
@@ -174,12 +174,16 @@ def telemetry_of_trial(
 
 
 def _machine(w: Window) -> dict[str, float]:
-    """Return the differences of the machine's values. Those of gauges are not used."""
+    """Return the differences of the machine's counters. One that decreased was reset and is omitted."""
     rows = [row for gauges in (w.first, w.last) for row in gauges.get("host", ())[:1]]
     if len(rows) < 2:
         return {}
     found = {name: (numeric(rows[0], name), numeric(rows[1], name)) for name in rows[1]}
-    return {name: b - a for name, (a, b) in found.items() if a is not None and b is not None}
+    return {
+        name: b - a
+        for name, (a, b) in found.items()
+        if name not in GAUGES and a is not None and b is not None and b >= a
+    }
 
 
 def _values(metrics: Iterable[Metric], w: Window) -> dict[str, float]:
