@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from program import Program
 
+from pgdyno.lab.commit_builds import WORKTREE
+
 BUILD = """\
 #!/bin/sh
 set -e
@@ -82,4 +84,4 @@ def test_a_planted_regression_is_found_without_the_commit_that_does_not_build(
     assert found["found"]["subject"] == "commit 3" and found["confirmation"]["result"] == "confirmed"
     assert found["confirmation"]["effect"]["high"] < 0
     assert (program.folder / "e" / "confirmation.html").is_file()
-    assert not (program.folder / "e" / "worktree").exists()
+    assert not (program.folder / "e" / WORKTREE).exists()

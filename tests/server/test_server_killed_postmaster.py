@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,15 +125,3 @@ def test_a_running_server_is_not_changed(build: Build, run: Path, account: Accou
     with Cluster(build, run / "data", account).start() as server, server.connect() as connection:
         clear_after_kill(run / "data", account)
         assert connection.execute("select 1").fetchone() == (1,)
-
-
-def test_a_tool_ends_when_pgdyno_is_killed(account: Account) -> None:
-    code = "from pgdyno.server.server_process import run_tool\n"
-    code += "from pgdyno.server.server_account import server_account\n"
-    code += f"run_tool(['/bin/sleep', '{10 * END_S:.0f}'], server_account(), {10 * END_S})"
-    with subprocess.Popen([sys.executable, "-c", code]) as pgdyno:
-        root = psutil.Process(pgdyno.pid)
-        until(lambda: [child for child in root.children() if child.name() == "sleep"])
-        (tool,) = root.children()
-        pgdyno.kill()
-    until(lambda: not alive(tool))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pgdyno.errors import BuildError, UsageError
+from pgdyno.errors import BuildError, Interrupted, UsageError
 from pgdyno.interruption import Interruption
-from pgdyno.lab.commit_builds import COMPLETE, ScriptBuilds, read_commits, script_builds
+from pgdyno.lab.commit_builds import COMPLETE, LOCK, WORKTREE, ScriptBuilds, read_commits, script_builds
+from pgdyno.server.file_system import locked
 
 INSTALL = "mkdir $PGDYNO_PREFIX/bin && cp n $PGDYNO_PREFIX/bin/postgres"
 
@@ -49,13 +53,21 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def builds(repository: Path, server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptBuilds]:
     monkeypatch.setenv("PGDYNO_CACHE", str(server_dir / "cache"))
     with Interruption() as stop:
-        with script_builds(repository, INSTALL, server_dir / "worktree", stop) as made:
+        with script_builds(repository, INSTALL, server_dir, stop) as made:
             yield made
-        assert not (server_dir / "worktree").exists()
+        assert not (server_dir / WORKTREE).exists()
+    assert worktrees(repository) == {repository}
+
+
+def worktrees(repository: Path) -> set[Path]:
     listed = subprocess.run(
-        ["git", "-C", str(repository), "worktree", "list"], check=True, capture_output=True, text=True
+        ["git", "-C", str(repository), "worktree", "list", "--porcelain"],
+        check=True,
+        capture_output=True,
+        text=True,
     )
-    assert len(listed.stdout.splitlines()) == 1
+    named = (line.partition(" ") for line in listed.stdout.splitlines())
+    return {Path(path) for word, _, path in named if word == "worktree"}
 
 
 def with_command(builds: ScriptBuilds, command: str) -> ScriptBuilds:
@@ -128,3 +140,76 @@ def test_a_failed_build_skips_the_commit_and_a_wrong_command_ends_the_search(
         with_command(builds, command).server_of(commit)
     # Nothing half-built is left in the cache.
     assert not [path for path in builds.cache.builds.iterdir() if path.is_dir()]
+
+
+def test_nothing_that_a_script_has_started_is_left(
+    builds: ScriptBuilds, repository: Path, server_dir: Path
+) -> None:
+    (commit, _) = read_commits(repository, "c3", "c4")
+    script = (
+        f"sleep 600 & echo $! > {server_dir}/pids; setsid sleep 600 & echo $! >> {server_dir}/pids; exit 3"
+    )
+    with pytest.raises(BuildError, match="status 3"):
+        with_command(builds, script).server_of(commit)
+    left = [int(pid) for pid in (server_dir / "pids").read_text().split() if Path("/proc", pid).exists()]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
+
+
+def test_a_signal_ends_the_script_and_all_that_it_has_started(
+    builds: ScriptBuilds, repository: Path, server_dir: Path
+) -> None:
+    (commit, _) = read_commits(repository, "c3", "c4")
+    script = f"sleep 600 & echo $! > {server_dir}/pid; kill -INT {os.getpid()}; wait"
+    with pytest.raises(Interrupted):
+        with_command(builds, script).server_of(commit)
+    assert not Path("/proc", (server_dir / "pid").read_text().strip()).exists()
+
+
+def test_worktrees_of_killed_searches_are_removed_and_no_others(
+    repository: Path, tmp_path: Path, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGDYNO_CACHE", str(server_dir / "cache"))
+
+    def search(name: str) -> Path:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / LOCK).touch()
+        git(repository, "worktree", "add", "--detach", str(tmp_path / name / WORKTREE), "c1")
+        return tmp_path / name
+
+    # A killed git leaves locks behind, and also a worktree that is not complete.
+    own, killed, deleted, running = map(search, ("own", "killed", "deleted", "running"))
+    (repository / ".git" / "worktrees" / WORKTREE / "index.lock").touch()
+    git(repository, "worktree", "lock", "--reason", "initializing", str(killed / WORKTREE))
+    shutil.rmtree(deleted)
+    mine = tmp_path / "mine"
+    git(repository, "worktree", "add", "--detach", str(mine), "c2")
+    try:
+        with (
+            locked(running / LOCK),
+            locked(own / LOCK),
+            Interruption() as stop,
+            script_builds(repository, "exit 125", own, stop) as builds,
+        ):
+            assert worktrees(repository) == {repository, running / WORKTREE, mine}
+            assert not (killed / WORKTREE).exists() and (running / WORKTREE / "n").exists()
+            with pytest.raises(BuildError, match="skipped"):
+                builds.server_of(read_commits(repository, "c0", "c1")[1])
+        assert worktrees(repository) == {repository, running / WORKTREE, mine}
+    finally:
+        for path in (running / WORKTREE, mine):
+            git(repository, "worktree", "remove", "--force", str(path))
+
+
+def test_hooks_of_the_repository_do_not_run(builds: ScriptBuilds, repository: Path, server_dir: Path) -> None:
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {server_dir}/hook\nexit 1\n")
+    hook.chmod(0o755)
+    try:
+        for commit in read_commits(repository, "c0", "c1"):
+            builds.server_of(commit)
+    finally:
+        hook.unlink()
+    assert not (server_dir / "hook").exists()

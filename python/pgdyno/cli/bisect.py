@@ -25,7 +25,7 @@ from pgdyno.errors import Interrupted, UsageError
 from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.bisect_run import StepEnded, StepStarted, run_bisect
-from pgdyno.lab.commit_builds import read_commits
+from pgdyno.lab.commit_builds import LOCK, read_commits
 from pgdyno.lab.progress import (
     BlockStarted,
     InterimVerdicts,
@@ -176,7 +176,7 @@ def bisect(
 
 def _run(folder: Path, record: SearchRecord, *, quiet: bool) -> SearchRecord:
     """Run or continue the search. Raises UsageError if another process runs it, and Interrupted."""
-    with locked_if_free(folder / "lock") as free, Interruption() as interruption:
+    with locked_if_free(folder / LOCK) as free, Interruption() as interruption:
         if not free:
             raise UsageError(f"another pgdyno continues the search in {folder}: wait for its end")
         write_search(folder, record)

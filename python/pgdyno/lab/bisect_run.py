@@ -351,7 +351,7 @@ def run_bisect(folder: Path, record: SearchRecord, view: View, interruption: Int
     repository = Path(record.repository)
     measure = Measurement(view, interruption)
     if record.script:
-        with script_builds(repository, record.script, folder / "worktree", interruption) as builds:
+        with script_builds(repository, record.script, folder, interruption) as builds:
             return Bisection(folder, record, view, interruption, builds.server_of, measure).run()
     # The catalogue of builds makes it when the study is prepared. A commit that does not build is skipped.
     return Bisection(

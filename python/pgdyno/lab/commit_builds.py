@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -16,7 +15,9 @@ from pgdyno.errors import BuildError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.results.search_file import COMMITS_MAX, Commit
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.file_system import locked, open_to_all
+from pgdyno.server.file_system import locked, locked_if_free, open_to_all
+from pgdyno.server.server_account import OURSELVES
+from pgdyno.server.server_process import end_tree, launch_tree
 from pgdyno.server.source_trees import git_commit, run_git
 
 BUILD_TIMEOUT_S = 7200.0
@@ -31,6 +32,11 @@ SKIP_STATUS = 125
 PREFIX = "PGDYNO_PREFIX"
 COMMIT = "PGDYNO_COMMIT"
 
+WORKTREE = "pgdyno-bisect-worktree"
+"""Name of the worktree, by which an abandoned one is recognized in the repository."""
+
+LOCK = "lock"
+"""File in the directory of a search, which the process holds that continues it."""
 
 COMPLETE = ".complete"
 """File in a build that the script has finished. One without it was interrupted, and is made again."""
@@ -121,57 +127,79 @@ class ScriptBuilds:
             raise UsageError(f"{commit.short} could not be checked out: {error}") from error
 
     def _run(self, commit: Commit, prefix: Path, log: Path) -> int:
-        """Run the command in a session of its own, so that all of its processes can be ended."""
+        """Run the command. All that it has started ends with it, and with pgdyno."""
         environment = {**os.environ, PREFIX: str(prefix), COMMIT: commit.sha}
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                self.command,
-                shell=True,
-                cwd=self.worktree,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
+            process = launch_tree(
+                ["/bin/sh", "-c", self.command],
+                OURSELVES,
+                output=output,
+                directory=self.worktree,
+                environment=environment,
             )
-
-            def end() -> None:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGTERM)
-
-            try:
-                with self.interruption.tell(end):
-                    status = process.wait(BUILD_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                raise BuildError(
-                    f"{commit.short} does not build: --build-script ran for {BUILD_TIMEOUT_S / 3600:g} h"
-                ) from None
-            finally:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
+        try:
+            with self.interruption.tell(process.terminate):
+                status = process.wait(BUILD_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise BuildError(
+                f"{commit.short} does not build: --build-script ran for {BUILD_TIMEOUT_S / 3600:g} h"
+            ) from None
+        finally:
+            end_tree(process)
         self.interruption.check()
         return status
 
 
 def _failure(commit: Commit, status: int, log: Path) -> Exception:
     """Return the error of a script that ended with this status."""
-    tail = " / ".join(log.read_text(errors="replace").strip().splitlines()[-LOG_LINES:])
+    lines = log.read_text(errors="replace").strip().splitlines()[-LOG_LINES:]
+    tail = " / ".join(lines) or "no output"
     if status == SKIP_STATUS:
         return BuildError(f"--build-script skipped {commit.short} (status {SKIP_STATUS})")
-    if status in (126, 127) or status < 0 or status > 128:
+    if status in (126, 127) or status > 128:
         return UsageError(f"--build-script could not run for {commit.short} (status {status}): {tail}")
     return BuildError(f"{commit.short} does not build (--build-script, status {status}): {tail} ({log})")
 
 
 @contextmanager
 def script_builds(
-    repository: Path, command: str, worktree: Path, interruption: Interruption
+    repository: Path, command: str, folder: Path, interruption: Interruption
 ) -> Iterator[ScriptBuilds]:
-    """Provide the builds of a script. At the end the worktree is removed; the builds stay in the cache."""
+    """Provide the builds of a script, with a worktree in the directory of the search.
+
+    At the end the worktree is removed; the builds stay in the cache. The worktrees of killed searches are
+    removed from the repository, too.
+    """
+    worktree = folder.absolute() / WORKTREE
+    for stale in {worktree, *_abandoned_worktrees(repository)}:
+        _remove_worktree(repository, stale)
     try:
-        yield ScriptBuilds(repository, command, worktree.absolute(), Cache.open(), interruption)
+        yield ScriptBuilds(repository, command, worktree, Cache.open(), interruption)
     finally:
-        if worktree.is_dir():
-            with suppress(BuildError):
-                run_git(repository, ["worktree", "remove", "--force", str(worktree.absolute())])
+        _remove_worktree(repository, worktree)
+
+
+def _abandoned_worktrees(repository: Path) -> list[Path]:
+    """Return the worktrees of searches whose pgdyno was killed, also those whose directory was deleted."""
+    common = repository / run_git(repository, ["rev-parse", "--git-common-dir"]).removesuffix("\n")
+    found = []
+    for link in sorted(common.glob(f"worktrees/{WORKTREE}*/gitdir")):
+        path = (link.parent / os.fsdecode(link.read_bytes().removesuffix(b"\n"))).parent
+        if path.name == WORKTREE and not _is_searching(path.parent):
+            found.append(path)
+    return found
+
+
+def _is_searching(folder: Path) -> bool:
+    """Return whether a process holds the lock of the search in this directory."""
+    if not (folder / LOCK).is_file():
+        return False
+    with locked_if_free(folder / LOCK) as free:
+        return not free
+
+
+def _remove_worktree(repository: Path, worktree: Path) -> None:
+    """Delete a worktree of ours in any state, such as that of a git that was killed."""
+    shutil.rmtree(worktree, ignore_errors=True)
+    with suppress(BuildError):  # git does not know it
+        run_git(repository, ["worktree", "remove", "--force", "--force", str(worktree)])

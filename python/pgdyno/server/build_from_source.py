@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +26,8 @@ from pgdyno.errors import BuildError, ServerError, UsageError
 from pgdyno.interruption import stopping
 from pgdyno.server.build import MARK, Build, read_build
 from pgdyno.server.file_system import locked, locked_if_free, open_to_all, publish
-from pgdyno.server.server_account import Account
-from pgdyno.server.server_process import launch
+from pgdyno.server.server_account import OURSELVES
+from pgdyno.server.server_process import end_tree, launch_tree
 from pgdyno.server.source_trees import GitServer, SourceTree
 from pgdyno.server.version import VersionSpec, check_major
 
@@ -301,11 +300,11 @@ def run_step(log: Path, directory: Path, command: Sequence[str], variables: Sequ
     Raises BuildError, Interrupted.
     """
     environment = [f"HOME={Path('~').expanduser()}", "CCACHE_NOHASHDIR=1"]
-    with log.open("a") as said:
-        said.write(f"$ {' '.join(command)}\n")
-    whole = [program("env"), "-C", str(directory), *environment, *variables, *command]
-    begun_s = time.monotonic()
-    process = launch(whole, OURSELVES, log)
+    whole = [program("env"), *environment, *variables, *command]
+    with log.open("ab", buffering=0) as said:
+        said.write(os.fsencode(f"$ {' '.join(command)}\n"))
+        begun_s = time.monotonic()
+        process = launch_tree(whole, OURSELVES, output=said, directory=directory)
     try:
         while process.poll() is None:
             if stopping.is_over(begun_s):
@@ -314,20 +313,13 @@ def run_step(log: Path, directory: Path, command: Sequence[str], variables: Sequ
                 raise BuildError(f"the build timed out after {BUILD_TIMEOUT_S:g} s; its log is {log}")
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(POLL_S)
-    except BaseException:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
+    finally:
+        end_tree(process)
     if process.returncode != 0:
         name = Path(command[0]).name
         raise BuildError(
             f"the build failed ({name}, exit status {process.returncode}); the end of {log}:\n" + _end_of(log)
         )
-
-
-OURSELVES = Account("", -1, -1, switch=False)
-"""The account of the build: that of pgdyno, also as root."""
 
 
 def jobs() -> int:

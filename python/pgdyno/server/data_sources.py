@@ -27,7 +27,7 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.file_system import locked
 from pgdyno.server.find_build import EmbeddedStore, system_builds
 from pgdyno.server.limited_connection import connect
-from pgdyno.server.server_account import Account
+from pgdyno.server.server_account import OURSELVES
 from pgdyno.server.server_process import run_tool
 from pgdyno.server.version import Version, version_of
 from pgdyno.study.own_data import Form, OwnData, is_connection_string
@@ -186,8 +186,8 @@ DUMP = "database.dump"
 def _dump(pg_dump: Path, arguments: Sequence[str], target: Path, check: Callable[[], None]) -> str:
     """Dump a database to the target. Return the messages of pg_dump if it failed; else empty."""
     command = [str(pg_dump), "--format=custom", "--compress=1", *arguments, f"--file={target}"]
-    ourselves = Account("", -1, -1, switch=False)  # for ~/.pgpass and certificates
-    done = run_tool(command, ourselves, READ_TIMEOUT_S, check=check, environment=dict(os.environ))
+    # OURSELVES has ~/.pgpass and certificates.
+    done = run_tool(command, OURSELVES, READ_TIMEOUT_S, check=check, environment=os.environ)
     return "" if done.returncode == 0 else done.stderr or "pg_dump failed"
 
 

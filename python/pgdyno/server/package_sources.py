@@ -7,7 +7,6 @@ from the other embedded builds.
 from __future__ import annotations
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
@@ -15,7 +14,6 @@ import platform
 import pwd
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -27,6 +25,8 @@ from typing import Protocol
 from xml.etree import ElementTree
 
 from pgdyno.errors import FetchError
+from pgdyno.server.server_account import OURSELVES
+from pgdyno.server.server_process import run_tool
 from pgdyno.server.version import Version
 
 GROUP = "io.zonky.test.postgres"
@@ -323,32 +323,15 @@ def run_client(command: Sequence[str], work_dir: Path, timeout_s: float) -> str:
     program = shutil.which(command[0])
     if program is None:
         raise FetchError(f"{name} is not installed")
-    with subprocess.Popen(
-        [program, *command[1:]],
-        cwd=work_dir,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    ) as process:
-        try:
-            output, complaint = process.communicate(timeout=timeout_s)
-        except subprocess.TimeoutExpired:
-            _kill_session(process)
-            raise FetchError(f"{name} timed out after {timeout_s:g} s") from None
-        except BaseException:
-            _kill_session(process)
-            raise
-    if process.returncode != 0:
-        raise FetchError(f"{name} failed: {_words(complaint or output)}")
-    return output
-
-
-def _kill_session(process: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        done = run_tool(
+            [program, *command[1:]], OURSELVES, timeout_s, directory=work_dir, environment=os.environ
+        )
+    except subprocess.TimeoutExpired:
+        raise FetchError(f"{name} timed out after {timeout_s:g} s") from None
+    if done.returncode != 0:
+        raise FetchError(f"{name} failed: {_words(done.stderr or done.stdout)}")
+    return done.stdout
 
 
 def _words(text: str) -> str:

@@ -45,6 +45,10 @@ class Account:
         return bool(found.st_mode & stat.S_IXOTH)
 
 
+OURSELVES = Account("", -1, -1, switch=False)
+"""The account of pgdyno itself, also as root: that of builds, and of tools that read the user's files."""
+
+
 def server_account(environ: Mapping[str, str] = os.environ) -> Account:
     """Return the user of the servers: the current user, or as root an unprivileged one. Raises UsageError if
     none exists.

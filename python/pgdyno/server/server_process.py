@@ -56,13 +56,51 @@ def launch(command: Sequence[str], account: Account, log_path: Path) -> subproce
     with log_path.open("ab") as log:
         return _launcher.submit(
             subprocess.Popen,
-            _becoming(command, account),
+            _launcher_command("alone", command, account),
+            cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env=clean_environment(),
             start_new_session=True,
         ).result()
+
+
+def launch_tree(
+    command: Sequence[str],
+    account: Account,
+    *,
+    output: IO[bytes],
+    errors: IO[bytes] | None = None,
+    stdin: int = subprocess.DEVNULL,
+    directory: Path = Path("/"),
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a program whose descendants end with it, and with pgdyno. End it by ``end_tree``, or by SIGTERM,
+    which gives it child.GRACE_S. ``errors``: None for ``output``. ``environment``: instead of the clean one.
+    """
+    return _launcher.submit(
+        subprocess.Popen[bytes],
+        _launcher_command("tree", command, account),
+        bufsize=0,
+        cwd=directory,
+        stdin=stdin,
+        stdout=output,
+        stderr=output if errors is None else errors,
+        env=clean_environment() if environment is None else environment,
+        start_new_session=True,
+    ).result()
+
+
+def end_tree(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program of ``launch_tree`` with its descendants, and wait for their end. Safe to call twice."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGQUIT)
+        try:
+            process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def run_tool(
@@ -72,26 +110,28 @@ def run_tool(
     *,
     feed: Iterable[bytes] = (),
     check: Callable[[], None] = lambda: None,
+    directory: Path = Path("/"),
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool of a build (initdb, psql …) as that user, wait for its end and capture its output.
 
     Like a server it ends when pgdyno is killed: otherwise initdb would write into a directory that the next
-    pgdyno removes. ``feed`` is its standard input. ``check`` is called every CHECK_S and may raise.
-    ``environment``: instead of the clean one. Raises subprocess.TimeoutExpired.
+    pgdyno removes. So do its children, such as shell commands in SQL files. ``feed`` is its standard input.
+    ``check`` is called every CHECK_S and may raise. ``environment``: instead of the clean one. Raises
+    subprocess.TimeoutExpired.
     """
     deadline_s = time.monotonic() + timeout_s
     # Files, not pipes: a tool that waits for a full pipe would not read its input.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = _launcher.submit(
-            subprocess.Popen[bytes],
-            _becoming(command, account),
-            bufsize=0,
+        process = launch_tree(
+            command,
+            account,
+            output=out,
+            errors=err,
             stdin=subprocess.PIPE,
-            stdout=out,
-            stderr=err,
-            env=clean_environment() if environment is None else environment,
-        ).result()
+            directory=directory,
+            environment=environment,
+        )
         with process:
             try:
                 _feed(process, feed, check)
@@ -102,7 +142,7 @@ def run_tool(
                     with contextlib.suppress(subprocess.TimeoutExpired):
                         process.wait(min(CHECK_S, max(0.0, deadline_s - time.monotonic())))
             except BaseException:
-                process.kill()
+                end_tree(process)
                 raise
         texts = [_first_bytes(file).decode(errors="replace") for file in (out, err)]
     return subprocess.CompletedProcess(command, process.returncode, *texts)
@@ -155,10 +195,10 @@ def _first_bytes(file: IO[bytes]) -> bytes:
     return file.read(OUTPUT_BYTES_MAX)
 
 
-def _becoming(command: Sequence[str], account: Account) -> list[str]:
+def _launcher_command(mode: Literal["alone", "tree"], command: Sequence[str], account: Account) -> list[str]:
     """Return the command line that executes ``command`` as that user and ends with pgdyno."""
     uid, gid = (account.uid, account.gid) if account.switch else (-1, -1)
-    ours = [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), str(uid), str(gid)]
+    ours = [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), str(uid), str(gid), mode]
     return [*ours, *command]
 
 
@@ -189,7 +229,7 @@ def clear_after_kill(data_dir: Path, account: Account) -> None:
     """
     lock = data_dir / "postmaster.pid"
     with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
-        pid = int(lock.read_text().split("\n", 1)[0])
+        pid = int(lock.read_bytes().split(b"\n", 1)[0])
         if _is_on(pid, data_dir):  # of a postmaster; negative for a server that initdb runs
             return
         _end_processes(data_dir)
@@ -202,7 +242,7 @@ def note_program(data_dir: Path, postgres: Path) -> None:
     """Store the path of ``postgres`` next to the data directory while initdb runs. A server writes the path
     to ``postmaster.opts``, initdb does not.
     """
-    _note(data_dir).write_text(str(postgres))
+    _note(data_dir).write_bytes(os.fsencode(postgres))
 
 
 def forget_program(data_dir: Path) -> None:
@@ -246,8 +286,8 @@ def _release_shared_memory(data_dir: Path, account: Account) -> None:
     and reads no data.
     """
     note, options = _note(data_dir), data_dir / "postmaster.opts"
-    program = note.read_text() if note.exists() else options.read_text().split(' "', 1)[0].strip()
+    program = note.read_bytes() if note.exists() else options.read_bytes().split(b' "', 1)[0].strip()
     major = int((data_dir / "PG_VERSION").read_text().split(".", 1)[0])
     check = ["--check"] if major >= FIRST_MAJOR_WITH_CHECK else ["--boot", "-x0"]
     small = ["-c", "shared_buffers=1MB", "-c", "huge_pages=off"]
-    run_tool([program, *check, "-D", str(data_dir), *small], account, RELEASE_TIMEOUT_S)
+    run_tool([os.fsdecode(program), *check, "-D", str(data_dir), *small], account, RELEASE_TIMEOUT_S)

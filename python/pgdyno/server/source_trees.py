@@ -237,7 +237,9 @@ def git_commit(clone: Path, ref: str) -> GitCommit:
 
 
 def run_git(clone: Path, arguments: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
-    """Return the output of git on this clone, with no influence of GIT_* variables. Raises BuildError."""
+    """Return the output of git on this clone, with no influence of GIT_* variables. Hooks of the clone do not
+    run, and no daemon watches its files. Raises BuildError.
+    """
     program = shutil.which("git")
     if program is None:
         raise BuildError("git is not installed: install it")
@@ -245,7 +247,7 @@ def run_git(clone: Path, arguments: Sequence[str], variables: Mapping[str, str] 
     where = ["--git-dir", str(clone)] if (clone / "HEAD").is_file() else ["-C", str(clone)]
     try:
         done = subprocess.run(
-            [program, *where, *arguments],
+            [program, *where, "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", *arguments],
             env={**ours, **(variables or {})},
             stdin=subprocess.DEVNULL,
             capture_output=True,
