@@ -18,6 +18,8 @@ setup: $(BIN)/pgdyno $(BIN)/pgdyno-engine ## build the engine and make .venv, so
 .venv/installed: requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pgdyno needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 1; }
 	@command -v cargo >/dev/null || { echo "pgdyno needs Rust (cargo 1.85 or newer) to build its engine; install it with rustup or your distribution's package" >&2; exit 1; }
+	@command -v cc >/dev/null || { echo "pgdyno needs a C compiler (cc) and the headers of the C library to build its engine; on Debian: apt-get install gcc libc6-dev" >&2; exit 1; }
+	@echo "Installing Python packages in .venv, about 400 MB"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@touch $@
@@ -27,12 +29,13 @@ $(BIN)/pgdyno: .venv/installed pyproject.toml
 	@touch $@
 
 $(BIN)/pgdyno-engine: .venv/installed $(ENGINE_SOURCES)
-	cargo build --release --locked --quiet
+	@echo "Compiling the engine: a few minutes the first time, about 10 on one slow core"
+	cargo build --release --locked $$(test -t 2 || echo --quiet)
 	@install -m 755 target/release/pgdyno-pgbench $(BIN)/pgdyno-pgbench
 	@install -m 755 target/release/pgdyno-sysbench $(BIN)/pgdyno-sysbench
 	@install -m 755 target/release/pgdyno-engine $@
 
-demo: setup ## measure the effect of synchronous_commit in about two minutes; results and report in demo/
+demo: setup ## measure the effect of synchronous_commit in about two minutes, after the build; results and report in demo/
 	$(BIN)/pgdyno demo demo
 
 fleet-demo: setup ## compare 17 and 18 with load generators on two of three local Ray nodes, and kill one; needs pip install 'ray'
