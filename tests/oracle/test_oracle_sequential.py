@@ -222,11 +222,13 @@ def test_the_interval_at_the_stop_has_its_nominal_coverage(drawn: dict[str, np.n
         assert len(np.unique(found.stopped)) > 1 or effect == 0.1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schedule", ["slices", "duet"])
 def test_error_rates_of_recorded_noise_are_not_significantly_higher(schedule: str) -> None:
     assert min(chance_of(recorded_groups(schedule))) > 0.025 / 4  # four rates are tested
 
 
+@pytest.mark.long
 def test_recordings_with_autocorrelation_or_offsets_have_higher_error_rates() -> None:
     rng = np.random.default_rng(4)
     correlated = autocorrelated(0.5)(rng, 15, 20)
