@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import math
 import os
+import re
 import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import numpy as np
 import pytest
 from example_records import INTERVAL, READ, SERIES, SLICE, SMALL, begun
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from edited_evidence import edited
@@ -30,21 +36,30 @@ from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
     Block,
     BlockStatus,
+    Counts,
     Failure,
     Histogram,
+    Interval,
     Measure,
     Moment,
+    Points,
+    SampleSeries,
+    Slice,
     StoredReading,
     StudyEnd,
+    Trial,
     TrialOutcome,
     TrialStatus,
 )
-from pgdyno.results.results_file import SCHEMA_VERSION
+from pgdyno.results.results_file import INTEGER_MAX, REAL_MAX, REAL_MIN, SCHEMA_VERSION
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Rate
+from pgdyno.study.schedule import Role
 from pgdyno.workload.interface import Check
+
+T = TypeVar("T")
 
 UNREAD = StoredReading("statements", Moment.BEGIN, 1.0, 0.0, None, "not in shared_preload_libraries")
 HISTOGRAM = Histogram("new_order", Measure.LATENCY, pairs_from([(1_000_000, 60), (2_000_000, 30)]))
@@ -143,6 +158,148 @@ def test_written_records_round_trip(tmp_path: Path) -> None:
         assert np.isnan(wal.column("no such")).all()
         assert evidence.server_log(trial) == "LOG:  ready\n"
         assert evidence.caveats() == [Caveat(Code.SHARED_MACHINE, {"cores": 2})]
+
+
+def whole(*more: int) -> st.SearchStrategy[int]:
+    return st.sampled_from([0, 1, INTEGER_MAX, *more])
+
+
+def real(*, least: float = -REAL_MAX) -> st.SearchStrategy[float]:
+    extremes = [of for of in (-REAL_MAX, -1.0, -REAL_MIN, 0.0, REAL_MIN, 1e-9, 1.0, REAL_MAX) if of >= least]
+    return st.sampled_from(extremes) | st.floats(1e-9, REAL_MAX)
+
+
+def maybe(values: st.SearchStrategy[T]) -> st.SearchStrategy[T | None]:
+    return st.none() | values
+
+
+CPU = real(least=0.0)
+TEXT = st.text(max_size=9)
+N = st.sampled_from([0, 1, 2**50])  # their sum is a number, too
+COUNTS = st.dictionaries(TEXT, st.builds(Counts, *[N] * 5), max_size=2)
+PAIRS = st.dictionaries(st.integers(0, 2**64 - 1), st.integers(0, 2**52), max_size=2)
+FOUND = st.lists(st.dictionaries(TEXT, maybe(real() | whole() | TEXT), max_size=2), max_size=2)
+OUTCOME = st.builds(
+    TrialOutcome,
+    st.sampled_from([status for status in TrialStatus if status not in ("running", "superseded")]),
+    real(),
+    epoch_unix_s=maybe(real()),
+    restore_s=maybe(CPU),
+    start_s=maybe(CPU),
+    server_cpu_s=maybe(CPU),
+    transactions=maybe(whole()),
+    counters=st.dictionaries(TEXT, whole(), max_size=2),
+    driver_memory_bytes=maybe(whole()),
+    failures=st.lists(st.builds(Failure, TEXT, TEXT, whole(), st.just("")), max_size=1),
+    histograms=st.lists(
+        st.builds(lambda pairs: Histogram("k", Measure.LATENCY, pairs_from(sorted(pairs.items()))), PAIRS),
+        max_size=1,
+    ),
+    checks=st.lists(st.builds(Check, TEXT, st.booleans(), maybe(real()), maybe(CPU)), max_size=1),
+    recovery_s=maybe(CPU),
+    restart_s=maybe(CPU),
+    probe_cpu_s=maybe(CPU),
+    readings=st.lists(
+        st.builds(StoredReading, TEXT, st.sampled_from(Moment), real(), CPU, maybe(FOUND), st.just("")),
+        max_size=1,
+    ),
+)
+
+
+PIECE = st.builds(
+    Slice, whole(), st.sampled_from(Role), real(), real(), real(), real(), CPU, CPU, kinds=COUNTS
+)
+BETWEEN = st.builds(Interval, whole(), st.sampled_from(Role), real(), real(), COUNTS, *[maybe(whole())] * 4)
+BLOCK = st.builds(
+    Block, st.just(0), st.sampled_from([0, 2**63 - 1]), st.just([1, 0]), real(), ended_unix_s=st.none()
+)
+POINTS = st.lists(st.tuples(real(), real(), st.floats()), min_size=1, max_size=3).map(np.array)
+
+
+@settings(max_examples=5, deadline=None)
+@given(BLOCK, st.lists(st.tuples(PIECE, BETWEEN, POINTS, OUTCOME), min_size=1, max_size=8))
+def test_the_extremes_of_every_number_are_written_and_read(
+    block: Block, trials: list[tuple[Slice, Interval, Points, TrialOutcome]]
+) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "e"
+        with Writer.create(path, study_of(SMALL), arms_of(SMALL)) as writer:
+            writer.begin_block(block)
+            for piece, interval, points, outcome in trials:
+                trial = writer.begin_trial(0, 1, block.started_unix_s)
+                writer.add_slice(trial, piece)
+                writer.add_interval(trial, interval)
+                writer.add_series(trial, SampleSeries("server", ["at_s", "late_s", "x"], points))
+                writer.finish_trial(trial, outcome)
+        with Evidence(path) as evidence:
+            assert evidence.blocks() == [block]
+            for read, (piece, interval, points, outcome) in zip(
+                evidence.trials(all_attempts=True), trials, strict=True
+            ):
+                assert read.slices == [piece]
+                assert evidence.intervals(read.trial) == [interval]
+                np.testing.assert_array_equal(evidence.series(read.trial)["server"].points, points)
+                for name in {field.name for field in fields(Trial)} & vars(outcome).keys():
+                    assert getattr(read, name) == getattr(outcome, name), name
+                assert evidence.readings(read.trial) == outcome.readings
+                histograms = evidence.histograms(read.trial, Measure.LATENCY)
+                assert [(of.kind, of.pairs.tolist()) for of in histograms] == [
+                    (of.kind, of.pairs.tolist()) for of in outcome.histograms
+                ]
+
+
+def test_numbers_that_the_reader_would_refuse_are_not_written(tmp_path: Path) -> None:
+    edges = [0.0, REAL_MIN, REAL_MAX, math.inf, 5e-324]
+    values = [
+        sign * math.nextafter(edge, towards)
+        for edge in edges
+        for towards in (0, edge, math.inf)
+        for sign in (-1, 1)
+    ]
+    writer, trial = begun(tmp_path / "e")
+    written = []
+    with writer:
+        for name, least in (("server_cpu_s", 0.0), ("epoch_unix_s", -REAL_MAX)):
+            for value in values:
+                outcome = replace(TrialOutcome(TrialStatus.OK, 9.0), **{name: value})
+                if least <= value <= REAL_MAX and (value == 0 or abs(value) >= REAL_MIN):
+                    writer.finish_trial(trial, outcome)
+                    written.append((name, value))
+                    trial = writer.begin_trial(0, 1, 5.5)
+                else:
+                    with pytest.raises(EvidenceError, match=f"trial.{name} is out of range"):
+                        writer.finish_trial(trial, outcome)
+    with Evidence(tmp_path / "e") as evidence:
+        *read, unfinished = evidence.trials(all_attempts=True)
+    assert [getattr(of, name) for of, (name, _) in zip(read, written, strict=True)] == [
+        value for _, value in written
+    ]
+    assert unfinished.status is TrialStatus.RUNNING
+
+
+def test_every_column_with_numbers_has_one_range_for_writer_and_reader(tmp_path: Path) -> None:
+    writer, _ = begun(tmp_path / "e")
+    found = {
+        name: sql
+        for name, sql in writer._connection.execute("SELECT name, sql FROM sqlite_temp_schema")
+        if name.startswith("range_")
+    }
+    for table in re.findall(r"CREATE TABLE (\w+)", results_file._schema()):
+        ranges = dict(results_file._ranges(writer._connection, table))
+        for event in ("insert", "update") if ranges else ():
+            assert found[f"range_{table}_{event}"].count("RAISE") == len(ranges)
+    writer.close()
+
+
+@pytest.mark.parametrize("transactions", [-1, INTEGER_MAX + 1, 2**63, 2**70])
+def test_a_count_out_of_range_is_refused_and_the_file_remains_readable(
+    transactions: int, tmp_path: Path
+) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer, pytest.raises(EvidenceError, match="out of range"):
+        writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0, transactions=transactions))
+    with Evidence(tmp_path / "e") as evidence:
+        assert [read.status for read in evidence.trials()] == [TrialStatus.RUNNING]
 
 
 def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
@@ -249,6 +406,8 @@ import dataclasses, sys
 from pathlib import Path
 import numpy as np
 from synthetic_study import Synthetic, arms_of, study_of, write_block
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from example_records import INTERVAL, SLICE
 from pgdyno.results.records import Block
 from pgdyno.results.writer import Writer

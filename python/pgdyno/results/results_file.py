@@ -55,14 +55,31 @@ def column_out_of_range(connection: sqlite3.Connection) -> str | None:
     return None
 
 
-def _ranges(connection: sqlite3.Connection, table: str) -> Iterator[tuple[str, str]]:
+def _refuse_out_of_range(connection: sqlite3.Connection) -> None:
+    """Let writes on this connection fail that the reader would reject, by temporary triggers."""
+    tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    for (table,) in tables.fetchall():
+        refusals = " ".join(
+            f"WHEN {outside} THEN RAISE(ABORT, '{table}.{column} is out of range')"
+            for column, outside in _ranges(connection, table, "NEW.")
+        )
+        for event in ("INSERT", "UPDATE") if refusals else ():
+            connection.execute(
+                f"CREATE TEMP TRIGGER range_{table}_{event.lower()} AFTER {event} ON main.{table} "
+                f"BEGIN SELECT CASE {refusals} END; END"
+            )
+
+
+def _ranges(connection: sqlite3.Connection, table: str, row: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each column with numbers, and the condition that its value in ``row`` is out of range."""
     for _, column, kind, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall():
+        value = f"{row}{column}"
         if kind == "REAL":
             least = 0.0 if column.endswith(_NOT_NEGATIVE) else -REAL_MAX
-            tiny = f" OR ({column} <> 0 AND abs({column}) < {REAL_MIN})" if column.endswith("_s") else ""
-            yield column, f"{column} NOT BETWEEN {least} AND {REAL_MAX}{tiny}"
+            tiny = f" OR ({value} <> 0 AND abs({value}) < {REAL_MIN})" if column.endswith("_s") else ""
+            yield column, f"{value} NOT BETWEEN {least} AND {REAL_MAX}{tiny}"
         elif kind == "INTEGER" and column not in _ANY_SIGN:
-            yield column, f"{column} NOT BETWEEN 0 AND {INTEGER_MAX}"
+            yield column, f"{value} NOT BETWEEN 0 AND {INTEGER_MAX}"
 
 
 _OWN_BYTES_MAX = 64
@@ -164,7 +181,7 @@ def open_for_reading(path: Path, *, verify: bool = True) -> sqlite3.Connection:
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:
-    """Return a checked connection. The caller holds the WriterLock."""
+    """Return a checked connection, which refuses values out of range. The caller holds the WriterLock."""
     connection = _open(path, "rw", verify=True)
     with translated(path):
         connection.execute("PRAGMA journal_mode = WAL")
@@ -173,6 +190,7 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA foreign_keys = ON")
+        _refuse_out_of_range(connection)
     return connection
 
 
@@ -238,11 +256,13 @@ def _check_integrity(connection: sqlite3.Connection, path: Path, mode: str) -> N
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Convert SQLite's errors to EvidenceError and DiskFullError."""
+    """Convert SQLite's errors, also of numbers beyond its integers, to EvidenceError and DiskFullError."""
     try:
         yield
     except UnicodeDecodeError as error:  # in SQLite's message: Python cannot decode it
         raise EvidenceError(f"{path} is damaged (a text is not UTF-8): restore it from a copy") from error
+    except OverflowError as error:
+        raise EvidenceError(f"{path}: a number is out of range") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", None)
         if code == sqlite3.SQLITE_FULL:
