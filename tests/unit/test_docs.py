@@ -1,5 +1,6 @@
 """Documentation agrees with the program: generated pages are up to date, and links are valid."""
 
+import ast
 import contextlib
 import csv
 import importlib.util
@@ -8,6 +9,7 @@ import json
 import re
 import shlex
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -40,6 +42,34 @@ WANTED = Synthetic(
     statuses={(1, 1): TrialStatus.EXCLUDED},
     caveats=(Caveat(Code.SHARED_MACHINE, {"cores": 2}),),
 )
+
+
+def skips(path: Path) -> Iterator[str]:
+    """Yield the file if all of it can be skipped, and its functions and marks that can skip."""
+
+    def can_skip(node: ast.AST) -> bool:
+        return any(
+            isinstance(of, ast.Attribute) and of.attr in ("skip", "skipif", "importorskip")
+            for of in ast.walk(node)
+        )
+
+    for node in ast.parse(path.read_text("utf-8")).body:
+        match node:
+            case ast.FunctionDef(name=name) if can_skip(node):
+                yield f"{path.name}::{name}"
+            case ast.Assign(targets=[ast.Name(id=name)]) if can_skip(node):
+                yield path.name if name == "pytestmark" else f"{path.name}::{name}"
+            case ast.AnnAssign() if can_skip(node):
+                yield path.name
+            case _:
+                pass
+
+
+def test_every_test_that_may_be_skipped_is_listed_with_its_reason() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Skipped tests")[2].partition("\n## ")[0]
+    listed = re.findall(r"`(\w+\.py(?:::\w+)?)`", section.partition("|---|---|")[2])
+    found = {entry for path in (ROOT / "tests").rglob("*.py") for entry in skips(path)}
+    assert sorted(listed) == sorted(found)
 
 
 def generator() -> ModuleType:

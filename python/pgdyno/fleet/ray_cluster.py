@@ -275,8 +275,9 @@ def _require_listener(address: str) -> None:
 
 def _unreachable(address: str, error: Exception) -> str:
     place = "on this machine" if address == LOCAL else f"at {address}"
+    reason = (error.strerror if isinstance(error, OSError) else None) or last_line(error)
     return (
-        f"no usable Ray cluster {place}: {last_line(error).rstrip('.')}; start one with: "
+        f"no usable Ray cluster {place}: {reason.rstrip('.')}; start one with: "
         "ray start --head --include-dashboard=false --include-log-monitor=false --disable-usage-stats"
     )
 
