@@ -43,7 +43,7 @@ def test_a_built_version_is_used_by_arms_that_name_it(program: Program, clone: P
     [
         (("compare", "git:master", "git:master~1"), 2, "set PGDYNO_CLONE to the path of a clone"),
         (("compare", "18", "17", "--build-options=--with-lz4"), 2, "a server that is built from a commit"),
-        (("servers", "build", "18", "--source", "/nonexistent"), 2, "--source /nonexistent does not exist"),
+        (("servers", "build", "18", "--source", "nonexistent"), 2, "--source nonexistent does not exist"),
     ],
 )
 def test_a_request_that_cannot_be_built_has_a_remedy(

@@ -73,8 +73,9 @@ def test_an_invalid_script_is_reported_with_line_and_caret_before_servers_are_re
     program: Program, tmp_path: Path
 ) -> None:
     (tmp_path / "wrong.sql").write_text("SELECT 1;\n\\set x 1 +\n")
+    nowhere = tmp_path / "nowhere"
     ended = program.run_inside(
-        "compare", "--workload", "pgbench", "-f", tmp_path / "wrong.sql", "/nowhere", "/nowhere"
+        "compare", "--workload", "pgbench", "-f", tmp_path / "wrong.sql", nowhere, nowhere
     )
     assert ended.status == 2
     assert ended.err.splitlines() == [

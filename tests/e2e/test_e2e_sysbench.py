@@ -114,8 +114,9 @@ def test_an_invalid_script_is_rejected_before_servers_are_resolved(
     program: Program, tmp_path: Path, text: str, options: tuple[str, ...], complaint: str
 ) -> None:
     (tmp_path / "mine.lua").write_text(text)
+    nowhere = tmp_path / "nowhere"
     ended = program.run_inside(
-        "compare", *SMALL, "--script", tmp_path / "mine.lua", *options, "/nowhere", "/nowhere"
+        "compare", *SMALL, "--script", tmp_path / "mine.lua", *options, nowhere, nowhere
     )
     assert ended.status == 2
     assert complaint in ended.err

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -89,14 +91,15 @@ def test_a_user_without_createdb_gets_a_remedy(remote: Remote, running_server: S
 @pytest.mark.parametrize(
     ("dsn", "words"),
     [
-        ("host=/nonexistent dbname=x password=hunter2", "nonexistent"),
-        ("postgresql://u:hunter2@127.0.0.1:1/x", "refused"),
-        ("host=/tmp port=5 password=hunter2 sslmode=disable", "no connection"),
+        ("host={empty}/nonexistent dbname=x password=hunter2", "nonexistent"),
+        ("postgresql://u:hunter2@127.0.0.1:{closed}/x", "refused"),
+        ("host={empty} port=5 password=hunter2 sslmode=disable", "no connection"),
     ],
 )
-def test_an_unreachable_server_is_named_without_the_password(dsn: str, words: str) -> None:
-    with pytest.raises(ConnectError, match=words) as raised:
-        Remote(Dsn(dsn)).check()
+def test_an_unreachable_server_is_named_without_the_password(dsn: str, words: str, tmp_path: Path) -> None:
+    with socket.socket() as unheard, pytest.raises(ConnectError, match=words) as raised:
+        unheard.bind(("127.0.0.1", 0))
+        Remote(Dsn(dsn.format(empty=tmp_path, closed=unheard.getsockname()[1]))).check()
     assert "hunter2" not in str(raised.value)
     assert "\n" not in str(raised.value)
 

@@ -184,14 +184,20 @@ def test_sources_that_are_no_extension_have_a_remedy(
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("/nonexistent", "is not a directory"),
+        ("nonexistent", "is not a directory"),
         ("git:main", "names no clone"),
-        ("git:/@main", "is not a usable clone"),
+        ("git:./@main", "is not a usable clone"),
     ],
 )
 def test_a_place_without_an_extension_is_refused(
-    server: Build, builds: ExtendedBuilds, source: str, words: str
+    server: Build,
+    builds: ExtendedBuilds,
+    source: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=words):
         builds.of(server, [source])
 

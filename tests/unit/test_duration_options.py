@@ -179,10 +179,11 @@ def test_conflicting_lengths_and_minutes_are_rejected(
 ) -> None:
     """Without this error, the command fails on the server, which does not exist."""
     place = ["--evidence", str(tmp_path / "e"), "--minutes", "0.3", "--clients", "2"]
-    assert run_command(["compare", "/nowhere", "/nowhere", *lengths.split(), *place]) == 2
+    nowhere = str(tmp_path / "nowhere")
+    assert run_command(["compare", nowhere, nowhere, *lengths.split(), *place]) == 2
     told = capsys.readouterr().err
     assert ("pgdyno: --minutes 0.3 is too short for one block" in told) == is_refused
-    assert ("/nowhere" in told) != is_refused
+    assert (nowhere in "".join(told.split())) != is_refused
 
 
 @pytest.mark.parametrize("text", ["checkpoints:", "checkpoints:0", "checkpoints:-1", "checkpoints:1.5"])

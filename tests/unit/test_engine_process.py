@@ -79,8 +79,10 @@ def test_leaving_the_block_closes_the_input_and_waits_for_the_end(program: Path,
     assert trace.read_text() == "ended\n"
 
 
-def test_a_missing_engine_is_an_error_with_build_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PGDYNO_ENGINE", "/nowhere/pgdyno-engine")
+def test_a_missing_engine_is_an_error_with_build_instructions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGDYNO_ENGINE", str(tmp_path / "pgdyno-engine"))
     with pytest.raises(EngineError, match="make setup"):
         find_engine()
 

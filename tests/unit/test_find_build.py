@@ -94,10 +94,13 @@ def test_nothing_is_fetched_when_the_system_has_it_all() -> None:
         ("17.99", r"nearest version is 17\.6.*--nearest"),
         ("13", r"nearest version is 12\.0"),
         ("eighteen", "is not a server"),
-        ("/nonexistent/bin", "contains no PostgreSQL server"),
+        ("./nonexistent/bin", "contains no PostgreSQL server"),
     ],
 )
-def test_an_unavailable_version_is_a_usage_error_with_the_nearest_one(spec: str, words: str) -> None:
+def test_an_unavailable_version_is_a_usage_error_with_the_nearest_one(
+    spec: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=words):
         resolve_all([spec], store=FakeStore(EMBEDDED), installed=SYSTEM)
 
