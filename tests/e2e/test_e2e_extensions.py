@@ -1,9 +1,10 @@
-"""Extensions of arms, built for the installed server with its own headers."""
+"""Extensions of arms, built for the installed server with its own headers, or with those of its package."""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from program import TINY, Program
 
 from fake_sources import git
 from pgdyno.server.build import Build
+
+DOWNLOAD_S = 60.0
 
 FILES = {
     "Makefile": """
@@ -44,13 +47,50 @@ Datum pgdyno_test(PG_FUNCTION_ARGS)
 }
 
 
+def has_headers(bin_dir: Path) -> bool:
+    if not (bin_dir / "pg_config").is_file():
+        return False
+    done = subprocess.run(
+        [bin_dir / "pg_config", "--includedir-server", "--pgxs"], capture_output=True, text=True, check=False
+    )
+    headers, _, pgxs = done.stdout.strip().partition("\n")
+    return done.returncode == 0 and Path(headers, "postgres.h").is_file() and Path(pgxs).is_file()
+
+
+def add_headers(build: Build, folder: Path) -> Path:
+    """Copy the installation of Debian below ``folder``, and unpack the package of its headers there. Return
+    the directory of its programs; it has no headers if the package cannot be downloaded.
+    """
+    for path in (
+        build.bin_dir,
+        build.bin_dir.parent / "lib",
+        Path("/usr/share/postgresql", build.bin_dir.parent.name),
+    ):
+        if path.is_dir():
+            shutil.copytree(path, folder / path.relative_to("/"))
+    package = f"postgresql-server-dev-{build.version.major}"
+    for command in (["apt-get", "download", "-q", package], ["sh", "-c", f"dpkg -x {package}_*.deb ."]):
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(command, cwd=folder, capture_output=True, check=False, timeout=DOWNLOAD_S)
+    return folder / build.bin_dir.relative_to("/")
+
+
+@pytest.fixture(scope="module")
+def server(build: Build, session_dir: Path) -> str:
+    """The installed server if it has headers, else a copy of it with those of its package."""
+    if has_headers(build.bin_dir):
+        return str(build.bin_dir)
+    folder = session_dir / "with-headers"
+    folder.mkdir()
+    bin_dir = add_headers(build, folder)
+    if not has_headers(bin_dir):
+        pytest.skip("NO HEADERS: the server has none, and postgresql-server-dev cannot be downloaded")
+    return str(bin_dir)
+
+
 @pytest.fixture
-def clone(build: Build, server_dir: Path) -> Iterator[Path]:
-    """A clone with two commits; the second one does not compile. Skips without the server's headers."""
-    pg_config = build.program("pg_config")
-    done = subprocess.run([pg_config, "--pgxs"], capture_output=True, text=True, check=False)
-    if done.returncode != 0 or not Path(done.stdout.strip()).is_file():
-        pytest.skip("NOT TESTED: the headers of the installed server are missing (postgresql-server-dev)")
+def clone(server_dir: Path) -> Path:
+    """A clone with two commits; the second one does not compile."""
     folder = server_dir / "extension"
     folder.mkdir()
     for name, text in FILES.items():
@@ -60,7 +100,7 @@ def clone(build: Build, server_dir: Path) -> Iterator[Path]:
     git(folder, "commit", "--quiet", "--message", "works")
     (folder / "pgdyno_test.c").write_text(FILES["pgdyno_test.c"].replace("INCREMENT", "missing_name"))
     git(folder, "commit", "--quiet", "--all", "--message", "does not compile")
-    yield folder
+    return folder
 
 
 def test_an_arm_with_an_extension_is_compared_with_one_without_it(

@@ -22,6 +22,7 @@ case "$1" in
   --sharedir) echo "{share}" ;;
   --pkglibdir) echo "${{bin%/bin}}/lib" ;;
   --pgxs) echo "{pgxs}" ;;
+  --includedir-server) echo "{headers}" ;;
   --cc) echo "sh -c 'echo cc 1.0' --" ;;
   --cflags) echo "-O2 -g" ;;
 esac
@@ -48,9 +49,12 @@ def write_server(prefix: Path, share: str = SHARE) -> Build:
         (prefix / folder).mkdir(parents=True)
     for name in ("postgres", "initdb"):
         (bin_dir / name).write_text(f'#!/bin/sh\necho "{name} (PostgreSQL) 18.1"\n')
-    pgxs = prefix / "lib/pg/18/lib/pgxs.mk"
+    pgxs, headers = prefix / "lib/pg/18/lib/pgxs/src/makefiles/pgxs.mk", prefix / "include"
+    for folder in (pgxs.parent, headers):
+        folder.mkdir(parents=True)
     pgxs.touch()
-    (bin_dir / "pg_config").write_text(PG_CONFIG.format(share=share, pgxs=pgxs))
+    (headers / "postgres.h").touch()
+    (bin_dir / "pg_config").write_text(PG_CONFIG.format(share=share, pgxs=pgxs, headers=headers))
     for program in bin_dir.iterdir():
         program.chmod(0o755)
     (prefix / "lib/pg/18/lib/demo.so").write_text("of the server")
@@ -151,6 +155,20 @@ def test_several_extensions_are_in_one_copy(
         builds.of(server, [str(extension), str(write_extension(tmp_path / "copy"))])
 
 
+@pytest.mark.parametrize(("clang", "is_there"), [("sh", True), ("clang-of-another-version", False)])
+def test_without_the_clang_of_the_server_an_extension_has_no_bitcode(
+    server: Build, extension: Path, builds: ExtendedBuilds, clang: str, is_there: bool
+) -> None:
+    settings = server.bin_dir.parent / "lib/pgxs/src/Makefile.global"
+    settings.write_text(f"with_llvm\t= yes\nCLANG = {clang}\n")
+    (extension / "Makefile").write_text(
+        f"with_llvm ?= yes\n{MAKEFILE}\techo $(with_llvm) > {extension}/said\n"
+    )
+    build = builds.of(server, [str(extension)])
+    assert (extension / "said").read_text() == ("yes\n" if is_there else "no\n")
+    assert (f"without LLVM bitcode ({clang} is not installed)" in build.origin) != is_there
+
+
 def test_a_failed_build_shows_the_end_of_its_log_and_leaves_nothing_else(
     server: Build, extension: Path, builds: ExtendedBuilds
 ) -> None:
@@ -205,9 +223,11 @@ def test_a_place_without_an_extension_is_refused(
 def test_a_server_for_which_no_extension_can_be_built_is_refused(
     server: Build, extension: Path, builds: ExtendedBuilds, tmp_path: Path
 ) -> None:
-    (server.bin_dir.parent / "lib/pgxs.mk").unlink()
-    with pytest.raises(UsageError, match="Debian: postgresql-server-dev-18"):
-        builds.of(server, [str(extension)])
+    pgxs = server.bin_dir.parent / "lib/pgxs/src/makefiles/pgxs.mk"
+    for missing in (tmp_path / "usr/include/postgres.h", pgxs):
+        missing.unlink()
+        with pytest.raises(UsageError, match=f"{missing} is missing.*Debian: postgresql-server-dev-18"):
+            builds.of(server, [str(extension)])
     server.program("pg_config").unlink()
     with pytest.raises(UsageError, match="has no pg_config"):
         builds.of(server, [str(extension)])

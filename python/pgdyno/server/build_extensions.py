@@ -40,7 +40,7 @@ from pgdyno.server.running import Connection
 from pgdyno.server.source_trees import SourceTree, extension_tree, require_makefile
 
 PREFIX = "extended-"
-LAYOUT = 1
+LAYOUT = 2
 """Version of the steps below, part of the identity of a copy."""
 
 PLACES = ("bindir", "sharedir", "pkglibdir")
@@ -126,7 +126,8 @@ class ExtendedBuilds:
                     f"building the extension in {source.origin} for {server.build.label}; the log is {log}"
                 )
                 source.tree.extract(part / f"source-{number}")
-                steps = Steps(copy, part / f"source-{number}" / source.inner, part / f"stage-{number}", log)
+                inner, stage = part / f"source-{number}" / source.inner, part / f"stage-{number}"
+                steps = Steps(copy, inner, stage, log, with_bitcode=not server.missing_clang)
                 extensions += steps.extensions(source)
             _refuse_twice(extensions)
             facts = {
@@ -150,12 +151,17 @@ def _refuse_twice(extensions: Sequence[Extension]) -> None:
 
 @dataclass(frozen=True)
 class BaseServer:
-    """A server that extensions can be built for. ``places``: by name in pg_config. ``flags``: its CFLAGS."""
+    """A server that extensions can be built for. ``places``: by name in pg_config. ``flags``: its CFLAGS.
+
+    ``missing_clang``: the compiler of its bitcode if it is not installed, else empty. The extension then has
+    no bitcode, with which JIT compilation could inline its functions.
+    """
 
     build: Build
     places: Mapping[str, Path]
     compiler: str
     flags: str
+    missing_clang: str = ""
 
     @classmethod
     def of(cls, build: Build) -> BaseServer:
@@ -167,23 +173,29 @@ class BaseServer:
                 f"{build.label} in {build.bin_dir} has no pg_config, so extensions cannot be built for it: "
                 f"use an installed server with its development files, or {from_source}"
             )
-        pgxs, cc, flags, *places = (
-            _asked(build.program("pg_config"), name) for name in ("pgxs", "cc", "cflags", *PLACES)
+        pgxs, headers, cc, flags, *places = (
+            _asked(build.program("pg_config"), name)
+            for name in ("pgxs", "includedir-server", "cc", "cflags", *PLACES)
         )
-        if not Path(pgxs).is_file():
-            raise UsageError(
-                f"{build.label} has no headers for extensions ({pgxs} is missing): install them "
-                f"(Debian: postgresql-server-dev-{major}; Fedora, RHEL: postgresql{major}-devel), "
-                f"or {from_source}"
-            )
+        for needed in (Path(pgxs), Path(headers) / "postgres.h"):
+            if not needed.is_file():
+                raise UsageError(
+                    f"{build.label} has no headers for extensions ({needed} is missing): install them "
+                    f"(Debian: postgresql-server-dev-{major}; Fedora, RHEL: postgresql{major}-devel), "
+                    f"or {from_source}"
+                )
         compiler = _first_line([*shlex.split(cc), "--version"])
-        return cls(build, dict(zip(PLACES, map(Path, places), strict=True)), compiler, flags)
+        found = dict(zip(PLACES, map(Path, places), strict=True))
+        return cls(build, found, compiler, flags, _missing_clang(Path(pgxs)))
 
     def name_with(self, sources: Sequence[Source]) -> str:
         """Return the name of the copy in the cache: a readable part, and a digest of its identity."""
         identities = [source.identity for source in sources]
         identity = json.dumps(
-            [LAYOUT, self.build.build_id, str(self.build.bin_dir), identities, self.compiler, self.flags]
+            [
+                *(LAYOUT, self.build.build_id, str(self.build.bin_dir), identities),
+                *(self.compiler, self.flags, self.missing_clang),
+            ]
         )
         digest = hashlib.sha256(identity.encode()).hexdigest()[:8]
         return f"{PREFIX}{self.build.version}-{sources[0].tree.name}-{digest}"
@@ -191,7 +203,19 @@ class BaseServer:
     def origin_with(self, extensions: Sequence[Extension]) -> str:
         """Return the origin of the server, its extensions, and how these were compiled."""
         listed = "; ".join(f"{one.label} from {one.source}" for one in extensions)
-        return f"{self.build.origin}; with {listed}; {self.compiler}; {self.flags}"
+        bitcode = (
+            f"; without LLVM bitcode ({self.missing_clang} is not installed)" if self.missing_clang else ""
+        )
+        return f"{self.build.origin}; with {listed}; {self.compiler}; {self.flags}{bitcode}"
+
+
+def _missing_clang(pgxs: Path) -> str:
+    """Return the clang that a server with LLVM was built with, if it is not installed; else an empty text."""
+    settings = pgxs.parents[1] / "Makefile.global"
+    text = settings.read_text(errors="replace") if settings.is_file() else ""
+    found = re.search(r"^CLANG\s*=\s*(\S+)", text, re.MULTILINE)
+    has_llvm = re.search(r"^with_llvm\s*=\s*yes", text, re.MULTILINE)
+    return found[1] if has_llvm and found and shutil.which(found[1]) is None else ""
 
 
 def _asked(pg_config: Path, name: str) -> str:
@@ -264,11 +288,14 @@ class Steps:
     source: Path
     stage: Path
     log: Path
+    with_bitcode: bool
 
     def extensions(self, source: Source) -> list[Extension]:
         """Build and install the extension. Return what its control files name. Raises BuildError."""
         require_makefile(self.source, source.origin)
         given = [f"PG_CONFIG={self.copy.pg_config}", "USE_PGXS=1"]
+        if not self.with_bitcode:
+            given.append("with_llvm=no")
         run_step(self.log, self.source, [program("make"), f"-j{jobs()}", *given])
         run_step(self.log, self.source, [program("make"), "install", f"DESTDIR={self.stage}", *given])
         installed = list(self._moved())
