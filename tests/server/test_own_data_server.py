@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
-from pgdyno.errors import DatasetError, PgdynoError, UsageError
+from pgdyno.errors import ConnectError, DatasetError, PgdynoError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset_loading import Maker, dataset_key
 from pgdyno.lab.own_data_loading import DATABASE
 from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.data_sources import NamedDataStore, Selection, examined
+from pgdyno.server.data_sources import NamedDataStore, Selection, examined, identity_of
+from pgdyno.server.dsn import Dsn
 from pgdyno.server.find_build import system_builds
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_account import Account
@@ -169,7 +171,7 @@ def test_a_database_is_read_once_without_write_access_and_by_selected_tables(
     assert "read on" in named.origin
     assert "(customer, product, sold)" in named.origin
     data = store.resolved(OwnData(source="shop"))
-    assert (data.form, data.major) == ("archive", build.version.major)
+    assert (data.form, data.major) == ("plain", build.version.major)
     details = loaded(data, build, account, server_dir / "data")
     with opened(build, account, server_dir / "data", details["database"]) as connection:
         assert value(connection, "SELECT count(*) FROM customer") == 200
@@ -184,6 +186,8 @@ def test_a_database_is_read_once_without_write_access_and_by_selected_tables(
 
 
 def test_a_copy_is_masked_as_the_manual_shows(origin: Server, build: Build, server_dir: Path) -> None:
+    if not build.has("pg_dump"):
+        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "measure-your-own-database.md").read_text()
     mask = page.partition("`mask.sql`:\n\n```sql\n")[2].partition("```")[0]
     with origin.connect() as connection:
@@ -197,10 +201,185 @@ def test_a_copy_is_masked_as_the_manual_shows(origin: Server, build: Build, serv
     finally:
         with origin.connect() as connection:
             connection.execute("DROP DATABASE shop_masked")
-    restored = run(build, "pg_restore", "--file=-", named.data.path)
+    restored = gzip.decompress(Path(named.data.path).read_bytes()).decode()
     assert "customer7@example.com" in restored
     assert before not in restored
     assert '"city"' not in restored
+
+
+SECRET = "Secret-4711"
+
+ORIGIN_SCHEMA = f"""
+CREATE ROLE boss SUPERUSER;
+CREATE ROLE owner_of_rows;
+CREATE ROLE clerk;
+GRANT owner_of_rows TO clerk;
+CREATE TABLE hidden (id int, at timestamptz DEFAULT now());
+INSERT INTO hidden SELECT generate_series(1, 1000);
+ALTER TABLE hidden OWNER TO owner_of_rows;
+ALTER TABLE hidden ENABLE ROW LEVEL SECURITY;
+CREATE POLICY nobody ON hidden USING (false);
+CREATE VIEW all_hidden AS SELECT * FROM hidden;
+ALTER VIEW all_hidden OWNER TO boss;
+CREATE VIEW of_clerk AS SELECT id FROM hidden;
+ALTER VIEW of_clerk OWNER TO clerk;
+CREATE VIEW of_today AS SELECT * FROM hidden WHERE at > now() - interval '1 second';
+CREATE FUNCTION secure_count() RETURNS bigint LANGUAGE sql SECURITY DEFINER AS 'SELECT count(*) FROM hidden';
+ALTER FUNCTION secure_count() OWNER TO boss;
+CREATE TABLE ddl_log (tag text);
+CREATE FUNCTION log_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
+    AS $$BEGIN INSERT INTO ddl_log VALUES (tg_tag); END$$;
+ALTER FUNCTION log_ddl() OWNER TO boss;
+CREATE EVENT TRIGGER ddl ON ddl_command_end EXECUTE FUNCTION log_ddl();
+ALTER EVENT TRIGGER ddl OWNER TO boss;
+CREATE MATERIALIZED VIEW stale AS SELECT id FROM hidden;
+DELETE FROM hidden WHERE id > 990;
+CREATE VIEW above_stale AS SELECT * FROM stale;
+CREATE EXTENSION postgres_fdw;
+CREATE SERVER "far away" FOREIGN DATA WRAPPER postgres_fdw
+    OPTIONS (host 'SOCKET', port '5432', dbname 'odd');
+CREATE USER MAPPING FOR PUBLIC SERVER "far away" OPTIONS (user 'pgdyno', password '{SECRET}');
+CREATE TABLE local (id int, options text);
+INSERT INTO local SELECT generate_series(1, 30), 'x';
+CREATE FOREIGN TABLE remote (
+    id int OPTIONS (column_name 'id') NOT NULL, options text DEFAULT 'SERVER OPTIONS ('
+)
+    SERVER "far away" OPTIONS (table_name 'local');
+CREATE TABLE parted (id int) PARTITION BY RANGE (id);
+CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10);
+CREATE FOREIGN TABLE parted_2 PARTITION OF parted FOR VALUES FROM (10) TO (20) SERVER "far away";
+INSERT INTO parted VALUES (1);
+-- committed
+CREATE VIEW above_remote AS SELECT * FROM remote;
+CREATE MATERIALIZED VIEW of_remote AS SELECT * FROM remote;
+CREATE FUNCTION body() RETURNS text LANGUAGE sql AS $x$
+SELECT '
+CREATE SERVER stays FOREIGN DATA WRAPPER postgres_fdw;
+';$x$;
+CREATE EXTENSION dblink;
+CREATE MATERIALIZED VIEW linked AS
+    SELECT * FROM dblink('host=SOCKET port=5432 user=pgdyno dbname=odd', 'SELECT 1') AS t (n int);
+"""
+
+
+@pytest.fixture(scope="module")
+def odd_origin(build: Build, account: Account, session_dir: Path) -> Iterator[Server]:
+    """A server whose database needs superusers, and has foreign tables that are tables of its own."""
+    cluster = Cluster(build, session_dir / "odd", account)
+    cluster.initdb(InitOptions(sync=False))
+    with cluster.start({"shared_preload_libraries": "pg_stat_statements"}) as server:
+        with server.connect() as connection:
+            connection.execute("CREATE DATABASE odd")
+            connection.execute("CREATE EXTENSION pg_stat_statements")
+        with server.connect("odd") as connection:
+            for part in ORIGIN_SCHEMA.replace("SOCKET", str(server.socket.path)).split("-- committed"):
+                connection.execute(part.encode())
+        yield server
+
+
+def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
+    odd_origin: Server, build: Build, account: Account, server_dir: Path
+) -> None:
+    if not build.has("pg_dump"):
+        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
+    store = NamedDataStore(server_dir, system_builds)
+    with odd_origin.connect() as connection:
+        connection.execute("SELECT pg_stat_statements_reset()")
+        data = store.add("odd", OwnData(source=odd_origin.conninfo("odd")), Selection()).data
+        assert value(connection, "SELECT count(*) FROM pg_stat_statements") < 10
+    dump = gzip.decompress(Path(data.path).read_bytes()).decode()
+    assert SECRET not in dump
+    assert "CREATE SERVER stays" in dump
+    details = loaded(data, build, account, server_dir / "data")
+    assert details["changes"] == [
+        "roles were created without login: boss, clerk, owner_of_rows",
+        "superusers among them: boss",
+        "foreign and other tables are empty, and views above them lack rows: "
+        "public.above_remote, public.parted_2, public.remote",
+        "rows of materialized views, or of views above them: public.above_stale (990 instead of 1,000 rows), "
+        "public.linked (0 instead of 1 rows), public.of_remote (0 instead of 30 rows), "
+        "public.stale (990 instead of 1,000 rows)",
+    ]
+    with opened(build, account, server_dir / "data", details["database"]) as connection:
+        for query, expected in {
+            "SELECT count(*) FROM all_hidden": 990,
+            "SELECT count(*) FROM of_clerk": 990,
+            "SELECT secure_count()": 990,
+            "SELECT count(*) FROM parted": 1,
+            "SELECT count(*) FROM pg_foreign_server": 0,
+            "SELECT count(*) FROM pg_user_mapping": 0,
+            "SELECT relkind::text FROM pg_class WHERE relname = 'remote'": "r",
+            "SELECT rolsuper AND NOT rolcanlogin FROM pg_roles WHERE rolname = 'boss'": True,
+            "SELECT count(*) FROM ddl_log": 1,
+        }.items():
+            if "ddl_log" in query:
+                before = value(connection, query)
+                connection.execute("CREATE TABLE another ()")
+                assert value(connection, query) == before + expected
+            else:
+                assert value(connection, query) == expected, query
+
+
+def test_a_role_that_cannot_switch_statistics_off_reads_what_it_may_and_is_warned(
+    odd_origin: Server, build: Build, account: Account, server_dir: Path
+) -> None:
+    if not build.has("pg_dump"):
+        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
+    with odd_origin.connect("odd") as connection:
+        connection.execute("CREATE ROLE reader LOGIN; GRANT SELECT ON local TO reader")
+    warnings: list[str] = []
+    store = NamedDataStore(server_dir, system_builds, warnings.append)
+    dsn = make_conninfo(odd_origin.conninfo("odd"), user="reader")
+    data = store.add("local", OwnData(source=dsn), Selection(("local",))).data
+    assert len(warnings) == 1
+    details = loaded(data, build, account, server_dir / "data")
+    assert details["changes"] == ["roles were created without login: reader"]
+
+
+def test_a_dsn_means_the_database_that_it_resolves_to(
+    origin: Server, odd_origin: Server, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGHOST", str(origin.socket.path))
+    monkeypatch.setenv("PGUSER", "pgdyno")
+    first = identity_of(Dsn("dbname=postgres"))
+    assert identity_of(Dsn(f"postgresql:///postgres?host={origin.socket.path}&port=5432")) == first
+    monkeypatch.setenv("PGDATABASE", "postgres")
+    assert identity_of(Dsn("port=5432")) == first
+    monkeypatch.setenv("PGPORT", "1")
+    with pytest.raises(ConnectError):
+        identity_of(Dsn("dbname=postgres"))
+    monkeypatch.delenv("PGPORT")
+    services = server_dir / "services"
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    found = {first}
+    for host, database in ((odd_origin.socket.path, "postgres"), (odd_origin.socket.path, "odd")):
+        services.write_text(f"[shop]\nhost={host}\ndbname={database}\n")
+        found.add(identity_of(Dsn("service=shop")))
+    monkeypatch.setenv("PGHOST", str(odd_origin.socket.path))
+    found.add(identity_of(Dsn("dbname=postgres")))
+    found.add(identity_of(Dsn("dbname=postgres options='-c role=pg_monitor'")))
+    assert len(found) == 4
+
+
+def test_a_copy_with_other_rows_than_its_origin_is_an_error(
+    odd_origin: Server, build: Build, account: Account, server_dir: Path
+) -> None:
+    if not build.has("pg_dump"):
+        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
+    store = NamedDataStore(server_dir, system_builds)
+    data = store.add(
+        "odd", OwnData(source=odd_origin.conninfo("odd")), Selection(("hidden", "all_hidden"))
+    ).data
+    path = Path(data.path)
+    path.write_bytes(
+        gzip.compress(
+            gzip.decompress(path.read_bytes()).replace(
+                b'"boss", "is_superuser": true', b'"boss", "is_superuser": false'
+            )
+        )
+    )
+    with pytest.raises(DatasetError, match=r"public\.all_hidden \(an error instead of 990 rows\)"):
+        loaded(examined(OwnData(source=str(path))), build, account, server_dir / "data")
 
 
 def test_data_without_analyze_have_tables_without_statistics(

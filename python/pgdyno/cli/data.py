@@ -67,7 +67,7 @@ def add(
     data = OwnData.model_validate({"source": source, **options})
     selection = Selection(tuple(filter(None, (tables or "").split(","))), schema_only)
     with Interruption() as interruption:
-        added = named_data(Cache.open()).add(name, data, selection, interruption.check)
+        added = named_data(Cache.open(), say).add(name, data, selection, interruption.check)
     _print(added, as_json=as_json)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,15 +30,17 @@ from pgdyno.server.data_sources import (
     examined,
     lines_of_plain_dump,
 )
-from pgdyno.server.dump_scan import DumpFacts, scan, without_settings
+from pgdyno.server.dump_filter import DumpFilter
+from pgdyno.server.dump_scan import DumpFacts, scan
 from pgdyno.server.limited_connection import cancel
+from pgdyno.server.origin_facts import OriginFacts, Role, count_rows, differences
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_account import Account
-from pgdyno.server.server_process import run_tool
+from pgdyno.server.server_process import run_tool, tool_lines
 from pgdyno.study.own_data import OwnData
 from pgdyno.workload.check_session import first_line
 
-FORMAT = "own 1"
+FORMAT = "own 2"
 """Version of this loading, part of the key of a dataset."""
 
 DATABASE = "pgdyno_data"
@@ -100,16 +102,17 @@ class OwnDataMaker:
                 settings = dict(self.settings)
         except OSError as error:
             raise DatasetError(f"cannot copy {self.data.label}: {error}") from error
+        origin = OriginFacts()
         with cluster.start(settings) as server, server.connect() as connection:
             if self.data.form == "backup":
                 changes = backup_import.disarm(server, connection)
                 database = backup_import.database_of(self.data, connection)
             else:
-                changes = self._load(server, connection, data_dir.with_name("import"))
+                changes, origin = self._load(server, connection, data_dir.with_name("import"))
                 changes += backup_import.disarm(server, connection)
                 database = self._database_with_tables(server, connection)
             self.interruption.check()
-            return {"database": database, **self._finished(server, database, changes)}
+            return {"database": database, **self._finished(server, database, changes, origin)}
 
     def _require_unchanged(self) -> None:
         if not Path(self.data.path).exists():
@@ -120,8 +123,10 @@ class OwnDataMaker:
         if again.digest != self.data.digest:
             raise UsageError(f"--data: {self.data.path} has changed since this study began: start a new one")
 
-    def _finished(self, server: Server, database: str, changes: list[str]) -> dict[str, Any]:
-        """Analyze the database, and return the facts about it."""
+    def _finished(
+        self, server: Server, database: str, changes: list[str], origin: OriginFacts
+    ) -> dict[str, Any]:
+        """Analyze the database, compare it with its origin, and return the facts about it."""
         with server.connect(database) as connection, self.interruption.tell(lambda: cancel(connection)):
             if self.data.form == "backup":
                 extensions = backup_import.installed_extensions(connection)
@@ -134,37 +139,67 @@ class OwnDataMaker:
                 connection.execute("ANALYZE" if self.data.form == "backup" else "VACUUM (ANALYZE)")
             if not count_of(connection, TABLES):
                 raise DatasetError(f"{self.data.label} contains no table: check the source")
+            if origin.counted:
+                self.progress("comparing", 0.0)
+                changes += self._compared(connection, origin)
             self.progress("checkpoint", 0.0)
             return {"changes": changes, "without_statistics": count_of(connection, WITHOUT_STATISTICS)}
 
-    def _load(self, server: Server, connection: Connection, work_dir: Path) -> list[str]:
-        """Load a dump or scripts into a new database. Return sentences about what was changed."""
+    def _compared(self, connection: Connection, origin: OriginFacts) -> Iterator[str]:
+        """Yield sentences about rows that may differ. Raises DatasetError for others."""
+        counted = origin.counted
+        if self.data.locale:  # views may depend on it
+            counted = [replace(one, kind="loose") if one.kind == "view" else one for one in counted]
+        relations = [((one.schema, one.name), one.kind) for one in counted]
+        with connection.transaction(force_rollback=True):
+            ours = list(count_rows(connection, relations, self.interruption.check))
+        wrong, loose, uncounted = differences(counted, ours)
+        if wrong:
+            raise DatasetError(
+                f"the copy of {self.data.label} on {self.build.label} differs from its origin: "
+                f"{listed(wrong)}: read the database again (pgdyno data remove, pgdyno data add); a view "
+                "whose rows depend on the session or on time must call no such function IMMUTABLE. "
+                "Nothing was measured"
+            )
+        if loose:
+            yield f"rows of materialized views, or of views above them: {listed(loose)}"
+        if uncounted:
+            yield f"rows were not compared: {listed(uncounted)}"
+
+    def _load(self, server: Server, connection: Connection, work_dir: Path) -> tuple[list[str], OriginFacts]:
+        """Load a dump or scripts into a new database. Return sentences about what was changed, and the facts
+        about the origin if pgdyno has read it.
+        """
         self.progress("reading", 0.0)
         facts = scan(self._schema())
         require_extensions(connection, sorted(facts.extensions), self.data.label, self.build.label)
-        existing = {str(row[0]) for row in connection.execute("SELECT rolname FROM pg_roles").fetchall()}
-        roles = [role for role in facts.missing_roles if role not in existing]
-        for role in roles:
-            connection.execute(sql.SQL("CREATE ROLE {}").format(sql.Identifier(role)))
+        origin = _origin_of(facts)
+        changes = list(_roles_created(connection, facts, origin))
         self._create_database(connection, facts)
         self.progress("loading", 0.0)
         with ExitStack() as stack:
             arguments = ["--file=-"]
             lines: Iterable[bytes] = ()
+            unknown = {name for name, major in NEWER_SETTINGS.items() if self.build.version.major < major}
+            changed = DumpFilter(frozenset(unknown))
             if self.data.form == "scripts":
                 stack.callback(shutil.rmtree, work_dir, ignore_errors=True)
                 self._copy_scripts(work_dir)
                 arguments = ["--command", f"\\cd '{work_dir}'", f"--file={LOAD_SCRIPT}"]
             else:
-                unknown = {name for name, major in NEWER_SETTINGS.items() if self.build.version.major < major}
-                lines = without_settings(self._statements(), frozenset(unknown))
+                lines = changed.changed(self._statements())
             self._run_psql(server, arguments, lines)
-        changes = []
-        if roles:
-            changes.append(f"roles were created without privileges: {', '.join(roles)}")
+        if emptied := [*origin.emptied, *changed.emptied]:
+            changes.append(
+                f"foreign and other tables are empty, and views above them lack rows: {listed(emptied)}"
+            )
+        if origin.missing_keys:
+            changes.append(
+                f"foreign keys to tables that were not read are left out: {listed(origin.missing_keys)}"
+            )
         if facts.major and facts.major > self.build.version.major:
             changes.append(f"a dump of PostgreSQL {facts.major} was loaded into {self.build.version}")
-        return changes
+        return changes, origin
 
     def _schema(self) -> Iterable[bytes]:
         """Return the text of the dump that names roles, extensions and locale."""
@@ -185,25 +220,16 @@ class OwnDataMaker:
         """Yield the output of pg_restore, which only converts the archive: it runs no code of it."""
         pg_restore = client_program("pg_restore", self.builds)
         command = [str(pg_restore), "--file=-", *options, self.data.path]
-        with (
-            tempfile.TemporaryFile() as errors,
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors) as process,
-        ):
-            assert process.stdout is not None
-            try:
-                yield from process.stdout
-            except BaseException:
-                process.kill()
-                raise
-            if process.wait() != 0:
-                errors.seek(0)
-                said = errors.read(1 << 12).decode(errors="replace")
-                newer = "unsupported version" in said
-                remedy = "a newer pg_dump made it: install its client programs, or make a plain dump"
-                raise DatasetError(
-                    f"{pg_restore} cannot read {self.data.path}: {in_one_line(said)}: "
-                    f"{remedy if newer else 'make the dump again'}"
-                )
+        ourselves = Account("", -1, -1, switch=False)  # the file of the user
+        try:
+            yield from tool_lines(command, ourselves, READ_TIMEOUT_S, check=self.interruption.check)
+        except subprocess.CalledProcessError as error:
+            newer = "unsupported version" in error.stderr
+            remedy = "a newer pg_dump made it: install its client programs, or make a plain dump"
+            raise DatasetError(
+                f"{pg_restore} cannot read {self.data.path}: {in_one_line(error.stderr)[:300]}: "
+                f"{remedy if newer else 'make the dump again'}"
+            ) from None
 
     def _create_database(self, connection: Connection, facts: DumpFacts) -> None:
         given = facts.locale
@@ -275,6 +301,56 @@ class OwnDataMaker:
             (DATABASE,),
         ).fetchall()
         return str(rows[0][0]) if len(rows) == 1 else DATABASE
+
+
+def _origin_of(facts: DumpFacts) -> OriginFacts:
+    """Return the facts in a dump that pgdyno has read; nothing for other dumps."""
+    with contextlib.suppress(ValueError, TypeError, KeyError):
+        return OriginFacts.parse(facts.origin)
+    return OriginFacts()
+
+
+def _roles_created(connection: Connection, facts: DumpFacts, origin: OriginFacts) -> Iterator[str]:
+    """Create the roles of a dump that do not exist, with their privileges if these are known. Yield sentences
+    about them.
+    """
+    existing = {str(row[0]) for row in connection.execute("SELECT rolname FROM pg_roles").fetchall()}
+    known = {role.name: role for role in origin.roles}
+    named = set(facts.missing_roles)
+    while groups := {group for name in named & known.keys() for group in known[name].groups} - named:
+        named |= groups
+    names = sorted(named - existing - facts.created_roles)
+    roles = [
+        known.get(name, Role(name, is_superuser=name in facts.superusers))
+        for name in names
+        if not name.startswith("pg_")
+    ]
+    for role in roles:
+        attributes = sql.SQL(role.attributes)
+        connection.execute(sql.SQL("CREATE ROLE {} {}").format(sql.Identifier(role.name), attributes))
+    there = existing | {role.name for role in roles}
+    for role in roles:
+        for group in there.intersection(role.groups):
+            pair = sql.Identifier(group), sql.Identifier(role.name)
+            connection.execute(sql.SQL("GRANT {} TO {}").format(*pair))
+    superusers = [role.name for role in roles if role.is_superuser]
+    if roles:
+        how = "login" if known else "privileges"
+        yield f"roles were created without {how}: {', '.join(role.name for role in roles)}"
+    if superusers:
+        yield f"superusers among them: {', '.join(superusers)}"
+    if facts.has_policies and not known:
+        yield "row-level security can hide other rows than at the origin, because a dump has no superusers"
+
+
+LISTED_MAX = 10
+"""Maximum number of names in a sentence."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = len(names) - LISTED_MAX
+    return ", ".join([*names[:LISTED_MAX], *([f"and {more:,} more"] if more > 0 else [])])
 
 
 _PLACE = {"host": "host", "port": "port", "username": "user", "dbname": "dbname"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import BuildArm
 from pgdyno.lab.dataset_loading import own_data_of
-from pgdyno.lab.progress import PreparationStep, Watch
+from pgdyno.lab.progress import PreparationStep, Warned, Watch
 from pgdyno.lab.script_preflight import MADE_BY_OTHERS, failures_of, single_scripts
 from pgdyno.server.backup_import import require_importable
 from pgdyno.server.cache_directory import Cache
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pgdyno.lab.prepare import Prepared
 
 
-def named_data(cache: Cache) -> NamedDataStore:
+def named_data(cache: Cache, warn: Callable[[str], None] = lambda _: None) -> NamedDataStore:
     """Return the user's data in the cache."""
-    return NamedDataStore(cache.data, lambda: installed_clients(cache.store()))
+    return NamedDataStore(cache.data, lambda: installed_clients(cache.store()), warn)
 
 
 def with_own_data(study: Study, cache: Cache, watch: Watch, interruption: Interruption) -> Study:
@@ -62,7 +62,7 @@ def _found(driving: Driving, cache: Cache, watch: Watch, interruption: Interrupt
     if not isinstance(workload, PgbenchParameters) or workload.data is None:
         return workload
     watch(PreparationStep(f"reading {workload.data.label}"))
-    data = named_data(cache).resolved(workload.data, interruption.check)
+    data = named_data(cache, lambda text: watch(Warned(text))).resolved(workload.data, interruption.check)
     if data.form == "backup" and Path(data.path).exists():
         require_importable(Path(data.path))
     return workload.model_copy(update={"data": data})

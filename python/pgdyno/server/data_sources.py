@@ -8,15 +8,18 @@ from __future__ import annotations
 import contextlib
 import gzip
 import hashlib
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -24,11 +27,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgdyno.errors import ConnectError, DatasetError, UsageError, in_one_line
 from pgdyno.server.build import Build, read_tool_major
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.dump_filter import JOBS, DumpFilter
 from pgdyno.server.file_system import locked
 from pgdyno.server.find_build import EmbeddedStore, system_builds
 from pgdyno.server.limited_connection import connect
+from pgdyno.server.origin_facts import OriginFacts, count_rows, read_roles, relations_to_count
+from pgdyno.server.running import Connection
 from pgdyno.server.server_account import OURSELVES
-from pgdyno.server.server_process import run_tool
+from pgdyno.server.server_process import tool_lines
 from pgdyno.server.version import Version, version_of
 from pgdyno.study.own_data import Form, OwnData, is_connection_string
 
@@ -79,6 +85,7 @@ class NamedDataStore:
 
     directory: Path
     builds: Callable[[], Sequence[Build]]
+    warn: Callable[[str], None] = lambda _: None
 
     def names(self) -> list[str]:
         """Return the names."""
@@ -143,7 +150,7 @@ class NamedDataStore:
             return data  # of a results file
         options = {"analyze": data.analyze}
         if is_connection_string(data.source):
-            name = f"dsn-{hashlib.sha256(data.source.encode()).hexdigest()[:8]}"
+            name = f"dsn-{identity_of(Dsn(data.source))}"
             with contextlib.suppress(UsageError):
                 return self.read(name).data.model_copy(update=options)
             return self.add(name, data, Selection(), check).data.model_copy(update=options)
@@ -160,57 +167,176 @@ class NamedDataStore:
     ) -> tuple[str, OwnData]:
         """Dump the database to ``part``. Return a text about the origin, and the data of the dump."""
         dsn = Dsn(data.source)
-        version = _version(dsn)
-        pg_dump = client_program(
-            "pg_dump", same_major_first(self.builds(), version.major), at_least=version.major
-        )
-        conninfo = read_only_conninfo(dsn)
-        arguments = [f"--lock-wait-timeout={LOCK_TIMEOUT_S}s", "--no-subscriptions", "--no-publications"]
-        arguments += [*selection.arguments(), f"--dbname={conninfo}"]
         try:
-            failure = _dump(pg_dump, arguments, part / DUMP, check)
+            with _session(dsn) as connection:
+                version = version_of(connection)
+                pg_dump = client_program(
+                    "pg_dump", same_major_first(self.builds(), version.major), at_least=version.major
+                )
+                self._read(dsn, connection, pg_dump, part / DUMP, selection, check)
         except subprocess.TimeoutExpired:
             raise DatasetError(f"reading {dsn} took longer than 6 h: select tables with --tables") from None
-        if failure:
-            raise DatasetError(f"reading {dsn} failed: {dsn.masked(in_one_line(failure))}")
+        except subprocess.CalledProcessError as error:
+            said = in_one_line(error.stderr) or "pg_dump failed"
+            raise DatasetError(f"reading {dsn} failed: {dsn.masked(said)}") from None
+        except psycopg.Error as error:
+            raise DatasetError(f"reading {dsn} failed: {dsn.masked(in_one_line(error))}") from None
         read_on = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         parts = [*selection.tables, *(["without rows"] if selection.schema_only else [])]
         origin = f"{dsn}, PostgreSQL {version}, read on {read_on}"
         found = data.model_copy(update={"source": str(part / DUMP), "major": version.major})
         return (f"{origin} ({', '.join(parts)})" if parts else origin), found
 
+    def _read(
+        self,
+        dsn: Dsn,
+        connection: Connection,
+        pg_dump: Path,
+        target: Path,
+        selection: Selection,
+        check: Callable[[], None],
+    ) -> None:
+        """Write a dump without servers and passwords, and facts of the same snapshot."""
+        settings = self._without_tracking(connection)
+        connection.isolation_level, connection.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
+        with connection.transaction(), gzip.open(target, "wb", compresslevel=1) as packed:
+            file = io.BufferedWriter(packed, CHUNK_BYTES)
+            connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            file.write(_header(connection))
+            command = [
+                *(str(pg_dump), "--format=plain", f"--snapshot={_value(connection, EXPORT)}"),
+                *(f"--lock-wait-timeout={LOCK_TIMEOUT_S}s", "--no-subscriptions", "--no-publications"),
+                *(f"--exclude-table-data={schema}.{table}" for schema, table in sorted(JOBS)),
+                *selection.arguments(),
+                f"--dbname={_conninfo_of(dsn, connection, settings)}",
+            ]
+            changes = DumpFilter(is_part=bool(selection.tables))
+            # OURSELVES has ~/.pgpass and certificates.
+            lines = tool_lines(command, OURSELVES, READ_TIMEOUT_S, check=check, environment=dict(os.environ))
+            with contextlib.closing(lines):
+                file.writelines(changes.changed(lines))
+            names = changes.created if selection.tables else changes.created | JOBS
+            relations, emptied = relations_to_count(connection, names.__contains__)
+            facts = OriginFacts(
+                read_roles(connection),
+                [] if selection.schema_only else list(count_rows(connection, relations, check)),
+                emptied,
+                changes.left_out,
+            )
+            file.write(facts.line())
+            file.flush()
 
-DUMP = "database.dump"
+    def _without_tracking(self, connection: Connection) -> Mapping[str, str]:
+        """Return the settings with which pg_stat_statements does not record the statements of pg_dump, which
+        replace those of the application. Warn if the role may not set them.
+        """
+        try:
+            for name, text in UNTRACKED.items():
+                connection.execute("SELECT set_config(%s, %s, false)", (name, text))
+        except psycopg.errors.InsufficientPrivilege:
+            if _value(connection, "SELECT current_setting('pg_stat_statements.max', true)"):
+                role = connection.info.user
+                self.warn(
+                    "pg_stat_statements records the statements of pg_dump, which can replace those of the "
+                    "application: run pgdyno workload from-statements before, or GRANT SET ON PARAMETER "
+                    f"pg_stat_statements.track TO {role}"
+                )
+            return {}
+        return UNTRACKED
 
 
-def _dump(pg_dump: Path, arguments: Sequence[str], target: Path, check: Callable[[], None]) -> str:
-    """Dump a database to the target. Return the messages of pg_dump if it failed; else empty."""
-    command = [str(pg_dump), "--format=custom", "--compress=1", *arguments, f"--file={target}"]
-    # OURSELVES has ~/.pgpass and certificates.
-    done = run_tool(command, OURSELVES, READ_TIMEOUT_S, check=check, environment=os.environ)
-    return "" if done.returncode == 0 else done.stderr or "pg_dump failed"
+DUMP = "database.sql.gz"
+EXPORT = "SELECT pg_export_snapshot()"
+UNTRACKED = {"pg_stat_statements.track": "none"}
+
+DATABASE = (
+    "SELECT to_jsonb(d), pg_encoding_to_char(encoding) FROM pg_database AS d "
+    "WHERE datname = current_database()"
+)
+PROVIDERS = {"i": "icu", "b": "builtin", "c": "libc"}
+
+IDENTITY = (
+    "SELECT session_user, current_user, current_database(), (SELECT oid FROM pg_database WHERE datname = "
+    "current_database())"
+)
+SYSTEM = "SELECT system_identifier FROM pg_control_system()"
 
 
-def read_only_conninfo(dsn: Dsn, purpose: str = "data", statement_timeout_s: float = READ_TIMEOUT_S) -> str:
+def identity_of(dsn: Dsn) -> str:
+    """Return a digest of the database that a connection string, the environment and the service file mean:
+    server, port, database, user, and system identifier.
+    """
+    with _session(dsn) as connection:
+        found = connection.execute(IDENTITY).fetchone()
+        try:
+            system = _value(connection, SYSTEM)
+        except psycopg.errors.InsufficientPrivilege:
+            system = ""
+        info = connection.info
+        facts = [info.host, info.port, *(found or ()), system]
+    return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()[:8]
+
+
+@contextlib.contextmanager
+def _session(dsn: Dsn) -> Iterator[Connection]:
+    """Open a session that cannot write. Raises ConnectError."""
+    try:
+        connection = connect(read_only_conninfo(dsn))
+    except (psycopg.Error, OSError, UnicodeError) as error:
+        raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from error
+    with contextlib.closing(connection):
+        yield connection
+
+
+def _value(connection: Connection, statement: str) -> Any:
+    row = connection.execute(statement.encode()).fetchone()
+    return None if row is None else row[0]
+
+
+def _header(connection: Connection) -> bytes:
+    """Return a comment with encoding and locale of the database, as pg_dump --create writes them."""
+    row = connection.execute(DATABASE.encode()).fetchone()
+    assert row is not None
+    facts: Mapping[str, Any] = row[0]
+    provider = PROVIDERS.get(str(facts.get("datlocprovider", "c")), "libc")
+    options = {"ENCODING": row[1], "LC_COLLATE": facts["datcollate"], "LC_CTYPE": facts["datctype"]}
+    if provider != "libc":
+        locale = facts.get("datlocale") or facts.get("daticulocale")
+        options |= {"LOCALE_PROVIDER": provider, f"{provider.upper()}_LOCALE": locale}
+    written = " ".join(f"{name} = '{value}'" for name, value in options.items())
+    return f"-- CREATE DATABASE origin WITH TEMPLATE = template0 {written};\n".encode()
+
+
+def _conninfo_of(dsn: Dsn, connection: Connection, settings: Mapping[str, str]) -> str:
+    """Return the connection string of the server that the session is on: of several hosts, pg_dump could
+    choose another.
+    """
+    info = connection.info
+    address = {} if not info.hostaddr or info.hostaddr.startswith("/") else {"hostaddr": info.hostaddr}
+    return make_conninfo(
+        read_only_conninfo(dsn, settings=settings), host=info.host, port=info.port, **address
+    )
+
+
+def read_only_conninfo(
+    dsn: Dsn,
+    purpose: str = "data",
+    statement_timeout_s: float = READ_TIMEOUT_S,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Return the connection string with which a database is read: sessions cannot write, and wait neither for
-    locks nor for statements without limit. ``purpose`` is part of the application name.
+    locks nor for statements without limit. ``purpose`` is part of the application name; ``settings`` are
+    set, too.
     """
     limits = {
         "default_transaction_read_only": "on",
         "lock_timeout": f"{LOCK_TIMEOUT_S}s",
         "statement_timeout": f"{statement_timeout_s:.0f}s",
+        **settings,
     }
     given = str(conninfo_to_dict(dsn.conninfo).get("options") or os.environ.get("PGOPTIONS") or "")
     options = " ".join([given, *(f"-c {name}={value}" for name, value in limits.items())]).strip()
     return make_conninfo(dsn.conninfo, options=options, application_name=f"pgdyno {purpose}")
-
-
-def _version(dsn: Dsn) -> Version:
-    try:
-        with contextlib.closing(connect(read_only_conninfo(dsn))) as connection:
-            return version_of(connection)
-    except (psycopg.Error, OSError) as error:
-        raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from error
 
 
 def client_program(name: str, builds: Sequence[Build], *, at_least: int = 0) -> Path:

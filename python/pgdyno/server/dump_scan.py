@@ -29,10 +29,14 @@ _OPTION = re.compile(
     r"(ENCODING|LC_COLLATE|LC_CTYPE|LOCALE_PROVIDER|ICU_LOCALE|BUILTIN_LOCALE|LOCALE) = ('[^']*'|\w+)"
 )
 _VERSION = re.compile(r"-- Dumped from database version (\d+)")
+_EVENT_TRIGGER = re.compile(rf"ALTER EVENT TRIGGER .* OWNER TO ({NAME});")
+"""Its owner must be a superuser."""
+_POLICIES = re.compile(r"ALTER TABLE .* ENABLE ROW LEVEL SECURITY;")
+ORIGIN = "-- Origin read by pgdyno: "
+"""Start of a line with facts about the database that the dump was read from."""
 _NO_ROLES = frozenset({"public", "current_user", "session_user", "current_role", "default"})
 
 _COPY_BEGIN, _COPY_END = re.compile(rb"COPY .* FROM stdin;\s*$", re.IGNORECASE), b"\\."
-_SETTING = re.compile(rb"SET (\w+) = ")
 
 
 @dataclass
@@ -40,11 +44,14 @@ class DumpFacts:
     """Facts of a dump. ``locale``: options of CREATE DATABASE, as keyword and value; empty if unknown."""
 
     roles: set[str] = field(default_factory=set)
+    superusers: set[str] = field(default_factory=set)
     created_roles: set[str] = field(default_factory=set)
     extensions: set[str] = field(default_factory=set)
     encoding: str = ""
     locale: dict[str, str] = field(default_factory=dict)
     major: int | None = None
+    has_policies: bool = False
+    origin: str = ""
 
     @property
     def missing_roles(self) -> list[str]:
@@ -56,7 +63,7 @@ def scan(lines: Iterable[bytes]) -> DumpFacts:
     """Return the facts of a dump. Rows of COPY are not read."""
     facts = DumpFacts()
     for line in outside_of_rows(lines):
-        if line[:4] in (b"ALTE", b"GRAN", b"REVO", b"CREA", b"SET ", b"-- D", b"-- C"):
+        if line[:4] in (b"ALTE", b"GRAN", b"REVO", b"CREA", b"SET ", b"-- D", b"-- C", b"-- O"):
             _read(facts, line.decode(errors="replace"))
     return facts
 
@@ -72,28 +79,17 @@ def outside_of_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
         in_rows = line[:4].upper() == b"COPY" and _COPY_BEGIN.match(line) is not None
 
 
-def without_settings(lines: Iterable[bytes], unknown: frozenset[str]) -> Iterator[bytes]:
-    """Yield the lines with an empty line for each SET of an unknown setting, so that line numbers stay.
-
-    A pg_dump of a newer version writes settings that an older server does not have.
-    """
-    in_rows = False
-    for line in lines:
-        if in_rows:
-            in_rows = not line.startswith(_COPY_END)
-        elif found := _SETTING.match(line):
-            yield b"\n" if found[1].decode() in unknown else line
-            continue
-        else:
-            in_rows = line[:4].upper() == b"COPY" and _COPY_BEGIN.match(line) is not None
-        yield line
-
-
 def _read(facts: DumpFacts, line: str) -> None:
     for pattern in _ROLES:
         if found := pattern.match(line):
             facts.roles |= {unquoted(name) for name in re.findall(NAME, found[1])}
-    if found := _CREATED_ROLE.match(line):
+    if found := _EVENT_TRIGGER.match(line):
+        facts.superusers.add(unquoted(found[1]))
+    if line.startswith(ORIGIN):
+        facts.origin = line
+    elif _POLICIES.match(line):
+        facts.has_policies = True
+    elif found := _CREATED_ROLE.match(line):
         facts.created_roles.add(unquoted(found[1]))
     elif found := _EXTENSION.match(line):
         facts.extensions.add(unquoted(found[1]))

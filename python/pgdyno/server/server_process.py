@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Literal
@@ -70,7 +70,7 @@ def launch_tree(
     command: Sequence[str],
     account: Account,
     *,
-    output: IO[bytes],
+    output: IO[bytes] | int,
     errors: IO[bytes] | None = None,
     stdin: int = subprocess.DEVNULL,
     directory: Path = Path("/"),
@@ -148,8 +148,52 @@ def run_tool(
     return subprocess.CompletedProcess(command, process.returncode, *texts)
 
 
+def tool_lines(
+    command: Sequence[str],
+    account: Account,
+    timeout_s: float,
+    *,
+    check: Callable[[], None] = lambda: None,
+    environment: Mapping[str, str] | None = None,
+) -> Generator[bytes, None, None]:
+    """Run a tool like ``run_tool`` and yield the lines of its output while it runs. The tool is killed if the
+    caller stops early. Raises subprocess.CalledProcessError with its messages, subprocess.TimeoutExpired.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    with tempfile.TemporaryFile() as err:
+        process = launch_tree(command, account, output=subprocess.PIPE, errors=err, environment=environment)
+        with process:
+            try:
+                assert process.stdout is not None
+                descriptor, pending = process.stdout.fileno(), [b""]
+                while True:
+                    check()
+                    if time.monotonic() > deadline_s:
+                        raise subprocess.TimeoutExpired(command, timeout_s)
+                    if not select.select([descriptor], [], [], CHECK_S)[0]:
+                        continue
+                    if not (piece := os.read(descriptor, READ_BYTES)):
+                        break
+                    pending.append(piece)
+                    if b"\n" in piece:
+                        *lines, rest = b"".join(pending).split(b"\n")
+                        pending = [rest]
+                        yield from (line + b"\n" for line in lines)
+                if rest := b"".join(pending):
+                    yield rest
+            except BaseException:
+                end_tree(process)
+                raise
+        if process.returncode != 0:
+            messages = _first_bytes(err).decode(errors="replace")
+            raise subprocess.CalledProcessError(process.returncode, command, stderr=messages)
+
+
 CHECK_S = 0.2
 """Interval of the check for an interrupt while a tool runs."""
+
+READ_BYTES = 1 << 20
+"""Size of the pieces in which a tool's output is read."""
 
 OUTPUT_BYTES_MAX = 64 << 20
 """Maximum size of a tool's output that is read: that of a schema of thousands of tables."""
