@@ -21,12 +21,14 @@ from pgdyno.errors import ConnectError, DatasetError, PgdynoError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset_loading import Maker, dataset_key
 from pgdyno.lab.own_data_loading import DATABASE
+from pgdyno.server.backup_import import FOREIGN_TABLES_TO_LOCAL
 from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.data_sources import NamedDataStore, Selection, examined, identity_of
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.find_build import system_builds
+from pgdyno.server.origin_facts import count_rows, read_roles, relations_to_count
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.server_account import Account
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
@@ -120,6 +122,30 @@ def test_a_directory_with_a_load_script_is_loaded_on_a_version(
     assert not (server_dir / "import").exists()
     with opened(build, account, server_dir / "data", "pgdyno_data") as connection:
         require_the_shop(connection)
+        require_facts_and_local_tables(connection)
+
+
+def require_facts_and_local_tables(connection: Connection) -> None:
+    """The catalogs that are read and changed are those of this version."""
+    assert "shop_owner" in {role.name for role in read_roles(connection)}
+    connection.execute("CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w")
+    connection.execute(
+        "CREATE FOREIGN TABLE far (n int, t text) SERVER s; CREATE VIEW on_far AS SELECT * FROM far"
+    )
+    connection.execute("CREATE VIEW cheap AS SELECT * FROM product WHERE id < 4")
+    connection.execute("CREATE VIEW recent AS SELECT * FROM purchase WHERE bought_on = current_date")
+    relations, emptied = relations_to_count(connection, lambda _: True)
+    assert emptied == ["public.far", "public.on_far"]
+    assert (("public", "cheap"), "view") in relations
+    assert ("public", "recent") not in {names for names, _ in relations}
+    with connection.transaction():
+        counted = {one.name: one.rows for one in count_rows(connection, relations)}
+    assert (counted["cheap"], counted["customer"]) == (3, 200)
+    connection.execute(FOREIGN_TABLES_TO_LOCAL)
+    connection.execute(
+        "INSERT INTO far SELECT 1, string_agg(n::text, ' ') FROM generate_series(1, 100000) AS n"
+    )
+    assert value(connection, "SELECT count(*) FROM on_far") == 1
 
 
 FORMS: Mapping[str, tuple[str, ...]] = {
@@ -446,6 +472,43 @@ def test_a_base_backup_contacts_nobody_and_leaves_settings_behind(
             production.accept()
 
 
+def test_a_backup_has_local_tables_in_place_of_foreign_ones_and_no_dblink(
+    odd_origin: Server, build: Build, account: Account, server_dir: Path
+) -> None:
+    if not build.has("pg_basebackup"):
+        pytest.skip(f"NOT TESTED: {build.label} has no pg_basebackup")
+    place = (f"--host={odd_origin.socket.path}", "--username=pgdyno")
+    run(build, "pg_basebackup", f"--pgdata={server_dir / 'b'}", "--checkpoint=fast", "--no-sync", *place)
+    data = examined(OwnData(source=str(server_dir / "b"), database="odd"))
+    data_dir = server_dir / "data"
+    assert loaded(data, build, account, data_dir)["changes"] == [
+        "foreign tables are empty local tables: public.parted_2, public.remote",
+        "dblink returns no row to its callers: public.linked",
+    ]
+    with opened(build, account, data_dir, "odd") as connection:
+        for query, expected in {
+            "SELECT count(*) FROM remote": 0,
+            "SELECT count(*) FROM above_remote": 0,
+            "SELECT count(*) FROM pg_foreign_server": 0,
+            "SELECT count(*) FROM pg_user_mapping": 0,
+            "SELECT count(*) FROM parted": 1,
+            "SELECT count(*) FROM all_hidden": 990,
+            "SELECT count(*) FROM dblink('host=nowhere', 'SELECT 1') AS t (n int)": 0,
+        }.items():
+            assert value(connection, query) == expected, query
+        connection.execute(
+            "INSERT INTO remote VALUES (1, (SELECT string_agg(n::text, ' ') FROM"
+            " generate_series(1, 100000) AS n))"
+        )
+        connection.execute("INSERT INTO parted VALUES (11)")
+        connection.execute("REFRESH MATERIALIZED VIEW linked")
+        connection.execute("VACUUM FULL remote")
+        assert value(connection, "SELECT count(*) FROM above_remote") == 1
+        assert value(connection, "SELECT count(*) FROM linked") == 0
+    files = [path for path in (data_dir / "global", data_dir / "base") for path in path.rglob("*")]
+    assert not any(SECRET.encode() in path.read_bytes() for path in files if path.is_file())
+
+
 def test_a_backup_is_one_dataset_for_all_builds_of_its_version(backup: Path, build: Build) -> None:
     data = examined(OwnData(source=str(backup)))
     key = dataset_key(build, parameters(data), InitOptions())
@@ -460,8 +523,9 @@ def test_a_backup_without_its_wal_is_refused_with_a_remedy(
 ) -> None:
     for file in (backup / "pg_wal").glob("0*"):
         file.unlink()
-    with pytest.raises(DatasetError, match="wal-method=stream"):
+    with pytest.raises(DatasetError, match="wal-method=stream") as caught:
         loaded(backup, build, account, server_dir / "data")
+    assert "recovery.signal" not in str(caught.value)
 
 
 BROKEN: Mapping[str, tuple[str, str]] = {

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ from pydantic import ValidationError
 from pgdyno.errors import UsageError
 from pgdyno.server.backup_import import require_importable
 from pgdyno.server.build import Build
+from pgdyno.server.cache_directory import Cache, items, prune
 from pgdyno.server.data_sources import (
     NamedDataStore,
     Selection,
@@ -20,9 +25,12 @@ from pgdyno.server.data_sources import (
     same_major_first,
 )
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.dump_compression import lines_of_plain_dump
 from pgdyno.server.dump_filter import DumpFilter
 from pgdyno.server.dump_scan import scan
+from pgdyno.server.file_system import locked
 from pgdyno.server.origin_facts import Counted, differences
+from pgdyno.server.server_account import server_account
 from pgdyno.server.snapshot import ClusterState
 from pgdyno.server.version import Version
 from pgdyno.study.own_data import Invariant, OwnData, first_line
@@ -208,6 +216,84 @@ def test_a_changed_file_has_another_digest_and_a_moved_one_the_same(tmp_path: Pa
     file.write_text("SELECT 2;")
     assert examined(OwnData(source=str(file))).digest != before.digest
     assert before.shape() != examined(OwnData(source=str(file), analyze=False)).shape()
+
+
+def test_files_behind_links_and_absolute_paths_belong_to_the_content(tmp_path: Path) -> None:
+    source, far = tmp_path / "source", tmp_path / "far"
+    for folder in (source, far, far / "below"):
+        folder.mkdir()
+    named = {name: tmp_path / f"{name} of 'mine'" for name in ("i", "ir", "copy", "server", "nested")}
+    quoted = {name: f"'{str(path).replace(chr(39), chr(39) * 2)}'" for name, path in named.items()}
+    (source / "load.sql").write_text(
+        f"\\i {quoted['i']}\n  \\ir {quoted['ir']}\n\\copy t from {quoted['copy']} csv\n"
+        f"COPY t (a,\nb) FROM {quoted['server']};\n"
+    )
+    for path in named.values():
+        path.write_text("1")
+    named["i"].write_text(f"\\i {quoted['nested']}\n")
+    (far / "below" / "rows.csv").write_text("1")
+    (far / "up").symlink_to(far)
+    (source / "link").symlink_to(far)
+    digests = {examined(OwnData(source=str(source))).digest}
+    for path in (named["nested"], named["ir"], named["copy"], named["server"], far / "below" / "rows.csv"):
+        path.write_text("2")
+        digests.add(examined(OwnData(source=str(source))).digest)
+    assert len(digests) == 6
+
+
+PACKERS: Mapping[str, Callable[[Path, bytes], None]] = {
+    "gz": lambda path, text: path.write_bytes(gzip.compress(text)) and None,
+    "bz2": lambda path, text: path.write_bytes(bz2.compress(text)) and None,
+    "xz": lambda path, text: path.write_bytes(lzma.compress(text)) and None,
+    "zip": lambda path, text: zipfile.ZipFile(path, "w").writestr("a.sql", text),
+}
+
+
+@pytest.mark.parametrize("kind", PACKERS)
+def test_a_compressed_sql_file_is_read(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "dump"
+    PACKERS[kind](path, DUMP)
+    assert examined(OwnData(source=str(path))).form == "plain"
+    assert b"".join(lines_of_plain_dump(path)) == DUMP
+    PACKERS[kind](path, b"PGDMP\1")
+    with pytest.raises(UsageError, match="compressed archive of pg_dump: unpack it with"):
+        examined(OwnData(source=str(path)))
+    packed = path.read_bytes()
+    path.write_bytes(packed[: len(packed) - 9])
+    with pytest.raises(UsageError, match="cannot read"):
+        examined(OwnData(source=str(path)))
+
+
+def test_zstd_is_read_by_its_program_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, programs = tmp_path / "a.zst", tmp_path / "bin"
+    path.write_bytes(b"\x28\xb5\x2f\xfd....")
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    with pytest.raises(UsageError, match="install it, or unpack it with zstd -d"):
+        examined(OwnData(source=str(path)))
+    (programs / "zstd").write_text("#!/bin/sh\necho 'SELECT 1;'\n")
+    (programs / "zstd").chmod(0o755)
+    assert examined(OwnData(source=str(path))).form == "plain"
+    assert list(lines_of_plain_dump(path)) == [b"SELECT 1;\n"]
+
+
+def test_what_a_killed_reading_left_is_removed_by_the_next_command(tmp_path: Path) -> None:
+    cache = Cache.at(tmp_path / "cache", server_account())
+    left = [cache.data / f".{name}.part" for name in ("shop", "busy")]
+    for part in left:
+        part.mkdir()
+        (part / "database.sql.gz").write_text("rows")
+    with locked(cache.data / ".busy.lock"):
+        assert [(item.name, item.in_use) for item in items(cache)] == [
+            (".busy.part", True),
+            (".shop.part", False),
+        ]
+        assert [item.name for item in prune(cache)] == [".shop.part"]
+        assert [part.exists() for part in left] == [False, True]
+    store = NamedDataStore(cache.data, lambda: [])
+    (tmp_path / "a.sql").write_text("SELECT 1;")
+    store.add("a", OwnData(source=str(tmp_path / "a.sql")), Selection())
+    assert not left[1].exists()
 
 
 def _missing(path: Path) -> None:

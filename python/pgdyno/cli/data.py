@@ -16,7 +16,7 @@ from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.own_data_preflight import named_data
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.data_sources import NamedData, Selection
+from pgdyno.server.data_sources import NamedData, Selection, sweep
 from pgdyno.study.own_data import OwnData
 from pgdyno.units import format_size
 
@@ -33,7 +33,7 @@ def add(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="Dump of pg_dump (custom, directory, tar or SQL, also .gz), base backup or stopped data "
+            help="Dump of pg_dump (custom, directory, tar or SQL, also compressed), base backup or stopped data "
             "directory, directory with load.sql, or DSN.",
         ),
     ],
@@ -74,7 +74,9 @@ def add(
 @app.command("list")
 def list_names(as_json: AsJson = False) -> None:
     """List the named data, with form, size and origin."""
-    store = named_data(Cache.open())
+    cache = Cache.open()
+    sweep(cache.data)
+    store = named_data(cache)
     found = [store.read(name) for name in store.names()]
     if as_json:
         print_json({"data": [_facts(one) for one in found]})

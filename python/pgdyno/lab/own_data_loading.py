@@ -28,8 +28,8 @@ from pgdyno.server.data_sources import (
     READ_TIMEOUT_S,
     client_program,
     examined,
-    lines_of_plain_dump,
 )
+from pgdyno.server.dump_compression import lines_of_plain_dump
 from pgdyno.server.dump_filter import DumpFilter
 from pgdyno.server.dump_scan import DumpFacts, scan
 from pgdyno.server.limited_connection import cancel
@@ -224,8 +224,11 @@ class OwnDataMaker:
         try:
             yield from tool_lines(command, ourselves, READ_TIMEOUT_S, check=self.interruption.check)
         except subprocess.CalledProcessError as error:
-            newer = "unsupported version" in error.stderr
-            remedy = "a newer pg_dump made it: install its client programs, or make a plain dump"
+            newer = "unsupported version" in error.stderr or "not support" in error.stderr
+            remedy = (
+                "a newer pg_dump, or one with another compression, made it: install its client programs, or "
+                "make a plain dump"
+            )
             raise DatasetError(
                 f"{pg_restore} cannot read {self.data.path}: {in_one_line(error.stderr)[:300]}: "
                 f"{remedy if newer else 'make the dump again'}"
@@ -356,7 +359,7 @@ def listed(names: Sequence[str]) -> str:
 _PLACE = {"host": "host", "port": "port", "username": "user", "dbname": "dbname"}
 """Options of psql, with their keyword in a connection string."""
 
-_WARNINGS = (backup_import.mismatched_collation, backup_import.reaches_out)
+_WARNINGS = (backup_import.mismatched_collation,)
 
 
 def count_of(connection: Connection, statement: str) -> int:

@@ -1,8 +1,9 @@
 """Import of a base backup or a stopped data directory: a copy that cannot act on its origin.
 
-The copy has none of the origin's settings files, no recovery or standby signal, no replication slots and no
-subscriptions. Its first start is in single-user mode, which runs no background workers. The next one disables
-logical replication workers until the subscriptions are removed. So the copy never contacts another server.
+The copy has none of the origin's settings files, no recovery or standby signal, no replication slots, no
+subscriptions and no foreign servers. Its first start is in single-user mode, which runs no background
+workers. The next one disables logical replication workers until the subscriptions are removed. So the copy
+never contacts another server.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from importlib import resources
 from pathlib import Path
 
 from pgdyno.errors import DatasetError, UsageError
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.dump_filter import DISABLE_DBLINK
 from pgdyno.server.file_copy import copy_bytes
 from pgdyno.server.running import SUPERUSER, Connection, Server, last_messages
 from pgdyno.server.server_account import Account
@@ -39,6 +42,19 @@ EMPTIED = frozenset(
     {"pg_replslot", "pg_stat_tmp", "pg_dynshmem", "pg_notify", "pg_subtrans", "pg_serial", "pg_snapshots"}
 )
 """Directories without their content: replication slots, and what a server creates again at its start."""
+
+_SQL = resources.files(__package__).joinpath("sql")
+FOREIGN_TABLES_TO_LOCAL = _SQL.joinpath("foreign_tables_to_local.sql").read_bytes()
+
+FOREIGN_TABLES = (
+    "SELECT format('%s.%s', nspname, relname) FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace"
+    " WHERE relkind = 'f' ORDER BY 1"
+)
+CALLERS_OF_DBLINK = _SQL.joinpath("callers_of_dblink.sql").read_text()
+HAS_DBLINK = "SELECT extname FROM pg_extension WHERE extname = 'dblink'"
+
+SECRETS = ("pg_user_mapping", "pg_foreign_server", "pg_subscription")
+"""Catalogs with passwords, which are rewritten so that deleted rows leave the disk."""
 
 NO_REPLICATION = {"max_logical_replication_workers": "0"}
 
@@ -130,17 +146,21 @@ def _recover(
     command = [str(build.program("postgres")), "--single", "-D", str(data_dir), "template1"]
     statements = [f"{ROLE}\n".encode(), b"CREATE DATABASE postgres\n"]
     done = run_tool(command, account, RECOVERY_TIMEOUT_S, feed=statements, check=check)
-    errors = [line for line in done.stderr.splitlines() if "already exists" not in line]
+    # A hint of the server would name files of our copy.
+    lines = [line for line in done.stderr.splitlines() if "HINT:" not in line and str(data_dir) not in line]
+    errors = [line for line in lines if "already exists" not in line]
+    said = "\n".join(lines)
     if done.returncode != 0 or any(f"{word}: " in line for line in errors for word in ("ERROR", "PANIC")):
         raise DatasetError(
-            f"the backup {data.label} does not start on {build.label}: {last_messages(done.stderr)}: use a "
-            "server built for the same machine and block size, and a backup with its WAL "
-            "(pg_basebackup --wal-method=stream)"
+            f"the backup {data.label} does not start on {build.label}: {last_messages(said)}: "
+            "take a backup with its WAL (pg_basebackup --wal-method=stream), and use a server built for the "
+            "same machine and block size"
         )
 
 
 def disarm(server: Server, connection: Connection) -> list[str]:
-    """Remove subscriptions, and settings of databases and roles. Return sentences about the changes.
+    """Remove what reaches other servers, and settings of databases and roles. Return sentences about the
+    changes.
 
     The server must run with NO_REPLICATION.
     """
@@ -152,6 +172,7 @@ def disarm(server: Server, connection: Connection) -> list[str]:
         # DROP SUBSCRIPTION may contact the publisher.
         connection.execute("DELETE FROM pg_subscription")
         done.append(f"subscriptions were removed: {', '.join(names)}")
+    done += _without_remote_objects(server, _databases(connection))
     settings = _column(
         connection,
         "SELECT DISTINCT split_part(one, '=', 1) FROM pg_db_role_setting, unnest(setconfig) AS one"
@@ -165,6 +186,25 @@ def disarm(server: Server, connection: Connection) -> list[str]:
         connection.execute("DELETE FROM pg_db_role_setting WHERE setconfig = '{}'")
         done.append(f"settings of databases and roles were removed: {', '.join(settings)}")
     return done
+
+
+def _without_remote_objects(server: Server, databases: list[str]) -> list[str]:
+    """Make foreign tables local and empty, and remove foreign servers, jobs, and the effect of dblink."""
+    emptied, callers = [], []
+    for database in databases:
+        with server.connect(database) as connection:
+            emptied += _column(connection, FOREIGN_TABLES)
+            connection.execute(FOREIGN_TABLES_TO_LOCAL)
+            if _column(connection, HAS_DBLINK):
+                connection.execute(DISABLE_DBLINK)
+                callers += _column(connection, CALLERS_OF_DBLINK)
+            for name in SECRETS:
+                connection.execute(f"VACUUM FULL {name}".encode())
+    sentences = {
+        "foreign tables are empty local tables": emptied,
+        "dblink returns no row to its callers": callers,
+    }
+    return [f"{text}: {', '.join(names)}" for text, names in sentences.items() if names]
 
 
 def database_of(data: OwnData, connection: Connection) -> str:
@@ -226,9 +266,3 @@ def require_extensions(connection: Connection, wanted: list[str], label: str, se
 def installed_extensions(connection: Connection) -> list[str]:
     """Return the extensions of the current database."""
     return _column(connection, "SELECT extname FROM pg_extension")
-
-
-def reaches_out(connection: Connection) -> str:
-    """Return a sentence about foreign servers, which queries of foreign tables contact; empty if none."""
-    names = _column(connection, "SELECT srvname FROM pg_foreign_server ORDER BY 1")
-    return f"queries of foreign tables contact {', '.join(names)}" if names else ""

@@ -14,6 +14,8 @@ from typing import Literal, Self
 from pgdyno.errors import UsageError
 from pgdyno.server.build import MARK
 from pgdyno.server.build_from_source import unfinished
+from pgdyno.server.data_sources import sweep as sweep_data
+from pgdyno.server.data_sources import unfinished as unfinished_data
 from pgdyno.server.datasets import Datasets
 from pgdyno.server.fetch_builds import Progress, Store
 from pgdyno.server.file_system import locked, locked_if_free
@@ -177,8 +179,8 @@ class Item:
 
 
 def items(cache: Cache) -> list[Item]:
-    """Return builds, datasets, incomplete builds and datasets, runs, and files of fleet studies, in this
-    order, sorted by name.
+    """Return builds, datasets, what is incomplete, runs, and files of fleet studies, in this order, sorted by
+    name.
     """
     found: list[Item] = []
     for path in sorted(cache.builds.iterdir()):
@@ -191,6 +193,8 @@ def items(cache: Cache) -> list[Item]:
         found.append(_item("incomplete", part, part, cache.builds / f".{name}.lock"))
     for part, name in cache.cached_datasets().incomplete().items():
         found.append(_item("incomplete", part, part, cache.datasets / f".{name}.lock"))
+    for part, lock in unfinished_data(cache.data).items():
+        found.append(_item("incomplete", part, part, lock))
     for path in sorted(cache.runs.glob("run-*")):
         found.append(_item("run", path, path, path / OWNER))
     for path in sorted(cache.fleet.glob("[!.]*")):
@@ -253,6 +257,7 @@ def prune(
         return chosen
     cache.cached_datasets().sweep()
     cache.store().source_builds.sweep()
+    sweep_data(cache.data)
     swept = {path.name for path in cache.live_runs().sweep()}
     return [item for item in chosen if _delete(cache, item, swept)]
 

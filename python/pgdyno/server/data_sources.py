@@ -27,8 +27,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from pgdyno.errors import ConnectError, DatasetError, UsageError, in_one_line
 from pgdyno.server.build import Build, read_tool_major
 from pgdyno.server.dsn import Dsn
+from pgdyno.server.dump_compression import HEAD_BYTES, compression_of, is_archive, require_readable
 from pgdyno.server.dump_filter import JOBS, DumpFilter
-from pgdyno.server.file_system import locked
+from pgdyno.server.file_system import locked, locked_if_free
 from pgdyno.server.find_build import EmbeddedStore, system_builds
 from pgdyno.server.limited_connection import connect
 from pgdyno.server.origin_facts import OriginFacts, count_rows, read_roles, relations_to_count
@@ -48,7 +49,6 @@ LOCK_TIMEOUT_S = 10
 migration, and other sessions behind the reading."""
 
 CHUNK_BYTES = 1 << 20
-_GZIP, _ARCHIVE, _TAR = b"\x1f\x8b", b"PGDMP", b"ustar"
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,7 @@ class NamedDataStore:
         """
         if not NAME.fullmatch(name):
             raise UsageError(f"invalid name {name!r}: use up to 40 of a-z, 0-9, - and _")
+        sweep(self.directory)
         with locked(self.directory / f".{name}.lock"):
             if (self.directory / name).exists():
                 raise UsageError(f"the data {name} exist: choose another name, or pgdyno data remove {name}")
@@ -136,6 +137,7 @@ class NamedDataStore:
 
     def remove(self, name: str) -> NamedData:
         """Delete a name, and the dump if the cache has it. Files elsewhere stay. Raises UsageError."""
+        sweep(self.directory)
         removed = self.read(name)
         with locked(self.directory / f".{name}.lock"):
             shutil.rmtree(self.directory / name)
@@ -243,6 +245,20 @@ class NamedDataStore:
                 )
             return {}
         return UNTRACKED
+
+
+def unfinished(directory: Path) -> dict[Path, Path]:
+    """Return what readings that were killed have left, each with the lock of its name."""
+    parts = sorted(directory.glob(".*.part"))
+    return {part: part.with_suffix(".lock") for part in parts}
+
+
+def sweep(directory: Path) -> None:
+    """Remove what readings that were killed have left: a part of the rows of a database."""
+    for part, lock in unfinished(directory).items():
+        with locked_if_free(lock) as is_free:
+            if is_free:
+                shutil.rmtree(part, ignore_errors=True)
 
 
 DUMP = "database.sql.gz"
@@ -378,8 +394,8 @@ def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData
     """Return the data with form, digest and size of the source. Raises UsageError."""
     path = Path(data.source).expanduser().absolute()
     form = form_of(path)
-    files = list(_files(path, form))
     try:
+        files = list(_files(path, form))
         size_bytes = sum(file.stat().st_size for file in files)
         digest = _digest(path, form, files, check)
         major = _major_of_backup(path) if form == "backup" else data.major
@@ -406,25 +422,63 @@ def form_of(path: Path) -> Form:
         )
     try:
         with path.open("rb") as file:
-            head = file.read(512)
+            head = file.read(HEAD_BYTES)
     except OSError as error:
         raise UsageError(f"--data: cannot read {path}: {error.strerror}") from None
-    if head.startswith(_ARCHIVE) or head[257:262] == _TAR:
+    if is_archive(head):
         return "archive"
-    if b"\0" in head and not head.startswith(_GZIP):
+    if compression := compression_of(path):
+        require_readable(path, compression)
+    elif b"\0" in head:
         raise UsageError(f"--data: {path} is neither a dump of pg_dump nor SQL")
     return "plain"
 
 
 def _files(path: Path, form: Form) -> Iterator[Path]:
-    if path.is_file():
-        yield path
+    """Yield the files of a source in order, also those behind symbolic links and those that scripts name by
+    an absolute path.
+    """
+    found = [path] if path.is_file() else _tree(path)
+    known = set(found)
+    for file in found:
+        yield file
+        for named in _files_named_in(file) if form in ("plain", "scripts") else ():
+            if named not in known:
+                known.add(named)
+                found.append(named)
+
+
+def _tree(path: Path) -> list[Path]:
+    """Return the files below a directory. A link to a directory that contains it is not followed."""
+    found = []
+    for folder, directories, names in os.walk(path, followlinks=True):
+        above = {one.resolve() for one in (Path(folder), *Path(folder).parents)}
+        directories[:] = [name for name in directories if Path(folder, name).resolve() not in above]
+        found += [Path(folder, name) for name in names if Path(folder, name).is_file()]
+    return sorted(found)
+
+
+def _files_named_in(path: Path) -> Iterator[Path]:
+    """Yield the files that a script reads by an absolute path. Large files are no scripts."""
+    if path.stat().st_size > SCRIPT_BYTES_MAX:
         return
-    for file in sorted(path.rglob("*")):
-        if file.is_file():
-            yield file
-    if form == "backup" and (path / "pg_wal").is_symlink():
-        yield from sorted(file for file in (path / "pg_wal").resolve().rglob("*") if file.is_file())
+    text = path.read_bytes()
+    for found in _NAMED_FILE.finditer(text):
+        quoted = found[1].startswith(b"'")
+        name = os.fsdecode(found[1][1:-1].replace(b"''", b"'") if quoted else found[1])
+        if Path(name).is_file():
+            yield Path(name)
+
+
+SCRIPT_BYTES_MAX = 64 << 20
+"""Largest file that is searched for names of other files."""
+
+_NAMED_FILE = re.compile(
+    rb"(?:^[ \t]*\\(?:i|ir|include|include_relative|lo_import)[ \t]+|\bcopy\b[^;]{0,2000}?\bfrom\s+)"
+    rb"('/(?:[^']|'')*'|/\S+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A file that psql or the server reads by an absolute path."""
 
 
 def _digest(path: Path, form: Form, files: Sequence[Path], check: Callable[[], None]) -> str:
@@ -435,7 +489,7 @@ def _digest(path: Path, form: Form, files: Sequence[Path], check: Callable[[], N
     digest = hashlib.sha256(form.encode())
     for file in files:
         name = file.relative_to(path) if file.is_relative_to(path) else file
-        digest.update(f"\0{'' if path.is_file() else name}\0{file.stat().st_size}\0".encode())
+        digest.update(f"\0{'' if file == path else name}\0{file.stat().st_size}\0".encode())
         if form == "backup" and file.name not in ("pg_control", "backup_label"):
             continue
         with file.open("rb") as content:
@@ -450,14 +504,3 @@ def _major_of_backup(path: Path) -> int:
     if not text.isdecimal():
         raise UsageError(f"--data: {path} is of PostgreSQL {text[:20]}: use 10 or newer")
     return int(text)
-
-
-def lines_of_plain_dump(path: Path) -> Iterator[bytes]:
-    """Yield the lines of an SQL file, which may be compressed with gzip. Raises DatasetError."""
-    with path.open("rb") as head:
-        is_compressed = head.read(2) == _GZIP
-    try:
-        with gzip.open(path) if is_compressed else path.open("rb") as file:
-            yield from file
-    except (OSError, EOFError) as error:
-        raise DatasetError(f"cannot read {path}: {error}") from error
