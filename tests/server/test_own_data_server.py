@@ -239,6 +239,19 @@ ORIGIN_SCHEMA = f"""
 CREATE ROLE boss SUPERUSER;
 CREATE ROLE owner_of_rows;
 CREATE ROLE clerk;
+CREATE TABLE local (id int PRIMARY KEY, options text);
+INSERT INTO local SELECT generate_series(1, 30), 'x';
+CREATE SCHEMA sales;
+CREATE EXTENSION citext SCHEMA sales;
+CREATE TYPE sales.mood AS ENUM ('good', 'bad');
+CREATE FUNCTION sales.touch() RETURNS trigger LANGUAGE plpgsql
+    AS 'BEGIN NEW.id := NEW.id + 1; RETURN NEW; END';
+CREATE TABLE sales.visit (
+    id int PRIMARY KEY, moods sales.mood[], name sales.citext, who int REFERENCES local (id)
+);
+INSERT INTO sales.visit VALUES (1, '{{good}}', 'A', 1);
+CREATE TRIGGER t BEFORE INSERT ON sales.visit FOR EACH ROW EXECUTE FUNCTION sales.touch();
+CREATE VIEW sales.lower AS SELECT name = 'a' AS is_a FROM sales.visit;
 GRANT owner_of_rows TO clerk;
 CREATE TABLE hidden (id int, at timestamptz DEFAULT now());
 INSERT INTO hidden SELECT generate_series(1, 1000);
@@ -265,8 +278,6 @@ CREATE EXTENSION postgres_fdw;
 CREATE SERVER "far away" FOREIGN DATA WRAPPER postgres_fdw
     OPTIONS (host 'SOCKET', port '5432', dbname 'odd');
 CREATE USER MAPPING FOR PUBLIC SERVER "far away" OPTIONS (user 'pgdyno', password '{SECRET}');
-CREATE TABLE local (id int, options text);
-INSERT INTO local SELECT generate_series(1, 30), 'x';
 CREATE FOREIGN TABLE remote (
     id int OPTIONS (column_name 'id') NOT NULL, options text DEFAULT 'SERVER OPTIONS ('
 )
@@ -322,6 +333,7 @@ def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
         "superusers among them: boss",
         "foreign and other tables are empty, and views above them lack rows: "
         "public.above_remote, public.parted_2, public.remote",
+        "dblink returns no row to its callers: public.linked",
         "rows of materialized views, or of views above them: public.above_stale (990 instead of 1,000 rows), "
         "public.linked (0 instead of 1 rows), public.of_remote (0 instead of 30 rows), "
         "public.stale (990 instead of 1,000 rows)",
@@ -352,14 +364,25 @@ def test_a_role_that_cannot_switch_statistics_off_reads_what_it_may_and_is_warne
     if not build.has("pg_dump"):
         pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
     with odd_origin.connect("odd") as connection:
-        connection.execute("CREATE ROLE reader LOGIN; GRANT SELECT ON local TO reader")
+        connection.execute("CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA sales TO reader")
+        connection.execute("GRANT SELECT ON sales.visit, sales.lower TO reader")
     warnings: list[str] = []
     store = NamedDataStore(server_dir, system_builds, warnings.append)
     dsn = make_conninfo(odd_origin.conninfo("odd"), user="reader")
-    data = store.add("local", OwnData(source=dsn), Selection(("local",))).data
-    assert len(warnings) == 1
+    with pytest.raises(UsageError, match=r"table sales\.visit: add"):
+        store.add("part", OwnData(source=dsn), Selection(("sales.lower",)))
+    data = store.add("part", OwnData(source=dsn), Selection(("sales.*",))).data
+    assert len(warnings) == 2
     details = loaded(data, build, account, server_dir / "data")
-    assert details["changes"] == ["roles were created without login: reader"]
+    assert details["changes"] == [
+        "roles were created without login: reader",
+        "foreign keys to tables that were not read are left out: visit_who_fkey of sales.visit",
+    ]
+    with opened(build, account, server_dir / "data", details["database"]) as connection:
+        assert value(connection, "INSERT INTO sales.visit VALUES (7, '{bad}', 'B', 99) RETURNING id") == 8
+        assert value(connection, "SELECT has_schema_privilege('reader', 'sales', 'USAGE')")
+        assert value(connection, "SELECT count(*) FROM sales.lower") == 2
+        assert value(connection, "SELECT to_regclass('local') IS NULL")
 
 
 def test_a_dsn_means_the_database_that_it_resolves_to(

@@ -33,14 +33,15 @@ def add(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="Dump of pg_dump (custom, directory, tar or SQL, also compressed), base backup or stopped data "
-            "directory, directory with load.sql, or DSN.",
+            help="Dump of pg_dump (custom, directory, tar or SQL, also compressed), base backup or stopped "
+            "data directory, directory with load.sql, or DSN.",
         ),
     ],
     tables: Annotated[
         str | None,
         typer.Option(
-            metavar="PATTERN,…", help="DSN: only the tables that match a pattern, as in pg_dump --table."
+            metavar="PATTERN,…",
+            help="DSN: only the tables that match a pattern of pg_dump --table, and what they need.",
         ),
     ] = None,
     schema_only: Annotated[bool, typer.Option("--schema-only", help="DSN: no rows.")] = False,

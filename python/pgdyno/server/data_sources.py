@@ -15,7 +15,7 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -36,7 +36,8 @@ from pgdyno.server.origin_facts import OriginFacts, count_rows, read_roles, rela
 from pgdyno.server.running import Connection
 from pgdyno.server.server_account import OURSELVES
 from pgdyno.server.server_process import tool_lines
-from pgdyno.server.version import Version, version_of
+from pgdyno.server.table_selection import definitions, objects_of, tables_in
+from pgdyno.server.version import version_of
 from pgdyno.study.own_data import Form, OwnData, is_connection_string
 
 LOAD_SCRIPT = "load.sql"
@@ -205,17 +206,28 @@ class NamedDataStore:
             file = io.BufferedWriter(packed, CHUNK_BYTES)
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             file.write(_header(connection))
-            command = [
-                *(str(pg_dump), "--format=plain", f"--snapshot={_value(connection, EXPORT)}"),
+            place = [
+                f"--snapshot={_value(connection, EXPORT)}",
                 *(f"--lock-wait-timeout={LOCK_TIMEOUT_S}s", "--no-subscriptions", "--no-publications"),
-                *(f"--exclude-table-data={schema}.{table}" for schema, table in sorted(JOBS)),
-                *selection.arguments(),
                 f"--dbname={_conninfo_of(dsn, connection, settings)}",
             ]
+
+            def run(program: Path, arguments: Sequence[str]) -> Generator[bytes, None, None]:
+                command, environment = [str(program), *arguments], dict(os.environ)
+                # OURSELVES has ~/.pgpass and certificates.
+                return tool_lines(command, OURSELVES, READ_TIMEOUT_S, check=check, environment=environment)
+
+            chosen = [*selection.arguments(), *place]
+            if selection.tables:
+                tables = tables_in(run(pg_dump, ["--schema-only", "--section=pre-data", *chosen]))
+                objects = objects_of(connection, tables)
+                builds = same_major_first(self.builds(), connection.info.server_version // 10000)
+                pg_restore = client_program("pg_restore", builds, at_least=read_tool_major(pg_dump))
+                needed = definitions(run, pg_dump, pg_restore, objects, place)
+                file.writelines(DumpFilter().changed(needed))
             changes = DumpFilter(is_part=bool(selection.tables))
-            # OURSELVES has ~/.pgpass and certificates.
-            lines = tool_lines(command, OURSELVES, READ_TIMEOUT_S, check=check, environment=dict(os.environ))
-            with contextlib.closing(lines):
+            jobs = [f"--exclude-table-data={schema}.{table}" for schema, table in sorted(JOBS)]
+            with contextlib.closing(run(pg_dump, ["--format=plain", *jobs, *chosen])) as lines:
                 file.writelines(changes.changed(lines))
             names = changes.created if selection.tables else changes.created | JOBS
             relations, emptied = relations_to_count(connection, names.__contains__)
