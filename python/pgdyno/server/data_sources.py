@@ -173,6 +173,7 @@ class NamedDataStore:
         try:
             with _session(dsn) as connection:
                 version = version_of(connection)
+                where = f"host {connection.info.host}, port {connection.info.port}"
                 pg_dump = client_program(
                     "pg_dump", same_major_first(self.builds(), version.major), at_least=version.major
                 )
@@ -186,7 +187,7 @@ class NamedDataStore:
             raise DatasetError(f"reading {dsn} failed: {dsn.masked(in_one_line(error))}") from None
         read_on = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
         parts = [*selection.tables, *(["without rows"] if selection.schema_only else [])]
-        origin = f"{dsn}, PostgreSQL {version}, read on {read_on}"
+        origin = f"{dsn}, {where}, PostgreSQL {version}, read on {read_on}"
         found = data.model_copy(update={"source": str(part / DUMP), "major": version.major})
         return (f"{origin} ({', '.join(parts)})" if parts else origin), found
 
