@@ -38,14 +38,34 @@ repeats = 1
 """
 
 
-def test_a_named_shop_is_measured_with_invariants_and_loaded_once(
+PLANTED = "Planted-4711"
+
+WRONG = {
+    "cast.sql": "SELECT email::int FROM customer WHERE id < :c;",
+    "twice.sql": "INSERT INTO customer SELECT 900 + id, email, profile FROM customer LIMIT 1;",
+    "raise.sql": "DO $$ BEGIN RAISE EXCEPTION '%', (SELECT min(email) FROM customer); END $$;",
+}
+"""Scripts whose errors contain values of rows."""
+
+
+def test_a_named_shop_is_measured_with_invariants_and_loaded_once_and_no_output_has_its_rows(
     program: Program, server: str, tmp_path: Path
 ) -> None:
-    added = program.run("data", "add", "shop", SHOP / "load", "--json")
+    shutil.copytree(SHOP / "load", tmp_path / "load")
+    with (tmp_path / "load" / "rows.sql").open("a") as rows:
+        rows.write(f"UPDATE customer SET email = '{PLANTED}-' || id;\n")
+    added = program.run("data", "add", "shop", tmp_path / "load", "--json")
     assert added.status == 0, added.err
     assert added.json()["form"] == "scripts"
-    own = ("--data", "shop", *SCRIPTS, "--check", SHOP / "sold.sql", "--evidence")
-    ended = program.run("compare", *SMALL, *own, tmp_path / "e.sqlite", server, f"{server},work_mem=8MB")
+    scripts = [*SCRIPTS]
+    for name, text in WRONG.items():
+        # Sometimes right, so that the study goes on.
+        sometimes = f"\\set c random(1, 9)\n\\if :c > 5\n{text}\n\\else\nSELECT 1;\n\\endif\n"
+        (tmp_path / name).write_text(sometimes)
+        scripts += ["-f", str(tmp_path / name)]
+    pages = ("--html", tmp_path / "e.html", "--evidence", tmp_path / "e.sqlite")
+    own = ("--data", "shop", *scripts, "--check", SHOP / "sold.sql", *pages)
+    ended = program.run("compare", *SMALL, *own, server, f"{server},work_mem=8MB")
     assert ended.status == 0, ended.err
     assert [arm["trials"] for arm in ended.json()["arms"]] == [{"ok": 1}] * 2
     with Evidence(tmp_path / "e.sqlite") as opened:
@@ -55,6 +75,13 @@ def test_a_named_shop_is_measured_with_invariants_and_loaded_once(
             assert "server log" in {check.name for check in trial.checks}
             assert all(check.passed for check in trial.checks)
         assert opened.study().plan.workload.shape()["data"] == added.json()["digest"]
+    codes = (b"22P02", b"23505", b"P0001")
+    assert any(code in (tmp_path / "e.sqlite").read_bytes() for code in codes)
+    written = [path for path in tmp_path.iterdir() if path.is_file() and path.name.startswith("e.")]
+    assert len(written) >= 2
+    for path in written:
+        assert PLANTED.encode() not in path.read_bytes(), path
+    assert PLANTED not in ended.out + ended.err
     study = tmp_path / "shop.toml"
     study.write_text(STUDY.replace("SERVER", server))
     again = program.run("run", study, "--json", "--no-aa", "--evidence", tmp_path / "r.sqlite")
@@ -125,37 +152,6 @@ def test_sampled_values_exist_and_a_slow_script_is_found_by_name(
     assert ended.status == 0, ended.err
     with Evidence(tmp_path / "p.sqlite") as opened:
         assert not any(trial.failures for trial in opened.trials())
-
-
-def test_values_of_rows_are_in_no_output_and_in_no_results_file(
-    program: Program, server: str, tmp_path: Path
-) -> None:
-    shutil.copytree(SHOP / "load", tmp_path / "load")
-    planted = "Planted-4711"
-    with (tmp_path / "load" / "rows.sql").open("a") as rows:
-        rows.write(f"UPDATE customer SET email = '{planted}-' || id;\n")
-    wrong = {
-        "cast.sql": "SELECT email::int FROM customer WHERE id < :c;",
-        "twice.sql": "INSERT INTO customer SELECT 900 + id, email, profile FROM customer LIMIT 1;",
-        "raise.sql": "DO $$ BEGIN RAISE EXCEPTION '%', (SELECT min(email) FROM customer); END $$;",
-    }
-    scripts = ["-f", str(SHOP / "look.sql")]
-    for name, text in wrong.items():
-        # Sometimes right, so that the study goes on.
-        sometimes = f"\\set c random(1, 9)\n\\if :c > 5\n{text}\n\\else\nSELECT 1;\n\\endif\n"
-        (tmp_path / name).write_text(sometimes)
-        scripts += ["-f", str(tmp_path / name)]
-    pages = ("--html", tmp_path / "e.html", "--evidence", tmp_path / "e.sqlite")
-    own = ("--data", tmp_path / "load", *scripts, *pages)
-    ended = program.run("compare", *SMALL, *own, server, f"{server},work_mem=8MB")
-    assert ended.status == 0, ended.err
-    codes = (b"22P02", b"23505", b"P0001")
-    assert any(code in (tmp_path / "e.sqlite").read_bytes() for code in codes)
-    written = [path for path in tmp_path.iterdir() if path.is_file() and path.name.startswith("e.")]
-    assert len(written) >= 2
-    for path in written:
-        assert planted.encode() not in path.read_bytes(), path
-    assert planted not in ended.out + ended.err
 
 
 def test_wrong_requests_are_refused_before_the_measurement(
