@@ -8,12 +8,12 @@ import pytest
 
 from pgdyno.cli.workload_options import scripts_of
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench_parameters import Script
-from pgdyno.study.script_files import LIST, require_directory, write_directory
+from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
+from pgdyno.study.script_files import LIST, STUB, require_directory, write_directory
 
 SCRIPTS = (
     Script(name="001_select_shop", weight=7, text="SELECT 1;\n"),
-    Script(name="002_insert_shop", weight=0, text="SELECT 'é';\n"),
+    Script(name="002_insert_shop", weight=0, text="SELECT 'é';\n", share=0.25),
 )
 
 
@@ -22,6 +22,37 @@ def test_a_written_directory_is_one_file_option(tmp_path: Path) -> None:
     assert scripts_of((), [str(tmp_path / "load")]) == SCRIPTS
     with pytest.raises(UsageError, match=r"has weights in its workload\.toml: remove @3"):
         scripts_of((), [f"{tmp_path / 'load'}@3"])
+
+
+def test_a_script_with_a_stub_is_refused_until_its_mark_is_removed(tmp_path: Path) -> None:
+    stub = Script(name="001_report", text=f"{STUB} $1 integer: edit p1\n{STUB} $2\n\\set p1 random(1, 30)\n")
+    write_directory(tmp_path / "load", [stub], [])
+    path = tmp_path / "load" / "001_report.sql"
+    for given in (tmp_path / "load", path):
+        with pytest.raises(
+            UsageError, match=r"report\.sql has a value .* \(and 1 more in this file\): \$1 integer"
+        ):
+            scripts_of((), [str(given)])
+    path.write_text("\\set p1 random(1, 7)\n")
+    assert scripts_of((), [str(tmp_path / "load")])[0].text == path.read_text()
+
+
+def test_coverage_is_that_of_the_scripts_that_run(tmp_path: Path) -> None:
+    def coverage(*files: Path) -> float | None:
+        scripts = scripts_of((), map(str, files))
+        return PgbenchParameters(scale=1, scripts=scripts).coverage
+
+    first, second, alone = tmp_path / "first", tmp_path / "second", tmp_path / "alone.sql"
+    shares = {"a": 0.5, "b": 0.25}
+    write_directory(first, [Script(name=name, text="SELECT 1", share=of) for name, of in shares.items()], [])
+    write_directory(second, [Script(name="c", text="SELECT 1", share=0.25)], [])
+    alone.write_text("SELECT 2")
+    assert coverage(first, alone) == 0.75
+    assert coverage(first, second) == 0.5  # the mean of two recordings
+    assert coverage(alone) is None
+    listed = (first / LIST).read_text()
+    (first / LIST).write_text(listed.replace("weight = 1", "weight = 0", 1))
+    assert coverage(first) == 0.25
 
 
 def test_a_directory_is_replaced_only_on_request_and_if_pgdyno_wrote_it(tmp_path: Path) -> None:
@@ -54,6 +85,7 @@ def test_a_directory_is_replaced_only_on_request_and_if_pgdyno_wrote_it(tmp_path
         ("scripts = []", "scripts: Tuple should have at least 1 item"),
         ("[[scripts]]\nfile = '../a.sql'", r"scripts\.0\.file: String should match"),
         ("[[scripts]]\nfile = 'a.sql'\nweight = -1", r"scripts\.0\.weight"),
+        ("[[scripts]]\nfile = 'a.sql'\nshare = 1.5", r"scripts\.0\.share"),
         ("[[scripts]]\nfile = 'a.sql'", "cannot read the script .*a.sql: No such file"),
         ("scripts = [", "is not valid TOML"),
     ],

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.workload.statements.parameter_draws import Draw, Statement, draw_all, with_values
+from pgdyno.study.script_files import STUB
+from pgdyno.workload.statements.logged_values import LoggedRange
+from pgdyno.workload.statements.parameter_draws import (
+    Draw,
+    Statement,
+    draw_all,
+    repeated_draws,
+    with_values,
+)
 from pgdyno.workload.statements.parameter_uses import parameter_uses
 from pgdyno.workload.statements.referenced_tables import Column, Table, Tables
 from pgdyno.workload.statements.statement_parameters import Use
@@ -59,8 +68,10 @@ def uses_of(text: str) -> list[Use]:
 
 
 def shown(use: Use) -> str:
-    """Return role and column of a use, as ``value customer.id``."""
-    return f"{use.role} {use.column[0][1]}.{use.column[1]}" if use.column else str(use.role)
+    """Return role and column of a use, as ``value customer.id``, or an argument with its place."""
+    if use.column:
+        return f"{use.role} {use.column[0][1]}.{use.column[1]}"
+    return f"{use.role}: {use.place}" if use.place else str(use.role)
 
 
 USES: Mapping[str, list[str]] = {
@@ -178,6 +189,26 @@ USES: Mapping[str, list[str]] = {
         "value customer.id",
     ],
     "DELETE FROM customer USING sales.item WHERE id = order_id AND line = 2": ["value item.line"],
+    "SELECT generate_series(1, 2), sum(f(id + 1)) FROM customer": ["argument: argument of generate_series"]
+    * 2
+    + ["argument: operand of +"],
+    "SELECT f(1)": ["argument: argument of f"],
+    "SELECT * FROM f($1, n => 2)": ["argument: argument of f", "argument: argument n of f"],
+    "SELECT * FROM customer WHERE born > now() - $1 * interval '1 day' AND id = 4": [
+        "argument: operand of *",
+        "argument: operand of *",
+        "value customer.id",
+    ],
+    "SELECT * FROM customer WHERE born > now() - make_interval(days => 30)": [
+        "argument: argument days of make_interval"
+    ],
+    "SELECT * FROM customer WHERE born > current_date - $1": ["argument: operand of -"],
+    "SELECT * FROM customer WHERE id = 1 AND $2": ["value customer.id", "argument: part of a filter"],
+    "SELECT * FROM customer WHERE note::json ->> 'a' = $1": [
+        "argument: operand of ->>",
+        "argument: operand of =",
+    ],
+    "SELECT * FROM customer TABLESAMPLE system (1)": ["argument: part of a filter"],
     "MERGE INTO customer USING sales.item AS i ON id = i.line AND city = 'x' WHEN MATCHED THEN UPDATE SET "
     "email = 'y' WHEN NOT MATCHED THEN INSERT (id, city) VALUES (1, 'z')": [
         "value customer.city",
@@ -207,13 +238,6 @@ REFUSED: Mapping[str, tuple[Reason, str]] = {
     "SELECT '" + "x" * 100_000 + "'": (Reason.TOO_LONG, ""),
     "SELECT pg_sleep(1)": (Reason.SYSTEM, "pg_sleep"),
     "SELECT pg_stat_statements_reset()": (Reason.SYSTEM, "pg_stat_statements_reset"),
-    "SELECT generate_series(1, 2)": (Reason.FUNCTION, "generate_series"),
-    "SELECT sum(f(id + 1)) FROM customer": (Reason.FUNCTION, "f"),
-    "SELECT * FROM f($1)": (Reason.FUNCTION, "f"),
-    "SELECT * FROM customer WHERE born > current_date - $1": (Reason.FILTER, "$1"),
-    "SELECT * FROM customer WHERE id = 1 AND $2": (Reason.FILTER, "$2"),
-    "SELECT * FROM customer WHERE unknown = $1": (Reason.FILTER, "$1"),
-    "SELECT * FROM customer TABLESAMPLE system (1)": (Reason.FILTER, "$1"),
 }
 
 
@@ -254,11 +278,15 @@ def test_no_constant_is_left_in_a_statement(constants: list[str]) -> None:
     assert with_values(parsed.text, uses, dict(enumerate(quoted, 1))).count("'") == "".join(quoted).count("'")
 
 
-def draws_of(text: str, rows_per_call: float = 1.0, **types: str) -> dict[int, Draw]:
-    """Return the draws of a statement. Types are given as ``p1``; the others are integer."""
+def facts_of(text: str, rows_per_call: float = 1.0, **types: str) -> Statement:
+    """Return the facts of a statement. Types are given as ``p1``; the others are integer."""
     uses, copied = parameter_uses(parse_statement(text), TABLES)
     known = {use.number: types.get(f"p{use.number}", "integer") for use in uses}
-    return draw_all(Statement(uses, known, TABLES, rows_per_call, copied))
+    return Statement(uses, known, TABLES, rows_per_call, copied)
+
+
+def draws_of(text: str, rows_per_call: float = 1.0, **types: str) -> dict[int, Draw]:
+    return draw_all(facts_of(text, rows_per_call, **types))
 
 
 DRAWN: Mapping[str, tuple[str, list[str]]] = {
@@ -354,10 +382,134 @@ def test_a_type_written_before_a_constant_becomes_a_cast() -> None:
     [
         ("INSERT INTO link (a) VALUES ($1)", Reason.UNIQUE, "public.link (a)"),
         ("INSERT INTO link SELECT id FROM customer WHERE id = $1", Reason.UNIQUE, "public.link (a)"),
-        ("SELECT $1::mood", Reason.TYPE, "$1, mood"),
     ],
 )
 def test_a_value_that_cannot_be_drawn_is_a_reason(text: str, reason: Reason, detail: str) -> None:
     with pytest.raises(Unusable) as refused:
         draws_of(text, p1="mood")
     assert (refused.value.reason, refused.value.detail) == (reason, detail)
+
+
+STUBS: Mapping[tuple[str, str], tuple[str, list[str]]] = {
+    ("SELECT * FROM f($1)", "integer"): (":p1::integer", ["\\set p1 random(1, 30)"]),
+    ("SELECT * FROM customer WHERE born > now() - $1", "interval"): (
+        "(:p1 * interval '1 day')",
+        ["\\set p1 random(1, 30)"],
+    ),
+    ("SELECT * FROM customer WHERE born > now() - id * $1", "interval"): ("'1 day'::interval", []),
+    ("SELECT * FROM f($1)", "text"): ("'stub_p1'::text", []),
+    ("SELECT * FROM f($1)", "boolean"): ("true::boolean", []),
+    ("SELECT * FROM f($1)", "mood"): ("'stub_p1'::text::mood", []),
+    ("SELECT $1::mood", "mood"): ("'stub_p1'::text::mood", []),
+}
+
+
+@pytest.mark.parametrize(("text", "type_"), STUBS)
+def test_a_value_that_nothing_shows_is_a_stub_with_a_mark(text: str, type_: str) -> None:
+    draw = draws_of(text, p1=type_)[1]
+    mark, *commands = draw.commands
+    assert draw.is_stub
+    assert mark.startswith(f"{STUB} $1 {type_}")
+    assert (draw.sql, commands) == STUBS[text, type_]
+
+
+def logged(*values: str | None) -> LoggedRange:
+    found = LoggedRange()
+    for value in values:
+        found.add(value)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("type_", "values", "sql", "commands"),
+    [
+        ("integer", ("30", "7"), ":p1::integer", ["\\set p1 random(7, 30)"]),
+        ("integer", ("30", "30"), "30::integer", []),
+        ("integer", ("12345", "-3"), ":p1::integer", ["\\set p1 random(-3, 13000)"]),
+        ("numeric", ("0.0123", "2"), "(:p1 / 1000000.0)::numeric", ["\\set p1 random(12000, 2000000)"]),
+        ("interval", ("1 day", "14 days"), "(:p1 * interval '1 day')", ["\\set p1 random(1, 14)"]),
+        ("interval", ("02:00:00",), "(7200 * interval '1 second')", []),
+    ],
+)
+def test_numbers_and_intervals_have_the_range_of_the_log_in_two_digits(
+    type_: str, values: Sequence[str], sql: str, commands: list[str]
+) -> None:
+    statement = replace(facts_of("SELECT * FROM f($1)", p1=type_), ranges={1: logged(*values)})
+    draw = draw_all(statement)[1]
+    assert (draw.sql, list(draw.commands), draw.is_stub) == (sql, commands, False)
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [
+        ("text", ("7", "30")),
+        ("integer", ("7", None)),
+        ("integer", ("7", "x")),
+        ("integer", ("1 day",)),
+        ("interval", ("1 day", "1 hour")),
+        ("integer", ()),
+    ],
+)
+def test_other_values_of_the_log_are_not_written(type_: str, values: Sequence[str | None]) -> None:
+    statement = replace(facts_of("SELECT * FROM f($1)", p1=type_), ranges={1: logged(*values)})
+    assert draw_all(statement)[1].is_stub
+
+
+def repeated(
+    texts: Sequence[str], equal: Sequence[tuple[Sequence[tuple[int, int]], bool]]
+) -> dict[tuple[int, int], str]:
+    """Return which parameter of a transaction repeats which variable."""
+    draws = [draw_all(replace(facts_of(text), prefix=f"s{place}p")) for place, text in enumerate(texts, 1)]
+    return {place: draw.variables[0] for place, draw in repeated_draws(draws, equal).items()}
+
+
+LOCK, CHANGE = (
+    "SELECT * FROM customer WHERE id = $1 FOR UPDATE",
+    "UPDATE customer SET city = $1 WHERE id = $2",
+)
+
+
+def test_values_of_a_transaction_that_are_equal_in_the_log_are_drawn_once() -> None:
+    assert repeated([LOCK, CHANGE], [([(0, 1), (1, 2)], False)]) == {(1, 2): "s1p1"}
+    repeating = replace(facts_of(CHANGE), prefix="s2p", equal={2: draws_of(LOCK)[1]})
+    draw = draw_all(repeating)[2]
+    assert (draw.sql, draw.commands) == (":p1", ())
+
+
+def test_equal_values_of_different_columns_need_different_values_in_the_log() -> None:
+    insert = "INSERT INTO sales.item (order_id, line, price) VALUES ($1, $2, $3)"
+    texts = [LOCK, insert]
+    assert repeated(texts, [([(0, 1), (1, 1)], False)]) == {}
+    assert repeated(texts, [([(0, 1), (1, 1)], True)]) == {(1, 1): "s1p1"}
+
+
+def test_a_new_value_is_not_replaced_but_repeated() -> None:
+    insert = "INSERT INTO sales.item (order_id, line) VALUES ($1, $2)"
+    texts = ["SELECT * FROM sales.item WHERE line = $1", insert, "SELECT * FROM sales.item WHERE line = $1"]
+    assert repeated(texts, [([(0, 1), (1, 2), (2, 1)], True)]) == {(0, 1): "s2p2", (2, 1): "s2p2"}
+    unnamed = "INSERT INTO customer (email) VALUES ($1)"
+    texts = [unnamed, *["SELECT * FROM customer WHERE email = $1"] * 2]
+    assert repeated(texts, [([(0, 1), (1, 1), (2, 1)], True)]) == {(2, 1): "s2p1"}
+
+
+def test_a_constant_repeats_a_value_with_its_type_and_a_list_a_whole_list() -> None:
+    texts = [
+        "SELECT * FROM sales.item WHERE price = $1",
+        "UPDATE sales.item SET price = price - $1",
+        "SELECT * FROM customer LIMIT $1",
+    ]
+    assert repeated(texts, [([(0, 1), (1, 1), (2, 1)], True)]) == {(1, 1): "s1p1"}
+    subtraction = replace(facts_of(texts[1], p1="numeric"), equal={1: draws_of(texts[0])[1]})
+    assert draw_all(subtraction)[1].sql == ":p1::numeric"
+    lists = ["SELECT * FROM customer WHERE id = ANY ($1)", "DELETE FROM customer WHERE id = ANY ($1)", LOCK]
+    assert repeated(lists, [([(0, 1), (1, 1), (2, 1)], True)]) == {(1, 1): "s1p1"}
+    both = replace(facts_of(lists[1], p1="integer[]"), equal={1: draws_of(lists[0], 2.0, p1="integer[]")[1]})
+    assert draw_all(both)[1].sql == "ARRAY[:p1, :p1_2]::integer[]"
+
+
+def test_the_end_of_a_range_follows_a_start_that_is_repeated() -> None:
+    text = "SELECT * FROM customer WHERE born BETWEEN $1 AND $2"
+    statement = replace(
+        facts_of(text), prefix="s2p", equal={1: draws_of("SELECT * FROM customer WHERE born = $1")[1]}
+    )
+    assert draw_all(statement)[2].sql == "(:p1::date + 365)"

@@ -10,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import UsageError
-from pgdyno.workload.statements.statement_parser import fingerprint
-from pgdyno.workload.statements.transaction_log import STATEMENTS_MAX, read_transactions
+from pgdyno.workload.statements.logged_values import LoggedRange
+from pgdyno.workload.statements.statement_parser import fingerprint, parse_statement
+from pgdyno.workload.statements.transaction_log import STATEMENTS_MAX, EqualPlaces, read_transactions
 
 READ, WRITE = "SELECT a FROM t WHERE b = 1", "UPDATE t SET a = 2 WHERE b = 3"
 PAIR = (fingerprint("SELECT a FROM t WHERE b = $1"), fingerprint("UPDATE t SET a = $1 WHERE b = $2"))
 
-Entry = tuple[str, str, str]
-"""Session, virtual transaction and message."""
+Entry = tuple[str, ...]
+"""Session, virtual transaction, message, and the detail if there is one."""
 
 ENTRIES: Sequence[Entry] = (
     ("a", "3/1", "statement: BEGIN"),
@@ -37,10 +38,17 @@ ENTRIES: Sequence[Entry] = (
 )
 
 
+def with_detail(entry: Entry) -> tuple[str, str, str, str]:
+    session, virtual, message, *detail = entry
+    return session, virtual, message, "".join(detail)
+
+
 def json_log(path: Path, entries: Sequence[Entry], database: str = "shop") -> Path:
     lines = [
-        json.dumps({"dbname": database, "session_id": session, "vxid": virtual, "message": message})
-        for session, virtual, message in entries
+        json.dumps(
+            {"dbname": database, "session_id": session, "vxid": virtual, "message": message, "detail": detail}
+        )
+        for session, virtual, message, detail in map(with_detail, entries)
     ]
     path.write_text("\n".join([*lines, json.dumps({"message": "checkpoint starting: time"})]))
     return path
@@ -49,7 +57,7 @@ def json_log(path: Path, entries: Sequence[Entry], database: str = "shop") -> Pa
 def csv_log(path: Path, entries: Sequence[Entry], database: str = "shop") -> Path:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        for session, virtual, message in entries:
+        for session, virtual, message, detail in map(with_detail, entries):
             row = [
                 "now",
                 "ann",
@@ -65,7 +73,7 @@ def csv_log(path: Path, entries: Sequence[Entry], database: str = "shop") -> Pat
                 "LOG",
                 "00000",
             ]
-            writer.writerow([*row, message, *[""] * 9])
+            writer.writerow([*row, message, detail, *[""] * 8])
     return path
 
 
@@ -113,3 +121,94 @@ def test_an_incomplete_last_entry_is_ignored(
 def test_statements_of_other_databases_do_not_count(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no statement of the database shop"):
         read_transactions(json_log(tmp_path / "log", ENTRIES, "other"), "shop")
+
+
+LOCK = parse_statement("SELECT a FROM t WHERE b = $1 AND c > $2 FOR UPDATE")
+CHANGE = parse_statement("UPDATE t SET a = $1 WHERE b = $2")
+
+
+def simple(number: int, locked: object, bound: object, value: object, changed: object) -> list[Entry]:
+    """Return a transaction with constants in its texts."""
+    texts = (
+        "BEGIN",
+        f"select a  from t where b = {locked} and c > {bound} for update",
+        f"UPDATE t SET a = {value} WHERE b = {changed};",
+        "COMMIT",
+    )
+    return [("a", f"3/{number}", f"statement: {text}") for text in texts]
+
+
+def extended(number: int, locked: object, bound: object, value: object, changed: object) -> list[Entry]:
+    """Return a transaction with parameters, whose values are in the details of its entries."""
+    return [
+        ("a", f"3/{number}", "execute <unnamed>: BEGIN"),
+        ("a", f"3/{number}", f"execute s1: {LOCK.text}", f"parameters: $1 = {locked}, $2 = {bound}"),
+        ("a", f"3/{number}", f"execute s2: {CHANGE.text}", f"Parameters: $1 = {value}, $2 = {changed}"),
+    ]
+
+
+def equal_places(path: Path) -> list[EqualPlaces]:
+    return read_transactions(path, "shop").equal_places(
+        [LOCK.shape, CHANGE.shape], [len(LOCK.numbers), len(CHANGE.numbers)]
+    )
+
+
+SAME_ROW = EqualPlaces(((0, 0), (1, 1)), is_varied=True)
+
+
+@pytest.mark.parametrize("written", [json_log, csv_log])
+@pytest.mark.parametrize("form", [simple, extended])
+def test_places_with_equal_values_in_every_transaction_are_found(
+    written: Callable[[Path, Sequence[Entry]], Path],
+    form: Callable[..., list[Entry]],
+    tmp_path: Path,
+) -> None:
+    rows = ["'x''1'", "'x2'", "'x3'"]
+    entries = [one for n, row in enumerate(rows, 1) for one in form(n, row, "'7'", "'7'", row)]
+    equal = equal_places(written(tmp_path / "log", entries))
+    assert sorted(equal, key=lambda one: one.places) == [
+        SAME_ROW,
+        EqualPlaces(((0, 1), (1, 0)), is_varied=False),  # a constant of the application
+    ]
+
+
+def test_one_transaction_with_different_values_ends_an_equality(tmp_path: Path) -> None:
+    entries = [one for n in (1, 2, 3, 4) for one in simple(n, n, 10 + n, 10 + n, n)]
+    assert len(equal_places(json_log(tmp_path / "log", entries))) == 2
+    entries += simple(5, 5, 15, 16, 5)
+    assert equal_places(json_log(tmp_path / "log", entries)) == [SAME_ROW]
+
+
+def test_a_value_that_the_log_does_not_have_is_equal_to_none(tmp_path: Path) -> None:
+    cut = "'long...'"
+    for values in ((cut, "'1'", "'2'", cut), ("NULL", "'1'", "'2'", "'3'")):
+        entries = [one for n in (1, 2) for one in extended(n, *values)]
+        assert equal_places(json_log(tmp_path / "log", entries)) == []
+    entries = [("a", "3/1", f"execute s1: {LOCK.text}"), ("a", "3/1", f"execute s1: {CHANGE.text}")]
+    assert equal_places(json_log(tmp_path / "log", entries)) == []
+
+
+def test_two_nulls_are_no_contradiction(tmp_path: Path) -> None:
+    entries = [one for n in (1, 2, 3) for one in extended(n, f"'{n}'", "'0'", "'9'", f"'{n}'")]
+    entries += extended(4, "NULL", "'0'", "'9'", "NULL")
+    assert equal_places(json_log(tmp_path / "log", entries)) == [SAME_ROW]
+
+
+def test_numbers_in_the_log_have_a_range_at_each_place(tmp_path: Path) -> None:
+    entries = [*simple(1, 5, -2, "'x'", 5), *extended(2, "'17'", "'8.5'", "NULL", "'2'")]
+    ranges = read_transactions(json_log(tmp_path / "log", entries), "shop").ranges
+    assert [one.rounded() for one in ranges[LOCK.shape]] == [(5, 17), (-2, 8.5)]
+    assert [one.rounded() for one in ranges[CHANGE.shape]] == [None, (2, 5)]
+    assert LoggedRange().rounded() is None
+
+
+def test_typed_and_nested_constants_are_found_at_their_places(tmp_path: Path) -> None:
+    text = (
+        "SELECT date_trunc('day', d), e::varchar(20) FROM t WHERE d > now() - 3 * interval '2 hours' "
+        "AND f IN (4, 5) AND g = -6 AND h = true ORDER BY 1 LIMIT 7"
+    )
+    ranges = read_transactions(
+        json_log(tmp_path / "log", [("a", "3/1", f"statement: {text}")]), "shop"
+    ).ranges
+    expected = [None, (3, 3), (2, 2), (4, 4), (5, 5), (-6, -6), None, (7, 7)]
+    assert [one.rounded() for one in ranges[parse_statement(text).shape]] == expected

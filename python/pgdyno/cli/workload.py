@@ -12,18 +12,22 @@ from rich.text import Text
 
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Dsn, Json, parse_percent
+from pgdyno.estimate import counted
 from pgdyno.interruption import Interruption
-from pgdyno.lab.statement_scripts import LeftOut, StatementScripts, scripts_of_load
+from pgdyno.lab.statement_scripts import LeftOut, StatementScripts, require_coverage, scripts_of_load
 from pgdyno.probe.recorded_statements import read_load, reading_session
 from pgdyno.report.hidden_characters import visible
 from pgdyno.server.dsn import Dsn as ConnectionString
-from pgdyno.study.script_files import LIST, SCRIPTS_MAX, require_directory, write_directory
+from pgdyno.study.script_files import LIST, SCRIPTS_MAX, STUB, require_directory, write_directory
 from pgdyno.workload.statements.transaction_log import read_transactions
 
 app = typer.Typer(help="Make scripts from the statements of a running database.", no_args_is_help=True)
 
 LISTED_SHARE_MIN = 0.001
 """Smallest share of the time for which a statement has its own line; JSON and the list have all."""
+
+COVERAGE_MIN = 0.5
+"""Smallest share of the execution time that scripts have without --min-coverage."""
 
 
 @app.command("from-statements")
@@ -49,7 +53,16 @@ def from_statements(
         typer.Option(
             metavar="FILE",
             help="csvlog or jsonlog of the server with all statements (log_min_duration_statement = 0): the "
-            "statements of a transaction become one script.",
+            "statements of a transaction become one script, equal values are drawn once, and numbers and "
+            "intervals that no column shows have the range of the log.",
+        ),
+    ] = None,
+    min_coverage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Smallest share of the execution time that the scripts must have. [default: 50%, or less if "
+            "--share is less]",
         ),
     ] = None,
     overwrite: Annotated[
@@ -59,15 +72,16 @@ def from_statements(
 ) -> None:
     """Make pgbench scripts with weights from pg_stat_statements.
 
-    The DSN is read in sessions that cannot write. The scripts contain no values of rows and no constants of
-    the statements: they sample values from the data that are measured. What has no script is listed with its
-    share of the execution time. Examples:
+    The DSN is read in sessions that cannot write. The scripts contain no values of rows: they sample values
+    from the data that are measured. Values that only you know are stubs, to be edited before the scripts
+    are measured. What has no script is listed with its share of the execution time. Examples:
 
     \b
       pgdyno workload from-statements postgresql://reader@db.example/shop --output shop-load
       pgdyno compare 17 18 --data shop -f shop-load
     """
     share_max = 1.0 if share is None else parse_percent(share)
+    coverage_min = min(COVERAGE_MIN, share_max) if min_coverage is None else parse_percent(min_coverage)
     require_directory(output, replace=overwrite)
     source = ConnectionString(dsn)
     if database is not None:
@@ -77,6 +91,7 @@ def from_statements(
         say(f"reading {len(load.statements):,} statements of the database {load.database}")
         transactions = None if log is None else read_transactions(log, load.database, interruption.check)
         made = scripts_of_load(connection, load, limit, share_max, transactions, interruption.check)
+    require_coverage(made, coverage_min)
     scripts = [one.script for one in made.scripts]
     write_directory(output, scripts, [f"from-statements {source}", *_summary(made), *_left_out_lines(made)])
     if as_json:
@@ -87,14 +102,14 @@ def from_statements(
 
 def _summary(made: StatementScripts) -> Iterator[str]:
     yield (
-        f"{made.made:,} of {made.statements:,} statements have scripts, with {made.share:.1%} of the "
-        "execution time"
+        f"{made.made:,} of {made.statements:,} statements have scripts, which cover {made.coverage:.1%} of "
+        "the recorded time"
     )
 
 
 def _left_out_lines(made: StatementScripts) -> Iterator[str]:
     if made.left_out:
-        yield f"Left out: {1 - made.share:.1%}"
+        yield f"Left out: {1 - made.coverage:.1%}"
     for one in made.left_out:
         yield f"{one.share:7.2%}  {visible(_reason(one))}  {visible(one.shown)}"
 
@@ -120,6 +135,20 @@ def _print(made: StatementScripts, output: Path) -> None:
         out.print(rest)
     if few := len(made.left_out) - len(listed):
         out.print(f"{few:,} more with less than 0.1% each: {output / LIST} lists them", soft_wrap=True)
+    stubs = [
+        (one.script.name, line.removeprefix(STUB).strip())
+        for one in made.scripts
+        for line in (one.script.text or "").splitlines()
+        if line.startswith(STUB)
+    ]
+    if stubs:
+        table = Table("script", "stub", box=None)
+        for name, line in stubs:
+            table.add_row(Text(f"{name}.sql"), Text(line))
+        out.print(table)
+        say(
+            f"edit {counted(len(stubs), 'stub')} first: pgdyno refuses scripts with values that only you know"
+        )
     say(f"next: pgdyno compare ARM ARM --data SOURCE -f {output}")
 
 
@@ -129,7 +158,7 @@ def _facts(made: StatementScripts, output: Path) -> dict[str, Any]:
         "database": made.load.database,
         "statements": made.statements,
         "time_ms": made.load.time_ms,
-        "share": made.share,
+        "coverage": made.coverage,
         "scripts": [
             {
                 "file": f"{one.script.name}.sql",
@@ -138,7 +167,8 @@ def _facts(made: StatementScripts, output: Path) -> dict[str, Any]:
                 "calls": one.calls,
                 "share": one.share,
                 "parameters": [
-                    {"number": draw.number, "type": draw.type, "drawn": draw.about} for draw in one.draws
+                    {"number": draw.number, "type": draw.type, "drawn": draw.about, "stub": draw.is_stub}
+                    for draw in one.draws
                 ],
             }
             for one in made.scripts

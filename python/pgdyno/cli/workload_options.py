@@ -26,8 +26,20 @@ from pgdyno.study.workload_parameters import WorkloadParameters
 
 
 def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:
-    """Return the scripts, built-in ones first. Raises UsageError: unknown name or file, invalid weight."""
-    return (*map(_builtin, builtins), *(script for text in files for script in script_files(text)))
+    """Return the scripts, built-in ones first. Raises UsageError: unknown name or file, invalid weight.
+
+    Scripts of several recordings have the mean of their coverages.
+    """
+    found = [script_files(text) for text in files]
+    recordings = sum(any(script.share is not None for script in scripts) for scripts in found)
+    return (
+        *map(_builtin, builtins),
+        *(
+            script.model_copy(update={"share": script.share / recordings}) if script.share else script
+            for scripts in found
+            for script in scripts
+        ),
+    )
 
 
 def definitions(texts: Iterable[str]) -> dict[str, str]:

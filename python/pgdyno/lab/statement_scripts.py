@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,14 @@ from pgdyno.probe.recorded_statements import (
 )
 from pgdyno.server.running import Connection
 from pgdyno.study.pgbench_parameters import Script
-from pgdyno.workload.statements.parameter_draws import Draw, Statement, draw_all, with_values
+from pgdyno.workload.statements.parameter_draws import (
+    Draw,
+    Place,
+    Statement,
+    draw_all,
+    repeated_draws,
+    with_values,
+)
 from pgdyno.workload.statements.parameter_uses import parameter_uses
 from pgdyno.workload.statements.referenced_tables import Tables
 from pgdyno.workload.statements.statement_parameters import Role
@@ -39,8 +47,14 @@ CANDIDATES_PER_SCRIPT = 4
 """Number of statements per script that are typed, so that transactions are complete. Each takes a dozen round
 trips to the server."""
 
+NAMED_MAX = 3
+"""Number of statements without a script that an error names."""
+
 SHOWN_CHARS = 200
 """Number of characters of a statement in lists."""
+
+BULK_ROWS_MIN = 10_000
+"""Number of rows per call from which an INSERT is a bulk load."""
 
 _VARIABLE = re.compile(r"(?<!:):(\w+)")
 _NAME_CHARS_MAX = 40
@@ -82,9 +96,9 @@ class StatementScripts:
     left_out: Sequence[LeftOut]
 
     @property
-    def share(self) -> float:
+    def coverage(self) -> float:
         """Share of the execution time that the scripts have."""
-        return sum(one.share for one in self.scripts)
+        return min(1.0, sum(one.share for one in self.scripts))
 
     @property
     def made(self) -> int:
@@ -114,8 +128,8 @@ class _Drawn:
     def call_ms(self) -> float:
         return self.recorded.time_ms / max(self.recorded.calls, 1)
 
-    def draws(self, prefix: str = "p") -> dict[int, Draw]:
-        return draw_all(replace(self.statement, prefix=prefix))
+    def draws(self, prefix: str = "p", equal: Mapping[int, Draw] | None = None) -> dict[int, Draw]:
+        return draw_all(replace(self.statement, prefix=prefix, equal=equal or {}))
 
     def sql(self, draws: Mapping[int, Draw]) -> str:
         values = {number: draw.sql for number, draw in draws.items()}
@@ -124,10 +138,14 @@ class _Drawn:
 
 @dataclass(frozen=True)
 class _Unit:
-    """A statement, or the statements of a transaction, with the number of executions."""
+    """A statement, or the statements of a transaction, with the number of executions.
+
+    ``equal``: parameters that have the same value in each transaction of the log.
+    """
 
     parts: tuple[_Drawn, ...]
     calls: float
+    equal: Sequence[tuple[Sequence[Place], bool]] = ()
 
     @property
     def time_ms(self) -> float:
@@ -153,7 +171,7 @@ def scripts_of_load(
     """
     total_ms = load.time_ms or 1.0
     candidates_max = scripts_max if log is None else scripts_max * CANDIDATES_PER_SCRIPT
-    drawn, left_out = _all_drawn(connection, load, candidates_max, check)
+    drawn, left_out = _all_drawn(connection, load, candidates_max, log, check)
     units = [_Unit((one,), one.recorded.calls) for one in drawn]
     if log is not None:
         units = _grouped(drawn, log, scripts_max // 2)
@@ -179,12 +197,36 @@ def scripts_of_load(
     return StatementScripts(load, made, sorted(left_out, key=lambda one: -one.share))
 
 
+def require_coverage(made: StatementScripts, minimum: float) -> None:
+    """Raise PgdynoError if the scripts have less than this share of the execution time."""
+    if made.coverage >= minimum:
+        return
+    largest = [
+        f"{one.share:.1%} {one.reason}{f' ({one.detail})' if one.detail else ''}: {one.shown or one.queryid}"
+        for one in made.left_out[:NAMED_MAX]
+    ]
+    raise PgdynoError(
+        f"the scripts cover {made.coverage:.1%} of the recorded time, less than {minimum:.0%}: a comparison "
+        f"would say nothing about the rest. Left out: {'; '.join(largest)}. Record the load again after "
+        f"pg_stat_statements_reset(), or accept the scripts with --min-coverage {_accepted(made.coverage)}"
+    )
+
+
+def _accepted(coverage: float) -> str:
+    return f"{max(1, math.floor(coverage * 100))}%" if coverage >= 0.01 else "0.1%"
+
+
 def _all_drawn(
-    connection: Connection, load: RecordedLoad, drawn_max: int, check: Callable[[], None]
+    connection: Connection,
+    load: RecordedLoad,
+    drawn_max: int,
+    log: TransactionLog | None,
+    check: Callable[[], None],
 ) -> tuple[list[_Drawn], list[LeftOut]]:
     """Return the first statements that can be parts of scripts, and the others with their reasons."""
     total_ms = load.time_ms or 1.0
     parsed, problems = _parsed(load.statements)
+    problems |= _one_off(load.statements, parsed)
     tables = read_tables(connection, {name for one in parsed.values() for name in one.tables})
     drawn: list[_Drawn] = []
     left_out = [*_sums(load)]
@@ -195,7 +237,7 @@ def _all_drawn(
             problem = Unusable(Reason.BEYOND)
         if problem is None:
             try:
-                drawn.append(_drawn(connection, parsed[one.queryid], tables, one))
+                drawn.append(_drawn(connection, parsed[one.queryid], tables, one, log))
                 continue
             except Unusable as unusable:
                 problem = unusable
@@ -203,6 +245,30 @@ def _all_drawn(
         share = one.time_ms / total_ms
         left_out.append(LeftOut(one.queryid, one.calls, share, problem.reason, problem.detail, shown))
     return drawn, left_out
+
+
+def _one_off(
+    statements: Iterable[RecordedStatement], parsed: Mapping[str, ParsedStatement]
+) -> dict[str, Unusable]:
+    """Return why statements are not a part of a repeated load, by queryid.
+
+    The calls of statements that differ only in constants, parameters or lengths of lists are added.
+    """
+    keys = {queryid: fingerprint(one.text) for queryid, one in parsed.items()}
+    calls: dict[str, float] = defaultdict(float)
+    for one in statements:
+        if one.queryid in keys:
+            calls[keys[one.queryid]] += one.calls
+    found = {}
+    for one in statements:
+        if one.queryid not in keys:
+            continue
+        rows_per_call = one.rows / max(one.calls, 1)
+        if calls[keys[one.queryid]] < 2:
+            found[one.queryid] = Unusable(Reason.ONE_OFF, "one call")
+        elif parsed[one.queryid].kind == "insert" and rows_per_call >= BULK_ROWS_MIN:
+            found[one.queryid] = Unusable(Reason.ONE_OFF, f"bulk load, {rows_per_call:,.0f} rows per call")
+    return found
 
 
 def _shown(parsed: ParsedStatement) -> str:
@@ -237,13 +303,34 @@ def _grouped(drawn: Sequence[_Drawn], log: TransactionLog, transactions_max: int
     for keys in chosen:
         for key in keys:
             within[key] += transactions[keys].calls
+    for key, calls in within.items():
+        if calls > merged[key].recorded.calls:  # the log has a larger share of it
+            merged[key] = _with_calls(merged[key], calls)
     alone = [
         _Unit((one,), one.recorded.calls * remaining)
         for key, several in same.items()
         if (remaining := 1 - within[key] / max(merged[key].recorded.calls, 1)) >= REMAINING_SHARE_MIN
         for one in several
     ]
-    return [*(transactions[keys] for keys in chosen), *alone]
+    return [
+        *(_transaction([merged[key] for key in keys], transactions[keys].calls, log) for keys in chosen),
+        *alone,
+    ]
+
+
+def _with_calls(drawn: _Drawn, calls: float) -> _Drawn:
+    """Return the statement with the same time and rows per call for another number of calls."""
+    rows = drawn.recorded.rows * calls / max(drawn.recorded.calls, 1)
+    return replace(drawn, recorded=replace(drawn.recorded, calls=calls, rows=rows))
+
+
+def _transaction(parts: Sequence[_Drawn], calls: float, log: TransactionLog) -> _Unit:
+    numbers = [part.parsed.numbers for part in parts]
+    found = log.equal_places([part.parsed.shape for part in parts], [len(places) for places in numbers])
+    equal = [
+        (tuple((part, numbers[part][place]) for part, place in one.places), one.is_varied) for one in found
+    ]
+    return _Unit(tuple(parts), calls, equal)
 
 
 def _merged(several: Sequence[_Drawn]) -> _Drawn:
@@ -280,7 +367,11 @@ def _sums(load: RecordedLoad) -> Iterable[LeftOut]:
 
 
 def _drawn(
-    connection: Connection, parsed: ParsedStatement, tables: Tables, recorded: RecordedStatement
+    connection: Connection,
+    parsed: ParsedStatement,
+    tables: Tables,
+    recorded: RecordedStatement,
+    log: TransactionLog | None,
 ) -> _Drawn:
     """Return the statement with draws, both accepted by the server. Raises Unusable."""
     own = {name: tables[name] for name in parsed.tables if name in tables}
@@ -295,7 +386,15 @@ def _drawn(
     positions = fixed | {number: f"${place}" for place, number in enumerate(numbers, 1)}
     types = _types(connection, with_values(parsed.text, uses, positions))
     rows_per_call = recorded.rows / recorded.calls if recorded.calls else 0.0
-    statement = Statement(uses, dict(zip(numbers, types, strict=False)), own, rows_per_call, copied)
+    ranges = log.ranges.get(parsed.shape, ()) if log is not None else ()
+    statement = Statement(
+        uses,
+        dict(zip(numbers, types, strict=False)),
+        own,
+        rows_per_call,
+        copied,
+        ranges=dict(zip(parsed.numbers, ranges, strict=False)),
+    )
     drawn = _Drawn((recorded.queryid,), recorded, parsed, statement)
     draws = drawn.draws()
     variables: list[str] = []
@@ -325,13 +424,16 @@ def _made(number: int, unit: _Unit, share: float, scale: float) -> MadeScript:
     draws: list[Draw] = []
     if several:
         lines.append(f"-- transaction: {unit.calls:,.0f} calls, {share:.1%} of the execution time")
-    for place, part in enumerate(unit.parts, 1):
-        own = part.draws(f"s{place}p" if several else "p")
+    for part, own in zip(unit.parts, _draws(unit), strict=True):
         recorded = part.recorded
         calls = "" if several else f"{unit.calls:,.0f} calls, {share:.1%} of the execution time, "
         rows = recorded.rows / max(recorded.calls, 1)
         lines.append(f"-- queryid {recorded.queryid}: {calls}{rows:.1f} rows per call")
-        lines += [f"-- ${draw.number} {draw.type}".rstrip() + f": {draw.about}" for draw in own.values()]
+        lines += [
+            f"-- ${draw.number} {draw.type}".rstrip() + f": {draw.about}"
+            for draw in own.values()
+            if not draw.is_stub  # its mark says more
+        ]
         commands += [command for draw in own.values() for command in draw.commands]
         body.append(f"{part.sql(own)};")
         draws += own.values()
@@ -343,9 +445,23 @@ def _made(number: int, unit: _Unit, share: float, scale: float) -> MadeScript:
         name=f"{number:03}_{_words(unit)}",
         weight=max(1, round(unit.calls * scale)),
         text="\n".join([*lines, *commands, *body, ""]),
+        share=min(1.0, share),
     )
     queryids = dict.fromkeys(queryid for part in unit.parts for queryid in part.queryids)
     return MadeScript(script, tuple(queryids), unit.calls, share, draws, unit.shown)
+
+
+def _draws(unit: _Unit) -> list[dict[int, Draw]]:
+    """Return the draws of each statement; values that are equal in the log are drawn once."""
+    if len(unit.parts) == 1:
+        return [unit.parts[0].draws()]
+    prefixes = [f"s{place}p" for place in range(1, len(unit.parts) + 1)]
+    alone = [part.draws(prefix) for part, prefix in zip(unit.parts, prefixes, strict=True)]
+    repeated = repeated_draws(alone, unit.equal)
+    return [
+        part.draws(prefix, {number: draw for (of, number), draw in repeated.items() if of == place})
+        for place, (part, prefix) in enumerate(zip(unit.parts, prefixes, strict=True))
+    ]
 
 
 def _words(unit: _Unit) -> str:

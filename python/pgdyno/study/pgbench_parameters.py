@@ -15,6 +15,8 @@ from pydantic import (
     ConfigDict,
     Field,
     PrivateAttr,
+    SerializerFunctionWrapHandler,
+    model_serializer,
     model_validator,
 )
 
@@ -78,6 +80,15 @@ class Script(BaseModel):
     weight: int = Field(default=1, ge=0, le=2**31 - 1, description="Relative frequency.")
     text: str | None = Field(default=None, description="Text in the language of pgbench.")
     effect: Effect = Field(default="unknown", description="Tables that the transaction changes.")
+    share: float | None = Field(
+        default=None, ge=0, le=1, description="Share of the execution time of the recorded statements."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent_share(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit an absent share, so that results files equal those of versions without shares."""
+        written: dict[str, Any] = serialize(self)
+        return {name: value for name, value in written.items() if value is not None or name != "share"}
 
     @model_validator(mode="before")
     @classmethod
@@ -137,6 +148,12 @@ class PgbenchParameters(WorkloadParameters):
     checks: tuple[Invariant, ...] = Field(
         default=(), description="Queries that must return no row after a trial: tables with name and text."
     )
+
+    @property
+    def coverage(self) -> float | None:
+        shares = [one.share for one in self.scripts if one.share is not None and one.weight]
+        is_recorded = any(one.share is not None for one in self.scripts)
+        return min(1.0, sum(shares)) if is_recorded else None
 
     _samples: Mapping[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
 

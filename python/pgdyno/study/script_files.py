@@ -1,7 +1,7 @@
 """Files of pgbench scripts with weights, and directories of them: ``--file FILE@WEIGHT``, ``--file DIR``.
 
-``pgdyno workload`` writes the directories. Their list ``workload.toml`` has the weights. Only files in the
-list are replaced.
+``pgdyno workload`` writes the directories. Their list ``workload.toml`` has the weights, and the share of
+each script in the recorded time. Only files in the list are replaced.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ MARK = "# Written by pgdyno workload"
 SCRIPTS_MAX = 128
 """Maximum number of scripts of a workload, as in pgbench."""
 
+STUB = "-- stub:"
+"""Beginning of a line that marks a value that the user has to edit."""
+
 WEIGHT_DIGITS_MAX = 10
 """Digits of the largest weight, 2**31 - 1; Python refuses numbers with thousands of digits."""
 
@@ -34,7 +37,20 @@ def script_files(text: str) -> tuple[Script, ...]:
     name, weight = weighted(text)
     if Path(name).is_dir():
         raise UsageError(f"{text!r}: the directory has weights in its {LIST}: remove @{weight}")
-    return (Script(name=name, weight=weight, text=read_script(Path(name))),)
+    return (Script(name=name, weight=weight, text=_edited(Path(name))),)
+
+
+def _edited(path: Path) -> str:
+    """Return the text of a script. Raises UsageError if a value is still a stub."""
+    text = read_script(path)
+    stubs = [line for line in text.splitlines() if line.startswith(STUB)]
+    if stubs:
+        more = f" (and {len(stubs) - 1} more in this file)" if len(stubs) > 1 else ""
+        raise UsageError(
+            f"{path} has a value that only you know{more}: {stubs[0].removeprefix(STUB).strip()}; or remove "
+            f"the script from {LIST}"
+        )
+    return text
 
 
 def weighted(text: str) -> tuple[str, int]:
@@ -56,6 +72,7 @@ class _Listed(BaseModel):
 
     file: str = Field(pattern=r"^[A-Za-z0-9_.-]+\.sql$")
     weight: int = Field(default=1, ge=0, le=2**31 - 1)
+    share: float | None = Field(default=None, ge=0, le=1)
 
 
 class _List(BaseModel):
@@ -69,7 +86,12 @@ class _List(BaseModel):
 def read_directory(directory: Path) -> tuple[Script, ...]:
     """Return the scripts of a directory, named as their files without suffix. Raises UsageError."""
     return tuple(
-        Script(name=one.file.removesuffix(".sql"), weight=one.weight, text=read_script(directory / one.file))
+        Script(
+            name=one.file.removesuffix(".sql"),
+            weight=one.weight,
+            text=_edited(directory / one.file),
+            share=one.share,
+        )
         for one in _listed(directory).scripts
     )
 
@@ -113,6 +135,8 @@ def write_directory(directory: Path, scripts: Sequence[Script], remarks: Sequenc
         lines = [MARK, *(f"# {remark}".rstrip() for remark in remarks)]
         for script in scripts:
             lines += ["", "[[scripts]]", f'file = "{script.name}.sql"', f"weight = {script.weight}"]
+            if script.share is not None:
+                lines.append(f"share = {script.share:.6f}")
         (directory / LIST).write_text("\n".join(lines) + "\n", encoding="utf-8")
     except OSError as error:
         raise PgdynoError(f"cannot write {error.filename or directory}: {error.strerror}") from error

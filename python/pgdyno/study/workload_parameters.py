@@ -123,6 +123,11 @@ class WorkloadParameters(BaseModel):
         """Return all parameters of the data, and no others: equal shapes mean equal data."""
 
     @property
+    def coverage(self) -> float | None:
+        """Share of the recorded time of a database that the load has; None if it is not of a recording."""
+        return None
+
+    @property
     def is_upgraded(self) -> bool:
         """True if pg_upgrade makes the data directory from one of an older version."""
         return self.upgrade_from != NOT_UPGRADED

@@ -1,6 +1,7 @@
 """How scripts draw the value of each parameter: sampled from a column, new, or a neutral constant. Pure.
 
-No value of a row or of the workload is written: \\sample reads the values from the data that are measured.
+No value of a row is written: \\sample reads the values from the data that are measured. A value that nothing
+shows is a stub, which the user edits.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from pgdyno.study.script_files import STUB
 from pgdyno.workload.statements.column_scopes import ColumnName
+from pgdyno.workload.statements.logged_values import LoggedRange
 from pgdyno.workload.statements.referenced_tables import Column, Table, Tables
 from pgdyno.workload.statements.statement_parameters import Role, Use
 from pgdyno.workload.statements.statement_parser import Reason, Unusable
@@ -38,6 +41,16 @@ NEUTRAL: Mapping[str, str] = {
 }
 """Constants outside of filters, by type. Arrays are empty."""
 
+NUMBERS = frozenset(("smallint", "integer", "bigint", "numeric", "real", "double precision"))
+TEXTS = frozenset(("text", "character varying", "character", "name"))
+WHOLE_NUMBERS = frozenset(("smallint", "integer", "bigint"))
+
+STUB_RANGE = (1, 30)
+"""Range of numbers, or of days, in a stub."""
+
+DECIMALS = 6
+"""Digits after the point of drawn numbers with fractions, as many as are read."""
+
 _RANDOM_TEXT = "md5(random()::text || clock_timestamp()::text)"
 NEW_NUMBERS: Mapping[str, tuple[int, int]] = {
     "integer": (10**9, 2**31 - 1),
@@ -61,7 +74,8 @@ NEW_VALUES: Mapping[str, str] = {
 class Draw:
     """A parameter in a script: commands that set variables, and the SQL in the place of the parameter.
 
-    ``variables`` are the names in ``sql``, each as ``:name``.
+    ``variables`` are the names in ``sql``, each as ``:name``. ``is_new``: it must be in no row. ``is_stub``:
+    the user has to edit it.
     """
 
     number: int
@@ -70,12 +84,17 @@ class Draw:
     about: str
     commands: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    role: Role = Role.CONSTANT
+    column: ColumnName | None = None
+    is_new: bool = False
+    is_stub: bool = False
 
 
 @dataclass(frozen=True)
 class Statement:
     """Facts about a statement besides its text. ``types``: by number of the parameter. ``copied``: as
     returned by ``parameter_uses``. ``prefix``: of its variables, so that those of a transaction differ.
+    ``ranges``: of numbers and intervals in a log, by number. ``equal``: draws that others repeat, by number.
     """
 
     uses: Sequence[Use]
@@ -84,11 +103,64 @@ class Statement:
     rows_per_call: float
     copied: frozenset[ColumnName] = frozenset()
     prefix: str = "p"
+    ranges: Mapping[int, LoggedRange] = field(default_factory=dict)
+    equal: Mapping[int, Draw] = field(default_factory=dict)
 
 
 def draw_all(statement: Statement) -> dict[int, Draw]:
     """Return a draw for each parameter, by its number. Raises Unusable."""
     return _Drawing(statement).all()
+
+
+Place = tuple[int, int]
+"""A parameter of a transaction: the place of its statement, and its number."""
+
+
+def repeated_draws(
+    draws: Sequence[Mapping[int, Draw]], equal: Iterable[tuple[Iterable[Place], bool]]
+) -> dict[Place, Draw]:
+    """Return the parameters of a transaction that repeat the draw of another one, with that draw.
+
+    ``equal``: groups of places with equal values, and whether these were different enough that places of
+    different columns are not equal by chance. A new value is repeated first, then a value that is searched.
+    """
+    found: dict[Place, Draw] = {}
+    sources: set[Place] = set()
+    for places, is_varied in equal:
+        known = sorted({place for place in places if place[1] in draws[place[0]]})
+        ordered = sorted(known, key=lambda place: _precedence(draws[place[0]][place[1]]))
+        for first in ordered:
+            source = draws[first[0]][first[1]]
+            if first in found or not source.variables or source.role is Role.RANGE_END:
+                continue
+            for place in ordered:
+                draw = draws[place[0]][place[1]]
+                is_free = place != first and place not in found and place not in sources
+                if is_free and _can_repeat(draw, source, is_varied):
+                    found[place] = source
+                    sources.add(first)
+    return found
+
+
+def _precedence(draw: Draw) -> tuple[bool, bool, bool]:
+    return not draw.is_new, draw.column is None, draw.role is not Role.VALUE
+
+
+_REPEATING = frozenset((Role.VALUE, Role.BOUND, Role.PATTERN, Role.ASSIGNED, Role.CONSTANT, Role.ARGUMENT))
+
+
+def _can_repeat(draw: Draw, source: Draw, is_varied: bool) -> bool:
+    if not is_varied and (draw.column is None or draw.column != source.column):
+        return False
+    if draw.is_new or draw.sql in ("DEFAULT", "NULL"):
+        return False
+    if Role.LIST in (draw.role, source.role):
+        return (draw.role, draw.type, draw.column) == (source.role, source.type, source.column)
+    return draw.role in _REPEATING and _family(draw.type) == _family(source.type)
+
+
+def _family(type_: str) -> str:
+    return "number" if type_ in NUMBERS else "text" if type_ in TEXTS else type_
 
 
 def with_values(text: str, uses: Iterable[Use], sql: Mapping[int, str]) -> str:
@@ -126,6 +198,8 @@ class _Drawing:
         return dict(sorted(self.draws.items()))
 
     def _draw(self, use: Use, uses: Sequence[Use], new: frozenset[ColumnName]) -> Draw:
+        if (source := self.statement.equal.get(use.number)) is not None:
+            return self._repeated(use, source)
         match use.role:
             case Role.ROW_COUNT:
                 rows = str(max(1, math.ceil(self.statement.rows_per_call)))
@@ -136,6 +210,8 @@ class _Drawing:
                 return self._made(use, "0", "0")
             case Role.CONSTANT:
                 return self._neutral(use)
+            case Role.ARGUMENT:
+                return self._argument(use)
         assert use.column is not None
         table = self.statement.tables[use.column[0]]
         column = table.columns[use.column[1]]
@@ -156,14 +232,69 @@ class _Drawing:
         self, use: Use, sql: str, about: str, commands: Sequence[str] = (), variables: Sequence[str] = ()
     ) -> Draw:
         type_ = self.statement.types.get(use.number, "")
-        return Draw(use.number, type_, sql, about, tuple(commands), tuple(variables))
+        return Draw(use.number, type_, sql, about, tuple(commands), tuple(variables), use.role, use.column)
 
     def _neutral(self, use: Use) -> Draw:
         type_ = self.statement.types.get(use.number, "")
         value = "'{}'" if type_.endswith("[]") else NEUTRAL.get(type_)
         if value is None:
-            raise Unusable(Reason.TYPE, f"${use.number}, {type_}")
+            return self._stub(use)
         return self._made(use, f"{value}::{type_}", f"the constant {value}")
+
+    def _argument(self, use: Use) -> Draw:
+        """Return a value of the range in the log, or a stub."""
+        known = self.statement.ranges.get(use.number)
+        limits = None if known is None else known.rounded()
+        type_ = self.statement.types.get(use.number, "")
+        if (
+            known is None
+            or limits is None
+            or (type_ not in NUMBERS if not known.unit else type_ != "interval")
+        ):
+            return self._stub(use)
+        low, high = limits
+        value = words = _plain(low)
+        commands, variables = [], []
+        if low < high:
+            scale = 1 if low == round(low) and high == round(high) else 10**DECIMALS
+            name = f"{self.statement.prefix}{use.number}"
+            commands, variables = [f"\\set {name} random({low * scale:.0f}, {high * scale:.0f})"], [name]
+            value, words = (
+                f":{name}" if scale == 1 else f"(:{name} / {scale}.0)",
+                f"{words} to {_plain(high)}",
+            )
+        sql = f"({value} * interval '1 {known.unit}')" if known.unit else f"{value}::{type_}"
+        about = f"{words} {known.unit}".rstrip() + f", from the log, {use.place}"
+        return self._made(use, sql, about, commands, variables)
+
+    def _stub(self, use: Use) -> Draw:
+        """Return a value that only the user knows, with a mark above it."""
+        type_ = self.statement.types.get(use.number, "")
+        name = f"{self.statement.prefix}{use.number}"
+        edit, commands, variables = f"'stub_{name}' in the statement", [], []
+        if type_ in NUMBERS or (type_ == "interval" and use.place != "operand of *"):
+            sql = f":{name}::{type_}" if type_ in NUMBERS else f"(:{name} * interval '1 day')"
+            edit = f"the range of {name}" + ("" if type_ in NUMBERS else ", in days,")
+            commands, variables = [f"\\set {name} random({STUB_RANGE[0]}, {STUB_RANGE[1]})"], [name]
+        elif type_ in NEUTRAL and type_ not in TEXTS:
+            sql = f"{NEUTRAL[type_]}::{type_}"
+            edit = f"{NEUTRAL[type_]} in the statement"
+        else:  # the value is not read before the script runs: a name need not exist yet
+            sql = f"'stub_{name}'::text" + ("" if type_ == "text" else f"::{type_}")
+        place = f", {use.place}" if use.place else ""
+        mark = f"{STUB} ${use.number} {type_}{place}: edit {edit}, then delete this line"
+        made = self._made(use, sql, f"a stub{place}", [mark, *commands], variables)
+        return replace(made, is_stub=True)
+
+    def _repeated(self, use: Use, source: Draw) -> Draw:
+        about = f"the value of :{source.variables[0]}: equal in the log"
+        if use.role is Role.LIST:
+            return self._made(use, source.sql, about, (), source.variables)
+        value = f":{source.variables[0]}"
+        if use.role in (Role.CONSTANT, Role.ARGUMENT):
+            value = f"{value}::{self.statement.types.get(use.number, '')}"
+        sql = f"{use.wrapper}({value})" if use.wrapper else value
+        return self._made(use, sql, about, (), source.variables[:1])
 
     def _sampled(self, use: Use, table: Table, column: Column) -> Draw:
         mode = "uniform" if table.is_unique(column.name) else table.mode(column.name)
@@ -208,11 +339,16 @@ class _Drawing:
             low, high = NEW_NUMBERS[column.base_type]
             command = f"\\set {name} random({low}, {high})"
             about = f"a new value for {table.source(column.name)}, random"
-            return self._made(use, f":{name}", about, [command], [name])
+            return replace(self._made(use, f":{name}", about, [command], [name]), is_new=True)
         value = NEW_VALUES[column.base_type]
         if length := re.search(r"\((\d+)\)", column.type):
             value = f"left({value}, {length[1]})"
-        return self._made(use, value, f"a new value for {table.source(column.name)}, random")
+        about = f"a new value for {table.source(column.name)}, random"
+        return replace(self._made(use, value, about), is_new=True)
+
+
+def _plain(number: float) -> str:
+    return f"{number:.{DECIMALS}f}".rstrip("0").rstrip(".")
 
 
 def _with_new_values(uses: Sequence[Use], statement: Statement) -> frozenset[ColumnName]:

@@ -33,16 +33,17 @@ _REVERSED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 
 @dataclass(frozen=True)
 class _Place:
-    """Context of an expression. ``problem``: reason why a parameter without a column has no value there."""
+    """Context of an expression. ``argument``: what a parameter without a column is there; empty where any
+    constant has the same effect.
+    """
 
-    problem: Reason | None = None
-    detail: str = ""
+    argument: str = ""
     group: int = 0
     """The AND that the expression is a part of."""
 
 
 _OUTPUT = _Place()
-_FILTER = _Place(Reason.FILTER)
+_FILTER = _Place("part of a filter")
 
 
 def parameter_uses(statement: ParsedStatement, tables: Tables) -> tuple[list[Use], frozenset[ColumnName]]:
@@ -53,7 +54,7 @@ def parameter_uses(statement: ParsedStatement, tables: Tables) -> tuple[list[Use
     walk.statement(statement.tag, statement.body, Scopes())
     found = _with_ranges(sorted({(use.start, use.number): use for use in walk.uses}.values(), key=_start))
     if missing := parameter_numbers(statement.body) - {use.number for use in found}:
-        raise Unusable(Reason.FILTER, f"${min(missing)}")
+        raise Unusable(Reason.PLACE, f"${min(missing)}")
     return found, frozenset(walk.copied)
 
 
@@ -320,8 +321,9 @@ class _Walk:
             case kind:
                 self._pair(left, right, "like" if "LIKE" in kind else name, scopes, place)
                 self._pair(right, left, _REVERSED.get(name, name), scopes, place)
+                within = replace(place, argument=f"operand of {name}") if place.argument else place
                 for side in (left, right):
-                    self._side(side, scopes, place)
+                    self._side(side, scopes, within)
 
     def _side(self, node: Any, scopes: Scopes, place: _Place) -> None:
         """Visit an operand unless a pair has already used it."""
@@ -358,11 +360,13 @@ class _Walk:
         name = (names(body.get("funcname")) or [""])[-1]
         if name.startswith("pg_"):  # locks, sleeps, resets of statistics
             raise Unusable(Reason.SYSTEM, name)
-        inside = place if name in WITHOUT_EFFECT else _Place(Reason.FUNCTION, name)
         for number, argument in enumerate(body.get("args", ())):
             fixed = FIXED.get((name, number), "")
-            if not (fixed and self._as(argument, Role.FIXED, fixed=fixed)):
-                self._expression(argument, scopes, inside)
+            if fixed and self._as(argument, Role.FIXED, fixed=fixed):
+                continue
+            words = ("argument", argument.get("NamedArgExpr", {}).get("name", ""), "of", name)
+            inside = place if name in WITHOUT_EFFECT else _Place(" ".join(filter(None, words)))
+            self._expression(argument, scopes, inside)
         self._expression(body.get("agg_filter"), scopes, _FILTER)
         for part in ("agg_order", "over"):
             self._expression(body.get(part), scopes, place)
@@ -413,9 +417,7 @@ class _Walk:
         return True
 
     def _without_column(self, node: Node, place: _Place) -> None:
-        if place.problem is not None:
-            found = self._parameter(node)
-            assert found is not None
-            detail = place.detail or f"${found.number}"
-            raise Unusable(place.problem, detail)
-        self._as(node, Role.CONSTANT)
+        if place.argument:
+            self._as(node, Role.ARGUMENT, place=place.argument)
+        else:
+            self._as(node, Role.CONSTANT)

@@ -24,6 +24,7 @@ class Role(StrEnum):
     OFFSET = "offset"
     FIXED = "fixed"  # an argument with one sensible value: fields, formats, lengths
     CONSTANT = "constant"  # outside of filters
+    ARGUMENT = "argument"  # of a function, or an operand of a filter without a column
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Use:
     wrapper: str = ""
     cast: str = ""
     fixed: str = ""  # the value of Role.FIXED
+    place: str = ""  # of Role.ARGUMENT
     is_item: bool = False
     is_inserted: bool = False
     on_conflict: bool = False

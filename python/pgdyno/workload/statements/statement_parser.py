@@ -44,9 +44,8 @@ class Reason(StrEnum):
     UTILITY = "utility statement"
     SYSTEM = "uses system catalogs or functions"
     NOT_PREPARED = "the server rejects the statement"
-    FUNCTION = "a parameter is an argument of a function"
-    FILTER = "a parameter of a filter is not compared with a column"
-    TYPE = "a parameter has a type without a neutral value"
+    ONE_OFF = "one-off statement"
+    PLACE = "the place of a parameter is not supported"
     REFERENCED = "deletes rows that a foreign key may reference"
     NAME = "a name has a control character"
     UNIQUE = "new values for a unique key are not known"
@@ -74,6 +73,16 @@ class ParsedStatement:
     def kind(self) -> str:
         """The kind: select, insert, update, delete or merge."""
         return KINDS[self.tag]
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The number of each occurrence of a parameter, in the order of the text."""
+        return tuple(parameter_locations(self.body).values())
+
+    @property
+    def shape(self) -> str:
+        """The text without numbers of parameters, comments and spelling: equal if places are equal."""
+        return shape_of(self.text)
 
 
 def parse_statement(text: str) -> ParsedStatement:
@@ -110,6 +119,12 @@ def _require_one(statements: Sequence[Node]) -> tuple[str, Node]:
         words = re.findall("[A-Z][a-z]*", tag.removesuffix("Stmt"))
         raise Unusable(Reason.UTILITY, "SELECT INTO" if tag in KINDS else " ".join(words).upper())
     return tag, body
+
+
+def shape_of(normalized: str) -> str:
+    """Return the shape of a statement whose constants are parameters."""
+    words = re.findall(r"\w+|[^\w\s]", _without_comments(normalized).lower().strip().rstrip(";"))
+    return re.sub(r"\$ \d+", "$", " ".join(words))
 
 
 def fingerprint(text: str) -> str:
@@ -149,12 +164,18 @@ def names(strings: object) -> list[str]:
 
 def parameter_numbers(body: object) -> set[int]:
     """Return the numbers of all parameters below a node."""
-    return {int(one["number"]) for one in _found(body, "ParamRef") if "number" in one}
+    return {int(one["number"]) for one in nodes(body, "ParamRef") if "number" in one}
+
+
+def parameter_locations(tree: object) -> dict[int, int]:
+    """Return the number of the parameter at each position, in bytes, by position."""
+    found = {int(one.get("location", 0)): int(one.get("number", 0)) for one in nodes(tree, "ParamRef")}
+    return dict(sorted(found.items()))
 
 
 def _tables(body: Node) -> Iterator[TableName]:
-    found = [*_found(body, "RangeVar")]
-    found += _found(body, "relation")  # the target of INSERT, UPDATE, DELETE and MERGE has no tag
+    found = [*nodes(body, "RangeVar")]
+    found += nodes(body, "relation")  # the target of INSERT, UPDATE, DELETE and MERGE has no tag
     for one in sorted(found, key=lambda one: int(one.get("location", 0))):
         yield table_of(one)
 
@@ -164,7 +185,7 @@ def table_of(range_variable: Node) -> TableName:
     return str(range_variable.get("schemaname", "")), str(range_variable.get("relname", ""))
 
 
-def _found(node: object, key: str) -> Iterator[Any]:
+def nodes(node: object, key: str) -> Iterator[Any]:
     """Yield all values of a key, at any depth."""
     pending = [node]
     while pending:
