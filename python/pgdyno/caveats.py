@@ -44,6 +44,7 @@ class Code(StrEnum):
     TPCC_DEVIATIONS = "tpcc-deviations"
     MORE_CLIENTS_THAN_BRANCHES = "more-clients-than-branches"
     SCALE_OF_THE_DATA = "scale-of-the-data"
+    LOW_COVERAGE = "low-coverage"
     OWN_SCRIPTS_NOT_CHECKED = "own-scripts-not-checked"
     DATA_WITHOUT_STATISTICS = "data-without-statistics"
     DATA_CHANGED = "data-changed"

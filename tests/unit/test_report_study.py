@@ -21,7 +21,7 @@ from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
 from pgdyno.analysis.findings.source_agreement import Agreement
 from pgdyno.analysis.statistics.effect import level_of
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat, Code, Severity
 from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
 from pgdyno.report.hosts_report import build_hosts
@@ -30,6 +30,7 @@ from pgdyno.report.result_tables import level_text
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 CHANGE = {"key": "workload.warehouses", "before": "2000", "after": "16", "why": "the memory is smaller"}
 CASES = (
@@ -164,6 +165,26 @@ def test_a_lost_question_is_above_the_verdict(tmp_path: Path, form: str, cases: 
     assert (found if hosts == 1 else found["hosts"][0]["files"]["a"])["lost_question"] == said
     rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))
     assert {row["lost_question"] for row in rows} == {said}
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+@pytest.mark.parametrize("cases", [1, 3])
+def test_the_headline_has_the_share_of_the_recorded_time_that_the_scripts_cover(
+    tmp_path: Path, cases: int, hosts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(WorkloadParameters, "coverage", 0.7999)
+    given = [[replace(case, host=of) for case in CASES[:cases]] for of in (HOST, LARGE)]
+    studies = findings_of(tmp_path, **dict(zip("ab", given[:hosts], strict=False)))
+    built: Any = build_hosts(find_hosts(studies)) if hosts > 1 else build_study(studies["a"])
+    for form in ("terminal", "summary", "md", "html"):
+        text = " ".join(unescape(plain(FORMS[form](built))).split())
+        assert "; covers 79% of the recorded time" in text
+        assert "The scripts cover 79% of the recorded execution time" in text
+    first = studies["a"].first
+    assert [one.severity for one in first.caveats if one.code is Code.LOW_COVERAGE] == [Severity.HIGH]
+    monkeypatch.setattr(WorkloadParameters, "coverage", 0.8)
+    (covered,) = findings_of(tmp_path, c=CASES[0]).values()
+    assert Code.LOW_COVERAGE not in {one.code for one in covered.first.caveats}
 
 
 def test_a_question_lost_on_one_of_two_hosts_is_lost(tmp_path: Path) -> None:

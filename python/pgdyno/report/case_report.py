@@ -177,7 +177,10 @@ def case_report(findings: Findings) -> Report:
     return Report(
         title=findings.study.title,
         findings=findings,
-        headlines=[_headline(comparison, findings) for comparison in findings.comparisons],
+        headlines=[
+            replace(one, basis=result_tables.with_coverage(one.basis, [findings.study]))
+            for one in (_headline(comparison, findings) for comparison in findings.comparisons)
+        ],
         why=reasons,
         queries=query_section.query_sentences(findings),
         dips=dips_section.dip_sentences(findings),

@@ -26,7 +26,7 @@ from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, Headline, ShownCavea
 from pgdyno.report.crash_report import CrashReport
 from pgdyno.report.durability_section import durability_by_host
 from pgdyno.report.hosts_tables import with_pooled_changes
-from pgdyno.report.result_tables import Table, enumeration
+from pgdyno.report.result_tables import Table, enumeration, with_coverage
 from pgdyno.report.study_report import WORDS, StudyReport, build_study, lost_question
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
@@ -76,7 +76,10 @@ def build_hosts(
     return HostsReport(
         title=first.title,
         findings=findings,
-        headlines=_headlines(findings),
+        headlines=[
+            replace(one, basis=with_coverage(one.basis, [case.study for case in findings.first.cases]))
+            for one in _headlines(findings)
+        ],
         unfinished=" ".join(unfinished),
         lost=lost_question(list(findings.studies.values())),
         agreement=[f"{name}: {of}" for name, study in studies.items() for of in study.agreement[:1]],

@@ -58,6 +58,7 @@ def case_entry(report: Report) -> models.CaseEntry:
         pgdyno_version=study.pgdyno_version,
         host=study.host,
         verdict=comparisons[0].verdict if len(comparisons) == 1 else None,
+        coverage=study.plan.workload.coverage,
         plan=_plan(study),
         arms=[_arm(of, findings) for of in findings.arms],
         driver_nodes=driver_node_summaries(findings.trials),

@@ -376,6 +376,10 @@ class CaseEntry:
     host: Annotated[Json, about("Facts about the machine.")]
     percent_of: Annotated[str, about("Definition of the percentages.")]
     verdict: Annotated[Verdict | None, about("Null with more than two arms.")]
+    coverage: Annotated[
+        float | None,
+        about("Share of the recorded time of a database that the scripts cover. Null for other loads."),
+    ]
     plan: PlanEntry
     arms: Annotated[Sequence[ArmEntry], about("The baseline first.")]
     driver_nodes: Annotated[

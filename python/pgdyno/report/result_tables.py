@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX, method_of
@@ -30,7 +30,7 @@ from pgdyno.estimate import (
     share_text,
     signed,
 )
-from pgdyno.results.records import Kept
+from pgdyno.results.records import Kept, StudyRecord
 from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 
 DIGITS_WITHOUT_INTERVAL = 2
@@ -285,6 +285,13 @@ def lost_guarantees(findings: Findings) -> list[str]:
         f"{promise}{f' ({reason})' if reason else ''}."
         for (kept, promise, reason), names in by_promise.items()
     ]
+
+
+def with_coverage(basis: str, studies: Iterable[StudyRecord]) -> str:
+    """Add which share of the recorded time of a database the loads cover at least, rounded down."""
+    covered = [one.plan.workload.coverage for one in studies]
+    known = [coverage for coverage in covered if coverage is not None]
+    return f"{basis}; covers {math.floor(min(known) * 100)}% of the recorded time" if known else basis
 
 
 def enumeration(names: Sequence[str]) -> str:

@@ -80,7 +80,12 @@ def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> 
     return StudyReport(
         title=first.study.title,
         findings=findings,
-        headlines=[_headline(over, findings) for over in findings.over_cases],
+        headlines=[
+            replace(
+                one, basis=result_tables.with_coverage(one.basis, [case.study for case in findings.cases])
+            )
+            for one in (_headline(over, findings) for over in findings.over_cases)
+        ],
         unfinished=next(iter(cases.values())).unfinished,
         lost=lost_question([findings]),
         percent_of="Percentages are (B − A) / A, where A is the baseline.",

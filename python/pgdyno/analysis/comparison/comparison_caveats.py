@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -32,6 +33,9 @@ from pgdyno.units import format_duration
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
 """Settings of initdb or the compiler that change the cost of a page or a commit."""
+
+COVERAGE_MIN = 0.8
+"""Share of the recorded time that scripts need to stand for the load of a database."""
 
 NAMES_MAX = 5
 """Maximum number of names in a sentence; the others are counted."""
@@ -365,6 +369,9 @@ def _study_caveats(study: StudyRecord) -> list[Caveat]:
         found.append(Caveat(Code.DUET))
     if study.engine_facts.profile == "debug":
         found.append(Caveat(Code.DEBUG_ENGINE))
+    coverage = plan.workload.coverage
+    if coverage is not None and coverage < COVERAGE_MIN:
+        found.append(Caveat(Code.LOW_COVERAGE, {"coverage": f"{math.floor(coverage * 100)}%"}))
     if plan.rate_per_s is not None:
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": f"{plan.rate_per_s:g} transactions per second"}))
     elif plan.pacing != "none":
