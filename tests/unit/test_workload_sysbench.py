@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,8 +12,11 @@ from pydantic import ValidationError
 
 from pgdyno.cli.compare import command_of
 from pgdyno.cli.workload_options import SysbenchOptions, TpccData, Which, chosen_parameters, options_of
+from pgdyno.drive import engine_runs
+from pgdyno.drive.engine_runs import run_load
 from pgdyno.engine import TargetResult
 from pgdyno.errors import DatasetError, UsageError
+from pgdyno.interruption import Interruption
 from pgdyno.study.cases import cases_of
 from pgdyno.study.plan import Driving
 from pgdyno.study.study_file_reader import examine_text
@@ -50,6 +54,27 @@ def test_data_of_a_script_depend_on_all_that_its_prepare_sees() -> None:
         {"script": WITH_DATA, "prepare_threads": 2},
     ):
         assert parameters(**other).shape() != base.shape()
+
+
+def test_data_are_prepared_in_one_thread_as_in_sysbench_unless_asked() -> None:
+    assert parameters(script=WITH_DATA).to_load()["threads"] == 1
+    assert parameters(script=WITH_DATA, prepare_threads=3).to_load()["threads"] == 3
+    bulk = parameters(script="bulk_insert")
+    assert (bulk.to_load()["threads"], bulk.shape()["prepare_threads"]) == (4, 4)
+    assert parameters(script="bulk_insert", prepare_threads=8).to_load()["threads"] == 8
+
+
+@pytest.mark.parametrize(("threads", "is_named"), [(1, False), (4, True)])
+def test_a_parallel_prepare_that_fails_names_its_option(
+    monkeypatch: pytest.MonkeyPatch, threads: int, is_named: bool
+) -> None:
+    failed = {"event": "failed", "stage": "prepare", "message": "relation exists", "target": None}
+    engine = SimpleNamespace(events=lambda: iter([failed]), stop=lambda: None)
+    monkeypatch.setattr(engine_runs, "Engine", lambda *_: nullcontext(engine))
+    load = parameters(script=WITH_DATA, prepare_threads=threads).to_load()
+    with pytest.raises(DatasetError, match="relation exists") as caught:
+        run_load({"workload": load}, Interruption(), lambda *_: None, lambda _: None)
+    assert ("--prepare-threads 1" in str(caught.value)) == is_named
 
 
 def test_options_have_one_spelling_and_tables_are_fields() -> None:

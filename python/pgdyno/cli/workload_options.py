@@ -14,6 +14,7 @@ from pgdyno.errors import UsageError
 from pgdyno.study.pgbench_parameters import BUILTINS, PgbenchParameters, Script, variant_of
 from pgdyno.study.script_files import script_files, weighted
 from pgdyno.study.sysbench_parameters import (
+    BULK_INSERT_THREADS,
     STOCK,
     TABLE_SIZE,
     TABLES,
@@ -279,13 +280,17 @@ class SysbenchOptions:
     prepare_threads: Annotated[
         int | None,
         typer.Option(
-            metavar="N", help="sysbench: threads of the command prepare of the script's own. [default: 4]"
+            metavar="N",
+            help="sysbench: threads of the script's own command prepare. "
+            f"[default: 1; bulk_insert: {BULK_INSERT_THREADS}]",
         ),
     ] = None
     allow_os: Annotated[
         bool | None,
         typer.Option(
-            "--allow-os", help="sysbench: let scripts use the libraries os and io, and read any file."
+            "--allow-os",
+            help="sysbench: let scripts run commands, use all of the libraries os and io, and read any file. "
+            "Sleeping by os.execute needs no permission.",
         ),
     ] = None
 

@@ -160,7 +160,10 @@ def run_load(
         raise interruption.interrupted(_interruption_message(last["message"]))
     if last["stage"] == "specification":
         raise EngineError(f"the engine rejected the specification: {last['message']}")
-    raise DatasetError(f"the load failed ({last['stage']}): {last['message']}")
+    remedy = ""
+    if last["stage"] == "prepare" and specification["workload"].get("threads", 1) > 1:
+        remedy = "; a prepare that is not made for several threads needs --prepare-threads 1"
+    raise DatasetError(f"the load failed ({last['stage']}): {last['message']}{remedy}")
 
 
 def _interruption_message(message: str) -> str:

@@ -36,6 +36,9 @@ STOCK: Mapping[str, RowChange] = {
 TABLES, TABLE_SIZE = 1, 10_000
 """Defaults of sysbench."""
 
+BULK_INSERT_THREADS = 4
+"""Tables of bulk_insert: one for each thread. Other scripts prepare in one thread, as in sysbench."""
+
 _OF_CLIENTS = {
     "threads": "--clients",
     "num-threads": "--clients",
@@ -142,11 +145,15 @@ class SysbenchParameters(WorkloadParameters):
     options: dict[str, str] = Field(
         default_factory=dict, description="Options of the script and of random numbers, without dashes."
     )
-    prepare_threads: int = Field(
-        default=4, ge=1, le=1000, description="Threads of a script's own command prepare."
+    prepare_threads: int | None = Field(
+        default=None,
+        ge=1,
+        le=1000,
+        description="Threads of a script's own command prepare. "
+        f"[default: 1; bulk_insert: {BULK_INSERT_THREADS}]",
     )
     allow_os: bool = Field(
-        default=False, description="Let scripts use the libraries os and io and read any file."
+        default=False, description="Let scripts use all of the libraries os and io and read any file."
     )
 
     @model_validator(mode="before")
@@ -188,10 +195,19 @@ class SysbenchParameters(WorkloadParameters):
         return options
 
     @property
+    def _is_bulk_insert(self) -> bool:
+        return self.script.text is None and self.script.name == "bulk_insert"
+
+    @property
+    def threads_of_prepare(self) -> int:
+        """Threads of a script's own command prepare."""
+        return self.prepare_threads or (BULK_INSERT_THREADS if self._is_bulk_insert else 1)
+
+    @property
     def has_own_data(self) -> bool:
         """True if the script's command prepare makes the data: they are not the tables sbtest1, sbtest2, …"""
         if self.script.text is None:
-            return self.script.name == "bulk_insert"
+            return self._is_bulk_insert
         return any(_PREPARES.search(text) for text in (self.script.text, *self.modules.values()))
 
     @property
@@ -221,7 +237,7 @@ class SysbenchParameters(WorkloadParameters):
 
     def require_clients(self, clients: int) -> None:
         """Raise ValueError if bulk_insert has no table for each client."""
-        if self.script.text is None and self.script.name == "bulk_insert" and clients > self.prepare_threads:
+        if self._is_bulk_insert and clients > self.threads_of_prepare:
             raise ValueError(
                 f"bulk_insert needs a table for each of the {clients} clients: "
                 f"use --prepare-threads {clients}"
@@ -264,7 +280,7 @@ class SysbenchParameters(WorkloadParameters):
         return {
             "script": hashlib.sha256(texts.encode()).hexdigest()[:16],
             "options": json.dumps(self.options_of_script(), sort_keys=True),
-            "prepare_threads": self.prepare_threads,
+            "prepare_threads": self.threads_of_prepare,
         }
 
     def options_of_script(self) -> dict[str, str]:
@@ -283,7 +299,7 @@ class SysbenchParameters(WorkloadParameters):
     def to_load(self) -> dict[str, Any]:
         """Return the parameters of the tables, or the script whose command prepare makes the data."""
         if self.has_own_data:
-            return {**self.to_drive(), "kind": "sysbench-script", "threads": self.prepare_threads}
+            return {**self.to_drive(), "kind": "sysbench-script", "threads": self.threads_of_prepare}
         shape = self.shape()
         switches = {name: bool(shape[name]) for name in ("auto_inc", "create_secondary")}
         return {"kind": self.kind, **shape, **switches}
