@@ -64,6 +64,8 @@ struct Core {
     sources: RefCell<Sources>,
     timers: RefCell<Timers>,
     ready: RefCell<VecDeque<Task>>,
+    /// Tasks that yield until the next turn.
+    paused: RefCell<Vec<Task>>,
     /// By task: whether it is already in `ready`.
     queued: RefCell<Vec<bool>>,
     current: Cell<Task>,
@@ -96,6 +98,7 @@ impl Reactor {
             sources: RefCell::default(),
             timers: RefCell::default(),
             ready: RefCell::default(),
+            paused: RefCell::default(),
             queued: RefCell::default(),
             current: Cell::new(Task(0)),
             pool: Pool::default(),
@@ -157,14 +160,14 @@ impl Reactor {
         .await
     }
 
-    /// Yields to the other ready futures of this loop.
+    /// Yields to the other ready futures of this loop, to what has happened, and to deadlines.
     pub async fn pause(&self) {
         let mut paused = false;
         poll_fn(|_| {
             if std::mem::replace(&mut paused, true) {
                 return Poll::Ready(());
             }
-            self.wake(self.current());
+            self.0.paused.borrow_mut().push(self.current());
             Poll::Pending
         })
         .await;
@@ -206,6 +209,7 @@ impl Reactor {
         *self.0.ready.borrow_mut() = tasks.collect();
         *self.0.queued.borrow_mut() = vec![true; futures.len()];
         self.0.timers.borrow_mut().clear();
+        self.0.paused.borrow_mut().clear();
         let mut context = Context::from_waker(Waker::noop());
         while alive > 0 {
             while let Some(task) = self.next_ready() {
@@ -240,18 +244,25 @@ impl Reactor {
     /// Waits for readiness or the earliest deadline, and schedules the futures.
     fn turn(&self) -> Result<(), Error> {
         let earliest = self.0.timers.borrow().earliest();
+        let paused = self.0.paused.take();
         match &self.0.clock {
+            Clock::Monotonic { .. } if !paused.is_empty() => {
+                self.wait(Some(Nanos::ZERO))?;
+            }
             Clock::Monotonic { .. } => {
                 self.wait(earliest.map(|at| at - self.now()))?;
             }
             Clock::Fake(now) => {
-                if self.wait(Some(Nanos::ZERO))? == 0 {
+                if self.wait(Some(Nanos::ZERO))? == 0 && paused.is_empty() {
                     now.fetch_max(earliest.ok_or(Error::Stalled)?.0, Relaxed);
                 }
             }
         }
         if earliest.is_some() {
             self.wake_due();
+        }
+        for task in paused {
+            self.wake(task);
         }
         Ok(())
     }

@@ -171,6 +171,28 @@ fn a_large_request_is_sent_while_the_server_sends_without_reading_by(io: Io) {
 }
 
 #[test]
+fn a_future_that_pauses_again_and_again_keeps_no_event_from_others() {
+    for io in io_modes() {
+        let reactor = fake_loop(io);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a pair of sockets");
+        let waits = Socket::new(&reactor, ours).expect("a socket");
+        rustix::io::write(&theirs, b"x").expect("written");
+        let pauses = std::cell::Cell::new(0);
+        let pause = async {
+            while pauses.get() < 1000 {
+                pauses.set(pauses.get() + 1);
+                reactor.pause().await;
+            }
+        };
+        let received = reactor.run_concurrently(async { waits.readable().await }, vec![Box::pin(pause)]);
+        received.expect("no stall").expect("no failure");
+        assert!(pauses.get() < 10, "{}", pauses.get());
+    }
+}
+
+#[test]
 fn a_socket_that_leaves_the_ring_keeps_events_of_others() {
     for io in io_modes() {
         let reactor = fake_loop(io);
