@@ -166,13 +166,15 @@ impl Bench {
         self.before.run + self.start.get().map_or(Nanos::ZERO, |start| at - start.at)
     }
 
-    /// Statistics of all threads so far.
+    /// Statistics of all threads so far, with the retries of transactions that have not ended.
     fn so_far(&self) -> Statistics {
-        let mut all = Statistics::default();
+        let (mut all, mut retries) = (Statistics::default(), 0);
         for record in &self.records {
-            all.merge(&lock(record).total());
+            let record = lock(record);
+            all.merge(&record.total());
+            retries += record.retries();
         }
-        all
+        Statistics { retries, ..all }
     }
 
     /// Record of all threads.

@@ -91,6 +91,13 @@ impl Record {
         *(if again { &mut statistics.retries } else { &mut statistics.failures }) += 1;
     }
 
+    /// Number of retries, counted when they begin. That of [`Record::total`] counts them when the transaction ends.
+    #[must_use]
+    pub fn retries(&self) -> u64 {
+        let commands = self.scripts.iter().flat_map(|script| &script.commands);
+        commands.map(|command| command.statistics.retries).sum()
+    }
+
     /// Adds the record of another thread with the same scripts.
     pub fn merge(&mut self, other: &Self) {
         for (mine, theirs) in self.scripts.iter_mut().zip(&other.scripts) {

@@ -106,3 +106,15 @@ fn a_record_merged_from_threads_is_the_record_of_all() {
     assert_eq!(second.latency.as_ref().unwrap().len(), 1000);
     assert_eq!(second.statistics.time.count, 1000);
 }
+
+#[test]
+fn a_retry_is_counted_before_its_transaction_ends() {
+    let script = ScriptRecord { commands: vec![CommandRecord::default(); 2], ..ScriptRecord::default() };
+    let mut record = Record { scripts: vec![script], series: None };
+    record.add_failure(0, 1, true);
+    record.add_failure(0, 0, true);
+    record.add_failure(0, 0, false);
+    assert_eq!((record.retries(), record.total().retries), (2, 0));
+    record.merge(&record.clone());
+    assert_eq!(record.retries(), 4);
+}
