@@ -105,6 +105,11 @@ def test_transactions_without_a_response_are_reported() -> None:
         ({}, [], ""),
         ({"failed": 9}, [], "no transaction succeeded, 9 failed"),
         (
+            {"failed": 2, "retried": 4998},
+            [("23505", "ERROR: duplicate key")],
+            "no transaction succeeded, 2 failed in 5,000 tries: ERROR: duplicate key (SQLSTATE 23505)",
+        ),
+        (
             {"failed": 9},
             [("25006", "ERROR: cannot execute UPDATE\nin a read-only transaction"), ("40001", "later")],
             "no transaction succeeded, 9 failed: ERROR: cannot execute UPDATE / in a read-only transaction "
@@ -141,6 +146,23 @@ def test_intervals_without_a_success_and_repeated_errors_are_reported_once(
         "server: ERROR: read-only (SQLSTATE 25006)",
         "    1 s  measure          0 tx/s  no transaction succeeded, 1,000 failed",
     ]
+
+
+def test_an_interval_shows_the_retries_of_transactions_that_have_not_ended(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    counts = {**NONE, "retried": 12_345}
+    Narrator()(
+        {
+            "event": "interval",
+            "role": "measure",
+            "kinds": {"event": counts},
+            "from_ns": 0,
+            "to_ns": 10**9,
+            "latency_ns": {"p99": 0},
+        }
+    )
+    assert capsys.readouterr().err.endswith("no transaction succeeded, 12,345 retried\n")
 
 
 def test_cpu_per_transaction_is_omitted_without_transactions() -> None:

@@ -288,9 +288,9 @@ class Repeating:
 
 
 def slices_with(rate: int) -> list[Slice]:
-    """Ten slices at a rate in transactions per second. Without a transaction each lasts until 3 s."""
-    counts = {"x": Counts(ok=rate // 2)}
-    ended_s = 0.5 if rate else 3.0
+    """Ten slices at a rate in transactions per second, negative if they fail. Without one each lasts 3 s."""
+    counts = {"x": Counts(ok=rate // 2) if rate >= 0 else Counts(failed=-rate // 2)}
+    ended_s = 0.5 if rate > 0 else 3.0
     return [Slice(i, Role.MEASURE, 0.0, 0.0, 0.5, ended_s, 0.0, 0.0, counts) for i in range(10)]
 
 
@@ -312,6 +312,8 @@ def slices_with(rate: int) -> list[Slice]:
         ({}, [800, 0], 30, None),
         # Each slice of 0.5 s lasts 3 s, until its transactions have ended.
         ({"budget_s": 300.0}, [0, 0], 30, 8.0),
+        # They end within their slices, and fail.
+        ({"budget_s": 300.0}, [-8, -8], 30, None),
         ({}, [], 30, None),
     ],
     ids=[
@@ -326,6 +328,7 @@ def slices_with(rate: int) -> list[Slice]:
         "a long block",
         "one arm stalls",
         "longer than a slice",
+        "none succeeds",
         "no complete run",
     ],
 )

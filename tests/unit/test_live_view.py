@@ -83,6 +83,31 @@ def test_without_a_terminal_it_is_a_line_a_block(
     ]
 
 
+FAILING = Running(1, "measure", 0.0, None, 0.25, 5000.0, "23505")
+
+
+def test_errors_are_shown_while_they_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = on_a_terminal(monkeypatch, 100)
+    with LiveView(["17", "18"]) as view:
+        view(BlockStarted(0, None, 0.0, None, "tx/s"))
+        view(FAILING)
+    assert "measuring 18: 25%, 5,000 errors/s (SQLSTATE 23505)" in written.getvalue()
+
+
+def test_without_a_terminal_an_arm_that_only_fails_has_a_line_a_block(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("pgdyno.cli.console.err", Console(stderr=True, width=200, force_terminal=False))
+    monkeypatch.setattr(live_view, "err", Console(stderr=True, width=200, force_terminal=False))
+    with LiveView(["17", "18"]) as view:
+        for block in (0, 1):
+            view(BlockStarted(block, None, 0.0, None, "tx/s"))
+            for progress in (replace(FAILING, transactions_per_s=9.0), FAILING, FAILING):
+                view(progress)
+    line = "  18: no transaction succeeds, 5,000 errors/s (SQLSTATE 23505)"
+    assert capsys.readouterr().err.splitlines() == ["block 1", line, "block 2", line]
+
+
 def test_quiet_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     written = on_a_terminal(monkeypatch, 80)
     play(LiveView(["17", "18"], quiet=True))

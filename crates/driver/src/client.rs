@@ -14,6 +14,9 @@ use reactor::{Connection, Error, Nanos, Reactor};
 ///
 /// The latency of a skipped arrival is recorded as a lower bound.
 const SKIP_LATE_AFTER: Nanos = Nanos(5_000_000_000);
+/// Maximum number of attempts at a transaction after the close of its slice. A conflict at the close is usually
+/// resolved by the next attempt. A transaction that never succeeds must not keep the slice open.
+const ATTEMPTS_LATE_MAX: u32 = 10;
 /// How long to try to reconnect before the server counts as lost, and how often.
 const RECONNECT_WITHIN: Nanos = Nanos(2_000_000_000);
 const RECONNECT_EVERY: Nanos = Nanos(50_000_000);
@@ -175,34 +178,33 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         let mut from = self.context.reactor.now();
         while let Some(Due { kind, intended, sent, is_timed }) = self.next(window, from).await {
             self.context.group.begin();
-            let (mut retries, mut restarts) = (0, 0);
+            let mut tries = Tries::default();
             let (outcome, failure) = loop {
-                let ended = self.attempt(connection).await;
-                restarts += self.user.restarts();
-                match ended {
-                    Ok(Ending::Committed) => {
-                        self.context.group.count(|counters| self.user.add_to_counters(counters));
-                        break (Outcome::Ok, None);
-                    }
+                match self.attempt(connection, &mut tries).await {
+                    Ok(Ending::Committed) => break (Outcome::Ok, None),
                     Ok(Ending::RolledBack) => break (Outcome::RolledBack, None),
-                    Err(failure) if failure.again && retries < self.context.rules.retries_max => {
+                    Err(failure) if failure.next == Next::Retry => {
                         (self.context.notify)(ClientEvent::Error(failure.error));
-                        retries += 1;
+                        self.context.group.retry(window, kind);
                     }
                     Err(failure) => break (Outcome::Failed, Some(failure)),
                 }
             };
-            let done = self.context.reactor.now();
-            let retries = retries + restarts;
-            let sample = Sample { kind, outcome, retries, intended, sent, done, is_timed };
+            let is_committed = outcome == Outcome::Ok;
+            self.context.group.count(|counters| self.user.add_to_counters(is_committed, counters));
+            let from_now = self.context.reactor.now();
+            // The close of the slice, not the last attempt, ends a transaction that would be retried in an open one.
+            let is_cut_off = failure.as_ref().is_some_and(|failure| failure.next == Next::CutOff);
+            let done = if is_cut_off { from_now.min(self.context.group.closes()) } else { from_now };
+            let sample = Sample { kind, outcome, intended, sent, done, is_timed };
             self.end(window, &sample, failure.as_ref().map(FailedAttempt::why).as_deref());
             if let Some(failure) = failure {
-                if failure.lost {
+                if failure.next == Next::Reconnect {
                     return Leave::Lost(failure.error);
                 }
                 (self.context.notify)(ClientEvent::Error(failure.error));
             }
-            from = done;
+            from = from_now;
         }
         Leave::Closed
     }
@@ -246,7 +248,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
             group.begin();
             let done = now.min(closes);
             let outcome = Outcome::Skipped;
-            let sample = Sample { kind, outcome, retries: 0, intended, sent: done, done, is_timed };
+            let sample = Sample { kind, outcome, intended, sent: done, done, is_timed };
             self.end(window, &sample, None);
         }
         None
@@ -284,19 +286,42 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         self.context.group.end(window, sample, why);
     }
 
-    /// Executes one attempt. After an error it restores the session.
+    /// Executes one attempt. After an error it restores the session, unless the workload has.
     #[inline]
-    async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, FailedAttempt> {
+    async fn attempt(
+        &mut self,
+        connection: &mut Connection,
+        tries: &mut Tries,
+    ) -> Result<Ending, FailedAttempt> {
         let error = match self.context.group.unless_abandoned(self.user.attempt(connection)).await {
             Ok(ending) => return Ok(ending),
             Err(error) => error,
         };
         if error.is_fatal() {
-            return Err(FailedAttempt { error, again: false, lost: true });
+            return Err(FailedAttempt { error, next: Next::Reconnect });
+        }
+        let restarts = self.user.restarts();
+        let next = self.next_after(&error, restarts, tries);
+        if restarts && next == Next::Retry {
+            return Err(FailedAttempt { error, next });
         }
         let recovered = self.context.group.unless_abandoned(Box::pin(connection.recover())).await;
-        let lost = recovered.is_err();
-        Err(FailedAttempt { again: error.is_retryable() && !lost, error, lost })
+        Err(FailedAttempt { error, next: if recovered.is_ok() { next } else { Next::Reconnect } })
+    }
+
+    /// What follows an error that leaves the connection usable.
+    fn next_after(&self, error: &Error, restarts: bool, tries: &mut Tries) -> Next {
+        if !restarts && (!error.is_retryable() || tries.retries >= self.context.rules.retries_max) {
+            return Next::Transaction;
+        }
+        if self.context.reactor.now() >= self.context.group.closes() {
+            if tries.late >= ATTEMPTS_LATE_MAX {
+                return Next::CutOff;
+            }
+            tries.late += 1;
+        }
+        tries.retries = tries.retries.saturating_add(1);
+        Next::Retry
     }
 
     /// Reconnects, or reports the server as lost.
@@ -324,13 +349,31 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
     }
 }
 
+/// Attempts at a transaction beyond the first.
+#[derive(Default)]
+struct Tries {
+    retries: u32,
+    /// Those after the close of the slice.
+    late: u32,
+}
+
+/// What follows a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Another attempt at the same transaction.
+    Retry,
+    /// Another transaction: this one is not retried.
+    Transaction,
+    /// Another transaction: this one would be retried, but its slice has closed.
+    CutOff,
+    /// A new connection.
+    Reconnect,
+}
+
 /// A failed attempt.
 struct FailedAttempt {
     error: Error,
-    /// Whether the same transaction may be retried.
-    again: bool,
-    /// Whether the connection is unusable.
-    lost: bool,
+    next: Next,
 }
 
 impl FailedAttempt {

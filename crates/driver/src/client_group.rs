@@ -266,6 +266,13 @@ impl ClientGroup {
         add(&mut self.record.borrow_mut().counters);
     }
 
+    /// Records another attempt at a transaction.
+    pub fn retry(&self, window: &Window, kind: usize) {
+        let now = self.reactor.now();
+        let is_counted = window.is_measured && now >= window.counted_from && now <= self.closes();
+        self.record.borrow_mut().add_retry(kind, is_counted);
+    }
+
     /// Records the outcome of a transaction. `why`: reason of a failure.
     #[inline]
     pub fn end(&self, window: &Window, sample: &Sample, why: Option<&str>) {

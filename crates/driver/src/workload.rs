@@ -79,19 +79,20 @@ pub trait User {
 
     /// Executes the drawn transaction to the end of the server's response.
     ///
-    /// After an error the driver skips the rest of the response and rolls back. A retry calls this again with
-    /// the same inputs.
+    /// After an error the driver skips the rest of the response and rolls back, unless the workload
+    /// [restarts](User::restarts) the transaction. A retry calls this again with the same inputs.
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error>;
 
-    /// Adds the effects of a committed transaction to the workload's counters. Called once per committed
-    /// transaction, after its last attempt.
+    /// Adds the effects of a transaction to the workload's counters. Called once per transaction, after its last
+    /// attempt.
     #[inline]
-    fn add_to_counters(&self, _counters: &mut [u64]) {}
+    fn add_to_counters(&self, _is_committed: bool, _counters: &mut [u64]) {}
 
-    /// Number of internal restarts in the last attempt, which also count as retries.
+    /// Whether the error of the last attempt makes the workload repeat the transaction, whatever the maximum
+    /// number of retries. The session is then ready for the next attempt.
     #[inline]
-    fn restarts(&self) -> u32 {
-        0
+    fn restarts(&self) -> bool {
+        false
     }
 
     /// Keying time before the drawn transaction is sent.

@@ -261,11 +261,11 @@ impl<U: User> User for WriterOf<U> {
         Ok(ending)
     }
 
-    fn add_to_counters(&self, counters: &mut [u64]) {
-        self.user.add_to_counters(counters);
+    fn add_to_counters(&self, is_committed: bool, counters: &mut [u64]) {
+        self.user.add_to_counters(is_committed, counters);
     }
 
-    fn restarts(&self) -> u32 {
+    fn restarts(&self) -> bool {
         self.user.restarts()
     }
 

@@ -22,7 +22,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arguments::{Arguments, Refusal, RunOptions};
 use bench::Bench;
 use pgwire::conninfo::{self, Conninfo, SessionDefaults};
-use reactor::{Clock, Reactor, print, tell};
+use reactor::{Clock, Reactor, Shared, print, tell};
 use sysbench::general::{self, Section};
 use sysbench::options::{Definition, OptionValue, help};
 use sysbench::{Connections, Program, SYSBENCH_VERSION, ScriptClient, ScriptError, Sources, stock};
@@ -177,6 +177,7 @@ fn find(script: &str, read: &Arguments, options: &RunOptions) -> Result<Program,
     program.random = options.random;
     program.report = Some(report::server_error);
     program.limits.allow_os = anywhere;
+    program.shell = Shared { input: true, output: true };
     Ok(program)
 }
 

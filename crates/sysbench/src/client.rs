@@ -1,6 +1,7 @@
 //! A client: its Lua state, its connections, and the requests of its script, carried out.
 
 use std::cell::{Cell, RefCell};
+use std::os::unix::process::ExitStatusExt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use super::lua::{Coroutine, ScriptState, Yielded};
 use super::program::{Program, Report};
 use super::random::Random;
 use super::session::{self, Answer, Prepared};
-use reactor::{Connection, Error, Nanos, Reactor};
+use reactor::{Connection, Error, Nanos, Reactor, Shared, shell};
 
 /// The operations that a script asks for, as `lua/prelude.lua` numbers them.
 mod operation {
@@ -23,6 +24,7 @@ mod operation {
     pub const EXECUTE: u32 = 5;
     pub const SLEEP: u32 = 6;
     pub const EVENT: u32 = 7;
+    pub const SHELL: u32 = 8;
     pub const DONE: u32 = 20;
     pub const STOP: u32 = 21;
     pub const RESTART: u32 = 22;
@@ -84,6 +86,8 @@ struct Part {
     kept_bytes: usize,
     /// Where errors are reported that end the script unless it catches them.
     report: Option<Report>,
+    /// The streams of the commands that the script may run.
+    shell: Option<Shared>,
     has_connected: bool,
     /// Whether the last event has waited for anything.
     has_waited: bool,
@@ -94,7 +98,7 @@ impl ScriptClient {
     pub fn new(program: Arc<Program>, tid: u32) -> Result<Self, ScriptError> {
         let random = program.random(tid).shared();
         let state = ScriptState::new(&program, tid, Rc::clone(&random))?;
-        let part = Part { report: program.report, ..Part::default() };
+        let part = Part::new(&program);
         Ok(Self { program, tid, random, state, events: None, part, reported: Cell::default() })
     }
 
@@ -102,7 +106,7 @@ impl ScriptClient {
     pub fn reload(&mut self) -> Result<(), ScriptError> {
         let counts = self.counts();
         self.events = None;
-        self.part = Part { report: self.program.report, ..Part::default() };
+        self.part = Part::new(&self.program);
         self.state = ScriptState::new(&self.program, self.tid, Rc::clone(&self.random))?;
         self.state.shared.counts.set(counts);
         Ok(())
@@ -180,6 +184,12 @@ impl ScriptClient {
         end
     }
 
+    /// The error after which the last event is to be run again.
+    pub fn take_restart_error(&mut self) -> Error {
+        let own = || Error::Workload("the script restarts the event by itself".to_owned());
+        self.part.failure.take().unwrap_or_else(own)
+    }
+
     /// sysbench draws a number of the client at the end of each event, of which its statistics make use.
     fn draw_for_event(&self) {
         self.random.borrow_mut().bits.next_u64();
@@ -225,6 +235,11 @@ fn closed() -> Error {
 }
 
 impl Part {
+    fn new(program: &Program) -> Self {
+        let shell = program.limits.allow_os.then_some(program.shell);
+        Self { report: program.report, shell, ..Self::default() }
+    }
+
     async fn query(
         &mut self,
         state: &ScriptState,
@@ -380,7 +395,13 @@ impl Part {
                 }
             }
             operation::SLEEP => {
-                let us = second.as_f64().unwrap_or(0.0).clamp(0.0, 1e12);
+                // A number without a fraction arrives as an integer.
+                let us = match second {
+                    Value::Integer(us) => us as f64,
+                    Value::Number(us) => us,
+                    _ => 0.0,
+                };
+                let us = us.clamp(0.0, 1e12);
                 reactor.sleep_until(reactor.now() + Nanos((us * 1000.0) as u64)).await;
                 state.resume(coroutine, ())
             }
@@ -389,9 +410,18 @@ impl Part {
                 if what == EVENT_ENDS {
                     state.shared.random.borrow_mut().bits.next_u64();
                 }
-                let goes_on = links.event(what).await;
+                let goes_on = links.event(what, &state.shared.counts.get()).await;
                 state.resume(coroutine, goes_on)
             }
+            operation::SHELL => match (&second, self.shell) {
+                (Value::String(command), Some(streams)) => {
+                    match shell(reactor, &command.as_bytes(), 0, streams).await {
+                        Ok(output) => state.resume(coroutine, output.status.into_raw()),
+                        Err(error) => state.resume(coroutine, (Value::Nil, error.to_string())),
+                    }
+                }
+                _ => Err(ScriptError::Lua("a command is a string, and needs --allow-os".to_owned())),
+            },
             _ => Err(ScriptError::Lua("attempt to yield outside a coroutine".to_owned())),
         }
     }

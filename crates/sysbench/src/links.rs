@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use super::counts::Counts;
 use pgwire::conninfo::Conninfo;
 use reactor::{Connection, Error, Reactor};
 
@@ -15,7 +16,8 @@ pub trait Links {
     /// Ends a connection.
     async fn disconnect(&mut self, number: u32) -> Result<(), Error>;
     /// What a script that has its own loop asks: 0 whether there is another event, 1 begins it, 2 ends it.
-    async fn event(&mut self, what: u32) -> bool;
+    /// `counts`: what the script has counted so far.
+    async fn event(&mut self, what: u32, counts: &Counts) -> bool;
 }
 
 /// No connections: for scripts that are only loaded.
@@ -34,15 +36,15 @@ impl Links for NoLinks {
         Ok(())
     }
 
-    async fn event(&mut self, _: u32) -> bool {
+    async fn event(&mut self, _: u32, _: &Counts) -> bool {
         false
     }
 }
 
 /// What a script that has its own loop asks of its caller.
 pub trait EventLoop {
-    /// 0: is there another event? 1: it begins. 2: it has ended.
-    fn ask(&self, what: u32) -> bool;
+    /// 0: is there another event? 1: it begins. 2: it has ended. `counts`: what the script has counted so far.
+    fn ask(&self, what: u32, counts: &Counts) -> bool;
 }
 
 /// Where connections of a script go to.
@@ -99,7 +101,7 @@ impl Links for Connections<'_> {
         Ok(())
     }
 
-    async fn event(&mut self, what: u32) -> bool {
-        self.events.is_some_and(|events| events.ask(what))
+    async fn event(&mut self, what: u32, counts: &Counts) -> bool {
+        self.events.is_some_and(|events| events.ask(what, counts))
     }
 }

@@ -8,6 +8,7 @@ use super::options::{Definition, OptionType, OptionValue};
 use super::random::{Distribution, DistributionError, Random, RandomOptions, Xoroshiro, seeds};
 use super::sources::Sources;
 use super::{ScriptError, stock};
+use reactor::Shared;
 
 /// Takes what a script prints.
 pub type Output = fn(&str);
@@ -22,7 +23,7 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// How long a script may compute without asking the server for anything: the other clients of its loop wait meanwhile.
     pub compute: Duration,
-    /// Whether scripts have the libraries `os` and `io`, and all files.
+    /// Whether scripts have all of the libraries `os` and `io`, and all files.
     pub allow_os: bool,
 }
 
@@ -82,6 +83,8 @@ pub struct Program {
     pub output: Output,
     /// Where errors of the server are reported.
     pub report: Option<Report>,
+    /// The standard streams of commands that scripts run.
+    pub shell: Shared,
 }
 
 impl Program {
@@ -101,6 +104,7 @@ impl Program {
             limits: Limits::default(),
             output,
             report: None,
+            shell: Shared::default(),
         }
     }
 

@@ -169,7 +169,7 @@ impl Workload for Sysbench {
 
     fn user(&self, client_id: ClientId) -> ScriptUser {
         let client = ScriptClient::new(Arc::clone(&self.program), client_id.client);
-        ScriptUser { client, is_prepared: false, restarts: 0 }
+        ScriptUser { client, is_prepared: false, restarts: false }
     }
 
     fn tally(&self, (): &()) -> Json {
@@ -182,8 +182,8 @@ pub struct ScriptUser {
     /// An error is reported when the client prepares.
     client: Result<ScriptClient, ScriptError>,
     is_prepared: bool,
-    /// Of the last event.
-    restarts: u32,
+    /// Whether the last event is to be run again.
+    restarts: bool,
 }
 
 /// The driver's connection, which the script gets when it connects.
@@ -209,7 +209,7 @@ impl Links for Borrowed<'_> {
         Ok(())
     }
 
-    async fn event(&mut self, _: u32) -> bool {
+    async fn event(&mut self, _: u32, _: &Counts) -> bool {
         false
     }
 }
@@ -250,24 +250,25 @@ impl User for ScriptUser {
         // A script of sysbench 0.5 connects when it first needs to.
         let is_preparing = !client.has_connected();
         let mut links = Borrowed { connection, is_preparing };
-        self.restarts = 0;
-        loop {
-            match client.event(&reactor, &mut links).await? {
-                EventEnd::Done => return Ok(Ending::Committed),
-                EventEnd::Restart => self.restarts += 1,
-                EventEnd::Stop => {
-                    let problem = "event() returned a value, which ends a run of sysbench; slices of the engine end by time";
-                    return Err(Error::Workload(problem.to_owned()));
-                }
+        self.restarts = false;
+        match client.event(&reactor, &mut links).await? {
+            EventEnd::Done => Ok(Ending::Committed),
+            EventEnd::Restart => {
+                self.restarts = true;
+                Err(client.take_restart_error())
+            }
+            EventEnd::Stop => {
+                let problem = "event() returned a value, which ends a run of sysbench; slices of the engine end by time";
+                Err(Error::Workload(problem.to_owned()))
             }
         }
     }
 
-    fn restarts(&self) -> u32 {
+    fn restarts(&self) -> bool {
         self.restarts
     }
 
-    fn add_to_counters(&self, counters: &mut [u64]) {
+    fn add_to_counters(&self, _: bool, counters: &mut [u64]) {
         let Ok(client) = &self.client else { return };
         client.add_new_counts(counters);
     }

@@ -160,8 +160,8 @@ impl User for Terminal {
     }
 
     #[inline]
-    fn add_to_counters(&self, counters: &mut [u64]) {
-        if let (Input::NewOrder(_), [new_orders]) = (&self.input, counters) {
+    fn add_to_counters(&self, is_committed: bool, counters: &mut [u64]) {
+        if let (true, Input::NewOrder(_), [new_orders]) = (is_committed, &self.input, counters) {
             *new_orders += 1;
         }
     }

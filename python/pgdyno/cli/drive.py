@@ -193,9 +193,11 @@ def why_all_failed(run: EngineRun, measured: Event) -> str:
     failed = sum(kind["failed"] for kind in counts)
     if not failed or any(kind["ok"] or kind["rolled_back"] for kind in counts):
         return ""
+    tries = failed + sum(kind["retried"] for kind in counts)
     first = f": {error_text(run.errors[0])}" if run.errors else ""
     remedy = REMEDIES.get(run.errors[0]["sqlstate"], "") if run.errors else ""
-    return f"no transaction succeeded, {failed:,} failed{first}{remedy}"
+    in_tries = f" in {tries:,} tries" if tries > failed else ""
+    return f"no transaction succeeded, {failed:,} failed{in_tries}{first}{remedy}"
 
 
 REMEDIES = {
@@ -217,7 +219,7 @@ class Narrator:
 
     def __init__(self) -> None:
         self._errors: set[tuple[str, str | None]] = set()
-        self._last = ""  # the last interval without successes: role and whether transactions failed
+        self._last = ""  # the last interval without successes: role and whether attempts failed
 
     def __call__(self, event: Event) -> None:
         if event["event"] == "interval":
@@ -232,8 +234,9 @@ class Narrator:
         failed = sum(kind["failed"] for kind in counts)
         span_s = (event["to_ns"] - event["from_ns"]) / 1e9
         p99 = f"p99 {event['latency_ns']['p99'] / 1e6:.2f} ms" if n else "no transaction succeeded"
-        more = f", {failed:,} failed" if failed else ""
-        state = "" if n else f"{event['role']} {failed > 0}"
+        retried = sum(kind["retried"] for kind in counts)
+        more = "".join(f", {of:,} {word}" for of, word in ((failed, "failed"), (retried, "retried")) if of)
+        state = "" if n else f"{event['role']} {bool(more)}"
         if n or state != self._last:
             at, rate_per_s = f"{event['to_ns'] / 1e9:5.0f} s", n / span_s
             say(f"{at}  {event['role']:8} {rate_per_s:9,.0f} tx/s  {p99}{more}")

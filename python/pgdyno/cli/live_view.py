@@ -70,6 +70,8 @@ class LiveView:
         self._running: int | None = None
         self._role = ""
         self._share: float | None = None  # completed share of the running arm's window
+        self._errors = ""  # those of the running arm's last interval as text
+        self._failing: set[int] = set()  # arms of the block with a line about their errors
         self._since_s, self._since_share = (
             time.monotonic(),
             0.0,
@@ -131,12 +133,14 @@ class LiveView:
             self._names = began.arms
             self._results_of.setdefault(began.case, self._results)
         self._block, self._block_begun_s = began, time.monotonic()
+        self._failing.clear()
 
     def _note_rate(self, running: Running) -> None:
         self._load = None
         if (self._running, self._role) != (running.arm, running.role):
             self._since_s, self._since_share = time.monotonic(), running.share or 0.0
         self._running, self._role, self._share = running.arm, running.role, running.share
+        self._errors = errors_text(running)
         self._rates[running.arm] = [*self._rates[running.arm], running.transactions_per_s][-SPARK_POINTS:]
         self._p99_s[running.arm] = running.latency_p99_s
 
@@ -154,6 +158,9 @@ class LiveView:
                 say(f"loading {dataset}: {phase}")
             case BlockStarted():
                 say(self._headline())
+            case Running(arm, transactions_per_s=0.0) if self._errors and arm not in self._failing:
+                self._failing.add(arm)
+                say(f"  {self._names[arm]}: no transaction succeeds, {self._errors}")
             case BlockEnded(_, rates):
                 pairs = zip(self._names, rates, strict=True)
                 say("  " + "   ".join(f"{name}: {self._rate_text(rate)}" for name, rate in pairs))
@@ -210,7 +217,9 @@ class LiveView:
         if self._running is None:
             return self._step
         doing = f"{'measuring' if self._role == 'measure' else 'warming up'} {self._names[self._running]}"
-        return doing if self._share is None else f"{doing}: {self._share:.0%}{self._window_left()}"
+        if self._share is not None:
+            doing += f": {self._share:.0%}{self._window_left()}"
+        return f"{doing}, {self._errors}" if self._errors else doing
 
     def _window_left(self) -> str:
         """Return the remaining time of a long window as text."""
@@ -246,6 +255,14 @@ class LiveView:
                 _number(sum(results) / len(results)) if results else "",
             )
         return table
+
+
+def errors_text(running: Running) -> str:
+    """Return ``12,345 errors/s (SQLSTATE 23505)``; empty without errors."""
+    if not running.errors_per_s:
+        return ""
+    code = f" (SQLSTATE {running.sqlstate})" if running.sqlstate else ""
+    return f"{_number(running.errors_per_s)} errors/s{code}"
 
 
 def standing_text(standing: ArmVerdict, block_s: float | None) -> str:

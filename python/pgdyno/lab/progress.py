@@ -55,6 +55,7 @@ class Running:
     """An interval of a slice: arm, rate in transactions per second, p99 in seconds if known.
 
     ``share``: finished part of the arm's window in this block, by time or transactions; None in a warm-up.
+    ``errors_per_s``: failed attempts, retried or not; ``sqlstate``: that of the last reported error, if any.
     """
 
     arm: int
@@ -62,6 +63,8 @@ class Running:
     transactions_per_s: float
     latency_p99_s: float | None
     share: float | None = None
+    errors_per_s: float = 0.0
+    sqlstate: str = ""
 
 
 @dataclass(frozen=True)

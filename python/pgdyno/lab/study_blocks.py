@@ -272,7 +272,7 @@ def _latency_s(lab: Lab) -> float:
     """Return the mean latency of the last block: that of the slowest arm with completed transactions.
 
     If all transactions ended after their slices, it is the time until they did. An arm that stalls alone is
-    no reason for longer slices.
+    no reason for longer slices, nor are transactions that fail.
     """
     found = []
     for arm, slices in lab.measured.items():
@@ -283,6 +283,8 @@ def _latency_s(lab: Lab) -> float:
             found.append(lab.study.driving(arm).clients * counted_s / executed)
     if found:
         return max(found)
+    if any(of.all for slices in lab.measured.values() for piece in slices for of in piece.kinds.values()):
+        return 0.0
     until_drained = (
         sum(piece.drained_s - piece.opened_s for piece in slices) / len(slices)
         for slices in lab.measured.values()

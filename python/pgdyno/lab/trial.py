@@ -232,6 +232,7 @@ class RunningTrial:
     log_from: int = 0  # characters of the server log from earlier runs of the driver
     measured_s: float = 0.0  # of the window, so far
     measured_n: int = 0  # transactions in the window, whatever their result
+    sqlstate: str = ""  # of the last reported error
     warmed: WarmUpEnd | None = None
     ordered_checkpoint_s: float | None = None  # duration of the forced checkpoint before its window
     search: CapacitySearch | None = None

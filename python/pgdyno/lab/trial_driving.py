@@ -227,6 +227,8 @@ def drive_trials(
                 telemetry.epoch_unix_s = event["epoch_unix_ns"] / 1e9
             case "slice":
                 _note_slice(lab, trials[arms[event["target"]]], event)
+            case "error":
+                trials[arms[event["target"]]].sqlstate = event["sqlstate"] or ""
             case "interval":
                 _note_interval(lab, trials[arms[event["target"]]], event)
                 telemetry.store_series()
@@ -320,6 +322,8 @@ def _note_interval(lab: Lab, trial: RunningTrial, event: Event) -> None:
     interval = interval_from(event)
     lab.writer.add_interval(trial.id, interval)
     n = sum(counts.executed for counts in interval.kinds.values())
+    errors = sum(counts.failed + counts.retried for counts in interval.kinds.values())
+    took_s = max(interval.to_s - interval.from_s, 1e-9)
     share = None
     if interval.role is Role.MEASURE:
         trial.measured_s += interval.to_s - interval.from_s
@@ -330,9 +334,11 @@ def _note_interval(lab: Lab, trial: RunningTrial, event: Event) -> None:
         Running(
             arm=trial.arm.index,
             role=event["role"],
-            transactions_per_s=n / max(interval.to_s - interval.from_s, 1e-9),
+            transactions_per_s=n / took_s,
             latency_p99_s=None if p99_ns is None else p99_ns / 1e9,
             share=share,
+            errors_per_s=errors / took_s,
+            sqlstate=trial.sqlstate,
         )
     )
 

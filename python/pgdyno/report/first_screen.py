@@ -13,6 +13,7 @@ from pgdyno.report import background_tables
 from pgdyno.report.case_report import Report, ShownCaveat
 from pgdyno.report.result_tables import Table, in_a_head, level_or_bound, of_several_arms, with_interval
 from pgdyno.results.recorded_facts import ServerFacts
+from pgdyno.results.records import Counts
 from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN
 
 HEADLINES_MAX = 2
@@ -167,10 +168,29 @@ def failures(findings: Findings) -> list[str]:
     most: dict[str, Sequence[str]] = {}
     for row in table.rows:
         most.setdefault(row[0], row)
+    tries = tries_in_vain(findings)
     return [
-        f"Failed transactions of {arm}, most frequent: {n} {kind}, SQLSTATE {sqlstate}: {sample}"
+        (
+            f"No transaction of {arm} succeeded in {group_digits(tries[arm], 0)} tries"
+            if arm in tries
+            else f"Failed transactions of {arm}, most frequent: {n} {kind}"
+        )
+        + f", SQLSTATE {sqlstate}: {sample}"
         for arm, kind, sqlstate, n, sample in most.values()
     ][:FAILURES_MAX]
+
+
+def tries_in_vain(findings: Findings) -> dict[str, int]:
+    """Return the number of attempts of each arm without a successful transaction."""
+    tries = {}
+    for of in findings.arms:
+        trials = [trial for trial in findings.trials if trial.arm == of.arm.arm]
+        counts = sum(
+            (n for one in trials for piece in one.measured for n in piece.kinds.values()), start=Counts()
+        )
+        if not counts.executed:
+            tries[of.arm.name] = counts.failed + counts.retried
+    return tries
 
 
 def _values(values: Sequence[str]) -> str:

@@ -29,16 +29,16 @@ pub struct Counts {
     pub failed: u64,
     /// See [`Outcome::Skipped`].
     pub skipped: u64,
-    /// Number of attempts beyond the first of each transaction. It is not an outcome and in no sum.
+    /// Number of attempts beyond the first of each transaction, counted when they begin. It is not an outcome and
+    /// in no sum.
     pub retried: u64,
 }
 
 impl Counts {
-    /// Adds the outcome of one transaction, and its retries.
+    /// Adds the outcome of one transaction.
     #[inline]
-    pub fn add(&mut self, outcome: Outcome, retries: u32) {
+    pub fn add(&mut self, outcome: Outcome) {
         self.all += 1;
-        self.retried += u64::from(retries);
         *match outcome {
             Outcome::Ok => &mut self.ok,
             Outcome::RolledBack => &mut self.rolled_back,
@@ -104,13 +104,14 @@ mod tests {
     proptest! {
         #[test]
         fn counts_merged_from_any_split_are_the_counts_of_the_whole(
-            outcomes in prop::collection::vec((outcome(), 0_u32..4), 0..200),
+            outcomes in prop::collection::vec((outcome(), 0_u64..4), 0..200),
             at in any::<prop::sample::Index>(),
         ) {
-            let count = |part: &[(Outcome, u32)]| {
+            let count = |part: &[(Outcome, u64)]| {
                 let mut counts = Counts::default();
                 for &(outcome, retries) in part {
-                    counts.add(outcome, retries);
+                    counts.retried += retries;
+                    counts.add(outcome);
                 }
                 counts
             };

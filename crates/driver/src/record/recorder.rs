@@ -12,8 +12,6 @@ pub struct Sample {
     pub kind: usize,
     /// Outcome.
     pub outcome: Outcome,
-    /// Number of attempts beyond the first.
-    pub retries: u32,
     /// Scheduled send time.
     pub intended: Nanos,
     /// Send time of the first attempt.
@@ -119,15 +117,15 @@ impl Recorder {
     /// measured slice. A rate is their number divided by that time.
     #[inline]
     pub fn add(&mut self, sample: &Sample, is_counted: bool) {
-        let Sample { kind, outcome, retries, intended, sent, done, is_timed } = *sample;
-        self.totals[kind].add(outcome, retries);
+        let Sample { kind, outcome, intended, sent, done, is_timed } = *sample;
+        self.totals[kind].add(outcome);
         let is_ok = outcome == Outcome::Ok;
         if is_ok {
             self.interval.record(done - intended);
         }
         let kind = &mut self.measured[kind];
         if is_counted {
-            kind.counts.add(outcome, retries);
+            kind.counts.add(outcome);
         }
         if is_timed && is_ok {
             kind.timed += 1;
@@ -139,6 +137,12 @@ impl Recorder {
         } else if is_timed && outcome == Outcome::Skipped {
             kind.skipped.record(done - intended);
         }
+    }
+
+    /// Records another attempt at a transaction. `is_counted`: it begins in the counted part of a measured slice.
+    pub fn add_retry(&mut self, kind: usize, is_counted: bool) {
+        self.totals[kind].retried += 1;
+        self.measured[kind].counts.retried += u64::from(is_counted);
     }
 
     /// Records the reason of a failed transaction of the measured part.

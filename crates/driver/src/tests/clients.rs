@@ -1,5 +1,7 @@
 //! Transactions, retries, errors, slices.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 
 use super::stage::{Counting, MS, Play, Played, Reply};
@@ -62,6 +64,61 @@ fn errors_fail_or_retry_a_transaction() {
         let rollbacks = server.requests.borrow().iter().filter(|(_, sql)| sql == "ROLLBACK").count();
         assert_eq!(rollbacks, usize::from(case.contains("within a transaction")), "{case}");
     }
+}
+
+#[test]
+fn a_transaction_that_never_succeeds_ends_soon_after_its_slice() {
+    let failures = |played: &Played| played.record.measured[0].failures.clone();
+    // Every attempt fails after 3 ms: 33 end before the slice closes, one is in flight, and ten follow.
+    for (restarts, retries_max) in [(true, 0), (false, u32::MAX)] {
+        let mut play = Play::new(vec![Reply::ErrorInTransaction(3 * MS, "40001")]);
+        play.user.restarts = restarts;
+        play.rules.retries_max = retries_max;
+        let server = play.server.clone();
+        let played = play.run();
+        assert_eq!(server.transactions().len(), 44);
+        assert_eq!(played.totals(), counts(0, 0, 1, 43));
+        assert_eq!(played.measured(), counts(0, 0, 1, 33), "the close of the slice ends it");
+        assert_eq!(failures(&played), BTreeMap::from([("40001".to_owned(), 1)]));
+        let rollbacks = server.requests.borrow().iter().filter(|(_, sql)| sql == "ROLLBACK").count();
+        assert_eq!(
+            rollbacks,
+            if restarts { 1 } else { 44 },
+            "a workload that restarts has rolled back itself"
+        );
+        let [(0, drained)] = played.drained[..] else { unreachable!("{:?}", played.drained) };
+        assert!((132 * MS..133 * MS).contains(&drained), "{drained}");
+    }
+}
+
+#[test]
+fn a_restarting_transaction_ends_when_its_slice_is_closed_early_or_abandoned() {
+    let mut play = Play::new(vec![Reply::Error(3 * MS, "23505")]);
+    play.user.restarts = true;
+    play.slices = vec![(0, 5_000 * MS)];
+    play.close_at = Some(31 * MS);
+    let played = play.run();
+    assert_eq!((played.totals().failed, played.totals().retried), (1, 20));
+    let mut play = Play::new(vec![Reply::Error(30 * MS, "23505")]);
+    play.user.restarts = true;
+    play.abandon_at = Some(150 * MS);
+    let played = play.run();
+    assert_eq!(played.drained, [(1, 150 * MS)]);
+}
+
+#[test]
+fn a_retry_is_counted_when_it_begins() {
+    // The only transaction succeeds after the close, so that it is in no count of the slice. Its retries are.
+    let mut play = Play::new(vec![
+        Reply::Error(40 * MS, "23505"),
+        Reply::Error(40 * MS, "23505"),
+        Reply::Error(40 * MS, "23505"),
+        Reply::Ok(MS),
+    ]);
+    play.user.restarts = true;
+    let played = play.run();
+    assert_eq!(played.totals(), counts(1, 0, 0, 3));
+    assert_eq!(played.measured(), Counts { retried: 2, ..Counts::default() });
 }
 
 #[test]

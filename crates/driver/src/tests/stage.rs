@@ -155,6 +155,8 @@ pub struct Counting {
     pub thinking: Nanos,
     /// Whether it sends a query before its first transaction.
     pub prepares: bool,
+    /// Whether it restarts a transaction after any error.
+    pub restarts: bool,
     /// Number of drawn transactions.
     pub number: u32,
 }
@@ -179,8 +181,12 @@ impl User for Counting {
         Ok(if rolls_back { Ending::RolledBack } else { Ending::Committed })
     }
 
-    fn add_to_counters(&self, counters: &mut [u64]) {
-        counters[0] += u64::from(self.number);
+    fn add_to_counters(&self, is_committed: bool, counters: &mut [u64]) {
+        counters[0] += u64::from(self.number) * u64::from(is_committed);
+    }
+
+    fn restarts(&self) -> bool {
+        self.restarts
     }
 
     fn keying(&self) -> Nanos {

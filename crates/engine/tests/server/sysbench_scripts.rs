@@ -1,5 +1,8 @@
 //! sysbench scripts in the driver: counts and errors.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use serde_json::{Value, json};
 
 use super::driving::{ask, drive, execute, specification};
@@ -19,6 +22,30 @@ fn sysbench_scripts() {
     other_errors_fail_the_event_by_their_kind(&server);
     a_lost_connection_restarts_the_event(&server);
     an_invalid_script_is_rejected(&server);
+    an_event_that_never_succeeds_ends_with_its_slice(&server);
+}
+
+#[test]
+fn a_script_that_fails_when_it_is_loaded_is_reported_by_the_program() {
+    // Errors of callbacks and of the time limit unwind through Lua's C code, which depends on the profile.
+    let scripts = [
+        ("sysbench.rand.uniform('x', 1)", "error converting Lua string to f64"),
+        ("pcall(loadfile) sysbench.histogram.new(-1, 0, 0)", "is not a histogram"),
+        ("while true do end", "computed for more than 0.05 s"),
+        ("while true do pcall(function() while true do end end) end", "computed for more than 0.05 s"),
+    ];
+    for (text, expected) in scripts {
+        let mut workload = own(text);
+        workload["compute_limit_s"] = json!(0.05);
+        let mut program = Command::new(env!("CARGO_BIN_EXE_pgdyno-engine"));
+        program.arg("check").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = program.spawn().unwrap();
+        writeln!(child.stdin.take().unwrap(), "{}", json!({"workload": workload})).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let event: Value = serde_json::from_slice(&output.stdout).expect(text);
+        assert_eq!((output.status.code(), &event["event"]), (Some(2), &json!("failed")), "{text}");
+        assert!(event["message"].as_str().unwrap().contains(expected), "{event}");
+    }
 }
 
 /// A specification with this number of events for each of 2 clients.
@@ -138,6 +165,40 @@ fn a_lost_connection_restarts_the_event(server: &Server) {
     assert_eq!(target["connections_lost"], 1);
     let totals = &target["totals"]["event"];
     assert_eq!((&totals["ok"], &totals["failed"]), (&json!(11), &json!(1)));
+}
+
+fn an_event_that_never_succeeds_ends_with_its_slice(server: &Server) {
+    execute(server, "CREATE TABLE taken (i int PRIMARY KEY)");
+    execute(server, "INSERT INTO taken VALUES (1)");
+    let insert = "con:query('INSERT INTO taken VALUES (1)')";
+    let of_script = "error({errcode = sysbench.error.RESTART_EVENT})";
+    // A hook ignores every error, also that of the connection that it has ended.
+    let ends = "con:query('SELECT pg_terminate_backend(pg_backend_pid())')";
+    for (body, why) in [(insert, "23505"), (of_script, "workload"), (ends, "57P01")] {
+        let script = format!(
+            "sysbench.hooks.sql_error_ignorable = function() return true end
+             function thread_init() con = sysbench.sql.driver():connect() end
+             function event() {body} end"
+        );
+        let mut specification = events(server, own(&script), 1);
+        specification["slices"] = json!([{"target": 0, "role": "measure", "duration_s": 0.2}]);
+        specification["drain_timeout_s"] = json!(3600.0);
+        let events = drive(&specification, &|_| ());
+        let target = &events.last().unwrap()["targets"][0];
+        let event = &target["kinds"]["event"];
+        assert_eq!(event["counts"]["ok"], 0, "{event}");
+        assert_ne!(event["failures"].get(why), None, "{event}");
+        if why == "57P01" {
+            continue;
+        }
+        assert_eq!(event["failures"][why], 2, "both clients: {event}");
+        assert!(event["counts"]["retried"].as_u64().unwrap() > 20, "{event}");
+        let reported = events.iter().find(|one| one["event"] == "error").unwrap();
+        assert_eq!(reported["sqlstate"].as_str().unwrap_or("workload"), why);
+        let counted = target["counters"]["restarts_23505"].as_u64().unwrap();
+        let tries = target["totals"]["event"]["retried"].as_u64().unwrap() + 2;
+        assert_eq!(counted, if why == "23505" { tries } else { 0 });
+    }
 }
 
 fn an_invalid_script_is_rejected(server: &Server) {

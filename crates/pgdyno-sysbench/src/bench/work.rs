@@ -34,11 +34,14 @@ struct OwnLoop<'a> {
     thread: &'a Thread<'a>,
     place: usize,
     began: Cell<Nanos>,
+    /// What is in the record of the script's counters.
+    counted: Cell<Counts>,
 }
 
 impl EventLoop for OwnLoop<'_> {
-    fn ask(&self, what: u32) -> bool {
+    fn ask(&self, what: u32, counts: &Counts) -> bool {
         let now = self.thread.reactor.now();
+        self.thread.count(now, &counts.since(&self.counted.replace(*counts)));
         match what {
             0 => return self.thread.bench.take_event(self.thread.ends, now),
             1 => self.began.set(now),
@@ -150,19 +153,29 @@ impl Thread<'_> {
         // What thread_init asked for counts, too, as in sysbench.
         lock(&self.bench.records[self.number]).count(&client.script.take_new_counts());
         if let Some(function) = client.script.state().find("thread_run") {
-            let own = OwnLoop { thread: self, place: client.place, began: Cell::new(self.start) };
+            let counted = Cell::new(client.script.counts());
+            let own = OwnLoop { thread: self, place: client.place, began: Cell::new(self.start), counted };
             let mut links = Connections::new(self.bench.place(self.reactor), Some(&own));
             links.take_over(&mut client.links);
-            return client.script.run(self.reactor, function, &mut links).await;
+            let ended = client.script.run(self.reactor, function, &mut links).await;
+            self.count(self.reactor.now(), &client.script.counts().since(&own.counted.get()));
+            client.script.take_new_counts();
+            return ended;
         }
         while let Some(due) = self.next_event().await {
             let _busy = Busy::new(&self.bench.busy);
             loop {
                 match client.script.event(self.reactor, &mut client.links).await? {
                     EventEnd::Done => break,
-                    EventEnd::Restart if self.bench.is_over.load(SeqCst) => return Ok(()),
-                    EventEnd::Restart => {}
                     EventEnd::Stop => return Ok(()),
+                    EventEnd::Restart => {
+                        // An event that never succeeds shows its errors, and ends with the run.
+                        let now = self.reactor.now();
+                        self.count(now, &client.script.take_new_counts());
+                        if self.bench.is_over.load(SeqCst) || now >= self.ends {
+                            return Ok(());
+                        }
+                    }
                 }
             }
             let now = self.reactor.now();
@@ -186,8 +199,19 @@ impl Thread<'_> {
     }
 
     fn record(&self, place: usize, latency: Nanos, now: Nanos, counts: &Counts) {
-        if now - self.start >= Nanos(self.bench.options.warmup_s * 1_000_000_000) {
+        if self.is_reported(now) {
             lock(&self.bench.records[self.number]).add(place, latency, counts);
         }
+    }
+
+    /// Counts queries of an event that has not ended.
+    fn count(&self, now: Nanos, counts: &Counts) {
+        if self.is_reported(now) {
+            lock(&self.bench.records[self.number]).count(counts);
+        }
+    }
+
+    fn is_reported(&self, now: Nanos) -> bool {
+        now - self.start >= Nanos(self.bench.options.warmup_s * 1_000_000_000)
     }
 }

@@ -28,6 +28,8 @@ const PRELUDE: &str = include_str!("prelude.lua");
 const HOOK_EVERY: u32 = 10_000;
 /// Bytes of SQL after which a bulk insert is sent.
 const BULK_BYTES_MAX: usize = 512 << 10;
+/// Bytes of the output of a command that a script reads.
+const OUTPUT_BYTES_MAX: usize = 64 << 20;
 
 /// How a coroutine of the script was suspended: an operation of `prelude.lua` and its inputs. Four of them need no allocation.
 pub type Yielded = (Option<u32>, Value, Value, Value, Value, Variadic<Value>);
@@ -244,6 +246,7 @@ fn set_values(lua: &Lua, host: &Table, program: &Program, tid: u32) -> mlua::Res
     host.set("script_path", program.name.as_str())?;
     host.set("allow_os", program.limits.allow_os)?;
     host.set("bulk_bytes_max", BULK_BYTES_MAX)?;
+    host.set("output_bytes_max", OUTPUT_BYTES_MAX)?;
     let argv = lua.create_table()?;
     for (place, argument) in program.argv.iter().enumerate() {
         argv.set(place, argument.as_str())?;

@@ -9,13 +9,13 @@ local yield, running, create_coroutine, resume, status =
     coroutine.yield, coroutine.running, coroutine.create, coroutine.resume, coroutine.status
 local error, type, tostring, tonumber, setmetatable, select, unpack = error, type, tostring, tonumber, setmetatable, select, unpack
 local pairs, ipairs, pcall, getmetatable = pairs, ipairs, pcall, getmetatable
-local concat, format, floor = table.concat, string.format, math.floor
+local concat, format, floor, match = table.concat, string.format, math.floor, string.match
 local load_text = loadstring
 
 -- ---- requests
 
 -- The operations, as `client.rs` numbers them.
-local CONNECT, DISCONNECT, QUERY, PREPARE, EXECUTE, SLEEP, EVENT = 1, 2, 3, 4, 5, 6, 7
+local CONNECT, DISCONNECT, QUERY, PREPARE, EXECUTE, SLEEP, EVENT, SHELL = 1, 2, 3, 4, 5, 6, 7, 8
 
 -- Coroutines of the script hand requests on to the host. What the script itself yields begins with a mark.
 local MARK = {}
@@ -870,7 +870,41 @@ function print(...)
     host.print(concat(texts, "\t") .. "\n")
 end
 
+-- ---- processes and files
+
+-- A command that a coroutine runs is a child process for which the event loop waits, so that the other clients go on. A sleep is a timer and
+-- needs no process. While the script is loaded no event loop runs it.
+local system = os.execute
+
+local function execute(command)
+    local is_awaited = type(command) == "string" and running()
+    local seconds = is_awaited and match(command, "^%s*sleep%s+(%d+%.?%d*)%s*$")
+    if seconds then
+        yield(SLEEP, nil, tonumber(seconds) * 1000000)
+        return 0
+    elseif not host.allow_os then
+        error("os.execute is not available without --allow-os, except to sleep for a number of seconds in a function of the script", 2)
+    elseif not is_awaited then
+        return system(command)
+    end
+    local status, problem = yield(SHELL, nil, command)
+    return status or error(problem, 2)
+end
+
 if host.allow_os then
+    local popen, open, tmpname, remove = io.popen, io.open, os.tmpname, os.remove
+    os.execute = execute
+    -- To read what a command prints, waits for its end.
+    function io.popen(command, mode)
+        if type(command) ~= "string" or (mode or "r") ~= "r" or not running() then
+            return popen(command, mode)
+        end
+        local name = tmpname()
+        execute(format("{ %s\n} | head -c %d >%s", command, host.output_bytes_max, name))
+        local file, problem = open(name)
+        remove(name)
+        return file, problem
+    end
     loaded.io, loaded.os = io, os
 else
     local function refused(library)
@@ -902,6 +936,7 @@ else
     rawset(os, "date", time.date)
     rawset(os, "difftime", time.difftime)
     rawset(os, "getenv", time.getenv)
+    rawset(os, "execute", execute)
     io = refused("io")
     rawset(io, "write", function(...)
         return writer:write(...)

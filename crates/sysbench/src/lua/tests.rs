@@ -99,6 +99,17 @@ fn files_and_processes_need_allow_os() {
         "io.popen('true')",
         "io.lines('/etc/passwd')",
         "os.execute('true')",
+        "os.execute()",
+        "os.execute('sleep')",
+        "os.execute('sleep -1')",
+        "os.execute('sleep 1s')",
+        "os.execute('sleep 0x1')",
+        "os.execute('sleep 1 2')",
+        "os.execute('sleep 1; true')",
+        "os.execute('sleep 1\\ntrue')",
+        "os.execute('sleep $(true)')",
+        "os.execute('sleep 1 &')",
+        "os.execute('/bin/sleep 1')",
         "os.remove('x')",
         "os.exit(1)",
         "dofile('/etc/passwd')",
@@ -121,6 +132,73 @@ fn files_and_processes_need_allow_os() {
         program("function event() assert(os.execute('true') == 0) assert(io.open('/dev/null')):close() end");
     allowed.limits.allow_os = true;
     assert_eq!(event(allowed).expect("allowed"), EventEnd::Done);
+}
+
+#[test]
+fn clients_sleep_at_the_same_time() {
+    // Without --allow-os, since no command runs.
+    let text = "function event()
+        assert(os.execute('sleep 30') == 0 and os.execute(' sleep 1.5 ') == 0)
+        assert(ffi.C.sleep(1) == 0 and ffi.C.usleep(1000000) == 0 and ffi.C.usleep(0.5) == 0)
+    end";
+    let reactor = Reactor::new(Clock::fake()).expect("a loop");
+    let program = Arc::new(program(text));
+    let mut clients = [0, 1].map(|tid| ScriptClient::new(Arc::clone(&program), tid).expect("sound"));
+    let [first, second] = &mut clients;
+    let other = async {
+        second.event(&reactor, &mut NoLinks).await.expect("done");
+    };
+    let began = reactor.now();
+    let ended = reactor.run_concurrently(first.event(&reactor, &mut NoLinks), vec![Box::pin(other)]);
+    ended.expect("an end").expect("done");
+    assert_eq!((reactor.now() - began).0, 33_500_000_500);
+}
+
+#[test]
+fn a_script_cannot_sleep_while_it_is_loaded() {
+    let sleeps = ScriptClient::new(Arc::new(program("os.execute('sleep 1') function event() end")), 0);
+    let message = sleeps.err().expect("refused").to_string();
+    assert!(message.contains("in a function of the script"), "{message}");
+}
+
+#[test]
+fn a_command_of_one_client_does_not_stop_the_others() {
+    let path = std::env::temp_dir().join(format!("pgdyno-fifo-{}", std::process::id()));
+    // Reading a FIFO waits for a writer, which is the other client's command.
+    let text = format!(
+        "assert(os.execute('true') == 0 and os.execute('exit 3') == 768 and os.execute() ~= 0)
+        function event()
+            local fifo, found = '{}', nil
+            if sysbench.tid == 0 then
+                found = os.execute('timeout 20 cat ' .. fifo .. ' >/dev/null')
+            elseif sysbench.tid == 1 then
+                found = os.execute('echo >' .. fifo .. '; exit 7') - 7 * 256
+            else
+                local output = io.popen('timeout 20 cat ' .. fifo .. '; echo end')
+                found = output:read('*l') == 'written' and output:read() == 'end' and output:close() and 0
+            end
+            assert(found == 0, tostring(found))
+        end",
+        path.display()
+    );
+    let mut program = program(&text);
+    program.limits.allow_os = true;
+    let (program, reactor) = (Arc::new(program), Reactor::new(Clock::monotonic()).expect("a loop"));
+    let write = format!("echo written >{}", path.display());
+    for (reader, writer) in [(0, Some(1)), (2, None)] {
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().expect("a program").success());
+        let mut client = ScriptClient::new(Arc::clone(&program), reader).expect("sound");
+        let mut other = writer.map(|tid| ScriptClient::new(Arc::clone(&program), tid).expect("sound"));
+        let beside = async {
+            match &mut other {
+                Some(other) => drop(other.event(&reactor, &mut NoLinks).await.expect("done")),
+                None => drop(reactor::shell(&reactor, write.as_bytes(), 0, reactor::Shared::default()).await),
+            }
+        };
+        let ended = reactor.run_concurrently(client.event(&reactor, &mut NoLinks), vec![Box::pin(beside)]);
+        std::fs::remove_file(&path).expect("a FIFO");
+        ended.expect("an end").expect("done");
+    }
 }
 
 /// Ways to run `BODY` that might keep an error from ending the event.
