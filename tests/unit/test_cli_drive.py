@@ -106,7 +106,7 @@ def test_transactions_without_a_response_are_reported() -> None:
         ({"failed": 9}, [], "no transaction succeeded, 9 failed"),
         (
             {"failed": 2, "retried": 4998},
-            [("23505", "ERROR: duplicate key")],
+            [("23505", "ERROR: duplicate key (SQLSTATE 23505)")],  # as the engine writes it
             "no transaction succeeded, 2 failed in 5,000 tries: ERROR: duplicate key (SQLSTATE 23505)",
         ),
         (

@@ -211,7 +211,7 @@ REMEDIES = {
 def error_text(event: Event) -> str:
     """Return an ``error`` event of the engine as one line, with its SQLSTATE."""
     code = f" (SQLSTATE {event['sqlstate']})" if event["sqlstate"] else ""
-    return f"{in_one_line(event['message'])}{code}"
+    return f"{in_one_line(event['message']).removesuffix(code)}{code}"
 
 
 class Narrator:
