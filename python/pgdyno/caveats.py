@@ -29,6 +29,7 @@ class Code(StrEnum):
     NEAREST_VERSION = "nearest-version"
     UNTESTED_VERSION = "untested-version"
     SETTINGS_DROPPED = "settings-dropped"
+    SETTINGS_SKIPPED = "settings-skipped"
     JIT_UNAVAILABLE = "jit-unavailable"
     DEBUG_SERVER = "debug-server"
     DEBUG_ENGINE = "debug-engine"

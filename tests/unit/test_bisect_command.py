@@ -42,7 +42,7 @@ def run(repository: Path, *words: str) -> int:
     ("words", "message"),
     [
         (["--minutes", "0"], "--minutes must be greater than 0"),
-        (["--settings", "work_mem"], "neither @PROFILE nor SETTING=VALUE"),
+        (["--settings", "work_mem"], "neither @PROFILE, @FILE nor SETTING=VALUE"),
         (["--settings", "dialect=spec"], "--settings has no dialect"),
         (["--confidence", "101%"], "a percentage must be"),
         (["--resume", "d"], "cannot be combined with --resume"),

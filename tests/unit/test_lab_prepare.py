@@ -65,7 +65,7 @@ def test_an_arm_has_room_for_its_clients_unless_it_says_otherwise(
     wanted = study([arm, "18,max_connections=300"], clients)
     build, known = (
         SimpleNamespace(version=Version(18, 4), libraries=()),
-        SimpleNamespace(definitions={"max_connections": MAX_CONNECTIONS}),
+        SimpleNamespace(definitions={"max_connections": MAX_CONNECTIONS}, library_dir=None),
     )
     found = settings_request(wanted, 0, cast(Any, build), cast(Any, known), MACHINE)
     assert found.settings.get("max_connections") == connections

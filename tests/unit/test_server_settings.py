@@ -49,6 +49,8 @@ CATALOGUE = {
         define("wal_compression", "enum", values=("pglz", "lz4", "zstd", "on", "off")),
         define("wal_level", "enum", values=("minimal", "replica", "logical")),
         define("DateStyle", "string"),
+        define("TimeZone", "string"),
+        define("search_path", "string"),
         define("block_size", "integer", None, "8192", "8192", context="internal"),
     )
 }
@@ -78,6 +80,9 @@ CATALOGUE = {
         ("wal_compression", "on", "pglz"),
         ("wal_level", "hot_standby", "replica"),
         ("DateStyle", "ISO,MDY", "ISO, MDY"),
+        ("DateStyle", "iso, mdy", "ISO, MDY"),
+        ("DateStyle", "dmy", "ISO, DMY"),
+        ("TimeZone", "europe/berlin", "Europe/Berlin"),
     ],
 )
 def test_a_value_in_effect_is_recognised_however_it_was_spelled(
@@ -94,7 +99,8 @@ def test_a_value_in_effect_is_recognised_however_it_was_spelled(
         ("random_page_cost", "1.1", "1.2"),
         ("fsync", "off", "on"),
         ("wal_compression", "lz4", "pglz"),
-        ("DateStyle", "ISO", "ISO, MDY"),
+        ("DateStyle", "ISO, DMY", "ISO, MDY"),
+        ("search_path", "a", "A"),
     ],
 )
 def test_an_effective_value_is_distinguished_from_the_requested_one(

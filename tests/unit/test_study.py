@@ -96,7 +96,7 @@ def test_common_extensions_are_for_arms_without_their_own() -> None:
     [
         ("", "names no server"),
         (",@starter", "names no server"),
-        ("18,starter", "neither @PROFILE nor SETTING=VALUE"),
+        ("18,starter", "neither @PROFILE, @FILE nor SETTING=VALUE"),
         ("18,jit=off,@starter", "profiles come first"),
         ("18,jit=off,jit=on", "sets jit twice"),
         ("18,build_options=--with-lz4", "built from a commit (got 18): name one as git:REF"),

@@ -43,7 +43,7 @@ from pgdyno.report.bisect_report import (
 )
 from pgdyno.results.search_file import Commit, Confirmation, SearchRecord, read_search, write_search
 from pgdyno.server.file_system import locked_if_free
-from pgdyno.study.arm_spec import ArmSpec, parse_arm
+from pgdyno.study.arm_spec import ArmSpec, parse_arm, with_own_files
 from pgdyno.study.commit_search import steps_needed
 from pgdyno.study.defaults import CONFIDENCE
 from pgdyno.units import format_duration
@@ -186,7 +186,7 @@ def _run(folder: Path, record: SearchRecord, *, quiet: bool) -> SearchRecord:
 
 def _placeholders(settings: str | None, commits: list[Commit]) -> tuple[ArmSpec, ...]:
     """Return the arms GOOD and BAD, with the settings of all commits. Raises UsageError."""
-    arm = parse_arm(f"git:HEAD,{settings}" if settings else "git:HEAD")
+    arm = with_own_files(parse_arm(f"git:HEAD,{settings}" if settings else "git:HEAD"))
     if arm.load:
         raise UsageError(f"--settings has no {next(iter(arm.load))}: use the option of the workload")
     ends = {"GOOD": commits[0], "BAD": commits[-1]}

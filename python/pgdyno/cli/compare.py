@@ -231,7 +231,8 @@ def compare(
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
 
-    An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|SETTING=VALUE]…. Instead of a setting,
+    An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|@FILE|SETTING=VALUE]…. FILE is a
+    postgresql.conf or has ALTER SYSTEM statements; its name has a dot or a slash. Instead of a setting,
     dialect=… and deviate=… give an arm its own tpcc workload, extension=… an extension, and
     data=pg_upgrade:OLD, analyze=off and age=N its own data. SERVER is a version (18, 17.5), a directory of
     binaries, `system`, a commit to build (git:REF), or the DSN of a running server. The first ARM is the
@@ -244,6 +245,7 @@ def compare(
     \b
       pgdyno compare 17 18
       pgdyno compare 18 tuned=18,@starter --minutes 20
+      pgdyno compare 18 18,@./tuned.conf
       pgdyno compare 18 18,synchronous_commit=off --clients 32
       pgdyno compare 17 --sweep shared_buffers=1GB,4GB,8GB
       pgdyno compare 18,dialect=spec 18,dialect=hammerdb

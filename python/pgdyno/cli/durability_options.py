@@ -76,7 +76,9 @@ class DurabilityOptions:
                     "build_options": "",
                     "extension": "",
                     "profiles": (),
+                    "files": {},
                     "settings": dict(arm.settings_requested),
+                    "optional": (*spec.optional, *(name for name in spec.known_settings if "." in name)),
                 }
             )
             for spec, arm in zip(study.arms, arms, strict=True)

@@ -37,6 +37,7 @@ from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
 from pgdyno.study.fitting.fit_study import FitMachine, Fitted
 from pgdyno.study.fitting.fit_study import fit_study as fit_to
 from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_reader import text_with_files
 from pgdyno.units import format_duration
 
 AS_COMMAND = {"cls": FitCommand}
@@ -229,7 +230,7 @@ def requested_study(
         title=file.title,
         cases=cases,
         command=command,
-        file=text_of(path),
+        file=text_with_files(text_of(path), file),
         changes=described,
         published=file.published,
         is_part=bool(only),

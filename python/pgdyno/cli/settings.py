@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from pgdyno.server.settings.reserved_settings import RESERVED
 from pgdyno.server.settings.setting_definition import Definition, validate
 from pgdyno.server.settings.setting_safety import SafetyProperty, safety
 from pgdyno.server.settings.settings_profile import PROFILES, ProfileInput, profile_named, request
+from pgdyno.study.arm_spec import read_files
 
 app = typer.Typer(help="Show settings profiles and explain settings.", no_args_is_help=True)
 
@@ -45,7 +47,11 @@ def list_profiles(as_json: AsJson = False) -> None:
 @app.command("show")
 def show_profile(
     profile: Annotated[
-        str, typer.Argument(metavar="PROFILE", help="Name of a profile, see `pgdyno settings list`.")
+        str,
+        typer.Argument(
+            metavar="PROFILE|FILE",
+            help="Name of a profile, see `pgdyno settings list`, or a settings file.",
+        ),
     ],
     server: OfServer = None,
     servers_at_once: Annotated[
@@ -56,30 +62,54 @@ def show_profile(
     ] = 1,
     as_json: AsJson = False,
 ) -> None:
-    """Show the settings of a profile on this machine.
+    """Show the settings of a profile on this machine, or those of a file that an arm would have.
 
-    Includes their effect on durability and data safety. Example:
+    Includes their effect on durability and data safety. Examples:
 
     \b
       pgdyno settings show starter --servers-at-once 2
+      pgdyno settings show ./tuned.conf --server 17
     """
-    found = profile_named(profile.removeprefix("@"))
+    name = profile.removeprefix("@")
+    files = read_files([name], Path())
+    title, source = (f"settings of {name}", name) if files else _described(name)
     cache = Cache.open()
     build, known = _known(cache, server)
-    fit = ProfileInput(machine_resources(cache.root), build.version, known.definitions, servers_at_once)
-    settings = request([found.name], {}, fit).settings
+    fit = ProfileInput(
+        machine_resources(cache.root),
+        build.version,
+        known.definitions,
+        servers_at_once,
+        library_dir=known.library_dir,
+    )
+    requested = request([name], {}, fit, files=files)
+    settings = requested.settings
     judged = safety({**known.initial, **settings})
     if as_json:
         badges = {badge.key: {"kept": badge.kept, "reason": badge.reason} for badge in judged.badges}
         print_json(
-            {"profile": found.name, "server": build.label, "settings": dict(settings), "safety": badges}
+            {
+                "profile": name,
+                "server": build.label,
+                "settings": dict(settings),
+                "skipped": dict(requested.skipped.get(name, {})),
+                "safety": badges,
+            }
         )
         return
-    say(f"{found.title}; for {build.label}; source: {found.source}")
+    say(f"{title}; for {build.label}; source: {source}")
+    for note in requested.notes:
+        say(note, wrap=True)
     for name, value in settings.items():
         out.print(f"{name} = {value}", markup=False)
     out.print(_badges(judged.badges))
     out.print(f"checkpoints: {judged.checkpoint_distance}", markup=False)
+
+
+def _described(profile: str) -> tuple[str, str]:
+    """Return title and source. Raises UsageError for an unknown profile."""
+    found = profile_named(profile)
+    return found.title, found.source
 
 
 @app.command("explain")

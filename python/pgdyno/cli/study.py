@@ -30,6 +30,7 @@ from pgdyno.study.fitting.fit_levels import FitChange
 from pgdyno.study.fitting.fit_needs import needs_of
 from pgdyno.study.fitting.fit_question import NOT_THE_QUESTION
 from pgdyno.study.fitting.fit_study import FitMachine, fit_study
+from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import FILE_BYTES_MAX, examine_text
 from pgdyno.study.study_file_schema import schema
@@ -239,7 +240,7 @@ def read_study(given: str) -> StudyFile:
 def examined(path: Path) -> tuple[StudyFile | None, list[str]]:
     """Return the study and one line per error, including versions, profiles and reserved settings."""
     text = text_of(path)
-    file, problems = examine_text(text, str(path))
+    file, problems = examine_text(text, str(path), path.parent)
     if file is not None and not problems:
         lines = lines_of(text)
         found = sorted((line_of(lines, one.path), str(one)) for one in _refused(file))
@@ -272,7 +273,8 @@ def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
         for name in settings.values:
             yield (*keys, name), partial(refuse_reserved, {name: ""})
         for n, profile in enumerate(settings.profiles):
-            yield (*keys, "profiles", n), partial(profile_named, profile)
+            if not is_settings_file(profile):
+                yield (*keys, "profiles", n), partial(profile_named, profile)
 
 
 @app.command("check")

@@ -80,7 +80,11 @@ def load_of(study: Study) -> dict[str, Any]:
         "checkpoints",
     )
     dumped, arm = study.model_dump(mode="json"), study.arms[0]
-    further = {"transactions": study.transactions, "settings": arm.settings, "profiles": list(arm.profiles)}
+    further = {
+        "transactions": study.transactions,
+        "settings": arm.known_settings,
+        "profiles": list(arm.profiles),
+    }
     return {**{name: dumped[name] for name in fields}, **further}
 
 

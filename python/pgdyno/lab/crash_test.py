@@ -229,8 +229,10 @@ def _subjects(plan: CrashPlan, cache: Cache, say: Say) -> tuple[list[CrashSubjec
     subjects, arms = [], []
     for index, (spec, build) in enumerate(zip(plan.arms, builds, strict=True)):
         known = catalogue(build, cache)
-        fit = ProfileInput(machine, build.version, known.definitions)
-        requested = request(spec.profiles, spec.settings, fit, spec.optional)
+        fit = ProfileInput(machine, build.version, known.definitions, library_dir=known.library_dir)
+        requested = request(spec.profiles, spec.settings, fit, spec.optional, spec.files)
+        for note in requested.notes:
+            say(f"{spec.name}: {note}")
         subject = CrashSubject(index, spec.name, build, requested.settings, requested.optional)
         subjects.append(subject)
         arms.append(_record(subject, _in_effect(subject, known, cache)))

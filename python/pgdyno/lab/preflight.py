@@ -133,6 +133,9 @@ def resolve_arms(
         watch(PreparationStep(f"checking the settings of {arm.name}"))
         known = catalogues[labels[build]]
         requested = settings_request(study, index, build, known, machine)
+        for file, skipped in requested.skipped.items():
+            names = {"arm": arm.name, "file": file, "settings": ", ".join(skipped)}
+            caveats.append(Caveat(Code.SETTINGS_SKIPPED, names))
         upgrade = _upgrade_of(study, index, resolved.builds, build, store, watch)
         found[index] = ArmRequest(arm, build, known, requested, upgrade)
         if lacks_jit(requested.settings, known):
@@ -183,8 +186,8 @@ def settings_request(
         machine = replace(machine, cores=max(1, machine.cores // 2))
     clients = max(study.driving(i).clients for i in range(len(study.arms)))
     connections = max(100, clients + SPARE_CONNECTIONS)
-    fit = ProfileInput(machine, build.version, known.definitions, at_once, connections)
-    requested = request(arm.profiles, arm.settings, fit, arm.optional)
+    fit = ProfileInput(machine, build.version, known.definitions, at_once, connections, known.library_dir)
+    requested = request(arm.profiles, arm.settings, fit, arm.optional, arm.files)
     needed = {}
     if connections > 100 and "max_connections" not in requested.settings:
         # The default of 100 connections is too low for the clients.
@@ -195,7 +198,10 @@ def settings_request(
         loaded = requested.settings.get(PRELOAD_SETTING, ",".join(build.libraries))
         names = [name.strip() for name in loaded.split(",") if name.strip()]
         needed[PRELOAD_SETTING] = ",".join(dict.fromkeys([*names, *libraries]))
-    return request(arm.profiles, {**arm.settings, **needed}, fit, arm.optional) if needed else requested
+    if not needed:
+        return requested
+    complete = request(arm.profiles, {**arm.settings, **needed}, fit, arm.optional, arm.files)
+    return replace(complete, skipped=requested.skipped)
 
 
 def fit_schedule(

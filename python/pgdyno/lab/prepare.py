@@ -85,6 +85,10 @@ def prepare_arms(
         require_connections(fitting, wanted)
         checked.append((fitting, wanted, caveats))
     requests = [(study, wanted) for study, wanted, _ in checked]
+    for note in dict.fromkeys(
+        note for _, wanted in requests for arm in wanted.values() for note in arm.requested.notes
+    ):
+        watch(Warned(note))
     in_effect = require_starts(requests, cache, watch, interruption)
     require_working_scripts(requests, cache, watch, interruption)
     with contextlib.ExitStack() as stack:

@@ -217,6 +217,7 @@ def _lacking(cases: Sequence[Case], builds: Mapping[str, Build | None], cache: C
             except UsageError as error:
                 sentences.append(f"{arm.server}: {error}")
                 continue
+            sentences += [f"{arm.server}: {note}" for note in asked.notes]
             lacking = sorted(name for name in asked.optional if name.lower() not in known.definitions)
             sentences += [f"{arm.server} has no setting {name}, which is ignored" for name in lacking]
     return sentences

@@ -54,6 +54,12 @@ class Catalogue:
     definitions: Mapping[str, Definition]
     initial: Mapping[str, str]
 
+    @property
+    def library_dir(self) -> Path | None:
+        """The directory of its libraries on this machine; None if unknown."""
+        path = Path(self.compiled.get("PKGLIBDIR", ""))
+        return path if path.is_absolute() and path.is_dir() else None
+
 
 def catalogue(build: Build, cache: Cache) -> Catalogue:
     """Return the catalogue of the build from the cache, or from a temporary cluster. Raises StartError."""
@@ -94,9 +100,9 @@ def read_catalogue(connection: Connection) -> Catalogue:
 
 def lacks_jit(settings: Mapping[str, str], known: Catalogue) -> bool:
     """Return whether the settings request ``jit`` of a build without its library, which then ignores it."""
-    libraries = known.compiled.get("PKGLIBDIR", "") if parse_bool(settings.get("jit", "off")) else ""
+    libraries = known.library_dir if parse_bool(settings.get("jit", "off")) else None
     provider = settings.get("jit_provider") or known.initial.get("jit_provider") or "llvmjit"
-    return bool(libraries) and Path(libraries).is_dir() and not Path(libraries, f"{provider}.so").is_file()
+    return libraries is not None and not Path(libraries, f"{provider}.so").is_file()
 
 
 def compiled_differences(catalogues: Mapping[str, Catalogue]) -> list[str]:

@@ -1,17 +1,18 @@
-"""Parser of ARM on the command line, ``[NAME=]SERVER[,@PROFILE|SETTING=VALUE]…``, and short names of arms.
+"""Parser of ARM on the command line, ``[NAME=]SERVER[,@PROFILE|@FILE|SETTING=VALUE]…``, and short names.
 
 Parts common to all arms are omitted from their names: ``17,fsync=off`` next to ``17`` is ``fsync=off``. A
 directory is named by as many of its last parts as distinguish it from the other arms (``…/15/bin``). A name
-is truncated at NAME_MAX. ``…`` marks an omitted part, which the report shows in full. Nothing is resolved
-here: ``server`` checks that the server exists and that settings are known.
+is truncated at NAME_MAX. ``…`` marks an omitted part, which the report shows in full. ``parse_arms`` reads
+settings files. Nothing else is resolved here: ``server`` checks that the server exists and that settings are
+known.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path, PurePath
 from typing import Any
 
 from psycopg import ProgrammingError
@@ -20,6 +21,13 @@ from psycopg.pq import Conninfo
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
 
 from pgdyno.errors import UsageError
+from pgdyno.study.settings_file import (
+    is_settings_file,
+    name_and_value,
+    read_settings_file,
+    split_at_commas,
+    unquoted,
+)
 
 NAME_MAX = 32
 """Maximum number of characters: longer names do not fit next to the figures of a table with 80 columns."""
@@ -64,7 +72,7 @@ def _cut_front(tail: str) -> str:
     return tail if len(tail) <= NAME_MAX else f"{LEFT_OUT}{tail[len(LEFT_OUT) - NAME_MAX :]}"
 
 
-_PROFILE = re.compile(r"@[A-Za-z0-9][\w.-]*")
+_PROFILE = re.compile(r"@(?:[A-Za-z0-9][\w-]*|[^@\s].*)")
 _NAMED = re.compile(r"([A-Za-z][\w.+-]*)=(.+)", re.DOTALL)
 _SECRET = re.compile(r"postgres(ql)?://|password\s*=")
 _SETTING = re.compile(r"([A-Za-z_][\w.]*)\s*=(.*)", re.DOTALL)
@@ -97,7 +105,10 @@ SECRET_WORDS = ("password", "sslpassword", "oauth_client_secret", "scram_client_
 
 
 class ArmSpec(BaseModel):
-    """One arm as asked for: a server (a build or a DSN), profiles, settings in their order."""
+    """One arm as asked for: a server (a build or a DSN), profiles and files, settings in their order.
+
+    ``files``: what each settings file among the profiles contains, so that a stored study needs no file.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -105,7 +116,8 @@ class ArmSpec(BaseModel):
     is_named: bool = False  # by the user: NAME=ARM
     server: str
     is_dsn: bool = False
-    profiles: tuple[str, ...] = ()
+    profiles: tuple[str, ...] = ()  # and names of settings files
+    files: dict[str, dict[str, str]] = {}
     settings: dict[str, str] = {}
     optional: tuple[str, ...] = ()  # of the settings: a version that lacks one goes without it
     load: dict[str, str] = {}  # parameters of the workload of this arm alone: LOAD_PARAMETERS
@@ -114,11 +126,11 @@ class ArmSpec(BaseModel):
 
     @model_serializer(mode="wrap")
     def _without_usual_load(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit an empty load, empty build options and extensions, so that results files equal those of
+        """Omit an empty load, empty files, build options and extensions, so that results files equal those of
         versions without them.
         """
         written: dict[str, Any] = serialize(self)
-        later = ("load", BUILD_OPTIONS, EXTENSION)
+        later = ("load", "files", BUILD_OPTIONS, EXTENSION)
         return {name: value for name, value in written.items() if value or name not in later}
 
     @property
@@ -143,6 +155,17 @@ class ArmSpec(BaseModel):
         return (*(f"@{name}" for name in self.profiles), *(f"{k}={v}" for k, v in own.items()))
 
     @property
+    def known_settings(self) -> dict[str, str]:
+        """Its settings and those of its files, without those of profiles, which depend on the machine."""
+        of_files = (self.files.get(name, {}) for name in self.profiles)
+        return {name: value for given in (*of_files, self.settings) for name, value in given.items()}
+
+    def with_files(self, files: Mapping[str, dict[str, str]]) -> ArmSpec:
+        """Return the arm with the contents of its files."""
+        own = {name: files[name] for name in self.profiles if name in files}
+        return self.model_copy(update={"files": own}) if own else self
+
+    @property
     def full_name(self) -> str:
         """The whole ARM, of which the name leaves something out."""
         return self.without_password().server if self.is_dsn else ",".join([self.server, *self.parts])
@@ -161,8 +184,8 @@ class ArmSpec(BaseModel):
 def parse_arm(text: str) -> ArmSpec:
     """Parses one ARM. Raises UsageError with the offending part and an example.
 
-    A part without ``=`` and ``@`` continues the value before it, so that
-    ``18,search_path=a,b`` keeps its comma.
+    A value means what it means in postgresql.conf: it may have quotes, and ``=`` may be missing. Another part
+    without ``=`` and ``@`` continues the value before it, so that ``18,search_path=a,b`` keeps its comma.
     """
     spec = text.strip()
     if _URI.match(spec) or _CONNECTION_KEYWORD.match(spec):
@@ -175,44 +198,73 @@ def parse_arm(text: str) -> ArmSpec:
             "an arm contains a connection string in the middle; NAME=DSN needs a NAME of letters, digits and "
             "_.+- that begins with a letter"
         )
-    server, *parts = spec.split(",")
+    server, *parts = split_at_commas(spec)
     if not server.strip():
         raise UsageError(f"the arm {text!r} names no server; for example: 18  or  18,@starter,work_mem=16MB")
-    profiles: list[str] = []
-    settings: dict[str, str] = {}
-    last_name: str | None = None
-    for part in parts:
-        setting = _SETTING.fullmatch(part.strip())
-        if _PROFILE.fullmatch(part.strip()):
-            if settings:
-                raise UsageError(
-                    f"in the arm {text!r} the profile {part.strip()} comes after a setting; "
-                    "profiles come first, because later parts override earlier ones"
-                )
-            profiles.append(part.strip()[1:])
-        elif setting:
-            last_name = setting[1].lower()
-            if last_name in settings:
-                raise UsageError(f"the arm {text!r} sets {last_name} twice")
-            settings[last_name] = setting[2].strip()
-        elif last_name is not None:
-            settings[last_name] += f",{part}"
-        else:
-            raise UsageError(
-                f"in the arm {text!r}, {part.strip()!r} is neither @PROFILE nor SETTING=VALUE; "
-                "for example: 18,@starter,work_mem=16MB"
-            )
+    profiles, settings = _profiles_and_settings(text, server.strip(), parts)
     load = {name: settings.pop(name) for name in LOAD_PARAMETERS if name in settings}
     build_options, extension = settings.pop(BUILD_OPTIONS, ""), settings.pop(EXTENSION, "")
     arm = ArmSpec(
         name=spec,
         server=server.strip(),
         profiles=tuple(profiles),
-        settings=settings,
+        settings={name: unquoted(value) for name, value in settings.items()},
         load=load,
         extension=extension,
     )
     return with_build_options([arm], build_options)[0]
+
+
+def _profiles_and_settings(text: str, server: str, parts: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the profiles and the settings in the parts of an arm, values as given. Raises UsageError."""
+    profiles: list[str] = []
+    settings: dict[str, str] = {}
+    last_name = ""
+    for given in parts:
+        part = given.strip()
+        if _PROFILE.fullmatch(part):
+            if settings:
+                raise UsageError(
+                    f"in the arm {text!r} the profile {part} comes after a setting; "
+                    "profiles come first, because later parts override earlier ones"
+                )
+            profiles.append(part[1:])
+        elif setting := _setting(part, follows=last_name):
+            last_name, value = setting
+            if last_name in settings:
+                raise UsageError(f"the arm {text!r} sets {last_name} twice")
+            if last_name == "config_file":
+                raise UsageError(f"config_file cannot be set: {_remedy(server, unquoted(value))}")
+            settings[last_name] = value
+        elif is_settings_file(part) and PurePath(part).suffix in FILE_SUFFIXES:
+            raise UsageError(f"in the arm {text!r}, {part!r} is no setting: {_remedy(server, part)}")
+        elif settings:
+            settings[last_name] += f",{given}"
+        else:
+            raise UsageError(
+                f"in the arm {text!r}, {part!r} is neither @PROFILE, @FILE nor SETTING=VALUE; "
+                "for example: 18,@starter,work_mem=16MB"
+            )
+    return profiles, settings
+
+
+FILE_SUFFIXES = (".conf", ".sql", ".cnf", ".config", ".txt")
+"""Ends of the names of settings files, in messages about an ARM that lacks the @ before one."""
+
+
+def _remedy(server: str, file: str) -> str:
+    name = file if is_settings_file(file) else f"./{file}"
+    return f"for the settings of a file write {server},@{name}"
+
+
+def _setting(part: str, *, follows: str) -> tuple[str, str] | None:
+    """Return name and value of a part of an arm; None if it continues the value before it.
+
+    Commands contain words and commas; elsewhere ``random_page_cost 1.1`` is a setting.
+    """
+    if found := _SETTING.fullmatch(part):
+        return found[1].lower(), found[2].strip()
+    return None if follows.endswith("_command") else name_and_value(part)
 
 
 def with_build_options(arms: Sequence[ArmSpec], options: str) -> list[ArmSpec]:
@@ -263,10 +315,11 @@ def _named(name: str, text: str) -> ArmSpec:
 def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
     """Parses all arms, with short and distinct names: equal ones (an A/A comparison) get a number."""
     arms: list[ArmSpec] = []
-    names = Counter(arm.name for arm in map(parse_arm, texts) if arm.is_named)
+    parsed = [with_own_files(parse_arm(text)) for text in texts]
+    names = Counter(arm.name for arm in parsed if arm.is_named)
     if repeated := [name for name, n in names.items() if n > 1]:
         raise UsageError(f"two arms are named {repeated[0]!r}: give each its own name")
-    for arm in _with_short_names([parse_arm(text) for text in texts]):
+    for arm in _with_short_names(parsed):
         n = 1 if arm.is_named else 1 + sum(arm.is_same(other) for other in arms)
         name = f"{arm.name} (again {n})" if n > 1 else arm.name
         if any(name == other.name for other in arms):  # another way to one place, or cut to the same
@@ -275,17 +328,36 @@ def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
     return arms
 
 
+def read_files(names: Sequence[str], directory: Path) -> dict[str, dict[str, str]]:
+    """Return the settings of the files among the profiles, which are relative to a directory.
+
+    Raises UsageError.
+    """
+    return {
+        name: read_settings_file(directory / Path(name).expanduser())
+        for name in names
+        if is_settings_file(name)
+    }
+
+
+def with_own_files(arm: ArmSpec) -> ArmSpec:
+    """Return the arm with the contents of its settings files. Raises UsageError."""
+    return arm.with_files(read_files(arm.profiles, Path()))
+
+
 def _with_short_names(arms: Sequence[ArmSpec]) -> list[ArmSpec]:
     """The arms with what tells them apart as names; without anything of its own an arm keeps its server."""
     builds = [arm for arm in arms if not arm.is_dsn]
     sources = {source for arm in builds for source in extension_sources(arm.extension)}
     tails = short_tails([*(arm.server for arm in builds), *sources])
+    files = _short_files({name for arm in builds for name in arm.profiles if is_settings_file(name)})
     common = set.intersection(*(set(arm.parts) for arm in builds)) if len(builds) > 1 else set()
     is_one_server = len({arm.server for arm in builds}) == 1 < len(builds) == len(arms)
 
     def name_of(arm: ArmSpec) -> str:
         short = ",".join(tails.get(source, source) for source in extension_sources(arm.extension))
-        named = arm.model_copy(update={EXTENSION: short})
+        profiles = tuple(files.get(name, name) for name in arm.profiles)
+        named = arm.model_copy(update={EXTENSION: short, "profiles": profiles})
         own = [part for part, full in zip(named.parts, arm.parts, strict=True) if full not in common]
         server = tails.get(arm.server, arm.server)
         return _short(",".join(own if own and is_one_server else [server, *own]))
@@ -295,10 +367,21 @@ def _with_short_names(arms: Sequence[ArmSpec]) -> list[ArmSpec]:
     ]
 
 
+def _short_files(names: Collection[str]) -> dict[str, str]:
+    """Return for each settings file its last part, or as many as distinguish it from the others."""
+    last = Counter(PurePath(name).name for name in names)
+    tails = short_tails([name for name in names if "/" in name])
+    return {
+        name: tails.get(name, name) if last[short] > 1 else short
+        for name in names
+        if (short := PurePath(name).name)
+    }
+
+
 def _parse_dsn(spec: str) -> ArmSpec:
     # A comma is legal inside a DSN (several hosts); only a tail that looks like profiles or settings is
     # rejected.
-    if re.search(r",\s*(@\w[\w.-]*|[a-z_]+=[^&/?@]*)$", spec):
+    if re.search(r",\s*(@(\w[\w.-]*|(\.{1,2}|~)/.*)|[a-z_]+=[^&/?@]*)$", spec):
         raise UsageError(
             "settings cannot be given for a server that is running already: change them there, "
             "or name a build, such as 18,work_mem=16MB"

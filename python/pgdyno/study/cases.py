@@ -27,6 +27,7 @@ from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.pgbench_parameters import Script, variant_of
 from pgdyno.study.plan import Driving, Study, require_duet
 from pgdyno.study.schedule import TOGETHER
+from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, StudyFile
 from pgdyno.study.values import Level, Settings, frozen, level_name, plain_message
@@ -224,14 +225,34 @@ def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
         raise StudyFileError(place, f"{name} cannot be given with the server: use the workload, or a factor")
     if spec.profiles or spec.settings:
         raise StudyFileError(place, "settings cannot be given with the server: use the table settings")
-    return spec.model_copy(
+    spec = spec.model_copy(
         update={
             "name": name,
             "profiles": settings.profiles,
             "settings": dict(settings.values),
-            "optional": tuple(name for name in settings.optional if name in settings.values),
+            "files": {
+                name: dict(file.settings_files[name])
+                for name in settings.profiles
+                if name in file.settings_files
+            },
+            "optional": settings.optional,
         }
     )
+    given = spec.known_settings
+    return spec.model_copy(update={"optional": tuple(name for name in spec.optional if name in given)})
+
+
+def files_of(file: StudyFile) -> dict[str, tuple[str | int, ...]]:
+    """Return the names of the settings files, each with its first place. Raises StudyFileError."""
+    places: list[tuple[tuple[str | int, ...], Settings]] = [(("settings",), file.settings)]
+    for level in file.factors.get("settings", ()):
+        places.append((("factors", "settings", level.place), own_settings_of({"settings": level})))
+    return {
+        name: path
+        for path, settings in reversed(places)
+        for name in settings.profiles
+        if is_settings_file(name)
+    }
 
 
 def settings_of(file: StudyFile, levels: Levels) -> Settings:

@@ -41,7 +41,9 @@ def likely_timeout_s(arms: Iterable[ArmSpec]) -> float:
     Profiles and running servers may differ.
     """
     given = (
-        timeout_s(arm.settings[CHECKPOINT_TIMEOUT]) for arm in arms if CHECKPOINT_TIMEOUT in arm.settings
+        timeout_s(arm.known_settings[CHECKPOINT_TIMEOUT])
+        for arm in arms
+        if CHECKPOINT_TIMEOUT in arm.known_settings
     )
     known = [seconds for seconds in given if seconds]
     return max(known, default=TIMEOUT_S)

@@ -159,7 +159,7 @@ def _arm_cost(study: Study, index: int) -> ArmCost:
         driving.clients,
         driving.workload.writes,
         arm.is_dsn,
-        arm.settings,
+        arm.known_settings,
         bool(arm.profiles),
     )
 

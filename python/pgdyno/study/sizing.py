@@ -77,7 +77,7 @@ CORE_SETTINGS = frozenset(
 def is_duet_sound(arms: Sequence[ArmSpec]) -> bool:
     """Return whether the arms are two servers that pgdyno starts, without settings for the number of cores.
 
-    Profiles are made for the whole machine.
+    Profiles are made for the whole machine, and settings files may be.
     """
     depends_on_cores = any(arm.profiles or CORE_SETTINGS & arm.settings.keys() for arm in arms)
     return len(arms) == 2 and not any(arm.is_dsn for arm in arms) and not depends_on_cores

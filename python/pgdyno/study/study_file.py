@@ -287,6 +287,11 @@ class StudyFile(StudyTable):
     initdb: Initdb = Field(default=Initdb(), description="Options of initdb.")
     published: Published | None = Field(default=None, description="Published results.")
     fit: Fit = Field(default=Fit(), description="Changes that a fit may make.")
+    settings_files: Mapping[str, Mapping[str, str]] = Field(
+        default_factory=dict,
+        description="Contents of the settings files among the profiles, by name. pgdyno adds them to a study "
+        "that it stores or sends to other hosts.",
+    )
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> StudyFile:

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from pathlib import Path as Directory
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pgdyno.errors import StudyFileError
-from pgdyno.study.cases import cases_of
+from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.study.arm_spec import read_files
+from pgdyno.study.cases import cases_of, files_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_checks import errors_of, unknown_name
 from pgdyno.study.toml_lines import Path, line_of, lines_of, too_deep
@@ -27,8 +30,13 @@ DEPTH_MAX = 32
 names."""
 
 
-def examine_text(text: str, name: str) -> tuple[StudyFile | None, list[str]]:
-    """Return the study, or None if it cannot be read, and one line per error."""
+def examine_text(
+    text: str, name: str, directory: Directory = Directory()
+) -> tuple[StudyFile | None, list[str]]:
+    """Return the study, or None if it cannot be read, and one line per error.
+
+    Its settings files are relative to ``directory``.
+    """
     if len(text) > FILE_BYTES_MAX:
         return None, [f"{name}: is larger than 1 MiB, the maximum size of a study file"]
     if (line := too_deep(text, DEPTH_MAX)) is not None:
@@ -43,22 +51,38 @@ def examine_text(text: str, name: str) -> tuple[StudyFile | None, list[str]]:
     file: StudyFile | None = None
     try:
         file = StudyFile.of(data)
-        found = list(_complaints(file))
+        found = list(errors_of(file))
+        if not found:
+            file = _with_files(file, directory)
+            cases_of(file)  # its errors are those of combinations
+    except StudyFileError as error:
+        found = [error]
     except ValidationError as error:
         found = [_complaint(data, one) for one in error.errors()]
     errors = {(line_of(lines, one.path), str(one)) for one in found}
     return file, [f"{name}:{line}: {message}" for line, message in sorted(errors)]
 
 
-def _complaints(file: StudyFile) -> Iterator[StudyFileError]:
-    """Yield the errors of the file; without any, those found when its cases are made."""
-    found = list(errors_of(file))
-    yield from found
-    if not found:
+def _with_files(file: StudyFile, directory: Directory) -> StudyFile:
+    """Return the study with the contents of its settings files. Raises StudyFileError."""
+    read = dict(file.settings_files)
+    for name, place in files_of(file).items():
         try:
-            cases_of(file)
-        except StudyFileError as error:
-            yield error
+            read |= {} if name in read else read_files([name], directory)
+        except UsageError as error:
+            raise StudyFileError(place, str(error)) from None
+    return file.model_copy(update={"settings_files": read})
+
+
+def text_with_files(text: str, file: StudyFile) -> str:
+    """Return the text of a study with the contents of its settings files, which it needs no more."""
+    given = tomllib.loads(text).get("settings_files", {})
+    lines = [text.rstrip("\n")] if text else []
+    for name, settings in file.settings_files.items():
+        if name not in given:
+            lines += ["", f"[settings_files.{json.dumps(name)}]"]
+            lines += [f"{json.dumps(setting)} = {json.dumps(value)}" for setting, value in settings.items()]
+    return "\n".join(lines) + "\n" if len(lines) > 1 else text
 
 
 def _of_parser(name: str, text: str, message: str) -> str:

@@ -174,7 +174,9 @@ class Settings(StudyTable):
 
     about: str = Field(default="", description="Description of this set of settings.")
     profiles: tuple[str, ...] = Field(
-        default=(), description="Profiles of `pgdyno settings`; later ones override earlier ones."
+        default=(),
+        description="Profiles of `pgdyno settings`, and settings files: names with a dot or a slash, "
+        "relative to the study file. Later ones override earlier ones.",
     )
     optional: tuple[str, ...] = Field(
         default=(), description="Settings that are omitted for versions that do not have them."

@@ -15,6 +15,7 @@ from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.errors import EvidenceError
 from pgdyno.results.records import Arm, Json, StudyRecord
+from pgdyno.study.settings_file import is_settings_file
 
 MAY_DIFFER = {
     "title",
@@ -182,7 +183,8 @@ def _arms(findings: Findings, other: Findings) -> Iterator[tuple[Arm, Arm]]:
 
 def has_profile(arm: Arm) -> bool:
     """Return whether some of its settings depend on the machine."""
-    return ",@" in arm.spec.replace(" ", "")
+    _, *parts = map(str.strip, arm.spec.split(","))
+    return any(part.startswith("@") and not is_settings_file(part[1:]) for part in parts)
 
 
 def fitted_differences(one: StudyFindings, other: StudyFindings) -> list[str]:

@@ -3,9 +3,10 @@ format."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pgdyno.errors import UsageError
+from pgdyno.study.settings_file import ARCHIVE_MODE, ARCHIVE_TARGETS, reason_to_skip
 
 _SOCKET = "servers listen on a private Unix socket only"
 _LOG = "pgdyno reads the server log and stores it in the results file"
@@ -17,6 +18,10 @@ RESERVED: Mapping[str, str] = {
     "unix_socket_directories": _SOCKET,
     "unix_socket_permissions": _SOCKET,
     "unix_socket_group": _SOCKET,
+    "tcp_keepalives_idle": _SOCKET,
+    "tcp_keepalives_interval": _SOCKET,
+    "tcp_keepalives_count": _SOCKET,
+    "tcp_user_timeout": _SOCKET,
     "data_directory": _PLACE,
     "config_file": _PLACE,
     "hba_file": _PLACE,
@@ -57,6 +62,16 @@ def refuse_reserved(settings: Mapping[str, str]) -> None:
         reason = RESERVED.get(name.lower())
         if reason:
             raise UsageError(f"{name} cannot be set: {reason}")
+
+
+def refused_from_file(name: str, named: Collection[str]) -> str:
+    """Return why a setting of a settings file is skipped; empty if the arm has it.
+
+    ``named``: lower-case names of the settings on the command line.
+    """
+    if name == ARCHIVE_MODE and any(target in named for target in ARCHIVE_TARGETS):
+        return ""
+    return RESERVED.get(name) or reason_to_skip(name)
 
 
 def config_text(settings: Mapping[str, str]) -> str:

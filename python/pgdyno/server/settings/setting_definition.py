@@ -33,6 +33,9 @@ SYNONYMS = {
 }
 
 
+SHOWN_IN_OWN_CASE = ("datestyle", "timezone", "client_encoding")
+"""Settings that the server shows with its own letters: ``iso, mdy`` as ``ISO, MDY``."""
+
 LIBRARIES = {"io_uring": "liburing", "lz4": "lz4", "zstd": "zstd"}
 """Values of enumerations that only builds with a library have, and its name in --with-NAME of configure."""
 
@@ -79,9 +82,15 @@ class Definition:
         if isinstance(wanted, float) and isinstance(found, float):
             return math.isclose(wanted, found, rel_tol=REAL_TOLERANCE, abs_tol=1e-9)
         if self.vartype == "string":
-            return _list(requested) == _list(effective)
+            return self._same_list(_list(requested), _list(effective))
         # -1 means "chosen by the server" for these, and pg_settings shows the chosen value.
         return wanted == found or (wanted == -1 and self.min_val == "-1" and self.boot_val == "-1")
+
+    def _same_list(self, requested: list[str], effective: list[str]) -> bool:
+        """The server shows a date style complete and in its own order: ``dmy`` is ``ISO, DMY``."""
+        if self.name.lower() in SHOWN_IN_OWN_CASE:
+            requested, effective = ([one.lower() for one in of] for of in (requested, effective))
+        return set(requested) <= set(effective) if self.name == "DateStyle" else requested == effective
 
     def bare_in(self, number: float) -> str:
         """Return a number in the unit of this setting for output: 16384 of 8kB is ``128 MB``."""

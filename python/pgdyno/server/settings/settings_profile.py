@@ -1,20 +1,27 @@
-"""Settings profiles: named sets of settings with their source, and all settings requested by an arm."""
+"""Settings profiles: named sets of settings with their source, and all settings requested by an arm.
+
+A settings file of the user takes the place of a profile.
+"""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from pgdyno.errors import UsageError
 from pgdyno.server.settings.machine_resources import MachineResources
-from pgdyno.server.settings.reserved_settings import refuse_reserved
+from pgdyno.server.settings.reserved_settings import refuse_reserved, refused_from_file
 from pgdyno.server.settings.setting_definition import Definition, validate
 from pgdyno.server.version import Version
 from pgdyno.units import format_setting_size
 
 MB, GB = 2**20, 2**30
 BLOCK_BYTES = 8192
+LIBRARY_LISTS = ("shared_preload_libraries", "session_preload_libraries", "local_preload_libraries")
+
+LACKS_LIBRARY = "this server lacks the library"
 
 
 @dataclass(frozen=True)
@@ -31,6 +38,14 @@ class ProfileInput:
     definitions: Mapping[str, Definition]
     servers_at_once: int = 1
     connections: int = 100
+    library_dir: Path | None = None  # of the server; None if unknown
+
+    def has_library(self, name: str) -> bool:
+        """Return whether the server can preload a library; True if its files are unknown."""
+        if self.library_dir is None:
+            return True
+        path = self.library_dir / name.replace("$libdir", str(self.library_dir))
+        return path.is_file() or path.with_name(f"{path.name}.so").is_file()
 
     @property
     def memory_bytes(self) -> int:
@@ -132,37 +147,107 @@ def profile_named(name: str) -> SettingsProfile:
     """Return the profile of that name. Raises UsageError if it is unknown."""
     if name not in PROFILES:
         close = difflib.get_close_matches(name, PROFILES, n=1)
-        hint = f": did you mean {close[0]}?" if close else f"; available: {', '.join(PROFILES)}"
-        raise UsageError(f"unknown profile {name!r}{hint}")
+        known = f"available: {', '.join(PROFILES)}; a settings file has a dot or a slash, as in @./{name}"
+        raise UsageError(
+            f"unknown profile {name!r}" + (f": did you mean {close[0]}?" if close else f"; {known}")
+        )
     return PROFILES[name]
 
 
 @dataclass(frozen=True)
 class Requested:
-    """Requested settings of an arm, for ``Cluster.start``."""
+    """Requested settings of an arm, for ``Cluster.start``.
+
+    ``skipped``: by settings file, the settings that the arm does not have, each with the reason.
+    """
 
     settings: Mapping[str, str]
     optional: frozenset[str]
+    skipped: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def notes(self) -> list[str]:
+        """A sentence for each settings file of which something is skipped."""
+        return [f"{file}: skipped {_with_reasons(skipped)}" for file, skipped in self.skipped.items()]
+
+
+def _with_reasons(skipped: Mapping[str, str]) -> str:
+    """Return ``a, b (reason); c (reason)``."""
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in skipped.items():
+        by_reason.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(names)} ({reason})" for reason, names in by_reason.items())
 
 
 def request(
-    profiles: Sequence[str], free: Mapping[str, str], fit: ProfileInput, may_lack: Collection[str] = ()
+    profiles: Sequence[str],
+    free: Mapping[str, str],
+    fit: ProfileInput,
+    may_lack: Collection[str] = (),
+    files: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Requested:
-    """Combine the settings of the profiles in their order, overridden by the ``free`` ones, and validate
-    them.
+    """Combine the settings of the profiles and files in their order, overridden by the ``free`` ones, and
+    validate them.
 
-    The version may lack the settings in ``may_lack``. Raises UsageError for an unknown profile or setting, a
-    value out of range, or a reserved setting.
+    The version may lack the settings in ``may_lack``, and those of extensions in files, which PostgreSQL
+    accepts without the extension. Raises UsageError for an unknown profile or setting, a value out of range,
+    or a reserved setting.
     """
     refuse_reserved(free)
+    own = {name.lower(): value for name, value in free.items()}
     settings: dict[str, str] = {}
     optional: set[str] = set()
+    skipped: dict[str, Mapping[str, str]] = {}
     for name in profiles:
-        profile = profile_named(name)
-        settings |= profile.settings(fit)
-        optional |= profile.optional
-    own = {name.lower(): value for name, value in free.items()}
+        if files is not None and name in files:
+            kept, left = _of_file(name, files[name], own, fit, may_lack)
+            settings |= kept
+            optional |= {one for one in kept if "." in one}
+            if left:
+                skipped[name] = left
+        else:
+            profile = profile_named(name)
+            settings |= profile.settings(fit)
+            optional |= profile.optional
     settings |= own
     optional = optional - own.keys() | set(may_lack)
     validate(settings, fit.definitions, fit.version, optional)
-    return Requested(settings, frozenset(optional & settings.keys()))
+    return Requested(settings, frozenset(optional & settings.keys()), skipped)
+
+
+def _of_file(
+    file: str,
+    given: Mapping[str, str],
+    own: Mapping[str, str],
+    fit: ProfileInput,
+    may_lack: Collection[str],
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the settings that an arm has from a file, and those that it has not, each with the reason.
+
+    ``own``: the settings of the command line, which override them. Raises UsageError with the file.
+    """
+    kept, skipped = {}, {}
+    listed = {name: _items(given[name]) for name in LIBRARY_LISTS if name in given}
+    lacking = {one for libraries in listed.values() for one in libraries if not fit.has_library(one)}
+    for name, value in given.items():
+        if name in own:
+            continue
+        if reason := refused_from_file(name, own):
+            skipped[name] = reason
+        elif name in listed:
+            kept[name] = ",".join(one for one in listed[name] if one not in lacking)
+            skipped |= {f"{one} of {name}": LACKS_LIBRARY for one in listed[name] if one in lacking}
+        elif name.partition(".")[0] in lacking:
+            skipped[name] = LACKS_LIBRARY
+        else:
+            kept[name] = value
+    try:
+        validate(kept, fit.definitions, fit.version, may_lack)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None
+    return kept, skipped
+
+
+def _items(text: str) -> list[str]:
+    """Return the items of a list of libraries."""
+    return [one for item in text.split(",") if (one := item.strip().strip('"'))]
