@@ -11,7 +11,9 @@ import pytest
 
 from pgdyno.errors import StartError, WorkloadError
 from pgdyno.interruption import Interruption
-from pgdyno.lab.preflight import require_starts
+from pgdyno.lab import script_preflight
+from pgdyno.lab.dataset_loading import load_new_database
+from pgdyno.lab.preflight import empty_clusters, require_starts
 from pgdyno.lab.progress import PreparationStep
 from pgdyno.lab.script_preflight import require_working_scripts
 from pgdyno.server.build import Build
@@ -71,8 +73,8 @@ def tried(
             told.append(event.text)
 
     try:
-        with Interruption() as interruption:
-            (require_working_scripts if scripts else require_starts)(requests, cache, watch, interruption)
+        with Interruption() as interruption, empty_clusters(cache) as clusters:
+            (require_working_scripts if scripts else require_starts)(requests, clusters, watch, interruption)
     finally:
         assert not list(place.glob("runs/run-*"))
     return told
@@ -148,6 +150,21 @@ def test_failures_that_depend_on_the_data_or_on_other_scripts_do_not_count(
         divides="SELECT 1 / count(*) FROM pgbench_accounts WHERE aid = 400000000;",
     )
     assert tried(build, server_dir, {}, workload=dependent, scripts=True)
+
+
+def test_each_arm_tries_the_scripts_on_new_data_that_are_loaded_once(
+    build: Build, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[str] = []
+
+    def counted(server: Any, workload: Any, *others: Any) -> None:
+        loads.append(workload.kind)
+        load_new_database(server, workload, *others)
+
+    monkeypatch.setattr(script_preflight, "load_new_database", counted)
+    creates = pgbench(creates="CREATE TABLE hits (n int);")  # fails if an earlier arm created it
+    assert tried(build, server_dir, {}, SOUND, {"work_mem": "9MB"}, workload=creates, scripts=True)
+    assert loads == ["pgbench"]
 
 
 def test_a_script_of_sysbench_runs_on_its_tables(build: Build, server_dir: Path) -> None:

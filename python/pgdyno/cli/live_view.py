@@ -60,7 +60,7 @@ class LiveView:
         self._names = arm_names
         self._interruption = interruption
         self._quiet = quiet
-        self._heading = heading  # printed at the start of the first load or block
+        self._heading = heading  # printed before anything else
         self._step = "prepare"
         self._load: LoadProgress | None = None
         self._block: BlockStarted | None = None
@@ -88,6 +88,8 @@ class LiveView:
         )
 
     def __enter__(self) -> Self:
+        if self._heading and not self._quiet:
+            say(self._heading)
         if self._live:
             self._live.start()
         return self
@@ -100,9 +102,6 @@ class LiveView:
 
     def __call__(self, progress: Progress) -> None:
         """Record the progress, and redraw the view or print a line."""
-        if self._heading and not self._quiet and isinstance(progress, LoadProgress | BlockStarted):
-            say(self._heading)
-            self._heading = ""
         match progress:
             case PreparationStep(text):
                 self._step, self._load, self._running = text, None, None

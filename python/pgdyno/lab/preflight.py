@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, StartError, UsageError
@@ -27,7 +27,7 @@ from pgdyno.server.build_catalogue import (
 )
 from pgdyno.server.build_extensions import PRELOAD_SETTING, create_extensions
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster
+from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.fetch_builds import Store
 from pgdyno.server.find_build import resolve_all, system_builds
@@ -234,9 +234,35 @@ def fit_schedule(
     return study
 
 
+@dataclass(frozen=True)
+class EmptyClusters:
+    """Empty clusters of the preflight checks, one for each build and set of options of initdb.
+
+    initdb takes most of the time of a check, so that all checks share them.
+    """
+
+    cache: Cache
+    stack: contextlib.ExitStack
+    made: dict[tuple[str, InitOptions], Cluster] = field(default_factory=dict)
+
+    def of(self, build: Build, init: InitOptions) -> Cluster:
+        """Return the cluster, which is stopped. Raises StartError."""
+        where = (build.build_id, init)
+        if where not in self.made:
+            self.made[where] = self.stack.enter_context(empty_cluster(build, self.cache, "try", init))
+        return self.made[where]
+
+
+@contextlib.contextmanager
+def empty_clusters(cache: Cache) -> Iterator[EmptyClusters]:
+    """Provide the clusters of the checks, removed at the end of the block."""
+    with contextlib.ExitStack() as stack:
+        yield EmptyClusters(cache, stack)
+
+
 def require_starts(
     asked: Iterable[tuple[Study, Mapping[int, ArmRequest]]],
-    cache: Cache,
+    clusters: EmptyClusters,
     watch: Watch,
     interruption: Interruption,
 ) -> list[dict[int, Mapping[str, str]]]:
@@ -246,26 +272,21 @@ def require_starts(
     arm and the error of the server, and Interrupted.
     """
     tried: dict[object, Mapping[str, str]] = {}
-    empty: dict[object, Cluster] = {}
     in_effect: list[dict[int, Mapping[str, str]]] = []
-    with contextlib.ExitStack() as stack:
-        for study, wanted in asked:
-            init = init_options(study)
-            in_effect.append({})
-            for index, arm in wanted.items():
-                settings = arm.requested.settings
-                where = (arm.build.build_id, init)
-                what = (where, frozenset(settings.items()), arm.requested.optional)
-                if not settings and not arm.build.extensions:
-                    in_effect[-1][index] = arm.catalogue.initial
-                    continue
-                if what not in tried:
-                    interruption.check()
-                    watch(PreparationStep(f"testing the settings of {arm.spec.name}"))
-                    if where not in empty:
-                        empty[where] = stack.enter_context(empty_cluster(arm.build, cache, "try", init))
-                    tried[what] = _try(empty[where], arm)
-                in_effect[-1][index] = tried[what]
+    for study, wanted in asked:
+        init = init_options(study)
+        in_effect.append({})
+        for index, arm in wanted.items():
+            settings = arm.requested.settings
+            what = (arm.build.build_id, init, frozenset(settings.items()), arm.requested.optional)
+            if not settings and not arm.build.extensions:
+                in_effect[-1][index] = arm.catalogue.initial
+                continue
+            if what not in tried:
+                interruption.check()
+                watch(PreparationStep(f"testing the settings of {arm.spec.name}", may_last=True))
+                tried[what] = _try(clusters.of(arm.build, init), arm)
+            in_effect[-1][index] = tried[what]
     return in_effect
 
 

@@ -24,7 +24,14 @@ from pgdyno.lab.dataset_loading import (
 )
 from pgdyno.lab.dsn_arm import DsnArm, open_dsn_arm, require_usable
 from pgdyno.lab.own_data_preflight import own_data_caveats, require_working_own_data, with_own_data
-from pgdyno.lab.preflight import ArmRequest, fit_schedule, require_connections, require_starts, resolve_arms
+from pgdyno.lab.preflight import (
+    ArmRequest,
+    empty_clusters,
+    fit_schedule,
+    require_connections,
+    require_starts,
+    resolve_arms,
+)
 from pgdyno.lab.progress import Warned, Watch
 from pgdyno.lab.sampled_columns import with_samples
 from pgdyno.lab.script_preflight import require_working_scripts
@@ -89,8 +96,9 @@ def prepare_arms(
         note for _, wanted in requests for arm in wanted.values() for note in arm.requested.notes
     ):
         watch(Warned(note))
-    in_effect = require_starts(requests, cache, watch, interruption)
-    require_working_scripts(requests, cache, watch, interruption)
+    with empty_clusters(cache) as clusters:
+        in_effect = require_starts(requests, clusters, watch, interruption)
+        require_working_scripts(requests, clusters, watch, interruption)
     with contextlib.ExitStack() as stack:
         places = _DataPlaces(cache, watch, interruption, stack)
         ready = [

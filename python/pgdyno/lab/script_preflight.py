@@ -6,19 +6,26 @@ its first block (``block.require_working_kinds``).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+
+from psycopg import sql
 
 from pgdyno.drive.drive_specification import drive_specification
 from pgdyno.drive.engine_runs import run_drive
 from pgdyno.errors import ServerError, WorkloadError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.dataset_loading import dataset_key, init_options, load_new_database, load_settings
-from pgdyno.lab.preflight import ArmRequest
+from pgdyno.lab.preflight import ArmRequest, EmptyClusters
 from pgdyno.lab.progress import PreparationStep, Watch
-from pgdyno.server.build_catalogue import empty_cluster
-from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import InitOptions
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.live_directories import LiveDirectory
+from pgdyno.server.restore import restore
+from pgdyno.server.snapshot import Snapshot, take
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import PlannedSlice, Role
@@ -42,31 +49,34 @@ Request = tuple[Study, Mapping[int, ArmRequest]]
 
 
 def require_working_scripts(
-    requests: Iterable[Request], cache: Cache, watch: Watch, interruption: Interruption
+    requests: Iterable[Request], clusters: EmptyClusters, watch: Watch, interruption: Interruption
 ) -> None:
     """Run each custom script of the data that are still to be loaded, with the settings of its arm.
 
     Raises WorkloadError with the script, the arm and the server's message; StartError, Interrupted.
     """
     tried = set()
-    for study, wanted in requests:
-        init = init_options(study)
-        for index, arm in wanted.items():
-            driving = study.driving(index)
-            minimal = _minimal(driving.workload)
-            if minimal is None:
-                continue
-            settings = frozenset(arm.requested.settings.items())
-            what = (arm.build.build_id, init, minimal.model_dump_json(), settings)
-            key = dataset_key(arm.build, driving.workload, init, arm.upgrade)
-            if what in tried or key.name in cache.cached_datasets().names():
-                continue
-            tried.add(what)
-            interruption.check()
-            watch(PreparationStep(f"testing the scripts on {arm.spec.name}"))
-            failure = _first_failure(arm, minimal, init, cache, interruption)
-            if failure:
-                raise WorkloadError(f"{failure}; correct the script or the arm. Nothing was loaded")
+    cached = clusters.cache.cached_datasets().names()
+    with contextlib.ExitStack() as stack:
+        trials = _MinimalData(clusters, stack, interruption)
+        for study, wanted in requests:
+            init = init_options(study)
+            for index, arm in wanted.items():
+                driving = study.driving(index)
+                minimal = _minimal(driving.workload)
+                if minimal is None:
+                    continue
+                settings = frozenset(arm.requested.settings.items())
+                what = (arm.build.build_id, init, minimal.model_dump_json(), settings)
+                key = dataset_key(arm.build, driving.workload, init, arm.upgrade)
+                if what in tried or key.name in cached:
+                    continue
+                tried.add(what)
+                interruption.check()
+                watch(PreparationStep(f"testing the scripts on {arm.spec.name}", may_last=True))
+                cluster = trials.restored(arm.build, minimal, init)
+                if failure := _first_failure(arm, minimal, cluster, interruption):
+                    raise WorkloadError(f"{failure}; correct the script or the arm. Nothing was loaded")
 
 
 def _minimal(workload: WorkloadParameters) -> WorkloadParameters | None:
@@ -83,21 +93,48 @@ def _minimal(workload: WorkloadParameters) -> WorkloadParameters | None:
     return None
 
 
+@dataclass
+class _MinimalData:
+    """Minimal data of scripts, loaded once for all arms with the same data, and restored for each of them:
+    scripts change the data.
+    """
+
+    clusters: EmptyClusters
+    stack: contextlib.ExitStack
+    interruption: Interruption
+    loaded: dict[Path, tuple[object, Snapshot]] = field(default_factory=dict)
+    copies: dict[Path, LiveDirectory] = field(default_factory=dict)
+
+    def restored(self, build: Build, workload: WorkloadParameters, init: InitOptions) -> Cluster:
+        """Return a stopped cluster with the data of the workload. Raises ServerError, DatasetError."""
+        cluster = self.clusters.of(build, init)
+        place, data = cluster.data_dir, (workload.kind, dict(workload.shape()))
+        if place not in self.loaded or self.loaded[place][0] != data:
+            with cluster.start(load_settings(build)) as server:
+                with server.connect() as connection:
+                    name = sql.Identifier(workload.kind)
+                    connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(name))
+                load_new_database(server, workload, self.interruption, lambda *_: None, lambda _: None)
+            self.loaded[place] = data, take(place)
+        if place not in self.copies:
+            runs = self.clusters.cache.live_runs()
+            self.copies[place] = self.stack.enter_context(runs.open("try"))
+        run, account = self.copies[place], self.clusters.cache.account
+        restore(self.loaded[place][1], run.data_dir, account, sync=False)
+        return Cluster(build, run.data_dir, account, run.log_path)
+
+
 def _first_failure(
-    arm: ArmRequest, workload: WorkloadParameters, init: InitOptions, cache: Cache, interruption: Interruption
+    arm: ArmRequest, workload: WorkloadParameters, cluster: Cluster, interruption: Interruption
 ) -> str:
     """Return script, arm and message of the first certain failure; empty without one."""
-    with empty_cluster(arm.build, cache, "try", init) as cluster:
-        database = workload.kind
-        with cluster.start(load_settings(arm.build)) as server:
-            load_new_database(server, workload, interruption, lambda *_: None, lambda _: None)
-        with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
-            target = (arm.spec.name, server.conninfo(database))
-            scripts = single_scripts(workload)
-            ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
-            for name, one in scripts.items():
-                for message in failures_of(one, target, ignored, interruption):
-                    return f"{name} fails on {arm.spec.name}: {message}"
+    with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
+        target = (arm.spec.name, server.conninfo(workload.kind))
+        scripts = single_scripts(workload)
+        ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
+        for name, one in scripts.items():
+            for message in failures_of(one, target, ignored, interruption):
+                return f"{name} fails on {arm.spec.name}: {message}"
     return ""
 
 
