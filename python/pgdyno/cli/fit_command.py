@@ -22,7 +22,7 @@ class FitCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments. Raises UsageError for another value of ``--fit``."""
         for arg in args:
-            if arg.startswith("--fit=") and arg != "--fit=anyway":
+            if not ctx.resilient_parsing and arg.startswith("--fit=") and arg != "--fit=anyway":
                 raise UsageError(f"{arg} is invalid: use --fit, or --fit=anyway")
         args = [self.anyway if arg == "--fit=anyway" else arg for arg in args]
         return super().parse_args(ctx, with_address(args))
@@ -35,7 +35,8 @@ ADDRESS = re.compile(r"auto|\S+:[0-9]{1,5}")
 def with_address(args: Sequence[str]) -> list[str]:
     """Return the arguments with the address ``auto`` after a ``--fleet`` without one."""
     found = []
-    for arg, following in zip(args, [*args[1:], ""], strict=True):
+    for place, arg in enumerate(args):
+        following = args[place + 1] if place + 1 < len(args) else ""
         is_alone = arg == "--fleet" and not ADDRESS.fullmatch(following)
         found.append("--fleet=auto" if is_alone else arg)
     return found

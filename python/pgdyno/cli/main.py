@@ -29,6 +29,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+COMPLETION = "_PGDYNO_COMPLETE"
+"""Environment variable with which a shell requests completions. Messages would appear in the prompt."""
+
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
 """Reports of long studies allocate millions of objects without cycles; collection took 1/6 of their time."""
 
@@ -70,7 +73,10 @@ def main() -> None:
 
 
 def run_command(arguments: Sequence[str]) -> int:
-    """Run one command and return the exit status. An error becomes one line on standard error."""
+    """Run one command and return the exit status. An error becomes one line on standard error.
+
+    While a shell requests completions, it becomes nothing, because a message would appear in the prompt.
+    """
     try:
         return _status(arguments)
     except BrokenPipeError:
@@ -80,7 +86,9 @@ def run_command(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  # the last resort
         from pgdyno.cli import error_reporting  # noqa: PLC0415
 
-        say(f"pgdyno: {error_reporting.unexpected(error, arguments)}")
+        message = error_reporting.unexpected(error, arguments)
+        if COMPLETION not in os.environ:
+            say(f"pgdyno: {message}")
         return error_reporting.EXIT_STATUS
 
 

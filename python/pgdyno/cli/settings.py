@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from pgdyno.cli.completion import complete_profile, complete_server
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import UsageError
 from pgdyno.probe.machine_facts import machine_resources
@@ -27,7 +28,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 OfServer = Annotated[
     str | None,
     typer.Option(
-        "--server", metavar="SERVER", help="Server as in `compare`. [default: the newest installed]"
+        "--server",
+        metavar="SERVER",
+        help="Server as in `compare`. [default: the newest installed]",
+        autocompletion=complete_server,
     ),
 ]
 
@@ -51,6 +55,7 @@ def show_profile(
         typer.Argument(
             metavar="PROFILE|FILE",
             help="Name of a profile, see `pgdyno settings list`, or a settings file.",
+            autocompletion=complete_profile,
         ),
     ],
     server: OfServer = None,
