@@ -65,7 +65,10 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
     try:
         import ray.cluster_utils  # noqa: F401, PLC0415 - the optional dependency
     except ImportError:
-        print("driver-overhead: Ray is not installed; pip install 'pgdyno[fleet]'", file=sys.stderr)
+        print(
+            "driver-overhead: Ray is not installed; run pip install '.[fleet]' in the checkout",
+            file=sys.stderr,
+        )
         return
     pairs: list[tuple[Driven, Driven]] = []
     with pgbench_server(environment, sizes, "driver-overhead") as server, _environment_of_nodes():

@@ -38,7 +38,7 @@ def main() -> int:
     try:
         from ray.cluster_utils import Cluster
     except ImportError:
-        print("Ray is not installed: pip install 'pgdyno[fleet]'", file=sys.stderr)
+        print("Ray is not installed: pip install '.[fleet]'", file=sys.stderr)
         return 2
     asked.directory.mkdir(parents=True, exist_ok=True)
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)

@@ -33,7 +33,7 @@ SHORT_S = 3.0
 
 @pytest.fixture(scope="module")
 def nodes(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetworkCluster]:
-    pytest.importorskip("ray", reason="NO RAY: pip install 'pgdyno[fleet]'")
+    pytest.importorskip("ray", reason="NO RAY: pip install '.[fleet]'")
     if reason := network_nodes.unavailable():
         pytest.skip(reason)
     folder = Path("/tmp") / f"pgdyno-net-{os.getpid()}"

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture
 def cluster(program: Program, tmp_path: Path) -> Iterator[LocalCluster]:
-    pytest.importorskip("ray", reason="NO RAY: pip install 'pgdyno[fleet]'")
+    pytest.importorskip("ray", reason="NO RAY: pip install '.[fleet]'")
     folder = Path("/tmp") / f"pgdyno-ray-{os.getpid()}"
     folder.mkdir()
     found = LocalCluster(program, folder / "s")

@@ -27,7 +27,7 @@ OUTAGE_S = 5.0
 @pytest.fixture
 def cluster(program: Program) -> Iterator[NetworkCluster]:
     """Hosts with links. pgdyno runs beside the head."""
-    pytest.importorskip("ray", reason="NO RAY: pip install 'pgdyno[fleet]'")
+    pytest.importorskip("ray", reason="NO RAY: pip install '.[fleet]'")
     if reason := network_nodes.unavailable():
         pytest.skip(reason)
     folder = Path("/tmp") / f"pgdyno-net-{os.getpid()}"

@@ -20,7 +20,7 @@ class DriverOptions:
         typer.Option(
             metavar="N|NODE,NODE",
             help="Generate the load on N nodes of a Ray cluster, chosen at random for each block, or on "
-            "these nodes. Requires pgdyno[fleet]. [default: on this machine]",
+            "these nodes. Requires the extra fleet of the wheel (Ray). [default: on this machine]",
         ),
     ] = None
     cluster: Annotated[

@@ -160,7 +160,8 @@ class RayCluster:
                 facts = NodeFacts(**self.ray.get(answer, timeout=ANSWER_TIMEOUT_S))
             except self.ray.exceptions.RayError as error:
                 raise FleetError(
-                    f"node {node.name} does not answer: {last_line(error)}; install pgdyno[fleet] there"
+                    f"node {node.name} does not answer: {last_line(error)}; install the wheel of pgdyno "
+                    "with its extra fleet there"
                 ) from None
             if problem := _problem_of(facts):
                 raise FleetError(f"node {node.name}: {problem}")
@@ -254,7 +255,10 @@ def _import_ray() -> Any:
         import ray  # noqa: PLC0415 - takes half a second, and few installations have it
         import ray.exceptions  # noqa: PLC0415
     except ImportError:
-        raise UsageError("Ray is not installed: pip install 'pgdyno[fleet]'") from None
+        raise UsageError(
+            "Ray is not installed: build the wheel with `make wheel`, and install it with its extra fleet "
+            "(docs/how-to/drive-from-other-machines.md)"
+        ) from None
     _keep_standard_output_clean(ray)
     return ray
 
