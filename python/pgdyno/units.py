@@ -41,8 +41,9 @@ def parse_size_bytes(text: str) -> int:
 
 
 def parse_duration_s(text: str, *, bare: str = "s") -> float:
-    """Convert ``90s``, ``1.5min``, ``200ms`` to seconds. ``bare``: default unit. Raises UsageError."""
-    return _parse(text, DURATION_UNITS_S, bare, "duration", "us, ms, s, min, h, d")
+    """Convert ``90s``, ``1.5min`` or ``1.5m``, ``200ms`` to seconds. ``bare``: default unit. Raises
+    UsageError."""
+    return _parse(text, {**DURATION_UNITS_S, "m": 60.0}, bare, "duration", "us, ms, s, min, h, d")
 
 
 def _parse(text: str, units: dict[str, float] | dict[str, int], bare: str, what: str, known: str) -> float:

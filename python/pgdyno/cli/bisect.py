@@ -96,7 +96,8 @@ def bisect(
     minutes: Annotated[
         float | None,
         typer.Option(
-            metavar="N",
+            parser=options.parse_minutes,
+            metavar="N|DURATION",
             help="Time budget for the blocks of all steps, in minutes. Builds and loads are not included. "
             f"With --resume, time to add. [default: {MINUTES:g}]",
         ),

@@ -25,6 +25,7 @@ class ClientOptions:
         float | None,
         typer.Option(
             "--rate",
+            "-R",
             metavar="N",
             help="Open-loop load of N transactions per second per arm, independent of response times. "
             "[default: closed loop]",
@@ -44,6 +45,9 @@ class ClientOptions:
     threads: Annotated[
         int | None,
         typer.Option(
+            "--threads",
+            "-j",
+            "--jobs",
             metavar="N",
             help="Number of load generator threads. [default: one per two cores, at most one per client]",
         ),

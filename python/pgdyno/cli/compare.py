@@ -16,6 +16,7 @@ import typer
 from pgdyno.cli import options
 from pgdyno.cli.calibrate import AUTO, slice_from_option
 from pgdyno.cli.client_options import ClientOptions
+from pgdyno.cli.completion import complete_arm
 from pgdyno.cli.console import say
 from pgdyno.cli.driver_options import DriverOptions
 from pgdyno.cli.durability_options import DurabilityOptions
@@ -32,6 +33,7 @@ from pgdyno.cli.duration_options import (
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Output, expanded, require_no_password
 from pgdyno.cli.output_files import require_writable, require_writable_page
+from pgdyno.cli.pgbench_spellings import CompareCommand
 from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
@@ -125,6 +127,8 @@ class DesignOptions(BlockOptions):
     transactions: Annotated[
         int | None,
         typer.Option(
+            "--transactions",
+            "-t",
             metavar="N",
             help="Measure N transactions per client instead of a time, with one arm at a time.",
         ),
@@ -175,11 +179,16 @@ class DesignOptions(BlockOptions):
     no_aa: options.NoAa = False
 
 
+AS_COMMAND = {"cls": CompareCommand}
+
+
 @expanded
 def compare(
     context: typer.Context,
     # ARM is described in the docstring, because typer would show its type as `<list[str]>`.
-    arms: Annotated[list[str] | None, typer.Argument(metavar="ARM", hidden=True)] = None,
+    arms: Annotated[
+        list[str] | None, typer.Argument(metavar="ARM", hidden=True, autocompletion=complete_arm)
+    ] = None,
     *,
     sweep: Annotated[
         list[str] | None,
@@ -192,6 +201,9 @@ def compare(
     clients: Annotated[
         int | None,
         typer.Option(
+            "--clients",
+            "-c",
+            "--client",
             metavar="N",
             help="Number of client connections per arm, 1 to 2000 per load generator. [default: 4 per core "
             "of an arm]",
@@ -200,9 +212,10 @@ def compare(
     minutes: Annotated[
         float | None,
         typer.Option(
-            metavar="N",
-            help="Time budget for measurement, in minutes, kept to within half a block. The first block "
-            "always runs. Fetching servers and loading data are not included. "
+            parser=options.parse_minutes,
+            metavar="N|DURATION",
+            help="Time budget for measurement, in minutes or with a unit (300s), kept to within half a "
+            "block. The first block always runs. Fetching servers and loading data are not included. "
             f"[default: {BUDGET_MIN:g}]",
         ),
     ] = None,

@@ -29,6 +29,7 @@ from pgdyno.probe.machine_facts import read_limits
 from pgdyno.probe.proc_files import Tree
 from pgdyno.study.arm_spec import has_secrets
 from pgdyno.study.sizing import MachineSize
+from pgdyno.units import S_PER_MIN, parse_duration_s
 
 
 def expanded(command: Callable[..., int]) -> Callable[..., int]:
@@ -188,6 +189,14 @@ class Output:
     full: Full = False
     json: Json = False
     quiet: Quiet = False
+
+
+def parse_minutes(text: str) -> float:
+    """Convert ``5`` (minutes), ``5m`` or ``300s`` to minutes. Raises UsageError."""
+    try:
+        return float(text)
+    except ValueError:
+        return parse_duration_s(text) / S_PER_MIN
 
 
 def require_minutes(minutes: float | None) -> None:

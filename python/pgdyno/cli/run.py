@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
+from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import say
 from pgdyno.cli.driver_options import DriverOptions
 from pgdyno.cli.durability_options import DurabilityOptions
@@ -49,7 +50,9 @@ def run(
     study: Annotated[
         str | None,
         typer.Argument(
-            metavar="STUDY", help="Study file, or name of a bundled study (see `pgdyno study list`)."
+            metavar="STUDY",
+            help="Study file, or name of a bundled study (see `pgdyno study list`).",
+            autocompletion=complete_study,
         ),
     ] = None,
     *,
@@ -65,8 +68,10 @@ def run(
     minutes: Annotated[
         float | None,
         typer.Option(
-            metavar="N",
-            help="Time budget for measurement, in minutes, without loading. [default: from the study file]",
+            parser=options.parse_minutes,
+            metavar="N|DURATION",
+            help="Time budget for measurement, in minutes or with a unit (300s), without loading. "
+            "[default: from the study file]",
         ),
     ] = None,
     nearest: Annotated[

@@ -14,6 +14,7 @@ from rich.table import Table
 
 import pgdyno
 from pgdyno.cli import options
+from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.fit_command import PlanCommand
 from pgdyno.errors import StudyFileError, UsageError
@@ -280,7 +281,12 @@ def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
 @app.command("check")
 def check(
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE…", help="Study files, or names of bundled studies.")
+        list[str],
+        typer.Argument(
+            metavar="FILE…",
+            help="Study files, or names of bundled studies.",
+            autocompletion=complete_study,
+        ),
     ],
 ) -> int:
     """Check study files and print each error with its line number.
@@ -305,7 +311,11 @@ def check(
 def plan(
     file: Annotated[
         str,
-        typer.Argument(metavar="FILE", help="Study file, or name of a bundled study."),
+        typer.Argument(
+            metavar="FILE",
+            help="Study file, or name of a bundled study.",
+            autocompletion=complete_study,
+        ),
     ],
     fit_it: Annotated[
         bool,
@@ -316,10 +326,10 @@ def plan(
     minutes: Annotated[
         float | None,
         typer.Option(
-            metavar="N",
-            min=0.1,
-            help="With --fit: time budget for measurement, in minutes, without loading. "
-            f"[default: {FIT_MIN:g}]",
+            parser=options.parse_minutes,
+            metavar="N|DURATION",
+            help="With --fit: time budget for measurement, in minutes or with a unit (300s), without "
+            f"loading. [default: {FIT_MIN:g}]",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -330,6 +340,7 @@ def plan(
       pgdyno study plan mine.toml
       pgdyno study plan moppel-2019-pgbench-11-vs-12 --fit --minutes 30
     """
+    options.require_minutes(minutes)
     if minutes is not None and not fit_it:
         raise UsageError(f"--minutes {minutes:g} requires --fit: add --fit, or remove --minutes")
     study, cache = read_study(file), Cache.open()

@@ -176,7 +176,7 @@ class Run(StudyTable):
 
 
 class Fleet(StudyTable):
-    """Load generators on nodes of a Ray cluster. Requires pgdyno[fleet]."""
+    """Load generators on nodes of a Ray cluster. Requires the extra fleet of the wheel (Ray)."""
 
     drivers: int | tuple[str, ...] | None = Field(
         default=None,
