@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -415,6 +415,14 @@ def test_arms_have_names_that_are_short_and_distinct(texts: list[str], names: li
         min_size=2,
         max_size=6,
     )
+)
+@example(
+    [
+        f"18,jit=1,work_mem=2,{'w' * 30}=2",
+        f"18,jit=2,work_mem=1,{'w' * 30}=1",
+        f"18,{'w' * 30}=1,jit=2,work_mem=1",
+        f"18,{'w' * 30}=2,jit=1,work_mem=2",
+    ]
 )
 def test_no_two_arms_have_one_name(texts: list[str]) -> None:
     names = [arm.name for arm in parse_arms(texts)]

@@ -323,7 +323,7 @@ def parse_arms(texts: Sequence[str]) -> list[ArmSpec]:
         n = 1 if arm.is_named else 1 + sum(arm.is_same(other) for other in arms)
         name = f"{arm.name} (again {n})" if n > 1 else arm.name
         if any(name == other.name for other in arms):  # another way to one place, or cut to the same
-            name = f"{name} ({len(arms) + 1})"
+            name = f"{arm.name} ({len(arms) + 1})"
         arms.append(arm.model_copy(update={"name": name}))
     return arms
 
