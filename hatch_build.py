@@ -12,7 +12,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FORMAT = "--message-format=json-render-diagnostics"
-CARGO_BUILD = ("cargo", "build", "--release", "--locked", "--bins", FORMAT)
+CARGO_BUILD = ("cargo", "build", "--profile", "dist", "--locked", "--bins", FORMAT)
 
 
 class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]

@@ -259,7 +259,7 @@ impl<S: Store> State<S> {
         let Some((failing, left)) = self.failing.as_mut().filter(|(failing, _)| *failing == operation) else {
             return Ok(());
         };
-        debug_assert_eq!(*failing, operation);
+        assert_eq!(*failing, operation);
         *left -= 1;
         if *left > 0 {
             return Ok(());

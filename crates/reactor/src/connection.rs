@@ -133,7 +133,7 @@ impl Connection {
             match tag {
                 b'S' => (self.owed, self.unsynced) = (self.owed + 1, false),
                 b'Q' => {
-                    debug_assert!(
+                    assert!(
                         !self.unsynced,
                         "after an error before it, a query has no answer: send a Sync first"
                     );
@@ -345,7 +345,7 @@ impl Connection {
         if self.in_copy {
             return Err(Error::Closed);
         }
-        debug_assert_eq!(self.owed, 0, "an answer to something else is still to come");
+        assert_eq!(self.owed, 0, "an answer to something else is still to come");
         frontend::query(self.out(), sql)?;
         self.flush().await?;
         let (mut rows, mut text_bytes, mut failure) = (TextRows::new(), 0, None);

@@ -281,7 +281,6 @@ fn a_connection_recovers_from_an_error_after_an_answered_sync() {
 }
 
 #[test]
-#[cfg(debug_assertions)]
 #[should_panic = "send a Sync first"]
 fn a_query_that_may_have_no_response_is_rejected() {
     let reactor = Reactor::new(Clock::fake()).expect("a loop");

@@ -2,9 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc)] // A failure here ends the test.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, process, thread};
 
@@ -50,26 +53,7 @@ impl Server {
             run(Command::new("chown").arg(unprivileged()).arg(&server.directory));
         }
         let data = server.data();
-        server.command(
-            "initdb",
-            &["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D", &data],
-        );
-        let subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
-        let mut openssl = Command::new("openssl");
-        openssl.args(["req", "-new", "-x509", "-nodes", "-days", "2", "-batch", "-newkey", "rsa:2048"]);
-        openssl
-            .args(subject)
-            .arg("-keyout")
-            .arg(server.file("server.key"))
-            .arg("-out")
-            .arg(server.certificate());
-        run(&mut openssl);
-        if is_root() {
-            run(Command::new("chown")
-                .arg(unprivileged())
-                .arg(server.file("server.key"))
-                .arg(server.certificate()));
-        }
+        run(Command::new("cp").arg("-a").arg(server.template()).arg(&data));
         fs::write(server.file("pg_hba.conf"), HBA).unwrap();
         let settings = fs::read_to_string(server.file("postgresql.conf")).unwrap();
         let sockets = format!("unix_socket_directories = '{}'\n", server.directory.display());
@@ -89,6 +73,47 @@ impl Server {
     #[must_use]
     pub fn postmaster_pid(&self) -> u32 {
         fs::read_to_string(self.file("postmaster.pid")).unwrap().lines().next().unwrap().parse().unwrap()
+    }
+
+    /// Data directory with a certificate, made once per build of PostgreSQL and kept below Cargo's target directory.
+    fn template(&self) -> PathBuf {
+        static MADE: Mutex<()> = Mutex::new(());
+        let _one_at_a_time = MADE.lock();
+        let postgres = fs::metadata(self.bin.join("postgres")).unwrap();
+        let mut hasher = DefaultHasher::new();
+        (&self.bin, postgres.len(), postgres.mtime()).hash(&mut hasher);
+        let place = env::current_exe().unwrap().ancestors().nth(2).unwrap().join("test-servers");
+        let template = place.join(format!("{:x}", hasher.finish()));
+        if template.exists() {
+            return template;
+        }
+        let data = self.data();
+        self.command(
+            "initdb",
+            &["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D", &data],
+        );
+        self.make_certificate();
+        fs::create_dir_all(&place).unwrap();
+        // Another process may make it, too: the first one names it.
+        let own = template.with_extension(process::id().to_string());
+        run(Command::new("cp").arg("-a").arg(&data).arg(&own));
+        if fs::rename(&own, &template).is_err() {
+            fs::remove_dir_all(&own).unwrap();
+        }
+        fs::remove_dir_all(&data).unwrap();
+        template
+    }
+
+    fn make_certificate(&self) {
+        let subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"];
+        let mut openssl = Command::new("openssl");
+        openssl.args(["req", "-new", "-x509", "-nodes", "-days", "3650", "-batch", "-newkey", "rsa:2048"]);
+        openssl.args(subject).arg("-keyout").arg(self.file("server.key")).arg("-out").arg(self.certificate());
+        run(&mut openssl);
+        if is_root() {
+            let mut chown = Command::new("chown");
+            run(chown.arg(unprivileged()).arg(self.file("server.key")).arg(self.certificate()));
+        }
     }
 
     fn data(&self) -> String {

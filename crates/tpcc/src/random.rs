@@ -96,7 +96,7 @@ impl Stream {
     /// An integer of `low..=high`, each equally likely. `low` must not exceed `high`.
     #[inline]
     pub fn uniform(&mut self, low: u32, high: u32) -> u32 {
-        debug_assert!(low <= high);
+        assert!(low <= high);
         low + self.below(high - low + 1)
     }
 

@@ -52,7 +52,7 @@ impl Histogram {
         self.saturated += other.saturated;
         // The bounds are equal: adding cannot fail.
         let added = self.bins.add(&other.bins);
-        debug_assert!(added.is_ok());
+        assert!(added.is_ok());
     }
 
     /// Number of recorded durations.

@@ -27,7 +27,7 @@ pub fn all(scripts: &Scripts, protocol: Protocol) -> Result<Vec<Statement>, Scri
             let extended = sql.extended()?;
             let name = if protocol == Protocol::Prepared { sql.prepared_name() } else { String::new() };
             let (text, parameters, describes) = (extended.text, extended.parameters, sql.store.is_some());
-            debug_assert_eq!(statements.len(), sql.number);
+            assert_eq!(statements.len(), sql.number);
             statements.push(Statement { name, text, parameters, describes });
         }
     }
