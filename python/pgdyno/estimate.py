@@ -1,4 +1,9 @@
-"""An estimate for presentation: interval, unit, n, the better direction, and its significant digits."""
+"""An estimate for presentation, and the text of every number that a user sees, in all formats.
+
+Digits are in groups of three by commas, and a number is never rounded to tens or hundreds: every digit shown
+is right. An interval is ``95% CI [3.4%, 12.8%]``. Its ends and its estimate have the same decimals, which
+give each end at least two significant digits (CONTRIBUTING.md, Numbers).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 NO_BREAK = "\u00a0"
-"""No-break space between a number and its unit, and between groups of three digits."""
+"""No-break space between a number and its unit."""
 
 ABSENT = "–"
 """Text for a missing number, instead of a zero or an empty cell."""
@@ -20,6 +25,11 @@ _DIGITS_OF_HALF_WIDTH = 2
 
 _DECIMALS_OF_PERCENT_MAX = 3
 """Digits of a percentage after the decimal point: smaller effects do not matter to anybody."""
+
+_DECIMALS_MAX = 6
+
+_DECIMALS_FOR_END_MAX = 2
+"""Decimals more than the half-width needs, so that an end near zero has two significant digits."""
 
 _ASYMMETRY_MAX = 12
 """Maximum width of an interval as a multiple of its shorter side, for digits by its half-width."""
@@ -63,9 +73,10 @@ class Estimate:
 
     @property
     def decimals(self) -> int:
-        """Digits after the decimal point, for the value and both ends; −2 means whole hundreds.
+        """Digits after the decimal point, for the value and both ends.
 
-        The shorter side of a very asymmetric interval decides, or the value would lose all of its digits.
+        The half-width has two significant digits, and so has each end. The shorter side of a very asymmetric
+        interval decides, or the value would lose all of its digits.
         """
         if self.low is None or self.high is None or self.high == self.low:
             return decimals_of(self.value, _DIGITS_ALONE)
@@ -75,17 +86,19 @@ class Estimate:
         shorter = min(self.value - self.low, self.high - self.value)
         is_asymmetric = 0 < _ASYMMETRY_MAX * shorter < 2 * half_width
         width = 2 * shorter if is_asymmetric else half_width
-        most = _DECIMALS_OF_PERCENT_MAX if self.unit == "%" else 6
-        return min(most, _DIGITS_OF_HALF_WIDTH - 1 - math.floor(math.log10(width)))
+        enough = decimals_of(width, _DIGITS_OF_HALF_WIDTH)
+        of_ends = max(decimals_of(end, _DIGITS_OF_HALF_WIDTH) for end in (self.low, self.high))
+        most = _DECIMALS_OF_PERCENT_MAX if self.unit == "%" else _DECIMALS_MAX
+        return min(most, max(enough, min(of_ends, enough + _DECIMALS_FOR_END_MAX)))
 
     @property
     def value_text(self) -> str:
-        """``12 345 NOPM``."""
+        """``12,345 NOPM``."""
         return with_unit(group_digits(self.value, self.decimals), self.unit)
 
     @property
     def interval_text(self) -> str:
-        """``[12 100, 12 600]`` without the unit except for percentages; ``–`` without an interval."""
+        """``[12,100, 12,600]`` without the unit except for percentages; ``–`` without an interval."""
         if self.low is None or self.high is None:
             return ABSENT
         ends = (group_digits(end, self.decimals) for end in (self.low, self.high))
@@ -98,18 +111,31 @@ class Estimate:
 
     @property
     def signed_interval_text(self) -> str:
-        """``+2.9% to +5.5%``, for effects."""
+        """``[+2.9%, +5.5%]``, for effects."""
         if self.low is None or self.high is None:
             return ABSENT
-        low, high = (signed(end, self.decimals, self.unit) for end in (self.low, self.high))
-        return f"{low} to {high}"
+        return bracketed(*(signed(end, self.decimals, self.unit) for end in (self.low, self.high)))
+
+    @property
+    def unsigned_ends(self) -> tuple[str, str]:
+        """The sizes of both ends: ``("2.9%", "5.5%")``. There must be an interval."""
+        assert self.low is not None and self.high is not None
+        low, high = (
+            with_unit(group_digits(abs(end), self.decimals), self.unit) for end in (self.low, self.high)
+        )
+        return low, high
 
 
 def decimals_of(value: float, digits: int) -> int:
     """Return the digits after the decimal point for ``digits`` significant ones: from 0 to 6."""
     if value == 0 or not math.isfinite(value):
         return 0
-    return min(6, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+    return min(_DECIMALS_MAX, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
+
+
+def significant(value: float, digits: int) -> str:
+    """Return a number with ``digits`` significant digits, and all of its digits before the decimal point."""
+    return group_digits(value, decimals_of(value, digits))
 
 
 def time_of_blocks(blocks: int, block_s: float | None) -> str:
@@ -139,14 +165,14 @@ def bracketed(low: str, high: str) -> str:
 
 
 def group_digits(value: float, decimals: int) -> str:
-    """Return ``12 345.6`` with no-break spaces, or 12 300 for −2 decimals; with a minus sign, never −0."""
-    text = f"{abs(round(value, decimals)):,.{max(0, decimals)}f}".replace(",", NO_BREAK)
+    """Return ``12,345.6``; with a minus sign, never −0."""
+    text = f"{abs(value):,.{decimals}f}"
     negative = value < 0 and any(digit in text for digit in "123456789")
     return f"−{text}" if negative else text
 
 
 def signed(value: float, decimals: int, unit: str) -> str:
-    """Format like ``grouped``, with a plus sign for positive numbers."""
+    """Format like ``group_digits``, with a plus sign for positive numbers."""
     text = group_digits(value, decimals)
     if not text.startswith("−") and any(digit in text for digit in "123456789"):
         text = f"+{text}"
@@ -177,5 +203,5 @@ def ci_text(confidence: float) -> str:
 
 
 def counted(n: int, noun: str) -> str:
-    """Return ``1 block``, ``2 blocks``, ``12 000 blocks``."""
+    """Return ``1 block``, ``2 blocks``, ``12,000 blocks``."""
     return f"{group_digits(n, 0)} {noun}{'' if n == 1 else 's'}"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.statistics.effect import Method, student
 from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.estimate import Better
 
@@ -19,7 +19,7 @@ def by_block(d: np.ndarray) -> dict[int, float]:
 
 
 def combined(d: np.ndarray, confidence: float = 0.95) -> Combined:
-    found = combine({f"case {i}": by_block(row) for i, row in enumerate(d)}, confidence)
+    found = combine({f"case {i}": by_block(row) for i, row in enumerate(d)}, confidence, Method.STUDENT)
     assert found is not None
     return found
 
@@ -72,7 +72,7 @@ def test_with_one_block_each_there_is_an_estimate_and_no_interval() -> None:
     found = combined(np.array([[0.1], [0.3]]))
     assert found.summary.mean == pytest.approx(0.2)
     assert found.summary.low is None and found.summary.p_value is None
-    assert combine({"case": {}}, 0.95) is None and combine({}, 0.95) is None
+    assert combine({"case": {}}, 0.95, Method.STUDENT) is None and combine({}, 0.95, Method.STUDENT) is None
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.15])

@@ -18,6 +18,7 @@ from pgdyno.analysis.findings.factor_effects import (
     effects_of,
     interactions_of,
 )
+from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.telemetry.metrics import TPS
 from pgdyno.study.schedule import Schedule
 
@@ -44,7 +45,7 @@ def design(
         )
         for levels, of in logs.items()
     ]
-    return FactorialDesign(factors, cells, TPS, Schedule.SLICES)
+    return FactorialDesign(factors, cells, TPS, Schedule.SLICES, Method.STUDENT)
 
 
 def found(logs: Mapping[tuple[str, ...], Sequence[float]], factors: Sequence[Factor] = FACTORS) -> Effects:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from pgdyno.analysis.statistics.effect import LogRatioSummary, student
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, student
 from pgdyno.analysis.statistics.pooling import (
     WHOLE,
     HostEffect,
@@ -224,14 +224,14 @@ def test_groups_are_averaged_over_the_parts_that_all_have_and_then_pooled() -> N
     }
     groups = common_parts(ratios)
     assert {name: list(parts) for name, parts in groups.items()} == {"small": ["a", "b"], "large": ["a", "b"]}
-    combined = {name: combine(parts, 0.95) for name, parts in groups.items()}
+    combined = {name: combine(parts, 0.95, Method.STUDENT) for name, parts in groups.items()}
     expected = pool([HostEffect(name, of.summary) for name, of in combined.items() if of], 0.95)
-    assert pool_groups(groups, 0.95) == expected and len(expected.hosts) == 2
+    assert pool_groups(groups, 0.95, Method.STUDENT) == expected and len(expected.hosts) == 2
     assert common_parts({"small": {"a": {0: 0.1}}, "large": {"b": {0: 0.1}}}) == {}
 
 
 def test_a_single_group_of_a_single_part_keeps_its_own_effect() -> None:
     d = [0.1, 0.12, 0.08, 0.11]
-    found = pool_groups({"small": {WHOLE: dict(enumerate(d))}}, 0.95)
+    found = pool_groups({"small": {WHOLE: dict(enumerate(d))}}, 0.95, Method.STUDENT)
     assert found.effect == student(d, 0.95) and found.percent(Better.MORE).n == 4
     assert found.over_hosts.low is None  # unknown over hosts

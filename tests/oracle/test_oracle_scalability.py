@@ -13,6 +13,7 @@ from scipy.optimize import curve_fit, least_squares
 from pgdyno.analysis.findings.factor_effects import Factor, FactorialCell, FactorialDesign
 from pgdyno.analysis.findings.scalability import Scalability, scalability_of
 from pgdyno.analysis.statistics import usl
+from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.telemetry.metrics import TPS
 from pgdyno.study.schedule import Schedule
 
@@ -156,7 +157,7 @@ def scalability(faster: float, sigma: float = 0.05, kappa: float = 1e-3, seed: i
             )
     numbers = tuple(f"{clients:g}" for clients in CLIENTS)
     factors = (Factor("server", ("17", "18"), True), Factor("clients", numbers, False))
-    found = scalability_of(FactorialDesign(factors, cells, TPS, Schedule.SLICES), 0.95)
+    found = scalability_of(FactorialDesign(factors, cells, TPS, Schedule.SLICES, Method.STUDENT), 0.95)
     assert found is not None
     return found
 
@@ -192,4 +193,4 @@ def test_a_knee_is_reported_if_visible_and_within_twice_the_measured_range() -> 
 
 def test_three_numbers_of_clients_or_a_fixed_load_give_no_curve() -> None:
     factors = (Factor("server", ("17", "18"), True), Factor("clients", ("1", "2", "3"), False))
-    assert scalability_of(FactorialDesign(factors, (), TPS, Schedule.SLICES), 0.95) is None
+    assert scalability_of(FactorialDesign(factors, (), TPS, Schedule.SLICES, Method.STUDENT), 0.95) is None

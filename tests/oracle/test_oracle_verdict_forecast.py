@@ -10,16 +10,19 @@ import pytest
 from scipy import stats
 
 from example_studies import make_study
-from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide, judge
+from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide, detectable_log_ratio, judge
 from pgdyno.analysis.comparison.verdict_forecast import (
+    LessNoise,
     RemainingBudget,
     Remedy,
     VerdictForecast,
     forecast_verdict,
+    less_noise_of,
     verdict_probability,
 )
 from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, summarize
 from pgdyno.estimate import Better
+from pgdyno.study.schedule import Schedule
 
 MARGIN, CONFIDENCE = 0.02, 0.95
 
@@ -63,26 +66,44 @@ def noisy(mean: float, sd: float, n: int = 8) -> tuple[LogRatioSummary, Decision
         (0.03, 0.03, 60, True, None),
         (0.03, 0.03, 6, True, Remedy.DUET),
         (0.03, 0.03, 6, False, Remedy.MINUTES),
-        (0.002, 0.2, 6, True, Remedy.MARGIN),
+        (0.002, 0.2, 6, True, Remedy.LESS_NOISE),
     ],
 )
 def test_the_cheapest_change_that_makes_a_verdict_likely_is_suggested(
     mean: float, sd: float, blocks: int, can_be_duet: bool, remedy: Remedy | None
 ) -> None:
-    remaining = RemainingBudget(blocks, 60.0, 8 * 60.0, 60.0 * (8 + blocks), can_be_duet)
+    less_noise = (LessNoise.DUET,) if can_be_duet else (LessNoise.QUIETER_MACHINE,)
+    remaining = RemainingBudget(blocks, 60.0, 8 * 60.0, 60.0 * (8 + blocks), less_noise)
     summary, decision = noisy(mean, sd)
     found = forecast_verdict(summary, decision, make_study(), remaining)
     assert found is not None and found.remedy is remedy
     if remedy is Remedy.MINUTES:
-        assert decision.blocks_needed is not None and found.value == 8 + decision.blocks_needed
-    if remedy is Remedy.MARGIN:
-        assert found.value is not None
-        assert verdict_probability(summary, found.value, CONFIDENCE, blocks) >= 0.8
-        assert verdict_probability(summary, found.value - 0.02, CONFIDENCE, blocks) < 0.8
+        assert decision.blocks_needed is not None and found.minutes == 8 + decision.blocks_needed
+    if remedy is Remedy.LESS_NOISE:
+        assert found.less_noise == less_noise and found.resolved_percent is not None
+        assert summary.sd is not None
+        reach = detectable_log_ratio(summary.sd, summary.n + blocks, CONFIDENCE, Method.ANYTIME)
+        assert math.log1p(found.resolved_percent / 100) == pytest.approx(reach)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "clients", "cores", "expected"),
+    [
+        ("slices", 4, 2, (LessNoise.DUET, LessNoise.QUIETER_MACHINE)),
+        ("slices", 4, 1, (LessNoise.FEWER_CLIENTS, LessNoise.QUIETER_MACHINE)),
+        ("duet", 64, 8, (LessNoise.FEWER_CLIENTS, LessNoise.QUIETER_MACHINE)),
+        ("blocks", 8, 8, (LessNoise.SLICES, LessNoise.QUIETER_MACHINE)),
+    ],
+)
+def test_less_noise_is_advised_by_the_conditions_of_the_study(
+    schedule: str, clients: int, cores: int, expected: tuple[LessNoise, ...]
+) -> None:
+    study = make_study().model_copy(update={"schedule": Schedule(schedule)})
+    assert less_noise_of(study, clients, cores) == expected
 
 
 def test_a_decided_comparison_and_one_of_few_blocks_have_no_forecast() -> None:
-    remaining = RemainingBudget(10, 60.0, 60.0, 660.0, True)
+    remaining = RemainingBudget(10, 60.0, 60.0, 660.0, (LessNoise.DUET,))
     for summary, decision in (noisy(0.1, 0.001), noisy(0.0, 0.03, n=3)):
         assert forecast_verdict(summary, decision, make_study(), remaining) is None
     summary, decision = noisy(0.03, 0.03)
@@ -94,5 +115,5 @@ def test_a_decided_comparison_and_one_of_few_blocks_have_no_forecast() -> None:
 def test_a_comparison_that_only_the_noise_floor_leaves_undecided_has_no_forecast() -> None:
     summary, decision = noisy(0.1, 0.001)
     under_floor = replace(decision, verdict=Verdict.UNDECIDED, blocks_needed=7)
-    remaining = RemainingBudget(10, 60.0, 60.0, 660.0, True)
+    remaining = RemainingBudget(10, 60.0, 60.0, 660.0, (LessNoise.DUET,))
     assert forecast_verdict(summary, under_floor, make_study(), remaining) is None

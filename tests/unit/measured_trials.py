@@ -9,6 +9,7 @@ from synthetic_study import Synthetic, arms_of
 
 from ok_trial import ok_trial
 from pgdyno.analysis.causes.time_breakdown import TimeBreakdown, break_down_time
+from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.results.records import Counts, Slice, Trial
 from pgdyno.study.schedule import Role
@@ -33,7 +34,7 @@ def explained(
     """Return the breakdown of blocks with these rates and times of both arms."""
     trials = [trial(block, arm, per_s) for block, of in enumerate(rates) for arm, per_s in enumerate(of)]
     by_trial = {10 * block + arm: time for block, of in enumerate(times) for arm, time in enumerate(of)}
-    return break_down_time(ARMS, trials, by_trial, None, {1: confidence})[1]
+    return break_down_time(ARMS, trials, by_trial, None, {1: confidence}, Method.STUDENT)[1]
 
 
 def noisy(rng: np.random.Generator, update_us: float, n: int = 12, confidence: float = 0.95) -> TimeBreakdown:

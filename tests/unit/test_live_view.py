@@ -14,7 +14,7 @@ from synthetic_study import Synthetic, write_study
 
 from example_studies import make_study
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
+from pgdyno.analysis.comparison.verdict_forecast import LessNoise, Remedy, VerdictForecast
 from pgdyno.cli import live_view
 from pgdyno.cli.live_view import LiveView, standing_lines, standing_text
 from pgdyno.cli.report import read_report
@@ -145,7 +145,10 @@ CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)
         (VerdictForecast(0.853), "85%"),
         (VerdictForecast(0.0, Remedy.DUET), "0%; likely with --schedule duet"),
         (VerdictForecast(0.35, Remedy.MINUTES, 12), "35%; likely with --minutes 12"),
-        (VerdictForecast(0.02, Remedy.MARGIN, 0.05), "2%; likely with --margin 5%"),
+        (
+            VerdictForecast(0.02, Remedy.LESS_NOISE, None, 8.12, (LessNoise.FEWER_CLIENTS,)),
+            "2%, which resolves changes of 8.1% or more; to resolve less: fewer clients",
+        ),
     ],
 )
 def test_an_undecided_arm_has_a_second_line_with_the_probability_of_a_verdict(

@@ -23,7 +23,7 @@ from pgdyno.analysis.findings.published_tables import (
     with_measured_values,
 )
 from pgdyno.analysis.findings.source_agreement import Agreement, SourceChange, changes_of_source
-from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.statistics.effect import Method, student
 from pgdyno.analysis.telemetry.metrics import METRICS
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, MetricValues
 from pgdyno.estimate import NO_BREAK, Better, Estimate
@@ -43,7 +43,7 @@ def case(
     """``values``: key → arm → block → value."""
     measured = {key: MetricValues(unit, Better.LESS, by_block) for key, by_block in values.items()}
     arms = arms or [{"server": "10"}, {"server": "15"}]
-    return CaseValues(", ".join((levels or {}).values()), levels or {}, arms, measured, 0.95)
+    return CaseValues(", ".join((levels or {}).values()), levels or {}, arms, measured, 0.95, Method.STUDENT)
 
 
 def blocks(*values: float) -> dict[int, float]:
@@ -245,7 +245,7 @@ def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
     for case in cases_of(file):
         values = {i: blocks(10 * 1.2**i, 11 * 1.2**i) for i in range(len(case.arms))}
         measured = {key: MetricValues("MiB", Better.LESS, values) for key in keys}
-        cases.append(CaseValues(case.name, case.levels, case.arms, measured, 0.95))
+        cases.append(CaseValues(case.name, case.levels, case.arms, measured, 0.95, Method.STUDENT))
     assert file.published is not None
     return file.published, cases
 

@@ -24,7 +24,7 @@ from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.findings.study_identity import difference_of, difference_of_plans, is_same_machine
-from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.statistics.effect import Method, student
 from pgdyno.analysis.statistics.pooling import combine
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
 from pgdyno.caveats import Code
@@ -290,6 +290,7 @@ def test_passes_stay_together_after_a_file_that_ended_in_the_midst_of_one(tmp_pa
             for n, (first, then) in enumerate(zip(monday, tuesday, strict=True))
         },
         0.95,
+        Method.STUDENT,
     )
     (average,) = find_hosts(studies).averages
     (host,) = average.pooled.hosts

@@ -199,7 +199,7 @@ def test_for_a_fixed_load_the_differences_are_those_of_the_measured_levels() -> 
     trials = [trial(block, arm, 1000.0) for block in range(6) for arm in (0, 1)]
     times = {one.trial: time for one in trials}
     latency = {one.trial: (1000.0 * (1 + one.block) + 500.0 * one.arm, 0.0) for one in trials}
-    found = break_down_time(ARMS, trials, times, latency, CONFIDENCES)[1]
+    found = break_down_time(ARMS, trials, times, latency, CONFIDENCES, Method.STUDENT)[1]
     assert found.by_resource is not None
     for part in (found.by_resource.total, *found.by_resource.parts):
         assert part.difference.value == pytest.approx(part.b_us - part.a_us)
@@ -216,7 +216,12 @@ def test_for_a_fixed_load_the_total_is_the_latency_and_the_lag_is_a_part() -> No
     )
     trials = [trial(0, 0, 1000.0), trial(0, 1, 1000.0)]
     found = break_down_time(
-        ARMS, trials, {0: a, 1: a}, {0: (4000.0, 500.0), 1: (5000.0, 1500.0)}, CONFIDENCES
+        ARMS,
+        trials,
+        {0: a, 1: a},
+        {0: (4000.0, 500.0), 1: (5000.0, 1500.0)},
+        CONFIDENCES,
+        Method.STUDENT,
     )[1]
     assert found.latency
     assert us(found.by_resource) == {
@@ -284,7 +289,7 @@ def test_the_levels_of_an_arm_are_as_measured_in_all_comparisons() -> None:
             made = trial(block, arm, per_s * float(rng.uniform(0.7, 1.4)))
             trials.append(made)
             times[made.trial] = ClientTime(on_cpu_us=float(rng.uniform(300, 500)), runnable_us=100.0)
-    found = break_down_time(arms, trials, times, None, {1: 0.95, 2: 0.95})
+    found = break_down_time(arms, trials, times, None, {1: 0.95, 2: 0.95}, Method.STUDENT)
     for arm, of in found.items():
         assert of.by_resource is not None
         levels = us(of.by_resource)[CPU]
@@ -312,7 +317,7 @@ def test_the_intervals_have_the_confidence_of_the_verdict() -> None:
         for arm in (0, 1):
             trials.append(trial(block, arm, float(rng.normal(2000 + 500 * arm, 20))))
             times[10 * block + arm] = ClientTime(statements={"UPDATE": float(rng.normal(1500, 20))})
-    found = break_down_time(ARMS, trials, times, None, {1: 0.975})[1]
+    found = break_down_time(ARMS, trials, times, None, {1: 0.975}, Method.STUDENT)[1]
     assert found.by_statement is not None
     assert found.by_statement.total.difference.confidence == 0.975
     assert all(part.difference.confidence >= 0.975 for part in found.by_statement.parts)
@@ -470,13 +475,18 @@ def test_arms_of_old_servers_are_named_if_nested_statements_are_counted_twice() 
     time = ClientTime(statements={"SELECT f()": 10.0})
     tracked = {"pg_stat_statements.track": "all", "server_version_num": "130023"}
     trials = [replace(trial(0, 0, 100.0), settings=tracked), trial(0, 1, 100.0)]
-    assert break_down_time(ARMS, trials, {0: time, 1: time}, None, CONFIDENCES)[1].twice == ["17"]
+    found = break_down_time(ARMS, trials, {0: time, 1: time}, None, CONFIDENCES, Method.STUDENT)
+    assert found[1].twice == ["17"]
 
 
 def test_blocks_without_a_trial_of_one_arm_do_not_count() -> None:
     time = ClientTime(statements={"a": 1.0})
     trials = [trial(0, 0, 100.0), trial(0, 1, 100.0), trial(1, 0, 100.0)]
-    found = break_down_time(ARMS, trials, dict.fromkeys((0, 1, 10), time), None, CONFIDENCES)[1]
+    found = break_down_time(ARMS, trials, dict.fromkeys((0, 1, 10), time), None, CONFIDENCES, Method.STUDENT)[
+        1
+    ]
     assert found.by_statement is not None
     assert found.by_statement.total.difference.n == 1
-    assert time_breakdown.break_down_time(ARMS, trials[2:], {10: time}, None, CONFIDENCES) == {}
+    assert (
+        time_breakdown.break_down_time(ARMS, trials[2:], {10: time}, None, CONFIDENCES, Method.STUDENT) == {}
+    )

@@ -17,6 +17,7 @@ from pgdyno.cli import options
 from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.compare import BlockOptions, DesignOptions, study_of
 from pgdyno.cli.console import err, out, print_json, say
+from pgdyno.cli.gate_options import INCONCLUSIVE
 from pgdyno.cli.options import expanded
 from pgdyno.cli.report import read_report, write_html
 from pgdyno.cli.study_execution import refuse_ignored_options
@@ -50,9 +51,6 @@ from pgdyno.units import format_duration
 
 MINUTES = 120.0
 """Default time of a search for 5% among 64 commits (docs/explanation/bisect.md)."""
-
-INCONCLUSIVE = 4
-"""Exit status of a search that ends without a confirmed commit."""
 
 READ_ON_RESUME = ("resume", "minutes", "as_json", "quiet")
 

@@ -25,7 +25,7 @@ from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import machine_size
 from pgdyno.cli.output_files import require_writable
 from pgdyno.errors import UsageError
-from pgdyno.estimate import counted, given_percent
+from pgdyno.estimate import ABSENT, bracketed, counted, given_percent, share_text, significant
 from pgdyno.interruption import Interruption
 from pgdyno.lab import calibration_run, noise_history
 from pgdyno.lab.noise_history import Entry, NoiseHistory, drift_of, is_of, merit_of
@@ -76,7 +76,7 @@ def _row(entry: Entry, entries: Sequence[Entry], host: dict[str, Any]) -> list[s
         f"{entry['server']}, {entry['workload']}, {counted(entry['clients'], 'client')}",
         f"{best[0]} of {format_duration(best[1])}" if best else "–",
         number_text(percent_of(best[2])) if best else "–",
-        f"{drift[0]:.2g}" if drift else "–",
+        significant(drift[0], 2) if drift else "–",
     ]
 
 
@@ -288,12 +288,13 @@ def _merit(calibration: Calibration, one: CalibrationResult) -> str:
     """Format the figure of merit with its interval."""
     merit, interval = calibration.merit(one), calibration.merit_interval(one)
     value = number_text(merit and percent_of(merit))
-    return value + (f" ({' … '.join(number_text(percent_of(end)) for end in interval)})" if interval else "")
+    ends = [number_text(percent_of(end)) for end in interval or ()]
+    return f"{value} {bracketed(*ends)}" if ends else value
 
 
 def number_text(value: float | None) -> str:
-    """Format with three significant digits or as an integer; a dash if unknown."""
-    return "–" if value is None else f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+    """Format with three significant digits; a dash if unknown."""
+    return ABSENT if value is None else significant(value, 3)
 
 
 def _sentences(calibration: Calibration) -> Iterator[str]:
@@ -308,11 +309,11 @@ def _sentences(calibration: Calibration) -> Iterator[str]:
     if (alarms := calibration.alarms) is None:
         yield f"False positives: unknown with fewer than {VERDICT_BLOCKS_MIN} blocks of a length."
     else:
-        low, high = (100 * end for end in alarms.interval)
-        rate = 100 * alarms.false_alarms / alarms.series
+        low, high = (share_text(end) for end in alarms.interval)
+        rate = share_text(alarms.false_alarms / alarms.series)
         yield (
             f"False positives: {alarms.false_alarms} of {alarms.series} series of {VERDICT_BLOCKS_MIN} blocks"
-            f" show a difference ({rate:.2g}%, 95% CI {low:.2g}% to {high:.2g}%); 5% are expected at random."
+            f" show a difference ({rate}, 95% CI {bracketed(low, high)}); 5% are expected at random."
         )
     yield from _best(calibration)
 
@@ -347,4 +348,4 @@ def _drift_text(drift: tuple[float, int] | None) -> str:
         return "This machine has no earlier calibration with the same server and workload."
     ratio, n = drift
     of = "in its last calibration" if n == 1 else f"in the median of its last {n} calibrations"
-    return f"The noise of this machine is {ratio:.2g} times as large as {of}."
+    return f"The noise of this machine is {significant(ratio, 2)} times as large as {of}."

@@ -5,14 +5,10 @@ from __future__ import annotations
 import secrets
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
-from rich.table import Table
-from rich.text import Text
 
 from pgdyno.analysis.findings.crash_findings import find_crashes
 from pgdyno.cli import options
@@ -21,18 +17,8 @@ from pgdyno.cli.output_files import require_writable
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.lab.crash_test import command_of, require_possible, run_crash_test
-from pgdyno.report.crash_report import (
-    COLUMNS,
-    DISK_COLUMNS,
-    DISK_TITLE,
-    CrashReport,
-    crash_json,
-    disk_rows,
-    progress_line,
-    sentences,
-    table_rows,
-    title_of,
-)
+from pgdyno.report.crash_report import CrashReport, crash_json, progress_line
+from pgdyno.report.terminal_format import print_crash_test
 from pgdyno.results.crash_file import has_study, read_crash_test
 from pgdyno.results.crash_records import Crash
 from pgdyno.study.arm_spec import parse_arms, with_build_options
@@ -258,32 +244,21 @@ def read_crashes(path: Path, *, verify: bool = True) -> CrashReport | None:
     if found is None:
         return None
     record, arms, crashes = found
-    return CrashReport(record, arms, find_crashes(record.plan, arms, crashes))
+    return CrashReport(record, arms, find_crashes(record.plan, arms, crashes), crashes)
+
+
+def read_crash_report(path: Path) -> CrashReport:
+    """Return the report of a crash test. Raises EvidenceError for a file without one."""
+    report = read_crashes(path)
+    if report is None:
+        raise EvidenceError(f"{path} has neither a study nor a crash test: check the name")
+    return report
 
 
 def show_crash_test(path: Path, *, as_json: bool) -> None:
     """Print the report of a crash test."""
-    report = read_crashes(path)
-    if report is None:
-        raise EvidenceError(f"{path} has neither a study nor a crash test: check the name")
+    report = read_crash_report(path)
     if as_json:
         print_json(crash_json(report))
-        return
-    out.print(title_of(report))
-    out.print(_table(COLUMNS, table_rows(report.findings)))
-    for text in sentences(report):
-        out.print(Text(text), soft_wrap=True)
-    if rows := disk_rows(report.findings):
-        out.print(f"\n{DISK_TITLE}")
-        out.print(_table(DISK_COLUMNS, rows))
-
-
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    for column in columns:
-        table.add_column(
-            column, justify="left" if column == "arm" else "right", no_wrap=column != "arm", overflow="fold"
-        )
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+    else:
+        print_crash_test(report, out)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.analysis.findings.gates import Gate, GateCondition, gate, parse_condition
+from pgdyno.analysis.findings.gates import Gate, GateCondition, GateOutcome, gate, parse_condition
 from pgdyno.cli.console import say
 from pgdyno.cli.output_files import append_text, require_summary
 from pgdyno.errors import PgdynoError, UsageError
@@ -20,7 +20,17 @@ from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.study_report import StudyReport
 
 GATE_FAILED = 3
-"""Exit status if a condition is true."""
+"""Exit status if a condition is met."""
+
+INCONCLUSIVE = 4
+"""Exit status if a comparison neither meets its condition nor rules it out, or a search finds no commit."""
+
+EXIT_STATUSES = {
+    GateOutcome.FAILED: GATE_FAILED,
+    GateOutcome.NOT_EVALUABLE: PgdynoError.exit_status,
+    GateOutcome.INCONCLUSIVE: INCONCLUSIVE,
+    GateOutcome.PASSED: 0,
+}
 
 AUTO = "auto"
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -35,8 +45,9 @@ class GateOptions:
         typer.Option(
             "--fail-if",
             metavar="CONDITION",
-            help="Exit with status 3 if the condition holds for an arm: slower, faster, not-same, undecided; "
-            "CONDITION:METRIC for another metric, for example slower:p99. May be repeated.",
+            help="Exit with status 3 if an arm meets the condition (slower, faster, not-same, undecided) and "
+            "with 4 if the results neither meet it nor rule it out. slower:5%: by more than 5%; slower:p99: "
+            "in another metric; slower:p99:5%: both. May be repeated.",
         ),
     ] = None
     summary: Annotated[
@@ -89,14 +100,14 @@ class GateOptions:
         """Return the exit status. Raises PgdynoError for conditions that cannot be evaluated."""
         if found is None:
             return 0
-        is_not_evaluable = bool(found.not_evaluable) and not found.failed
-        if not found.passes or not quiet:
+        is_not_evaluable = found.outcome is GateOutcome.NOT_EVALUABLE
+        if found.outcome is not GateOutcome.PASSED or not quiet:
             reasons = wording.reasons(found)
             for sentence in reasons if is_not_evaluable else [*reasons, wording.outcome(found)]:
                 say(f"pgdyno: {sentence}")
         if is_not_evaluable:
             raise PgdynoError(wording.outcome(found))
-        return GATE_FAILED if found.failed else 0
+        return EXIT_STATUSES[found.outcome]
 
 
 NO_GATE = GateOptions()

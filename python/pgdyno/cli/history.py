@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.analysis.findings.gates import parse_condition
+from pgdyno.analysis.findings.gates import GateOutcome, parse_condition
 from pgdyno.analysis.findings.history_changes import group_files, histories
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
-from pgdyno.cli.gate_options import GATE_FAILED
+from pgdyno.cli.gate_options import EXIT_STATUSES
 from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
@@ -23,6 +23,7 @@ from pgdyno.report.history_report import (
     HistoryCondition,
     HistoryReport,
     awaiting_changes,
+    gate_outcome,
     history_html,
     recent_changes,
     ungated_metrics,
@@ -96,7 +97,7 @@ def history(
     if not report.histories:
         raise PgdynoError(f"{directory} has no usable results file of a finished study")
     _require_known(report, keys)
-    found = recent_changes(report, asked, newest) if asked else None
+    found = recent_changes(report, asked, newest) if asked else []
     not_evaluable = ungated_metrics(report, newest) if asked else []
     awaiting = awaiting_changes(report, asked, newest)
     if html is not None:
@@ -105,14 +106,16 @@ def history(
     if json:
         from pgdyno.report.json_format import history_to_json  # noqa: PLC0415 - takes 50 ms
 
-        write_out(history_to_json(report, found, not_evaluable, awaiting))
+        outcome = gate_outcome(found, not_evaluable, awaiting) if asked else None
+        write_out(history_to_json(report, outcome, found, not_evaluable, awaiting))
     else:
         print_history(report, out)
-    for sentence in [*(found or ()), *awaiting]:
+    for sentence in [*found, *awaiting]:
         say(f"pgdyno: {sentence}")
-    if not_evaluable and not found:
+    outcome = gate_outcome(found, not_evaluable, awaiting)
+    if outcome is GateOutcome.NOT_EVALUABLE:
         raise PgdynoError(f"--fail-if {', '.join(asked)} cannot be evaluated: {' '.join(not_evaluable)}")
-    return GATE_FAILED if found else 0
+    return EXIT_STATUSES[outcome]
 
 
 def _require_known(report: HistoryReport, keys: Sequence[str]) -> None:
@@ -132,7 +135,10 @@ def _conditions(asked: Sequence[str]) -> list[HistoryCondition]:
 
 def _key(text: str) -> str:
     """Return the metric's key. Raises UsageError: unknown, or neither more nor less of it is better."""
-    return parse_condition(f"slower:{text}").metric
+    found = parse_condition(f"slower:{text}")
+    if found.limit_percent is not None:
+        raise UsageError(f"--metric {text}: give a metric without a limit")
+    return found.metric
 
 
 def _studies(directory: Path, skipped: dict[str, str]) -> Iterator[tuple[str, StudyFindings]]:

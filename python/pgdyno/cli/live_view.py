@@ -19,7 +19,7 @@ from rich.text import Text
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
 from pgdyno.cli.console import err, say
-from pgdyno.estimate import counted, given_percent, time_of_blocks
+from pgdyno.estimate import ci_text, counted, share_text, significant, time_of_blocks
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import (
     ArmVerdict,
@@ -32,6 +32,7 @@ from pgdyno.lab.progress import (
     Running,
     Warned,
 )
+from pgdyno.report.noise_section import less_noise_text
 from pgdyno.report.result_tables import change_text
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_duration
@@ -265,7 +266,7 @@ def errors_text(running: Running) -> str:
 
 
 def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
-    """Return ``18 vs. 17: +4.2% (+0.9% to +7.6%), faster``, with the blocks needed if undecided."""
+    """Return ``18 vs. 17: +4.2% (95% CI [+0.9%, +7.6%]), faster``, with the blocks needed if undecided."""
     change, needed = standing.change, standing.blocks_needed
     of = f"{standing.arm} vs. {standing.baseline}"
     if change is None:
@@ -275,7 +276,8 @@ def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
     left = ""
     if needed is not None:
         left = f", about {counted(needed, 'more block')}{time_of_blocks(needed, block_s)}"
-    return f"{of}: {change.signed_text} ({change.signed_interval_text}), {standing.verdict}{left}"
+    interval = f"{ci_text(change.confidence)} {change.signed_interval_text}"
+    return f"{of}: {change.signed_text} ({interval}), {standing.verdict}{left}"
 
 
 def forecast_text(forecast: VerdictForecast) -> str:
@@ -285,9 +287,13 @@ def forecast_text(forecast: VerdictForecast) -> str:
         case Remedy.DUET:
             return f"{text}; likely with --schedule duet"
         case Remedy.MINUTES:
-            return f"{text}; likely with --minutes {forecast.value:g}"
-        case Remedy.MARGIN:
-            return f"{text}; likely with --margin {given_percent(forecast.value or 0.0)}"
+            return f"{text}; likely with --minutes {forecast.minutes}"
+        case Remedy.LESS_NOISE:
+            less = less_noise_text(forecast.less_noise)
+            if forecast.resolved_percent is None:
+                return f"{text}; to resolve more: {less}"
+            size = share_text(forecast.resolved_percent / 100)
+            return f"{text}, which resolves changes of {size} or more; to resolve less: {less}"
         case None:
             return text
 
@@ -313,4 +319,4 @@ def _sparkline(rates: Sequence[float]) -> str:
 
 def _number(rate: float) -> str:
     """Format a rate; slow ones with decimals."""
-    return f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+    return significant(rate, 3)

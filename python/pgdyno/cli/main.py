@@ -57,8 +57,8 @@ def _program(
 def main() -> None:
     """Run the command line and exit.
 
-    Exit status: 0 success, 1 failure, 2 usage error, 3 condition of --fail-if, 4 bisect without a confirmed
-    commit, 70 internal error; 130, 143 and 129 after Ctrl-C, SIGTERM and SIGHUP.
+    Exit status: 0 success, 1 failure, 2 usage error, 3 condition of --fail-if met, 4 inconclusive (a gate, or
+    bisect without a confirmed commit), 70 internal error; 130, 143 and 129 after Ctrl-C, SIGTERM and SIGHUP.
     """
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     ready_streams(errors=PLAIN)

@@ -15,15 +15,15 @@ from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
-from pgdyno.cli.crash import read_crashes, show_crash_test
+from pgdyno.cli.crash import read_crash_report, read_crashes, show_crash_test
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import expanded
 from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.report.csv_format import to_csv
+from pgdyno.report.csv_format import crash_to_csv, to_csv
 from pgdyno.report.hosts_report import HostsReport, build_hosts
-from pgdyno.report.html_format import to_html
-from pgdyno.report.markdown_format import published_as_markdown, to_markdown
+from pgdyno.report.html_format import crash_to_html, to_html
+from pgdyno.report.markdown_format import crash_to_markdown, published_as_markdown, to_markdown
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.report.terminal_format import print_published, print_summary, print_terminal
 from pgdyno.results.crash_file import has_study
@@ -85,9 +85,11 @@ def report(
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
     _refuse_output_file(evidence, wanted)
     if len(evidence) == 1 and _is_crash_test(evidence[0]):
-        if html is not None or md or csv or full or as_ != "whole" or gating.is_wanted:
-            raise UsageError(f"{evidence[0]} has a crash test: its report has no option except --json")
-        show_crash_test(evidence[0], as_json=json)
+        if as_ != "whole" or gating.is_wanted:
+            raise UsageError(
+                f"{evidence[0]} has a crash test and no comparison: remove --as, --fail-if and --summary"
+            )
+        _report_crash_test(evidence[0], html, wanted[0] if wanted else "terminal", force=force)
         return 0
     if as_ == "published":
         for option, is_given in (("--html", html is not None), ("--json", json), ("--csv", csv)):
@@ -110,6 +112,20 @@ def report(
         print_report(built, wanted[0] if wanted else "full" if full else "terminal", evidence, found)
     gating.summarise(built, found, [*evidence, *([html] if html else [])])
     return gating.status(found)
+
+
+def _report_crash_test(path: Path, html: Path | None, form: str, *, force: bool) -> None:
+    """Report a crash test, in the formats of studies. Its text has all tables."""
+    if html is not None:
+        require_writable_page(html, force=force)
+        write_text(html, crash_to_html(read_crash_report(path)), force=force)
+        say(f"report {html}")
+        if form == "terminal":
+            return
+    if form in {"md", "csv"}:
+        write_out({"md": crash_to_markdown, "csv": crash_to_csv}[form](read_crash_report(path)))
+    else:
+        show_crash_test(path, as_json=form == "json")
 
 
 def _is_crash_test(path: Path) -> bool:

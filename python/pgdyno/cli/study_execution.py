@@ -12,7 +12,7 @@ import typer
 
 from pgdyno.cli.console import say
 from pgdyno.cli.durability_options import DurabilityOptions
-from pgdyno.cli.gate_options import NO_GATE, GateOptions
+from pgdyno.cli.gate_options import GATE_FAILED, NO_GATE, GateOptions
 from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import Output
 from pgdyno.cli.output_files import require_writable_page
@@ -109,7 +109,8 @@ def run_and_report(
     status = 1 if ending is StudyEnd.FAILED else gating.status(found, quiet=quiet)
     if crash_failure:
         say(f"pgdyno: the crash test ended early: {crash_failure}; to continue: {again}")
-    return status or int(bool(crash_failure))
+        return status if status == GATE_FAILED else 1
+    return status
 
 
 def _crash_failure(

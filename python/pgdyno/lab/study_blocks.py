@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pgdyno.analysis.comparison.interim_analysis import InterimResult, interim_result
 from pgdyno.analysis.comparison.paired_comparison import Comparison
-from pgdyno.analysis.comparison.verdict_forecast import RemainingBudget, forecast_verdict
+from pgdyno.analysis.comparison.verdict_forecast import RemainingBudget, forecast_verdict, less_noise_of
 from pgdyno.caveats import Caveat, Code
 from pgdyno.lab.block import rate_unit, run_block, run_in_sequence
 from pgdyno.lab.driver_loss import repeat_void_block
@@ -28,7 +28,7 @@ from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, share_of_time
 from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import block_of, blocks_of
-from pgdyno.study.sizing import discard_s, is_duet_sound, longer_slice_s, whole_rounds
+from pgdyno.study.sizing import discard_s, longer_slice_s, whole_rounds
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_duration
 
@@ -54,12 +54,14 @@ def _standing(comparison: Comparison, lab: Lab, budget: Budget | None) -> ArmVer
     decision, primary = comparison.decision, comparison.primary
     forecast = None
     if decision and primary and budget:
+        cores = len(os.sched_getaffinity(0))
+        clients = max(comparison.baseline.clients, comparison.arm.clients)
         remaining = RemainingBudget(
             min(budget.passes_left(), budget.blocks_left.get(lab.case, sys.maxsize)),
             budget.pass_s(),
             budget.spent_s,
             budget.budget_s,
-            _can_be_duet(lab.study),
+            less_noise_of(lab.study, clients, cores),
         )
         forecast = forecast_verdict(primary.summary, decision, lab.study, remaining)
     return ArmVerdict(
@@ -72,12 +74,6 @@ def _standing(comparison: Comparison, lab: Lab, budget: Budget | None) -> ArmVer
         is_trending=comparison.is_trending,
         may_trend=comparison.may_trend,
     )
-
-
-def _can_be_duet(study: Study) -> bool:
-    """Return whether arms that take turns could run at the same time, each on its own cores."""
-    in_turns = study.schedule == "slices" and not study.searches_capacity
-    return in_turns and is_duet_sound(study.arms) and len(os.sched_getaffinity(0)) > 1
 
 
 FAILED_BLOCKS_IN_A_ROW_MAX = 3

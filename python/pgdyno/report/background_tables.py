@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import ABSENT, decimals_of, group_digits, share_text
+from pgdyno.estimate import ABSENT, group_digits, share_text, significant
 from pgdyno.report.result_tables import Table, kind_text
 from pgdyno.results.recorded_facts import RecordedCheck
 from pgdyno.results.records import TrialStatus
@@ -206,7 +206,7 @@ def trials(findings: Findings) -> Table:
                 str(trial.block + 1),
                 names[trial.arm],
                 str(trial.status),
-                group_digits(value, decimals_of(value, 4)) if value else ABSENT,
+                significant(value, 4) if value else ABSENT,
                 str(len(trial.measured)),
                 "" if ok else trial.full_reason,
             ]

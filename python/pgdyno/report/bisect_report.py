@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from pgdyno.analysis.statistics.effect import percent_of
-from pgdyno.estimate import Better, Estimate, counted
+from pgdyno.estimate import Better, Estimate, ci_text, counted, given_percent, share_text
 from pgdyno.results.search_file import Confirmation, Ends, Measured, SearchRecord, Step
 from pgdyno.study.commit_search import Outcome
 from pgdyno.units import format_duration
@@ -29,15 +29,14 @@ def effect_of(measured: Measured) -> Estimate | None:
 
 
 def effect_text(measured: Measured | None) -> str:
-    """Return ``−4.8% (99.3% CI −6.0% to −3.6%, 8 blocks)``, or "no block" in words."""
+    """Return ``−4.8% (99.3% CI [−6.0%, −3.6%], 8 blocks)``, or "no block" in words."""
     effect = None if measured is None else effect_of(measured)
     if effect is None:
         return "no valid block"
     blocks = counted(effect.n, "block")
     if effect.low is None:
         return f"{effect.signed_text} ({blocks})"
-    level = f"{100 * effect.confidence:.4g}% CI"
-    return f"{effect.signed_text} ({level} {effect.signed_interval_text}, {blocks})"
+    return f"{effect.signed_text} ({ci_text(effect.confidence)} {effect.signed_interval_text}, {blocks})"
 
 
 def is_conclusive(record: SearchRecord) -> bool:
@@ -60,8 +59,8 @@ def sentences(record: SearchRecord, folder: str) -> list[str]:
 def _no_ends(record: SearchRecord, more: str) -> str:
     if record.ends is Ends.SAME:
         return (
-            f"GOOD and BAD are the same within ±{100 * record.study.margin:.3g}%, so there is no commit to "
-            "find. To search for a smaller effect, start again with a smaller --margin."
+            f"GOOD and BAD are the same within ±{given_percent(record.study.margin)}, so there is no commit "
+            "to find. To search for a smaller effect, start again with a smaller --margin."
         )
     reason = f" ({record.ends_reason})" if record.ends_reason else ""
     return f"It is undecided whether GOOD and BAD differ{reason}. To continue: {more}"
@@ -123,15 +122,15 @@ def _part(record: SearchRecord) -> list[str]:
     # The reference is the smallest effect between the ends that is not excluded.
     if record.reference is None or not limits or max(map(abs, limits)) >= abs(record.reference):
         return []
-    share = 100 * found.mean / ends.mean
-    return [f"This is about {share:.0f}% of the effect between the ends: other commits have a part of it."]
+    share = share_text(found.mean / ends.mean)
+    return [f"This is about {share} of the effect between the ends: other commits have a part of it."]
 
 
 def _limits(record: SearchRecord) -> list[str]:
     skipped = [step for step in record.steps if step.outcome is Outcome.SKIPPED]
     tests = 1 + sum(step.level > 0 for step in record.steps)
     lines = [
-        f"Error bound: the probability of a wrong step is at most {100 * record.level_spent:.2g}% "
+        f"Error bound: the probability of a wrong step is at most {share_text(record.level_spent)} "
         f"({counted(tests, 'comparison')}), if the effect has one cause.",
         f"Time: {format_duration(record.spent_s)} of blocks.",
     ]

@@ -17,6 +17,7 @@ from pgdyno.estimate import (
     decimals_of,
     given_percent,
     group_digits,
+    significant,
 )
 from pgdyno.report import result_tables
 from pgdyno.report.charts import Panel, arm_class
@@ -61,7 +62,7 @@ def _picture(
     parts = [text(x(rate), BOTTOM + 15, group_digits(rate, 0), class_="middle small") for rate in rates]
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, UNIT, class_="middle small"))
     for tick in log_ticks(*span_ms):
-        label = group_digits(tick, decimals_of(tick, 1))
+        label = significant(tick, 1)
         parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
         parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
     parts.append(line(LEFT, y(limit_ms), WIDTH - RIGHT, y(limit_ms), class_="zero"))
@@ -71,7 +72,7 @@ def _picture(
         color, points = arm_class(number), _points(kept)
         parts.append(polyline([(x(rate), y(ms)) for rate, ms in points], class_=f"curve {color}"))
         for rate, ms in points:
-            title = f"{kept.name}, {group_digits(rate, 0)} {UNIT}: {group_digits(ms, decimals_of(ms, 3))} ms"
+            title = f"{kept.name}, {group_digits(rate, 0)} {UNIT}: {significant(ms, 3)} ms"
             parts.append(circle(x(rate), y(ms), 3.2, title, class_=f"dot {color}"))
     names = {kept.name: number for number, kept in enumerate(arms)}
     return drawing(WIDTH, height(len(names)), "Latency by rate", [*parts, *legend(names)], "curves")
@@ -152,8 +153,7 @@ def capacity_change_sentence(change: CapacityChange) -> str:
         Verdict.SAME: f"equivalent (margin {given_percent(change.decision.margin)})",
     }.get(change.decision.verdict, LARGER[change.decision.verdict])
     size = result_tables.change_text(change.percent, "%")
-    shown = change.decision.equivalence if change.decision.verdict is Verdict.SAME else change.percent
-    interval = _interval(shown, shown.signed_interval_text)
+    interval = _interval(change.percent, change.percent.signed_interval_text)
     return f"{change.name} vs. {change.baseline}: capacity {size} ({interval}): {verdict}."
 
 
@@ -213,4 +213,4 @@ def limit_latency_table(found: Capacity) -> Table:
 def _latency(level: Estimate | None) -> str:
     if level is None:
         return ABSENT
-    return "∞" if math.isinf(level.value) else group_digits(level.value, decimals_of(level.value, 3))
+    return "∞" if math.isinf(level.value) else significant(level.value, 3)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict import POWER, Decision, Verdict
+from pgdyno.analysis.comparison.verdict_forecast import BUDGET_FACTOR_MAX, less_noise_of
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.telemetry.metrics import CAPACITY
 from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
@@ -15,7 +16,6 @@ from pgdyno.estimate import (
     Estimate,
     bracketed,
     ci_text,
-    confidence_percent,
     counted,
     given_percent,
     group_digits,
@@ -216,23 +216,21 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
         return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", basis, reason)
     estimate, verdict = effect.percent, comparison.verdict
     if effect.key == CAPACITY.key:
-        claim = _capacity_claim(verdict, a, b, estimate)
+        claim = _capacity_claim(verdict, a, b, estimate, comparison.margin)
     else:
-        claim = _claim(verdict, a, b, estimate, findings.primary.name)
-    if verdict is Verdict.SAME and comparison.decision is not None:
-        estimate = comparison.decision.equivalence
+        claim = _claim(verdict, a, b, estimate, comparison.margin, findings.primary.name)
     basis = f"{_interval(verdict, estimate)}, {counted(estimate.n, 'block')}"
     if effect.key == CAPACITY.key:
         basis = f"{findings.study.plan.capacity}, {basis}"
     if estimate.better is Better.LESS and verdict in {Verdict.SAME, Verdict.UNDECIDED}:
         basis = f"{findings.primary.name}, {basis}"
-    if verdict is not Verdict.UNDECIDED:
+    if verdict in {Verdict.FASTER, Verdict.SLOWER}:
         basis += f"; equivalence margin {given_percent(comparison.margin)}"
     more = (_more(comparison, findings), _instructions(comparison, findings), _unlike_builds(comparison))
     return Headline(verdict, claim, basis, " ".join(filter(None, more)))
 
 
-def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, metric: str) -> str:
+def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, margin: float, metric: str) -> str:
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
             # "4.0% slower" has its sign in the word, so neither the number nor the interval has one.
@@ -241,12 +239,12 @@ def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, metric: str) ->
             direction = "lower" if estimate.value < 0 else "higher"
             return f"{b} is {verdict} than {a}: its {metric} is {_size(estimate)} {direction}"
         case Verdict.SAME:
-            return f"{b} and {a} are equivalent: {estimate.signed_text}"
+            return f"{b} and {a} are equivalent within ±{given_percent(margin)}: {estimate.signed_text}"
         case _:
             return f"Undecided: {b} vs. {a} {_undecided_change(estimate)}"
 
 
-def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate) -> str:
+def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate, margin: float) -> str:
     """Return the claim about a capacity that each block has searched for."""
     match verdict:
         case Verdict.FASTER:
@@ -254,7 +252,8 @@ def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate) -> str
         case Verdict.SLOWER:
             return f"The capacity of {b} is {_size(estimate)} lower than that of {a}"
         case Verdict.SAME:
-            return f"The capacities of {b} and {a} are equivalent: {estimate.signed_text}"
+            within = f"equivalent within ±{given_percent(margin)}"
+            return f"The capacities of {b} and {a} are {within}: {estimate.signed_text}"
         case _:
             return f"Undecided: capacity of {b} vs. {a} {_undecided_change(estimate)}"
 
@@ -308,8 +307,8 @@ def _more(comparison: Comparison, findings: Findings) -> str:
             filter(
                 None,
                 [
-                    _limits(comparison, decision, findings.primary.name),
-                    _missing(comparison, decision, findings.block_s),
+                    _limits(comparison, findings.primary.name),
+                    _missing(comparison, decision, findings),
                 ],
             )
         )
@@ -327,37 +326,30 @@ def _unlike_builds(comparison: Comparison) -> str:
     )
 
 
-def _limits(comparison: Comparison, decision: Decision, metric: str) -> str:
-    """Return the largest change in each direction that is likely: two one-sided bounds.
+def _limits(comparison: Comparison, metric: str) -> str:
+    """Return the largest change in each direction that the interval contains.
 
     Empty if the interval excludes 0: then the noise floor is the reason, which these bounds do not have.
     """
-    estimate, primary = decision.equivalence, comparison.primary
+    primary = comparison.primary
     change = None if primary is None else primary.percent
-    if change is None or change.low is None or change.high is None or not change.low <= 0 <= change.high:
+    if primary is None or change is None or change.n < VERDICT_BLOCKS_MIN:
         return ""
-    if estimate.low is None or estimate.high is None or estimate.n < VERDICT_BLOCKS_MIN:
+    if change.low is None or change.high is None or not change.low <= 0 <= change.high:
         return ""
-    less, more = (f"{_size(replace(estimate, value=end))}" for end in (estimate.low, estimate.high))
-    is_rate = estimate.better is not Better.LESS and primary is not None and primary.key != CAPACITY.key
+    less, more = change.unsigned_ends
+    is_rate = change.better is not Better.LESS and primary.key != CAPACITY.key
     words = ("slower", "faster") if is_rate else ("lower", "higher")
-    bounds = [
-        f"at most {size} {word}" if is_possible else f"not {word}"
-        for size, word, is_possible in zip(
-            (less, more), words, (estimate.low < 0, estimate.high > 0), strict=True
-        )
-    ]
-    confidence = confidence_percent((1 + estimate.confidence) / 2)
     b, a = comparison.arm.name, comparison.baseline.name
     subject, other = (b, a) if is_rate else (f"The {metric} of {b}", f"that of {a}")
-    return f"{subject} is {bounds[0]} and {bounds[1]} than {other} (each with {confidence} confidence)."
+    return f"{subject} is at most {less} {words[0]} and at most {more} {words[1]} than {other}."
 
 
-def _missing(comparison: Comparison, decision: Decision, block_s: float | None) -> str:
+def _missing(comparison: Comparison, decision: Decision, findings: Findings) -> str:
     """Return what is needed for a verdict."""
     if decision.blocks_needed is None:
         return ""
-    n = len(comparison.blocks)
+    n, block_s = len(comparison.blocks), findings.block_s
     if n < VERDICT_BLOCKS_MIN:
         # A standard deviation of so few blocks predicts nothing.
         missing = VERDICT_BLOCKS_MIN - n
@@ -371,7 +363,12 @@ def _missing(comparison: Comparison, decision: Decision, block_s: float | None) 
             f"; the smallest effect detectable so far is {share_text(decision.detectable_percent / 100)} "
             f"({given_percent(POWER)} power)"
         )
-    return f"{sentence}."
+    if decision.blocks_needed <= (BUDGET_FACTOR_MAX - 1) * n:
+        return f"{sentence}."
+    found = less_noise_of(
+        findings.study.plan, max(of.arm.clients for of in findings.arms), findings.study.host_facts.cores or 1
+    )
+    return f"{sentence}. To resolve less in this time: {noise_section.less_noise_text(found)}."
 
 
 def _instructions(comparison: Comparison, findings: Findings) -> str:

@@ -15,7 +15,7 @@ from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.effect import percent_of
 from pgdyno.analysis.telemetry.percentiles import curve_ms
-from pgdyno.estimate import Better, Estimate, decimals_of, given_percent, group_digits, signed
+from pgdyno.estimate import Better, Estimate, given_percent, signed, significant
 from pgdyno.report.result_tables import kind_text
 from pgdyno.report.svg import (
     Scale,
@@ -156,7 +156,7 @@ def _curves(curves: dict[int, list[tuple[float, float]]], names: Mapping[int, st
     y = Scale(min(values) * 0.9, max(values) * 1.1, bottom, top, log=True)
     parts = []
     for tick in log_ticks(min(values) * 0.9, max(values) * 1.1):
-        label = group_digits(tick, decimals_of(tick, 1))
+        label = significant(tick, 1)
         parts += [
             line(left, y(tick), width - right, y(tick), class_="grid"),
             text(left - 5, y(tick) + 3.5, label, class_="end small"),
@@ -175,7 +175,7 @@ def _curves(curves: dict[int, list[tuple[float, float]]], names: Mapping[int, st
             # The first point at or beyond the share, as the points of a curve are discrete.
             beyond = next((point for point in curve if point[0] <= share * (1 + 1e-9)), None)
             if beyond is not None:
-                value = group_digits(beyond[1], decimals_of(beyond[1], 3))
+                value = significant(beyond[1], 3)
                 title = f"{names[arm]}, {name}: {value} ms"
                 dot = circle(x(beyond[0]), y(beyond[1]), 2.4, title, class_=f"dot {arm_class(arm)}")
                 parts.append(dot)

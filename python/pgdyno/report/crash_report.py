@@ -1,4 +1,4 @@
-"""Report of a crash test: a table, one sentence per arm, and JSON."""
+"""Report of a crash test: tables, one sentence per arm, and JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 
 from pgdyno.analysis.findings.crash_findings import CrashFindings
 from pgdyno.analysis.statistics.exact_interval import MedianInterval, Proportion
-from pgdyno.estimate import ABSENT
+from pgdyno.estimate import ABSENT, Better, Estimate, group_digits, share_text, significant
+from pgdyno.report.result_tables import Table
 from pgdyno.results.crash_records import Crash, CrashArm, CrashTestRecord
 from pgdyno.results.records import Json
 from pgdyno.study.crash_plan import CrashKind, CrashMoment, CrashPlan, DiskBehavior, FileSystem, StandbyCrash
@@ -43,6 +44,12 @@ DISK_TITLE = "Simulated disk, per acknowledged commit"
 DISK_COLUMNS = ("arm", "commits", "written", "writes", "flushes", "read")
 
 
+LOSS_NOTE = (
+    "loss: {kind} that lost an acknowledged commit. lost, window: the most commits and the longest time lost "
+    "in one of them."
+)
+
+
 @dataclass(frozen=True)
 class CrashReport:
     """Everything that the formats show."""
@@ -50,6 +57,7 @@ class CrashReport:
     record: CrashTestRecord
     arms: Sequence[CrashArm]
     findings: Sequence[CrashFindings]
+    crashes: Sequence[Crash] = ()
 
     @property
     def plan(self) -> CrashPlan:
@@ -70,13 +78,42 @@ def title_of(report: CrashReport) -> str:
     return f"{crashes}: {done} per arm, {plan.clients} clients{load}"
 
 
+def crash_tables(report: CrashReport) -> list[Table]:
+    """Return the table of losses, and that of the simulated disk if there was one."""
+    kind = PLURAL[report.plan.kind][1]
+    losses = Table(
+        title=capitalized(title_of(report)),
+        columns=COLUMNS,
+        rows=table_rows(report.findings),
+        note=LOSS_NOTE.format(kind=kind),
+        numeric=frozenset(COLUMNS[1:]),
+        dispensable=("recovery", "window", "corrupt"),
+        breaks_first=True,
+    )
+    disk = Table(
+        title=DISK_TITLE,
+        columns=DISK_COLUMNS,
+        rows=disk_rows(report.findings),
+        note="Requests and bytes of server and file system, from the start of the load to the cut.",
+        numeric=frozenset(DISK_COLUMNS[1:]),
+        dispensable=("commits", "read"),
+        breaks_first=True,
+    )
+    return [losses, *([disk] if disk.rows else [])]
+
+
+def capitalized(text: str) -> str:
+    """Return a text with its first letter in upper case."""
+    return text[:1].upper() + text[1:]
+
+
 def table_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
     """Return the rows of the table, in the order of COLUMNS."""
     return [
         (
             found.name,
             _with_interval(found.with_loss),
-            f"{found.lost_max:,}" if found.lost else ABSENT,
+            group_digits(found.lost_max, 0) if found.lost else ABSENT,
             _window(found),
             ABSENT if found.corrupt is None else f"{found.corrupt.count}/{found.corrupt.n}",
             ABSENT if found.recovery_s is None else format_duration(found.recovery_s.value),
@@ -90,10 +127,10 @@ def disk_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
     return [
         (
             found.name,
-            f"{found.acknowledged:,}",
+            group_digits(found.acknowledged, 0),
             format_size(round(of["written_bytes"])),
-            f"{of['writes']:.3g}",
-            f"{of['flushes']:.3g}",
+            significant(of["writes"], 3),
+            significant(of["flushes"], 3),
             format_size(round(of["read_bytes"])),
         )
         for found in findings
@@ -105,8 +142,14 @@ def _with_interval(share: Proportion | None) -> str:
     if share is None:
         return ABSENT
     if share.count == 0:  # one-sided, as in the sentence
-        return f"0/{share.n} (<{100 * share.limit:.2g}%)"
-    return f"{share.count}/{share.n} ({100 * share.low:.0f}–{100 * share.high:.0f}%)"
+        return f"0/{share.n} (<{share_text(share.limit)})"
+    return f"{share.count}/{share.n} {share_estimate(share).interval_text}"
+
+
+def share_estimate(share: Proportion) -> Estimate:
+    """Return a share of crashes in percent with its interval."""
+    low, value, high = (100 * of for of in (share.low, share.count / share.n, share.high))
+    return Estimate(value, "%", share.n, Better.LESS, low, high)
 
 
 def _window(found: CrashFindings) -> str:
@@ -130,11 +173,13 @@ def outcome(plan: CrashPlan, found: CrashFindings) -> str:
     n = found.crashes
     crashes = f"{n} {PLURAL[plan.kind][n != 1]}{OF[plan.standby]}"
     if found.with_loss.count == 0:
-        limit = f"probability below {100 * found.with_loss.limit:.2g}% with 95% confidence"
+        limit = f"probability below {share_text(found.with_loss.limit)} with 95% confidence"
         lost = f"none of {crashes} lost an acknowledged commit ({limit})"
     else:
         window = found.loss_window_s_max
-        most = f"up to {found.lost_max:,}" + ("" if window is None else f", {format_duration(window)}")
+        most = f"up to {group_digits(found.lost_max, 0)}" + (
+            "" if window is None else f", {format_duration(window)}"
+        )
         lost = f"{found.with_loss.count} of {crashes} lost acknowledged commits"
         lost += f" ({most})" if found.lost_max else ""
     parts = [lost]
@@ -142,7 +187,7 @@ def outcome(plan: CrashPlan, found: CrashFindings) -> str:
         parts.append(f"{found.corrupt.count} left the cluster corrupt")
     if found.unreadable:
         parts.append(f"{found.unreadable} left it unreadable")
-    parts += [f"{count:,} {name}" for name, count in _irregular(found).items() if count]
+    parts += [f"{group_digits(count, 0)} {name}" for name, count in _irregular(found).items() if count]
     if plan.disk.fails_before_cut:
         parts.append(f"{FAULT[plan.disk]} in {found.disk_faults} of {n}")
     if plan.at is not CrashMoment.ANY:
@@ -223,17 +268,19 @@ def _optional(of: Proportion | MedianInterval | None) -> Json | None:
 def progress_line(crash: Crash, name: str, plan: CrashPlan) -> str:
     """Return the line that is printed after each crash."""
     what = f"{PLURAL[plan.kind][0]}{OF[plan.standby]}"
-    head = f"{what} {crash.number + 1} of {plan.cuts}, {name}, after {crash.active_s:.1f} s"
+    head = f"{what} {crash.number + 1} of {plan.cuts}, {name}, after {group_digits(crash.active_s, 1)} s"
     if crash.audit is None:
         why = crash.corruption[0].text if crash.corruption else "no reason"
-        return f"{head}: {crash.acknowledged:,} acknowledged, none readable: {why}"
+        return f"{head}: {group_digits(crash.acknowledged, 0)} acknowledged, none readable: {why}"
     audit = crash.audit
     window = "" if audit.loss_window_s is None else f" ({format_duration(audit.loss_window_s)})"
-    parts = [f"{audit.lost:,} of {crash.acknowledged:,} acknowledged lost{window}"]
+    parts = [
+        f"{group_digits(audit.lost, 0)} of {group_digits(crash.acknowledged, 0)} acknowledged lost{window}"
+    ]
     irregular = {"holes": audit.holes, "phantoms": audit.phantoms, "damaged": audit.damaged}
-    parts += [f"{count:,} {what}" for what, count in irregular.items() if count]
+    parts += [f"{group_digits(count, 0)} {what}" for what, count in irregular.items() if count]
     if crash.recovery_s is not None:
-        parts.append(f"recovery {crash.recovery_s:.2f} s")
+        parts.append(f"recovery {group_digits(crash.recovery_s, 2)} s")
     if crash.corruption:
         parts.append(f"corrupt: {crash.corruption[0].check}: {crash.corruption[0].text}")
     return f"{head}: {', '.join(parts)}"

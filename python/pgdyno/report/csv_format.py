@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 
 from pgdyno.analysis.causes.throughput_dips import Dip
 from pgdyno.analysis.causes.time_breakdown import UNIT
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.estimate import Better
+from pgdyno.report.crash_report import CrashReport
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.study_report import StudyReport
@@ -46,6 +48,36 @@ def to_csv(study: StudyReport | HostsReport) -> str:
         writer.writerow((*COLUMNS, *_factors(study), *lost))
         own = (_plain(study.lost),) if lost else ()
         writer.writerows((*row, *own) for row in _rows_of_study(study))
+    return visible(text.getvalue())
+
+
+CRASH_COLUMNS = (
+    *("arm", "crash", "load_s", "acknowledged", "lost", "loss_window_ms", "in_doubt", "in_doubt_present"),
+    *("holes", "phantoms", "damaged", "corruptions", "recovery_s", "replayed_bytes"),
+)
+
+
+def crash_to_csv(report: CrashReport) -> str:
+    """Return a row per crash. Crashes count from 0, and unknown values are empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CRASH_COLUMNS)
+    names = {arm.arm: arm.name for arm in report.arms}
+    for of in report.crashes:
+        counts = {} if of.audit is None else asdict(of.audit)
+        window_s = counts.get("loss_window_s")
+        values = {
+            **counts,
+            "arm": _plain(names[of.arm]),
+            "crash": of.number,
+            "load_s": of.active_s,
+            "acknowledged": of.acknowledged,
+            "loss_window_ms": None if window_s is None else 1000 * window_s,
+            "corruptions": len(of.corruption),
+            "recovery_s": of.recovery_s,
+            "replayed_bytes": of.replayed_bytes,
+        }
+        writer.writerow(["" if values.get(name) is None else values[name] for name in CRASH_COLUMNS])
     return visible(text.getvalue())
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pgdyno.analysis.causes.throughput_dips import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import ABSENT, counted, decimals_of, given_percent, group_digits, share_text
+from pgdyno.estimate import ABSENT, counted, given_percent, group_digits, share_text, significant
 from pgdyno.report.result_tables import Table, enumeration
 
 UNEXPLAINED = "no coincident event"
@@ -69,7 +69,7 @@ def _rows(name: str, of: ArmDips) -> list[list[str]]:
     rows = [[name, "all", *_cells(of, of.dips, ABSENT)]]
     for one in of.coincidences:
         if one.is_cause:
-            chance = group_digits(one.expected, decimals_of(one.expected, 2))
+            chance = significant(one.expected, 2)
             rows.append(["", one.event, *_cells(of, of.of(one.event), chance)])
     if of.unexplained:
         rows.append(["", UNEXPLAINED, *_cells(of, of.unexplained, ABSENT)])
@@ -78,10 +78,11 @@ def _rows(name: str, of: ArmDips) -> list[list[str]]:
 
 def _cells(of: ArmDips, dips: Sequence[Dip], chance: str) -> list[str]:
     shares = (100 * of.share_of_time(dips), 100 * of.share_of_transactions(dips))
-    return [str(len(dips)), chance, *(group_digits(share, decimals_of(share, 2)) for share in shares)]
+    return [str(len(dips)), chance, *(significant(share, 2) for share in shares)]
 
 
 def label(dip: Dip) -> str:
     """Return the tooltip of a dip."""
     cause = ", ".join(dip.causes) or UNEXPLAINED
-    return f"dip of {share_text(dip.depth)} from {dip.from_s:.1f} s to {dip.to_s:.1f} s: {cause}"
+    begin, end = group_digits(dip.from_s, 1), group_digits(dip.to_s, 1)
+    return f"dip of {share_text(dip.depth)} from {begin} s to {end} s: {cause}"

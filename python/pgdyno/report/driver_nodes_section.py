@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.driver_node_findings import DriverNodeSummary, driver_node_summaries
-from pgdyno.estimate import ABSENT, decimals_of, group_digits
+from pgdyno.estimate import ABSENT, share_text, significant
 from pgdyno.report.result_tables import Table
 
 COLUMNS = (
@@ -63,11 +63,11 @@ def _row(node: DriverNodeSummary) -> list[str]:
 
 
 def _number(value: float | None) -> str:
-    return ABSENT if value is None else group_digits(value, decimals_of(value, 3)) if value else "0"
+    return ABSENT if value is None else significant(value, 3) if value else "0"
 
 
 def _share(value: float | None) -> str:
-    return ABSENT if value is None else f"{value:.0%}"
+    return ABSENT if value is None else share_text(value)
 
 
 def _kilobytes(value: float | None) -> str:

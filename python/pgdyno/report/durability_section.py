@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from markupsafe import Markup
 
 from pgdyno.analysis.findings.crash_findings import CrashFindings
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.analysis.statistics.exact_interval import Proportion
-from pgdyno.estimate import ABSENT, Estimate, ci_text, signed
+from pgdyno.estimate import ABSENT, Estimate, ci_text
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.crash_report import (
     COLUMNS,
-    DISK_COLUMNS,
-    DISK_TITLE,
+    LOSS_NOTE,
     PLURAL,
     CrashReport,
-    disk_rows,
+    crash_tables,
     outcome,
     table_rows,
     title_of,
@@ -25,7 +25,7 @@ from pgdyno.report.crash_report import (
 from pgdyno.report.first_screen import BAR_WIDTH, axis, bar_of, ends_of, reach_of
 from pgdyno.report.result_tables import Table, in_a_head, with_interval
 from pgdyno.report.section import Section
-from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, text
+from pgdyno.report.svg import Scale, circle, drawing, line, nice_ticks, text, tick_labels
 from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN
 
 TITLE = "Durability"
@@ -41,10 +41,11 @@ def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
     """Return the section of a study with a crash test of its arms."""
     changes = _changes(study)
     sentences = [_sentence(found, changes, study, crashes) for found in crashes.findings]
+    disk = [replace(table, title=f"{TITLE}: {table.title}") for table in crash_tables(crashes)[1:]]
     return Section(
         TITLE,
         sentences,
-        [_table(study, changes, crashes), *_disk_table(crashes)],
+        [_table(study, changes, crashes), *disk],
         [Panel("Loss against speed", _picture(study, changes, crashes))],
         _drawn(study, changes, crashes),
         brief=[f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
@@ -90,30 +91,12 @@ def _table(study: StudyFindings, changes: Mapping[str, Estimate], crashes: Crash
         title=f"{TITLE}: {title_of(crashes)}",
         columns=("arm", change, *COLUMNS[1:]),
         rows=rows,
-        note=(
-            f"loss: {kind} that lost an acknowledged commit. lost, window: the most commits and the longest "
-            "time lost in one of them. The load of the cuts is a ledger of its own, not the workload above."
-        ),
+        note=f"{LOSS_NOTE.format(kind=kind)} The load of the cuts is a ledger of its own, not the workload "
+        "above.",
         numeric=frozenset({change, *COLUMNS[1:]}),
         dispensable=("recovery", "window", "corrupt"),
         breaks_first=True,
     )
-
-
-def _disk_table(crashes: CrashReport) -> list[Table]:
-    if not (rows := disk_rows(crashes.findings)):
-        return []
-    return [
-        Table(
-            title=f"{TITLE}: {DISK_TITLE[0].lower()}{DISK_TITLE[1:]}",
-            columns=DISK_COLUMNS,
-            rows=[list(row) for row in rows],
-            note="Requests and bytes of server and file system, from the start of the load to the cut.",
-            numeric=frozenset(DISK_COLUMNS[1:]),
-            dispensable=("commits", "read"),
-            breaks_first=True,
-        )
-    ]
 
 
 def durability_by_host(reports: Mapping[str, CrashReport]) -> Table:
@@ -184,8 +167,8 @@ def _picture(study: StudyFindings, changes: Mapping[str, Estimate], crashes: Cra
             line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"),
             text(LEFT - 6, y(tick) + 4, f"{tick}%", class_="end small"),
         ]
-    for value in nice_ticks(x.low, x.high, 5):
-        label = signed(value, 0 if value == int(value) else 1, "%")
+    ticks = nice_ticks(x.low, x.high, 5)
+    for value, label in zip(ticks, tick_labels(ticks, "%"), strict=True):
         parts += [
             line(x(value), TOP, x(value), BOTTOM, class_="zero" if abs(value) < 1e-9 else "grid"),
             text(x(value), BOTTOM + 16, label, class_="middle small"),

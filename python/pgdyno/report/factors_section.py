@@ -220,8 +220,6 @@ def _with_verdict(contrast: Contrast, plan: Study) -> str:
     if change.low is None:
         return f"{text} (no CI yet)"
     verdict = contrast.verdict(plan)
-    if verdict is Verdict.SAME and contrast.combined is not None:
-        change = contrast.combined.summary.equivalence(plan.confidence).percent(Better.NEITHER)
     note = {Verdict.SAME: "; equivalent within the margin", Verdict.UNDECIDED: "; undecided"}.get(verdict, "")
     return f"{text} ({ci_text(change.confidence)} {change.signed_interval_text}{note})"
 
@@ -308,7 +306,6 @@ def main_effects(effects: Effects, plan: Study) -> Table:
         numeric=NUMERIC,
         dispensable=("passes", "combinations"),
         long=len(rows) > ROWS_MAX,
-        rows_on_terminal=ROWS_MAX,
     )
 
 
@@ -330,7 +327,6 @@ def interactions(effects: Effects, plan: Study) -> Table:
         numeric=NUMERIC,
         dispensable=("passes", "combinations"),
         long=len(rows) > ROWS_MAX,
-        rows_on_terminal=ROWS_MAX,
     )
 
 

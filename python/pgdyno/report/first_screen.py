@@ -57,6 +57,7 @@ def effect_table(findings: Findings) -> Table:
         note=of_several_arms(findings).strip(),
         numeric=frozenset({metric.label, change, bar}),
         dispensable=(bar, metric.label),
+        drawing=bar,
     )
     if len(findings.comparisons) > HEADLINES_MAX:
         return table

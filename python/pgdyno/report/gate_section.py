@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.gates import Gate, GateComparison, NotEvaluable
+from pgdyno.analysis.findings.gates import (
+    Gate,
+    GateComparison,
+    GateOutcome,
+    Inconclusive,
+    NotEvaluable,
+    Reason,
+)
 from pgdyno.analysis.telemetry.metrics import is_latency
-from pgdyno.estimate import ci_text, counted, group_digits
+from pgdyno.estimate import ci_text, counted, group_digits, signed
 from pgdyno.report.result_tables import change_text
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 VERDICT_TEXT = {
     Verdict.FASTER: "is faster than",
@@ -30,8 +38,7 @@ def size(of: GateComparison) -> str:
         return "no valid block"
     if not of.has_interval:
         return f"{of.name} {change_text(of.percent, '%')}, no CI yet"
-    shown = of.equivalence or of.percent
-    interval = f"{ci_text(shown.confidence)} {shown.signed_interval_text}"
+    interval = f"{ci_text(of.percent.confidence)} {of.percent.signed_interval_text}"
     return f"{of.name} {of.percent.signed_text}, {interval}"
 
 
@@ -42,14 +49,21 @@ REASONS_MAX = 10
 def outcome(of: Gate) -> str:
     """Return the outcome of the gate, with the conditions that could not be evaluated."""
     asked = " or ".join(condition.text for condition in of.conditions)
-    if of.passes:
-        return f"Gate passed: no comparison meets {asked}."
+    if of.outcome is GateOutcome.PASSED:
+        return f"Gate passed: every comparison rules out {asked}."
     not_evaluable = f"could not be evaluated: {_by_reason(of.not_evaluable)}." if of.not_evaluable else ""
-    if not of.failed:
+    inconclusive = f"{counted(len(of.inconclusive), 'comparison')} neither met nor ruled out {asked}."
+    if of.outcome is GateOutcome.NOT_EVALUABLE:
         return f"Gate {not_evaluable}"
+    if of.outcome is GateOutcome.INCONCLUSIVE:
+        return f"Gate inconclusive: {inconclusive} {REMEDY}"
     failed = f"Gate failed: {counted(len(of.met), 'comparison')} met {asked}."
+    if of.inconclusive:
+        failed = f"{failed} {inconclusive}"
     return f"{failed} Others {not_evaluable}" if not_evaluable else failed
 
+
+REMEDY = "Measure longer (--resume FILE --minutes N), or on a quieter machine."
 
 NO_BLOCK = "no block has a value of this metric"
 NO_TAIL = (
@@ -82,21 +96,30 @@ def why_not_evaluated(of: NotEvaluable) -> str:
     return SOME_BLOCKS if of.of.partial else DISPERSED
 
 
+def why_inconclusive(one: Inconclusive, of: Gate) -> str:
+    """Return the reason as the end of a sentence; empty if the verdict has it."""
+    if one.reason is Reason.NOT_SIGNIFICANT:
+        return f"; not significant among {counted(of.family, 'comparison')} (Holm)"
+    if one.reason is Reason.NOISE_FLOOR:
+        return "; the difference is below the noise floor of identical arms (A/A)"
+    if one.condition.limit_percent is None:
+        return ""
+    if not one.of.has_interval:
+        return f"; a limit needs a CI, and {VERDICT_BLOCKS_MIN} blocks"
+    return f"; the CI contains {signed(one.condition.limit_of(one.of), 6, '%')}"
+
+
 def _place(of: GateComparison) -> str:
     pair = f"{of.arm} vs. {of.baseline}"
     return f"{pair} in {of.case}" if of.case else pair
 
 
 def reasons(of: Gate) -> list[str]:
-    """Return a sentence for each comparison that failed the gate or was not counted, and for lost trials."""
-    found = [f"{one.condition.text}: {gate_sentence(one.of)}." for one in of.met] + [
-        f"Not counted: {gate_sentence(one.of)}; not significant among "
-        f"{counted(of.family, 'comparison')} (Holm)."
-        for one in of.not_significant
-    ]
+    """Return a sentence for each comparison that met a condition or is inconclusive, and for lost trials."""
+    found = [f"{one.condition.text}: {gate_sentence(one.of)}." for one in of.met]
     found += [
-        f"Not counted: {gate_sentence(one.of)}; the effect is below the noise floor of identical arms (A/A)."
-        for one in of.below_noise_floor
+        f"Inconclusive for {one.condition.text}: {gate_sentence(one.of)}{why_inconclusive(one, of)}."
+        for one in of.inconclusive
     ]
     rest = len(found) - REASONS_MAX
     sentences = [*found[:REASONS_MAX], f"And {group_digits(rest, 0)} more."] if rest > 0 else found

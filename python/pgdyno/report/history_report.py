@@ -14,6 +14,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.findings.gates import GateOutcome
 from pgdyno.analysis.findings.history_changes import (
     FileDifference,
     HistoryChange,
@@ -23,11 +24,11 @@ from pgdyno.analysis.findings.history_changes import (
     StudyHistory,
 )
 from pgdyno.analysis.statistics.confirmed_changes import NIGHTS
-from pgdyno.estimate import ci_text, counted, decimals_of, given_percent, group_digits, signed, with_unit
+from pgdyno.estimate import ci_text, counted, given_percent, with_unit
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.result_tables import Table, level_text
-from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, text
+from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, text, tick_labels
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -167,7 +168,7 @@ def ungated_metrics(report: HistoryReport, newest: int) -> list[str]:
                     f"{heading(history)}: {name} has only levels, which contain the drift of the machine: "
                     "no file has a change from the baseline."
                 )
-            elif all(series.is_too_short for series in gated):
+            elif any(series.is_too_short for series in gated):
                 found.append(
                     f"{heading(history)}: too few files to detect changes of {name}: "
                     f"at least {_points_min(gated)} are needed."
@@ -277,6 +278,15 @@ def awaiting_changes(report: HistoryReport, asked: Sequence[HistoryCondition], n
     ]
 
 
+def gate_outcome(met: Sequence[str], not_evaluable: Sequence[str], awaiting: Sequence[str]) -> GateOutcome:
+    """Return the outcome of a gate. A change that is not yet confirmed leaves it inconclusive."""
+    if met:
+        return GateOutcome.FAILED
+    if not_evaluable:
+        return GateOutcome.NOT_EVALUABLE
+    return GateOutcome.INCONCLUSIVE if awaiting else GateOutcome.PASSED
+
+
 def _is_requested(change: HistoryChange, asked: Sequence[HistoryCondition]) -> bool:
     word = HistoryCondition.FASTER if change.verdict is Verdict.FASTER else HistoryCondition.SLOWER
     return HistoryCondition.CHANGE in asked or word in asked
@@ -328,10 +338,8 @@ def _picture(series: HistorySeries, differences: Mapping[str, Sequence[FileDiffe
     begin, end = points[0].created_unix_s, points[-1].created_unix_s
     x, y = Scale(begin, end, left + 8, width - right - 8), Scale(low, high, bottom, top)
     parts: list[Markup] = []
-    for tick in nice_ticks(low, high, 5):
-        label = (
-            signed(tick, decimals_of(tick, 2), "%") if relative else group_digits(tick, decimals_of(tick, 4))
-        )
+    ticks = nice_ticks(low, high, 5)
+    for tick, label in zip(ticks, tick_labels(ticks, "%" if relative else None), strict=True):
         zero = "zero" if relative and abs(tick) < 1e-9 else "grid"
         parts.append(line(left, y(tick), width - right, y(tick), class_=zero))
         parts.append(text(left - 6, y(tick) + 4, label, class_="end"))

@@ -16,10 +16,10 @@ from pgdyno.estimate import (
     Estimate,
     ci_text,
     counted,
-    decimals_of,
     given_percent,
     group_digits,
     share_text,
+    significant,
 )
 from pgdyno.report import hosts_tables
 from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, Headline, ShownCaveat, by_severity
@@ -114,6 +114,7 @@ def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
     """Return the headline of one case."""
     plan = findings.first.first.study.plan
     verdict, percent, hosts = over.verdict(plan), over.percent, over.pooled.hosts
+    margin = given_percent(plan.margin)
     place = f"Over {len(hosts)} hosts" if len(hosts) > 1 else f"On {hosts[0].host} alone"
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
@@ -123,12 +124,11 @@ def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
                 direction = "lower" if percent.value < 0 else "higher"
                 claim = f"{over.arm} is {verdict} than {over.baseline}: its {over.name} is {size} {direction}"
         case Verdict.SAME:
-            percent = over.equivalence(plan)
-            claim = f"{over.arm} and {over.baseline} are equivalent: {_change(percent)}"
+            claim = f"{over.arm} and {over.baseline} are equivalent within ±{margin}: {_change(percent)}"
         case _:
             claim = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
     place = f"{place}, {over.case}" if over.case else place
-    basis = f"{over.name}, {_basis(over, percent)}; equivalence margin {given_percent(plan.margin)}"
+    basis = f"{over.name}, {_basis(over, percent)}; equivalence margin {margin}"
     return Headline(verdict, f"{place}: {claim}", basis, variation_sentence(over.pooled))
 
 
@@ -171,7 +171,7 @@ def variation_sentence(pooled: Pooled) -> str:
         return "The hosts do not differ beyond the noise within each host (τ = 0, I² = 0)."
     varies = percent_of(pooled.tau)
     return (
-        f"The effect varies between hosts by about {group_digits(varies, decimals_of(varies, 2))}% (τ, a "
+        f"The effect varies between hosts by about {significant(varies, 2)}% (τ, a "
         f"standard deviation); {share_text(pooled.i2)} of the variance between hosts is not explained by the "
         "noise within hosts (I²)."
     )

@@ -19,7 +19,6 @@ from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.published_section import as_printed
 from pgdyno.report.result_tables import Table
 from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, text
-from pgdyno.report.telemetry_tables import STATEMENTS_ON_TERMINAL
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_size
 
@@ -132,8 +131,7 @@ def host_statement_table(findings: HostsFindings) -> Table:
     title = "Change in mean statement time by host (lower is better)"
     note = "The average is the geometric mean of the ratios, over the statements common to all hosts."
     table = _by_host(findings, title, "statement", [*averages, *chosen], note if averages else "")
-    each = len(findings.hosts) + 1
-    return replace(table, long=True, rows_on_terminal=each * (len(averages) + STATEMENTS_ON_TERMINAL))
+    return replace(table, long=True)
 
 
 def _metrics(of: StudyFindings) -> list[Metric]:

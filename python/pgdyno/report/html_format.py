@@ -30,6 +30,7 @@ from pgdyno.report import (
     why_chart,
 )
 from pgdyno.report.case_report import Report
+from pgdyno.report.crash_report import CrashReport, crash_tables, sentences
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.study_report import StudyReport
@@ -60,6 +61,21 @@ def to_html(study: StudyReport | HostsReport) -> str:
         when=datetime.fromtimestamp(created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
     return with_contents(visible(document))
+
+
+def crash_to_html(report: CrashReport) -> str:
+    """Return the HTML document of a crash test."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["breakable"] = breakable
+    folder = files(__package__)
+    document = environment.from_string(folder.joinpath("crash.html.j2").read_text("utf-8")).render(
+        style=folder.joinpath("report.css").read_text("utf-8"),
+        tables=crash_tables(report),
+        sentences=sentences(report),
+    )
+    return visible(document)
 
 
 def breakable(cell: str) -> Markup:

@@ -187,7 +187,6 @@ def _comparison(
         baseline=comparison.baseline.name,
         sentence=headline.sentence,
         primary=findings.primary.key,
-        equivalence=decision.equivalence if decision else None,
         effects=_effects(comparison.effects),
         telemetry=_effects(telemetry.effects[arm]),
         statements_average=average.percent(Better.LESS) if average else None,
@@ -200,21 +199,15 @@ def _comparison(
 
 
 def _effects(effects: Mapping[str, Effect]) -> dict[str, models.EffectEntry]:
-    return {
-        key: _change(effect, (effect.bootstrap.low, effect.bootstrap.high) if effect.bootstrap else None)
-        for key, effect in effects.items()
-    }
+    return {key: _change(effect) for key, effect in effects.items()}
 
 
-def _change(
-    of: Effect | QueryChange, bootstrap: tuple[float | None, float | None] | None = None
-) -> models.EffectEntry:
+def _change(of: Effect | QueryChange) -> models.EffectEntry:
     return filled(
         models.EffectEntry,
         of.percent,
         p_value=of.summary.p_value,
         interval=of.summary.method,
-        bootstrap=bootstrap,
         log_ratios=of.log_ratios,
     )
 

@@ -38,7 +38,6 @@ class EffectEntry(Estimate):
 
     p_value: float | None
     interval: Annotated[Method, about("``anytime``: valid at any stopping time.")]
-    bootstrap: tuple[float | None, float | None] | None
     log_ratios: Annotated[Mapping[int, float], about("Natural logarithm of the ratio by block (from 0).")]
 
 
@@ -253,9 +252,6 @@ class ComparisonEntry:
     sentence: str
     margin: float
     primary: Annotated[str, about("Metric of the verdict.")]
-    equivalence: Annotated[
-        Estimate | None, about("Change with the CI that lies within the margin if the arms are the same.")
-    ]
     effects: Annotated[Mapping[str, EffectEntry], about("By metric, or ``latency.KIND.QUANTILE``.")]
     telemetry: Mapping[str, EffectEntry]
     statements_average: Annotated[Estimate | None, about("Geometric mean over the statements' mean times.")]

@@ -11,7 +11,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from pgdyno.analysis.findings.capacity import Capacity
 from pgdyno.analysis.findings.factor_effects import Contrast, Effects
-from pgdyno.analysis.findings.gates import Gate, MetCondition, gate_comparisons
+from pgdyno.analysis.findings.gates import Gate, GateOutcome, gate_comparisons
 from pgdyno.analysis.findings.history_changes import HistoryChange, HistorySeries
 from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.analysis.findings.scalability import Curve, Scalability
@@ -49,11 +49,12 @@ def to_json(report: StudyReport | HostsReport, gate: Gate | None = None) -> str:
 
 def history_to_json(
     report: HistoryReport,
-    met: Sequence[str] | None,
+    outcome: GateOutcome | None,
+    met: Sequence[str] = (),
     not_evaluable: Sequence[str] = (),
     awaiting: Sequence[str] = (),
 ) -> str:
-    """Return the JSON document of a history. ``met`` is None without a gate.
+    """Return the JSON document of a history. ``outcome`` is that of the gate, None without one.
 
     ``not_evaluable`` are the metrics that the gate cannot judge, ``awaiting`` the changes to be confirmed.
     """
@@ -64,7 +65,7 @@ def history_to_json(
             filled(models.HistoryEntry, history, series=[_series(series) for series in history.series])
             for history in report.histories
         ],
-        gate=None if met is None else models.HistoryGate(bool(met), met, not_evaluable, awaiting),
+        gate=models.HistoryGate(outcome, met, not_evaluable, awaiting) if outcome else None,
     )
     return encoded(document)
 
@@ -189,9 +190,20 @@ def _gate(of: Gate | None) -> models.GateEntry | None:
         models.GateEntry,
         of,
         conditions=[condition.text for condition in of.conditions],
-        met=_gate_verdicts(of.met),
-        not_significant=_gate_verdicts(of.not_significant),
-        below_noise_floor=_gate_verdicts(of.below_noise_floor),
+        met=[
+            filled(models.GateVerdict, one.of, condition=one.condition.text, sentence=gate_sentence(one.of))
+            for one in of.met
+        ],
+        inconclusive=[
+            filled(
+                models.InconclusiveVerdict,
+                one.of,
+                condition=one.condition.text,
+                sentence=gate_sentence(one.of),
+                reason=one.reason,
+            )
+            for one in of.inconclusive
+        ],
         conditions_not_evaluable=list(dict.fromkeys(one.condition.text for one in of.not_evaluable)),
         not_evaluable=[
             filled(
@@ -205,13 +217,6 @@ def _gate(of: Gate | None) -> models.GateEntry | None:
         ],
         trials_lost=of.lost,
     )
-
-
-def _gate_verdicts(found: Sequence[MetCondition]) -> list[models.GateVerdict]:
-    return [
-        filled(models.GateVerdict, one.of, condition=one.condition.text, sentence=gate_sentence(one.of))
-        for one in found
-    ]
 
 
 def _factors(effects: Effects, findings: StudyFindings) -> models.FactorsEntry:

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.factor_effects import Factor, LevelChange
+from pgdyno.analysis.findings.gates import GateOutcome, Reason
 from pgdyno.analysis.findings.history_changes import FileDifference, Key, Separation
 from pgdyno.analysis.findings.published_tables import MeasuredTable
 from pgdyno.estimate import Better, Estimate
@@ -75,17 +76,23 @@ class NotEvaluableVerdict(NumericVerdict, _NotEvaluable):
 
 
 @dataclass(frozen=True)
+class InconclusiveVerdict(GateVerdict):
+    """A comparison that neither meets a condition nor rules it out."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True)
 class GateEntry:
     """Result of ``--fail-if``. docs/reference/gates.md describes the rules."""
 
     conditions: Sequence[str]
-    failed: Annotated[bool, about("Whether a condition is true.")]
+    outcome: GateOutcome
     confidence: float
     family: Annotated[int, about("Number of comparisons in the family of Holm's correction.")]
     met: Annotated[Sequence[GateVerdict], about("Verdicts that meet a condition.")]
-    not_significant: Annotated[Sequence[GateVerdict], about("Not significant within the family.")]
-    below_noise_floor: Annotated[
-        Sequence[GateVerdict], about("Below the noise floor of identical arms (A/A).")
+    inconclusive: Annotated[
+        Sequence[InconclusiveVerdict], about("Comparisons that neither meet a condition nor rule it out.")
     ]
     conditions_not_evaluable: Annotated[Sequence[str], about("Conditions that cannot be evaluated.")]
     not_evaluable: Sequence[NotEvaluableVerdict]
@@ -421,7 +428,7 @@ class HistoryEntry:
 class HistoryGate:
     """Result of ``--fail-if``, in sentences."""
 
-    failed: bool
+    outcome: GateOutcome
     met: Sequence[str]
     not_evaluable: Annotated[Sequence[str], about("Metrics with too few files, or without a baseline.")]
     awaiting: Annotated[Sequence[str], about("Changes to be confirmed by the next run.")]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from pgdyno.report.case_report import Report, ShownCaveat
+from pgdyno.report.crash_report import CrashReport, crash_tables, sentences
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.result_tables import Table
@@ -20,6 +21,14 @@ def to_markdown(study: StudyReport | HostsReport) -> str:
     """Return the document, with tables in GitHub-flavored Markdown."""
     lines = _of_hosts(study) if isinstance(study, HostsReport) else _of_study(study, study.title)
     return visible("\n".join([*lines, *_repeat(study.command)]) + "\n")
+
+
+def crash_to_markdown(report: CrashReport) -> str:
+    """Return the tables of a crash test, and a sentence for each arm."""
+    losses, *others = crash_tables(report)
+    lines = [f"# {escaped(losses.title)}", "", *(f"- {escaped(one)}" for one in sentences(report)), ""]
+    lines += [*grid(losses), "", escaped(losses.note), ""]
+    return visible("\n".join([*lines, *(line for table in others for line in _table(table))]) + "\n")
 
 
 def published_as_markdown(study: StudyReport | HostsReport) -> str:

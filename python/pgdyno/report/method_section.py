@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import ci_text, counted, given_percent
+from pgdyno.estimate import counted, given_percent
 from pgdyno.report import steady_state_section
 from pgdyno.report.result_tables import has_anytime_interval
 from pgdyno.results.records import BlockStatus, StudyEnd
@@ -45,11 +45,11 @@ def method_paragraphs(findings: Findings) -> list[str]:
         "The block is the unit of replication. Each block gives one ratio per arm; the effect is their "
         f"geometric mean. {_interval(findings)} "
         f"The equivalence margin is {given_percent(plan.margin)}. Arms are equivalent if two one-sided "
-        f"tests at {given_percent(round(1 - plan.confidence, 9))} reject a larger effect, that is, if the "
-        f"{ci_text(2 * plan.confidence - 1)} lies within the margin. A CI that excludes zero means faster or "
-        f"slower. Anything else, or fewer than {VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
-        f"about {findings.primary.name}. CIs of other metrics are {_method_of_others(plan)}descriptive and "
-        "not corrected for their number."
+        f"tests at {given_percent(round(1 - plan.confidence, 9))} reject a larger effect. A CI that excludes "
+        "zero means faster or slower. Anything else, or fewer than "
+        f"{VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
+        f"about {findings.primary.name}. CIs of other metrics are of the same kind, descriptive and not "
+        "corrected for their number."
     )
     if len(findings.arms) > 2:
         statistics += " Comparisons of several arms with the baseline are corrected by Holm's method."
@@ -98,7 +98,7 @@ def _interval(findings: Findings) -> str:
     plan = findings.study.plan
     level = f"({given_percent(plan.confidence)} unless stated otherwise)"
     if not plan.needs_anytime_intervals:
-        return f"Its CI {level} is Student's t on log ratios, checked by a BCa bootstrap."
+        return f"Its CI {level} is Student's t on log ratios."
     blocks = counted(sum(block.status is BlockStatus.DONE for block in findings.blocks), "block")
     ended = (
         "and stopped when all verdicts were decided"
@@ -116,13 +116,9 @@ def _interval(findings: Findings) -> str:
         analyses = f"The study was resumed: its length ({blocks} in total) was not fixed in advance"
     return (
         f"Its CI {level} is on log ratios and valid at any stopping time, with any number of interim "
-        "analyses (mixture t test). It is wider than Student's t interval, which a BCa bootstrap checks. "
+        "analyses (mixture t test). "
         f"{analyses.strip()}."
     )
-
-
-def _method_of_others(plan: Study) -> str:
-    return "Student's, " if plan.needs_anytime_intervals else ""
 
 
 def _restored(findings: Findings) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
 from pgdyno.analysis.comparison.verdict import POWER
+from pgdyno.analysis.comparison.verdict_forecast import LessNoise
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.effect import percent_of
-from pgdyno.estimate import ABSENT, bracketed, counted, given_percent, share_text
+from pgdyno.estimate import ABSENT, bracketed, counted, given_percent, share_text, significant
 from pgdyno.report.result_tables import Table
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
@@ -64,13 +67,25 @@ def noise_table(findings: Findings) -> Table:
     )
 
 
+def less_noise_text(found: Sequence[LessNoise]) -> str:
+    """Return changes that can reduce the noise, for example ``--schedule duet, or a quieter machine (…)``."""
+    words = {
+        LessNoise.DUET: "--schedule duet",
+        LessNoise.SLICES: "--schedule slices",
+        LessNoise.FEWER_CLIENTS: "fewer clients",
+        LessNoise.QUIETER_MACHINE: "a quieter machine (pgdyno doctor lists what disturbs this one)",
+    }
+    *first, last = [words[one] for one in found]
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def blocks_of_floor(findings: Findings) -> int:
     """Return the largest number of blocks of a comparison."""
     return max((len(comparison.blocks) for comparison in findings.comparisons), default=0)
 
 
 def _size(log_ratio: float) -> str:
-    return f"{percent_of(log_ratio):.2g}%"
+    return f"{significant(percent_of(log_ratio), 2)}%"
 
 
 def _basis(noise: Noise) -> str:

@@ -8,16 +8,14 @@ from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.statistics.outliers import FALSE_ALARM
 from pgdyno.estimate import (
     ABSENT,
-    Estimate,
-    ci_text,
     decimals_of,
     given_percent,
     group_digits,
     signed,
+    significant,
     with_unit,
 )
-from pgdyno.report.result_tables import Table, change_text
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.report.result_tables import Table, change_with_ci
 
 RANKED_MAX = 5
 """Number of trials shown when there is no outlier."""
@@ -55,10 +53,10 @@ def _row(one: OutlierTrial) -> list[str]:
     return [
         str(one.block + 1),
         one.arm.name,
-        group_digits(one.value, decimals_of(one.value, 3)),
+        significant(one.value, 3),
         _off(one.within_arm),
         _off(one.ratio) if one.ratio else ABSENT,
-        f"{one.rank:.1f}",
+        group_digits(one.rank, 1),
         seen if one.is_outlier else "",
     ]
 
@@ -77,7 +75,7 @@ def _cause(cause: Cause) -> str:
 
 
 def _amount(value: float, unit: str) -> str:
-    return with_unit(group_digits(value, decimals_of(value, 2)), unit)
+    return with_unit(significant(value, 2), unit)
 
 
 def _note(findings: Findings) -> str:
@@ -94,12 +92,6 @@ def without_extreme_sentences(findings: Findings) -> list[str]:
     """Return a sentence for each arm: the estimate without the block of the most extreme ratio."""
     return [
         f"Without block {left.block + 1}, which has the most extreme ratio, the change of {left.arm.name} "
-        f"would be {_with_ci(left.without)} instead of {_with_ci(left.all)} (Student's t)."
+        f"would be {change_with_ci(left.without)} instead of {change_with_ci(left.all)}."
         for left in findings.outliers.without_block
     ]
-
-
-def _with_ci(change: Estimate) -> str:
-    if change.low is None or change.n < VERDICT_BLOCKS_MIN:
-        return change_text(change, "%")
-    return f"{change.signed_text} ({ci_text(change.confidence)} {change.signed_interval_text})"

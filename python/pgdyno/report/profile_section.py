@@ -14,13 +14,11 @@ from markupsafe import Markup
 
 from pgdyno.analysis.causes.cpu_profiles import Frame, FunctionChange, ProfileComparison
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import bracketed, counted, decimals_of, group_digits, signed
+from pgdyno.estimate import bracketed, counted, decimals_of, group_digits, share_text, signed, significant
 from pgdyno.report.charts import Panel
 from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table
 from pgdyno.report.svg import drawing, element, text
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
-
-ON_TERMINAL_MAX = 8
 
 
 def cpu_by_function(findings: Findings) -> Table:
@@ -48,7 +46,6 @@ def cpu_by_function(findings: Findings) -> Table:
         note=" ".join(map(_note, profiles)) + NOTE if profiles else "",
         numeric=frozenset(numeric),
         long=True,
-        rows_on_terminal=ON_TERMINAL_MAX,
     )
 
 
@@ -78,11 +75,11 @@ def _covered(profile: ProfileComparison) -> str:
     a, b = profile.covered
     if a is None or b is None:
         return ""
-    return f", which cover {100 * a:.0f} and {100 * b:.0f}% of the servers' CPU time"
+    return f", which cover {share_text(a)} and {share_text(b)} of the servers' CPU time"
 
 
 def _us(us: float) -> str:
-    return group_digits(us, decimals_of(us, 3)) if us else "0"
+    return significant(us, 3) if us else "0"
 
 
 def _change(change: FunctionChange) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from markupsafe import Markup
 
 from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
-from pgdyno.estimate import decimals_of, group_digits
+from pgdyno.estimate import significant
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, polyline, text
 
@@ -50,13 +50,13 @@ def _lines(table: MeasuredTable, value: Value) -> Markup | None:
     parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, table.columns[0], class_="middle small"))
     for tick in log_ticks(low, high):
         parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
-        label = group_digits(tick, decimals_of(tick, 1))
+        label = significant(tick, 1)
         parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
     for number, (title, points) in enumerate(curves.items()):
         color = arm_class(number)
         parts.append(polyline([(x(r), y(v)) for r, v in points], class_=f"curve {color}"))
         for r, v in points:
-            said = f"{title}, {table.rows[r][0].text}: {group_digits(v, decimals_of(v, 3))}"
+            said = f"{title}, {table.rows[r][0].text}: {significant(v, 3)}"
             parts.append(circle(x(r), y(v), 3.2, said, class_=f"dot {color}"))
         place = BOTTOM + 44 + LEGEND_LINE * number
         parts.append(line(LEFT, place - 3, LEFT + 14, place - 3, class_=f"curve {color}"))

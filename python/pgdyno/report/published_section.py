@@ -20,7 +20,7 @@ HERE = "here"
 AS_ABOVE = "as above"
 """Shown instead of a repeated number, which would look like a second measurement."""
 
-DIGITS_TO_GROUP = 5
+DIGITS_TO_GROUP = 4
 """Whole numbers of at least this many digits are grouped, as measured ones are."""
 
 
@@ -68,8 +68,7 @@ def agreement_sentences(findings: StudyFindings) -> list[str]:
     contradicting = [one for one in findings.source_changes if one.agreement in CONTRADICTIONS]
     contradicting.sort(key=lambda one: -abs(one.published_percent))
     sentences += [
-        f"{_named(one)}: {_beside(one, findings)}: {one.agreement}."
-        for one in contradicting[:CONTRADICTIONS_MAX]
+        f"{_named(one)}: {_beside(one)}: {one.agreement}." for one in contradicting[:CONTRADICTIONS_MAX]
     ]
     if counts.keys() & {*CONTRADICTIONS, Agreement.ONLY_HERE, Agreement.SMALLER, Agreement.LARGER} and (
         reasons := probable_reasons(findings)
@@ -82,10 +81,9 @@ def _named(change: SourceChange) -> str:
     return f"{change.what}, {change.arm} vs. {change.baseline}"
 
 
-def _beside(change: SourceChange, findings: StudyFindings) -> str:
+def _beside(change: SourceChange) -> str:
     then = signed(change.published_percent, decimals_of(change.published_percent, 3), "%")
-    here = result_tables.with_interval(change.measured, findings.first.study.plan.confidence)
-    return f"source {then}, here {here.replace(' ', '% ', 1) if ' ' in here else here + '%'}"
+    return f"source {then}, here {result_tables.change_with_ci(change.measured)}"
 
 
 def probable_reasons(findings: StudyFindings) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pgdyno.analysis.comparison.query_changes import QueryChange, QueryChanges, QueryKind
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import ci_text, counted, decimals_of, group_digits, signed
+from pgdyno.estimate import ci_text, counted, decimals_of, group_digits, signed, significant
 from pgdyno.report.profile_section import column_name
 from pgdyno.report.result_tables import Table, with_interval
 from pgdyno.report.telemetry_tables import shortened
@@ -16,8 +16,6 @@ NAMED_MAX = 2
 
 NAME_LENGTH_MAX = 40
 """Maximum length of a query's name in a sentence."""
-
-ON_TERMINAL_MAX = 10
 
 WORDS = {
     Verdict.SLOWER: "slower",
@@ -97,7 +95,6 @@ def _table(kind: QueryKind, of_arms: list[QueryChanges], findings: Findings) -> 
         numeric=frozenset(numeric),
         long=True,
         dispensable=("time, %", numeric[0], numeric[1]),
-        rows_on_terminal=ON_TERMINAL_MAX,
     )
 
 
@@ -124,4 +121,4 @@ def _contribution(change: QueryChange) -> str:
 
 
 def _ms(ms: float) -> str:
-    return group_digits(ms, decimals_of(ms, 3))
+    return significant(ms, 3)

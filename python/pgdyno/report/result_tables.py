@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX, method_of
+from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX
 from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
-from pgdyno.analysis.statistics.effect import Method
+from pgdyno.analysis.statistics.effect import Method, method_of
 from pgdyno.analysis.telemetry.metrics import (
     ALL_KINDS,
     PERCENTILES,
@@ -23,12 +23,14 @@ from pgdyno.estimate import (
     NO_BREAK,
     Estimate,
     bracketed,
+    ci_text,
     confidence_percent,
     decimals_of,
     given_percent,
     group_digits,
     share_text,
     signed,
+    significant,
 )
 from pgdyno.results.records import Kept, StudyRecord
 from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
@@ -51,11 +53,11 @@ class Table:
     rows: Sequence[Sequence[str]]
     note: str = ""
     numeric: frozenset[str] = field(default_factory=frozenset)
-    long: bool = False  # details: collapsed in HTML, omitted on the terminal
-    dispensable: Sequence[str] = ()  # columns that a narrow page omits, in this order
-    said_elsewhere: bool = False  # the terminal has it as text
+    long: bool = False  # details: collapsed in HTML
+    dispensable: Sequence[str] = ()  # columns that a narrow terminal omits and names, in this order
+    drawing: str = ""  # dispensable column that draws the numbers of others
+    said_elsewhere: bool = False  # the summary of a pipeline has it as text
     breaks_first: bool = False  # a narrow page wraps the first column before omitting one
-    rows_on_terminal: int = 0  # rows of a long table shown on the terminal
     narrow: Table | None = None  # the same numbers, for a terminal on which this table does not fit
 
 
@@ -114,10 +116,10 @@ def level_or_bound(of: ArmFindings, key: str) -> str:
 
 def level_text(level: Estimate) -> str:
     """Return a level with three to five digits: its interval includes drift, which cancels in the change."""
-    three = DIGITS_OF_LEVEL - 1 - math.floor(math.log10(level.value))
+    three = decimals_of(level.value, DIGITS_OF_LEVEL)
     if level.n < VERDICT_BLOCKS_MIN:
-        return group_digits(level.value, min(6, three))
-    return group_digits(level.value, min(6, three + 2, max(three, level.decimals)))
+        return group_digits(level.value, three)
+    return group_digits(level.value, min(three + 2, max(three, level.decimals)))
 
 
 def _change(findings: Findings, arm: int, key: str) -> Estimate | None:
@@ -143,8 +145,8 @@ def _at_any_time(findings: Findings) -> str:
         return ""
     why = "has an interim analysis after each block" if plan.stops_on_verdict else "was resumed"
     return (
-        f" The CI of the change of {findings.primary.label} is valid at any stopping time, because the study "
-        f"{why}; other CIs are Student's t."
+        f" CIs of changes are valid at any stopping time, because the study {why}; those of levels are "
+        "Student's t."
     )
 
 
@@ -248,6 +250,13 @@ def with_interval(change: Estimate, usual: float, blocks_min: int = VERDICT_BLOC
     return f"{value} {in_cell(low, high, change.confidence, usual)}"
 
 
+def change_with_ci(change: Estimate) -> str:
+    """Return ``+4.2% (95% CI [+0.9%, +7.6%])`` for sentences, or the change alone without an interval."""
+    if change.low is None or change.n < VERDICT_BLOCKS_MIN:
+        return change_text(change, "%")
+    return f"{change.signed_text} ({ci_text(change.confidence)} {change.signed_interval_text})"
+
+
 def in_cell(low: str, high: str, confidence: float, usual: float) -> str:
     """Return an interval, for example ``[+2.9, +5.5]``, with its confidence unless it is ``usual``."""
     own = "" if math.isclose(confidence, usual) else f"; {confidence_percent(confidence)}"
@@ -323,7 +332,7 @@ def checks(findings: Findings) -> Table:
                     name if i == 0 else "",
                     of.arm.name,
                     f"{run - len(bad)} of {run}" if run else "skipped",
-                    group_digits(least, decimals_of(least, 2)) if least is not None else ABSENT,
+                    significant(least, 2) if least is not None else ABSENT,
                     (bad or skipped or [""])[0],
                 ]
             )
@@ -343,8 +352,8 @@ def kind_text(kind: str) -> str:
 
 
 def ms_text(ms: LatencyMs | None) -> str:
-    """Return a latency with three digits; ``> 4 930`` if it is a lower bound."""
+    """Return a latency with three digits; ``> 4,930`` if it is a lower bound."""
     if ms is None:
         return ABSENT
-    text = group_digits(ms.value, decimals_of(ms.value, 3))
+    text = significant(ms.value, 3)
     return f">{NO_BREAK}{text}" if ms.is_bound else text

@@ -15,16 +15,26 @@ from pgdyno.estimate import (
     NO_BREAK,
     Estimate,
     bracketed,
-    decimals_of,
     given_percent,
     group_digits,
     signed,
+    significant,
 )
 from pgdyno.report import result_tables
 from pgdyno.report.charts import Panel, arm_class
 from pgdyno.report.result_tables import Table, enumeration
 from pgdyno.report.section import Section
-from pgdyno.report.svg import Scale, circle, drawing, line, log_ticks, nice_ticks, polyline, text
+from pgdyno.report.svg import (
+    Scale,
+    circle,
+    drawing,
+    line,
+    log_ticks,
+    nice_ticks,
+    polyline,
+    text,
+    tick_labels,
+)
 from pgdyno.study.plan import Study
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
@@ -81,7 +91,7 @@ def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
     values = [end for curve in shown for level in curve.measured.values() for end in _ends(level)]
     y = Scale(min(values) / 1.1, max(values) * 1.1, BOTTOM, TOP, log=True)
     for tick in log_ticks(min(values) / 1.1, max(values) * 1.1):
-        label = group_digits(tick, decimals_of(tick, 1))
+        label = significant(tick, 1)
         parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
         parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
     parts.append(text(LEFT - 5, TOP - 10, unit, class_="end small"))
@@ -107,8 +117,8 @@ def _ratios(differences: Sequence[CurveDifference], numbers: Mapping[str, int]) 
     padding = 0.06 * (max(values) - min(values)) or 1.0
     low, high = min(values) - padding, max(values) + padding
     y = Scale(low, high, BOTTOM, TOP)
-    for tick in nice_ticks(low, high, 5):
-        label = signed(tick, 0 if tick == int(tick) else 1, "%")
+    ticks = nice_ticks(low, high, 5)
+    for tick, label in zip(ticks, tick_labels(ticks, "%"), strict=True):
         parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"))
         parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
     for i, of in enumerate(differences):
@@ -238,7 +248,7 @@ def _places(clients: float) -> int:
 def _p(p_value: float | None) -> str:
     if p_value is None:
         return ABSENT
-    return "p < 0.0001" if p_value < 1e-4 else f"p = {group_digits(p_value, decimals_of(p_value, 2))}"
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {significant(p_value, 2)}"
 
 
 def parameters(found: Scalability, plan: Study) -> Table:
@@ -373,7 +383,6 @@ def ratios(found: Scalability, plan: Study) -> Table:
         numeric=frozenset({"clients", "change, %", "passes"}),
         dispensable=("passes",),
         long=len(rows) > ROWS_MAX,
-        rows_on_terminal=ROWS_MAX,
     )
 
 
@@ -392,7 +401,7 @@ def points(found: Scalability) -> Table:
                     curve.name if i == 0 else "",
                     str(clients),
                     result_tables.level_text(level),
-                    group_digits(fitted, decimals_of(fitted, 4)),
+                    significant(fitted, 4),
                     signed(100 * math.expm1(float(curve.fitting.left[i])), 1, ""),
                 ]
             )
@@ -405,5 +414,4 @@ def points(found: Scalability) -> Table:
         note="Geometric means over the passes.",
         numeric=frozenset(numeric),
         long=True,
-        rows_on_terminal=0,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.steady_state.stationarity import Trend
 from pgdyno.analysis.steady_state.steady_state_findings import SteadyState, WarmUps, bounds_s
-from pgdyno.estimate import ABSENT, counted
+from pgdyno.estimate import ABSENT, counted, significant
 from pgdyno.report.result_tables import Table, with_interval
 from pgdyno.study.plan import Study
 from pgdyno.units import format_duration
@@ -42,7 +42,7 @@ def _row(of: SteadyState, usual: float) -> dict[str, str]:
         CHANGE: _change(of.rate_trend, usual),
         OF_EFFECT: _change(of.effect_trend, usual),
         STEPS: f"{len(of.steps)} of {of.tested}" if of.tested else ABSENT,
-        CHECKPOINTS: ABSENT if cycles is None else f"{cycles.checkpoints:.3g}",
+        CHECKPOINTS: ABSENT if cycles is None else significant(cycles.checkpoints, 3),
         CYCLES: ABSENT if cycles is None else str(cycles.complete_cycles),
     }
 

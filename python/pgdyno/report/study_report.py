@@ -211,7 +211,6 @@ def fit_change_table(findings: StudyFindings) -> Table:
         rows,
         "All other settings are those of the study file.",
         long=True,
-        rows_on_terminal=len(rows),
     )
 
 

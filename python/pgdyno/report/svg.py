@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from pgdyno.estimate import group_digits, signed
+
 
 @dataclass(frozen=True)
 class Scale:
@@ -41,6 +43,19 @@ def nice_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
     return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+
+
+def tick_labels(ticks: Sequence[float], signed_unit: str | None = None) -> list[str]:
+    """Return the labels of an axis, all with the decimals that its step needs.
+
+    With ``signed_unit`` they have a sign and this unit.
+    """
+    digits = next(
+        (n for n in range(12) if all(math.isclose(round(t, n), t, abs_tol=1e-12) for t in ticks)), 12
+    )
+    if signed_unit is not None:
+        return [signed(tick, digits, signed_unit) for tick in ticks]
+    return [group_digits(tick, digits) for tick in ticks]
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -262,9 +262,6 @@ def shortened(part: str) -> str:
     return part if len(part) <= PART_LENGTH_MAX else f"{part[: PART_LENGTH_MAX - 1]}…"
 
 
-STATEMENTS_ON_TERMINAL = 5
-"""Number of statements shown on a terminal, most time first; the other formats have all."""
-
 _OF_STATEMENTS = (
     ("calls", ("statement.calls",)),
     ("mean, ms", (MEAN_TIME,)),
@@ -313,7 +310,6 @@ def statement_table(findings: Findings) -> Table:
         rows=[*averages, *table.rows],
         note=note,
         dispensable=(*reversed(droppable), "time, %"),
-        rows_on_terminal=len(averages) + STATEMENTS_ON_TERMINAL * len(findings.arms),
     )
 
 

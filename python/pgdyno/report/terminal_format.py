@@ -18,6 +18,7 @@ from pgdyno.estimate import counted
 from pgdyno.report import first_screen
 from pgdyno.report import history_report as history_words
 from pgdyno.report.case_report import Report, ShownCaveat
+from pgdyno.report.crash_report import CrashReport, crash_tables, sentences
 from pgdyno.report.hidden_characters import visible
 from pgdyno.report.history_report import HistoryReport
 from pgdyno.report.hosts_report import HostsReport
@@ -51,21 +52,41 @@ _VERDICT_STYLE = {
 
 
 def print_terminal(study: StudyReport | HostsReport, console: Console) -> None:
-    """Print a report. Detailed tables, and those of single cases, are left to the other formats."""
+    """Print all that the HTML report shows, except charts."""
     if isinstance(study, HostsReport):
         _print_lost(study, console)
-        console.print(_of_hosts(study, console.width))
+        console.print(_of_hosts(study, console.width), crop=False)
         _print_beside(study.published, console)
-        return
-    if study.only is None:
-        _print_cases(study, console)
-        return
+        for name, report in study.studies.items():
+            console.print(_heading(name))
+            _print_study(report, console)
+    else:
+        _print_study(study, console)
+    console.print(Text("How to repeat it", style="bold"))
+    console.print(Text(visible(f"  {study.command}")), soft_wrap=True)
+
+
+def _print_study(study: StudyReport, console: Console) -> None:
+    width, prose = console.width, min(console.width, WIDTH_MAX)
     _print_lost(study, console)
-    console.print(render(study.only, console.width))
+    if study.only is None:
+        headlines = [_wrapped(headline.sentence, prose, "bold") for headline in study.headlines]
+        console.print(Group(*headlines, Text()))
+        _print_source(study, console)
+        parts = [*_below_headlines(study, study.results, width), *_fitted(study, prose)]
+        console.print(Group(*parts), crop=False)
+        for name, report in study.cases.items():
+            console.print(_heading(name))
+            console.print(render(report, width), crop=False)
+        return
+    console.print(render(study.only, width), crop=False)
     _print_source(study, console)
-    console.print(
-        Group(*_sections(study.sections, console.width), *_fitted(study, min(console.width, WIDTH_MAX)))
-    )
+    console.print(Group(*_sections(study.sections, width), *_fitted(study, prose)), crop=False)
+
+
+def _heading(name: str) -> Text:
+    """Return the heading of one case or host."""
+    return Text(f"\n{visible(name)}\n{'═' * len(visible(name))}", style="bold")
 
 
 def print_summary(study: StudyReport | HostsReport, console: Console, more: str) -> None:
@@ -74,7 +95,7 @@ def print_summary(study: StudyReport | HostsReport, console: Console, more: str)
     if isinstance(study, HostsReport) or study.only is None or study.published:
         _print_overview(study, console)
     else:
-        console.print(_first_screen(study.only, study.sections, console.width))
+        console.print(_first_screen(study.only, study.sections, console.width), crop=False)
     console.print(_wrapped(more, min(console.width, WIDTH_MAX), "dim"))
 
 
@@ -102,7 +123,7 @@ def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
         _print_beside(study.published, console)
     else:
         for table in study.results[:1]:
-            console.print(Group(*_table(first_screen.first_rows(table), width)))
+            console.print(Group(*_table(first_screen.first_rows(table), width)), crop=False)
     if isinstance(study, StudyReport):
         console.print(Group(*_briefs(study.sections, prose)))
     caveats, others = first_screen.main_caveats(study.caveats)
@@ -162,7 +183,17 @@ def print_history(report: HistoryReport, console: Console) -> None:
         items = [
             _wrapped(sentence, prose, begin="- ") for sentence in history_words.history_sentences(history)
         ]
-        console.print(Group(*_table(history_words.overview(history), console.width), Text(), *items, Text()))
+        table = _table(history_words.overview(history), console.width)
+        console.print(Group(*table, Text(), *items, Text()), crop=False)
+
+
+def print_crash_test(report: CrashReport, console: Console) -> None:
+    """Print the tables of a crash test, and a sentence for each arm."""
+    tables = crash_tables(report)
+    items = [_wrapped(sentence, min(console.width, WIDTH_MAX)) for sentence in sentences(report)]
+    console.print(Group(*_table(tables[0], console.width), Text(), *items), crop=False)
+    for table in tables[1:]:
+        console.print(Group(Text(), *_table(table, console.width)), crop=False)
 
 
 def print_published(study: StudyReport | HostsReport, console: Console) -> None:
@@ -177,7 +208,7 @@ def print_published(study: StudyReport | HostsReport, console: Console) -> None:
             _print_source(report, console)
             console.print(Group(*_fitted(report, prose)))
         return
-    console.print(Group(*_sections(study.source, console.width)))
+    console.print(Group(*_sections(study.source, console.width)), crop=False)
     console.print(Group(*_caveats(study.caveats, prose), *_fitted(study, prose)))
 
 
@@ -207,7 +238,7 @@ def _print_lost(study: StudyReport | HostsReport, console: Console) -> None:
 def _print_source(study: StudyReport, console: Console) -> None:
     """Print the published tables and the section below them."""
     _print_beside(study.published, console)
-    console.print(Group(*_sections(study.source, console.width)))
+    console.print(Group(*_sections(study.source, console.width)), crop=False)
 
 
 def _fitted(study: StudyReport, prose: int) -> list[RenderableType]:
@@ -229,19 +260,6 @@ def _of_hosts(study: HostsReport, width: int) -> RenderableType:
     if study.derived:
         parts.append(_wrapped(study.derived, prose, "dim"))
     return Group(*parts)
-
-
-def _print_cases(study: StudyReport, console: Console) -> None:
-    width, prose = console.width, min(console.width, WIDTH_MAX)
-    _print_lost(study, console)
-    console.print(
-        Group(*[_wrapped(headline.sentence, prose, "bold") for headline in study.headlines], Text())
-    )
-    _print_source(study, console)
-    noise = [_wrapped(sentence, prose, "dim") for sentence in study.noise]
-    console.print(
-        Group(*_below_headlines(study, study.results, width), *noise, Text(), *_fitted(study, prose))
-    )
 
 
 def _sections(sections: Sequence[Section], width: int) -> list[RenderableType]:
@@ -272,14 +290,7 @@ def _below_headlines(
 
 
 def _tables(tables: Sequence[Table], width: int) -> list[RenderableType]:
-    """Return the short tables, and the first rows of long ones."""
-    parts: list[RenderableType] = []
-    for table in tables:
-        if table.long and table.rows_on_terminal:
-            parts += [*_table(replace(table, rows=table.rows[: table.rows_on_terminal]), width), Text()]
-        elif not table.long and not table.said_elsewhere:
-            parts += [*_table(table, width), Text()]
-    return parts
+    return [part for table in tables for part in (*_table(table, width), Text())]
 
 
 def render(report: Report, width: int) -> RenderableType:
@@ -290,19 +301,15 @@ def render(report: Report, width: int) -> RenderableType:
     parts += [_wrapped(sentence, prose) for sentence in (*report.queries, *report.dips)]
     if report.unfinished:
         parts.append(_wrapped(report.unfinished, prose, "bold"))
+    if differing := first_screen.differences(report.findings):
+        parts.append(_wrapped(f"{'; '.join(differing)}.", prose, begin="Differs: "))
     parts += [_wrapped(report.percent_of, prose, "dim"), Text()]
     parts += _tables(report.results, width)
-    if report.safety:
-        parts.append(Text("Safety", style="bold"))
-        parts += [_wrapped(sentence, prose, begin="- ") for sentence in report.safety]
-        parts.append(Text())
     parts += _caveats(report.caveats, prose)
-    parts += [_wrapped(report.noise, prose, "dim"), Text()]
-    if report.probes:
-        parts += [_wrapped(report.probes, prose, "dim"), Text()]
-    if report.derived:
-        parts.append(_wrapped(report.derived, prose, "dim"))
-    return Group(*parts)
+    parts.append(Text("How it was measured", style="bold"))
+    for paragraph in (*report.method, report.noise, report.probes, report.derived):
+        parts += [_wrapped(paragraph, prose), Text()] if paragraph else []
+    return Group(*parts, *_tables(report.background, width))
 
 
 def _caveats(caveats: Sequence[ShownCaveat], prose: int) -> list[RenderableType]:
@@ -323,6 +330,7 @@ def _table(table: Table, width: int) -> list[RenderableType]:
     # Escape before the layout: an escaped character takes four or more columns.
     table = replace(table, rows=[tuple(map(visible, row)) for row in table.rows])
     columns = _fitting(table, width)
+    omitted = [name for i, name in enumerate(table.columns) if i not in columns and name != table.drawing]
     needed = {index: _width(table, index) for index in columns}
     first = max(len(cell) for cell in [table.columns[0], *(row[0] for row in table.rows)])
     fits = sum(needed.values()) - needed[0] + first + _GAP * (len(columns) - 1) <= width
@@ -330,6 +338,8 @@ def _table(table: Table, width: int) -> list[RenderableType]:
     taken = sum(needed[index] for index in columns if index not in names) + _GAP * (len(columns) - 1)
     width_of_name = max(NAME_WIDTH_MIN, (width - taken) // max(1, len(names)))
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    least = sum(_least_width(table, index) + _GAP for index in columns) - _GAP
+    drawn.width = least if least > width else None  # rather long lines than lost numbers
     for index in columns:
         column = table.columns[index]
         number = column in table.numeric
@@ -341,14 +351,17 @@ def _table(table: Table, width: int) -> list[RenderableType]:
             justify="right" if number else "left",
             no_wrap=whole,
             overflow="fold",
-            min_width=needed[index] if number else min(needed[index], _wrapped_width(table, index)),
+            min_width=_least_width(table, index),
         )
     for row in table.rows:
         cells = (_broken(row[index], width_of_name) if index in names else row[index] for index in columns)
         drawn.add_row(*map(Text, cells))
     parts: list[RenderableType] = [Text(table.title, style="bold"), drawn]
-    if table.note:
-        parts.append(_wrapped(table.note, min(width, WIDTH_MAX), "dim"))
+    note = [table.note] if table.note else []
+    if omitted:
+        note.append(f"Omitted on {width} columns: {', '.join(omitted)} (a wider terminal, --md or --html).")
+    if note:
+        parts.append(_wrapped(" ".join(note), min(width, WIDTH_MAX), "dim"))
     return parts
 
 
@@ -388,6 +401,13 @@ def _wrapped_width(table: Table, index: int) -> int:
     """Return the least width of a column of names or words: a word, or a part of a setting, is not broken."""
     parts = (part for row in table.rows for part in re.findall(r"[^, /:_=]+[, /:_=]?", row[index]))
     return max(NAME_WIDTH_MIN, min(NAME_WORD_MAX, max((len(part.rstrip()) for part in parts), default=0)))
+
+
+def _least_width(table: Table, index: int) -> int:
+    """Return the width below which a column would lose characters of numbers or words."""
+    if table.columns[index] in table.numeric:
+        return _width(table, index)
+    return min(_width(table, index), _wrapped_width(table, index))
 
 
 def _width(table: Table, index: int) -> int:

@@ -12,10 +12,10 @@ from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.steady_state.checkpoint_cycles import checkpoint_starts
 from pgdyno.analysis.telemetry.samples import rates
 from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, ThroughputPoint
-from pgdyno.estimate import decimals_of, group_digits
+from pgdyno.estimate import group_digits, significant
 from pgdyno.report.charts import DOTS_MAX, Panel, arm_class
 from pgdyno.report.dips_section import label
-from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, polyline, text
+from pgdyno.report.svg import Scale, circle, drawing, element, line, nice_ticks, polyline, text, tick_labels
 from pgdyno.results.records import SampleSeries, Trial
 from pgdyno.study.schedule import Role
 from pgdyno.units import PER_MIB
@@ -104,14 +104,15 @@ def _picture(
     end = max(point.at_s for trial in trials for point in points[trial.trial])
     x, y = Scale(0, end, LEFT, WIDTH - RIGHT), Scale(0, top_rate, BOTTOM, TOP)
     parts = [text(LEFT - 4, TOP - 6, unit, class_="end small")]
-    for tick in nice_ticks(0, top_rate, 4):
-        label = group_digits(tick, decimals_of(tick, 1))
+    rates = nice_ticks(0, top_rate, 4)
+    for tick, shown in zip(rates, tick_labels(rates), strict=True):
         parts += [
             line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"),
-            text(LEFT - 4, y(tick) + 3, label, class_="end small"),
+            text(LEFT - 4, y(tick) + 3, shown, class_="end small"),
         ]
-    for tick in nice_ticks(0, end, 4):
-        parts.append(text(x(tick), BOTTOM + 13, f"{tick:g} s" if tick else "0", class_="middle small"))
+    seconds = nice_ticks(0, end, 4)
+    for tick, shown in zip(seconds, tick_labels(seconds), strict=True):
+        parts.append(text(x(tick), BOTTOM + 13, f"{shown} s" if tick else "0", class_="middle small"))
     for trial in trials:
         color = arm_class(trial.arm)
         parts += checkpoint_ticks([at_s for at_s in ticks.get(trial.trial, ()) if at_s <= end], x, color)
@@ -134,9 +135,9 @@ def checkpoint_ticks(moments: Sequence[float], x: Scale, color: str) -> list[Mar
 
 
 def _tick(moments: Sequence[float], at: float, color: str) -> Markup:
-    first = f"{moments[0]:.0f}"
+    first = group_digits(moments[0], 0)
     one = f"checkpoint started by {first} s"
-    several = f"{len(moments)} checkpoints started by {first} to {moments[-1]:.0f} s"
+    several = f"{len(moments)} checkpoints started by {first} to {group_digits(moments[-1], 0)} s"
     title = element("title", one if len(moments) == 1 else several)
     return element("line", title, x1=at, y1=TOP - 9, x2=at, y2=TOP - 1, class_=f"tick {color}")
 
@@ -159,6 +160,6 @@ def _one_line(
     each = -(-len(points) // DOTS_MAX)
     radius, look = (1.7, f"dot {class_}") if each == 1 else (4.0, "hit")
     for p in points[::each]:
-        title = f"{name}: {group_digits(p.per_s, decimals_of(p.per_s, 3))} {unit} at {p.at_s:.1f} s"
+        title = f"{name}: {significant(p.per_s, 3)} {unit} at {group_digits(p.at_s, 1)} s"
         drawn.append(circle(x(p.at_s), y(p.per_s), radius, title, class_=look))
     return drawn

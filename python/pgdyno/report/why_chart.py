@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from pgdyno.analysis.causes.time_breakdown import TimePart, Waterfall
-from pgdyno.estimate import decimals_of, group_digits, signed
+from pgdyno.estimate import signed, significant
 from pgdyno.report.charts import Panel
-from pgdyno.report.svg import Scale, drawing, element, line, nice_ticks, text
+from pgdyno.report.svg import Scale, drawing, element, line, nice_ticks, text, tick_labels
 from pgdyno.report.why_section import WhyReport, in_order, part_name
 
 WIDTH, LEFT, RIGHT, TOP = 470.0, 14.0, 14.0, 34.0
@@ -44,10 +44,11 @@ def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
     x = Scale(low - padding, high + padding, LEFT, WIDTH - RIGHT)
     bottom = TOP + STEP * (len(shown) + 2 + bool(left)) + 6
     parts: list[Markup] = []
-    for tick in nice_ticks(low - padding, high + padding, 6):
+    ticks = nice_ticks(low - padding, high + padding, 6)
+    for tick, label in zip(ticks, tick_labels(ticks), strict=True):
         parts += [
             line(x(tick), TOP - 8, x(tick), bottom, class_="grid"),
-            text(x(tick), bottom + 15, group_digits(tick, decimals_of(tick, 2)), class_="middle small"),
+            text(x(tick), bottom + 15, label, class_="middle small"),
         ]
     y = TOP
     parts += _level(a, whole.a_us, y, x)
@@ -85,7 +86,7 @@ def _ends(first_us: float, steps_us: Sequence[float]) -> list[float]:
 def _level(name: str, us: float, y: float, x: Scale) -> list[Markup]:
     """Return the label and mark of the first or last level."""
     return [
-        text(LEFT, y, f"{name}: {group_digits(us, decimals_of(us, 3))} µs", class_="strong"),
+        text(LEFT, y, f"{name}: {significant(us, 3)} µs", class_="strong"),
         line(x(us), y + 5, x(us), y + 5 + BAR, class_="end"),
     ]
 

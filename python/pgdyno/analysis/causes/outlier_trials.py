@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pgdyno.analysis.causes.covariates import Cause, causes, covariates
 from pgdyno.analysis.comparison.paired_comparison import Comparison
-from pgdyno.analysis.statistics.effect import percent_of, student
+from pgdyno.analysis.statistics.effect import percent_of, summarize
 from pgdyno.analysis.statistics.outliers import OutlierScore, limit, outlier_scores
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
@@ -188,6 +188,6 @@ def _without(comparison: Comparison) -> WithoutBlock | None:
     return WithoutBlock(
         arm=comparison.arm,
         block=farthest,
-        all=student(list(logs.values()), confidence).percent(better),
-        without=student(rest, confidence).percent(better),
+        all=effect.percent,
+        without=summarize(rest, confidence, effect.summary.method).percent(better),
     )

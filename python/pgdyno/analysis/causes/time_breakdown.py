@@ -260,7 +260,7 @@ def break_down_time(
     times: Mapping[int, ClientTime],
     latency: Latency | None,
     confidences: Mapping[int, float],
-    method: Method = Method.STUDENT,
+    method: Method,
 ) -> dict[int, TimeBreakdown]:
     """Return the breakdown of each arm after the first, against the first.
 

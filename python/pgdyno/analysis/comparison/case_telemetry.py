@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from sys import intern
 
 from pgdyno.analysis.comparison.paired_comparison import Effect, effects_by_arm, metric_values, ok_by_block
+from pgdyno.analysis.statistics.effect import Method, method_of
 from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry import trial_telemetry
 from pgdyno.analysis.telemetry.client_time import ClientTime
@@ -142,7 +143,8 @@ def read_case(
     confidence = study.plan.confidence
     metrics = {metric.key: metric for metric in compared_metrics(by_trial)}
     compared = [metric for key, metric in metrics.items() if not _is_rare(key, by_trial)]
-    effects = effects_on(arms, ok, compared, study.plan.schedule, confidence)
+    method = method_of(study.plan, trials)
+    effects = effects_on(arms, ok, compared, study.plan.schedule, confidence, method)
     return CaseTelemetry(
         by_trial=by_trial,
         series=series,
@@ -155,7 +157,9 @@ def read_case(
             for arm in arms
         },
         effects=effects,
-        average={arm: average for arm, of in effects.items() if (average := _average(of, confidence))},
+        average={
+            arm: average for arm, of in effects.items() if (average := _average(of, confidence, method))
+        },
         cost=probe_cost(study.host_facts.cores, ok),
         missing=trial_telemetry.not_in_version(arms, ok, by_trial),
     )
@@ -176,6 +180,7 @@ def effects_on(
     metrics: Sequence[Metric],
     schedule: Schedule,
     confidence: float,
+    method: Method,
 ) -> dict[int, dict[str, Effect]]:
     """Return each arm's effects by key, with Holm's correction over the arms for each metric.
 
@@ -190,7 +195,7 @@ def effects_on(
         key: [of if all(a > 0 and b > 0 for a, b in of.values()) else {} for of in of_arms]
         for key, of_arms in values.items()
     }
-    found = effects_by_arm(len(arms) - 1, positive, metrics, confidence)
+    found = effects_by_arm(len(arms) - 1, positive, metrics, confidence, method)
     return {arm.arm: found[i] for i, arm in enumerate(arms[1:])}
 
 
@@ -205,11 +210,11 @@ def _is_rare(key: str, telemetry: Mapping[int, TrialTelemetry]) -> bool:
     return text.split()[0].upper() in BRACKETS or min(calls, default=0) < CALLS_MIN
 
 
-def _average(effects: Mapping[str, Effect], confidence: float) -> Combined | None:
+def _average(effects: Mapping[str, Effect], confidence: float, method: Method) -> Combined | None:
     """Return the average over the statements with a change of the mean time."""
     of = keyed(MEAN_TIME, "")
     ratios = {key.removeprefix(of): effects[key].log_ratios for key in effects if key.startswith(of)}
-    return combine(ratios, confidence) if len(ratios) > 1 else None
+    return combine(ratios, confidence, method) if len(ratios) > 1 else None
 
 
 def _shared(of: TrialTelemetry) -> TrialTelemetry:

@@ -348,16 +348,7 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
     effect = comparison.primary
     enough = len(comparison.blocks) >= BLOCKS_TO_DISAGREE_MIN
     if enough and effect and effect.bootstrap and effect.is_disputed(comparison.margin):
-        found.append(
-            Caveat(
-                Code.INTERVALS_DISAGREE,
-                {
-                    **names,
-                    "bootstrap": effect.bootstrap.signed_interval_text,
-                    "student": effect.student().percent(effect.percent.better).signed_interval_text,
-                },
-            )
-        )
+        found.append(Caveat(Code.INTERVALS_DISAGREE, names))
     return found
 
 

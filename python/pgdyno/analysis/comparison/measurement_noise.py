@@ -31,7 +31,7 @@ from pgdyno.analysis.statistics.distributions import binomial_interval, chi2_qua
 from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, percent_of, summarize
 from pgdyno.analysis.telemetry import metrics, percentiles
 from pgdyno.caveats import Caveat, Code
-from pgdyno.estimate import share_text
+from pgdyno.estimate import bracketed, share_text, signed, significant
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyRecord
 from pgdyno.study.plan import Study
@@ -233,7 +233,7 @@ def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[C
             yield Caveat(Code.UNDER_NOISE_FLOOR, {**names, **shown, "aa_blocks": noise.n})
     summary = noise.summary
     if noise.is_false_alarm and summary is not None and summary.low is not None and summary.high is not None:
-        interval = f"{signed_percent(summary.low)} to {signed_percent(summary.high)}"
+        interval = bracketed(signed_percent(summary.low), signed_percent(summary.high))
         alarm = share_text(1 - noise.confidence)
         yield Caveat(
             Code.AA_DIFFERS,
@@ -248,12 +248,12 @@ def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[C
 
 def signed_percent(log_ratio: float) -> str:
     """Return ``+1.23%``."""
-    return f"{percent_of(log_ratio):+.2f}%".replace("-", "\N{MINUS SIGN}")
+    return signed(percent_of(log_ratio), 2, "%")
 
 
 def floor_text(log_ratio: float) -> str:
     """Return ``±1.2%``."""
-    return f"±{percent_of(log_ratio):.2g}%"
+    return f"±{significant(percent_of(log_ratio), 2)}%"
 
 
 def read_noise(evidence: Evidence) -> dict[int, Noise]:

@@ -11,7 +11,7 @@ import numpy as np
 from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide, judge
 from pgdyno.analysis.statistics import effect
 from pgdyno.analysis.statistics.bootstrap import bootstrap_interval
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, method_of
 from pgdyno.analysis.steady_state.stationarity import (
     SUSPICION,
     WarmUpChange,
@@ -25,7 +25,6 @@ from pgdyno.estimate import Estimate
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 BlockTrials = Mapping[int, Mapping[int, Trial]]
 """block → arm → its ok trial."""
@@ -44,8 +43,8 @@ Rare stalls give a larger SD, and then no interval covers with few blocks (docs/
 class Effect:
     """Effect of an arm on one metric. ``log_ratios`` is block → ln(x_arm / x_baseline).
 
-    Only the primary metric has ``bootstrap``. It checks the verdict by Student's interval, because both are
-    intervals for a single analysis.
+    Only the primary metric has ``bootstrap``, an interval of the mean log ratio. It checks the verdict by
+    Student's interval, because both are intervals for a single analysis, and is never shown.
     """
 
     key: str
@@ -53,13 +52,13 @@ class Effect:
     log_ratios: Mapping[int, float]
     summary: LogRatioSummary
     percent: Estimate
-    bootstrap: Estimate | None
+    bootstrap: tuple[float, float] | None
 
     def bootstrap_verdict(self, margin: float) -> Verdict | None:
         """Return the verdict by the bootstrap interval alone."""
-        if self.bootstrap is None or self.bootstrap.low is None or self.bootstrap.high is None:
+        if self.bootstrap is None:
             return None
-        low, high = (float(np.log1p(end / 100)) for end in (self.bootstrap.low, self.bootstrap.high))
+        low, high = self.bootstrap
         return self._judged(replace(self.summary, low=low, high=high), margin)
 
     @property
@@ -67,13 +66,10 @@ class Effect:
         """True if the block ratios of a tail percentile are too dispersed for an interval."""
         return _is_dispersed(self.key, list(self.log_ratios.values()))
 
-    def student(self) -> LogRatioSummary:
-        """Return Student's interval, which is for a single analysis, whatever the method of ``summary``."""
-        return effect.student(list(self.log_ratios.values()), self.summary.confidence)
-
     def is_disputed(self, margin: float) -> bool:
         """Return whether the verdicts by Student's and the bootstrap interval differ."""
-        return self.bootstrap_verdict(margin) not in {None, self._judged(self.student(), margin)}
+        student = effect.student(list(self.log_ratios.values()), self.summary.confidence)
+        return self.bootstrap_verdict(margin) not in {None, self._judged(student, margin)}
 
     def _judged(self, summary: LogRatioSummary, margin: float) -> Verdict:
         """Judge by one interval for difference and equivalence, so that two intervals can be compared."""
@@ -166,8 +162,8 @@ def compare_arms(
         values,
         metrics,
         plan.confidence,
+        method_of(plan, trials),
         primary=metrics[0].key,
-        method=method_of(plan, trials),
     )
     trends = effect_trends(plan, arms, trials)
     are_trending = trending(trends, plan.margin, cases)
@@ -202,35 +198,23 @@ def without_unconfirmed(comparisons: Sequence[Comparison], missed: Sequence[Miss
     return found
 
 
-def method_of(plan: Study, trials: Sequence[Trial]) -> Method:
-    """Return the method of the intervals for verdicts.
-
-    A study that ended before its first interim analysis has a single one. The blocks of an arm do not matter:
-    one that lost blocks was analyzed as often as the others.
-    """
-    blocks = {trial.block for trial in trials if trial.status is not TrialStatus.RUNNING}
-    several = plan.needs_anytime_intervals and len(blocks) >= VERDICT_BLOCKS_MIN
-    return Method.ANYTIME if several else Method.STUDENT
-
-
 def effects_by_arm(
     arms: int,
     values: Mapping[str, Sequence[Values]],
     metrics: Iterable[Metric],
     confidence: float,
+    method: Method,
     primary: str = "",
-    method: Method = Method.STUDENT,
 ) -> list[dict[str, Effect]]:
     """Return each arm's effects by key, for metrics with values in a block. ``values``: key → one per arm.
 
     Holm's correction is over the arms for each key separately, so more keys widen no interval. ``primary`` is
-    the key of the verdict: its intervals use ``method``, and the bootstrap checks them.
+    the key of the verdict, which the bootstrap checks.
     """
     found: list[dict[str, Effect]] = [{} for _ in range(arms)]
     for metric in metrics:
-        key, checked = metric.key, metric.key == primary
-        how = method if checked else Method.STUDENT
-        of_key = _effects(metric, values[key], confidence, how, checked=checked)
+        key = metric.key
+        of_key = _effects(metric, values[key], confidence, method, checked=key == primary)
         for of_arm, one in zip(found, of_key, strict=True):
             if one is not None:
                 of_arm[key] = one
@@ -331,13 +315,8 @@ def _is_dispersed(key: str, d: Sequence[float]) -> bool:
 def _effect(
     metric: Metric, ratios: Mapping[int, float], summary: LogRatioSummary, *, checked: bool
 ) -> Effect:
-    percent = summary.percent(metric.better)
-    resampled = bootstrap_interval(list(ratios.values()), summary.confidence) if checked else None
-    bootstrap = None
-    if resampled is not None:
-        low, high = (effect.percent_of(end) for end in resampled)
-        bootstrap = Estimate(percent.value, "%", summary.n, metric.better, low, high, summary.confidence)
-    return Effect(metric.key, metric.name, ratios, summary, percent, bootstrap)
+    bootstrap = bootstrap_interval(list(ratios.values()), summary.confidence) if checked else None
+    return Effect(metric.key, metric.name, ratios, summary, summary.percent(metric.better), bootstrap)
 
 
 def metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Schedule) -> Values:

@@ -16,10 +16,10 @@ from typing import Literal
 import numpy as np
 
 from pgdyno.analysis.comparison.case_telemetry import BRACKETS
-from pgdyno.analysis.comparison.paired_comparison import Comparison, method_of, ok_by_block
+from pgdyno.analysis.comparison.paired_comparison import Comparison, ok_by_block
 from pgdyno.analysis.comparison.verdict import Verdict, judge
 from pgdyno.analysis.statistics import effect
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method
+from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, method_of
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, keyed
 from pgdyno.analysis.telemetry.percentiles import mean_us
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry

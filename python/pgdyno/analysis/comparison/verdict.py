@@ -25,7 +25,7 @@ from pgdyno.analysis.statistics.effect import (
     one_sided_critical_value,
     percent_of,
 )
-from pgdyno.estimate import Better, Estimate
+from pgdyno.estimate import Better
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 POWER = 0.80
@@ -46,14 +46,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict with its basis. Percentages are of the baseline.
-
-    The arms are the same if the interval of ``equivalence`` lies within the margin.
-    """
+    """A verdict with its basis. Percentages are of the baseline."""
 
     verdict: Verdict
     margin: float
-    equivalence: Estimate
     detectable_percent: float | None  # minimum detectable effect with the blocks so far; None below 2 blocks
     blocks_needed: int | None  # further blocks; None if decided
 
@@ -63,12 +59,10 @@ def decide(summary: LogRatioSummary, better: Better, margin: float, confidence: 
 
     ``confidence`` is that of the study, without Holm's correction.
     """
-    equivalence = summary.equivalence(confidence)
-    verdict = judge(summary, equivalence, margin, better)
+    verdict = judge(summary, summary.equivalence(confidence), margin, better)
     return Decision(
         verdict=verdict,
         margin=margin,
-        equivalence=equivalence.percent(better),
         detectable_percent=detectable_percent(summary),
         blocks_needed=blocks_needed(summary, margin, confidence) if verdict is Verdict.UNDECIDED else None,
     )

@@ -21,11 +21,11 @@ from pgdyno.analysis.comparison.measurement_noise import Noise, noise_caveats, w
 from pgdyno.analysis.comparison.paired_comparison import (
     Comparison,
     compare_arms,
-    method_of,
     without_unconfirmed,
 )
 from pgdyno.analysis.comparison.query_changes import QueryChanges, find_query_changes
 from pgdyno.analysis.statistics import effect
+from pgdyno.analysis.statistics.effect import method_of
 from pgdyno.analysis.steady_state import drift
 from pgdyno.analysis.steady_state.drift import Drift, drifts_of_arm
 from pgdyno.analysis.steady_state.steady_state_findings import (

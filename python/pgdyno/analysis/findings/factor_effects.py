@@ -36,10 +36,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
-from pgdyno.analysis.comparison.paired_comparison import method_of, ok_by_block
+from pgdyno.analysis.comparison.paired_comparison import ok_by_block
 from pgdyno.analysis.comparison.verdict import Verdict, judge
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.statistics.effect import Method, simultaneous
+from pgdyno.analysis.statistics.effect import Method, method_of, simultaneous
 from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.results.records import Trial
@@ -88,7 +88,7 @@ class FactorialDesign:
     cells: Sequence[FactorialCell]
     metric: Metric
     schedule: Schedule
-    method: Method = Method.STUDENT  # of intervals in a study that may stop on a verdict
+    method: Method  # of intervals
 
     def factor(self, name: str) -> Factor:
         """Return the factor with this name."""

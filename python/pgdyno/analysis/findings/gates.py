@@ -1,30 +1,34 @@
-"""Gate conditions for pipelines, evaluated on the verdicts of a study.
+"""Gate conditions for pipelines, evaluated on the verdicts and intervals of a study.
 
-``slower`` and ``faster`` are claims, and many comparisons give many opportunities for a false one. So all
-comparisons of such conditions (every case, arm and metric) are one family. A condition holds if the verdict
-matches *and* Holm's test ("A simple sequentially rejective multiple test procedure", 1979) over the family
-rejects that there is no difference. If no arm differs, the probability that a gate fails is at most 1 −
-confidence, for any number of cases.
+A condition is met, ruled out or neither for each comparison. A gate passes only if every comparison rules its
+condition out, by the verdict or, with a limit (``slower:5%``), by the interval. An undecided comparison makes
+it inconclusive: the absence of a proof is no proof of absence.
 
-``not-same`` and ``undecided`` are the absence of a proof. A gate that passes with ``not-same`` has shown that
-all comparisons are within the margin. The probability that it passes although one is not is at most 1 −
-confidence without correction, because every one must pass (Berger's intersection-union test, Technometrics
-1982). These conditions use each verdict unchanged.
+A condition that is met is a claim, and many comparisons give many opportunities for a false one. So all
+comparisons of the gate (every case, arm, metric and limit) are one family. A condition is met if the verdict
+or the interval says so *and* Holm's test ("A simple sequentially rejective multiple test procedure", 1979)
+over the family rejects the limit (0 without one). If no arm differs, the probability that a gate fails is at
+most 1 − confidence, for any number of cases.
+
+Passing needs no correction. The probability that a gate passes although a comparison meets its condition is
+at most 1 − confidence, because every one must pass (Berger's intersection-union test, Technometrics 1982).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect, method_of, summarize_ratios
+from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
 from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.host_findings import HostsFindings
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE, OverHosts
 from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
-from pgdyno.analysis.statistics.effect import Method, holm_confidences
+from pgdyno.analysis.statistics.effect import LogRatioSummary, holm_confidences
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, find_metric, latency_key
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better, Estimate
@@ -36,20 +40,40 @@ PRIMARY = ""
 """Placeholder for the metric of the verdicts."""
 
 
-class GateOutcome(StrEnum):
-    """Verdict that a condition matches."""
+class GateWord(StrEnum):
+    """First word of a condition."""
 
     SLOWER = "slower"
     FASTER = "faster"
     NOT_SAME = "not-same"
     UNDECIDED = "undecided"
 
-    def is_met_by(self, verdict: Verdict) -> bool:
-        """Return whether the verdict alone matches."""
-        return verdict is not Verdict.SAME if self is GateOutcome.NOT_SAME else verdict.value == self.value
+
+MEETING = {
+    GateWord.SLOWER: (Verdict.SLOWER,),
+    GateWord.FASTER: (Verdict.FASTER,),
+    GateWord.NOT_SAME: (Verdict.SLOWER, Verdict.FASTER),
+    GateWord.UNDECIDED: (Verdict.UNDECIDED,),
+}
+"""Verdicts that meet a condition without a limit."""
 
 
-CLAIMS = (GateOutcome.SLOWER, GateOutcome.FASTER)
+class GateOutcome(StrEnum):
+    """Outcome of a gate; the first one of this order that any comparison has."""
+
+    FAILED = "failed"
+    NOT_EVALUABLE = "not-evaluable"
+    INCONCLUSIVE = "inconclusive"
+    PASSED = "passed"
+
+
+class Reason(StrEnum):
+    """Why a comparison neither meets a condition nor rules it out."""
+
+    UNDECIDED = "undecided"
+    NOT_SIGNIFICANT = "not-significant"
+    NOISE_FLOOR = "noise-floor"
+
 
 LOST = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
 
@@ -58,28 +82,42 @@ LOST = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
 class GateCondition:
     """A condition such as ``slower``, or ``slower:latency.all.p99`` for another metric than the primary one.
 
-    ``asked`` is the user's text, for example ``slower:p99``.
+    ``limit_percent`` is that of ``slower:5%``. ``asked`` is the user's text, for example ``slower:p99:5%``.
     """
 
-    outcome: GateOutcome
+    word: GateWord
     metric: str = PRIMARY
     asked: str = ""
+    limit_percent: float | None = None
 
     @property
     def text(self) -> str:
         """The condition as the user wrote it."""
-        return self.asked or (f"{self.outcome}:{self.metric}" if self.metric else self.outcome.value)
+        return self.asked or (f"{self.word}:{self.metric}" if self.metric else self.word.value)
+
+    def limit_of(self, one: GateComparison) -> float:
+        """Return the change in percent beyond which the condition is met, 0 without a limit.
+
+        That of ``not-same`` has the sign of the estimate.
+        """
+        if self.limit_percent is None or one.percent is None:
+            return 0.0
+        better = one.percent.better
+        is_decrease = (self.word is GateWord.SLOWER) == (better is not Better.LESS)
+        if self.word is GateWord.NOT_SAME:
+            is_decrease = one.percent.value < 0
+        return -self.limit_percent if is_decrease else self.limit_percent
 
 
 @dataclass(frozen=True)
 class GateComparison:
     """One arm against the baseline in one metric. ``case`` is empty for a single case, "average" over cases.
 
-    ``percent`` and ``p_value`` are None without values. ``equivalence`` has the interval for *same*, for this
-    verdict only. ``partial``: the result is biased, because an arm completed nothing in some blocks, the
-    effect changed within the windows, or the latency limit did not hold at the capacity found. ``dispersed``:
-    the block ratios of a tail percentile are too dispersed for an interval. ``taken_back`` is the verdict of
-    an average before it became undecided because it is below its noise floor.
+    ``percent`` and ``summary`` have the interval of the report; None without values. ``partial``: the result
+    is biased, because an arm completed nothing in some blocks, the effect changed within the windows, or the
+    latency limit did not hold at the capacity found. ``dispersed``: the block ratios of a tail percentile are
+    too dispersed for an interval. ``floor`` is the noise floor as a log ratio, None if unknown, and
+    ``taken_back`` the verdict before it became undecided because it is below the floor.
     """
 
     case: str
@@ -89,12 +127,27 @@ class GateComparison:
     name: str
     verdict: Verdict
     percent: Estimate | None
-    p_value: float | None
+    summary: LogRatioSummary | None
     blocks: int
     partial: bool = False
     dispersed: bool = False
+    floor: float | None = None
     taken_back: Verdict | None = None
-    equivalence: Estimate | None = None
+
+    @property
+    def p_value(self) -> float | None:
+        """P-value of the two-sided test of no change."""
+        return self.summary.p_value if self.summary else None
+
+    def p_value_at(self, limit_percent: float) -> float | None:
+        """Return the p-value of the two-sided test of a change in percent."""
+        return self.summary.p_value_at(math.log1p(limit_percent / 100)) if self.summary else None
+
+    def is_near(self, limit_percent: float) -> bool:
+        """Return whether the effect is nearer to a change in percent than the noise floor."""
+        if self.floor is None or self.summary is None:
+            return False
+        return abs(self.summary.mean - math.log1p(limit_percent / 100)) < self.floor
 
     @property
     def place(self) -> tuple[str, str, str, str]:
@@ -116,6 +169,15 @@ class MetCondition:
 
 
 @dataclass(frozen=True)
+class Inconclusive:
+    """A condition that a comparison neither meets nor rules out."""
+
+    condition: GateCondition
+    of: GateComparison
+    reason: Reason
+
+
+@dataclass(frozen=True)
 class NotEvaluable:
     """A condition that cannot be evaluated, with its comparison; None if nothing is compared."""
 
@@ -125,11 +187,9 @@ class NotEvaluable:
 
 @dataclass(frozen=True)
 class Gate:
-    """Result of the gate conditions. ``family`` is the number of comparisons for slower and faster.
+    """Result of the gate conditions. ``family`` is the number of comparisons that are corrected together.
 
-    ``met`` are the conditions that hold. ``not_significant``: the verdict matches a condition, but is not
-    significant in the family. ``below_noise_floor``: the interval matches one, but is below the noise floor.
-    ``not_evaluable``: there are no values, or not in every block, so a condition cannot be ruled out.
+    ``met`` are the conditions that hold. ``not_evaluable``: there are no values, or not in every block.
     ``lost`` of all ``trials`` of the compared arms failed or were excluded.
     """
 
@@ -137,41 +197,52 @@ class Gate:
     confidence: float
     family: int
     met: Sequence[MetCondition]
-    not_significant: Sequence[MetCondition]
+    inconclusive: Sequence[Inconclusive]
     not_evaluable: Sequence[NotEvaluable]
-    below_noise_floor: Sequence[MetCondition] = ()
     lost: int = 0
     trials: int = 0
 
     @property
-    def failed(self) -> bool:
-        """True if any condition holds."""
-        return bool(self.met)
+    def outcome(self) -> GateOutcome:
+        """The outcome: passed only if every comparison rules out its condition."""
+        if self.met:
+            return GateOutcome.FAILED
+        if self.not_evaluable:
+            return GateOutcome.NOT_EVALUABLE
+        return GateOutcome.INCONCLUSIVE if self.inconclusive else GateOutcome.PASSED
 
-    @property
-    def passes(self) -> bool:
-        """True if no condition holds and all could be evaluated."""
-        return not self.met and not self.not_evaluable
+
+_LIMIT = re.compile(r"(?:^|:)(\d+(?:\.\d*)?|\.\d+)%\Z")
 
 
 def parse_condition(text: str) -> GateCondition:
-    """Parse ``slower``, ``slower:nopm``, ``slower:p99`` (of all transactions). Raises UsageError."""
+    """Parse ``slower``, ``slower:nopm``, ``slower:p99`` (of all transactions), ``slower:p99:5%``.
+
+    Raises UsageError.
+    """
     word, _, metric = text.strip().partition(":")
-    if word not in set(GateOutcome) or text.strip().endswith(":"):
+    if word not in set(GateWord) or text.strip().endswith(":"):
         raise UsageError(
-            f"{text!r} is not a gate condition: use one of {', '.join(GateOutcome)}, "
-            "or add a metric, for example slower:p99"
+            f"{text!r} is not a gate condition: use one of {', '.join(GateWord)}, "
+            "or add a metric, a limit or both, for example slower:p99:5%"
         )
+    limit = None
+    if found := _LIMIT.search(metric):
+        limit, metric = float(found[1]), metric[: found.start()]
+        if not 0 < limit < 100:
+            raise UsageError(f"{text}: the limit must be greater than 0% and less than 100%")
+        if word == GateWord.UNDECIDED:
+            raise UsageError(f"{text}: undecided has no limit: remove it, or use not-same:{limit:g}%")
     key = latency_key(ALL_KINDS, metric) if metric in PERCENTILES_COMPARED else metric
     if key and key != AVERAGE:
-        found = find_metric(key)
-        if found is None:
+        metric_found = find_metric(key)
+        if metric_found is None:
             raise UsageError(
                 f"{text}: unknown metric {metric!r}: use a key from effects or telemetry in the JSON report"
             )
-        if found.better is Better.NEITHER:
+        if metric_found.better is Better.NEITHER:
             raise UsageError(f"{text}: the metric {metric} has no better direction: use another metric")
-    return GateCondition(GateOutcome(word), key, text.strip())
+    return GateCondition(GateWord(word), key, text.strip(), limit)
 
 
 def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[GateCondition]) -> Gate:
@@ -186,49 +257,75 @@ def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[GateCondi
 
 
 def evaluate(
-    conditions: Sequence[GateCondition], found: dict[str, list[GateComparison]], confidence: float
+    conditions: Sequence[GateCondition], found: Mapping[str, Sequence[GateComparison]], confidence: float
 ) -> Gate:
     """Evaluate conditions. ``found``: metric of the conditions → its comparisons."""
-    claimed = dict.fromkeys(of.metric for of in conditions if of.outcome in CLAIMS)
-    family = {one.place: one.p_value for metric in claimed for one in found[metric]}
+    pairs = [(condition, one) for condition in conditions for one in found[condition.metric]]
+    family = {
+        (one.place, limit): one.p_value_at(limit)
+        for condition, one in pairs
+        if condition.word is not GateWord.UNDECIDED
+        for limit in [condition.limit_of(one)]
+    }
     levels = holm_confidences(list(family.values()), confidence)
     significant = {
-        place
-        for (place, p_value), level in zip(family.items(), levels, strict=True)
+        key
+        for (key, p_value), level in zip(family.items(), levels, strict=True)
         if p_value is not None and p_value <= 1 - level
     }
-    matching = [
-        MetCondition(condition, one)
-        for condition in conditions
-        for one in found[condition.metric]
-        if condition.outcome.is_met_by(one.verdict)
-    ]
-    not_significant = [
-        of for of in matching if of.condition.outcome in CLAIMS and of.of.place not in significant
-    ]
-    met = [of for of in matching if of not in not_significant]
-    below_noise_floor = [
-        MetCondition(condition, one)
-        for condition in conditions
-        for one in found[condition.metric]
-        if one.taken_back and condition.outcome in CLAIMS and condition.outcome.is_met_by(one.taken_back)
-    ]
-    not_evaluable = [
-        of for condition in conditions for of in _not_evaluable(condition, found[condition.metric])
-    ]
-    return Gate(conditions, confidence, len(family), met, not_significant, not_evaluable, below_noise_floor)
+    met: list[MetCondition] = []
+    inconclusive: list[Inconclusive] = []
+    not_evaluable = [NotEvaluable(condition, None) for condition in conditions if not found[condition.metric]]
+    for condition, one in pairs:
+        is_significant = (one.place, condition.limit_of(one)) in significant
+        match _judged(condition, one, is_significant=is_significant):
+            case GateOutcome.FAILED:
+                met.append(MetCondition(condition, one))
+            case GateOutcome.NOT_EVALUABLE:
+                not_evaluable.append(NotEvaluable(condition, one))
+            case Reason() as reason:
+                inconclusive.append(Inconclusive(condition, one, reason))
+            case _:
+                pass
+    return Gate(conditions, confidence, len(family), met, inconclusive, not_evaluable)
 
 
-def _not_evaluable(condition: GateCondition, found: Sequence[GateComparison]) -> list[NotEvaluable]:
-    if not found:
-        return [NotEvaluable(condition, None)]
-    return [NotEvaluable(condition, one) for one in found if not _is_evaluable(condition, one)]
+def _judged(condition: GateCondition, one: GateComparison, *, is_significant: bool) -> GateOutcome | Reason:
+    """Return what one comparison contributes; a reason if it is inconclusive.
+
+    ``is_significant``: whether the family rejects the limit of the condition.
+    """
+    if condition.word is GateWord.UNDECIDED:
+        return GateOutcome.FAILED if one.verdict is Verdict.UNDECIDED else GateOutcome.PASSED
+    if one.percent is None or one.partial or one.dispersed:
+        return GateOutcome.NOT_EVALUABLE
+    if condition.limit_percent is None:
+        if one.verdict is Verdict.UNDECIDED:
+            is_below_floor = one.taken_back in MEETING[condition.word]
+            return Reason.NOISE_FLOOR if is_below_floor else Reason.UNDECIDED
+        is_met = one.verdict in MEETING[condition.word]
+    else:
+        limit = condition.limit_of(one)
+        beyond = _is_beyond(one, limit)
+        if beyond is None:
+            return Reason.UNDECIDED
+        if one.is_near(limit):
+            return Reason.NOISE_FLOOR
+        is_met = beyond
+    if not is_met:
+        return GateOutcome.PASSED
+    return GateOutcome.FAILED if is_significant else Reason.NOT_SIGNIFICANT
 
 
-def _is_evaluable(condition: GateCondition, one: GateComparison) -> bool:
-    """Return whether a condition can be evaluated. A partial or dispersed one is known to be undecided."""
-    is_undecided = one.partial or one.dispersed
-    return one.percent is not None and (not is_undecided or condition.outcome.is_met_by(one.verdict))
+def _is_beyond(one: GateComparison, limit_percent: float) -> bool | None:
+    """Return whether the interval lies beyond a limit on its side of zero; None if it contains the limit."""
+    percent = one.percent
+    if percent is None or percent.low is None or percent.high is None or not one.has_interval:
+        return None
+    near, far = (percent.low, percent.high) if limit_percent > 0 else (-percent.high, -percent.low)
+    if near > abs(limit_percent):
+        return True
+    return False if far < abs(limit_percent) else None
 
 
 def gate_comparisons(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[GateComparison]:
@@ -249,13 +346,17 @@ def gate_comparisons(findings: StudyFindings | HostsFindings, metric: str = PRIM
 def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateComparison:
     key = metric or findings.primary.key
     effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
-    if effect is not None and key != findings.primary.key:
-        effect = _with_method(effect, method_of(findings.study.plan, findings.trials))
     partial = comparison.is_held_back or (
         effect is not None and len(effect.log_ratios) < len(comparison.blocks)
     )
     is_primary = key == findings.primary.key
-    decision = comparison.decision if is_primary else _decision(findings.study.plan, effect, partial=partial)
+    decision = own = _decision(findings.study.plan, effect, partial=partial)
+    floor = taken_back = None
+    if is_primary:
+        decision = comparison.decision
+        floor = findings.noise.floor(effect.summary.n, effect.summary.confidence) if effect else None
+        if own and decision and decision.verdict is not own.verdict:
+            taken_back = own.verdict
     return GateComparison(
         case=findings.study.case,
         baseline=comparison.baseline.name,
@@ -264,32 +365,23 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateCom
         name=effect.name if effect else key,
         verdict=decision.verdict if decision else Verdict.UNDECIDED,
         percent=effect.percent if effect else None,
-        equivalence=_equivalence(decision),
-        p_value=effect.summary.p_value if effect else None,
+        summary=effect.summary if effect else None,
         blocks=effect.summary.n if effect else 0,
         partial=partial,
         dispersed=effect is not None and effect.is_dispersed,
+        floor=floor,
+        taken_back=taken_back,
     )
 
 
-def _with_method(effect: Effect, method: Method) -> Effect:
-    """Return the effect with the interval of a study that stops on the verdict of another metric."""
-    summary = summarize_ratios(effect.key, effect.log_ratios, effect.summary.confidence, method)
-    return replace(effect, summary=summary, percent=summary.percent(effect.percent.better))
-
-
 def _decision(plan: Study, effect: Effect | None, *, partial: bool) -> Decision | None:
-    """Return the decision on another metric than the primary one.
+    """Return the decision on a metric, whatever the noise floor is.
 
     None if blocks are missing: an arm was too slow for a value, and the other blocks would favor it.
     """
     if effect is None or partial:
         return None
     return decide(effect.summary, effect.percent.better, plan.margin, plan.confidence)
-
-
-def _equivalence(decision: Decision | None) -> Estimate | None:
-    return decision.equivalence if decision and decision.verdict is Verdict.SAME else None
 
 
 def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
@@ -315,11 +407,11 @@ def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
         name=primary.name,
         verdict=verdict,
         percent=average.percent(primary.better) if average else None,
-        p_value=average.summary.p_value if average else None,
+        summary=average.summary if average else None,
         blocks=average.summary.n if average else 0,
         partial=bool(over.stalled),
+        floor=over.floor,
         taken_back=taken_back,
-        equivalence=_equivalence(decision),
     )
 
 
@@ -337,23 +429,21 @@ def _over_hosts(findings: HostsFindings, metric: str) -> list[GateComparison]:
     return [
         _pooled(by_pair[pair], plan)
         if pair in by_pair
-        else GateComparison(*pair, key, key, Verdict.UNDECIDED, percent=None, p_value=None, blocks=0)
+        else GateComparison(*pair, key, key, Verdict.UNDECIDED, percent=None, summary=None, blocks=0)
         for pair in pairs
     ]
 
 
 def _pooled(of: OverHosts, plan: Study) -> GateComparison:
-    verdict = of.verdict(plan)
     return GateComparison(
         case=of.case,
         baseline=of.baseline,
         arm=of.arm,
         metric=of.key,
         name=of.name,
-        verdict=verdict,
+        verdict=of.verdict(plan),
         percent=of.percent,
-        p_value=of.pooled.effect.p_value,
+        summary=of.pooled.effect,
         blocks=of.pooled.blocks,
         partial=bool(of.stalled),
-        equivalence=of.equivalence(plan) if verdict is Verdict.SAME else None,
     )

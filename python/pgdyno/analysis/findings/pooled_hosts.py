@@ -86,10 +86,6 @@ class OverHosts:
         equivalence = self.pooled.effect.equivalence(plan.confidence)
         return judge(self.pooled.effect, equivalence, plan.margin, self.better, self.pooled.blocks)
 
-    def equivalence(self, plan: Study) -> Estimate:
-        """Return the pooled change with the interval for *same*."""
-        return self.pooled.effect.equivalence(plan.confidence).percent(self.better)
-
     def caveats(self) -> list[Caveat]:
         """Return a caveat if the hosts disagree on the sign."""
         place = "on the average over the cases" if self.case == AVERAGE else f"in {self.case}"
@@ -279,9 +275,11 @@ def _over(
     common = common_parts(found) if len(found) > 1 else {}
     if not common:
         return None
-    better = next(changed.better for files in by_host.values() for _, changed in files if changed)
+    changes = [changed for files in by_host.values() for _, changed in files if changed]
+    method = Method.ANYTIME if any(of.method is Method.ANYTIME for of in changes) else Method.STUDENT
     absent = [host for host in by_host if host not in found]
-    return OverHosts("", "", "", "", "", better, pool_groups(common, confidence), absent)
+    pooled = pool_groups(common, confidence, method)
+    return OverHosts("", "", "", "", "", changes[0].better, pooled, absent)
 
 
 def _of_host(files: Sequence[tuple[Sequence[int], Changed | None]]) -> dict[str, LogRatios]:

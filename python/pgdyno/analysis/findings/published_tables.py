@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.statistics.effect import level_of
+from pgdyno.analysis.statistics.effect import Method, level_of
 from pgdyno.analysis.statistics.pooling import combine
 from pgdyno.analysis.telemetry.metrics import split_key
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels
@@ -176,6 +176,7 @@ class Changed:
 
     ratios: Mapping[tuple[str, str], Mapping[int, float]]
     better: Better
+    method: Method
 
 
 def published_changes(published: Published, cases: Sequence[CaseValues]) -> list[list[list[Changed | None]]]:
@@ -192,7 +193,10 @@ def _change(asked: Cell, cases: Sequence[CaseValues]) -> Changed | None:
     arms = [found for case in cases if (found := _arm(case, asked)) is not None]
     items = [item for item in _items_in(asked, arms) if item.baseline != item.arm]
     ratios = _ratios(items)
-    return Changed(ratios, items[0].case.values[items[0].key].better) if ratios else None
+    if not ratios:
+        return None
+    first = items[0]
+    return Changed(ratios, first.case.values[first.key].better, first.case.method)
 
 
 def _arm(case: CaseValues, asked: Cell) -> tuple[CaseValues, int, int | None] | None:
@@ -261,7 +265,9 @@ def _changed(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
     ratios = _ratios(items)
     if ratios is None:
         return replace(cell, missing_reason=NO_RATIO)
-    combined = combine({f"{case}: {part}": d for (case, part), d in ratios.items()}, items[0].case.confidence)
+    case = items[0].case
+    named = {f"{name}: {part}": d for (name, part), d in ratios.items()}
+    combined = combine(named, case.confidence, case.method)
     if combined is None:
         return replace(cell, missing_reason=NO_PAIRS)
     first = items[0]

@@ -77,7 +77,7 @@ def changes_of_source(published: Published, cases: Sequence[CaseValues]) -> list
     for table in published.tables:
         for key, compared in _changes(table, cases):
             found.setdefault(key, compared)
-    estimators = [partial(combine, ratios) for _, ratios in found.values()]
+    estimators = [partial(combine, ratios, method=cases[0].method) for _, ratios in found.values()]
     estimates = simultaneous(estimators, cases[0].confidence)
     return [
         change_of(estimate.percent(Better.NEITHER))

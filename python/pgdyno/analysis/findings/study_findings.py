@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.analysis.comparison.measurement_noise import floor_of_average, read_noise
-from pgdyno.analysis.comparison.paired_comparison import Comparison, method_of
+from pgdyno.analysis.comparison.paired_comparison import Comparison
 from pgdyno.analysis.comparison.verdict import Verdict
 from pgdyno.analysis.findings.capacity import Capacity, capacity_of
 from pgdyno.analysis.findings.case_findings import Findings, find_case
@@ -21,6 +21,7 @@ from pgdyno.analysis.findings.published_tables import (
 )
 from pgdyno.analysis.findings.scalability import Scalability, scalability_of
 from pgdyno.analysis.findings.source_agreement import SourceChange, changes_of_source
+from pgdyno.analysis.statistics.effect import method_of
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, case_values
 from pgdyno.results.reader import Evidence

@@ -25,7 +25,9 @@ import numpy as np
 
 from pgdyno.analysis.statistics import distributions, sequential
 from pgdyno.estimate import Better, Estimate
-from pgdyno.results.records import Slice, Trial
+from pgdyno.results.records import Slice, Trial, TrialStatus
+from pgdyno.study.plan import Study
+from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
 
 class Method(StrEnum):
@@ -33,6 +35,18 @@ class Method(StrEnum):
 
     STUDENT = "student"
     ANYTIME = "anytime"
+
+
+def method_of(plan: Study, trials: Sequence[Trial]) -> Method:
+    """Return the method of all intervals of effects: one for every metric, table, gate and format.
+
+    The block at which a study stops depends on its primary metric, and the other metrics depend on the same
+    blocks. A study that ended before its first interim analysis has a single one. The blocks of an arm do not
+    matter: one that lost blocks was analyzed as often as the others.
+    """
+    blocks = {trial.block for trial in trials if trial.status is not TrialStatus.RUNNING}
+    several = plan.needs_anytime_intervals and len(blocks) >= VERDICT_BLOCKS_MIN
+    return Method.ANYTIME if several else Method.STUDENT
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,10 @@ class LogRatioSummary:
     confidence: float
     p_value: float | None
     method: Method = Method.STUDENT
+
+    def p_value_at(self, log_ratio: float) -> float | None:
+        """Return the two-sided p-value for mean d = ``log_ratio``."""
+        return with_error(self.mean - log_ratio, self.sd, self.n, self.confidence, self.method).p_value
 
     def mirrored(self) -> LogRatioSummary:
         """Return the result of the baseline against the arm."""

@@ -72,9 +72,7 @@ class Combined:
         return self.summary.percent(better)
 
 
-def combine(
-    ratios: Mapping[str, LogRatios], confidence: float, method: Method = Method.STUDENT
-) -> Combined | None:
+def combine(ratios: Mapping[str, LogRatios], confidence: float, method: Method) -> Combined | None:
     """Return the average over cases or statements by name; None without a block.
 
     A case with a single block has no SD, so it is omitted if another has two. If all have a single block, the
@@ -188,7 +186,7 @@ def common_parts(groups: Groups) -> Groups:
     }
 
 
-def pool_groups(groups: Groups, confidence: float, method: Method = Method.STUDENT) -> Pooled:
+def pool_groups(groups: Groups, confidence: float, method: Method) -> Pooled:
     """Return the effect over groups, each of which is the average over its parts.
 
     Parts have equal weights and share their blocks (``combine``). Groups are independent, and their effects

@@ -14,6 +14,7 @@ import numpy as np
 
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.estimate import significant
 from pgdyno.results.records import SampleSeries, Trial, TrialStatus
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
@@ -91,7 +92,7 @@ def cycle_caveats(plan: Study, name: str, found: Cycles) -> list[Caveat]:
         "arm": name,
         "cycles": found.complete_cycles,
         "wanted": found.cycles_requested,
-        "checkpoints": f"{found.checkpoints:.3g}",
+        "checkpoints": significant(found.checkpoints, 3),
     }
     return [Caveat(Code.FEW_CHECKPOINT_CYCLES, names)]
 

@@ -18,7 +18,7 @@ import numpy as np
 from pgdyno.analysis.statistics.distributions import binomial_at_most
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, TrialLatencies, latency_key
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.estimate import decimals_of, group_digits
+from pgdyno.estimate import significant
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Measure, Pairs, Trial, TrialStatus
 from pgdyno.study.capacity_search import parse_limit
@@ -262,7 +262,7 @@ def missed_limit_caveats(plan: Study, missed: Iterable[MissedLimit]) -> list[Cav
             "limit": plan.capacity or "",
             "kept": of.kept,
             "blocks": of.blocks,
-            "median_ms": "∞" if math.isinf(ms) else group_digits(ms, decimals_of(ms, 3)),
+            "median_ms": "∞" if math.isinf(ms) else significant(ms, 3),
         }
         found.append(Caveat(Code.CAPACITY_NOT_SUSTAINED, parameters))
     return found

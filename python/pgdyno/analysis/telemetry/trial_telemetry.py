@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pgdyno.analysis.statistics.effect import level_of
+from pgdyno.analysis.statistics.effect import Method, level_of, method_of
 from pgdyno.analysis.telemetry import client_time
 from pgdyno.analysis.telemetry.client_time import ClientTime
 from pgdyno.analysis.telemetry.counters import (
@@ -354,6 +354,7 @@ class CaseValues:
     arms: Sequence[Levels]
     values: Mapping[str, MetricValues]
     confidence: float
+    method: Method
 
 
 def case_values(
@@ -383,4 +384,5 @@ def case_values(
         arms=[dict(levels) for levels in study.arm_levels],
         values={key: MetricValues(*units[key], by_block) for key, by_block in found.items()},
         confidence=study.plan.confidence,
+        method=method_of(study.plan, trials),
     )
