@@ -90,7 +90,7 @@ def _row(f: Figure) -> str:
     theirs = f"{_number(f.theirs)} ({f.against})" if f.theirs is not None else f.against
     ratio = "–" if f.ratio is None else f"{f.ratio:.3f}"
     if f.interval is not None:
-        ratio += f" ({f.interval[0]:.3f} to {f.interval[1]:.3f})"
+        ratio += f" [{f.interval[0]:.3f}, {f.interval[1]:.3f}]"
     bound = "–" if f.bound is None else f"{f.sense} {f.bound:g}"
     cells = (f.name, _number(f.ours), theirs, f.unit, ratio, bound, HOLDS[f.holds], str(f.n))
     return f"| {' | '.join(cells)} |"

@@ -240,7 +240,7 @@ def _row(runs: Sequence[StudyRun], options: Options) -> list[str]:
     nine = float(np.quantile(minutes, 0.9, method="inverted_cdf"))
     return [
         _percent(runs[0].effect),
-        f"{summary.percent(Better.MORE).signed_text} ({summary.percent(Better.MORE).signed_interval_text})",
+        f"{summary.percent(Better.MORE).signed_text} {summary.percent(Better.MORE).signed_interval_text}",
         "–" if summary.sd is None else f"{percent_of(summary.sd):.1f}%",
         str(len(runs)),
         *(

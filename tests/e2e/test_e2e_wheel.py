@@ -167,7 +167,7 @@ def test_the_source_distribution_contains_the_sources_of_the_wheel(tmp_path: Pat
     with tarfile.open(archive) as packed:
         names = {name.split("/", 1)[1] for name in packed.getnames() if "/" in name}
     needed = ["Cargo.toml", "Cargo.lock", "pyproject.toml", "hatch_build.py", "README.md", "LICENSE"]
-    for folder in ("crates", "python", "studies"):
+    for folder in ("crates", "docs", "python", "studies"):
         files = [path for path in (ROOT / folder).rglob("*") if path.is_file()]
         needed += [str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts]
     assert len(needed) > 100

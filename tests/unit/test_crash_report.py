@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from collections.abc import Sequence
@@ -22,6 +24,7 @@ from pgdyno.lab.crash_recovery import replayed_bytes
 from pgdyno.report.ci_summary import to_summary
 from pgdyno.report.crash_report import (
     COLUMNS,
+    DISK_TITLE,
     PLURAL,
     CrashReport,
     crash_json,
@@ -283,7 +286,30 @@ def test_the_report_of_a_file_is_that_of_its_crash_test(
     assert json.loads(capsys.readouterr().out)["arms"][0]["cuts"] == 3
     assert run_command(["report", str(path)]) == 0
     assert "fsync=off" in capsys.readouterr().out
-    assert run_command(["report", str(path), "--md"]) == 2
+    for refused in (["--fail-if", "slower"], ["--summary", "auto"], ["--as", "published"]):
+        assert run_command(["report", str(path), *refused]) == 2
+
+
+def test_the_report_of_a_crash_test_has_the_formats_of_a_study(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, page = tmp_path / "c.sqlite", tmp_path / "c.html"
+    with CrashWriter.begin(path, report_of().record, ARMS) as writer:
+        for crash in CRASHES:
+            writer.add_crash(crash)
+    assert run_command(["report", str(path), "--csv"]) == 0
+    rows = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert [(row["arm"], row["acknowledged"], row["lost"]) for row in rows] == [
+        (ARMS[of.arm].name, str(of.acknowledged), "" if of.audit is None else str(of.audit.lost))
+        for of in sorted(CRASHES, key=lambda of: (of.number, of.arm))
+    ]
+    assert run_command(["report", str(path), "--html", str(page)]) == 0
+    assert run_command(["report", str(path), "--md"]) == 0
+    shown = capsys.readouterr().out
+    for text in (page.read_text("utf-8"), shown):
+        assert "700" in text and "fsync=off" in text and DISK_TITLE in text
+    assert run_command(["report", str(path), "--full"]) == 0
+    assert DISK_TITLE in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

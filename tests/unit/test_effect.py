@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -182,8 +183,8 @@ def test_a_quantile_with_skipped_arrivals_bounds_every_quantile_that_they_may_ha
 @pytest.mark.parametrize(
     ("estimate", "value", "interval"),
     [
-        (Estimate(74810.7, "NOPM", 12, Better.MORE, 70045.2, 79900.4), "74 800 NOPM", "[70 000, 79 900]"),
-        (Estimate(2120.0, "%", 2, Better.MORE, -90.0, math.inf), "2 120%", "[−90%, inf%]"),
+        (Estimate(74810.7, "NOPM", 12, Better.MORE, 70045.2, 79900.4), "74,811 NOPM", "[70,045, 79,900]"),
+        (Estimate(2120.0, "%", 2, Better.MORE, -90.0, math.inf), "2,120%", "[−90%, inf%]"),
         (Estimate(18.234, "µs", 12, Better.LESS, 17.02, 19.41), "18.2 µs", "[17.0, 19.4]"),
         (Estimate(0.61411, "ms", 1, Better.LESS), "0.6141 ms", "–"),
         (Estimate(-0.004, "%", 9, Better.MORE, -0.5, 0.5), "0.00%", "[−0.50%, 0.50%]"),
@@ -202,15 +203,40 @@ def plain(text: str) -> str:
 @pytest.mark.parametrize(
     ("estimate", "value", "interval"),
     [
-        (Estimate(4.21, "%", 12, Better.MORE, 2.93, 5.52), "+4.2%", "+2.9% to +5.5%"),
-        (Estimate(-4.0, "%", 12, Better.MORE, -31.0, 32.0), "−4%", "−31% to +32%"),
+        (Estimate(4.21, "%", 12, Better.MORE, 2.93, 5.52), "+4.2%", "[+2.9%, +5.5%]"),
+        (Estimate(-4.0, "%", 12, Better.MORE, -31.0, 32.0), "−4%", "[−31%, +32%]"),
         (Estimate(0.0, "%", 12, Better.MORE), "0%", "–"),
-        (Estimate(12.34567, "%", 9, Better.MORE, 12.3452, 12.3461), "+12.346%", "+12.345% to +12.346%"),
-        (Estimate(236.0, "%", 2, Better.MORE, -98.0, 69_474.0), "+240%", "−100% to +69 470%"),
+        (Estimate(12.34567, "%", 9, Better.MORE, 12.3452, 12.3461), "+12.346%", "[+12.345%, +12.346%]"),
+        (Estimate(236.0, "%", 2, Better.MORE, -98.0, 69_474.0), "+236%", "[−98%, +69,474%]"),
     ],
 )
 def test_an_effect_shows_its_sign(estimate: Estimate, value: str, interval: str) -> None:
     assert (plain(estimate.signed_text), plain(estimate.signed_interval_text)) == (value, interval)
+
+
+ENDS = st.floats(0.01, 1e6) | st.floats(-1e6, -0.01)
+
+
+@given(st.tuples(ENDS, ENDS, ENDS).map(sorted), st.sampled_from(["%", "µs"]))
+def test_rounding_changes_no_digit_that_is_shown(ends: list[float], unit: str) -> None:
+    """Oracle: the exact decimal value of each number."""
+    low, value, high = ends
+    estimate = Estimate(value, unit, 9, Better.MORE, low, high)
+    shown = [plain(estimate.value_text), *plain(estimate.interval_text).strip("[]").split(", ")]
+    texts = [of.removesuffix(unit).strip().replace(",", "").replace("−", "-") for of in shown]
+    decimals = {len(text.partition(".")[2]) for text in texts}
+    assert len(decimals) == 1  # the estimate and both ends agree
+    half = Decimal(1).scaleb(-decimals.pop()) / 2
+    for text, exact in zip(texts, (value, low, high), strict=True):
+        assert abs(Decimal(text) - Decimal(exact)) <= half
+    for text, end in zip(texts[1:], (low, high), strict=True):
+        significant = len(text.strip("-").replace(".", "").lstrip("0"))
+        assert significant >= 2 or abs(end) < 1e-3 * (high - low) or abs(end) < 0.1 * (unit == "%")
+
+
+def test_the_low_end_of_a_wide_interval_is_not_rounded_to_tens() -> None:
+    estimate = Estimate(110.4, "%", 5, Better.MORE, 14.99, 380.2)
+    assert estimate.interval_text == "[15%, 380%]" and estimate.unsigned_ends == ("15%", "380%")
 
 
 @pytest.mark.parametrize(("low", "high"), [(1.0, None), (None, 1.0), (2.0, 1.0)])
@@ -223,4 +249,4 @@ def test_shares_and_numbers_read_well() -> None:
     assert plain(share_text(0.0423)) == "4.2%"
     assert plain(given_percent(0.02)) == "2%"
     assert plain(given_percent(0.975)) == "97.5%"
-    assert plain(group_digits(-1234567.891, 1)) == "−1 234 567.9"
+    assert plain(group_digits(-1234567.891, 1)) == "−1,234,567.9"

@@ -27,6 +27,7 @@ SUMMARIES = {
     "workload": "Make scripts from the statements of a running database.",
     "data": "Name, list and remove data of your own for --data.",
     "settings": "Show settings profiles and explain settings.",
+    "docs": "Print a page of the documentation, or a section of it.",
     "cache": "List and prune the cache of servers and datasets.",
 }
 """One line of help per command. Each command is a module of this package, with a function of that name or an

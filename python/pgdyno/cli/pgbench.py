@@ -29,7 +29,7 @@ AS_COMMAND = {"cls": PassedOn, "add_help_option": False}
 def pgbench(context: typer.Context) -> None:
     """Run pgbench benchmarks with the pgdyno engine.
 
-    Accepts the options of pgbench and prints its output format: docs/reference/pgbench.md.
+    Accepts the options of pgbench and prints its output format: pgdyno docs reference/pgbench.
     """
     program = find_program(PGBENCH)
     # pgbench's -h takes a host name; without one it can only mean --help.

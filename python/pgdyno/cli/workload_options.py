@@ -197,7 +197,7 @@ class TpccDialect:
         typer.Option(
             metavar="NAME,…",
             help="tpcc: single deviations from TPC-C, such as no-rollback,uniform-items "
-            "(docs/reference/workload-tpcc.md). In compare an ARM may have its own: 18,deviate=no-rollback. "
+            "(pgdyno docs workload-tpcc). In compare an ARM may have its own: 18,deviate=no-rollback. "
             "[default: none]",
         ),
     ] = None

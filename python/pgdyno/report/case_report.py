@@ -101,6 +101,12 @@ class ShownCaveat:
     remedy: str
     link: str = ""  # page of the documentation
 
+    @property
+    def more(self) -> str:
+        """The command that prints the explanation; empty without one."""
+        page = self.link.removeprefix("docs/").replace(".md", "")
+        return f"pgdyno docs {page}" if page else ""
+
     @classmethod
     def of(cls, caveat: Caveat, place: str = "") -> ShownCaveat:
         """``place`` precedes the text: ``Block 3: ``."""

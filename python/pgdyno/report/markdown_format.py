@@ -174,7 +174,7 @@ def _caveats(caveats: Sequence[ShownCaveat]) -> Iterator[str]:
         yield "## Caveats"
         yield ""
         for caveat in caveats:
-            source = ", ".join(filter(None, (caveat.code, caveat.link)))
+            source = ", ".join(filter(None, (caveat.code, caveat.more)))
             yield f"- {escaped(caveat.sentence)} *{escaped(caveat.remedy)}* ({escaped(source)})"
         yield ""
 

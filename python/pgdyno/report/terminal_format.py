@@ -390,7 +390,7 @@ def _fitting(table: Table, width: int) -> list[int]:
         elif index and column not in table.numeric:
             needed[index] = min(needed[index], _wrapped_width(table, index))  # wrap before omitting a column
     shown = list(range(len(needed)))
-    for name in table.dispensable:
+    for name in (name for name in table.dispensable if name in table.columns):
         if sum(needed[index] + _GAP for index in shown) - _GAP <= width:
             break
         shown.remove(table.columns.index(name))

@@ -390,7 +390,7 @@ def _parse_dsn(spec: str) -> ArmSpec:
         words = conninfo_to_dict(spec)
     except ProgrammingError as error:
         # libpq quotes the text that it could not read, and that may be a password: we give none of it.
-        message = "the arm that looks like a connection string is none; see docs/reference/arms.md"
+        message = "the arm that looks like a connection string is none; see pgdyno docs arms"
         raise UsageError(message) from error
     return ArmSpec(name=_short_name(words), server=spec, is_dsn=True)
 

@@ -91,7 +91,7 @@ def choose_arms(texts: Sequence[str], sweeps: Sequence[str]) -> ChosenArms:
     if len(arms) != 1:
         raise UsageError(
             f"--sweep requires exactly one ARM, the server of all values (got {len(arms)}); "
-            "for several servers, make the setting a factor of a study file (docs/how-to/write-a-study.md)"
+            "for several servers, make the setting a factor of a study file (pgdyno docs write-a-study)"
         )
     return _swept(arms[0], [parse_sweep(text) for text in sweeps])
 
