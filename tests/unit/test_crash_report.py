@@ -239,7 +239,7 @@ def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: st
 
 def test_requests_of_the_disk_are_given_per_acknowledged_commit() -> None:
     report = report_of([crash_of(0, 0), crash_of(1, 0, acknowledged=3000)], ARMS[:1])
-    assert disk_rows(report.findings) == [("18", "4,000", "4 kB", "0.75", "0.25", "0 B")]
+    assert disk_rows(report.findings) == [("18", "4,000", "4 kB", "0.750", "0.250", "0 B")]
     counters = {"written_bytes": 4096, "writes": 0.75, "flushes": 0.25, "read_bytes": 0, "reads": 0}
     assert crash_json(report)["arms"][0]["disk_per_commit"] == counters
     without = report_of([replace(crash_of(0, 0), disk={}), crash_of(1, 0)], ARMS[:1])

@@ -22,7 +22,7 @@ from golden_reports import (
 )
 
 DIFFERENCE_LINES_MAX = 30
-SIZE_BYTES_MAX = 60_000
+SIZE_BYTES_MAX = 70_000
 """Maximum size of a golden file, because readers review its differences."""
 
 

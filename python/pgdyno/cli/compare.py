@@ -72,7 +72,7 @@ class BlockOptions:
         str,
         typer.Option(
             metavar="PERCENT",
-            help="Equivalence margin: two servers count as the same if the 90% CI lies within ±PERCENT.",
+            help="Equivalence margin: two servers are the same if larger differences are rejected.",
         ),
     ] = f"{MARGIN:.0%}"
     capacity: Annotated[

@@ -17,7 +17,7 @@ def docs(
     page: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PAGE][#SECTION]",
+            metavar="PAGE#SECTION",
             help="Page, such as explanation/noise or noise, and its section. [default: list of pages]",
         ),
     ] = None,

@@ -291,9 +291,9 @@ def forecast_text(forecast: VerdictForecast) -> str:
         case Remedy.LESS_NOISE:
             less = less_noise_text(forecast.less_noise)
             if forecast.resolved_percent is None:
-                return f"{text}; to resolve more: {less}"
+                return f"{text}; to resolve changes: {less}"
             size = share_text(forecast.resolved_percent / 100)
-            return f"{text}, which resolves changes of {size} or more; to resolve less: {less}"
+            return f"{text}, which resolves changes of {size} or more; to resolve smaller ones: {less}"
         case None:
             return text
 

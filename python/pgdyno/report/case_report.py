@@ -374,7 +374,7 @@ def _missing(comparison: Comparison, decision: Decision, findings: Findings) -> 
     found = less_noise_of(
         findings.study.plan, max(of.arm.clients for of in findings.arms), findings.study.host_facts.cores or 1
     )
-    return f"{sentence}. To resolve less in this time: {noise_section.less_noise_text(found)}."
+    return f"{sentence}. To resolve smaller changes in this time: {noise_section.less_noise_text(found)}."
 
 
 def _instructions(comparison: Comparison, findings: Findings) -> str:
