@@ -18,7 +18,14 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 from example_studies import make_study, read_study
 from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
 from pgdyno.analysis.comparison.verdict import Verdict, detectable_percent
-from pgdyno.analysis.findings.gates import GateCondition, GateOutcome, gate, gate_comparisons
+from pgdyno.analysis.findings.gates import (
+    GateCondition,
+    GateOutcome,
+    GateWord,
+    Reason,
+    gate,
+    gate_comparisons,
+)
 from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.pooled_hosts import AVERAGE, average_over_hosts
 from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
@@ -346,8 +353,8 @@ def test_the_floor_of_an_average_is_that_of_its_only_case_and_needs_that_of_each
     assert floor_of_average({}, {}, 0.95) is None
 
 
-@pytest.mark.parametrize(("size", "passes"), [(0.12, True), (0.01, False)])
-def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: float, passes: bool) -> None:
+@pytest.mark.parametrize(("size", "is_below"), [(0.12, True), (0.01, False)])
+def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: float, is_below: bool) -> None:
     cases = [replace(QUIET, levels={"clients": f"{n + 1}"}, seed=n, case=n) for n in (0, 1)]
     studies = [study_of(of) for of in cases]
     studies = [replace(of, why_no_aa="") for of in studies]
@@ -370,13 +377,14 @@ def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: fl
     assert over.average is not None and over.floor is not None
     assert over.floor == pytest.approx(found.first.noise.floor(24))
     assert (over.average.summary.low or 0) > 0  # its own interval alone gives "faster"
-    held = gate(found, [GateCondition(GateOutcome.FASTER, AVERAGE)])
-    assert held.passes == passes == bool(held.below_noise_floor)
+    held = gate(found, [GateCondition(GateWord.FASTER, AVERAGE)])
+    assert held.outcome is (GateOutcome.INCONCLUSIVE if is_below else GateOutcome.FAILED)
+    assert [one.reason for one in held.inconclusive] == ([Reason.NOISE_FLOOR] if is_below else [])
     (judged_so,) = gate_comparisons(found, AVERAGE)
-    assert judged_so.verdict is (Verdict.UNDECIDED if passes else Verdict.FASTER)
+    assert judged_so.verdict is (Verdict.UNDECIDED if is_below else Verdict.FASTER)
     said = " ".join(wording.reasons(held))
-    assert ("Not counted: average: 18 is undecided vs. 17" in said) == passes
-    assert ("below the noise floor" in said) == passes
+    assert ("average: 18 is undecided vs. 17" in said) == is_below
+    assert ("below the noise floor" in said) == is_below
 
 
 def test_an_arm_that_is_called_different_from_itself_is_a_caveat(tmp_path: Path) -> None:
@@ -419,7 +427,7 @@ def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> 
     for metric in ("", AVERAGE):
         assert [of.verdict for of in gate_comparisons(found, metric)] == [Verdict.UNDECIDED]
         assert [of.verdict for of in gate_comparisons(loud, metric)] in ([Verdict.UNDECIDED], [])
-        assert not gate(found, [GateCondition(GateOutcome.SLOWER, metric)]).failed
+        assert gate(found, [GateCondition(GateWord.SLOWER, metric)]).outcome is GateOutcome.INCONCLUSIVE
     assert [of.verdict for of in gate_comparisons(quiet)] == [Verdict.SLOWER]
     by_host = {"e": {"x": found.first.comparisons}}
     (average,) = average_over_hosts(by_host, found.first.primary.key, 0.95)

@@ -139,14 +139,14 @@ def test_a_change_in_one_file_awaits_confirmation_and_trips_no_gate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_nights(tmp_path, 14, 13, effect=0.7)
-    assert run_command(["history", str(tmp_path), "--fail-if", "slower"]) == 0
+    assert run_command(["history", str(tmp_path), "--fail-if", "slower"]) == 4
     assert "18 vs. 17 may have become slower with night-13.sqlite" in capsys.readouterr().err
     found = as_json(tmp_path, capsys, "--fail-if", "slower")
     (history,) = found["histories"]  # type: ignore[misc]
     (series,) = [of for of in history["series"] if of["baseline"]]
     assert series["changes"] == [] and series["awaiting"]["file"] == "night-13.sqlite"
     assert found["gate"]["awaiting"] == [series["awaiting"]["sentence"]]  # type: ignore[index]
-    assert found["gate"]["failed"] is False  # type: ignore[index]
+    assert found["gate"]["outcome"] == "inconclusive"  # type: ignore[index]
     assert run_command(["history", str(tmp_path), "--fail-if", "faster"]) == 0
     assert "may have become" not in capsys.readouterr().err
 
@@ -196,7 +196,7 @@ def test_a_gate_on_too_few_files_cannot_be_evaluated(
     assert run_command(["history", str(tmp_path / "few"), "--json", "--fail-if", "slower"]) == 1
     shown = capsys.readouterr()
     found = json.loads(shown.out)["gate"]
-    assert not found["failed"] and found["met"] == []
+    assert found["outcome"] == "not-evaluable" and found["met"] == []
     (reason,) = found["not_evaluable"]
     assert reason in shown.err
     write_nights(tmp_path / "enough", 9, 9)

@@ -168,12 +168,12 @@ def test_an_undecided_arm_has_a_second_line_with_the_probability_of_a_verdict(
         (
             ArmVerdict("18", "17", Verdict.FASTER, CHANGE, None),
             30.0,
-            "18 vs. 17: +4.2% (+0.9% to +7.6%), faster",
+            "18 vs. 17: +4.20% (95% CI [+0.90%, +7.60%]), faster",
         ),
         (
             ArmVerdict("18", "17", Verdict.UNDECIDED, Estimate(1.0, "%", 6, Better.MORE, -2.5, 4.6), 4),
             30.0,
-            "18 vs. 17: +1.0% (−2.5% to +4.6%), undecided, about 4 more blocks (2 min)",
+            "18 vs. 17: +1.0% (95% CI [−2.5%, +4.6%]), undecided, about 4 more blocks (2 min)",
         ),
         (
             ArmVerdict("18", "17", Verdict.UNDECIDED, Estimate(1.04, "%", 3, Better.MORE), 2),

@@ -158,7 +158,7 @@ def test_json_agrees_with_its_documentation(tmp_path: Path) -> None:
     assert first["blocks"] == [0, 1, 3, 4, 5] and first["blocks_dropped"] == [2]
     effect = first["effects"][first["primary"]]
     assert effect["low"] < effect["value"] < effect["high"] and effect["unit"] == "%" and effect["n"] == 5
-    assert set(effect["log_ratios"]) == {"0", "1", "3", "4", "5"} and len(effect["bootstrap"]) == 2
+    assert set(effect["log_ratios"]) == {"0", "1", "3", "4", "5"}
     assert [arm["name"] for arm in found["arms"]] == ["17", "18", "18,fsync=off"]
     assert found["arms"][1]["trials"] == {"ok": 5, "excluded": 1}
     assert set(found["arms"][0]["latency_ms"]["payment"]) == {"n", "p50", "p90", "p95", "p99", "p99.9", "max"}
@@ -332,7 +332,7 @@ def test_tables_are_sorted_by_value_and_restored(tmp_path: Path) -> None:
         ("first", "b", "17", "215 MB", "−19.8 [−20.2, −19.4]"),
         ("", "", "18", "3 GB", "+4.0 [+1.0, +7.0]"),
         ("first", "a", "17", "–", "1 min 04 s"),
-        ("", "", "18", "12 500", "> 5.00"),
+        ("", "", "18", "12,500", "> 5.00"),
     ]
     cells = "".join(
         f'<tr class="{kind}">{"".join(f"<td>{cell}</td>" for cell in row)}</tr>' for kind, *row in rows
@@ -357,8 +357,8 @@ def test_tables_are_sorted_by_value_and_restored(tmp_path: Path) -> None:
     assert body is not None, done.stderr
     metric, down, up, restored, change = unescape(body[1]).split("|")
     assert metric == "a;a;b;b"  # each row has its metric
-    assert down == "3 GB;215 MB;12 500;–" and up == "12 500;215 MB;3 GB;–"
-    assert restored == "215 MB;3 GB;–;12 500"
+    assert down == "3 GB;215 MB;12,500;–" and up == "12,500;215 MB;3 GB;–"
+    assert restored == "215 MB;3 GB;–;12,500"
     assert change == "1 min 04 s;> 5.00;+4.0 [+1.0, +7.0];−19.8 [−20.2, −19.4]"
 
 

@@ -134,7 +134,7 @@ def test_every_form_for_people_has_it(built: StudyReport, form: str) -> None:
     assert "p99 at each rate, ms" in text and (form != "html" or "Latency by rate" in text)
 
 
-@pytest.mark.parametrize(("limit", "rate"), [("p99 < 1s", "4 000 tx/s"), ("p99 < 1ms", "500 tx/s")])
+@pytest.mark.parametrize(("limit", "rate"), [("p99 < 1s", "4,000 tx/s"), ("p99 < 1ms", "500 tx/s")])
 def test_rates_that_are_all_too_low_or_too_high_are_reported(tmp_path: Path, limit: str, rate: str) -> None:
     built = report_of(tmp_path, sweep(limit, blocks=2))
     assert rate in plain(section(built).sentences[0])

@@ -95,7 +95,7 @@ def test_the_two_hosts_of_the_2022_study_give_half_a_percent_plus_or_minus_49_po
     built = build_hosts(found)
     (headline,) = built.headlines
     assert headline.verdict is Verdict.UNDECIDED and headline.more
-    assert "+0.5%" in headline.claim and "−38% to +64%" in plain(headline.basis)
+    assert "+0.5%" in headline.claim and "[−38%, +64%]" in plain(headline.basis)
     assert built.caveats[0].code is Code.HOSTS_DISAGREE
     for form in ("terminal", "md", "json", "html"):
         said = plain(FORMS[form](built))

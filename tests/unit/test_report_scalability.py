@@ -117,7 +117,7 @@ def test_on_80_columns_the_names_of_the_curves_stay(built: StudyReport) -> None:
     useless.
     """
     table = next(table for table in section(built).tables if table.title.startswith("Universal"))
-    widest = ["18,shared_buffers=2GB", *["12 345 [12 000, 12 700]"] * 5, "0.12", "8"]
+    widest = ["18,shared_buffers=2GB", *["12,345 [12,000, 12,700]"] * 5, "0.12", "8"]
     shown = _fitting(replace(table, rows=[*table.rows, widest]), 80)
     assert [table.columns[index].split(",")[0] for index in shown] == ["arm", "knee", "peak"]
 

@@ -236,4 +236,4 @@ def test_long_windows_report_changes_per_hour(tmp_path: Path, form: str) -> None
         assert all(of["tps"]["percent_of_mean"] for of in per_hour)
     else:
         said = re.sub(r"\s+", " ", re.sub(r"<[^>]*>|[|]", " ", plain(text)))
-        assert re.search(r"WAL written 17 \+3 600(\.0+)? .* 18 \+3 240(\.0+)? .*MiB per hour", said)
+        assert re.search(r"WAL written 17 \+3,600(\.0+)? .* 18 \+3,240(\.0+)? .*MiB per hour", said)

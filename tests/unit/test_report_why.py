@@ -172,7 +172,7 @@ def test_on_80_columns_the_table_keeps_both_arms_and_the_names_of_the_parts(tmp_
     built = read_report(tmp_path / "e")
     assert built.only is not None
     told = built.only.why[0].tables[0]
-    long = ["client, network, unattributed", "12 345", "11 111", "−1 234 [−1 300, −1 168; 98.3%] *"]
+    long = ["client, network, unattributed", "12,345", "11,111", "−1,234 [−1,300, −1,168; 98.3%] *"]
     table = replace(told, rows=[*told.rows, long])
     console = Console(width=80, record=True, file=StringIO())
     console.print(Group(*_table(table, 80)))

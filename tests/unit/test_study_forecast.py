@@ -127,7 +127,7 @@ def test_a_study_limited_by_transactions_reports_it(cache: Cache) -> None:
     file = read_study((STUDIES / "moppel-2022-a-billion-transactions.toml").read_text(), "billion")
     found = study_forecast(file, cache, MACHINE)
     told = "\n".join(plan_lines(file, found, []))
-    assert "10 min warm-up, then 125\u00a0000\u00a0000 transactions per client" in told
+    assert "10 min warm-up, then 125,000,000 transactions per client" in told
     assert plan_as_json(file, found, [])["cases"][0]["window_s"] is None
 
 

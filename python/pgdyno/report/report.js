@@ -8,7 +8,7 @@ const FACTORS = {
 
 // The value of a cell, without its interval: "1 min 04 s" is 64, "−19.8 [−20.2, −19.4]" is −19.8.
 function valueOf(text) {
-  const plain = text.split("[")[0].replace(/\s/g, "").replace(/−/g, "-");
+  const plain = text.split("[")[0].replace(/[\s,]/g, "").replace(/−/g, "-");
   const parts = [...plain.matchAll(/(-?\d+(?:\.\d+)?(?:e[+-]?\d+)?)([a-zA-Zµ]*)/g)];
   const found = parts.filter((part, i) => i === 0 || part[2] in FACTORS);
   return found.length ? found.reduce((sum, part) => sum + Number(part[1]) * (FACTORS[part[2]] ?? 1), 0) : NaN;
