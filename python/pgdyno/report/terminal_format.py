@@ -382,7 +382,7 @@ def _broken(name: str, width: int) -> str:
 
 
 def _fitting(table: Table, width: int) -> list[int]:
-    """Return the indexes of the columns that fit, omitting dispensable ones first."""
+    """Return the indexes of the columns that fit, omitting dispensable ones first, then the last numbers."""
     needed = [_width(table, index) for index in range(len(table.columns))]
     for index, column in enumerate(table.columns):
         if index == 0 and table.breaks_first:
@@ -390,7 +390,9 @@ def _fitting(table: Table, width: int) -> list[int]:
         elif index and column not in table.numeric:
             needed[index] = min(needed[index], _wrapped_width(table, index))  # wrap before omitting a column
     shown = list(range(len(needed)))
-    for name in (name for name in table.dispensable if name in table.columns):
+    numbers = [name for name in reversed(table.columns[2:]) if name in table.numeric]
+    known = [name for name in table.dispensable if name in table.columns]
+    for name in [*known, *(name for name in numbers if name not in known)]:
         if sum(needed[index] + _GAP for index in shown) - _GAP <= width:
             break
         shown.remove(table.columns.index(name))
