@@ -255,7 +255,7 @@ def test_a_number_of_a_published_table_has_its_unit_in_the_cell_or_the_heading()
     size = Estimate(215.0, "MB", 2, Better.NEITHER)
     rate = Estimate(2000.0, "tx/s", 2, Better.MORE)
     rows = [
-        [a_cell("size", "", None), a_cell("118", "GB", 118.0, size), a_cell("1,978", "tx/s", 1978.0, rate)],
+        [a_cell("size", "", None), a_cell("118", "GB", 118.0, size), a_cell("1978", "tx/s", 1978.0, rate)],
         [a_cell("time", "", None), a_cell("33 min", "min", 33.0), a_cell("", "tx/s", None)],
     ]
     found = with_measured_columns(MeasuredTable("t", ["of", "then", "rate"], rows, []), 0.95)
