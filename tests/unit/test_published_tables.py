@@ -385,7 +385,7 @@ def test_a_level_of_the_settings_is_compared_over_cases() -> None:
     ("text", "value", "shown"),
     [
         ("1848943", 1848943.0, "1,848,943 TPM"),
-        ("9999", 9999.0, "9999 TPM"),
+        ("9999", 9999.0, "9,999 TPM"),
         ("12345", None, "12345"),  # not a number of the source: a label
         ("3 to 4", 3.5, "3 to 4 TPM"),
     ],

@@ -146,7 +146,7 @@ def test_csv_has_a_row_for_each_trial_and_key(tmp_path: Path) -> None:
 def test_without_probes_there_is_no_section_about_them(tmp_path: Path) -> None:
     built = probed(tmp_path, replace(PROBED, probed=False))
     assert not only(built).probes and json.loads(FORMS["json"](built))["probes"] is None
-    assert "Telemetry" not in on_terminal(built)
+    assert "\nTelemetry\n" not in on_terminal(built)
 
 
 def test_a_feature_missing_in_a_version_raises_no_caveat(tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_instructions_have_a_separate_verdict(tmp_path: Path, ratio: float, verd
     conditions = [
         parse_condition(f"{outcome}:{INSTRUCTIONS}") for outcome in ("slower", "faster", "not-same")
     ]
-    met = {of.condition.outcome for of in gate(built.findings, conditions).met}
+    met = {of.condition.word for of in gate(built.findings, conditions).met}
     assert met == ({verdict, "not-same"} if verdict else set())
 
 
