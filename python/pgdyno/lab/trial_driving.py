@@ -260,16 +260,23 @@ def drive_trials(
         warm_up.ends_with,
         lab.engine_of(block.seed),
     )
-    for target, index in enumerate(arms):
+    _note_warm_ups(lab, block, trials, warm_up, complete=run.complete)
+    return run
+
+
+def _note_warm_ups(
+    lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial], warm_up: WarmUp, *, complete: bool
+) -> None:
+    """Keep what later blocks compare their warm-ups with."""
+    for target, index in enumerate(trials):
         if (found := warm_up.found(target)) is not None:
             trials[index].warmed = replace(found, times=lab.warm_up_times)
-        if run.complete:
+        if complete:
             lab.rates.setdefault(index, []).append(warm_up.rates(target))
             lab.measured[index] = [piece for piece in trials[index].slices if piece.role is Role.MEASURE]
         if lab.study.schedule == "blocks" and (found := warm_up.found(target)) is not None:
             first_s = found.driven_s if found.by == "evidence" else lab.study.warmup_s
             lab.warmed_s.setdefault((lab.case, block.index), first_s)
-    return run
 
 
 def _pinning(study: Study, arms: Sequence[LabArm]) -> Pinning | None:
