@@ -29,7 +29,8 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     assert ended.status == 0, ended.err
     found = ended.json()
     assert [arm["trials"] for arm in found["arms"]] == [{"ok": 1}] * 2
-    assert set(found["arms"][0]["levels"]) == {"tps", "server_cpu", "driver_cpu"}
+    # Without the server's CPU time if one of its processes ended in this short window.
+    assert set(found["arms"][0]["levels"]) | {"server_cpu"} == {"tps", "server_cpu", "driver_cpu"}
     assert list(found["arms"][0]["latency_ms"]) == ["tpcb-like", "select-only", "all"]
     assert found["derived"] == ""
     assert "more-clients-than-branches" in {caveat["code"] for caveat in found["caveats"]}

@@ -51,7 +51,9 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
     if name in ON_DISK and missing_for_power_cuts():
         pytest.skip("NO SIMULATED DISK: it needs root, /dev/fuse and a loop device")
     if name in ON_RAY:
-        pytest.importorskip("ray", reason="Ray is not installed (pgdyno[fleet])")
+        pytest.importorskip(
+            "ray", reason="Ray is not installed: build the wheel, and install it with its extra fleet"
+        )
     done = bench("--smoke", name)
     assert done.returncode == 0, done.stderr
     rows = [line.split("|") for line in done.stdout.splitlines()[2:]]

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
@@ -95,8 +95,10 @@ def left_of(name: str) -> list[bytes]:
     """Return the mounts, and the files of loop devices, with this name in their path, as the kernel writes
     them.
     """
-    tables = [Path("/proc/self/mountinfo"), *Path("/sys/block").glob("loop*/loop/backing_file")]
-    lines = [line for table in tables for line in table.read_bytes().splitlines()]
+    lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # another process has released the device
+            lines += backing.read_bytes().splitlines()
     return [line for line in lines if name.encode() in line]
 
 

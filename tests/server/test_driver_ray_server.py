@@ -29,7 +29,9 @@ from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice, Role
 
-cluster_utils: Any = pytest.importorskip("ray.cluster_utils", reason="Ray is not installed (pgdyno[fleet])")
+cluster_utils: Any = pytest.importorskip(
+    "ray.cluster_utils", reason="Ray is not installed: build the wheel, and install it with its extra fleet"
+)
 
 pytestmark = [pytest.mark.server, pytest.mark.long, pytest.mark.filterwarnings("ignore")]
 

@@ -333,12 +333,12 @@ def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
     assert details["changes"] == [
         "roles were created without login: boss, clerk, owner_of_rows",
         "superusers among them: boss",
-        "foreign and other tables are empty, and views above them lack rows: "
+        "empty tables (foreign tables and others) and views that depend on them: "
         "public.above_remote, public.parted_2, public.remote",
         "dblink returns no row to its callers: public.linked",
-        "rows of materialized views, or of views above them: public.above_stale (990 instead of 1,000 rows), "
-        "public.linked (0 instead of 1 rows), public.of_remote (0 instead of 30 rows), "
-        "public.stale (990 instead of 1,000 rows)",
+        "rows of materialized views, or of views that depend on them: "
+        "public.above_stale (990 instead of 1,000 rows), public.linked (0 instead of 1 rows), "
+        "public.of_remote (0 instead of 30 rows), public.stale (990 instead of 1,000 rows)",
     ]
     with opened(build, account, server_dir / "data", details["database"]) as connection:
         for query, expected in {
@@ -385,6 +385,8 @@ def test_a_role_that_cannot_switch_statistics_off_reads_what_it_may_and_is_warne
         assert value(connection, "SELECT has_schema_privilege('reader', 'sales', 'USAGE')")
         assert value(connection, "SELECT count(*) FROM sales.lower") == 2
         assert value(connection, "SELECT to_regclass('local') IS NULL")
+    with odd_origin.connect("odd") as connection:
+        connection.execute("DROP OWNED BY reader; DROP ROLE reader")
 
 
 def test_a_dsn_means_the_database_that_it_resolves_to(

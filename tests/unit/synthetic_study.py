@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import shutil
 import tempfile
@@ -181,19 +182,22 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
     ]
 
 
-_WRITTEN = tempfile.TemporaryDirectory(prefix="pgdyno-synthetic-")
+@functools.cache
+def _written() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="pgdyno-synthetic-")
 
 
 def write_study(path: Path, *cases: Synthetic) -> None:
     """Write the complete study and close it. Each is written once per process, and copied."""
-    written = Path(_WRITTEN.name) / hashlib.sha256(repr(cases).encode()).hexdigest()
+    written = Path(_written().name) / hashlib.sha256(repr(cases).encode()).hexdigest()
     if not written.exists():
-        _write_study(written, *cases)
+        write_anew(written, *cases)
     assert not path.exists()
     shutil.copyfile(written, path)
 
 
-def _write_study(path: Path, *cases: Synthetic) -> None:
+def write_anew(path: Path, *cases: Synthetic) -> None:
+    """Write the complete study by the writer itself, and close it."""
     numbered = [replace(wanted, case=case) for case, wanted in enumerate(cases)]
     described = [(study_of(wanted), arms_of(wanted)) for wanted in numbered]
     with Writer.create(path, *described[0], *described[1:]) as writer:

@@ -22,7 +22,7 @@ import pytest
 from example_records import INTERVAL, READ, SERIES, SLICE, SMALL, begun
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_study import Synthetic, arms_of, study_of, write_study
+from synthetic_study import Synthetic, arms_of, study_of, write_anew, write_study
 
 from edited_evidence import edited
 from example_studies import make_study
@@ -346,7 +346,7 @@ def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
 
 
 def test_a_closed_file_has_no_companions(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", SMALL)
+    write_anew(tmp_path / "e", SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 
 
@@ -354,7 +354,7 @@ def test_remains_of_a_killed_file_creation_are_not_reused(tmp_path: Path) -> Non
     # A journal next to a database is rolled back when the database is opened.
     for companion in ("", "-journal", "-wal", "-shm"):
         (tmp_path / f"e.{16 * '0'}.new{companion}").write_bytes(b"of another file")
-    write_study(tmp_path / "e", SMALL)
+    write_anew(tmp_path / "e", SMALL)
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 
 
@@ -406,8 +406,6 @@ import dataclasses, sys
 from pathlib import Path
 import numpy as np
 from synthetic_study import Synthetic, arms_of, study_of, write_block
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from example_records import INTERVAL, SLICE
 from pgdyno.results.records import Block
 from pgdyno.results.writer import Writer

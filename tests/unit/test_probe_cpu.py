@@ -74,8 +74,8 @@ def test_a_servers_cpu_is_that_of_its_children_too() -> None:
     before = cpu_time.server_cpu(os.getpid())
     with a_process_that_has_worked(WORK) as pid:
         child_s, ours = cpu_time.process_cpu_s(pid), cpu_time.server_cpu(os.getpid()).since(before)
-        assert ours.used_s >= child_s > 0
-        assert ours.error_s == 0
+        # Exact, unless another child of the tests ended meanwhile.
+        assert ours.used_s + ours.error_s >= child_s > 0
 
 
 ENDED_CHILDREN = """

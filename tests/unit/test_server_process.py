@@ -7,7 +7,6 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,15 +41,6 @@ class Started:
             os.close(handle)
 
 
-@pytest.fixture
-def pipe() -> Iterator[tuple[int, int]]:
-    ends = os.pipe()
-    yield ends
-    for end in ends:
-        with suppress(OSError):
-            os.close(end)
-
-
 def started(output: int) -> Started:
     """Read the three IDs that START prints."""
     with os.fdopen(output, "rb", buffering=0) as lines:
@@ -81,8 +71,8 @@ def test_a_program_is_asked_to_end_and_its_output_is_kept(tmp_path: Path) -> Non
     assert output.read_text() == "bye\n"
 
 
-def test_a_program_that_ignores_signals_is_killed_with_all_others(pipe: tuple[int, int]) -> None:
-    output, written = pipe
+def test_a_program_that_ignores_signals_is_killed_with_all_others() -> None:
+    output, written = os.pipe()
     command = ["/bin/sh", "-c", "trap '' TERM QUIT INT HUP; " + START + "wait"]
     with os.fdopen(written, "wb") as file:
         process = launch_tree(command, OURSELVES, output=file)

@@ -87,7 +87,7 @@ fn an_event_that_never_succeeds_ends_with_the_run_and_shows_its_errors_meanwhile
         sysbench.hooks.report_cumulative = function(stat) print('in all ' .. stat.events, stat.errors > 0) end";
     let script = Script::new("restarts", text);
     // Without an end of its own, the run is aborted with exit status 2.
-    let options = ["--threads=2", "--time=1", "--report-interval=1", "--forced-shutdown=20"];
+    let options = ["--threads=2", "--time=2", "--report-interval=1", "--forced-shutdown=20"];
     let (status, output) = script.run(&options);
     assert_eq!(status, Some(0), "{output}");
     assert!(output.contains("events 0\ttrue\n") && output.contains("in all 0\ttrue\n"), "{output}");
@@ -108,7 +108,7 @@ fn a_script_with_its_own_loop_counts_what_it_does_while_it_runs() {
         sysbench.hooks.report_intermediate = function(stat) print('reads', stat.reads > 0) end
         sysbench.hooks.report_cumulative = function(stat) print('in all', stat.reads - stat.events) end";
     let script = Script::new("own", text);
-    let (status, output) = script.run(&["--time=1", "--report-interval=1"]);
+    let (status, output) = script.run(&["--time=2", "--report-interval=1"]);
     assert_eq!(status, Some(0), "{output}");
     assert!(output.contains("reads\ttrue\n") && output.contains("in all\t1\n"), "{output}");
 }

@@ -81,7 +81,7 @@ impl Server {
         let _one_at_a_time = MADE.lock();
         let postgres = fs::metadata(self.bin.join("postgres")).unwrap();
         let mut hasher = DefaultHasher::new();
-        (&self.bin, postgres.len(), postgres.mtime()).hash(&mut hasher);
+        (&self.bin, postgres.len(), postgres.mtime(), is_root()).hash(&mut hasher);
         let place = env::current_exe().unwrap().ancestors().nth(2).unwrap().join("test-servers");
         let template = place.join(format!("{:x}", hasher.finish()));
         if template.exists() {

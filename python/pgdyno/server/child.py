@@ -83,7 +83,7 @@ def keep(parent_pid: int, uid: int, gid: int, command: list[str]) -> int:
         if number == signal.SIGQUIT:
             break
         if number == signal.SIGTERM and ends_s == float("inf"):
-            os.killpg(pid, signal.SIGTERM)
+            ask(pid)
             ends_s = time.monotonic() + GRACE_S
         reap(ended)
     ends_s = time.monotonic() + END_S
@@ -94,6 +94,15 @@ def keep(parent_pid: int, uid: int, gid: int, command: list[str]) -> int:
         signal.sigtimedwait([signal.SIGCHLD], POLL_S)
     status = os.waitstatus_to_exitcode(ended.get(pid, signal.SIGKILL))
     return status if status >= 0 else 128 - status
+
+
+def ask(pid: int) -> None:
+    """Send SIGTERM to the session of the program, or to the program if it has none yet."""
+    try:
+        os.killpg(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
 def reap(ended: dict[int, int]) -> bool:
