@@ -138,6 +138,11 @@ def significant(value: float, digits: int) -> str:
     return group_digits(value, decimals_of(value, digits))
 
 
+def number_text(value: float | None) -> str:
+    """Return a number with three significant digits; a dash if it is unknown."""
+    return ABSENT if value is None else significant(value, 3)
+
+
 def time_of_blocks(blocks: int, block_s: float | None) -> str:
     """Return the time of further blocks in parentheses after a space, rounded; empty if it is unknown.
 
@@ -181,8 +186,17 @@ def signed(value: float, decimals: int, unit: str) -> str:
 
 def share_text(share: float) -> str:
     """Return ``4.2%`` for 0.042: two significant digits."""
-    percent = share * 100
-    return with_unit(group_digits(percent, decimals_of(percent, 2)), "%")
+    return percent_text(share, decimals_of(share * 100, 2))
+
+
+def percent_text(share: float, decimals: int) -> str:
+    """Return ``4.2%`` for 0.042 and one decimal."""
+    return with_unit(group_digits(share * 100, decimals), "%")
+
+
+def given_number(value: float) -> str:
+    """Return ``1,000`` or ``2.5``: a configured number, with the digits it was given with."""
+    return f"{value:,.15g}"
 
 
 def given_percent(share: float) -> str:

@@ -52,7 +52,7 @@ def test_a_percentile_among_the_skipped_arrivals_is_a_lower_bound() -> None:
     found = summarise(*run_and_slice({**NONE, "ok": 800, "skipped": 200}, 800), PACE)
     assert (found["latency_ms"]["new_order"]["p50"], found["latency_ms"]["new_order"]["p90"]) == (2.0, 5000.0)
     assert found["lower_bounds"]["new_order"] == ["p90", "p95", "p99", "max"]
-    assert shown(found).count("> 5000.00") == 4 * len(found["lower_bounds"])
+    assert shown(found).count("> 5,000.00") == 4 * len(found["lower_bounds"])
 
 
 @pytest.mark.parametrize("words", ["compare 17 18", "compare 17 18 --capacity p99<9ms"])
@@ -107,7 +107,7 @@ def test_transactions_without_a_response_are_reported() -> None:
         (
             {"failed": 2, "retried": 4998},
             [("23505", "ERROR: duplicate key (SQLSTATE 23505)")],  # as the engine writes it
-            "no transaction succeeded, 2 failed in 5,000 tries: ERROR: duplicate key (SQLSTATE 23505)",
+            "no transaction succeeded, 2 failed in 5,000 attempts: ERROR: duplicate key (SQLSTATE 23505)",
         ),
         (
             {"failed": 9},

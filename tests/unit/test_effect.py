@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pgdyno.analysis.comparison.verdict import Verdict, blocks_needed, decide, judge
 from pgdyno.analysis.statistics.effect import LogRatioSummary, own_level, percent_of, student
 from pgdyno.analysis.telemetry.percentiles import Latencies, LatencyMs, curve_ms, merge, quantile_ns
-from pgdyno.estimate import Better, Estimate, given_percent, group_digits, share_text
+from pgdyno.estimate import Better, Estimate, given_number, given_percent, group_digits, share_text
 from pgdyno.results.packing import pairs_from
 from pgdyno.results.records import Pairs
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
@@ -249,4 +249,5 @@ def test_shares_and_numbers_read_well() -> None:
     assert plain(share_text(0.0423)) == "4.2%"
     assert plain(given_percent(0.02)) == "2%"
     assert plain(given_percent(0.975)) == "97.5%"
+    assert [given_number(rate) for rate in (0.1, 2.5, 40.0, 1e6)] == ["0.1", "2.5", "40", "1,000,000"]
     assert plain(group_digits(-1234567.891, 1)) == "−1,234,567.9"

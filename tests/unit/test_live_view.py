@@ -147,7 +147,7 @@ CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)
         (VerdictForecast(0.35, Remedy.MINUTES, 12), "35%; likely with --minutes 12"),
         (
             VerdictForecast(0.02, Remedy.LESS_NOISE, None, 8.12, (LessNoise.FEWER_CLIENTS,)),
-            "2%, which resolves changes of 8.1% or more; to resolve smaller ones: fewer clients",
+            "2%; smallest effect detectable: 8.1% (80% power); for smaller effects: fewer clients",
         ),
     ],
 )

@@ -521,10 +521,14 @@ def test_an_undecided_headline_has_the_change_of_the_table(tmp_path: Path, block
     assert built.headlines[0].claim.endswith(f" {in_table}%")
 
 
-def test_the_first_screen_has_the_tries_and_the_error_of_an_arm_that_never_succeeded(tmp_path: Path) -> None:
+def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_succeeded(
+    tmp_path: Path,
+) -> None:
     never = Synthetic(blocks=5, slices=2, failed_per_slice=7, stalled=[(block, 0) for block in range(5)])
     (line,) = first_screen.failures(only(report_of(tmp_path, never)).findings)
-    assert line.startswith("No transaction of 17 succeeded in 70 tries, SQLSTATE 40001: could not serialize")
+    assert line.startswith(
+        "No transaction of 17 succeeded in 70 attempts, SQLSTATE 40001: could not serialize"
+    )
     (tmp_path / "e").unlink()
     sometimes = dataclasses.replace(never, stalled=[])
     (line,) = first_screen.failures(only(report_of(tmp_path, sometimes)).findings)

@@ -25,7 +25,7 @@ from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import machine_size
 from pgdyno.cli.output_files import require_writable
 from pgdyno.errors import UsageError
-from pgdyno.estimate import ABSENT, bracketed, counted, given_percent, share_text, significant
+from pgdyno.estimate import bracketed, counted, given_percent, number_text, share_text, significant
 from pgdyno.interruption import Interruption
 from pgdyno.lab import calibration_run, noise_history
 from pgdyno.lab.noise_history import Entry, NoiseHistory, drift_of, is_of, merit_of
@@ -290,11 +290,6 @@ def _merit(calibration: Calibration, one: CalibrationResult) -> str:
     value = number_text(merit and percent_of(merit))
     ends = [number_text(percent_of(end)) for end in interval or ()]
     return f"{value} {bracketed(*ends)}" if ends else value
-
-
-def number_text(value: float | None) -> str:
-    """Format with three significant digits; a dash if unknown."""
-    return ABSENT if value is None else significant(value, 3)
 
 
 def _sentences(calibration: Calibration) -> Iterator[str]:

@@ -28,7 +28,7 @@ from pgdyno.drive.drive_specification import DRAIN_TIMEOUT_S, drive_specificatio
 from pgdyno.drive.engine_runs import EngineRun, examine_scripts, run_drive
 from pgdyno.engine import Event
 from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError, in_one_line
-from pgdyno.estimate import ABSENT, counted
+from pgdyno.estimate import ABSENT, counted, group_digits
 from pgdyno.interruption import Interruption
 from pgdyno.lab.trial import untested_version
 from pgdyno.lab.trial_outcome import status_of
@@ -193,11 +193,11 @@ def why_all_failed(run: EngineRun, measured: Event) -> str:
     failed = sum(kind["failed"] for kind in counts)
     if not failed or any(kind["ok"] or kind["rolled_back"] for kind in counts):
         return ""
-    tries = failed + sum(kind["retried"] for kind in counts)
+    attempts = failed + sum(kind["retried"] for kind in counts)
     first = f": {error_text(run.errors[0])}" if run.errors else ""
     remedy = REMEDIES.get(run.errors[0]["sqlstate"], "") if run.errors else ""
-    in_tries = f" in {tries:,} tries" if tries > failed else ""
-    return f"no transaction succeeded, {failed:,} failed{in_tries}{first}{remedy}"
+    of = f" in {group_digits(attempts, 0)} attempts" if attempts > failed else ""
+    return f"no transaction succeeded, {group_digits(failed, 0)} failed{of}{first}{remedy}"
 
 
 REMEDIES = {
@@ -233,13 +233,16 @@ class Narrator:
         n = sum(kind["ok"] + kind["rolled_back"] for kind in counts)
         failed = sum(kind["failed"] for kind in counts)
         span_s = (event["to_ns"] - event["from_ns"]) / 1e9
-        p99 = f"p99 {event['latency_ns']['p99'] / 1e6:.2f} ms" if n else "no transaction succeeded"
+        p99_ms = event["latency_ns"]["p99"] / 1e6 if n else 0.0
+        p99 = f"p99 {group_digits(p99_ms, 2)} ms" if n else "no transaction succeeded"
         retried = sum(kind["retried"] for kind in counts)
-        more = "".join(f", {of:,} {word}" for of, word in ((failed, "failed"), (retried, "retried")) if of)
+        more = "".join(
+            f", {group_digits(of, 0)} {word}" for of, word in ((failed, "failed"), (retried, "retried")) if of
+        )
         state = "" if n else f"{event['role']} {bool(more)}"
         if n or state != self._last:
             at, rate_per_s = f"{event['to_ns'] / 1e9:5.0f} s", n / span_s
-            say(f"{at}  {event['role']:8} {rate_per_s:9,.0f} tx/s  {p99}{more}")
+            say(f"{at}  {event['role']:8} {group_digits(rate_per_s, 0):>9} tx/s  {p99}{more}")
         self._last = state
 
 
@@ -328,11 +331,12 @@ def show_results(found: Mapping[str, Any], console: Console = out) -> None:
     cost = (
         "no transaction succeeded"
         if cpu_us is None
-        else f"load generator: {cpu_us:.1f} µs CPU per transaction"
+        else f"load generator: {group_digits(cpu_us, 1)} µs CPU per transaction"
     )
-    rates = f"{found['rate']['value']:,.0f} {found['rate']['unit']}   {found['tpm']:,.0f} TPM"
-    console.print(f"{rates}   over {found['window_s']:.1f} s, one run; {cost}", soft_wrap=True)
-    counts = {kind: [f"{n[name]:,}" for name in COUNTS] for kind, n in found["counts"].items()}
+    rate, tpm = (group_digits(value, 0) for value in (found["rate"]["value"], found["tpm"]))
+    rates = f"{rate} {found['rate']['unit']}   {tpm} TPM"
+    console.print(f"{rates}   over {group_digits(found['window_s'], 1)} s, one run; {cost}", soft_wrap=True)
+    counts = {kind: [group_digits(n[name], 0) for name in COUNTS] for kind, n in found["counts"].items()}
     console.print(_table("transactions", list(COUNTS.values()), counts))
     if unanswered := found["unanswered"]:
         console.print(
@@ -342,7 +346,9 @@ def show_results(found: Mapping[str, Any], console: Console = out) -> None:
         )
     latency = {
         kind: [
-            ABSENT if ms is None else f"{'> ' if name in found['lower_bounds'][kind] else ''}{ms:.2f}"
+            ABSENT
+            if ms is None
+            else f"{'> ' if name in found['lower_bounds'][kind] else ''}{group_digits(ms, 2)}"
             for name, ms in quantiles.items()
         ]
         for kind, quantiles in found["latency_ms"].items()

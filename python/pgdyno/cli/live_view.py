@@ -16,10 +16,18 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.comparison.verdict import POWER, Verdict
 from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
 from pgdyno.cli.console import err, say
-from pgdyno.estimate import ci_text, counted, share_text, significant, time_of_blocks
+from pgdyno.estimate import (
+    ci_text,
+    counted,
+    given_percent,
+    number_text,
+    percent_text,
+    share_text,
+    time_of_blocks,
+)
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import (
     ArmVerdict,
@@ -171,7 +179,7 @@ class LiveView:
                 pass
 
     def _rate_text(self, rate: float | None) -> str:
-        return "not valid" if rate is None else f"{_number(rate)} {self._unit}"
+        return "not valid" if rate is None else f"{number_text(rate)} {self._unit}"
 
     @property
     def _unit(self) -> str:
@@ -218,7 +226,7 @@ class LiveView:
             return self._step
         doing = f"{'measuring' if self._role == 'measure' else 'warming up'} {self._names[self._running]}"
         if self._share is not None:
-            doing += f": {self._share:.0%}{self._window_left()}"
+            doing += f": {percent_text(self._share, 0)}{self._window_left()}"
         return f"{doing}, {self._errors}" if self._errors else doing
 
     def _window_left(self) -> str:
@@ -248,11 +256,11 @@ class LiveView:
             table.add_row(
                 "▶" if active else " ",
                 Text(name, style="bold" if active else ""),
-                _number(rates[-1]) if rates else "",
+                number_text(rates[-1]) if rates else "",
                 format_duration(p99_s) if p99_s else "",
                 Text(_sparkline(rates[-sparks:] if sparks else []), style="cyan"),
                 str(len(results)),
-                _number(sum(results) / len(results)) if results else "",
+                number_text(sum(results) / len(results)) if results else "",
             )
         return table
 
@@ -262,7 +270,7 @@ def errors_text(running: Running) -> str:
     if not running.errors_per_s:
         return ""
     code = f" (SQLSTATE {running.sqlstate})" if running.sqlstate else ""
-    return f"{_number(running.errors_per_s)} errors/s{code}"
+    return f"{number_text(running.errors_per_s)} errors/s{code}"
 
 
 def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
@@ -282,7 +290,7 @@ def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
 
 def forecast_text(forecast: VerdictForecast) -> str:
     """Return ``probability of a verdict within the budget: 35%; likely with --minutes 12``."""
-    text = f"probability of a verdict within the budget: {forecast.probability:.0%}"
+    text = f"probability of a verdict within the budget: {percent_text(forecast.probability, 0)}"
     match forecast.remedy:
         case Remedy.DUET:
             return f"{text}; likely with --schedule duet"
@@ -291,9 +299,10 @@ def forecast_text(forecast: VerdictForecast) -> str:
         case Remedy.LESS_NOISE:
             less = less_noise_text(forecast.less_noise)
             if forecast.resolved_percent is None:
-                return f"{text}; to resolve changes: {less}"
+                return f"{text}; to detect effects: {less}"
             size = share_text(forecast.resolved_percent / 100)
-            return f"{text}, which resolves changes of {size} or more; to resolve smaller ones: {less}"
+            power = given_percent(POWER)
+            return f"{text}; smallest effect detectable: {size} ({power} power); for smaller effects: {less}"
         case None:
             return text
 
@@ -315,8 +324,3 @@ def standing_lines(standings: Sequence[ArmVerdict], block_s: float | None) -> li
 def _sparkline(rates: Sequence[float]) -> str:
     top = max(rates, default=0.0)
     return "".join(SPARKS[min(7, int(rate / top * 7.99))] if top > 0 else SPARKS[0] for rate in rates)
-
-
-def _number(rate: float) -> str:
-    """Format a rate; slow ones with decimals."""
-    return significant(rate, 3)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Dsn, Json, parse_percent
-from pgdyno.estimate import counted
+from pgdyno.estimate import counted, group_digits, percent_text
 from pgdyno.interruption import Interruption
 from pgdyno.lab.statement_scripts import LeftOut, StatementScripts, require_coverage, scripts_of_load
 from pgdyno.probe.recorded_statements import read_load, reading_session
@@ -26,7 +26,7 @@ app = typer.Typer(help="Make scripts from the statements of a running database."
 LISTED_SHARE_MIN = 0.001
 """Smallest share of the time for which a statement has its own line; JSON and the list have all."""
 
-COVERAGE_MIN = 0.5
+COVERAGE_REFUSED_BELOW = 0.5
 """Smallest share of the execution time that scripts have without --min-coverage."""
 
 
@@ -73,22 +73,24 @@ def from_statements(
     """Make pgbench scripts with weights from pg_stat_statements.
 
     The DSN is read in sessions that cannot write. The scripts contain no values of rows: they sample values
-    from the data that are measured. Values that only you know are stubs, to be edited before the scripts
-    are measured. What has no script is listed with its share of the execution time. Examples:
+    from the data that are measured. Values that pgdyno cannot derive are stubs, to be edited before the
+    scripts are measured. What has no script is listed with its share of the execution time. Examples:
 
     \b
       pgdyno workload from-statements postgresql://reader@db.example/shop --output shop-load
       pgdyno compare 17 18 --data shop -f shop-load
     """
     share_max = 1.0 if share is None else parse_percent(share)
-    coverage_min = min(COVERAGE_MIN, share_max) if min_coverage is None else parse_percent(min_coverage)
+    coverage_min = (
+        min(COVERAGE_REFUSED_BELOW, share_max) if min_coverage is None else parse_percent(min_coverage)
+    )
     require_directory(output, replace=overwrite)
     source = ConnectionString(dsn)
     if database is not None:
         source = source.with_database(database)
     with Interruption() as interruption, reading_session(source) as connection:
         load = read_load(connection)
-        say(f"reading {len(load.statements):,} statements of the database {load.database}")
+        say(f"reading {counted(len(load.statements), 'statement')} of the database {load.database}")
         transactions = None if log is None else read_transactions(log, load.database, interruption.check)
         made = scripts_of_load(connection, load, limit, share_max, transactions, interruption.check)
     require_coverage(made, coverage_min)
@@ -102,27 +104,27 @@ def from_statements(
 
 def _summary(made: StatementScripts) -> Iterator[str]:
     yield (
-        f"{made.made:,} of {made.statements:,} statements have scripts, which cover {made.coverage:.1%} of "
-        "the recorded time"
+        f"{group_digits(made.made, 0)} of {group_digits(made.statements, 0)} statements have "
+        f"scripts, which cover {percent_text(made.coverage, 1)} of the recorded time"
     )
 
 
 def _left_out_lines(made: StatementScripts) -> Iterator[str]:
     if made.left_out:
-        yield f"Left out: {1 - made.coverage:.1%}"
+        yield f"Left out: {percent_text(1 - made.coverage, 1)}"
     for one in made.left_out:
-        yield f"{one.share:7.2%}  {visible(_reason(one))}  {visible(one.shown)}"
+        yield f"{percent_text(one.share, 2):>7}  {visible(_reason(one))}  {visible(one.shown)}"
 
 
 def _reason(one: LeftOut) -> str:
     text = f"{one.reason}: {one.detail}" if one.detail else str(one.reason)
-    return f"{text} ({one.statements:,} statements)" if one.statements > 1 else text
+    return f"{text} ({counted(one.statements, 'statement')})" if one.statements > 1 else text
 
 
 def _print(made: StatementScripts, output: Path) -> None:
     table = Table("script", "calls", "time", "statement", box=None)
     for one in made.scripts:
-        row = (one.script.name, f"{one.calls:,.0f}", f"{one.share:.1%}", one.shown)
+        row = (one.script.name, group_digits(one.calls, 0), percent_text(one.share, 1), one.shown)
         table.add_row(*map(Text, row))  # no markup in names
     out.print(table)
     for line in _summary(made):
@@ -131,10 +133,13 @@ def _print(made: StatementScripts, output: Path) -> None:
     if listed:
         rest = Table("left out", "time", "statement", box=None)
         for left in listed:
-            rest.add_row(*map(Text, (_reason(left), f"{left.share:.1%}", left.shown or left.queryid)))
+            rest.add_row(*map(Text, (_reason(left), percent_text(left.share, 1), left.shown or left.queryid)))
         out.print(rest)
     if few := len(made.left_out) - len(listed):
-        out.print(f"{few:,} more with less than 0.1% each: {output / LIST} lists them", soft_wrap=True)
+        out.print(
+            f"{group_digits(few, 0)} more with less than 0.1% each: {output / LIST} lists them",
+            soft_wrap=True,
+        )
     stubs = [
         (one.script.name, line.removeprefix(STUB).strip())
         for one in made.scripts
@@ -146,9 +151,7 @@ def _print(made: StatementScripts, output: Path) -> None:
         for name, line in stubs:
             table.add_row(Text(f"{name}.sql"), Text(line))
         out.print(table)
-        say(
-            f"edit {counted(len(stubs), 'stub')} first: pgdyno refuses scripts with values that only you know"
-        )
+        say(f"edit {counted(len(stubs), 'stub')} first: pgdyno refuses scripts that contain an unedited stub")
     say(f"next: pgdyno compare ARM ARM --data SOURCE -f {output}")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pgdyno.errors import PgdynoError
-from pgdyno.estimate import counted
+from pgdyno.estimate import counted, given_percent, percent_text
 from pgdyno.probe.recorded_statements import (
     NotPrepared,
     RecordedLoad,
@@ -202,13 +202,15 @@ def require_coverage(made: StatementScripts, minimum: float) -> None:
     if made.coverage >= minimum:
         return
     largest = [
-        f"{one.share:.1%} {one.reason}{f' ({one.detail})' if one.detail else ''}: {one.shown or one.queryid}"
+        f"{percent_text(one.share, 1)} {one.reason}{f' ({one.detail})' if one.detail else ''}: "
+        f"{one.shown or one.queryid}"
         for one in made.left_out[:NAMED_MAX]
     ]
     raise PgdynoError(
-        f"the scripts cover {made.coverage:.1%} of the recorded time, less than {minimum:.0%}: a comparison "
-        f"would say nothing about the rest. Left out: {'; '.join(largest)}. Record the load again after "
-        f"pg_stat_statements_reset(), or accept the scripts with --min-coverage {_accepted(made.coverage)}"
+        f"the scripts cover {percent_text(made.coverage, 1)} of the recorded time, less than "
+        f"{given_percent(minimum)}: a comparison would not include the other statements. Left out: "
+        f"{'; '.join(largest)}. Record the load again after pg_stat_statements_reset(), or accept the "
+        f"scripts with --min-coverage {_accepted(made.coverage)}"
     )
 
 

@@ -15,6 +15,7 @@ from pgdyno.estimate import (
     Estimate,
     ci_text,
     decimals_of,
+    given_number,
     given_percent,
     group_digits,
     significant,
@@ -107,7 +108,7 @@ def limit_text(found: Capacity) -> str:
     """Return the latency limit, for example ``p99 < 20 ms``."""
     percentile = f"p{100 * found.limit.quantile:.6g}"
     limit_ms = found.limit.latency_s * 1e3
-    return f"{percentile} < {limit_ms:.6g}{NO_BREAK}ms"
+    return f"{percentile} < {given_number(limit_ms)}{NO_BREAK}ms"
 
 
 def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:

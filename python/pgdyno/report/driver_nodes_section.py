@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.findings.driver_node_findings import DriverNodeSummary, driver_node_summaries
-from pgdyno.estimate import ABSENT, share_text, significant
+from pgdyno.estimate import ABSENT, number_text, share_text
 from pgdyno.report.result_tables import Table
 
 COLUMNS = (
@@ -50,20 +50,16 @@ def _row(node: DriverNodeSummary) -> list[str]:
         node.name,
         str(node.trials),
         str(node.clients),
-        _number(node.executed_per_s),
+        number_text(node.executed_per_s),
         _share(node.driver_cpu_share),
         _share(node.busy_share),
-        _number(node.wake_late_p99_ms_max),
+        number_text(node.wake_late_p99_ms_max),
         _kilobytes(node.received_bytes_per_s),
         _kilobytes(node.sent_bytes_per_s),
-        _number(node.clock_spread_ms_max),
-        _number(node.ceiling_per_s),
+        number_text(node.clock_spread_ms_max),
+        number_text(node.ceiling_per_s),
         _share(node.ceiling_share_max),
     ]
-
-
-def _number(value: float | None) -> str:
-    return ABSENT if value is None else significant(value, 3) if value else "0"
 
 
 def _share(value: float | None) -> str:
@@ -71,4 +67,4 @@ def _share(value: float | None) -> str:
 
 
 def _kilobytes(value: float | None) -> str:
-    return ABSENT if value is None else _number(value / 1e3)
+    return ABSENT if value is None else number_text(value / 1e3)

@@ -169,11 +169,11 @@ def failures(findings: Findings) -> list[str]:
     most: dict[str, Sequence[str]] = {}
     for row in table.rows:
         most.setdefault(row[0], row)
-    tries = tries_in_vain(findings)
+    attempts = attempts_without_success(findings)
     return [
         (
-            f"No transaction of {arm} succeeded in {group_digits(tries[arm], 0)} tries"
-            if arm in tries
+            f"No transaction of {arm} succeeded in {group_digits(attempts[arm], 0)} attempts"
+            if arm in attempts
             else f"Failed transactions of {arm}, most frequent: {n} {kind}"
         )
         + f", SQLSTATE {sqlstate}: {sample}"
@@ -181,17 +181,17 @@ def failures(findings: Findings) -> list[str]:
     ][:FAILURES_MAX]
 
 
-def tries_in_vain(findings: Findings) -> dict[str, int]:
+def attempts_without_success(findings: Findings) -> dict[str, int]:
     """Return the number of attempts of each arm without a successful transaction."""
-    tries = {}
+    attempts = {}
     for of in findings.arms:
         trials = [trial for trial in findings.trials if trial.arm == of.arm.arm]
         counts = sum(
             (n for one in trials for piece in one.measured for n in piece.kinds.values()), start=Counts()
         )
         if not counts.executed:
-            tries[of.arm.name] = counts.failed + counts.retried
-    return tries
+            attempts[of.arm.name] = counts.failed + counts.retried
+    return attempts
 
 
 def _values(values: Sequence[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import counted, given_percent
+from pgdyno.estimate import counted, given_number, given_percent
 from pgdyno.report import steady_state_section
 from pgdyno.report.result_tables import has_anytime_interval
 from pgdyno.results.records import BlockStatus, StudyEnd
@@ -150,7 +150,7 @@ def _sizes(plan: Study) -> str:
     if plan.discard_s:
         parts.append(f"first {format_duration(plan.discard_s)} of each discarded")
     if plan.rate_per_s is not None:
-        parts.append(f"open loop at {plan.rate_per_s:g} transactions per second")
+        parts.append(f"open loop at {given_number(plan.rate_per_s)} transactions per second")
     elif plan.pacing != "none":
         parts.append(f"pacing {plan.pacing}")
     else:

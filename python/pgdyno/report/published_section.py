@@ -20,9 +20,6 @@ HERE = "here"
 AS_ABOVE = "as above"
 """Shown instead of a repeated number, which would look like a second measurement."""
 
-DIGITS_TO_GROUP = 4
-"""Whole numbers of at least this many digits are grouped, as measured ones are."""
-
 
 def source_section(findings: StudyFindings) -> list[Section]:
     """Return the sections below the published tables: agreement with them, and their notes."""
@@ -235,8 +232,8 @@ def as_printed(cell: MeasuredCell, *, in_head: str = "") -> str:
     ``in_head``: unit in the heading of the column.
     """
     known = cell.value is not None and cell.unit and cell.unit != in_head
-    is_long = cell.value is not None and cell.text.isdigit() and len(cell.text) >= DIGITS_TO_GROUP
-    text = group_digits(float(cell.text), 0) if is_long else cell.text
+    is_whole = cell.value is not None and cell.text.isdigit()
+    text = group_digits(float(cell.text), 0) if is_whole else cell.text
     text = with_unit(text, cell.unit) if known and not text.endswith(cell.unit) else text
     if cell.corrected is None:
         return text

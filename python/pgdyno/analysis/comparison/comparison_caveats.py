@@ -11,7 +11,7 @@ from pgdyno.analysis.statistics.autocorrelation import autocorrelation, is_autoc
 from pgdyno.analysis.statistics.symmetry import is_skewed, skewness, tested
 from pgdyno.analysis.telemetry.metrics import LATENCY, mixes
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.estimate import counted, share_text, signed
+from pgdyno.estimate import counted, given_number, share_text, signed
 from pgdyno.results.driver_facts import ENGINE
 from pgdyno.results.records import (
     Arm,
@@ -34,7 +34,7 @@ from pgdyno.units import format_duration
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
 """Settings of initdb or the compiler that change the cost of a page or a commit."""
 
-COVERAGE_MIN = 0.8
+COVERAGE_CAVEAT_BELOW = 0.8
 """Share of the recorded time that scripts need to stand for the load of a database."""
 
 NAMES_MAX = 5
@@ -361,10 +361,14 @@ def _study_caveats(study: StudyRecord) -> list[Caveat]:
     if study.engine_facts.profile == "debug":
         found.append(Caveat(Code.DEBUG_ENGINE))
     coverage = plan.workload.coverage
-    if coverage is not None and coverage < COVERAGE_MIN:
+    if coverage is not None and coverage < COVERAGE_CAVEAT_BELOW:
         found.append(Caveat(Code.LOW_COVERAGE, {"coverage": f"{math.floor(coverage * 100)}%"}))
     if plan.rate_per_s is not None:
-        found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": f"{plan.rate_per_s:g} transactions per second"}))
+        found.append(
+            Caveat(
+                Code.THROUGHPUT_FIXED, {"load": f"{given_number(plan.rate_per_s)} transactions per second"}
+            )
+        )
     elif plan.pacing != "none":
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and think times"}))
     elif plan.workload.kind == "tpcc" and not plan.searches_capacity:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pgdyno.caveats import Code
-from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, not_reported, percent_text
+from pgdyno.estimate import given_percent, percent_text
+from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, not_reported
 from pgdyno.probe.machine_facts import Clock, Limits, Memory, Processor
 from pgdyno.probe.machine_state import MachineLoad
 from pgdyno.units import format_duration, format_size
@@ -99,9 +100,13 @@ def cpu_steal(load: MachineLoad, when: str) -> Checked:
     about = "stolen CPU time"
     if load.steal > STEAL_MAX:
         return disturbs(
-            about, Code.MACHINE_STEAL, share=percent_text(load.steal), limit=f"{STEAL_MAX:.0%}", when=when
+            about,
+            Code.MACHINE_STEAL,
+            share=percent_text(load.steal, 1),
+            limit=given_percent(STEAL_MAX),
+            when=when,
         )
-    return fine(about, f"{percent_text(load.steal)} {when}")
+    return fine(about, f"{percent_text(load.steal, 1)} {when}")
 
 
 def other_processes(load: MachineLoad, when: str) -> Checked:
@@ -109,17 +114,17 @@ def other_processes(load: MachineLoad, when: str) -> Checked:
     about = "other load"
     if load.others > OTHERS_MAX:
         names = (
-            ", ".join(f"{name} {percent_text(share)}" for name, share in load.busiest)
+            ", ".join(f"{name} {percent_text(share, 1)}" for name, share in load.busiest)
             or "short-lived processes"
         )
         parameters = {
-            "share": percent_text(load.others),
-            "limit": f"{OTHERS_MAX:.0%}",
+            "share": percent_text(load.others, 1),
+            "limit": given_percent(OTHERS_MAX),
             "names": names,
             "when": when,
         }
         return disturbs(about, Code.OTHER_LOAD, **parameters)
-    return fine(about, f"{percent_text(load.others)} of the CPU {when}")
+    return fine(about, f"{percent_text(load.others, 1)} of the CPU {when}")
 
 
 def pressure(load: MachineLoad, of: str, when: str) -> Checked:
@@ -129,9 +134,14 @@ def pressure(load: MachineLoad, of: str, when: str) -> Checked:
     if share is None:
         return not_reported(about)
     if share > limit:
-        parameters = {"what": WANTED[of], "share": percent_text(share), "limit": f"{limit:.0%}", "when": when}
+        parameters = {
+            "what": WANTED[of],
+            "share": percent_text(share, 1),
+            "limit": given_percent(limit),
+            "when": when,
+        }
         return disturbs(about, Code.PRESSURE, **parameters)
-    return fine(about, f"{percent_text(share)} of the time {when}")
+    return fine(about, f"{percent_text(share, 1)} of the time {when}")
 
 
 WANTED = {"cpu": "CPU", "io": "the disk", "memory": "memory"}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pgdyno.caveats import Code
-from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, not_reported, percent_text
+from pgdyno.estimate import given_percent, percent_text
+from pgdyno.lab.doctor.machine_check import Checked, disturbs, fine, not_reported
 from pgdyno.probe.disks import Disk, FlushTimes
 from pgdyno.units import format_duration, format_size
 
@@ -59,11 +60,11 @@ def space(disk: Disk) -> Checked:
             about,
             Code.SPACE_SHORT,
             free=format_size(disk.free_bytes),
-            share=percent_text(share),
+            share=percent_text(share, 1),
             limit_size=format_size(FREE_BYTES_MIN),
-            limit=f"{FREE_SHARE_MIN:.0%}",
+            limit=given_percent(FREE_SHARE_MIN),
         )
-    return fine(about, f"{format_size(disk.free_bytes)}, {percent_text(share)}")
+    return fine(about, f"{format_size(disk.free_bytes)}, {percent_text(share, 1)}")
 
 
 def flush(disk: Disk) -> Checked:

@@ -34,8 +34,3 @@ def disturbs(about: str, code: Code, **parameters: Parameter) -> Checked:
     """Return a finding."""
     caveat = Caveat(code, parameters)
     return Checked(about, "disturbs", caveat.text, caveat)
-
-
-def percent_text(share: float) -> str:
-    """Return a share as text: ``4.2%``."""
-    return f"{share:.1%}"
