@@ -111,7 +111,7 @@ def test_a_server_that_all_hosts_would_share_is_refused(tmp_path: Path, server: 
 
 
 def test_an_address_without_a_cluster_is_an_error_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("ray", reason="NO RAY: pip install 'pgdyno[fleet]'")
+    pytest.importorskip("ray", reason="NO RAY: build the wheel, and install it with its extra fleet")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{closed.getsockname()[1]}"
@@ -131,7 +131,7 @@ def test_without_ray_the_error_has_a_remedy(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert run_command(["run", "s.toml", "--fleet"]) == 2
-    assert "pip install 'pgdyno[fleet]'" in " ".join(capsys.readouterr().err.split())
+    assert "`make wheel`" in " ".join(capsys.readouterr().err.split())
 
 
 def test_only_one_module_imports_ray() -> None:

@@ -30,7 +30,8 @@ def test_a_script_with_a_stub_is_refused_until_its_mark_is_removed(tmp_path: Pat
     path = tmp_path / "load" / "001_report.sql"
     for given in (tmp_path / "load", path):
         with pytest.raises(
-            UsageError, match=r"report\.sql has a value .* \(and 1 more in this file\): \$1 integer"
+            UsageError,
+            match=r"report\.sql contains an unedited stub \(and 1 more in this file\): \$1 integer",
         ):
             scripts_of((), [str(given)])
     path.write_text("\\set p1 random(1, 7)\n")

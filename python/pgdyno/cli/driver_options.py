@@ -13,7 +13,7 @@ from pgdyno.study.drivers_plan import DriversPlan
 
 @dataclass(frozen=True)
 class DriverOptions:
-    """Options of the nodes that generate the load. They need pgdyno[fleet] and a running Ray cluster."""
+    """Options of the nodes that generate the load. They need Ray, the extra fleet of the wheel."""
 
     drivers: Annotated[
         str | None,

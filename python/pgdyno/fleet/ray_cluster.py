@@ -1,6 +1,6 @@
 """Connection to a Ray cluster, and checks of its nodes.
 
-Ray is the optional dependency ``pgdyno[fleet]``. Only this module imports it, when a command needs a cluster.
+Ray is the extra ``fleet`` of the wheel. Only this module imports it, when a command needs a cluster.
 Arguments of tasks and actors may contain passwords. Names of tasks, actors and nodes must not. Nor must the
 command line of this process.
 """
@@ -257,7 +257,7 @@ def _import_ray() -> Any:
     except ImportError:
         raise UsageError(
             "Ray is not installed: build the wheel with `make wheel`, and install it with its extra fleet "
-            "(docs/how-to/drive-from-other-machines.md)"
+            "(pgdyno docs drive-from-other-machines)"
         ) from None
     _keep_standard_output_clean(ray)
     return ray

@@ -35,7 +35,7 @@ from pgdyno.server.dump_scan import DumpFacts, scan
 from pgdyno.server.limited_connection import cancel
 from pgdyno.server.origin_facts import OriginFacts, Role, count_rows, differences
 from pgdyno.server.running import Connection, Server
-from pgdyno.server.server_account import Account
+from pgdyno.server.server_account import OURSELVES, Account
 from pgdyno.server.server_process import run_tool, tool_lines
 from pgdyno.study.own_data import OwnData
 from pgdyno.workload.check_session import first_line
@@ -162,7 +162,7 @@ class OwnDataMaker:
                 "Nothing was measured"
             )
         if loose:
-            yield f"rows of materialized views, or of views above them: {listed(loose)}"
+            yield f"rows of materialized views, or of views that depend on them: {listed(loose)}"
         if uncounted:
             yield f"rows were not compared: {listed(uncounted)}"
 
@@ -191,7 +191,7 @@ class OwnDataMaker:
             self._run_psql(server, arguments, lines)
         if emptied := [*origin.emptied, *changed.emptied]:
             changes.append(
-                f"foreign and other tables are empty, and views above them lack rows: {listed(emptied)}"
+                f"empty tables (foreign tables and others) and views that depend on them: {listed(emptied)}"
             )
         if origin.missing_keys:
             changes.append(
@@ -220,9 +220,8 @@ class OwnDataMaker:
         """Yield the output of pg_restore, which only converts the archive: it runs no code of it."""
         pg_restore = client_program("pg_restore", self.builds)
         command = [str(pg_restore), "--file=-", *options, self.data.path]
-        ourselves = Account("", -1, -1, switch=False)  # the file of the user
         try:
-            yield from tool_lines(command, ourselves, READ_TIMEOUT_S, check=self.interruption.check)
+            yield from tool_lines(command, OURSELVES, READ_TIMEOUT_S, check=self.interruption.check)
         except subprocess.CalledProcessError as error:
             newer = "unsupported version" in error.stderr or "not support" in error.stderr
             remedy = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 GZIPPED_CHARACTERS_MAX = 4 * 2**20
-"""Maximum length. A kernel configuration has about 250 000 characters."""
+"""Maximum length. A kernel configuration has about 250,000 characters."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pgdyno.errors import DiskFullError, EvidenceError
 from pgdyno.results import checksums
 
 REAL_MAX = 1e12
-"""Limit of reals, which are mostly seconds: 30 000 years. Squares and products stay far below infinity."""
+"""Limit of reals, which are mostly seconds: 30,000 years. Squares and products stay far below infinity."""
 
 INTEGER_MAX = 2**53
 """Limit of integers: larger ones are not exact as floating-point numbers. As nanoseconds, 104 days."""

@@ -419,7 +419,7 @@ def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData
 
 
 def form_of(path: Path) -> Form:
-    """Return the form of a source. Raises UsageError if it is none."""
+    """Return the form of a source. Raises UsageError for an unknown form."""
     if path.is_dir():
         if (path / "global" / "pg_control").exists() or (path / "PG_VERSION").exists():
             return "backup"

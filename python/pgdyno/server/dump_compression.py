@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pgdyno.errors import DatasetError, UsageError
-from pgdyno.server.server_account import Account
+from pgdyno.server.server_account import OURSELVES
 from pgdyno.server.server_process import tool_lines
 
 UNPACK_TIMEOUT_S = 6 * 3600.0
@@ -55,7 +55,7 @@ def is_archive(head: bytes) -> bool:
 
 
 def compression_of(path: Path) -> str:
-    """Return the compression of a file; empty if it is none that is known. Raises OSError."""
+    """Return the compression of a file; empty if unknown. Raises OSError."""
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "")
@@ -107,9 +107,8 @@ def _lines(path: Path, compression: str) -> Iterator[bytes]:
             with packed.open(names[0]) as file:
                 yield from file
     elif compression in _BY_PROGRAM:
-        ourselves = Account("", -1, -1, switch=False)
         command = [shutil.which(compression) or compression, "-dc", str(path)]
-        with contextlib.closing(tool_lines(command, ourselves, UNPACK_TIMEOUT_S)) as lines:
+        with contextlib.closing(tool_lines(command, OURSELVES, UNPACK_TIMEOUT_S)) as lines:
             yield from lines
     else:
         with _OPEN.get(compression, Path.open)(path, "rb") as file:

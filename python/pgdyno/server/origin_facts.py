@@ -38,7 +38,7 @@ REFUSED = -1
 """Number of rows of a relation that the session cannot read."""
 
 Kind = Literal["table", "view", "loose"]
-"""loose: its rows may differ. It is a materialized view, which can be stale, or a view above one."""
+"""loose: its rows may differ. It is a materialized view, which can be stale, or depends on one."""
 
 
 @dataclass(frozen=True)
@@ -79,9 +79,10 @@ class Counted:
 
 @dataclass(frozen=True)
 class OriginFacts:
-    """Facts of an origin. ``emptied``: tables whose rows were left out on
-    purpose, and views above them. ``missing_keys``: foreign
-    keys that were left out, because their target was not read.
+    """Facts of an origin.
+
+    ``emptied``: tables whose rows were left out on purpose, and views that depend on them. ``missing_keys``:
+    foreign keys that were left out, because their target was not read.
     """
 
     roles: Sequence[Role] = ()
@@ -132,8 +133,10 @@ def read_roles(connection: psycopg.Connection[Any]) -> list[Role]:
 def relations_to_count(
     connection: psycopg.Connection[Any], dumped: Callable[[Relation], bool]
 ) -> tuple[list[tuple[Relation, Kind]], list[str]]:
-    """Return the tables and views whose rows can be compared, and those that are empty in the copy: foreign
-    tables, what jobs and standbys leave out, and views above them, which could contact other servers.
+    """Return the tables and views whose rows can be compared, and those that are empty in the copy.
+
+    Empty are foreign tables, which could contact other servers, tables that jobs and standbys leave out, and
+    views that depend on them.
 
     Views that depend on time, the session or catalogs are left out. ``dumped``: whether a relation is read.
     """

@@ -116,7 +116,7 @@ class PgbenchParameters(WorkloadParameters):
     OMITTED: ClassVar[frozenset[str]] = frozenset({"data", "checks"})
 
     kind: Literal["pgbench"] = "pgbench"
-    scale: int = Field(ge=1, le=214_748_364, description="Size of the data: 100 000 accounts or 16 MB each.")
+    scale: int = Field(ge=1, le=214_748_364, description="Size of the data: 100,000 accounts or 16 MB each.")
     partitions: int = Field(default=0, ge=0, le=100_000, description="Number of partitions of the accounts.")
     partition_method: Literal["range", "hash"] | None = Field(
         default=None, description="Partitioning method; requires partitions. [default: range]"

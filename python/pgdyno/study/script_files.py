@@ -47,7 +47,7 @@ def _edited(path: Path) -> str:
     if stubs:
         more = f" (and {len(stubs) - 1} more in this file)" if len(stubs) > 1 else ""
         raise UsageError(
-            f"{path} has a value that only you know{more}: {stubs[0].removeprefix(STUB).strip()}; or remove "
+            f"{path} contains an unedited stub{more}: {stubs[0].removeprefix(STUB).strip()}; or remove "
             f"the script from {LIST}"
         )
     return text

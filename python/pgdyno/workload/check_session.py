@@ -20,7 +20,7 @@ SESSION = {
     "statement_timeout": "0",
     "work_mem": WORK_MEM,
     "jit": "off",  # costs more than it saves here; unknown before 11
-    # A trial ends without ANALYZE. If the planner estimates one row instead of 300 000, a nested loop takes
+    # A trial ends without ANALYZE. If the planner estimates one row instead of 300,000, a nested loop takes
     # minutes and a hash join a second. All joins of the conditions have equality keys, so a hash join is
     # always possible.
     "enable_nestloop": "off",

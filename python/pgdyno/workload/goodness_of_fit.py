@@ -20,7 +20,7 @@ FALSE_ALARMS_PER_TRIAL = 1e-6
 """Probability that all these tests together fail a trial with a correct driver. A long study has hundreds of
 trials; at this rate one study in thousands loses one trial at random. So a failed check indicates a fault.
 The loss of power is small, because the counts are large: 2% rollbacks instead of 1% are three standard
-deviations in 1000 transactions, and ten in 10 000."""
+deviations in 1000 transactions, and ten in 10,000."""
 
 EXPECTED_PER_BIN_MIN = 50.0
 """Minimum expected count per bin; others are pooled. Simulated at 1e-5

@@ -145,7 +145,7 @@ def _statements(parameters: PgbenchParameters) -> Iterator[tuple[str, str]]:
 
 
 def check_rows(sums: Sums) -> Check:
-    """Check for ten tellers and 100 000 accounts per branch."""
+    """Check for ten tellers and 100,000 accounts per branch."""
     due = (sums.branches * TELLERS_PER_BRANCH, sums.branches * ACCOUNTS_PER_BRANCH)
     detail = f"{sums.branches} branches, {sums.tellers} tellers, {sums.accounts} accounts"
     passed = sums.branches > 0 and (sums.tellers, sums.accounts) == due
