@@ -1,8 +1,8 @@
-"""An estimate for presentation, and the text of every number that a user sees, in all formats.
+"""An estimate for presentation, and the text of every measured number, in all formats.
 
-Digits are in groups of three by commas, and a number is never rounded to tens or hundreds: every digit shown
-is right. An interval is ``95% CI [3.4%, 12.8%]``. Its ends and its estimate have the same decimals, which
-give each end at least two significant digits (CONTRIBUTING.md, Numbers).
+Digits are in groups of three by commas, and a measured number is never rounded to tens or hundreds: every
+digit shown is right. An interval is ``95% CI [3.4%, 12.8%]``. Its ends and its estimate have the same
+decimals, which give each end at least two significant digits (CONTRIBUTING.md, Numbers).
 """
 
 from __future__ import annotations

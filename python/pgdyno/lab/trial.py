@@ -17,6 +17,7 @@ import psycopg
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.drive.engine_runs import StartEngine, start_local
 from pgdyno.errors import ServerError
+from pgdyno.estimate import given_percent, percent_text
 from pgdyno.fleet.driver_pool import DriverPool
 from pgdyno.interruption import Interruption
 from pgdyno.lab.arms import Connection, LabArm, brief_session
@@ -151,17 +152,16 @@ def driver_node_caveats(trial: int, arm: LabArm, nodes: Sequence[DriverNode]) ->
         if node.clock_spread_s > CLOCK_SPREAD_S_MAX:
             spread = {"spread_ms": round(node.clock_spread_s * 1e3, 1), "limit_ms": CLOCK_SPREAD_S_MAX * 1e3}
             yield Caveat(Code.DRIVER_CLOCKS, {**names, **spread}, trial)
-        if (node.retransmitted_share or 0.0) > RETRANSMITTED_SHARE_MAX:
-            lost = {"share": f"{node.retransmitted_share:.1%}", "limit": f"{RETRANSMITTED_SHARE_MAX:.1%}"}
+        if (share := node.retransmitted_share or 0.0) > RETRANSMITTED_SHARE_MAX:
+            lost = {"share": percent_text(share, 1), "limit": given_percent(RETRANSMITTED_SHARE_MAX)}
             yield Caveat(Code.DRIVER_NETWORK, {**names, **lost}, trial)
-        share = node.driver_cpu_share
-        if share is not None and share > NODE_CPU_SHARE_MAX:
-            busy = {"share": f"{share:.0%}", "limit": f"{NODE_CPU_SHARE_MAX:.0%}"}
+        if (busy_share := node.driver_cpu_share or 0.0) > NODE_CPU_SHARE_MAX:
+            busy = {"share": percent_text(busy_share, 0), "limit": given_percent(NODE_CPU_SHARE_MAX)}
             yield Caveat(Code.DRIVER_NODE_BUSY, {**names, **busy}, trial)
         if not node.ceiling_per_s:
             yield Caveat(Code.DRIVER_CEILING_UNKNOWN, names, trial)
         elif (used := node.executed_per_s / node.ceiling_per_s) > CEILING_SHARE_MAX:
-            near = {"share": f"{used:.0%}", "limit": f"{CEILING_SHARE_MAX:.0%}"}
+            near = {"share": percent_text(used, 0), "limit": given_percent(CEILING_SHARE_MAX)}
             yield Caveat(Code.DRIVER_NEAR_CEILING, {**names, **near}, trial)
 
 
@@ -175,7 +175,7 @@ def _steal(trial: int, arm: LabArm, before: MachineCpu, after: MachineCpu) -> It
 
 
 def _share(arm: LabArm, share: float, limit: float) -> dict[str, str | int | float]:
-    return {"arm": arm.name, "share": f"{share:.1%}", "limit": f"{limit:.0%}"}
+    return {"arm": arm.name, "share": percent_text(share, 1), "limit": given_percent(limit)}
 
 
 KEPT_SHARE_MAX = 0.05
@@ -261,7 +261,7 @@ def bring_up(lab: Lab, trial: RunningTrial) -> None:
         lab.watch(PreparationStep(f"emptying the cache of {arm.name}"))
         kept = arm.drop_cache()
         if kept > KEPT_SHARE_MAX:
-            names = {"arm": arm.name, "share": f"{kept:.0%}"}
+            names = {"arm": arm.name, "share": percent_text(kept, 0)}
             lab.writer.add_caveat(Caveat(Code.CACHE_NOT_COLD, names, trial.id), lab.case)
     lab.watch(PreparationStep(f"starting {arm.name}"))
     begun_s = time.monotonic()
