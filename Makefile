@@ -29,7 +29,7 @@ $(BIN)/pgdyno: .venv/installed pyproject.toml
 	@touch $@
 
 $(BIN)/pgdyno-engine: .venv/installed $(ENGINE_SOURCES)
-	@echo "Compiling the engine: a few minutes the first time, about 10 on one slow core"
+	@echo "Compiling the engine: this takes about 4 minutes on two cores the first time"
 	cargo build --release --locked $$(test -t 2 || echo --quiet)
 	@install -m 755 target/release/pgdyno-pgbench $(BIN)/pgdyno-pgbench
 	@install -m 755 target/release/pgdyno-sysbench $(BIN)/pgdyno-sysbench
