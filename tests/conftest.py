@@ -31,7 +31,7 @@ settings.load_profile("reproducible")
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
 
-FUZZ = 100
+FUZZ = 50
 """Number of damaged files that each fuzz test tries; the default takes seconds."""
 
 

@@ -50,7 +50,9 @@ def test_scale_location_and_sign_do_not_matter() -> None:
 
 
 @pytest.mark.parametrize("noise", [normal(0.025), heavy_tails, outliers])
-@pytest.mark.parametrize("blocks", [10, 25, 40])
+@pytest.mark.parametrize(
+    "blocks", [10, *(pytest.param(blocks, marks=pytest.mark.long) for blocks in (25, 40))]
+)
 def test_symmetric_blocks_raise_the_caveat_at_most_at_the_nominal_rate(noise: Noise, blocks: int) -> None:
     drawn = noise(np.random.default_rng(blocks), STUDIES, blocks)
     # With heavy tails the level is asymptotic, and the page states the remaining error.

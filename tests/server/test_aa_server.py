@@ -116,6 +116,7 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     )
 
 
+@pytest.mark.long
 def test_a_calibration_is_measured_reported_and_stored(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -418,6 +418,7 @@ def test_a_promoted_standby_has_all_commits_that_waited_for_it(
         assert sound(both)
 
 
+@pytest.mark.long
 def test_a_standby_that_cannot_become_synchronous_is_an_error(
     build: Build, account: Account, session_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,7 +31,7 @@ def test_the_interval_of_a_median_has_the_ranks_of_the_sign_test() -> None:
 def test_a_ratio_of_many_pairs_has_an_interval() -> None:
     figure = compared("rate", "tx/s", [(n, 10.0) for n in range(1, 8)], "off")
     assert figure.interval == (0.1, 0.7)
-    assert "| 0.400 (0.100 to 0.700) |" in markdown([figure])
+    assert "| 0.400 [0.100, 0.700] |" in markdown([figure])
 
 
 def test_the_table_shows_figures_without_a_comparison() -> None:

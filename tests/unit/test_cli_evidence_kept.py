@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from synthetic_study import Synthetic, write_study
+from synthetic_study import Synthetic, write_anew, write_study
 
 from pgdyno.cli import demo, study_execution
 from pgdyno.cli.main import run_command
@@ -278,19 +278,19 @@ def test_a_new_results_file_is_not_created_next_to_a_foreign_wal_file(
 def test_a_lock_path_with_a_users_file_is_not_changed(place: Path) -> None:
     (place / "Cargo.lock").write_text(SOMEBODYS)
     with pytest.raises(EvidenceError, match=r"Cargo\.lock is not a lock file of pgdyno"):
-        write_study(place / "Cargo", MADE)
+        write_anew(place / "Cargo", MADE)
     assert {path.name: path.read_text() for path in place.iterdir()} == {"Cargo.lock": SOMEBODYS}
 
 
 def test_the_lock_of_a_dead_process_is_taken_over(place: Path) -> None:
     (place / "e.lock").write_text("123\n")
-    write_study(place / "e", MADE)
+    write_anew(place / "e", MADE)
     assert [path.name for path in place.iterdir()] == ["e"]
 
 
 def test_files_next_to_a_new_results_file_are_unchanged(place: Path) -> None:
     (place / "e.new").write_text(SOMEBODYS)
-    write_study(place / "e", MADE)
+    write_anew(place / "e", MADE)
     assert (place / "e.new").read_text() == SOMEBODYS
 
 
@@ -305,7 +305,7 @@ def test_a_results_file_created_meanwhile_is_not_replaced(
 
     monkeypatch.setattr(writer.Writer, "_make", slow)
     with pytest.raises(EvidenceExistsError):
-        write_study(place / "e", MADE)
+        write_anew(place / "e", MADE)
     assert {path.name: path.read_text() for path in place.iterdir()} == {"e": SOMEBODYS}
 
 

@@ -68,7 +68,7 @@ def test_a_change_is_pooled_as_the_report_pools_it_and_a_level_is_not(tmp_path: 
     assert_alike(change.over, found.primary[0])
     (shown,) = build_hosts(found).published
     assert list(shown.columns) == ["users", "18", "change", "change, pooled"]
-    assert shown.rows[0][:3] == ["8", "1000", "50%"] and shown.rows[0][3].startswith("+1")
+    assert shown.rows[0][:3] == ["8", "1,000", "50%"] and shown.rows[0][3].startswith("+1")
 
 
 def test_changes_of_values_are_pooled_for_a_table_without_changes(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def test_published_figures_are_compared_with_measured_ones(tmp_path: Path, form:
     users, published, ours, change, our_change = table.rows[0]
     level = built.findings.first.arms[1].levels["nopm"]
     assert level is not None
-    assert (users, published, change) == ("8", "1000", "50 (correct: +40.0%)")
+    assert (users, published, change) == ("8", "1,000", "50 (correct: +40.0%)")
     assert ours == f"{level_text(level)}\u00a0NOPM" and our_change.startswith("+1")
     # Two published rows that a fit merged into one case are one measurement, not two.
     assert table.rows[1][2] == table.rows[1][4] == AS_ABOVE
@@ -218,7 +218,7 @@ def test_an_effect_of_opposite_sign_is_reported_with_probable_reasons(tmp_path: 
     (change,) = built.findings.source_changes
     assert change.agreement is Agreement.OPPOSITE
     text = " ".join(unescape(plain(FORMS[form](built))).replace("\\", "").split())
-    assert re.search(r"source −35\.0%, here \+1\d\.\d% \[.*\]: opposite sign", text)
+    assert re.search(r"source −35\.0%, here \+1\d\.\d% \(95% CI \[.*\]\): opposite sign", text)
     assert "data : shared_buffers 820 → 1.64; other hardware" in text
     (entry,) = json.loads(FORMS["json"](built))["published_changes"]
     assert (entry["published_percent"], entry["agreement"]) == (-35, "opposite sign")

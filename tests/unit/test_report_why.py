@@ -130,7 +130,7 @@ def test_the_csv_has_the_parts_of_each_block_and_they_add_up(built: StudyReport)
 def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None:
     page = to_html(built)
     (steps, *_) = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
-    assert re.search(r"17: [\d\u00a0]+ µs.*on CPU.*18: [\d\u00a0]+ µs", steps, re.DOTALL)
+    assert re.search(r"17: [\d,\u00a0]+ µs.*on CPU.*18: [\d,\u00a0]+ µs", steps, re.DOTALL)
     assert 'class="step less"' in steps
     for place in re.findall(r'x="(-?[\d.]+)"', steps):
         assert 0 <= float(place) <= WIDTH

@@ -20,7 +20,7 @@ from pgdyno.study.study_file_checks import errors_of
 
 GB = 2**30
 SOURCE = FitMachine(16, 64 * GB, 10_000 * GB)
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=15, deadline=None)
 
 TUNED = st.fixed_dictionaries(
     {"shared_buffers": st.sampled_from(["32MB", "128MB", "2GB", "16GB", "48GB"])},
