@@ -341,6 +341,10 @@ impl Connection {
     /// Executes SQL by the simple protocol. Returns the rows of all its statements as text.
     ///
     /// Reads the complete response even after an error.
+    ///
+    /// # Panics
+    ///
+    /// If answers to other messages are still to come.
     pub async fn simple(&mut self, sql: &str) -> Result<TextRows, Error> {
         if self.in_copy {
             return Err(Error::Closed);

@@ -93,7 +93,11 @@ impl Stream {
         }
     }
 
-    /// An integer of `low..=high`, each equally likely. `low` must not exceed `high`.
+    /// An integer of `low..=high`, each equally likely.
+    ///
+    /// # Panics
+    ///
+    /// If `low` exceeds `high`.
     #[inline]
     pub fn uniform(&mut self, low: u32, high: u32) -> u32 {
         assert!(low <= high);

@@ -48,6 +48,10 @@ impl Histogram {
     }
 
     /// Adds the durations of another thread.
+    ///
+    /// # Panics
+    ///
+    /// Never: all histograms have the same bounds.
     pub fn merge(&mut self, other: &Self) {
         self.saturated += other.saturated;
         // The bounds are equal: adding cannot fail.

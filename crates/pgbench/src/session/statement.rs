@@ -20,6 +20,10 @@ pub struct Statement {
 }
 
 /// Builds all SQL commands, by their number.
+///
+/// # Panics
+///
+/// Never: scripts number their commands in order.
 pub fn all(scripts: &Scripts, protocol: Protocol) -> Result<Vec<Statement>, ScriptError> {
     let mut statements = Vec::with_capacity(scripts.statements());
     for command in scripts.scripts().iter().flat_map(|script| &script.commands) {
