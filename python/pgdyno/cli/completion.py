@@ -10,6 +10,7 @@ from pgdyno.errors import PgdynoError
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import system_builds
 from pgdyno.server.settings.settings_profile import PROFILES
+from pgdyno.study.study_file_reader import bundled_studies
 
 FILE_ENDS = (".conf", ".sql")
 """Usual ends of the names of settings files."""
@@ -17,9 +18,7 @@ FILE_ENDS = (".conf", ".sql")
 
 def complete_study(incomplete: str) -> list[str]:
     """Return the bundled studies, and study files below the current directory."""
-    from pgdyno.cli.study import shipped  # noqa: PLC0415  # which imports this module
-
-    bundled = sorted(path.stem for path in shipped().rglob("*.toml"))
+    bundled = sorted(path.stem for path in bundled_studies().rglob("*.toml"))
     return [*_starting(bundled, incomplete), *_files(incomplete, (".toml",))]
 
 

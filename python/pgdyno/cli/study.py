@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-import pgdyno
 from pgdyno.cli import options
 from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import out, print_json, say
@@ -33,7 +32,7 @@ from pgdyno.study.fitting.fit_question import NOT_THE_QUESTION
 from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_reader import FILE_BYTES_MAX, examine_text
+from pgdyno.study.study_file_reader import FILE_BYTES_MAX, bundled_studies, examine_text
 from pgdyno.study.study_file_schema import schema
 from pgdyno.study.toml_lines import Path as Keys
 from pgdyno.study.toml_lines import line_of, lines_of
@@ -195,19 +194,12 @@ app = typer.Typer(help="Check, explain and list study files.", no_args_is_help=T
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
-def shipped() -> Path:
-    """Return the directory of the bundled studies: inside the package, or beside it in a checkout."""
-    package = Path(pgdyno.__file__).parent
-    inside = package / "studies"
-    return inside if inside.is_dir() else package.parents[1] / "studies"
-
-
 def study_path(given: str) -> Path:
     """Return the file of that path, or the bundled study of that name. Raises UsageError."""
     path = Path(given)
     if path.exists() or path.suffix or len(path.parts) > 1:
         return path
-    known = {found.stem: found for found in shipped().rglob("*.toml")}
+    known = {found.stem: found for found in bundled_studies().rglob("*.toml")}
     if given in known:
         return known[given]
     close = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known, n=1)
@@ -369,11 +361,11 @@ def list_studies(as_json: AsJson = False) -> None:
 
     To write a study, copy a template and edit it; its comments explain each key.
     """
-    found = [(path, tomllib.loads(text_of(path))) for path in sorted(shipped().rglob("*.toml"))]
+    found = [(path, tomllib.loads(text_of(path))) for path in sorted(bundled_studies().rglob("*.toml"))]
     if as_json:
         print_json([{"name": path.stem, "path": str(path), "title": data["title"]} for path, data in found])
         return
-    for heading, folder in (("published", shipped()), ("templates", shipped() / "templates")):
+    for heading, folder in (("published", bundled_studies()), ("templates", bundled_studies() / "templates")):
         table = Table(heading, "", box=None, title_justify="left")
         for path, data in found:
             if path.parent == folder:

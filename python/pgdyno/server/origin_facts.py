@@ -1,4 +1,4 @@
-"""What a copy of a database must share with its origin: roles with their privileges, and the number of rows.
+"""Facts that a copy of a database shares with its origin: roles with their privileges, and numbers of rows.
 
 The facts are read in the transaction whose snapshot pg_dump reads. A comment, the last line of the
 dump, has them.

@@ -133,3 +133,10 @@ def _model_of(model: type[BaseModel], key: str) -> type[BaseModel] | None:
             return one
         pending += getattr(one, "__args__", ())
     return None
+
+
+def bundled_studies() -> Directory:
+    """Return the directory of the bundled studies: inside the package, or beside it in a checkout."""
+    package = Directory(__file__).parents[1]
+    inside = package / "studies"
+    return inside if inside.is_dir() else package.parents[1] / "studies"
