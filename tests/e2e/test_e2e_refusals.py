@@ -106,7 +106,7 @@ USAGE = {
     "two forms at once": ("report x.sqlite --md --json", "remove one of them"),
 }
 
-NOBODY = "postgresql://u:geheim@127.0.0.1:{free_port}/x"
+NOBODY = "postgresql://u@127.0.0.1:{free_port}/x"
 
 FAILURE = {
     "settings that contradict each other": (
@@ -200,8 +200,14 @@ def test_an_invalid_request_is_one_line_and_status_2(
 
 @pytest.mark.parametrize(("command", "says"), FAILURE.values(), ids=FAILURE)
 def test_an_unreachable_server_is_one_line_and_status_1(
-    command: str, says: str, server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
+    command: str,
+    says: str,
+    server: str,
+    quiet_place: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("PGPASSWORD", "geheim")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, but not listening
         refused(capfd, words_of(command, server=server, free_port=unused.getsockname()[1]), 1, says)
@@ -265,13 +271,18 @@ def test_evidence_that_is_there_is_not_written_over(
 
 
 def test_a_wrong_password_is_rejected_and_not_shown(
-    cluster: Cluster, server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster,
+    server: str,
+    quiet_place: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rules = cluster.data_dir / "pg_hba.conf"
     rules.write_text("local all locked scram-sha-256\n" + rules.read_text())
     with cluster.start() as up, up.connect() as connection:
         connection.execute("create role locked login createdb password 'richtig'")
-        dsn = f"postgresql://locked:geheim@/postgres?host={up.socket.path}&port=5432"
+        monkeypatch.setenv("PGPASSWORD", "geheim")
+        dsn = f"postgresql://locked@/postgres?host={up.socket.path}&port=5432"
         for command in ("compare", "load", "drive", "check"):
             words = [command, *([server] if command == "compare" else []), dsn]
             refused(capfd, words, 1, "no connection.*password authentication failed")

@@ -120,7 +120,7 @@ def test_an_invalid_script_is_rejected_before_servers_are_resolved(
     )
     assert ended.status == 2
     assert complaint in ended.err
-    assert len(ended.err.splitlines()) == 1, ended.err
+    assert len(ended.complaints) == 1 and ended.err.splitlines()[-1:] == ended.complaints, ended.err
 
 
 @pytest.fixture
