@@ -43,7 +43,7 @@ fleet-demo: setup ## compare 17 and 18 with load generators on two of three loca
 
 test: setup ## every test: the engine's, the Python side's, and those against real servers
 	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --release --quiet
-	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist worksteal
+	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist loadfile
 
 crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and check that nothing is lost
 	PYTHONPATH=tests $(BIN)/python tests/e2e/crash.py --kills $(or $(N),50) $(if $(SEED),--seed $(SEED))
