@@ -32,7 +32,6 @@ OTHER_TEXTS = sorted(
     ]
 )
 """Texts other than Markdown: caveats, study files, golden files of reports."""
-SHORT = [page for page in PAGES if page.parent.name != "adr"]
 
 
 def without_code(markdown: str) -> str:
@@ -102,7 +101,7 @@ def test_a_text_other_than_a_page_uses_standard_terms(path: Path) -> None:
     assert refused == [], "\n".join(refused)
 
 
-@pytest.mark.parametrize("page", SHORT, ids=name_of)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_sentence_of_a_page_is_longer_than_25_words(page: Path) -> None:
     found = list(sentences(page.read_text("utf-8")))
     long = [f"{words_in(one)} words: {one}" for one in found if words_in(one) > WORDS_MAX]
