@@ -4,7 +4,7 @@ One server is driven without a break. The recording is split as if two identical
 B A, each of some seconds. The difference between A and B is the noise of such a piece. Its root mean square
 (the true difference is 0) is in points (hundredths of the logarithm), times the square root of the piece's
 minutes. If pieces are independent, half of it means a quarter of the time for the same interval. Switching,
-restores and restarts are not included: ``pgdyno doctor --calibrate`` measures them.
+restores and restarts are not included: an A/A study, such as ``pgdyno compare 18 18``, includes them.
 
 A covariate is subtracted with the coefficient of the other pieces, so that a piece does not explain itself.
 Covariates are the CPU time of a fixed loop, steal time, and the server's CPU time per transaction.

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.cli.calibrate import CalibrationOptions, calibrated_slice, run_calibration
 from pgdyno.interruption import Interruption
 from pgdyno.lab.aa_blocks import load_of
 from pgdyno.lab.noise_history import NoiseHistory, history_path
@@ -22,7 +21,7 @@ from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.server.build import Build
-from pgdyno.study import aa_plan, calibration_study
+from pgdyno.study import aa_plan
 from pgdyno.study.aa_plan import aa_arm_after
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import only_case
@@ -114,34 +113,3 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
         11,
         "11 blocks of earlier studies are known",
     )
-
-
-@pytest.mark.long
-def test_a_calibration_is_measured_reported_and_stored(
-    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(calibration_study, "WINDOW_S", 0.8)
-    monkeypatch.setattr(calibration_study, "WARMUP_S", 0.2)
-    asked = CalibrationOptions(
-        server=str(build.bin_dir),
-        clients=1,
-        schedule=["slices"],
-        slice_length=["0.2s"],
-        evidence=tmp_path / "c.sqlite",
-    )
-    kept = False
-    for _ in range(12):  # the second call resumes the results file of the first one; three blocks are kept
-        assert run_calibration("6s", asked, as_json=True, quiet=True) == 0
-        told = json.loads(capsys.readouterr().out)
-        if kept := told["kept"]:
-            break
-    assert kept
-    (row,) = told["results"]
-    assert row["blocks"] >= 3
-    assert row["units"] == 2 * row["blocks"]
-    assert row["sd_root_min"] > 0
-    assert told["best"] == {"slices": 0.2}
-    (remembered,) = NoiseHistory(history_path()).calibrations()
-    assert remembered["results"] == told["results"]
-    assert calibrated_slice("slices")[0] == 0.2

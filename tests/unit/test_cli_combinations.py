@@ -43,9 +43,7 @@ REFUSED = {
     "report e.sqlite --as published --fail-if slower": "--as published cannot be combined with --fail-if",
     "history . --newest 3": "--newest 3 requires --fail-if",
     "study plan mine.toml --minutes 5": "--minutes 5 requires --fit",
-    "doctor --calibrations --calibrate 10m": "--calibrations cannot be combined with --calibrate",
-    "doctor --calibrate 10m --strict": "--strict cannot be combined with --calibrate",
-    "doctor --calibrations --strict": "--strict cannot be combined with --calibrations",
+    "compare 17 18 --slice auto": "--slice auto was removed",
     "load host=/nowhere --workload pgbench --seed 1": "--seed 1 requires --workload tpcc",
 }
 

@@ -251,7 +251,7 @@ def test_the_page_names_every_document_and_every_command_without_a_schema() -> N
     assert not {name for name in documents if f"`{name}`" not in JSON_PAGE}
     modules = (ROOT / "python" / "pgdyno" / "cli").glob("*.py")
     printing = {path.stem for path in modules if "print_json(" in path.read_text()}
-    printing -= {"console", "calibrate"}  # the latter is an option of doctor
+    printing -= {"console"}
     assert not {command for command in printing if f"`{command}`" not in JSON_PAGE}
 
 

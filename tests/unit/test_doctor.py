@@ -514,13 +514,3 @@ def test_the_guide_has_every_finding_with_its_remedy() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "doctor.md").read_text("utf-8")
     assert not [name for name in CODES_OF_THE_DOCTOR if f"caveats.md#{name})" not in page]
     assert Caveat(Code.BOOST).text
-
-
-@pytest.mark.parametrize(
-    "words", [["--server", "18"], ["--seed", "0"], ["--slice", "1s"], ["--workload", "tpcc"]]
-)
-def test_options_of_a_calibration_are_rejected_without_one(
-    words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command(["doctor", *words]) == 2
-    assert f"{words[0]} requires --calibrate" in capsys.readouterr().err

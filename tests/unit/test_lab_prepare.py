@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from pgdyno.caveats import Code
+from pgdyno.cli.report import read_report
 from pgdyno.cli.study_execution import why_no_valid_block
-from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.lab import preflight
+from pgdyno.errors import EvidenceError, Interrupted, UsageError
+from pgdyno.interruption import Interruption
+from pgdyno.lab import preflight, study_runner
 from pgdyno.lab.preflight import fit_schedule, require_connections, settings_request
 from pgdyno.lab.prepare import Prepared
 from pgdyno.lab.study_runner import require_comparable
 from pgdyno.probe.machine_facts import describe_host
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.study_report import build_study
 from pgdyno.results.records import Arm, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.server.build import Build
@@ -124,6 +130,29 @@ def with_server(**facts: str) -> list[Arm]:
 
 def test_a_study_resumes_in_its_results_file(tmp_path: Path) -> None:
     resumed(tmp_path / "e", with_server())
+
+
+def test_a_study_whose_slice_a_calibration_chose_resumes_with_that_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Earlier versions stored the length and its source; they are removed (ADR 27)."""
+    source = "the calibration of 2026-11-20 10:00 UTC (18.4, pgbench, 8 clients)"
+    chosen = {"slice_s": 0.25, "discard_s": 0.0125, "slice_from": source, "slices_may_grow": False}
+    old, continued = study_of(Synthetic()), list[Study]()
+    plan = Study.model_validate_json(json.dumps(old.plan.model_dump(mode="json") | chosen))
+    with Writer.create(tmp_path / "e", replace(old, plan=plan), arms_of(Synthetic())):
+        pass
+
+    def prepare(studies: Sequence[Study], *_: object) -> NoReturn:
+        continued.extend(studies)
+        raise Interrupted("")
+
+    monkeypatch.setattr(study_runner, "prepare_arms", prepare)
+    with pytest.raises(Interrupted), Interruption() as stop:
+        study_runner.resume_study(tmp_path / "e", 5.0, lambda _: nullcontext(lambda _: None), stop)
+    assert [of.slice_s for of in continued] == [0.25] and not continued[0].has_grown_slices
+    text = to_markdown(build_study(read_report(tmp_path / "e").findings))
+    assert source in text
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from example_calibration import HOST, calibration
 
 from pgdyno.lab import noise_history
-from pgdyno.lab.noise_history import NoiseHistory, drift_of, history_path, machine_of
+from pgdyno.lab.noise_history import NoiseHistory, history_path, machine_of
 
+HOST = {
+    "machine": "a1b2",
+    "processor": "EPYC",
+    "cores": 2,
+    "memory_bytes": 8 << 30,
+    "kernel": "Linux 6.1.0",
+    "architecture": "x86_64",
+    "load_average": [0.1, 0.2, 0.3],
+}
 LOAD = {"workload": {"kind": "pgbench", "scale": 1}, "clients": 2, "slice_s": 1.0}
 
 
@@ -27,11 +35,10 @@ def aa(
 def test_appended_records_round_trip(tmp_path: Path) -> None:
     history = NoiseHistory(tmp_path / "state" / "noise.jsonl")
     assert history.entries() == []
-    entries = [aa([0.01, -0.02], 1.0), calibration(2.0, {1.0: 0.03})]
+    entries = [aa([0.01, -0.02], 1.0), aa([0.03], 2.0)]
     for entry in entries:
         history.append(entry)
     assert history.entries() == entries
-    assert history.calibrations(HOST) == [entries[1]]
 
 
 def test_the_last_state_of_a_resumed_study_is_used(tmp_path: Path) -> None:
@@ -85,12 +92,8 @@ def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_machine_that_has_changed_starts_anew(tmp_path: Path, changed: dict[str, Any]) -> None:
     history = NoiseHistory(tmp_path / "noise.jsonl")
     history.append(aa([0.01]))
-    history.append(calibration(2.0, {1.0: 0.03}))
     now = {**HOST, **changed}
     assert history.aa_before(now, LOAD) == []
-    assert history.calibrations(now) == []
-    assert len(history.calibrations()) == 1
-    assert drift_of(calibration(3.0, {1.0: 0.06}, now), history.calibrations()) is None
 
 
 def test_transient_facts_do_not_make_another_machine(tmp_path: Path) -> None:
@@ -110,11 +113,15 @@ def test_only_the_latest_blocks_with_the_same_load_are_pooled(tmp_path: Path) ->
     assert before[0] == 0.011
 
 
-def test_todays_noise_is_held_against_the_median_of_the_calibrations_before() -> None:
-    before = [calibration(float(i), {0.5: 0.02 * 2**i, 1.0: 0.04 * 2**i}) for i in range(3)]
-    # The medians are 0.04 and 0.08. Today both are 50% higher.
-    assert drift_of(calibration(9.0, {0.5: 0.06, 1.0: 0.12}), before) == (pytest.approx(1.5), 3)
-    assert drift_of(before[0], before) is None
+def test_a_calibration_of_an_earlier_version_is_kept_and_not_pooled(tmp_path: Path) -> None:
+    history = NoiseHistory(tmp_path / "noise.jsonl")
+    row = {"schedule": "slices", "slice_s": 1.0, "blocks": 3, "sd_root_min": 0.03}
+    old = {"kind": "calibration", "id": "calibration 1", "at_unix_s": 1.0, "machine": machine_of(HOST)}
+    old |= {"server": "18.4", "workload": "pgbench", "clients": 2, "results": [row], "best": {"slices": 1.0}}
+    history.path.write_text(json.dumps(old) + "\n")
+    history.append(aa([0.01], 2.0))
+    assert history.aa_before(HOST, LOAD) == [0.01]
+    assert history.entries()[0] == old
 
 
 def test_it_is_in_the_users_state_directory(tmp_path: Path) -> None:

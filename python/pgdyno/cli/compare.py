@@ -14,7 +14,6 @@ from typing import Annotated, Literal
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.calibrate import AUTO, slice_from_option
 from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.completion import complete_arm
 from pgdyno.cli.console import say
@@ -22,6 +21,7 @@ from pgdyno.cli.driver_options import DriverOptions
 from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.duration_options import (
     CHECKPOINTS,
+    parse_slice_s,
     refuse_slices_for_whole_windows,
     require_time_for_block,
     shortage,
@@ -96,9 +96,7 @@ class BlockOptions:
         typer.Option(
             "--slice",
             metavar="DURATION",
-            help="Length of a slice, 50ms to 60s. auto: the best length found by `pgdyno doctor "
-            "--calibrate`. "
-            "[default: 0.5s; longer with more than 25 clients per core]",
+            help="Length of a slice, 50ms to 60s. [default: 0.5s; longer with more than 25 clients per core]",
         ),
     ] = None
     warmup: Annotated[
@@ -339,8 +337,10 @@ def study_of(
         machine = replace(machine, cores=max(1, machine.cores // 2))
     n_clients = default_clients(machine) if clients is None else clients
     parameters = workload.parameters(lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(arms)))
-    default_s = default_slice_s(machine, n_clients, on_nodes.n if on_nodes else 1)
-    slice_s, slice_from = slice_from_option(design.slice_length, schedule, default_s)
+    if design.slice_length is None:
+        slice_s = default_slice_s(machine, n_clients, on_nodes.n if on_nodes else 1)
+    else:
+        slice_s = parse_slice_s(design.slice_length)
     budget_s = 60 * (BUDGET_MIN if minutes is None else minutes)
     turns = 1 if schedule == "duet" else len(arms)
     rhythm = fit_block_layout(budget_s, turns, slice_s, schedule)
@@ -373,7 +373,6 @@ def study_of(
         "transactions": design.transactions,
         "probes": requested_probes(design.probes, profile=design.profile),
         "slice_s": slice_s,
-        "slice_from": slice_from,
         "slices_may_grow": design.slice_length is None,
         "discard_s": discard_s(slice_s),
         "warmup_s": warm_up.most_s,
@@ -421,13 +420,11 @@ def title_of(names: Sequence[str]) -> str:
 
 def describe_sizes(study: Study) -> str:
     """Return the chosen sizes in two terminal lines."""
-    found_by = f"\nslice length: from {study.slice_from}" if study.slice_from else ""
     return (
         f"{study.title}: {study.workload.name}, "
         f"{counted(study.clients, 'client')}; "
         f"{time_text(study)}\n"
         f"per arm and block: {warm_up_text(study)}, measurement {window_text(study)}"
-        f"{found_by}"
     )
 
 
@@ -441,9 +438,6 @@ def command_of(study: Study, typed: Sequence[str]) -> str:
         for name in ("", f"{arm.name}="):
             shown[name + arm.server] = name + arm.without_password().server
     words = ["pgdyno", *(shown.get(word.strip(), word) for word in typed)]
-    if study.slice_from:  # another day's calibration may say another length
-        words = [f"{study.slice_s:g}s" if word == AUTO else word for word in words]
-        words = [f"--slice={study.slice_s:g}s" if word == f"--slice={AUTO}" else word for word in words]
     if not any(word == "--seed" or word.startswith("--seed=") for word in words):
         at = words.index("--") if "--" in words else len(words)
         words[at:at] = ["--seed", str(study.seed)]

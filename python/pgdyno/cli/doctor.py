@@ -8,11 +8,10 @@ from typing import Annotated
 import typer
 
 from pgdyno.caveats import Caveat
-from pgdyno.cli.calibrate import CalibrationOptions, first_given, run_calibration, show_calibrations
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, Quiet, expanded
 from pgdyno.engine import build_info
-from pgdyno.errors import EngineError, UsageError
+from pgdyno.errors import EngineError
 from pgdyno.estimate import counted
 from pgdyno.lab.doctor import examination
 from pgdyno.lab.doctor.examination import check_machine
@@ -36,18 +35,6 @@ def doctor(
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with status 1 if a check finds a problem.")
     ] = False,
-    calibrate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Measure and store the noise of this machine for DURATION, for example 10m: one server "
-            "against itself, with several slice lengths.",
-        ),
-    ] = None,
-    calibrations: Annotated[
-        bool, typer.Option("--calibrations", help="Show the stored calibrations.")
-    ] = False,
-    calibration: CalibrationOptions,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> int:
@@ -59,19 +46,7 @@ def doctor(
     \b
       pgdyno doctor
       pgdyno doctor --strict --json
-      pgdyno doctor --calibrate 10m
     """
-    if strict and (calibrations or calibrate is not None):
-        other = "--calibrations" if calibrations else "--calibrate"
-        raise UsageError(f"--strict cannot be combined with {other}: remove one of them")
-    if calibrations and calibrate is not None:
-        raise UsageError("--calibrations cannot be combined with --calibrate: remove one of them")
-    if calibrations:
-        return show_calibrations(as_json)
-    if calibrate is not None:
-        return run_calibration(calibrate, calibration, as_json=as_json, quiet=quiet)
-    if given := first_given(calibration):
-        raise UsageError(f"{given} requires --calibrate; for example: --calibrate 10m")
     if not as_json and not quiet:
         say(f"observing this machine for {WATCH_S + SYNC_S:.0f} s …")
     cache = Cache.open()

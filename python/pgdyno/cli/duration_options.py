@@ -50,6 +50,8 @@ CHECKPOINTS = "checkpoints:"
 
 def parse_slice_s(text: str) -> float:
     """Parse ``1s`` or ``200ms``. Raises UsageError: not a duration, out of range."""
+    if text == "auto":
+        raise UsageError("--slice auto was removed: give a length; an A/A study (18 18) measures its noise")
     slice_s = parse_duration_s(text)
     if not SLICE_S_MIN <= slice_s <= SLICE_S_MAX:
         raise UsageError(

@@ -1,15 +1,16 @@
-"""History of measurement noise: calibrations and A/A blocks of studies, in one file of JSON Lines.
+"""History of measurement noise: A/A blocks of studies, in one file of JSON Lines.
 
 It is in the state directory of the user and not in the cache, because it cannot be recreated:
 ``$XDG_STATE_HOME/pgdyno`` or ``~/.local/state/pgdyno``. An entry is one line, appended under a lock. A line
-truncated by a power loss is ignored. The last entry with the same ``id`` is valid.
+truncated by a power loss is ignored. The last entry with the same ``id`` is valid. Entries of another kind
+are the calibrations of earlier versions (ADR 27): they stay in the file and are not used.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,10 @@ from pgdyno.server.file_system import locked
 Entry = Mapping[str, Any]
 
 ENTRIES_MAX = 1000
-"""Number of entries kept: a calibration per day for years. A file with twice as many lines is shortened."""
+"""Number of entries kept: a study per day for years. A file with twice as many lines is shortened."""
 
 MACHINE_FACTS = ("machine", "processor", "cores", "memory_bytes", "kernel", "architecture")
 """Facts of the host that must be equal to reuse its noise."""
-
-LATEST_COMPARED = 10
-"""Number of earlier calibrations that the newest is compared with."""
 
 BLOCKS_BEFORE_MAX = 40
 """Maximum number of A/A blocks of earlier studies to pool with, the latest ones. The SD of 40 blocks is known
@@ -88,20 +86,13 @@ class NoiseHistory:
             shorter.write_text("".join(lines[-ENTRIES_MAX:]), "utf-8")
             shorter.rename(self.path)
 
-    def calibrations(self, host: Mapping[str, Any] | None = None) -> list[Entry]:
-        """Return the calibrations of all machines, or of one."""
-        return [
-            entry
-            for entry in self.entries()
-            if entry["kind"] == "calibration" and (host is None or is_of(entry, host))
-        ]
-
     def aa_before(self, host: Mapping[str, Any], load: Mapping[str, Any]) -> list[float]:
         """Return log ratios of the latest A/A blocks of this machine with that load and schedule."""
+        machine = machine_of(host)
         found = [
             d
             for entry in self.entries()
-            if entry["kind"] == "aa" and is_of(entry, host) and entry.get("load") == load
+            if entry["kind"] == "aa" and entry.get("machine") == machine and entry.get("load") == load
             for d in entry["log_ratios"]
         ]
         return [float(d) for d in found[-BLOCKS_BEFORE_MAX:]]
@@ -110,46 +101,3 @@ class NoiseHistory:
 def machine_of(host: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a machine for an entry."""
     return {name: host.get(name) for name in MACHINE_FACTS}
-
-
-def is_of(entry: Entry, host: Mapping[str, Any]) -> bool:
-    """Return whether an entry belongs to that machine in its present state."""
-    return bool(entry.get("machine") == machine_of(host))
-
-
-def is_like(one: Entry, other: Entry) -> bool:
-    """Return whether two calibrations are comparable."""
-    return all(one.get(name) == other.get(name) for name in ("machine", "server", "workload", "clients"))
-
-
-def merit_of(entry: Entry, schedule: str, slice_s: float) -> float | None:
-    """Return the figure of merit of one schedule and slice length."""
-    for row in entry["results"]:
-        if (row["schedule"], row["slice_s"]) == (schedule, slice_s):
-            return None if row["sd_root_min"] is None else float(row["sd_root_min"])
-    return None
-
-
-def drift_of(newest: Entry, calibrations: Sequence[Entry]) -> tuple[float, int] | None:
-    """Return the ratio of the newest noise to the median of earlier comparable calibrations, and their
-    number.
-
-    The ratio is the geometric mean over the slice lengths that both have. None without earlier calibrations.
-    """
-    before = [
-        entry for entry in calibrations if is_like(entry, newest) and entry["at_unix_s"] < newest["at_unix_s"]
-    ][-LATEST_COMPARED:]
-    ratios = []
-    for row in newest["results"]:
-        place, now = (row["schedule"], row["slice_s"]), row["sd_root_min"]
-        known = sorted(merit for entry in before if (merit := merit_of(entry, *place)))
-        if now and known:
-            middle = len(known) // 2
-            median = known[middle] if len(known) % 2 else (known[middle - 1] * known[middle]) ** 0.5
-            ratios.append(now / median)
-    if not ratios:
-        return None
-    product = 1.0
-    for ratio in ratios:
-        product *= ratio
-    return product ** (1 / len(ratios)), len(before)

@@ -1,4 +1,4 @@
-"""Quantiles and probabilities: Student's t, chi-squared, F, beta, normal, binomial; a robust SD.
+"""Quantiles and probabilities: Student's t, chi-squared, F, beta, binomial; a robust SD.
 
 The functions are those of ``scipy.special``. They equal ``scipy.stats`` to the last bit (``scipy.stats.t``
 for Student's t). ``scipy.stats`` takes about a second to load and a hundred times as long per number.
@@ -31,11 +31,6 @@ def f_beyond(value: float, above_freedom: float, below_freedom: float) -> float:
 def beta_below(value: float, a: float, b: float) -> float:
     """Return the probability of a smaller value of a beta distribution, for 0 … 1."""
     return float(scipy.special.betainc(a, b, value))
-
-
-def normal_quantile(probability: float) -> float:
-    """Return the value below which a standard normal value is with this probability."""
-    return float(scipy.special.ndtri(probability))
 
 
 def binomial_at_most(successes: int, n: int, share: float) -> float:
