@@ -81,7 +81,7 @@ def _made(group: Any, given: dict[str, Any]) -> Any:
     return group(**values)
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on standard output.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Suppress progress messages.")]
 Full = Annotated[
     bool, typer.Option("--full", help="Print all tables, not only the summary that fits one screen.")

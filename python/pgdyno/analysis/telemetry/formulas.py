@@ -94,40 +94,31 @@ class _Kind:
 
 _KINDS: Mapping[str, _Kind] = {
     "difference": _Kind("{sum}", lambda of, c: of.sum(c)),
-    "per_transaction": _Kind("{sum} / transactions", lambda of, c: of.per_transaction(of.sum(c))),
+    "per_transaction": _Kind("{sum}", lambda of, c: of.per_transaction(of.sum(c))),
     # missing if the second column is 0, because then the server does not count the first one
     "per_transaction_if": _Kind(
-        "Δ {0} / transactions, if {1} are counted",
+        "Δ{0}, if {1} are counted",
         lambda of, c: of.per_transaction(of.delta(c[0])) if of.delta(c[1]) else None,
     ),
-    "time_per_transaction": _Kind("Δ {0} / transactions, if timing is enabled", _timed),
-    "events_per_transaction": _Kind(
-        "{sum} / transactions, scaled if counted for a part of the time", _counted
-    ),
+    "time_per_transaction": _Kind("Δ{0}", _timed),
+    "events_per_transaction": _Kind("{sum}", _counted),
     # the time for which the driver drove this server
-    "per_second": _Kind("{sum} / seconds driven", lambda of, c: _ratio(of.sum(c), of.window.driven_s)),
-    "per_minute": _Kind(
-        "{sum} / minutes driven", lambda of, c: _ratio(of.sum(c), of.window.driven_s, MINUTE_S)
-    ),
-    "per_hour": _Kind("{sum} / hours driven", lambda of, c: _ratio(of.sum(c), of.window.driven_s, HOUR_S)),
-    "share": _Kind("Δ {0} / Δ {1}", lambda of, c: _ratio(of.delta(c[0]), of.delta(c[1]), PERCENT)),
-    "share_of_sum": _Kind("Δ {0} / {sum}", lambda of, c: _ratio(of.delta(c[0]), of.sum(c), PERCENT)),
-    "at_begin": _Kind("{0} at the beginning", lambda of, c: of.at(of.window.first, c[0])),
-    "at_end": _Kind("{0} at the end", lambda of, c: of.at(of.window.last, c[0])),
-    "at_end_vacuumed": _Kind(
-        "{0} at the end, after VACUUM if requested", lambda of, c: of.at(of.window.final, c[0])
-    ),
-    "growth": _Kind("{0} at the end − at the beginning", lambda of, c: of.growth(of.window.last, c[0])),
-    "growth_vacuumed": _Kind(
-        "{0} at the end, after VACUUM if requested, − at the beginning",
-        lambda of, c: of.growth(of.window.final, c[0]),
-    ),
+    "per_second": _Kind("{sum}", lambda of, c: _ratio(of.sum(c), of.window.driven_s)),
+    "per_minute": _Kind("{sum}", lambda of, c: _ratio(of.sum(c), of.window.driven_s, MINUTE_S)),
+    "per_hour": _Kind("{sum}", lambda of, c: _ratio(of.sum(c), of.window.driven_s, HOUR_S)),
+    "share": _Kind("Δ{0} / Δ{1}", lambda of, c: _ratio(of.delta(c[0]), of.delta(c[1]), PERCENT)),
+    "share_of_sum": _Kind("Δ{0} / {sum}", lambda of, c: _ratio(of.delta(c[0]), of.sum(c), PERCENT)),
+    "at_begin": _Kind("first {0}", lambda of, c: of.at(of.window.first, c[0])),
+    "at_end": _Kind("last {0}", lambda of, c: of.at(of.window.last, c[0])),
+    "at_end_vacuumed": _Kind("final {0}", lambda of, c: of.at(of.window.final, c[0])),
+    "growth": _Kind("last − first {0}", lambda of, c: of.growth(of.window.last, c[0])),
+    "growth_vacuumed": _Kind("final − first {0}", lambda of, c: of.growth(of.window.final, c[0])),
     "growth_per_transaction": _Kind(
-        "({0} at the end, after VACUUM if requested, − at the beginning) / transactions",
+        "final − first {0}",
         lambda of, c: of.per_transaction(of.growth(of.window.final, c[0])),
     ),
     "largest": _Kind(
-        "largest {0} at the end", lambda of, c: max(values(of.window.last, of.probe, c[0]), default=None)
+        "last {0}, largest", lambda of, c: max(values(of.window.last, of.probe, c[0]), default=None)
     ),
 }
 
@@ -135,14 +126,14 @@ PAIRS = ("per_transaction_if", "time_per_transaction", "share")
 """Kinds that need two columns. Kinds with a sum need at least one, and all others one."""
 
 SAMPLE_KINDS: Mapping[str, str] = {
-    "sampled_rate": "Δ {0} / s",
+    "sampled_rate": "Δ{0} / s",
     "sampled_minimum": "smallest sample",
     "sampled_mean": "mean of the samples",
     "sampled_maximum": "largest sample",
 }
 """Text of the kinds over the samples of this machine."""
 
-CALL_KINDS: Mapping[str, str] = {"per_call": "Δ {0} / Δ calls", "time_per_call": "Δ {0} / Δ calls"}
+CALL_KINDS: Mapping[str, str] = {"per_call": "Δ{0} / Δcalls", "time_per_call": "Δ{0} / Δcalls"}
 """Text of the kinds over the calls of a statement. ``time_per_call`` is missing if the time is 0."""
 
 TEXTS: Mapping[str, str] = {**{kind: of.text for kind, of in _KINDS.items()}, **SAMPLE_KINDS, **CALL_KINDS}
@@ -167,7 +158,7 @@ class Formula:
     @property
     def text(self) -> str:
         """The formula for people."""
-        deltas = " + ".join(f"Δ {column}" for column in self.columns)
+        deltas = " + ".join(f"Δ{column}" for column in self.columns)
         return TEXTS[self.kind].format(*self.columns, sum=f"({deltas})" if len(self.columns) > 1 else deltas)
 
     def of_window(self, window: Window) -> float | None:

@@ -57,7 +57,7 @@ class Metric:
     name: str
     unit: str
     better: Better
-    text: str = "from the driver and CPU clocks"
+    text: str = ""
     short: str = ""
     of_slices: Value | None = None
     formula: Formula | None = None
