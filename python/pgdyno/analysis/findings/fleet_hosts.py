@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-import scipy.special
+import scipy  # its parts load when first used
 
 from pgdyno.analysis.findings.study_findings import StudyFindings
 from pgdyno.caveats import Caveat, Code

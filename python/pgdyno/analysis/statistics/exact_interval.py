@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 
 import numpy as np
-from scipy.special import bdtr
+import scipy  # its parts load when first used
 
 from pgdyno.analysis.statistics.distributions import binomial_interval
 
@@ -58,7 +58,8 @@ def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> 
         return None
     ordered = sorted(values)
     ranks = np.arange(n // 2)
-    outside = 2 * bdtr(ranks, n, 0.5)  # probability that the median is not between rank r and its mirror
+    # Probability that the median is not between the value of a rank and its mirror.
+    outside = 2 * scipy.special.bdtr(ranks, n, 0.5)
     inside = ranks[outside <= 1 - confidence]
     if len(inside) == 0:
         return MedianInterval(float(median(ordered)), n, None, None)
