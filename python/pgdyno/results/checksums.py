@@ -20,6 +20,7 @@ OWN = "checksum"
 """Table of the checksums. Damage to this table appears as a checksum that does not match."""
 
 _DIGEST_BYTES = 8
+_REAL = struct.Struct("<d")
 _MODULUS = 1 << (8 * _DIGEST_BYTES)
 _FUNCTION = "pgdyno_count_row"
 
@@ -43,26 +44,24 @@ def row_digest(row: tuple[object, ...]) -> int:
     bytes, with a space between. Integers are decimal text, reals 8 bytes (IEEE 754, little-endian), texts
     UTF-8.
     """
-    digest = blake2b(digest_size=_DIGEST_BYTES)
-    for value in row:
-        kind, data = _bytes_of(value)
-        digest.update(b"%s %d " % (kind, len(data)))
-        digest.update(data)
+    digest = blake2b(b"".join(map(_bytes_of, row)), digest_size=_DIGEST_BYTES)
     return int.from_bytes(digest.digest(), "little")
 
 
-def _bytes_of(value: object) -> tuple[bytes, bytes]:
+def _bytes_of(value: object) -> bytes:
     match value:
         case None:
-            return b"null", b""
+            return b"null 0 "
         case int():
-            return b"integer", b"%d" % value
+            data = b"%d" % value
+            return b"integer %d %s" % (len(data), data)
         case float():
-            return b"real", struct.pack("<d", value)
+            return b"real 8 " + _REAL.pack(value)
         case str():
-            return b"text", value.encode()
+            data = value.encode()
+            return b"text %d %s" % (len(data), data)
         case bytes():
-            return b"blob", value
+            return b"blob %d %s" % (len(value), value)
     raise TypeError(f"SQLite has no values of the type {type(value).__name__}")
 
 

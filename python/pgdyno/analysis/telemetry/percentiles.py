@@ -11,6 +11,7 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -62,7 +63,11 @@ def _rank(n: int, quantile: float) -> int:
 
 
 def _at_rank(pairs: Pairs, rank: int) -> int:
-    return int(pairs[int(np.searchsorted(np.cumsum(pairs[:, 1]), rank)), 0])
+    return _at(pairs, np.cumsum(pairs[:, 1]), rank)
+
+
+def _at(pairs: Pairs, cumulative: np.ndarray, rank: int) -> int:
+    return int(pairs[int(np.searchsorted(cumulative, rank)), 0])
 
 
 class LatencyMs(NamedTuple):
@@ -82,10 +87,15 @@ class Latencies:
     answered: Pairs = field(default_factory=lambda: EMPTY)
     skipped: Pairs = field(default_factory=lambda: EMPTY)
 
-    @property
+    @cached_property
     def n(self) -> int:
         """The number of answered and skipped transactions."""
         return _n(self.answered) + _n(self.skipped)
+
+    @cached_property
+    def _cumulative(self) -> np.ndarray:
+        """Number of answered transactions up to each value."""
+        return np.cumsum(self.answered[:, 1])
 
     def quantile_ms(self, quantile: float) -> LatencyMs | None:
         """Return the quantile over all, with skipped ones above all others. None as in ``quantile_ns``.
@@ -97,9 +107,9 @@ class Latencies:
         if n == 0 or (quantile < 1 and n * (1 - quantile) < BEYOND_MIN):
             return None
         rank = _rank(n, quantile)
-        is_bound = rank > _n(self.answered)
-        pairs = merge([self.answered, self.skipped]) if is_bound else self.answered
-        return LatencyMs(_at_rank(pairs, rank) / 1e6, is_bound)
+        if len(self.answered) == 0 or rank > self._cumulative[-1]:
+            return LatencyMs(_at_rank(merge([self.answered, self.skipped]), rank) / 1e6, True)
+        return LatencyMs(_at(self.answered, self._cumulative, rank) / 1e6)
 
     def quantiles_ms(self) -> dict[str, LatencyMs | None]:
         """Return all PERCENTILES."""
