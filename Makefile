@@ -81,8 +81,9 @@ bench: setup ## our own speed against the peers, on this machine, with the progr
 docs: setup ## renew the pages of docs/ that are made from the code, with the help of every command
 	$(BIN)/python docs/generate.py
 
-golden: docs ## renew the golden files that tests compare: the generated pages, and whole reports in tests/data/golden
+golden: docs ## renew the golden files that tests compare: the generated pages, and reports and commands in tests/data/golden
 	PYTHONPATH=tests $(BIN)/python tests/unit/golden_reports.py
+	PYTHONPATH=tests $(BIN)/python tests/unit/golden_commands.py
 
 lock: ## renew requirements.lock (names, versions, hashes) from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools

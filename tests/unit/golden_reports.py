@@ -441,7 +441,7 @@ def main() -> None:
     """Write every golden file, and remove files of former studies."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     texts = dict(golden_texts())
-    for path in FOLDER.iterdir():
+    for path in FOLDER.glob("*.*"):
         if path.name not in texts:
             path.unlink()
     for name, text in texts.items():
