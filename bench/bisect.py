@@ -1,4 +1,4 @@
-"""Simulation of ``pgdyno bisect``. ``python -m bench bisect`` writes docs/explanation/bisect.md.
+"""Simulation of ``pgdyno bisect``. ``python -m bench bisect`` prints its figures.
 
 Searches run with the code of the command: its choice of commits, its levels, its decisions after every block.
 Only the blocks are drawn (``noise``).
@@ -11,16 +11,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.noise import SCENARIOS, SD, Floats, Noise, normal
-from bench.stopping import SEED
+from bench.stopping import SEED, table
 from pgdyno.analysis.comparison.step_decision import (
-    PRECISION,
-    TOLERANCE,
     are_ends_decided,
     is_precise,
     outcome_of,
@@ -31,8 +28,6 @@ from pgdyno.study.commit_search import CommitSearch, Outcome, search_commits, st
 from pgdyno.study.defaults import CONFIDENCE, MARGIN
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "bisect.md"
-TEMPLATE = Path(__file__).with_name("bisect.txt")
 SEARCHES = 2000
 COMMITS = 64
 EFFECT = 0.05
@@ -156,40 +151,22 @@ ROWS: Sequence[tuple[str, str, Noise, Mapping[str, float]]] = (
 """Noise, what else differs from the first rows, and the arguments of ``simulate``."""
 
 
-def page(searches: int = SEARCHES) -> str:
-    """Return docs/explanation/bisect.md."""
+def report(searches: int = SEARCHES) -> str:
+    """Return the table in Markdown."""
     lines = []
     for name, search, noise, arguments in ROWS:
         given: dict[str, Any] = dict(arguments)
         found = simulate(noise, searches=searches, **given)
         needed = [f"{float(np.quantile(found.blocks, share)):.0f}" for share in (0.5, 0.9)]
-        cells = [
-            name,
-            search or "5%, 64 commits",
-            *(f"{100 * found.shares[end]:.1f}%" for end in End),
-            *needed,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    steps = steps_needed(COMMITS)
-    return TEMPLATE.read_text("utf-8").format(
-        precision=f"{PRECISION:.0%}",
-        tolerance=f"{TOLERANCE:.0%}",
-        commits=COMMITS,
-        steps=steps,
-        level=f"{100 * (1 - CONFIDENCE) / (1 + steps):.2g}%",
-        searches=f"{searches:,}",
-        blocks=BLOCKS_MAX,
-        rows="\n".join(lines),
-    )
+        shares = [f"{100 * found.shares[end]:.1f}%" for end in End]
+        lines.append([name, search or f"5%, {COMMITS} commits", *shares, *needed])
+    ends = ("Right commit", "Wrong commit", "Undecided")
+    return table(("Noise of a block", "Search", *ends, "Blocks, median", "Blocks, 90th percentile"), lines)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page and print its table."""
+    """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench bisect", description=__doc__)
-    parser.add_argument("--searches", type=int, default=SEARCHES, metavar="N", help="print only, if given")
-    chosen = parser.parse_args(arguments)
-    text = page(chosen.searches)
-    if chosen.searches == SEARCHES:
-        PAGE.write_text(text, "utf-8")
-    print("\n".join(line for line in text.splitlines() if line.startswith("|")))
+    parser.add_argument("--searches", type=int, default=SEARCHES, metavar="N")
+    print(report(parser.parse_args(arguments).searches))
     return 0

@@ -4,7 +4,7 @@ The deviations and dialects are divided into groups. A group is one study as ``p
 first arm has the specification, each other arm one deviation or one dialect, and every block measures all of
 them in turns on restored data. The group ``statements`` has a baseline that sends single statements, too.
 
-``--record`` keeps each arm in bench/dialects.jsonl and writes docs/explanation/tpcc-dialects.md from it.
+``--record`` keeps each arm in bench/dialects.jsonl.
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ GROUPS: Mapping[str, Sequence[str]] = {
 NOT_MEASURED = ("swapped-think-times", "sysbench-sql")
 """Without keying and think times the first has no effect. The second exists in the dialect sysbench only."""
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "tpcc-dialects.md"
-TEMPLATE = Path(__file__).with_name("dialects.txt")
 RECORDED = Path(__file__).with_name("dialects.jsonl")
 
 WAREHOUSES, CLIENTS = 4, 8
@@ -208,31 +206,6 @@ def report(measured: Sequence[Measured]) -> str:
     return table(head, rows) if rows else "Nothing has been recorded."
 
 
-def page() -> str:
-    """Return docs/explanation/tpcc-dialects.md."""
-    setup, measured = recorded(RECORDED)
-    known = {
-        one.name
-        for one in measured
-        if sum(len(of.log_ratios) for of in measured if of.name == one.name) >= BLOCKS_MIN
-    }
-    missing = [name for name in (*DIALECTS, *DEVIATIONS) if name not in (SPEC, *known, *NOT_MEASURED)]
-    sentence = (
-        f"Not recorded yet: {', '.join(f'`{name}`' for name in missing)}."
-        if missing
-        else "All were recorded."
-    )
-    return TEMPLATE.read_text("utf-8").format(
-        table=report(measured),
-        missing=sentence,
-        days=", ".join(sorted({one.day for one in measured})) or "never",
-        warehouses=setup.warehouses if setup else WAREHOUSES,
-        clients=setup.clients if setup else CLIENTS,
-        slice_s=f"{SLICE_S:g}",
-        rounds=ROUNDS,
-    )
-
-
 def main(arguments: Sequence[str]) -> int:
     """Print a line per arm on standard error, and the table at the end."""
     parser = argparse.ArgumentParser(prog="python -m bench dialects", description=__doc__)
@@ -241,13 +214,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--warehouses", type=int, default=WAREHOUSES, metavar="N")
     parser.add_argument("--clients", type=int, default=CLIENTS, metavar="N")
     parser.add_argument("--server", help="a version or a directory [default: the installed one]")
-    parser.add_argument("--record", action="store_true", help=f"keep them in {RECORDED.name}, renew the page")
-    parser.add_argument("--page", action="store_true", help="only renew the page")
+    parser.add_argument("--record", action="store_true", help=f"keep them in {RECORDED.name}")
     parser.add_argument("--smoke", action="store_true", help="one short block of each group: does it run?")
     chosen = parser.parse_args(arguments)
-    if chosen.page:
-        PAGE.write_text(page(), "utf-8")
-        return 0
     builds = system_builds()
     server = chosen.server or (str(builds[0].bin_dir) if builds else "18")
     setup = Setup(chosen.warehouses, chosen.clients, server)
@@ -263,7 +232,5 @@ def main(arguments: Sequence[str]) -> int:
             if chosen.record:
                 with RECORDED.open("a", encoding="utf-8") as file:
                     file.write(line_of(one, setup))
-        if chosen.record:
-            PAGE.write_text(page(), "utf-8")
-    print(report(measured))
+    print(report(recorded(RECORDED)[1] if chosen.record else measured))
     return 0

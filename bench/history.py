@@ -1,4 +1,4 @@
-"""Simulation of nightly results. ``python -m bench history`` writes docs/explanation/history.md.
+"""Simulation of nightly results. ``python -m bench history`` prints its figures.
 
 Series are tested after every night, as ``pgdyno history`` tests them.
 """
@@ -8,13 +8,12 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
 from scipy.signal import lfilter
 
 from bench.noise import Floats
-from bench.stopping import SEED, table
+from bench.stopping import SEED, table, titled
 from pgdyno.analysis.statistics.change_points import POINTS_MIN, first_cut
 from pgdyno.analysis.statistics.confirmed_changes import (
     AFTER_MIN,
@@ -26,8 +25,6 @@ from pgdyno.analysis.statistics.confirmed_changes import (
 )
 from pgdyno.study.defaults import CONFIDENCE
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "history.md"
-TEMPLATE = Path(__file__).with_name("history.txt")
 MONTH = 31
 FAMILY = 6
 FAMILIES = 1000
@@ -172,8 +169,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def page(families: int = FAMILIES, paths: int = PATHS) -> str:
-    """Return docs/explanation/history.md."""
+def report(families: int = FAMILIES, paths: int = PATHS) -> str:
+    """Return the tables in Markdown, each below its title."""
     alarm_head = (
         "Noise",
         "Month",
@@ -193,25 +190,22 @@ def page(families: int = FAMILIES, paths: int = PATHS) -> str:
         for share in (0.1, 0.2, 0.3)
         for drawn in [autocorrelated(share)(np.random.default_rng(SEED), (paths, NIGHTS))]
     ]
-    return TEMPLATE.read_text("utf-8").format(
-        families=f"{families:,}",
-        paths=f"{paths:,}",
-        years=f"{families * FAMILY:,}",
-        alarms=table(alarm_head, false_alarms(families)),
-        delays=table(delay_head, delays),
-        memory=table(("Autocorrelation of the changes", "Year"), memory),
-        afterwards=AFTERWARDS,
-        daily=_percent(daily_tests(paths // 2)),
-        months=f"{paths // 2:,}",
-        further=_percent(further_changes(paths)),
-        first=values_min(1 - CONFIDENCE),
-        first_of_several=values_min((1 - CONFIDENCE) / FAMILY),
+    return titled(
+        {
+            "False alarms": table(alarm_head, false_alarms(families)),
+            "False alarms of one autocorrelated series": table(("Autocorrelation", "Year"), memory),
+            "False alarms of E-divisive means after each night of a month": _percent(daily_tests(paths // 2)),
+            "Years with a further change after a true one": _percent(further_changes(paths)),
+            f"Nights to confirmation, after at least {values_min(1 - CONFIDENCE)} files": table(
+                delay_head, delays
+            ),
+        }
     )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench history", description=__doc__)
     parser.parse_args(arguments)
-    PAGE.write_text(page(), "utf-8")
+    print(report())
     return 0

@@ -1,4 +1,4 @@
-"""Simulation of the stopping rule. ``python -m bench stopping`` writes docs/explanation/stopping.md.
+"""Simulation of the stopping rule. ``python -m bench stopping`` prints its figures.
 
 Series of block ratios (``noise``) are tested after every block with the interval of verdicts, and with
 Student's. ``--record EVIDENCE`` first renews the recorded noise from a study of identical arms.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +16,6 @@ import numpy as np
 
 from bench import block_caveats
 from bench.noise import (
-    BLOCKS_TOGETHER,
     RECORDED,
     SCENARIOS,
     SD,
@@ -39,8 +38,6 @@ from pgdyno.estimate import group_digits, signed
 from pgdyno.study.defaults import CONFIDENCE, MARGIN
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "stopping.md"
-TEMPLATE = Path(__file__).with_name("stopping.txt")
 OF_RECORDED = "recorded blocks: slices"
 PATHS = 4000
 BLOCKS = 60
@@ -182,62 +179,64 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def page(paths: int = PATHS) -> str:
-    """Return docs/explanation/stopping.md."""
-    rows = [error_rates(name, noise, paths) for name, noise in SCENARIOS.items()]
-    guarantees = table(
-        (
-            "Noise",
-            "False alarms",
-            "False *same*",
-            "Coverage at the stop",
-            "False alarms with Student's interval",
-        ),
-        [[of.name, *map(_percent, (of.alarms, of.equivalent, of.coverage, of.student))] for of in rows],
-    )
+def report(paths: int = PATHS) -> str:
+    """Return the tables in Markdown, each below its title."""
+    rates = [error_rates(name, noise, paths) for name, noise in SCENARIOS.items()]
     of_spreads = [(f"{100 * sd:g}%", normal(sd)) for sd in SPREADS]
     sd = float(SCENARIOS[OF_RECORDED](np.random.default_rng(SEED), paths, BLOCKS).std())
     of_spreads.append((f"recorded, {100 * sd:.1f}%", SCENARIOS[OF_RECORDED]))
-    needed = table(
-        (
-            "SD of a block",
-            "True effect",
-            "Blocks, median",
-            "Blocks, 90th percentile",
-            "Faster",
-            "Same",
-            "Slower",
-            "Undecided",
-        ),
-        [line for name, noise in of_spreads for line in lengths(name, noise, paths)],
-    )
     others = [_percent(other_metric(share, paths)) for share in (0.0, 0.5, 1.0)]
-    text = TEMPLATE.read_text("utf-8")
-    return text.format(
-        paths=f"{paths:,}",
-        blocks=BLOCKS,
-        guarantees=guarantees,
-        needed=needed,
-        others=f"{', '.join(others[:2])} and {others[2]}",
-        recorded=_recorded(),
-        aa_alarms=_aa_alarms(),
-        chance=_chance(),
-        together=BLOCKS_TOGETHER,
-        sd=f"{100 * SD:g}%",
-        covariates=covariates(),
-        recorded_blocks=len(recorded_ratios()["throughput"]),
-        **{
-            name: table(("Noise", *(f"{n} blocks" for n in block_caveats.BLOCKS)), of(paths // 4, SEED))
-            for name, of in (
-                ("autocorrelated", block_caveats.of_autocorrelation),
-                ("skewed", block_caveats.of_skewness),
-            )
-        },
-        widths=table(
+    sections = {
+        "Half of the width of a 95% interval, in standard errors": table(
             ("Blocks", "Anytime-valid", "Student's, one analysis", "Ratio", "One-sided, anytime-valid"),
             [_width(n) for n in (5, 6, 8, 10, 15, 20, 30, 60)],
         ),
-    )
+        f"Errors of {paths:,} studies, analyzed after every block up to {BLOCKS}": table(
+            (
+                "Noise",
+                "False alarms",
+                "False *same*",
+                "Coverage at the stop",
+                "False alarms with Student's interval",
+            ),
+            [[of.name, *map(_percent, (of.alarms, of.equivalent, of.coverage, of.student))] for of in rates],
+        ),
+        "Recorded blocks": f"- {_recorded()}",
+        "Recordings of Gaussian noise with at least these errors": _chance(),
+        "Recorded studies of identical arms with a false alarm": _aa_alarms(),
+        "Errors of other metrics with Student's interval, sharing 0, 50 and 100% of the variance": ", ".join(
+            others
+        ),
+        **{
+            f"Detection of {title}": table(
+                ("Noise", *(f"{n} blocks" for n in block_caveats.BLOCKS)), of(paths // 4, SEED)
+            )
+            for title, of in (
+                ("autocorrelated blocks", block_caveats.of_autocorrelation),
+                ("skewed blocks", block_caveats.of_skewness),
+            )
+        },
+        "Blocks until the verdict": table(
+            (
+                "SD of a block",
+                "True effect",
+                "Blocks, median",
+                "Blocks, 90th percentile",
+                "Faster",
+                "Same",
+                "Slower",
+                "Undecided",
+            ),
+            [line for name, noise in of_spreads for line in lengths(name, noise, paths)],
+        ),
+        f"Covariates of {len(recorded_ratios()['throughput'])} recorded blocks": covariates(),
+    }
+    return titled(sections)
+
+
+def titled(sections: Mapping[str, str]) -> str:
+    """Format sections in Markdown."""
+    return "\n\n".join(f"## {title}\n\n{text}" for title, text in sections.items())
 
 
 def _recorded() -> str:
@@ -306,11 +305,11 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench stopping", description=__doc__)
     parser.add_argument("--record", type=Path, metavar="EVIDENCE", help=f"renews {RECORDED.name} before")
     chosen = parser.parse_args(arguments)
     if chosen.record:
         record(chosen.record)
-    PAGE.write_text(page(), "utf-8")
+    print(report())
     return 0

@@ -1,4 +1,4 @@
-"""Simulation of tail latencies. ``python -m bench tails`` writes docs/explanation/tails.md.
+"""Simulation of tail latencies. ``python -m bench tails`` prints its figures.
 
 Histograms of blocks with rare stalls, and intervals of the change of p99 from them.
 """
@@ -9,21 +9,18 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from bench.noise import Floats
-from bench.stopping import SEED, table
+from bench.stopping import SEED, table, titled
 from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX, summarize_ratios
 from pgdyno.analysis.statistics.distributions import t_quantile
 from pgdyno.analysis.statistics.effect import Method, student
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, latency_key
 from pgdyno.study.defaults import CONFIDENCE
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "tails.md"
-TEMPLATE = Path(__file__).with_name("tails.txt")
 PERCENTILE = "p99"
 QUANTILE = PERCENTILES[PERCENTILE]
 BLOCKS = (5, 8, 12, 20)
@@ -234,8 +231,8 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def page() -> str:
-    """Return docs/explanation/tails.md."""
+def report() -> str:
+    """Return the tables in Markdown, each below its title."""
     compared = [
         [name, str(blocks), f"{np.exp(truth(KINDS[name])):.2f}", *methods(KINDS[name], blocks)]
         for name in KINDS_OF_METHODS
@@ -244,38 +241,20 @@ def page() -> str:
     stalls = "Blocks with a stall, A and B"
     bootstraps = ("Bootstrap, percentile", "Bootstrap, BCa")
     ruled = [rule_row(name, tails, blocks) for name, tails in KINDS.items() for blocks in BLOCKS]
-    missing = [_percent((1 - 0.3) ** blocks) for blocks in BLOCKS]
-    return TEMPLATE.read_text("utf-8").format(
-        limit=f"{TAIL_SD_MAX:.0%}",
-        paths=f"{PATHS:,}",
-        paths_of_methods=PATHS_OF_METHODS,
-        transactions=f"{TRANSACTIONS:,}",
-        window=f"{WINDOW_S:g}",
-        stall_sd=STALL_SD,
-        merged=f"{MERGED:,}",
-        resamples=RESAMPLES,
-        shown_min=SHOWN_MIN,
-        missing=f"{', '.join(missing[:-1])} and {missing[-1]}",
-        methods=table(
-            (
-                stalls,
-                "Blocks",
-                "True ratio",
-                "Student's",
-                *bootstraps,
-                "Jackknife",
-                "Exceedance",
-                "Its width",
+    head = (stalls, "Blocks", "True ratio", "Student's", *bootstraps, "Jackknife", "Exceedance", "Its width")
+    return titled(
+        {
+            f"Coverage of the methods, {PATHS_OF_METHODS} studies a row": table(head, compared),
+            f"Coverage of the rule (SD up to {TAIL_SD_MAX:.0%}), {PATHS:,} studies a row": table(
+                (stalls, "Blocks", "Student's, before", "Shown", "Covers", "False"), ruled
             ),
-            compared,
-        ),
-        rule=table((stalls, "Blocks", "Student's, before", "Shown", "Covers", "False"), ruled),
+        }
     )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the page."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench tails", description=__doc__)
     parser.parse_args(arguments)
-    PAGE.write_text(page(), "utf-8")
+    print(report())
     return 0

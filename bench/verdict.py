@@ -6,7 +6,7 @@ limit. They alternate with studies of identical arms. Results are the share of c
 limit, and the minutes from the start of the first block to the end of the last.
 
 A study takes minutes, so there are few of them. ``--keep FILE`` collects them over several runs on a machine.
-``--record`` stores them in bench/verdicts.jsonl and writes docs/explanation/time-to-a-verdict.md. Thousands
+``--record`` stores them in bench/verdicts.jsonl. Thousands
 of simulated studies with blocks resampled from the recorded ones complement them.
 """
 
@@ -64,8 +64,6 @@ MINUTES_MAX = 25.0
 TURNS = 20_000
 """A few milliseconds of a core: the round trip and the planning add a few percent."""
 
-PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "time-to-a-verdict.md"
-TEMPLATE = Path(__file__).with_name("verdict.txt")
 RECORDED = Path(__file__).with_name("verdicts.jsonl")
 """Studies with the default options of ``pgdyno compare``, except ``--minutes`` and ``--schedule``."""
 
@@ -296,24 +294,6 @@ def _minutes(of: float, options: Options) -> str:
     return f"{of:.1f}" if math.isfinite(of) else f"> {options.minutes_max:g}"
 
 
-def page() -> str:
-    """Return docs/explanation/time-to-a-verdict.md."""
-    lines = RECORDED.read_text("utf-8").splitlines() if RECORDED.exists() else []
-    tables, days = {}, set()
-    for schedule in ("slices", "duet"):
-        shared = [of for line in lines if (of := json.loads(line)["options"])["schedule"] == schedule]
-        tables[schedule] = "No study has been recorded."
-        if shared:
-            # Only studies with the last options are shown; the others stay in the file.
-            options = Options(effects=EFFECTS, trials=0, **shared[-1])
-            runs = runs_in(RECORDED, options)
-            tables[schedule] = report(runs, options)
-            days |= {one.day for one in runs}
-    return TEMPLATE.read_text("utf-8").format(
-        **tables, days=", ".join(sorted(days)), minutes=f"{MINUTES_MAX:g}", soon=f"{SOON_MIN:g}"
-    )
-
-
 def main(arguments: Sequence[str]) -> int:
     """Print a line per study on standard error, and the tables at the end."""
     parser = argparse.ArgumentParser(prog="python -m bench verdict", description=__doc__)
@@ -359,7 +339,5 @@ def main(arguments: Sequence[str]) -> int:
                 file.write(one.line(options))
         found = f"{one.verdict} after {one.minutes:.1f} min, {len(one.log_ratios)} blocks"
         print(f"{100 * one.effect:g}% more work: {found}", file=sys.stderr, flush=True)
-        if chosen.record:
-            PAGE.write_text(page(), "utf-8")
     print(report(runs, options))
     return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.bisect import PAGE, ROWS, End, simulate
+from bench.bisect import End, simulate
 from bench.noise import SCENARIOS, SD, normal
 
 
@@ -21,10 +21,3 @@ def test_searches_without_enough_blocks_are_undecided_and_not_wrong() -> None:
 def test_commits_that_do_not_build_leave_a_range_with_the_planted_one() -> None:
     found = simulate(normal(0.01), searches=40, broken_share=0.4)
     assert found.shares[End.RIGHT] >= 0.9
-
-
-def test_the_page_has_every_row() -> None:
-    rows = [
-        line for line in PAGE.read_text("utf-8").splitlines() if line.startswith(("| Gauss", "| recorded"))
-    ]
-    assert len(rows) == len(ROWS)

@@ -1,4 +1,4 @@
-"""Counting by ``python -m bench dialects``, and its page, which must be up to date."""
+"""Counting by ``python -m bench dialects``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from pathlib import Path
 from bench.dialects import (
     GROUPS,
     NOT_MEASURED,
-    PAGE,
     Measured,
     Setup,
     line_of,
-    page,
     recorded,
     report,
     study_of,
@@ -43,7 +41,3 @@ def test_arms_of_one_setup_are_counted_together(tmp_path: Path) -> None:
     assert (setup, measured) == (new, [one, one])
     assert report(measured).splitlines()[-1].split(" | ")[-1].startswith("6")
     assert "no-rollback" not in report([Measured("no-rollback", "procedures", (0.01,), "")])
-
-
-def test_the_page_is_up_to_date() -> None:
-    assert PAGE.read_text("utf-8") == page(), "run `python -m bench dialects --page`"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from bench.verdict import PAGE, Options, StudyRun, page, report, runs_in
+from bench.verdict import Options, StudyRun, report, runs_in
 
 from pgdyno.analysis.comparison.verdict import Verdict
 
@@ -49,7 +49,3 @@ def test_nothing_is_simulated_if_too_few_blocks_fit_for_a_verdict() -> None:
         report([StudyRun(0.05, Verdict.UNDECIDED, 2.0, (-0.05, -0.04))], replace(OPTIONS, minutes_max=2.0))
     )
     assert table[-2:] == [["none"] + ["–"] * 7, ["5%"] + ["–"] * 7]
-
-
-def test_the_page_has_the_recorded_studies() -> None:
-    assert PAGE.read_text("utf-8") == page(), "run `python -m bench verdict --record --trials 0`"
