@@ -29,7 +29,7 @@ class OwnDataOptions:
             help="pgbench: data of your own: a dump, a backup, a directory with load.sql, a DSN that is read "
             "once, or a name (`pgdyno data`). Requires --file and implies --workload pgbench. "
             "pg_upgrade:OLD, for any workload: the server OLD loads the data, and pg_upgrade upgrades them. "
-            "May be given once for each. For one arm: 18,data=pg_upgrade:17.",
+            "May be given once for each.",
         ),
     ] = None
     age: Annotated[
@@ -39,7 +39,7 @@ class OwnDataOptions:
             min=1,
             max=AGE_MAX,
             help="Run N transactions of the workload on the loaded data before the snapshot, with the same "
-            "seed for all arms. For one arm: 18,age=100000. [default: 0]",
+            "seed for all arms. [default: 0]",
         ),
     ] = None
     check: Annotated[
@@ -53,7 +53,7 @@ class OwnDataOptions:
         bool,
         typer.Option(
             "--no-analyze",
-            help="Do not run ANALYZE before the snapshot of --data. For one arm: 18,analyze=off.",
+            help="Do not run ANALYZE before the snapshot of --data.",
         ),
     ] = False
 

@@ -189,7 +189,7 @@ class TpccDialect:
         Literal["spec", "hammerdb", "sysbench"] | None,
         typer.Option(
             help="tpcc: driver whose data and transactions are reproduced, with its deviations from TPC-C. "
-            "In compare an ARM may have its own: 18,dialect=hammerdb. [default: spec]"
+            "[default: spec]"
         ),
     ] = None
     deviate: Annotated[
@@ -197,8 +197,7 @@ class TpccDialect:
         typer.Option(
             metavar="NAME,…",
             help="tpcc: single deviations from TPC-C, such as no-rollback,uniform-items "
-            "(pgdyno docs workload-tpcc). In compare an ARM may have its own: 18,deviate=no-rollback. "
-            "[default: none]",
+            "(pgdyno docs workload-tpcc). [default: none]",
         ),
     ] = None
     table_sets: Annotated[
