@@ -4,7 +4,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pgdyno.errors import StudyFileError
@@ -42,6 +42,7 @@ EXCLUSION = st.fixed_dictionaries(
 ).filter(bool)
 
 
+@settings(max_examples=20)  # each has up to 144 cases
 @given(
     st.lists(st.sampled_from(list(FACTORS)), min_size=1, max_size=2, unique=True),
     st.lists(EXCLUSION, max_size=2),

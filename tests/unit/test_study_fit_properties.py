@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
-from pgdyno.study.cases import cases_of
+from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.fitting.fit_data import DISK_SHARE
 from pgdyno.study.fitting.fit_schedule import BLOCKS_MIN
 from pgdyno.study.fitting.fit_settings import contrasted_of, quantity, wal_bytes
@@ -20,7 +22,7 @@ from pgdyno.study.study_file_checks import errors_of
 
 GB = 2**30
 SOURCE = FitMachine(16, 64 * GB, 10_000 * GB)
-FEW = settings(max_examples=15, deadline=None)
+EXAMPLES = settings(max_examples=20)
 
 TUNED = st.fixed_dictionaries(
     {"shared_buffers": st.sampled_from(["32MB", "128MB", "2GB", "16GB", "48GB"])},
@@ -107,71 +109,100 @@ machines = st.builds(
 minutes = st.sampled_from([1, 10, 60, 600, 20_000])
 
 
-def fitted(file: StudyFile, machine: FitMachine, time: float) -> Fitted:
+@dataclass(frozen=True)
+class Example:
+    """A study and its fit to a machine and a time in minutes."""
+
+    file: StudyFile
+    machine: FitMachine
+    time: float
+    fit: Fitted
+
+    @cached_property
+    def cases(self) -> tuple[Case, ...]:
+        return cases_of(self.file)
+
+    @cached_property
+    def fitted_cases(self) -> tuple[Case, ...]:
+        return cases_of(self.fit.file)
+
+
+@EXAMPLES
+@given(studies(), machines, minutes)
+def test_a_fit_keeps_its_invariants(file: StudyFile, machine: FitMachine, time: float) -> None:
+    before = file.model_dump()
     try:
-        return fit_study(file, machine, time)
+        found = Example(file, machine, time, fit_study(file, machine, time))
     except UsageError as error:
         assert "disk" in str(error)
-        assume(False)
-        raise
-
-
-@FEW
-@given(studies(), machines, minutes)
-def test_fitting_a_fitted_study_changes_nothing(file: StudyFile, machine: FitMachine, time: float) -> None:
-    once = fitted(file, machine, time)
-    again = fit_study(once.file, machine, time)
-    assert again.changes == ()
-    assert again.file == once.file
-
-
-@FEW
-@given(studies(), machines, minutes)
-def test_the_fit_is_pure(file: StudyFile, machine: FitMachine, time: float) -> None:
-    before = file.model_dump()
-    assert fitted(file, machine, time) == fitted(file, machine, time)
+        reject()
     assert file.model_dump() == before
+    assert fit_study(file, machine, time) == found.fit
+    assert fit_study(found.fit.file, machine, time) == Fitted(found.fit.file, ())
+    require_a_valid_study_file(found)
+    require_its_share_of_the_disk(found)
+    require_two_blocks_in_the_time(found)
+    require_clients_per_core(found)
+    require_the_ratio_of_data_and_shared_buffers(found)
 
 
-@FEW
-@given(studies(), machines, minutes)
-def test_a_fitted_study_is_a_valid_study_file(file: StudyFile, machine: FitMachine, time: float) -> None:
-    found = fitted(file, machine, time).file
-    assert list(errors_of(found)) == []
-    cases = cases_of(found)
-    assert cases
-    assert all(len(case.study.arms) >= 2 for case in cases)
-    assert cases_of(StudyFile.of(found.model_dump(by_alias=True, exclude_none=True))) == cases
+def require_a_valid_study_file(found: Example) -> None:
+    assert list(errors_of(found.fit.file)) == []
+    assert found.fitted_cases
+    assert all(len(case.study.arms) >= 2 for case in found.fitted_cases)
+    stored = found.fit.file.model_dump(by_alias=True, exclude_none=True)
+    assert cases_of(StudyFile.of(stored)) == found.fitted_cases
 
 
-@FEW
-@given(studies(), machines, minutes)
-def test_a_fitted_study_never_needs_more_than_its_share_of_the_disk(
-    file: StudyFile, machine: FitMachine, time: float
-) -> None:
-    costs = costs_of(cases := cases_of(fitted(file, machine, time).file))
-    growing_s = max(window_s(case.study, machine) for case in cases)
-    contrasted = contrasted_of(costs_of(cases_of(file)))
+def require_its_share_of_the_disk(found: Example) -> None:
+    growing_s = max(window_s(case.study, found.machine) for case in found.fitted_cases)
+    contrasted = contrasted_of(costs_of(found.cases))
     needed = disk_bytes(
-        costs, growing_s, machine.cores, lambda arm, factor: wal_bytes(arm, factor, contrasted)
+        costs_of(found.fitted_cases),
+        growing_s,
+        found.machine.cores,
+        lambda arm, factor: wal_bytes(arm, factor, contrasted),
     )
-    assert needed <= DISK_SHARE * machine.disk_free_bytes
+    assert needed <= DISK_SHARE * found.machine.disk_free_bytes
 
 
-@FEW
-@given(studies(), machines, minutes)
-def test_two_blocks_of_a_fitted_study_keep_the_time_or_report_it(
-    file: StudyFile, machine: FitMachine, time: float
-) -> None:
-    found = fitted(file, machine, time)
-    run = found.file.run
-    blocks = run.repeats or BLOCKS_MIN
-    takes_s = blocks * pass_s(cases_of(found.file), machine)
-    told = any("not even 2 blocks" in change.why for change in found.changes)
-    assert takes_s <= 60 * time * (1 + 1e-9) or told
+def require_two_blocks_in_the_time(found: Example) -> None:
+    blocks = found.fit.file.run.repeats or BLOCKS_MIN
+    takes_s = blocks * pass_s(found.fitted_cases, found.machine)
+    told = any("not even 2 blocks" in change.why for change in found.fit.changes)
+    assert takes_s <= 60 * found.time * (1 + 1e-9) or told
 
 
-@FEW
+def require_clients_per_core(found: Example) -> None:
+    theirs, ours = (
+        [level.value for level in file.factors.get("clients", ())] or [file.drive.clients]
+        for file in (found.file, found.fit.file)
+    )
+    ratio = found.machine.cores / SOURCE.cores if found.file.source else 1
+    expected = {max(1, int(n * ratio + 0.5)) for n in theirs if n is not None}
+    assert ours
+    assert set(ours) <= expected
+
+
+def require_the_ratio_of_data_and_shared_buffers(found: Example) -> None:
+    """They keep their ratio, or the change is reported."""
+    before, after = (costs_of(cases) for cases in (found.cases, found.fitted_cases))
+    largest = [max(arm.data.units for case in costs for arm in case) for costs in (before, after)]
+    told = any("shared_buffers" in one.key and " : " in one.key for one in found.fit.changes)
+    told = told or any(
+        one.key.startswith("factors.") and "all of them do not fit" in one.why for one in found.fit.changes
+    )
+    sizes = [
+        sorted({quantity("shared_buffers", arm.settings.get("shared_buffers", "128MB")) or 0 for arm in arms})
+        for arms in ([arm for case in costs for arm in case] for costs in (before, after))
+    ]
+    if told or not found.file.source:
+        return
+    for was, now in zip(*sizes, strict=True):
+        assert now / was == pytest.approx(largest[1] / largest[0], rel=0.15)
+
+
+@EXAMPLES
 @given(studies())
 def test_on_the_machine_of_the_source_with_time_enough_nothing_changes(file: StudyFile) -> None:
     cases = cases_of(file)
@@ -180,37 +211,3 @@ def test_on_the_machine_of_the_source_with_time_enough_nothing_changes(file: Stu
     assume(file.run.budget_s is None or 2 * pass_s(cases, SOURCE) <= file.run.budget_s)
     huge = FitMachine(SOURCE.cores, SOURCE.memory_bytes, 10**18)
     assert fit_study(file, huge, time) == Fitted(file, ())
-
-
-@FEW
-@given(studies(), machines, minutes)
-def test_clients_per_core_are_preserved(file: StudyFile, machine: FitMachine, time: float) -> None:
-    found = fitted(file, machine, time).file
-    theirs = [level.value for level in file.factors.get("clients", ())] or [file.drive.clients]
-    ours = [level.value for level in found.factors.get("clients", ())] or [found.drive.clients]
-    ratio = machine.cores / SOURCE.cores if file.source else 1
-    expected = {max(1, int(n * ratio + 0.5)) for n in theirs if n is not None}
-    assert ours
-    assert set(ours) <= expected
-
-
-@FEW
-@given(studies(), machines, minutes)
-def test_data_and_shared_buffers_keep_their_ratio_or_the_change_is_reported(
-    file: StudyFile, machine: FitMachine, time: float
-) -> None:
-    found = fitted(file, machine, time)
-    before, after = (costs_of(cases_of(one)) for one in (file, found.file))
-    largest = [max(arm.data.units for case in costs for arm in case) for costs in (before, after)]
-    told = any("shared_buffers" in one.key and " : " in one.key for one in found.changes)
-    told = told or any(
-        one.key.startswith("factors.") and "all of them do not fit" in one.why for one in found.changes
-    )
-    sizes = [
-        sorted({quantity("shared_buffers", arm.settings.get("shared_buffers", "128MB")) or 0 for arm in arms})
-        for arms in ([arm for case in costs for arm in case] for costs in (before, after))
-    ]
-    if told or not file.source:
-        return
-    for was, now in zip(*sizes, strict=True):
-        assert now / was == pytest.approx(largest[1] / largest[0], rel=0.15)
