@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping
@@ -365,7 +366,8 @@ _EXTRA_INDEXES = (
 )
 
 
-def variants() -> dict[str, Variant]:
+@functools.cache
+def variants() -> Mapping[str, Variant]:
     """Return all variants by name.
 
     The first four compared PostgreSQL 11 with 12 in 2019, the last one 10 with 15 in 2022.
