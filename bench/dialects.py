@@ -24,12 +24,12 @@ from pgdyno.analysis.comparison.interim_analysis import interim_result
 from pgdyno.analysis.statistics.effect import student
 from pgdyno.estimate import Better
 from pgdyno.interruption import Interruption
-from pgdyno.lab.study_runner import Request, start_study
+from pgdyno.lab.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
 from pgdyno.server.find_build import system_builds
 from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.cases import only_case
+from pgdyno.study.cases import Request, only_case
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.sizing import discard_s
 from pgdyno.study.tpcc_dialects import DEVIATIONS, DIALECTS, SPEC

@@ -36,11 +36,11 @@ from pgdyno.cli.options import machine_size
 from pgdyno.estimate import Better
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study_runner import Request, start_study
+from pgdyno.lab.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.server.find_build import system_builds
 from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.cases import only_case
+from pgdyno.study.cases import Request, only_case
 from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Driving, Study

@@ -94,6 +94,12 @@ def format_duration(duration_s: float) -> str:
     return f"{minutes // 60} h" + (f" {minutes % 60:02d} min" if minutes % 60 else "")
 
 
+def format_duration_range(least_s: float | None, most_s: float) -> str:
+    """Return ``2 s to 8 s``, or ``8 s`` without a minimum."""
+    most = format_duration(most_s)
+    return most if least_s is None else f"{format_duration(least_s)} to {most}"
+
+
 def _digits(number: float) -> str:
     if number == int(number):
         return str(int(number))

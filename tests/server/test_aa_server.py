@@ -15,7 +15,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.aa_blocks import load_of
 from pgdyno.lab.noise_history import NoiseHistory, history_path
 from pgdyno.lab.progress import BlockStarted, Progress, Watch
-from pgdyno.lab.study_runner import Request, resume_study, start_study
+from pgdyno.lab.study_runner import resume_study, start_study
 from pgdyno.report import csv_format, html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
@@ -24,7 +24,7 @@ from pgdyno.server.build import Build
 from pgdyno.study import aa_plan
 from pgdyno.study.aa_plan import aa_arm_after
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.cases import only_case
+from pgdyno.study.cases import Request, only_case
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 

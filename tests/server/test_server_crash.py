@@ -20,12 +20,12 @@ from pgdyno.errors import ConnectError, PgdynoError
 from pgdyno.interruption import Interruption
 from pgdyno.lab import trial_driving
 from pgdyno.lab.progress import Watch
-from pgdyno.lab.study_runner import Request, start_study
+from pgdyno.lab.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import ArmSpec
-from pgdyno.study.cases import only_case
+from pgdyno.study.cases import Request, only_case
 from pgdyno.study.plan import Study
 from pgdyno.study.tpcc_parameters import TpccParameters
 

@@ -14,11 +14,11 @@ import pytest
 from example_studies import read_study
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study_runner import Request, start_study
+from pgdyno.lab.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.build import Build
-from pgdyno.study.cases import Case, cases_of
+from pgdyno.study.cases import Case, Request, cases_of
 from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 
 pytestmark = [pytest.mark.server, pytest.mark.long]

@@ -19,7 +19,7 @@ from pgdyno.drive.engine_runs import run_drive
 from pgdyno.engine import Event as Said
 from pgdyno.interruption import Interruption
 from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study_runner import Request, start_study
+from pgdyno.lab.study_runner import start_study
 from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler, monotonic_of
 from pgdyno.report.case_report import Report
@@ -29,7 +29,7 @@ from pgdyno.results.records import Executed, Interval, SampleSeries, StudyEnd
 from pgdyno.server.build import Build
 from pgdyno.server.running import Server
 from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.cases import only_case
+from pgdyno.study.cases import Request, only_case
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import PlannedSlice, Role

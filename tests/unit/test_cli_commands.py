@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import typer
@@ -28,6 +29,35 @@ def test_help_and_version_load_no_command_and_nothing_heavy(option: str) -> None
         "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+WITHOUT_A_STUDY = {"numpy", "scipy", "jinja2", "pgdyno.lab", "pgdyno.analysis", "pgdyno.study.study_file"}
+BEFORE_A_STUDY = {"scipy.special", "jinja2", "pgdyno.analysis.findings", "pgdyno.report.study_report"}
+OPTIONAL = {
+    "pgdyno.lab.crash_test",
+    "pgdyno.lab.own_data_loading",
+    "pgdyno.fleet",
+    "pgdyno.server.dump_filter",
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "unneeded"),
+    [(["--plan"], 2, WITHOUT_A_STUDY | OPTIONAL), ([], 1, BEFORE_A_STUDY | OPTIONAL)],
+    ids=["an invalid option", "the first line of a study"],
+)
+def test_a_comparison_imports_the_lab_for_a_study_and_the_report_after_it(
+    options: list[str], status: int, unneeded: set[str], tmp_path: Path
+) -> None:
+    program = (
+        "import sys, types\nfrom pgdyno.cli.main import run_command\nfrom pgdyno.errors import PgdynoError\n"
+        "def stop(*_): raise PgdynoError('it measured')\n"
+        "runner = types.SimpleNamespace(start_study=stop, resume_study=stop)\n"
+        "sys.modules['pgdyno.lab.study_runner'] = runner\n"
+        f"assert run_command(['compare', '17', '18', *{options}]) == {status}\n"
+        f"assert not {unneeded} & sys.modules.keys(), {unneeded} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
 
 
 def test_a_name_that_is_nearly_a_command_is_answered_with_that(capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_anew, write_study
 
-from pgdyno.cli import demo, study_execution
+from pgdyno.cli import demo
 from pgdyno.cli.main import run_command
 from pgdyno.cli.output_files import MARK, append_text, require_writable_page, write_text
 from pgdyno.errors import EvidenceError, EvidenceExistsError, PgdynoError, UsageError
+from pgdyno.lab import study_runner
 from pgdyno.results import writer
 
 MADE = Synthetic(blocks=5)
@@ -45,7 +46,7 @@ def test_evidence_that_is_there_is_not_written_over(
     Path("link").symlink_to("e.sqlite")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     for study in ("start_study", "resume_study"):
-        monkeypatch.setattr(study_execution, study, lambda *_: pytest.fail("it measured"))
+        monkeypatch.setattr(study_runner, study, lambda *_: pytest.fail("it measured"))
     assert run_command(words.split()) == 2
     assert "is a results file, which is never overwritten: name another file" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
@@ -63,7 +64,7 @@ def test_a_new_results_file_has_a_unique_name(
     words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(study_execution, "start_study", lambda *_: pytest.fail("it measured"))
+    monkeypatch.setattr(study_runner, "start_study", lambda *_: pytest.fail("it measured"))
     assert run_command(words.split()) == 2
     assert "never overwritten" in capsys.readouterr().err
 
@@ -183,7 +184,7 @@ COMMANDS = (
 def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.chdir(tmp_path)
     for study in ("start_study", "resume_study"):
-        monkeypatch.setattr(study_execution, study, lambda *_: pytest.fail("it measured"))
+        monkeypatch.setattr(study_runner, study, lambda *_: pytest.fail("it measured"))
     return tmp_path
 
 

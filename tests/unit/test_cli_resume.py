@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.cli import study_execution
 from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.main import run_command
 from pgdyno.errors import ServerError
 from pgdyno.interruption import Interruption
-from pgdyno.lab import crash_test
+from pgdyno.lab import crash_test, study_runner
 from pgdyno.results.records import StudyEnd
 
 
@@ -37,7 +36,7 @@ def test_options_that_a_resume_does_not_read_are_rejected(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(study_execution, "resume_study", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr(study_runner, "resume_study", lambda *_: pytest.fail("it went on"))
     assert run_command(words.split()) == 2
     assert f"{named} cannot be combined with --resume" in capsys.readouterr().err
 
@@ -55,7 +54,7 @@ def test_cuts_are_added_to_a_complete_study_without_measuring_on(
         if fails:
             raise ServerError("the disk did not answer")
 
-    monkeypatch.setattr(study_execution, "resume_study", lambda *_: pytest.fail("it went on"))
+    monkeypatch.setattr(study_runner, "resume_study", lambda *_: pytest.fail("it went on"))
     monkeypatch.setattr(DurabilityOptions, "run", run)
     monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: [])
     assert run_command(["compare", "--resume", str(path), "--durability", "--cuts", "7"]) == int(fails)

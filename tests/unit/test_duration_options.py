@@ -20,7 +20,6 @@ from pgdyno.cli.duration_options import (
 )
 from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
-from pgdyno.report.steady_state_section import warm_up_text
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
 from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for, with_window
@@ -71,7 +70,8 @@ def test_a_warm_up_between_bounds_needs_both(text: str) -> None:
 def test_the_minimum_warm_up_does_not_exceed_the_maximum() -> None:
     with pytest.raises(ValidationError, match="must not exceed"):
         make_study(warmup_s=1.0, warmup_min_s=2.0)
-    assert warm_up_text(make_study(warmup_s=8.0, warmup_min_s=2.0)) == "warm-up 2 s to 8 s"
+    assert "warm-up 2 s to 8 s," in describe_sizes(make_study(warmup_s=8.0, warmup_min_s=2.0))
+    assert "warm-up 8 s," in describe_sizes(make_study(warmup_s=8.0))
 
 
 def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece() -> None:

@@ -29,10 +29,10 @@ from pgdyno.lab.progress import (
     PreparationStep,
     Running,
 )
-from pgdyno.lab.study_runner import Request
 from pgdyno.results.fleet_file import StudyChoices
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.cache_directory import Cache, items, prune
+from pgdyno.study.cases import Request
 from pgdyno.study.fitting.fit_study import FitMachine
 from pgdyno.study.schedule import Role
 

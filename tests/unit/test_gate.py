@@ -32,11 +32,11 @@ from pgdyno.analysis.statistics.distributions import t_quantile
 from pgdyno.analysis.statistics.effect import Method, with_error
 from pgdyno.analysis.telemetry.metrics import NOPM
 from pgdyno.caveats import Caveat, Code
-from pgdyno.cli import study_execution
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import UsageError
 from pgdyno.estimate import Better
+from pgdyno.lab import study_runner
 from pgdyno.report.ci_summary import to_summary
 from pgdyno.report.gate_section import DISPERSED, outcome, reasons
 from pgdyno.report.json_format import decoded
@@ -684,7 +684,7 @@ def test_a_gate_on_a_new_study_is_evaluated_after_all_files_are_written(
         write_study(path, wanted)
         return ending
 
-    monkeypatch.setattr(study_execution, "resume_study", run_it)
+    monkeypatch.setattr(study_runner, "resume_study", run_it)
     path, summary = tmp_path / "e.sqlite", tmp_path / "summary.md"
     asked = ["--fail-if", "slower", "--summary", str(summary)]
     assert run_command(["compare", "--resume", str(path), "--quiet", *asked]) == expected

@@ -12,7 +12,7 @@ from pgdyno.cli.main import run_command
 from pgdyno.cli.options import parse_minutes
 from pgdyno.cli.pgbench_spellings import with_our_spellings
 from pgdyno.errors import UsageError
-from pgdyno.lab.study_runner import Request
+from pgdyno.study.cases import Request
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.units import parse_duration_s
 

@@ -10,8 +10,8 @@ import pytest
 from pgdyno.cli import compare
 from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
-from pgdyno.lab.study_runner import Request
 from pgdyno.study.arm_spec import NAME_MAX
+from pgdyno.study.cases import Request
 from pgdyno.study.sweep import choose_arms
 
 

@@ -38,10 +38,8 @@ from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.estimate import counted
-from pgdyno.lab.study_runner import Request
-from pgdyno.report.steady_state_section import warm_up_text
 from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
-from pgdyno.study.cases import only_case
+from pgdyno.study.cases import Request, only_case
 from pgdyno.study.defaults import BUDGET_MIN, CONFIDENCE, MARGIN
 from pgdyno.study.plan import Study
 from pgdyno.study.probe_names import requested_probes
@@ -56,6 +54,7 @@ from pgdyno.study.sizing import (
     fit_block_layout,
 )
 from pgdyno.study.sweep import choose_arms
+from pgdyno.units import format_duration_range
 
 ROUNDS_AT_CAPACITY = 4
 """Maximum number of slices per arm at the rate found: the search takes most of the time of a block."""
@@ -420,11 +419,12 @@ def title_of(names: Sequence[str]) -> str:
 
 def describe_sizes(study: Study) -> str:
     """Return the chosen sizes in two terminal lines."""
+    warm_up = format_duration_range(study.warmup_min_s, study.warmup_s)
     return (
         f"{study.title}: {study.workload.name}, "
         f"{counted(study.clients, 'client')}; "
         f"{time_text(study)}\n"
-        f"per arm and block: {warm_up_text(study)}, measurement {window_text(study)}"
+        f"per arm and block: warm-up {warm_up}, measurement {window_text(study)}"
     )
 
 

@@ -1,4 +1,7 @@
-"""Completion of arguments in bash, zsh and fish: studies, arms with their profiles and settings files."""
+"""Completion of arguments in bash, zsh and fish: studies, arms with their profiles and settings files.
+
+Commands name these functions, so each imports what it reads when a shell calls it.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pgdyno.errors import PgdynoError
-from pgdyno.server.cache_directory import Cache
-from pgdyno.server.find_build import system_builds
-from pgdyno.server.settings.settings_profile import PROFILES
-from pgdyno.study.study_file_reader import bundled_studies
 
 FILE_ENDS = (".conf", ".sql")
 """Usual ends of the names of settings files."""
@@ -18,12 +17,17 @@ FILE_ENDS = (".conf", ".sql")
 
 def complete_study(incomplete: str) -> list[str]:
     """Return the bundled studies, and study files below the current directory."""
+    from pgdyno.study.study_file_reader import bundled_studies  # noqa: PLC0415
+
     bundled = sorted(path.stem for path in bundled_studies().rglob("*.toml"))
     return [*_starting(bundled, incomplete), *_files(incomplete, (".toml",))]
 
 
 def complete_server(incomplete: str) -> list[str]:
     """Return the versions of installed and cached servers, and words for a server."""
+    from pgdyno.server.cache_directory import Cache  # noqa: PLC0415
+    from pgdyno.server.find_build import system_builds  # noqa: PLC0415
+
     try:
         builds = [*system_builds(), *Cache.open().store().cached()]
     except PgdynoError:
@@ -48,6 +52,8 @@ def complete_arm(incomplete: str) -> list[str]:
 
 def complete_profile(incomplete: str) -> list[str]:
     """Return the profiles, and settings files below the current directory."""
+    from pgdyno.server.settings.settings_profile import PROFILES  # noqa: PLC0415
+
     return [*_starting(PROFILES, incomplete), *_files(incomplete, FILE_ENDS)]
 
 

@@ -25,8 +25,6 @@ from pgdyno.study.arm_spec import parse_arms, with_build_options
 from pgdyno.study.crash_plan import (
     ACTIVE_S_LIMIT,
     ACTIVE_S_MIN,
-    CUTS,
-    CUTS_MAX,
     DISK_BLOCK_BYTES,
     DISK_BYTES_MAX,
     DISK_BYTES_MIN,
@@ -39,6 +37,7 @@ from pgdyno.study.crash_plan import (
     StandbyCrash,
     Survivors,
 )
+from pgdyno.study.defaults import CUTS, CUTS_MAX
 from pgdyno.units import parse_duration_s, parse_size_bytes
 
 

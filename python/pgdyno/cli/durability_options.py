@@ -8,20 +8,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pgdyno.cli.console import say
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
-from pgdyno.lab.crash_test import require_possible, run_crash_test
-from pgdyno.report.crash_report import progress_line
-from pgdyno.results.crash_file import read_crash_test
-from pgdyno.results.crash_records import Crash
-from pgdyno.results.reader import Evidence
-from pgdyno.study.crash_plan import CUTS, CUTS_MAX, CrashPlan
+from pgdyno.study.defaults import CUTS, CUTS_MAX
 from pgdyno.study.plan import Study
+
+if TYPE_CHECKING:  # only --durability imports the crash test
+    from pgdyno.results.crash_records import Crash
 
 
 @dataclass(frozen=True)
@@ -58,12 +56,21 @@ class DurabilityOptions:
                 "--durability requires the same servers and settings in all cases: remove it, and use pgdyno "
                 "crash"
             )
+        from pgdyno.lab.crash_test import require_possible  # noqa: PLC0415
+        from pgdyno.study.crash_plan import CrashPlan  # noqa: PLC0415
+
         require_possible(CrashPlan(arms=studies[0].arms))
 
     def run(self, path: Path, interruption: Interruption, *, quiet: bool) -> None:
         """Run or continue the crash test of the study in a results file, with the builds and settings that
         were measured. Raises PgdynoError.
         """
+        from pgdyno.lab.crash_test import run_crash_test  # noqa: PLC0415
+        from pgdyno.report.crash_report import progress_line  # noqa: PLC0415
+        from pgdyno.results.crash_file import read_crash_test  # noqa: PLC0415
+        from pgdyno.results.reader import Evidence  # noqa: PLC0415
+        from pgdyno.study.crash_plan import CrashPlan  # noqa: PLC0415
+
         found = read_crash_test(path, verify=False)
         seed = found[0].plan.seed if found else secrets.randbelow(2**48)
         cuts = self.cuts or (found[0].plan.cuts if found else CUTS)

@@ -6,18 +6,18 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pgdyno.analysis.findings.gates import Gate, GateCondition, GateOutcome, gate, parse_condition
 from pgdyno.cli.console import say
 from pgdyno.cli.output_files import append_text, require_summary
 from pgdyno.errors import PgdynoError, UsageError
-from pgdyno.report import gate_section as wording
-from pgdyno.report.ci_summary import to_summary
-from pgdyno.report.hosts_report import HostsReport
-from pgdyno.report.study_report import StudyReport
+
+if TYPE_CHECKING:  # only --fail-if and --summary import the analysis before a study
+    from pgdyno.analysis.findings.gates import Gate, GateCondition
+    from pgdyno.report.hosts_report import HostsReport
+    from pgdyno.report.study_report import StudyReport
 
 GATE_FAILED = 3
 """Exit status if a condition is met."""
@@ -26,11 +26,12 @@ INCONCLUSIVE = 4
 """Exit status if a comparison neither meets its condition nor rules it out, or a search finds no commit."""
 
 EXIT_STATUSES = {
-    GateOutcome.FAILED: GATE_FAILED,
-    GateOutcome.NOT_EVALUABLE: PgdynoError.exit_status,
-    GateOutcome.INCONCLUSIVE: INCONCLUSIVE,
-    GateOutcome.PASSED: 0,
+    "failed": GATE_FAILED,
+    "not-evaluable": PgdynoError.exit_status,
+    "inconclusive": INCONCLUSIVE,
+    "passed": 0,
 }
+"""Exit status of each ``GateOutcome``."""
 
 AUTO = "auto"
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -72,7 +73,11 @@ class GateOptions:
     @property
     def conditions(self) -> list[GateCondition]:
         """The conditions of --fail-if. Raises UsageError for an invalid one."""
-        return [parse_condition(text) for text in self.fail_if or ()]
+        if not self.fail_if:
+            return []
+        from pgdyno.analysis.findings.gates import parse_condition  # noqa: PLC0415
+
+        return [parse_condition(text) for text in self.fail_if]
 
     @property
     def summary_file(self) -> Path | None:
@@ -89,17 +94,26 @@ class GateOptions:
 
     def gate(self, built: StudyReport | HostsReport) -> Gate | None:
         """Evaluate the conditions; None without --fail-if."""
-        return gate(built.findings, self.conditions) if self.fail_if else None
+        if not self.fail_if:
+            return None
+        from pgdyno.analysis.findings.gates import gate  # noqa: PLC0415
+
+        return gate(built.findings, self.conditions)
 
     def summarise(self, built: StudyReport | HostsReport, found: Gate | None, files: Sequence[Path]) -> None:
         """Append the summary if --summary is given. Raises PgdynoError."""
         if self.summary_file is not None:
+            from pgdyno.report.ci_summary import to_summary  # noqa: PLC0415
+
             append_text(self.summary_file, to_summary(built, found, [str(path) for path in files]))
 
     def status(self, found: Gate | None, *, quiet: bool = False) -> int:
         """Return the exit status. Raises PgdynoError for conditions that cannot be evaluated."""
         if found is None:
             return 0
+        from pgdyno.analysis.findings.gates import GateOutcome  # noqa: PLC0415
+        from pgdyno.report import gate_section as wording  # noqa: PLC0415
+
         is_not_evaluable = found.outcome is GateOutcome.NOT_EVALUABLE
         if found.outcome is not GateOutcome.PASSED or not quiet:
             reasons = wording.reasons(found)

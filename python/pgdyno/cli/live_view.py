@@ -40,8 +40,6 @@ from pgdyno.lab.progress import (
     Running,
     Warned,
 )
-from pgdyno.report.noise_section import less_noise_text
-from pgdyno.report.result_tables import change_text
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
 from pgdyno.units import format_duration
 
@@ -63,13 +61,11 @@ class LiveView:
         self,
         arm_names: Sequence[str],
         quiet: bool = False,
-        heading: str = "",
         interruption: Interruption | None = None,
     ) -> None:
         self._names = arm_names
         self._interruption = interruption
         self._quiet = quiet
-        self._heading = heading  # printed before anything else
         self._step = "prepare"
         self._load: LoadProgress | None = None
         self._block: BlockStarted | None = None
@@ -97,8 +93,6 @@ class LiveView:
         )
 
     def __enter__(self) -> Self:
-        if self._heading and not self._quiet:
-            say(self._heading)
         if self._live:
             self._live.start()
         return self
@@ -280,6 +274,8 @@ def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
     if change is None:
         return f"{of}: no valid block yet"
     if change.low is None or change.n < VERDICT_BLOCKS_MIN:  # no analysis yet
+        from pgdyno.report.result_tables import change_text  # noqa: PLC0415
+
         return f"{of}: {change_text(change, '%')}, no CI yet"
     left = ""
     if needed is not None:
@@ -297,6 +293,8 @@ def forecast_text(forecast: VerdictForecast) -> str:
         case Remedy.MINUTES:
             return f"{text}; likely with --minutes {forecast.minutes}"
         case Remedy.LESS_NOISE:
+            from pgdyno.report.noise_section import less_noise_text  # noqa: PLC0415
+
             less = less_noise_text(forecast.less_noise)
             if forecast.resolved_percent is None:
                 return f"{text}; to detect effects: {less}"

@@ -27,11 +27,10 @@ from pgdyno.cli.own_data_options import PG_UPGRADE
 from pgdyno.cli.study import read_study, size_of, study_path, text_of
 from pgdyno.cli.study_execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.errors import UsageError
-from pgdyno.lab.study_runner import Request
 from pgdyno.results.fleet_file import StudyChoices
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.file_system import free_bytes
-from pgdyno.study.cases import Case, cases_of, with_drivers
+from pgdyno.study.cases import Case, Request, cases_of, with_drivers
 from pgdyno.study.fitting.fit_levels import FitChange
 from pgdyno.study.fitting.fit_needs import needs_of
 from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION

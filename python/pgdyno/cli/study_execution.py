@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psycopg
 import typer
@@ -13,17 +14,15 @@ import typer
 from pgdyno.cli.console import say
 from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.gate_options import GATE_FAILED, NO_GATE, GateOptions
-from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import Output
 from pgdyno.cli.output_files import require_writable_page
-from pgdyno.cli.report import print_report, read_report, write_html
 from pgdyno.errors import PgdynoError, UsageError, in_one_line
 from pgdyno.interruption import Interruption
-from pgdyno.lab.study_runner import Request, resume_study, start_study
-from pgdyno.results.driver_facts import ENGINE
-from pgdyno.results.reader import Evidence
-from pgdyno.results.records import StudyEnd, TrialStatus
+from pgdyno.study.cases import Request
 from pgdyno.study.plan import Study
+
+if TYPE_CHECKING:
+    from pgdyno.results.records import StudyEnd
 
 OUTPUT = Output()
 """The HTML report beside the results file, and the verdict on the terminal."""
@@ -65,8 +64,10 @@ def run_and_report(
 
     ``heading`` announces the study; ``resumed_by`` is the command that resumes it. The crash test of
     ``durability`` follows a study that was neither interrupted nor failed.
-    """
 
+    The heading appears, and errors of the request are raised, before the modules of the lab are imported; the
+    modules of the report are imported after the last block.
+    """
     html, force, quiet = output.html or path.with_suffix(".html"), output.force, output.quiet
     require_writable_page(html, path, force=force)
     gating.check(path)
@@ -74,13 +75,19 @@ def run_and_report(
         durability.check([case.study for case in request.cases])
     else:
         durability.check(_studies(path) if durability.durability else ())
+    if heading and not quiet:
+        say(heading)
+    from pgdyno.cli.live_view import LiveView  # noqa: PLC0415
+    from pgdyno.lab.study_runner import resume_study, start_study  # noqa: PLC0415
+    from pgdyno.results.records import StudyEnd  # noqa: PLC0415
+
     again = shlex.join([*resumed_by.split(), str(path), *durability.on_resume()])
     crash_failure = ""
 
     with Interruption() as interruption:
 
         def watch_for(names: Sequence[str]) -> LiveView:
-            return LiveView(names, quiet, heading, interruption)
+            return LiveView(names, quiet, interruption)
 
         if request is None and durability.durability and more_minutes is None and (end := _complete(path)):
             ending = end
@@ -91,6 +98,8 @@ def run_and_report(
         if durability.durability and ending not in (StudyEnd.INTERRUPTED, StudyEnd.FAILED):
             crash_failure = _crash_failure(durability, path, interruption, quiet=quiet)
             ending = StudyEnd.INTERRUPTED if interruption.requested else ending
+    from pgdyno.cli.report import print_report, read_report, write_html  # noqa: PLC0415
+
     built = read_report(path)
     write_html(built, html, force=force)
     found = gating.gate(built)
@@ -125,12 +134,17 @@ def _crash_failure(
 
 
 def _studies(path: Path) -> Sequence[Study]:
+    from pgdyno.results.reader import Evidence  # noqa: PLC0415
+
     with Evidence(path, verify=False) as evidence:
         return [evidence.study(case).plan for case in evidence.cases()]
 
 
 def _complete(path: Path) -> StudyEnd | None:
     """Return the end of a study that is complete; None if it can be continued."""
+    from pgdyno.results.reader import Evidence  # noqa: PLC0415
+    from pgdyno.results.records import StudyEnd  # noqa: PLC0415
+
     with Evidence(path, verify=False) as evidence:
         end = evidence.study().ended_because
     return end if end in (StudyEnd.VERDICT, StudyEnd.BUDGET, StudyEnd.BLOCKS) else None
@@ -138,6 +152,10 @@ def _complete(path: Path) -> StudyEnd | None:
 
 def why_no_valid_block(path: Path) -> str:
     """Return the most common reason; empty if an arm and the baseline have a valid block in common."""
+    from pgdyno.results.driver_facts import ENGINE  # noqa: PLC0415
+    from pgdyno.results.reader import Evidence  # noqa: PLC0415
+    from pgdyno.results.records import TrialStatus  # noqa: PLC0415
+
     reasons: Counter[str] = Counter()
     with Evidence(path, verify=False) as opened:  # the report has just verified it
         for case in opened.cases():

@@ -27,7 +27,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.lab.commit_builds import script_builds
 from pgdyno.lab.progress import Progress, Watch
 from pgdyno.lab.study_blocks import InterimAnalysis, interim_analysis_of
-from pgdyno.lab.study_runner import Request, resume_study, start_study
+from pgdyno.lab.study_runner import resume_study, start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.results.search_file import (
@@ -39,7 +39,7 @@ from pgdyno.results.search_file import (
     Step,
     write_search,
 )
-from pgdyno.study.cases import only_case, seed_of
+from pgdyno.study.cases import Request, only_case, seed_of
 from pgdyno.study.commit_search import CommitSearch, Outcome, search_commits
 from pgdyno.study.plan import Study
 

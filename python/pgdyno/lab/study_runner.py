@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pgdyno import __version__
 from pgdyno.caveats import Code
@@ -29,36 +30,17 @@ from pgdyno.results import records
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
-from pgdyno.study.cases import Case
+from pgdyno.study.cases import Case, Request
 from pgdyno.study.plan import Study
-from pgdyno.study.published_experiment import Published
+
+if TYPE_CHECKING:
+    from pgdyno.study.published_experiment import Published
 
 WatchFor = Callable[[Sequence[str]], AbstractContextManager[Watch]]
 """Creates the receiver of progress events, given the names of the arms of the first case."""
 
 AnalysisOf = Callable[[Path], InterimAnalysis]
 """Creates the interim analysis of a results file, which decides when the study stops."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """A comparison, or the cases of a study file.
-
-    ``file``: text of the study file. ``changes``: adjustments to this machine. ``published``: its table about
-    the published experiment. ``is_part``: other machines measure other cases of the study.
-    """
-
-    title: str
-    cases: Sequence[Case]
-    command: str
-    file: str = ""
-    changes: Sequence[Mapping[str, str]] = ()
-    published: Published | None = None
-    is_part: bool = False
-
-    def name_of(self, case: Case) -> str:
-        """Return the name of a case; empty if the study has only one."""
-        return case.name if len(self.cases) > 1 or self.is_part else ""
 
 
 def start_study(

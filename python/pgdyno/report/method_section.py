@@ -11,7 +11,7 @@ from pgdyno.study.capacity_search import RESOLUTION
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Schedule
 from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
-from pgdyno.units import format_duration
+from pgdyno.units import format_duration, format_duration_range
 
 DERIVED_FROM_TPC_C = (
     "The workload is derived from TPC-C. Its results are not comparable with published TPC results. It "
@@ -138,9 +138,7 @@ def _restored(findings: Findings) -> str:
 
 
 def _sizes(plan: Study) -> str:
-    parts = []
-    if warm_up := steady_state_section.warm_up_text(plan):
-        parts.append(warm_up)
+    parts = [f"warm-up {format_duration_range(plan.warmup_min_s, plan.warmup_s)}"]
     if plan.is_together:
         slices = f"{plan.slices_per_trial()} slices of {format_duration(plan.slice_s)} per arm and block"
         found_by = plan.slice_from

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pgdyno.analysis.findings.case_findings import Findings
 from pgdyno.analysis.steady_state.stationarity import Trend
-from pgdyno.analysis.steady_state.steady_state_findings import SteadyState, WarmUps, bounds_s
+from pgdyno.analysis.steady_state.steady_state_findings import SteadyState, WarmUps
 from pgdyno.estimate import ABSENT, counted, significant
 from pgdyno.report.result_tables import Table, with_interval
 from pgdyno.study.plan import Study
@@ -56,16 +56,9 @@ def _range(warm: WarmUps) -> str:
     return " to ".join(dict.fromkeys(ends))
 
 
-def warm_up_text(plan: Study) -> str:
-    """Return the planned warm-up: ``warm-up 10 s``, ``warm-up 2 s to 8 s``."""
-    bounds = bounds_s(plan)
-    longest = format_duration(plan.warmup_s)
-    return f"warm-up {longest}" if bounds is None else f"warm-up {format_duration(bounds[0])} to {longest}"
-
-
 def warm_up_sentence(findings: Findings) -> str:
     """Return how adaptive warm-ups ended; empty for warm-ups of a fixed length."""
-    if bounds_s(findings.study.plan) is None:
+    if findings.study.plan.warmup_min_s is None:
         return ""
     known = [of.warm_ups for of in findings.steady_states if of.warm_ups is not None]
     trials, ended_steady = (sum(getattr(of, name) for of in known) for name in ("trials", "ended_steady"))

@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psycopg import ProgrammingError
 from pydantic import ValidationError
@@ -29,9 +29,12 @@ from pgdyno.study.plan import Driving, Study, require_duet
 from pgdyno.study.schedule import TOGETHER
 from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
-from pgdyno.study.study_file import Drive, StudyFile
 from pgdyno.study.values import Level, Settings, frozen, level_name, plain_message
 from pgdyno.study.workload_parameters import WorkloadParameters
+
+if TYPE_CHECKING:  # a comparison without a study file does not import their models
+    from pgdyno.study.published_experiment import Published
+    from pgdyno.study.study_file import StudyFile
 
 Levels = Mapping[str, Level]
 """One level of each factor, by the name of the factor."""
@@ -65,6 +68,27 @@ class Case:
     levels: Mapping[str, str]
     arms: tuple[Mapping[str, str], ...]
     study: Study
+
+
+@dataclass(frozen=True)
+class Request:
+    """A comparison, or the cases of a study file.
+
+    ``file``: text of the study file. ``changes``: adjustments to this machine. ``published``: its table about
+    the published experiment. ``is_part``: other machines measure other cases of the study.
+    """
+
+    title: str
+    cases: Sequence[Case]
+    command: str
+    file: str = ""
+    changes: Sequence[Mapping[str, str]] = ()
+    published: Published | None = None
+    is_part: bool = False
+
+    def name_of(self, case: Case) -> str:
+        """Return the name of a case; empty if the study has only one."""
+        return case.name if len(self.cases) > 1 or self.is_part else ""
 
 
 def only_case(study: Study, levels: Sequence[Mapping[str, str]] | None = None) -> Case:
@@ -316,7 +340,7 @@ def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
     values = {name: level.value for name, level in levels.items()}
     drive = {
         name: value
-        for name in Drive.model_fields
+        for name in type(file.drive).model_fields
         if (value := values.get(name, getattr(file.drive, name))) is not None
     }
     arrivals = drive.pop("arrivals", None)
@@ -336,6 +360,8 @@ def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
 
 def is_parameter(factor: str) -> bool:
     """Return whether a factor is a parameter of the workload."""
+    from pgdyno.study.study_file import Drive  # noqa: PLC0415
+
     return factor not in ("server", "settings", *Drive.model_fields) and not setting_of(factor)
 
 
@@ -460,7 +486,7 @@ def _located(file: StudyFile, levels: Levels, error: ValidationError) -> StudyFi
         if name in file.workload and name != "kind":
             deeper = first["loc"][names.index(name) + 1 :]
             return StudyFileError(("workload", name, *deeper), words)
-        if name in Drive.model_fields:
+        if name in type(file.drive).model_fields:
             return StudyFileError(("drive", name), words)
         if f"{name}" in type(file.run).model_fields:
             return StudyFileError(("run", type(file.run).model_fields[name].alias or name), words)

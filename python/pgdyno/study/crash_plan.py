@@ -8,6 +8,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.defaults import CUTS, CUTS_MAX
 from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.tpcc_parameters import TpccParameters
 
@@ -125,11 +126,6 @@ VOLATILE_RANGES = {CrashMoment.CHECKPOINT: (16, 128), CrashMoment.VACUUM: (4, 32
 """Number of unflushed blocks of 4 KiB at a power cut in a phase, from and to. Commits of a few clients leave
 less than a checkpoint, which writes 64 at a time. A VACUUM of the small tables leaves about 60 in all."""
 
-
-CUTS = 30
-"""Default number of crashes per arm: none with a loss means a probability below 10%."""
-
-CUTS_MAX = 10_000
 
 DISK_BLOCK_BYTES = 4096
 DISK_BYTES_MIN = 1 << 30

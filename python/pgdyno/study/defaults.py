@@ -35,3 +35,8 @@ DISCARD_S = 0.05
 
 RETRIES_MAX = 10
 """Maximum number of retries per transaction after a serialization failure or deadlock."""
+
+CUTS = 30
+"""Number of crashes per arm of a crash test: none with a loss means a probability below 10%."""
+
+CUTS_MAX = 10_000

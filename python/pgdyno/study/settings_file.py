@@ -65,19 +65,17 @@ _WORD = r"[A-Za-z_\x80-\U0010ffff][\w.:/\x80-\U0010ffff-]*"
 _QUOTED = r"'(?:[^'\\\n]|\\.|'')*'"
 _VALUE = rf"(?P<value>{_NUMBER}|{_WORD}|{_QUOTED})"
 _NAME = r"(?P<name>[A-Za-z_\x80-\U0010ffff]\w*(?:\.[A-Za-z_\x80-\U0010ffff]\w*)?)"
-_LINE = re.compile(rf"[ \t\r]*(?:{_NAME}(?:[ \t\r]*=[ \t\r]*|[ \t\r]+|(?=')){_VALUE})?[ \t\r]*(?:#.*)?")
-_ONE_VALUE = re.compile(rf"{_VALUE}(?:\s+#.*)?", re.DOTALL)
-_ESCAPE = re.compile(r"''|\\([0-7]{1,3}|.)")
+# Compiled when first used, by the cache of re: most studies have no settings files.
+_LINE = rf"[ \t\r]*(?:{_NAME}(?:[ \t\r]*=[ \t\r]*|[ \t\r]+|(?=')){_VALUE})?[ \t\r]*(?:#.*)?"
+_ONE_VALUE = rf"(?s){_VALUE}(?:\s+#.*)?"
+_ESCAPE = r"''|\\([0-7]{1,3}|.)"
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
-_IS_SQL = re.compile(r"^\s*ALTER\s+SYSTEM\b", re.IGNORECASE | re.MULTILINE)
-_SQL_TOKEN = re.compile(
-    r"""\s+ | --[^\n]* | ^\#[^\n]* | /\*.*?\*/
+_IS_SQL = r"(?im)^\s*ALTER\s+SYSTEM\b"
+_SQL_TOKEN = r"""(?xms)\s+ | --[^\n]* | ^\#[^\n]* | /\*.*?\*/
     | (?P<string>'(?:[^']|'')*') | (?P<quoted>"(?:[^"]|"")*")
     | (?P<word>[A-Za-z_\x80-\U0010ffff][\w$]*) | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[Ee][-+]?\d+)?(?!\w))
-    | (?P<sign>[=,.;()])""",
-    re.VERBOSE | re.MULTILINE | re.DOTALL,
-)
+    | (?P<sign>[=,.;()])"""
 
 
 def is_settings_file(name: str) -> bool:
@@ -90,7 +88,7 @@ def unquoted(text: str) -> str:
 
     The items of a list may be quoted one by one, as in ALTER SYSTEM. Other texts stay as they are.
     """
-    if one := _ONE_VALUE.fullmatch(text.strip()):
+    if one := re.fullmatch(_ONE_VALUE, text.strip()):
         return _meaning(one["value"])
     items = [item.strip() for item in split_at_commas(text)]
     is_list = all(re.fullmatch(_QUOTED, item) for item in items)
@@ -119,7 +117,7 @@ def _is_open(part: str) -> bool:
 
 def name_and_value(text: str) -> tuple[str, str] | None:
     """Return the setting of a line of postgresql.conf without ``=``, ``random_page_cost 1.1``, or None."""
-    found = _LINE.fullmatch(text)
+    found = re.fullmatch(_LINE, text)
     return (found["name"].lower(), _meaning(found["value"])) if found and found["name"] else None
 
 
@@ -147,11 +145,11 @@ def _read(path: Path, including: Sequence[Path]) -> Iterator[tuple[str, str]]:
             "include itself?"
         )
     text = _text_of(path)
-    if _IS_SQL.search(text):
+    if re.search(_IS_SQL, text):
         yield from _altered(text, path).items()
         return
     for number, line in enumerate(text.split("\n"), 1):
-        found = _LINE.fullmatch(line)
+        found = re.fullmatch(_LINE, line)
         if found is None:
             raise UsageError(
                 f"{path}:{number}: is not a setting: {_shown(line)}; write NAME = VALUE, and quote a value "
@@ -211,7 +209,7 @@ def _meaning(value: str) -> str:
             return "'"
         return chr(int(code, 8) & 255) if "0" <= code < "8" else _ESCAPED.get(code, code)
 
-    return _ESCAPE.sub(character, value[1:-1])
+    return re.sub(_ESCAPE, character, value[1:-1])
 
 
 def _shown(line: str) -> str:
@@ -248,9 +246,9 @@ Token = tuple[str, str]
 def _statements(text: str, path: Path) -> Iterator[tuple[int, list[Token]]]:
     """Yield the line and the tokens of each statement. Raises UsageError."""
     words: list[Token] = []
-    start, at = 0, 0
+    token, start, at = re.compile(_SQL_TOKEN), 0, 0
     while at < len(text):
-        found = _SQL_TOKEN.match(text, at)
+        found = token.match(text, at)
         if found is None:
             line = text[at:].split("\n", maxsplit=1)[0]
             raise UsageError(f"{path}:{text.count(chr(10), 0, at) + 1}: is not SQL: {_shown(line)}")

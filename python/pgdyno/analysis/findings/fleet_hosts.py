@@ -6,9 +6,8 @@ import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-import scipy  # its parts load when first used
-
 from pgdyno.analysis.findings.study_findings import StudyFindings
+from pgdyno.analysis.statistics.distributions import f_beyond
 from pgdyno.caveats import Caveat, Code
 from pgdyno.estimate import Better
 from pgdyno.results.fleet_file import HostState, HostWork
@@ -81,7 +80,7 @@ def _noisy(hosts: Mapping[str, Sequence[StudyFindings]]) -> Iterator[Caveat]:
         pooled = sum(v * n for v, n in others) / df_others if df_others else 0.0
         if df == 0 or pooled <= 0 or variance / pooled < NOISY_MIN**2:
             continue
-        if float(scipy.special.fdtrc(df, df_others, variance / pooled)) < LEVEL / len(variances):
+        if f_beyond(variance / pooled, df, df_others) < LEVEL / len(variances):
             factor = f"{math.sqrt(variance / pooled):.1f}"
             yield Caveat(Code.HOST_NOISY, {"host": host, "factor": factor})
 

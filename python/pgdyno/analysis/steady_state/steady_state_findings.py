@@ -93,11 +93,6 @@ def _at_least(k: int, n: int, probability: float) -> float:
     return sum(math.comb(n, i) * probability**i * (1 - probability) ** (n - i) for i in range(k, n + 1))
 
 
-def bounds_s(plan: Study) -> tuple[float, float] | None:
-    """Return the time limits of a warm-up that ends on evidence; None for a fixed time."""
-    return None if plan.warmup_min_s is None else (plan.warmup_min_s, plan.warmup_s)
-
-
 def _driven_s(trial: Trial) -> float:
     return sum(piece.drained_s - piece.opened_s for piece in trial.slices if piece.role is Role.WARM_UP)
 
