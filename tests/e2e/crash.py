@@ -322,7 +322,9 @@ class CrashTest:
     def _left(self, study: StudyUnderTest) -> list[str]:
         """Return objects that must not exist after a normal end of pgdyno."""
         cache, folder = self.program.cache, self.program.folder
-        paths = [*cache.glob("runs/run-*"), *cache.glob("datasets/.*.part"), *cache.glob("datasets/.*.gone")]
+        paths = [*cache.glob("runs/run-*")]
+        for kind in ("datasets", "templates"):
+            paths += [*cache.glob(f"{kind}/.*.part"), *cache.glob(f"{kind}/.*.gone")]
         paths += [*self.program.sockets.iterdir()]
         if study.ended:  # otherwise its journal files remain for the next resume
             paths += [p for p in folder.iterdir() if p.suffix not in {".sqlite", ".html", ".out", ".err"}]

@@ -17,7 +17,9 @@ from pgdyno.lab.preflight import empty_clusters, require_starts
 from pgdyno.lab.progress import PreparationStep
 from pgdyno.lab.script_preflight import require_working_scripts
 from pgdyno.server.build import Build
+from pgdyno.server.build_catalogue import empty_cluster
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.server_account import server_account
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
@@ -85,6 +87,31 @@ def test_each_set_of_settings_is_tried_once_and_none_without_settings(build: Bui
         "testing the settings of 1",
         "testing the settings of 3",
     ]
+
+
+def test_initdb_runs_once_for_a_build_and_its_options(
+    build: Build, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, made, initdb = Cache.at(server_dir, server_account()), list[Path](), Cluster.initdb
+
+    def counted(cluster: Cluster, options: InitOptions) -> None:
+        made.append(cluster.data_dir)
+        initdb(cluster, options)
+
+    monkeypatch.setattr(Cluster, "initdb", counted)
+    for checksums in (True, True, False, True):
+        with (
+            empty_cluster(build, cache, "try", InitOptions(checksums=checksums)) as cluster,
+            cluster.start() as server,
+            server.connect() as connection,
+        ):
+            assert cluster.data_dir not in made
+            assert connection.execute("show data_checksums").fetchone() == ("on" if checksums else "off",)
+    assert len(made) == len(cache.templates().names()) == 2
+    for name in cache.templates().names():  # a damaged template is made again
+        (cache.templates().directory / name / "data" / "postgresql.conf").write_text("")
+    with empty_cluster(build, cache, "try") as cluster, cluster.start():
+        assert len(made) == 3
 
 
 @pytest.mark.parametrize(

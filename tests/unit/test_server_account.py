@@ -89,6 +89,8 @@ CACHE = [
     item("dataset", "d-old", 400),
     item("dataset", "d-mid", 50),
     item("dataset", "d-used", 900, in_use=True),
+    item("template", "t-old", 300),
+    item("template", "t-new", 5),
     item("run", "r-dead", 1),
     item("run", "r-alive", 1, in_use=True),
 ]
@@ -97,10 +99,10 @@ CACHE = [
 @pytest.mark.parametrize(
     ("older_than_s", "keep", "gone"),
     [
-        (None, None, {"d-old", "d-mid", "r-dead"}),
-        (None, 1, {"d-old", "r-dead"}),
-        (100.0, None, {"b-old", "d-old", "r-dead"}),
-        (100.0, 2, {"b-old", "r-dead"}),
+        (None, None, {"d-old", "d-mid", "r-dead", "t-old", "t-new"}),
+        (None, 1, {"d-old", "r-dead", "t-old", "t-new"}),
+        (100.0, None, {"b-old", "d-old", "r-dead", "t-old"}),
+        (100.0, 2, {"b-old", "r-dead", "t-old"}),
         (1e9, None, {"r-dead"}),
     ],
 )
@@ -123,6 +125,28 @@ def test_prune_deletes_datasets_but_not_those_that_are_held(tmp_path: Path) -> N
         assert cache.cached_datasets().names() == ["one", "two"]
         assert [one.name for one in prune(cache)] == ["one"]
     assert cache.cached_datasets().names() == ["two"]
+
+
+def test_templates_are_listed_pruned_and_limited_to_the_newest(tmp_path: Path) -> None:
+    cache = Cache.at(tmp_path / "cache", OURSELVES)
+    templates = cache.templates()
+    for used_unix_s, name in enumerate(("old", "held", "mid", "new")):
+        path = templates.directory / name
+        path.mkdir()
+        (path / "manifest.json").write_text("{}")
+        os.utime(path / "manifest.json", (used_unix_s, used_unix_s))
+    (templates.directory / ".dead.part").mkdir()
+    with templates.lock("held").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        templates.keep_newest(2)
+        assert [(one.kind, one.name, one.in_use) for one in items(cache)] == [
+            ("template", "held", True),
+            ("template", "mid", False),
+            ("template", "new", False),
+            ("incomplete", ".dead.part", False),
+        ]
+        assert [one.name for one in prune(cache)] == ["mid", "new", ".dead.part"]
+    assert templates.names() == ["held"]
 
 
 def test_an_incomplete_dataset_is_listed_and_pruned_unless_its_load_is_running(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ def prune_items(
         str | None,
         typer.Option(
             metavar="DURATION",
-            help="Delete datasets, servers and uncollected results files of fleet studies that were not used "
-            "for DURATION, for example 30d or 12h; in days without a unit.",
+            help="Delete datasets, templates, servers and uncollected results files of fleet studies that "
+            "were not used for DURATION, for example 30d or 12h; in days without a unit.",
         ),
     ] = None,
     keep: Annotated[
@@ -69,9 +69,10 @@ def prune_items(
     dsn: OfServer = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete datasets and leftovers of killed runs.
+    """Delete datasets, templates and leftovers of killed runs.
 
-    Entries in use by a running pgdyno are kept. Without options, deletes all datasets. Examples:
+    Entries in use by a running pgdyno are kept. Without options, deletes all datasets and templates.
+    Examples:
 
     \b
       pgdyno cache prune --dry-run

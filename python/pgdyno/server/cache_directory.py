@@ -16,14 +16,14 @@ from pgdyno.server.build import MARK
 from pgdyno.server.build_from_source import unfinished
 from pgdyno.server.data_sources import sweep as sweep_data
 from pgdyno.server.data_sources import unfinished as unfinished_data
-from pgdyno.server.datasets import Datasets
+from pgdyno.server.datasets import MANIFEST, Datasets
 from pgdyno.server.fetch_builds import Progress, Store
 from pgdyno.server.file_system import locked, locked_if_free
 from pgdyno.server.live_directories import OWNER, Runs
 from pgdyno.server.live_directories import sweep as sweep_sockets
 from pgdyno.server.server_account import Account, server_account
 
-SUBDIRECTORIES = ("builds", "lists", "catalogues", "data", "datasets", "runs", "fleet")
+SUBDIRECTORIES = ("builds", "lists", "catalogues", "templates", "data", "datasets", "runs", "fleet")
 
 FLEET_LOCK = ".prune.lock"
 """File in ``fleet``, locked while a directory is created there or deleted."""
@@ -68,9 +68,9 @@ class Cache:
     """The cache directory. ``open`` creates its subdirectories.
 
     ``builds``: embedded builds and those from source. ``lists``: versions that the sources list, for a day.
-    ``catalogues``: settings of each build. ``data``: data of the user by name. ``datasets``: snapshots.
-    ``runs``: live data directories, each with the lock of its owner. ``fleet``: files of fleet studies, until
-    they are collected, each with the lock of its owner.
+    ``catalogues``: settings of each build. ``templates``: files of its initdb. ``data``: data of the user by
+    name. ``datasets``: snapshots. ``runs``: live data directories, each with the lock of its owner.
+    ``fleet``: files of fleet studies, until they are collected, each with the lock of its owner.
     """
 
     root: Path
@@ -127,6 +127,10 @@ class Cache:
         """Return the datasets of this cache."""
         return Datasets(self.datasets, self.account)
 
+    def templates(self) -> Datasets:
+        """Return the empty clusters of this cache, one for each build and set of options of initdb."""
+        return Datasets(self.root / "templates", self.account)
+
     def live_runs(self) -> Runs:
         """Return the live directories of this cache."""
         return Runs(self.runs, self.account)
@@ -135,6 +139,7 @@ class Cache:
         """Stop the servers of killed pgdynos and remove their files. Call it when a study begins."""
         self.live_runs().sweep()
         self.cached_datasets().sweep()
+        self.templates().sweep()
         sweep_sockets(self.account)
 
     def store(self, progress: Progress | None = None) -> Store:
@@ -163,7 +168,7 @@ def _make(path: Path, account: Account) -> None:
         path.chmod(0o755)
 
 
-ItemKind = Literal["build", "dataset", "incomplete", "run", "fleet"]
+ItemKind = Literal["build", "dataset", "template", "incomplete", "run", "fleet"]
 
 
 @dataclass(frozen=True)
@@ -179,20 +184,26 @@ class Item:
 
 
 def items(cache: Cache) -> list[Item]:
-    """Return builds, datasets, what is incomplete, runs, and files of fleet studies, in this order, sorted by
-    name.
+    """Return builds, datasets, templates, what is incomplete, runs, and files of fleet studies, in this
+    order, sorted by name.
     """
     found: list[Item] = []
     for path in sorted(cache.builds.iterdir()):
         if path.is_dir() and path.name[0] != ".":
             found.append(_item("build", path, path / MARK, cache.builds / f".{path.name}.lock"))
-    for name in cache.cached_datasets().names():
-        path = cache.datasets / name
-        found.append(_item("dataset", path, path / "manifest.json", cache.datasets / f".{name}.lock"))
+    made: tuple[tuple[ItemKind, Datasets], ...] = (
+        ("dataset", cache.cached_datasets()),
+        ("template", cache.templates()),
+    )
+    for kind, of in made:
+        for name in of.names():
+            path = of.directory / name
+            found.append(_item(kind, path, path / MANIFEST, of.lock(name)))
     for part, name in unfinished(cache.builds).items():
         found.append(_item("incomplete", part, part, cache.builds / f".{name}.lock"))
-    for part, name in cache.cached_datasets().incomplete().items():
-        found.append(_item("incomplete", part, part, cache.datasets / f".{name}.lock"))
+    for _, of in made:
+        for part, name in of.incomplete().items():
+            found.append(_item("incomplete", part, part, of.lock(name)))
     for part, lock in unfinished_data(cache.data).items():
         found.append(_item("incomplete", part, part, lock))
     for path in sorted(cache.runs.glob("run-*")):
@@ -226,8 +237,8 @@ def to_prune(
     """Return the items to delete, without those in use.
 
     Runs without an owner, incomplete builds and datasets: always. Datasets: those unused for
-    ``older_than_s``, or all but the last ``keep``; with neither, all. Builds: by age only, as files
-    of fleet studies: they are not collected yet, and a resume needs them.
+    ``older_than_s``, or all but the last ``keep``; with neither, all. Templates likewise, without ``keep``.
+    Builds: by age only, as files of fleet studies: they are not collected yet, and a resume needs them.
     """
     datasets = sorted(
         (item for item in found if item.kind == "dataset"), key=lambda item: item.used_unix_s, reverse=True
@@ -240,6 +251,7 @@ def to_prune(
             "run": True,
             "incomplete": True,
             "dataset": item.name not in spared and (older_than_s is None or old),
+            "template": older_than_s is None or old,
             "build": old,
             "fleet": old,
         }[item.kind]
@@ -256,6 +268,7 @@ def prune(
     if dry_run:
         return chosen
     cache.cached_datasets().sweep()
+    cache.templates().sweep()
     cache.store().source_builds.sweep()
     sweep_data(cache.data)
     swept = {path.name for path in cache.live_runs().sweep()}
@@ -267,8 +280,9 @@ def _delete(cache: Cache, item: Item, swept: set[str]) -> bool:
         return item.name in swept
     if item.kind == "incomplete":
         return not item.path.exists()
-    if item.kind == "dataset":
-        return cache.cached_datasets().remove(item.name)
+    if item.kind in ("dataset", "template"):
+        of = cache.cached_datasets() if item.kind == "dataset" else cache.templates()
+        return of.remove(item.name)
     if item.kind == "fleet":
         with locked(cache.fleet / FLEET_LOCK), locked_if_free(item.path / OWNER) as free:
             return free and _removed(item.path)

@@ -111,12 +111,12 @@ class Datasets:
             if dataset is not None:
                 yield self._with_use_recorded(dataset)
                 return
-        if _held[self._lock(key.name)]:
+        if _held[self.lock(key.name)]:
             raise DatasetError(
                 f"the dataset {key.name} was changed while this study uses it: stop what changes files in "
                 f"{self.directory}, and start again"
             )
-        with locked(self._lock(key.name)):
+        with locked(self.lock(key.name)):
             if self._read(key.name) is None:
                 self._make(key, make)
         # The change to a shared lock is not atomic: another process may prune in between. So read it again.
@@ -130,7 +130,7 @@ class Datasets:
     @contextlib.contextmanager
     def _shared(self, name: str) -> Iterator[Dataset | None]:
         """Hold a shared lock during the block. Yields the dataset, or None if it is missing or incomplete."""
-        lock = self._lock(name)
+        lock = self.lock(name)
         with locked(lock, shared=True):
             _held[lock] += 1
             try:
@@ -175,7 +175,8 @@ class Datasets:
             os.utime(dataset.path / MANIFEST)  # records the last use for `cache list` and `prune`
         return dataset
 
-    def _lock(self, name: str) -> Path:
+    def lock(self, name: str) -> Path:
+        """Return the lock of a dataset, which its users hold."""
         return self.directory / f".{name}.lock"
 
     def names(self) -> list[str]:
@@ -190,17 +191,29 @@ class Datasets:
 
     def remove(self, name: str) -> bool:
         """Delete a dataset and incomplete files of it. Return False if another process holds it."""
-        with locked_if_free(self._lock(name)) as free:
+        with locked_if_free(self.lock(name)) as free:
             if free:
                 _remove(self.directory / name)
                 self._discard(self.directory / f".{name}.part")
             return free
 
+    def keep_newest(self, n: int) -> None:
+        """Delete all but the n datasets used last, and those that another process holds."""
+        used = {name: self._used_unix_s(name) for name in self.names()}
+        for name in sorted(used, key=lambda name: used[name], reverse=True)[n:]:
+            self.remove(name)
+
+    def _used_unix_s(self, name: str) -> float:
+        try:
+            return (self.directory / name / MANIFEST).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
     def sweep(self) -> list[str]:
         """Remove incomplete datasets of processes that have ended. Return the names."""
         swept = []
         for part, name in self.incomplete().items():
-            with locked_if_free(self._lock(name)) as free:
+            with locked_if_free(self.lock(name)) as free:
                 if free and part.exists():
                     self._discard(part)
                     swept.append(name)
