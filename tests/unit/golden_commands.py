@@ -32,12 +32,12 @@ import typer
 from golden_reports import FOLDER, ROUNDED_TO
 
 from pgdyno import __version__
-from pgdyno.cli import bisect, console, crash, fleet_options, options, study_execution
+from pgdyno.cli import bisect, console, crash, fleet_options, options
 from pgdyno.cli.commands import Loading
 from pgdyno.cli.main import run_command
 from pgdyno.fleet import study_fleet
 from pgdyno.fleet.ray_cluster import NodeFacts, RayNode
-from pgdyno.lab import crash_test
+from pgdyno.lab import crash_test, study_runner
 from pgdyno.lab.study_runner import Request, _read_progress
 from pgdyno.results.fleet_file import FleetRecord
 from pgdyno.results.search_file import Commit, SearchRecord
@@ -649,8 +649,8 @@ def _machine(folder: Path) -> Iterator[None]:
             patch.object(secrets, "randbelow", lambda _: SEED),
             patch.object(time, "strftime", _strftime),
             *(patch.multiple(stream, _width=WIDTH, _height=25) for stream in (console.out, console.err)),
-            patch.object(study_execution, "start_study", plans.start),
-            patch.object(study_execution, "resume_study", plans.resume),
+            patch.object(study_runner, "start_study", plans.start),
+            patch.object(study_runner, "resume_study", plans.resume),
             patch.object(crash, "run_crash_test", plans.crash),
             patch.object(bisect, "read_commits", lambda *_: COMMITS),
             patch.object(bisect, "run_bisect", plans.bisect),
