@@ -1,4 +1,4 @@
-"""One cache for all end-to-end tests, so that a warehouse is loaded once. No process may outlive a test."""
+"""One cache for all end-to-end tests, so that data are loaded once. No process may outlive a test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from program import SMALLEST, Program
+from program import Program
 
 from pgdyno.server.build import Build
 
@@ -32,15 +32,6 @@ def program(cache: Path, tmp_path: Path) -> Iterator[Program]:
     yield program
     program.end()
     assert program.survivors() == []
-
-
-@pytest.fixture(scope="session")
-def loaded(cache: Path, server: str, tmp_path_factory: pytest.TempPathFactory) -> Program:
-    """Ensure that the dataset is in the cache."""
-    program = Program(cache, tmp_path_factory.mktemp("load"))
-    ended = program.run("compare", *SMALLEST, server, server, "--blocks", "1")
-    assert ended.status == 0, ended.err
-    return program
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -24,6 +24,9 @@ def test_two_commits_are_built_and_compared(program: Program, clone: Path, build
     found = ended.json()
     assert [arm["server"]["version"] for arm in found["arms"]] == [str(build.version), "19devel"]
     assert [arm["name"] for arm in found["arms"]] == ["git:master~1", "git:master"]
+    assert [arm["trials"] for arm in found["arms"]] == [{"ok": 1}] * 2
+    (untested,) = [one["sentence"] for one in found["caveats"] if one["code"] == "untested-version"]
+    assert "PostgreSQL 19devel" in untested
     assert found["arms"][0]["spec"] == f"{old},build_options=--with-lz4"
     commit = git(clone, "rev-parse", "master")
     assert f"commit {commit[:12]} of {clone}; configure" in found["arms"][1]["server"]["origin"]
@@ -44,6 +47,11 @@ def test_a_built_version_is_used_by_arms_that_name_it(program: Program, clone: P
         (("compare", "git:master", "git:master~1"), 2, "set PGDYNO_CLONE to the path of a clone"),
         (("compare", "18", "17", "--build-options=--with-lz4"), 2, "a server that is built from a commit"),
         (("servers", "build", "18", "--source", "nonexistent"), 2, "--source nonexistent does not exist"),
+        (
+            ("servers", "install", "19devel"),
+            1,
+            "PostgreSQL 19devel is not installed, and pre-releases cannot be downloaded",
+        ),
     ],
 )
 def test_a_request_that_cannot_be_built_has_a_remedy(

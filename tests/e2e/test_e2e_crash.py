@@ -7,6 +7,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,10 +21,33 @@ from program import Program, measuring
 
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
+from pgdyno.study.schedule import block_of
 
 SEED = 6
 KILLS = 5
 """One of each victim."""
+
+
+FAULTS = (
+    ("update trial set started_unix_s = 1 where trial = 1", "finished trial 1 is changed"),
+    (
+        "update histogram set pairs = cast(pairs || x'00' as blob) where trial = 2",
+        "finished trial 2 is changed",
+    ),
+    ("delete from reading where trial = 1", "finished trial 1 is changed"),
+    ("update block set seed = 1", "finished block 0 0 is changed"),
+    ("update block set block = block + 9", "are not numbered"),
+    ("update trial set attempt = 2", "attempts of a trial are not numbered"),
+    ("update trial set status = 'failed' where trial = 1", "a finished block lacks a finished trial"),
+    ("update trial set status = 'running' where trial = 1", "a trial is still running"),
+    ("update trial set transactions = transactions + 1", "do not add up to its transactions"),
+    ("update histogram set n = n + 1", "do not hold its counted transactions"),
+    ("delete from slice_count where trial = 1", "has no counts"),
+    ("delete from check_result where trial = 2", "failed a check, or had none"),
+    ("update slice set trial = 99 where trial = 1", "foreign_key_check"),
+    ("update study set ended_because = null", "the study has no ending"),
+)
+"""Changes of a results file, and what the examination finds then."""
 
 
 @pytest.fixture
@@ -49,22 +73,51 @@ def test_a_killed_pgdyno_and_its_resume_do_not_disturb_another_one_on_the_same_c
 ) -> None:
     lives, dies = world.folder / "lives.sqlite", world.folder / "dies.sqlite"
     words = ("compare", *SIZES, "--seed", "1", "--window", "0.4s")
-    killed = world.start(*words, "--evidence", dies, server, server)
-    killed.until(lambda: measuring(dies))
+    loading = world.start(*words, server, server)
+    loading.until(lambda: any(world.cache.glob("datasets/.*.part")))
+    loading.signal(signal.SIGKILL)
+    loading.ended()
+    assert world.survivors() == []
+    assert [path.suffix for path in folders(world.cache / "datasets")] == [".part"]
+
     # Every block of the other study is counted, including those with a kill.
-    undisturbed = world.start(*words, "--evidence", lives, server, server)
-    undisturbed.until(lambda: measuring(lives))
+    undisturbed = world.start(*words, "--blocks", "5", "--evidence", lives, server, server)
+    killed = world.start(*words, "--blocks", "2", "--window", "1s", "--evidence", dies, server, server)
+    killed.until(lambda: measuring(dies, block=1))
     assert strike(find(psutil.Process(killed.process.pid), "everything"))
-    killed.ended()
+    loads = killed.ended().err.count(": copy")
+    with Evidence(dies) as opened:
+        study = opened.study().plan
+        assert opened.study().ended_unix_s is None
+        assert [block.status for block in opened.blocks()] == ["done", "running"]
+    before = finished(dies)
     resumed = world.run("compare", "--resume", dies, "--json")
+    assert resumed.json()["comparisons"][0]["blocks"] == [0, 1]
     ended = undisturbed.ended()
     assert (resumed.status, ended.status) == (0, 0), (resumed.err, ended.err)
-    for evidence in (lives, dies):
-        assert faults(evidence, {}, ended=True) == []
+    assert loads + ended.err.count(": copy") == 1
+    (dataset,) = folders(world.cache / "datasets")
+    assert not dataset.name.startswith(".")
+    assert faults(lives, {}, ended=True) == []
+    require_each_fault_found(lives)
+    assert faults(dies, before, ended=True) == []
     with Evidence(lives) as opened:
         assert {trial.status for trial in opened.trials(all_attempts=True)} == {TrialStatus.OK}
+    with Evidence(dies) as opened:
+        blocks, trials = opened.blocks(), opened.trials(all_attempts=True)
+        assert opened.study().ended_because == "blocks"
+    assert [(b.block, b.seed, tuple(b.arm_order)) for b in blocks] == [
+        (planned.index, planned.seed, planned.order) for planned in (block_of(study, 0), block_of(study, 1))
+    ]
+    # The broken attempt is kept next to the new one.
+    attempts = Counter((trial.block, trial.attempt) for trial in trials)
+    assert attempts == {(0, 1): 2, (1, 1): 2, (1, 2): 2}
     assert not list(world.cache.glob("runs/run-*"))
     assert not list(world.sockets.iterdir())
+
+
+def folders(path: Path) -> list[Path]:
+    return [one for one in path.iterdir() if one.is_dir()]
 
 
 def test_a_seed_determines_victims_and_times() -> None:
@@ -74,41 +127,16 @@ def test_a_seed_determines_victims_and_times() -> None:
     assert {kill.phase for kill in drawn[0]} == set(PHASES)
 
 
-@pytest.mark.parametrize(
-    ("change", "finding"),
-    [
-        ("update trial set started_unix_s = 1 where trial = 1", "finished trial 1 is changed"),
-        (
-            "update histogram set pairs = cast(pairs || x'00' as blob) where trial = 2",
-            "finished trial 2 is changed",
-        ),
-        ("delete from reading where trial = 1", "finished trial 1 is changed"),
-        ("update block set seed = 1", "finished block 0 0 is changed"),
-        ("update block set block = 4", "are not numbered"),
-        ("update trial set attempt = 2", "attempts of a trial are not numbered"),
-        ("update trial set status = 'failed' where trial = 1", "a finished block lacks a finished trial"),
-        ("update trial set status = 'running' where trial = 1", "a trial is still running"),
-        ("update trial set transactions = transactions + 1", "do not add up to its transactions"),
-        ("update histogram set n = n + 1", "do not hold its counted transactions"),
-        ("delete from slice_count where trial = 1", "has no counts"),
-        ("delete from check_result where trial = 2", "failed a check, or had none"),
-        ("update slice set trial = 99 where trial = 1", "foreign_key_check"),
-        ("update study set ended_because = null", "the study has no ending"),
-    ],
-)
-def test_the_examination_of_evidence_finds(
-    loaded: Program, tmp_path: Path, server: str, change: str, finding: str
-) -> None:
-    evidence = tmp_path / "e.sqlite"
-    (made,) = loaded.folder.glob("pgdyno-*.sqlite")
-    shutil.copy(made, evidence)
-    before = finished(evidence)
-    assert faults(evidence, before, ended=True) == []
-    with closing(sqlite3.connect(evidence)) as changed:
-        changed.execute("pragma foreign_keys = off")
-        changed.execute(change)
-        changed.commit()
-    assert any(finding in fault for fault in faults(evidence, before, ended=True))
+def require_each_fault_found(results: Path) -> None:
+    """Check that the examination of a flawless file detects every planted fault."""
+    before = finished(results)
+    for number, (change, finding) in enumerate(FAULTS):
+        evidence = shutil.copy(results, results.with_name(f"fault{number}.sqlite"))
+        with closing(sqlite3.connect(evidence)) as changed:
+            changed.execute("pragma foreign_keys = off")
+            changed.execute(change)
+            changed.commit()
+        assert any(finding in fault for fault in faults(evidence, before, ended=True)), change
 
 
 def test_only_own_descendants_are_killed() -> None:

@@ -128,12 +128,12 @@ def test_a_delay_is_a_caveat_and_a_long_one_is_refused(
     assert isinstance(link, ForwardedLink)
     link.delay_s = 0.010
     arguments = compare(cluster, dsn, "--drivers=head,n1", "--blocks=1", "--json", "--evidence")
-    ended = program.run(*arguments, tmp_path / "some.sqlite")
+    ended = program.run_process(*arguments, tmp_path / "some.sqlite")
     assert ended.status == 0, ended.err
     found = [one["sentence"] for one in ended.json()["caveats"] if one["code"] == "driver-clocks"]
     assert found and all("on node n1" in sentence for sentence in found)
     link.delay_s = 0.120
-    ended = program.run(*arguments, tmp_path / "long.sqlite")
+    ended = program.run_process(*arguments, tmp_path / "long.sqlite")
     assert ended.status == 1
     assert "load generator n1: the error of its clock is" in ended.complaints[0]
     assert "use nodes in one network" in ended.complaints[0]
@@ -146,7 +146,7 @@ def test_lost_packets_are_a_caveat(
     assert isinstance(link, ForwardedLink)
     link.loss = 0.03
     evidence = tmp_path / "e.sqlite"
-    ended = program.run(
+    ended = program.run_process(
         *compare(cluster, dsn, "--drivers=head,n1", "--blocks=1", "--json", "--evidence", evidence)
     )
     valid = [trial for trial in trials_of(evidence) if trial.status is TrialStatus.OK]
@@ -172,6 +172,6 @@ def test_without_the_link_of_the_head_a_study_ends_at_the_next_fault_and_can_be_
     assert {trial.status for trial in trials_of(evidence)} == {TrialStatus.INTERRUPTED}
     cluster.restart()
     program.prefix = cluster.prefix(HERE)
-    ended = program.run("compare", "--resume", evidence)
+    ended = program.run_process("compare", "--resume", evidence)
     assert ended.status == 0, ended.err
     assert {trial.block for trial in trials_of(evidence) if trial.status is TrialStatus.OK} == {0, 1}

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import SMALLEST, Program, measuring
+from program import TINY, Program, measuring
 
 from pgdyno.lab.dataset_loading import dataset_database_name
 from pgdyno.results.reader import Evidence
@@ -17,10 +17,13 @@ from pgdyno.server.dsn import Dsn
 from pgdyno.server.ownership_marker import lock_of, take_lock
 from pgdyno.server.remote import Remote
 from pgdyno.server.running import Server
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pooler import pooler
 
-PRISTINE = dataset_database_name(TpccParameters(warehouses=1))
+ANALYTICAL = (*TINY, "--variant", "analytical", "--slice", "0.5s", "--window", "1s")
+PRISTINE = dataset_database_name(PgbenchParameters(scale=1, accounts_copy=True))
 DRIVE = ("--clients", "2", "--warmup", "0.2s", "--window", "0.4s", "--json", "--quiet")
+PGBENCH = ("--workload", "pgbench")
 
 
 def execute(server: Server, statement: str, dbname: str = "postgres") -> None:
@@ -73,72 +76,69 @@ def untouched(theirs: Server) -> Iterator[Server]:
     assert contents(theirs) == rows
 
 
-def test_two_running_servers_are_compared_in_separate_databases(
-    program: Program, untouched: Server, tmp_path: Path
+def test_running_servers_are_compared_in_copies_of_a_database_that_two_studies_load_once(
+    program: Program, server: str, untouched: Server, tmp_path: Path
 ) -> None:
-    before = databases(untouched).keys() - {PRISTINE}  # possibly loaded by another test
-    arms = (untouched.conninfo("postgres"), untouched.conninfo("postgres"))
-    evidence = tmp_path / "e.sqlite"
-    ended = program.compare(*arms, "--blocks", "2", "--evidence", evidence, "--json")
-    assert ended.status == 0, ended.err
-    found = ended.json()
+    before, dsn = databases(untouched).keys(), untouched.conninfo("postgres")
+    # Copies that a killed pgdyno left are dropped by the next one.
+    killed = tmp_path / "killed.sqlite"
+    running = program.start("compare", *ANALYTICAL, "--window", "40s", "--evidence", killed, dsn, dsn)
+    running.until(lambda: measuring(killed))
+    running.signal(signal.SIGKILL)
+    assert "copy of the accounts" in running.ended().err
+    assert program.survivors() == []
+    assert len([name for name in databases(untouched) if "trial" in name]) == 2
+
+    remote, files = Remote(Dsn(dsn)), [tmp_path / "dsns.sqlite", tmp_path / "build.sqlite"]
+    remote.drop(PRISTINE)
+    with closing(untouched.connect()) as first_in_line:
+        take_lock(first_in_line, lock_of(PRISTINE))
+        both = [
+            program.start("compare", *ANALYTICAL, "--evidence", files[0], "--blocks", "2", dsn, dsn),
+            program.start("compare", *ANALYTICAL, "--evidence", files[1], server, dsn),
+        ]
+        for running in both:
+            err = running.err
+            running.until(lambda err=err: f"{PRISTINE}: waiting for another pgdyno" in err.read_text())
+        assert not remote.has_database(PRISTINE)
+    ended = [running.ended() for running in both]
+    assert [one.status for one in ended] == [0, 0], [one.err for one in ended]
+    assert sum(one.err.count(f"{PRISTINE}: copy of the accounts") for one in ended) == 1
+    # The copies for trials are dropped. The pristine database is kept with a marker for the next study.
+    assert databases(untouched).keys() - before == {PRISTINE}
+
+    found, with_build = (one.json() for one in ended)
     assert [arm["trials"] for arm in found["arms"]] == [{"ok": 2}] * 2
+    assert [arm["trials"] for arm in with_build["arms"]] == [{"ok": 1}] * 2
     codes = [caveat["code"] for caveat in found["caveats"]]
     assert {"server-not-restarted", "one-server"} <= {*codes}
     assert codes.count("one-server") == 1
     assert "probe-unavailable" not in codes  # missing WAL figures per arm are reported once
-    with Evidence(evidence) as opened:
+    with Evidence(files[0]) as opened:
         assert [trial.server_cpu_s for trial in opened.trials()] == [None] * 4
         trials = [trial.trial for trial in opened.trials()]
         told = {reading.probe: reading.rows for trial in trials for reading in opened.readings(trial)}
     assert {probe for probe, rows in told.items() if rows is None} >= {"wal", "checkpoints", "wraparound"}
     assert told["database"]
-    # The copies for trials are dropped. The pristine database is kept with a marker for the next study.
-    assert databases(untouched).keys() - before == {PRISTINE}
-    again = program.run("compare", "--resume", evidence, "--json")
+    with Evidence(files[1]) as opened:
+        assert [arm.server["provider"] == "dsn" for arm in opened.arms()] == [False, True]
+        assert [bool(opened.server_log(trial.trial)) for trial in opened.trials()] == [True, False]
+    again = program.run("compare", "--resume", files[0], "--json")
     assert again.status == 0, again.err
     assert "loading" not in again.err
     assert [arm["name"] for arm in again.json()["arms"]] == [arm["name"] for arm in found["arms"]]
     assert databases(untouched).keys() - before == {PRISTINE}
 
 
-def test_a_running_server_is_compared_with_a_build(
-    program: Program, server: str, untouched: Server, loaded: Program, tmp_path: Path
-) -> None:
-    evidence = tmp_path / "e.sqlite"
-    ended = program.compare(server, untouched.conninfo(), "--blocks", "1", "--evidence", evidence, "--json")
-    assert ended.status == 0, ended.err
-    assert [arm["trials"] for arm in ended.json()["arms"]] == [{"ok": 1}] * 2
-    with Evidence(evidence) as opened:
-        assert [arm.server["provider"] == "dsn" for arm in opened.arms()] == [False, True]
-        assert [bool(opened.server_log(trial.trial)) for trial in opened.trials()] == [True, False]
-    assert not [name for name in databases(untouched) if "trial" in name]
-
-
-def test_copies_that_a_killed_pgdyno_left_are_dropped_by_the_next_one(
+def test_a_database_with_a_pgdyno_name_but_no_marker_is_not_changed(
     program: Program, untouched: Server, tmp_path: Path
 ) -> None:
-    dsn, evidence = untouched.conninfo(), tmp_path / "e.sqlite"
-    running = program.start("compare", *SMALLEST, "--window", "40s", "--evidence", evidence, dsn, dsn)
-    running.until(lambda: measuring(evidence))
-    running.signal(signal.SIGKILL)
-    running.ended()
-    assert program.survivors() == []
-    assert len([name for name in databases(untouched) if "trial" in name]) == 2
-    ended = program.compare(dsn, dsn, "--blocks", "1", "--evidence", tmp_path / "next.sqlite")
-    assert ended.status == 0, ended.err
-    assert not [name for name in databases(untouched) if "trial" in name]
-
-
-def test_a_database_with_a_pgdyno_name_but_no_marker_is_not_changed(
-    program: Program, server: str, untouched: Server, tmp_path: Path
-) -> None:
-    name = dataset_database_name(TpccParameters(warehouses=2))
+    name = dataset_database_name(PgbenchParameters(scale=2))
     execute(untouched, f"create database {name}")
     execute(untouched, "create table precious as select 42 as n", name)
     before = databases(untouched)
     dsn = untouched.conninfo()
-    ended = program.compare(dsn, dsn, "--warehouses", "2", "--evidence", tmp_path / "e.sqlite")
+    ended = program.run("compare", *TINY, dsn, dsn, "--scale", "2", "--evidence", tmp_path / "e.sqlite")
     assert ended.status == 1
     assert len(ended.complaints) == 1
     assert "already exists" in ended.complaints[0]
@@ -180,7 +180,7 @@ def test_a_load_that_does_not_end_leaves_no_database(program: Program, untouched
         refused = program.run("load", dsn, *wrong)
         assert refused.status == 2, refused.err
         assert len(refused.complaints) == 1
-    running = program.start("load", dsn, "--warehouses", "2")
+    running = program.start("load", dsn, *PGBENCH, "--scale", "50")
     running.until(lambda: "will take" in running.err.read_text())
     running.signal(signal.SIGINT)
     assert running.ended().status == 130
@@ -211,50 +211,30 @@ def test_an_incomplete_database_of_a_killed_load_is_reloaded_and_one_in_progress
     program: Program, untouched: Server
 ) -> None:
     dsn = untouched.conninfo("half")
-    running = program.start("load", dsn, "--warehouses", "2")
+    running = program.start("load", dsn, *PGBENCH, "--scale", "50")
     running.until(lambda: "will take" in running.err.read_text())
-    second = program.run("load", dsn)
+    second = program.run("load", dsn, *PGBENCH)
     assert second.status == 2
     assert "another pgdyno is loading the database half" in second.complaints[0]
     running.signal(signal.SIGKILL)
     running.ended()
     assert program.survivors() == []
     for words in (("drive", dsn, *DRIVE), ("check", dsn)):
-        refused = program.run(*words)
+        refused = program.run(*words, *PGBENCH)
         assert refused.status == 1
         assert re.search(
-            "is incomplete|contains no pgdyno dataset|contains no tpcc data", refused.complaints[0]
+            "is incomplete|contains no pgdyno dataset|contains no pgbench", refused.complaints[0]
         )
     with closing(untouched.connect("half")):
-        occupied = program.run("load", dsn)
+        occupied = program.run("load", dsn, *PGBENCH)
     assert occupied.status == 1
     assert "it has other sessions: end them first" in occupied.complaints[0]
-    again = program.run("load", dsn)
+    again = program.run("load", dsn, *PGBENCH)
     assert again.status == 0, again.err
     assert "replacing the database half, which an interrupted load left incomplete" in again.err
-    assert program.run("check", dsn).status == 0
-    assert "already exists" in program.run("load", dsn).err
+    assert program.run("check", dsn, *PGBENCH).status == 0
+    assert "already exists" in program.run("load", dsn, *PGBENCH).err
     execute(untouched, "drop database half")
-
-
-def test_two_studies_at_once_load_the_pristine_database_once(
-    program: Program, theirs: Server, tmp_path: Path
-) -> None:
-    dsn, remote = theirs.conninfo(), Remote(Dsn(theirs.conninfo()))
-    remote.drop(PRISTINE)
-    with closing(theirs.connect()) as first_in_line:
-        take_lock(first_in_line, lock_of(PRISTINE))
-        both = [
-            program.start("compare", *SMALLEST, "--blocks", "1", "--evidence", tmp_path / name, dsn, dsn)
-            for name in ("one.sqlite", "two.sqlite")
-        ]
-        for running in both:
-            err = running.err
-            running.until(lambda err=err: f"{PRISTINE}: waiting for another pgdyno" in err.read_text())
-        assert not remote.has_database(PRISTINE)
-    ended = [running.ended() for running in both]
-    assert [one.status for one in ended] == [0, 0], [one.err for one in ended]
-    assert sum(one.err.count(f"{PRISTINE}: copy") for one in ended) == 1
 
 
 def test_into_existing_works_in_the_named_database_and_only_there(
@@ -264,21 +244,23 @@ def test_into_existing_works_in_the_named_database_and_only_there(
     execute(untouched, "create database other")
     before = databases(untouched)
     dsn = untouched.conninfo("named")
-    loaded = program.run("load", dsn, "--into-existing", "--quiet")
+    loaded = program.run("load", dsn, *PGBENCH, "--into-existing", "--quiet")
     assert loaded.status == 0, loaded.err
     # Without a marker it belongs to the user: each command that changes it needs an explicit option.
-    unsaid = program.run("drive", dsn, *DRIVE)
+    unsaid = program.run("drive", dsn, *PGBENCH, *DRIVE)
     assert unsaid.status == 1
     assert "was not created by pgdyno: add --into-existing" in unsaid.complaints[0]
-    driven = program.run("drive", dsn, *DRIVE, "--into-existing")
+    driven = program.run("drive", dsn, *PGBENCH, *DRIVE, "--into-existing")
     assert driven.status == 0, driven.err
     evidence = tmp_path / "e.sqlite"
-    twice = program.compare(dsn, f"{dsn} sslmode=prefer", "--into-existing", "--evidence", evidence)
+    twice = program.run(
+        "compare", *TINY, dsn, f"{dsn} sslmode=prefer", "--into-existing", "--evidence", evidence
+    )
     assert twice.status == 2
     assert "are the same database" in twice.complaints[0]
     other = untouched.conninfo("other")
-    assert program.run("load", other, "--into-existing", "--quiet").status == 0
-    ended = program.compare(dsn, other, "--into-existing", "--blocks", "1", "--evidence", evidence, "--json")
+    assert program.run("load", other, *PGBENCH, "--into-existing", "--quiet").status == 0
+    ended = program.run("compare", *TINY, dsn, other, "--into-existing", "--evidence", evidence)
     assert ended.status == 0, ended.err
     assert databases(untouched) == before
     execute(untouched, "drop database named")
@@ -297,7 +279,7 @@ def test_unmarked_tables_are_not_changed_even_in_the_named_database(
     assert ended.err.splitlines() == ended.complaints
 
 
-PGBENCH = (
+TABLES = (
     "create table pgbench_branches (bid int not null, bbalance int, filler char(88));"
     "create table pgbench_tellers (tid int not null, bid int, tbalance int, filler char(84));"
     "create table pgbench_accounts (aid int not null, bid int, abalance int, filler char(84));"
@@ -314,7 +296,7 @@ PGBENCH = (
 def somebodys(theirs: Server) -> Iterator[Server]:
     """A server whose database ``bank`` has pgbench's tables, not loaded by pgdyno."""
     execute(theirs, "create database bank")
-    execute(theirs, PGBENCH, "bank")
+    execute(theirs, TABLES, "bank")
     yield theirs
     execute(theirs, "drop database bank with (force)")
 
@@ -328,29 +310,28 @@ def rows_of_bank(server: Server) -> object:
         ]
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("load", "--workload", "pgbench", "--into-existing"),
-        ("load", "--workload", "pgbench", "--into-existing", "--accounts-copy", "--scale", "2"),
-        ("load", "--workload", "pgbench"),
-        ("load", "--workload", "pgbench", "--replace"),
-        ("load", "--into-existing", "--replace"),
-        ("drive", "--workload", "pgbench", *DRIVE),
-        ("drive", "--into-existing", *DRIVE),
-        ("compare", "--workload", "pgbench", "--scale", "1", "--into-existing", "--blocks", "1"),
-        ("compare", "--into-existing", "--blocks", "1"),
-    ],
+COMMANDS = (
+    ("load", *PGBENCH, "--into-existing"),
+    ("load", *PGBENCH, "--into-existing", "--accounts-copy", "--scale", "2"),
+    ("load", *PGBENCH),
+    ("load", *PGBENCH, "--replace"),
+    ("load", "--into-existing", "--replace"),
+    ("drive", *PGBENCH, *DRIVE),
+    ("drive", "--into-existing", *DRIVE),
+    ("compare", *PGBENCH, "--scale", "1", "--into-existing", "--blocks", "1"),
+    ("compare", "--into-existing", "--blocks", "1"),
 )
+
+
 def test_rows_of_pgbench_tables_that_pgdyno_did_not_load_survive_every_command(
-    program: Program, somebodys: Server, words: tuple[str, ...]
+    program: Program, somebodys: Server
 ) -> None:
     before, dsn = rows_of_bank(somebodys), somebodys.conninfo("bank")
-    arms = [dsn, dsn] if words[0] == "compare" else [dsn]
-    refused = program.run(words[0], *arms, *words[1:])
-    assert refused.status in (1, 2), refused.err
-    assert len(refused.complaints) == 1
-    assert rows_of_bank(somebodys) == before
+    for command, *options in COMMANDS:
+        refused = program.run(command, *([dsn, dsn] if command == "compare" else [dsn]), *options)
+        assert refused.status in (1, 2), refused.err
+        assert len(refused.complaints) == 1, refused.err
+        assert rows_of_bank(somebodys) == before, (command, *options)
 
 
 def test_pgbench_tables_of_others_are_replaced_only_with_replace(program: Program, somebodys: Server) -> None:
@@ -389,44 +370,43 @@ def test_a_rejected_load_keeps_a_copy_of_the_accounts(program: Program, somebody
         assert connection.execute("select count(*) from pgbench_accounts_copy").fetchone() == (1000,)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        "('tpcc', 'many', '1', 'f', '1')",
-        "('tpcc', '1', '1', 'f', NULL)",
-        "('tpcc', '1', repeat('9', 5000), 'f', '1')",
-        "('tpcc', '-1', '1', 'f', '1')",
-        "('tpcc', '1', '1', 'f', '1'), ('tpcc', '2', '1', 'f', '1')",
-        "(E'\\x1b[31m[red]', E'\\x1b', '', '', '')",
-    ],
+MALFORMED = (
+    "('tpcc', 'many', '1', 'f', '1')",
+    "('tpcc', '1', '1', 'f', NULL)",
+    "('tpcc', '1', repeat('9', 5000), 'f', '1')",
+    "('tpcc', '-1', '1', 'f', '1')",
+    "('tpcc', '1', '1', 'f', '1'), ('tpcc', '2', '1', 'f', '1')",
+    "(E'\\x1b[31m[red]', E'\\x1b', '', '', '')",
 )
+
+
 def test_a_malformed_ownership_marker_is_named_and_never_a_traceback(
-    program: Program, theirs: Server, row: str
+    program: Program, theirs: Server
 ) -> None:
     execute(theirs, "create database odd")
-    execute(
-        theirs, "create table pgdyno_dataset (workload text, scale text, seed text, format text, c_load text)"
-        f"; insert into pgdyno_dataset values {row}", "odd"
-    )  # fmt: skip
+    columns = "workload text, scale text, seed text, format text, c_load text"
+    execute(theirs, f"create table pgdyno_dataset ({columns})", "odd")
     dsn = theirs.conninfo("odd")
-    for words in (("drive", dsn, *DRIVE), ("compare", dsn, dsn, "--into-existing")):
-        refused = program.run(*words)
-        assert refused.status == 1
-        assert len(refused.complaints) == 1
-        assert "the row of pgdyno_dataset in odd is malformed" in refused.complaints[0]
-        assert "\x1b" not in refused.err
+    for row in MALFORMED:
+        execute(theirs, f"truncate pgdyno_dataset; insert into pgdyno_dataset values {row}", "odd")
+        for words in (("drive", dsn, *DRIVE), ("compare", dsn, dsn, "--into-existing")):
+            refused = program.run(*words)
+            assert refused.status == 1
+            assert len(refused.complaints) == 1
+            assert "the row of pgdyno_dataset in odd is malformed" in refused.complaints[0]
+            assert "\x1b" not in refused.err
     execute(theirs, "drop database odd")
 
 
 def test_into_existing_without_a_running_server_is_rejected(program: Program, server: str) -> None:
-    refused = program.compare(server, server, "--into-existing")
+    refused = program.run("compare", server, server, "--into-existing")
     assert refused.status == 2
     assert "--into-existing requires a DSN" in refused.complaints[0]
 
 
 def test_missing_privileges_for_databases_are_reported(program: Program, untouched: Server) -> None:
     dsn = f"{untouched.conninfo()} user=humble"
-    ended = program.compare(dsn, dsn)
+    ended = program.run("compare", *TINY, dsn, dsn)
     assert ended.status == 1
     assert "ALTER ROLE humble CREATEDB" in ended.complaints[0]
     execute(untouched, "create database closed")
@@ -439,3 +419,33 @@ def test_missing_privileges_for_databases_are_reported(program: Program, untouch
     assert ended.status == 1
     assert "permission denied" in ended.complaints[0]
     execute(untouched, "drop database closed")
+
+
+POOLED = (
+    ("load", "pooled"),
+    ("load", "postgres", "--into-existing", *PGBENCH),
+    ("drive", "postgres", "--into-existing", *PGBENCH, *DRIVE),
+    ("check", "postgres"),
+    ("compare", "postgres", "postgres"),
+    ("compare", "postgres", "template1", "--into-existing"),
+)
+
+
+def test_no_command_works_through_transaction_pooling_and_none_leaves_a_lock(
+    program: Program, theirs: Server
+) -> None:
+    seen = (
+        "select (select array_agg(datname order by datname) from pg_database),"
+        " (select count(*) from pg_locks where locktype = 'advisory'),"
+        " (select count(*) from pg_stat_activity where state like 'idle in transaction%')"
+    )
+    databases = {"pooled", "postgres", "template1"}
+    with pooler(theirs) as between, closing(theirs.connect()) as observer:
+        before = observer.execute(seen).fetchone()
+        for words in POOLED:
+            refused = program.run(*(between.dsn(word) if word in databases else word for word in words))
+            assert refused.status == 1
+            assert len(refused.complaints) == 1
+            assert "transaction pooling" in refused.complaints[0]
+            assert "connect directly" in refused.complaints[0]
+            assert observer.execute(seen).fetchone() == before

@@ -37,7 +37,7 @@ def test_all_hosts_are_measured_pooled_and_collected_without_a_secret(cluster: L
     cluster.start("n1", "n2")
     folder = cluster.program.folder
     (folder / "s.toml").write_text(STUDY.format(factors=ALONE, repeats=2))
-    ended = cluster.program.run(*run(cluster, "s.toml", "--evidence", "s.sqlite", "--json"))
+    ended = cluster.program.run_process(*run(cluster, "s.toml", "--evidence", "s.sqlite", "--json"))
     assert ended.status == 0, ended.err
     assert set(ended.json()["hosts"][0]["files"]) == {"n1", "n2"}
     assert states(read_fleet(folder / "s.fleet.json")) == dict.fromkeys(
@@ -86,7 +86,7 @@ def test_after_the_loss_of_a_node_and_ctrl_c_a_resume_goes_on(cluster: LocalClus
     assert "--fleet --resume s.fleet.json" in ended.err
     found = states(read_fleet(folder / "s.fleet.json"))
     assert found == {"s-n1.sqlite": HostState.INTERRUPTED, "s-n2.sqlite": HostState.LOST}
-    refused = cluster.program.run(*run(cluster, "--resume", "s.fleet.json"))
+    refused = cluster.program.run_process(*run(cluster, "--resume", "s.fleet.json"))
     assert refused.status == 2
     assert "--node-name n2" in refused.err
 
@@ -99,7 +99,7 @@ def test_after_the_loss_of_a_node_and_ctrl_c_a_resume_goes_on(cluster: LocalClus
     assert ended.status == 130, ended.err
     found = states(read_fleet(folder / "s.fleet.json"))
     assert set(found.values()) == {HostState.INTERRUPTED}
-    assert cluster.program.run("report", "s.fleet.json").status == 0
+    assert cluster.program.run_process("report", "s.fleet.json").status == 0
 
 
 TABLES = """
@@ -123,7 +123,9 @@ def test_no_password_of_a_command_line_reaches_ray(cluster: LocalCluster, runnin
     cluster.program.environ = {**cluster.program.environ, **environ}
     dsn = running_server.conninfo("postgres")
     arms = (f"a={dsn} password={PASSWORD}", f"b={dsn} password={PASSWORD}2")
-    ended = cluster.program.run("compare", *arms, *TINY, "--drivers", "1", "--cluster", cluster.address)
+    ended = cluster.program.run_process(
+        "compare", *arms, *TINY, "--drivers", "1", "--cluster", cluster.address
+    )
     assert ended.status == 0, ended.err
     asked = [sys.executable, "-c", TABLES, cluster.address]
     tables = subprocess.run(asked, env={**os.environ, **environ}, check=True, capture_output=True, text=True)

@@ -75,7 +75,7 @@ def test_a_short_outage_is_survived_and_a_long_one_loses_the_host(
         "network-n2.sqlite": HostState.LOST,
     }
     assert trials(kept) > 0
-    assert program.run("report", folder / "network.fleet.json").status == 0
+    assert program.run_process("report", folder / "network.fleet.json").status == 0
 
 
 def trials(path: Path) -> int:

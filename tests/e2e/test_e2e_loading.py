@@ -1,4 +1,4 @@
-"""Interrupted, killed and concurrent loads, and full disks: no incomplete dataset appears complete."""
+"""Interrupted loads and full disks: no incomplete dataset appears complete."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import SMALLEST, Program, Running
+from program import TINY, Program
 
-from pgdyno.lab.dataset_loading import dataset_database_name
-from pgdyno.results.reader import Evidence
 from pgdyno.server.build import Build
 from pgdyno.server.cluster import Cluster, InitOptions
 from pgdyno.server.running import Server
 from pgdyno.server.server_account import Account
-from pgdyno.study.tpcc_parameters import TpccParameters
 
-PRISTINE = dataset_database_name(TpccParameters(warehouses=1))
+LARGE = (*TINY, "--scale", "50")
+"""Data of 800 MB."""
 
 
 @pytest.fixture
@@ -34,15 +32,10 @@ def fresh(server_dir: Path, tmp_path: Path) -> Iterator[Program]:
     assert program.survivors() == []
 
 
-def loading(program: Program, server: str, evidence: Path) -> Running:
-    """Start a load and return while rows are copied."""
-    running = program.start("compare", *SMALLEST, "--blocks", "1", "--evidence", evidence, server, server)
-    running.until(lambda: ": copy" in running.err.read_text())
-    return running
-
-
 def test_an_interrupted_load_leaves_nothing(fresh: Program, server: str, tmp_path: Path) -> None:
-    running = loading(fresh, server, tmp_path / "e.sqlite")
+    evidence = tmp_path / "e.sqlite"
+    running = fresh.start("compare", *LARGE, "--evidence", evidence, server, server)
+    running.until(lambda: ": copy" in running.err.read_text())
     running.signal(signal.SIGINT)
     ended = running.ended()
     assert ended.status == 130
@@ -54,35 +47,9 @@ def test_an_interrupted_load_leaves_nothing(fresh: Program, server: str, tmp_pat
     assert not list(tmp_path.glob("e.*"))
 
 
-def test_after_a_killed_load_two_at_once_load_it_anew_and_once(
-    fresh: Program, server: str, tmp_path: Path
-) -> None:
-    killed = loading(fresh, server, tmp_path / "killed.sqlite")
-    killed.signal(signal.SIGKILL)
-    killed.ended()
-    assert fresh.survivors() == []
-    assert [path.suffix for path in (fresh.cache / "datasets").iterdir() if path.is_dir()] == [".part"]
-
-    files = [tmp_path / "one.sqlite", tmp_path / "two.sqlite"]
-    both = [
-        fresh.start("compare", *SMALLEST, "--blocks", "1", "--evidence", path, server, server)
-        for path in files
-    ]
-    ended = [running.ended() for running in both]
-    assert [one.status for one in ended] == [0, 0], [one.err for one in ended]
-    assert sum(one.err.count(": copy") for one in ended) == 1
-    (dataset,) = [path for path in (fresh.cache / "datasets").iterdir() if path.is_dir()]
-    assert not dataset.name.startswith(".")
-    for path in files:
-        with Evidence(path) as opened:
-            # All checks pass: the twelve conditions hold for the loaded data.
-            assert [trial.status for trial in opened.trials()] == ["ok", "ok"]
-    assert not list((fresh.cache / "runs").glob("run-*"))
-
-
 @pytest.fixture
 def small_disk(server_dir: Path) -> Iterator[Path]:
-    """A file system of 150 MB: enough for an empty cluster, not for a warehouse."""
+    """A file system of 150 MB: enough for an empty cluster, not for the large data."""
     place = server_dir / "small"
     place.mkdir()
     mount = shutil.which("mount")
@@ -106,7 +73,7 @@ def test_a_cache_too_small_for_the_data_is_rejected_before_a_row_is_sent(
     (small_disk / "sockets").mkdir(mode=0o755)
     program = Program(small_disk, tmp_path)
     evidence = tmp_path / "e.sqlite"
-    ended = program.compare(server, server, "--blocks", "1", "--evidence", evidence)
+    ended = program.run("compare", *LARGE, "--evidence", evidence, server, server)
     assert ended.status == 1
     (complaint,) = ended.complaints
     assert "need about" in complaint
@@ -128,62 +95,39 @@ def cramped(small_disk: Path, build: Build, account: Account) -> Iterator[Server
         yield server
 
 
-def test_a_disk_that_fills_up_during_a_load_leaves_no_complete_dataset(
-    program: Program, cramped: Server
-) -> None:
-    # A role that may not read the server's data directory cannot be warned.
-    with closing(cramped.connect()) as connection:
-        connection.execute("create role humble login createdb")
-    dsn = f"{cramped.conninfo()} user=humble"
-    ended = program.run("compare", *SMALLEST, dsn, dsn)
-    assert ended.status == 1
-    (complaint,) = ended.complaints
-    assert "the server's disk is full" in complaint
-    assert "free disk space of the server is unknown" in ended.err
-    ended = program.run("load", f"{cramped.conninfo('named')} user=humble")
-    assert ended.status == 1
-    assert "the server's disk is full" in ended.complaints[0]
-    assert "free disk space of the server is unknown" in ended.err
-    assert program.survivors() == []
-    assert databases(cramped) == {"postgres", "template0", "template1"}
-
-
-def test_whether_a_disk_that_is_not_seen_will_do_is_wondered_about_only_before_a_load(
+def test_a_running_server_without_disk_space_gets_no_row_copy_or_incomplete_database(
     program: Program, cramped: Server, small_disk: Path
 ) -> None:
-    resize(small_disk, "1g")
-    with closing(cramped.connect()) as connection:
-        connection.execute("create role humble login createdb")
-    dsn = f"{cramped.conninfo()} user=humble"
-    for loads in (1, 0):  # two arms with the same data; the second study loads nothing
-        ended = program.compare(dsn, dsn, "--blocks", "1")
-        assert ended.status == 0, ended.err
-        assert ended.err.count("free disk space of the server is unknown") == loads
-
-
-def test_a_running_server_without_disk_space_is_rejected_before_a_row_is_sent(
-    program: Program, cramped: Server
-) -> None:
-    dsn = cramped.conninfo()
-    for words in (("compare", *SMALLEST, dsn, dsn), ("load", cramped.conninfo("named"))):
+    dsn, named, templates = cramped.conninfo(), cramped.conninfo("named"), databases(cramped)
+    load = ("load", "--workload", "pgbench", "--scale", "50")
+    for words in (("compare", *LARGE, dsn, dsn), (*load, named)):
         ended = program.run(*words)
         assert ended.status == 1
         (complaint,) = ended.complaints
         assert "are free on the disk of" in complaint
-        assert databases(cramped) == {"postgres", "template0", "template1"}
+        assert databases(cramped) == templates
 
+    # A role that may not read the server's data directory cannot be warned: the disk fills up.
+    with closing(cramped.connect()) as connection:
+        connection.execute("create role humble login createdb")
+    humble = f"{dsn} user=humble"
+    for words in (("compare", *LARGE, humble, humble), (*load, f"{named} user=humble")):
+        ended = program.run(*words)
+        assert ended.status == 1
+        (complaint,) = ended.complaints
+        assert "the server's disk is full" in complaint
+        assert "free disk space of the server is unknown" in ended.err
+        assert databases(cramped) == templates
+    assert program.survivors() == []
 
-def test_a_disk_without_space_for_a_copy_is_rejected_before_the_copy(
-    program: Program, cramped: Server, small_disk: Path
-) -> None:
     resize(small_disk, "1g")
-    dsn = cramped.conninfo()
-    ended = program.compare(dsn, dsn, "--blocks", "1")
+    ended = program.run("compare", *TINY, humble, humble)
     assert ended.status == 0, ended.err
-    # The smallest size that holds the existing data and 16 MB.
+    assert ended.err.count("free disk space of the server is unknown") == 1  # for both arms
+    # The smallest size that holds the existing data and 16 MB: too small for the copies.
     resize(small_disk, f"{(shutil.disk_usage(small_disk).used >> 10) + (16 << 10)}k")
     before = databases(cramped)
-    ended = program.compare(dsn, dsn, "--blocks", "1")
+    ended = program.run("compare", *TINY, dsn, dsn)
     assert ended.status == 1
     (complaint,) = ended.complaints
     assert "2 copies of the dataset need about" in complaint

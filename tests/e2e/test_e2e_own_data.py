@@ -1,7 +1,8 @@
-"""Data of the user, end to end: names, a comparison with invariants, and a study file."""
+"""Data of the user, end to end: names, invariants, a study file, and scripts from recorded statements."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -9,6 +10,10 @@ from program import Program
 
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
+from pgdyno.server.build import Build
+from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.server_account import Account
+from pgdyno.study.script_files import LIST, STUB
 
 SHOP = Path(__file__).parents[1] / "data" / "shop"
 SMALL = (
@@ -19,24 +24,43 @@ SCRIPTS = ("-f", f"{SHOP / 'buy.sql'}@3", "-f", SHOP / "look.sql")
 
 STUDY = """
 title = "shop"
-compare = ["settings.work_mem"]
+compare = ["settings"]
 server = "SERVER"
 [workload]
 kind = "pgbench"
 data = "shop"
-scripts = [{ name = "look", text = "SELECT count(*) FROM purchase" }]
-[factors]
-"settings.work_mem" = ["4MB", "8MB"]
+protocol = "prepared"
+[[workload.scripts]]
+name = "found"
+text = '''FOUND'''
+[[workload.scripts]]
+name = "joined"
+text = "JOINED"
+[factors.settings.all]
+work_mem = "8MB"
+[factors.settings.loops]
+enable_hashjoin = "off"
+enable_mergejoin = "off"
 [drive]
-clients = 2
+clients = 1
 [run]
-schedule = "slices"
-slice = "0.2s"
+schedule = "blocks"
+transactions = 60
 warmup = "0.2s"
-rounds = 2
-repeats = 1
+repeats = 5
+stop = "budget"
+aa = false
 """
 
+FOUND = """\\sample email FROM customer.email
+\\sample p FROM "purchase".product_id frequency
+SELECT 1 / count(*) FROM customer WHERE email = :email;
+SELECT 1 / (SELECT count(*) FROM purchase WHERE product_id = :p);
+"""
+"""A row that does not exist would divide by zero."""
+
+JOINED = "SELECT count(*) FROM purchase_2025 AS p JOIN product ON product.id + 0 = p.product_id + 0;"
+"""Slow without hash and merge joins."""
 
 PLANTED = "Planted-4711"
 
@@ -82,17 +106,38 @@ def test_a_named_shop_is_measured_with_invariants_and_loaded_once_and_no_output_
     for path in written:
         assert PLANTED.encode() not in path.read_bytes(), path
     assert PLANTED not in ended.out + ended.err
-    study = tmp_path / "shop.toml"
-    study.write_text(STUDY.replace("SERVER", server))
-    again = program.run("run", study, "--json", "--no-aa", "--evidence", tmp_path / "r.sqlite")
-    assert again.status == 0, again.err
-    assert "loading" not in again.err
+    require_samples_and_the_slow_script(program, server, added.json()["digest"])
     shown = program.run("data", "show", "shop", "--json").json()
     assert len(shown["datasets"]) == 1
     assert [one["name"] for one in program.run("data", "list", "--json").json()["data"]] == ["shop"]
     assert program.run("data", "remove", "shop").status == 0
     assert program.run("data", "list", "--json").json() == {"data": []}
     assert "data-" not in program.run("cache", "list", "--json").out
+
+
+def require_samples_and_the_slow_script(program: Program, server: str, digest: str) -> None:
+    """Run the study file on the named data, which are loaded already."""
+    folder = program.folder
+    study = STUDY.replace("SERVER", server).replace("FOUND", FOUND).replace("JOINED", JOINED)
+    (folder / "s.toml").write_text(study)
+    ended = program.run("run", "s.toml", "--json", "--evidence", "s.sqlite")
+    assert ended.status == 0, ended.err
+    assert "loading" not in ended.err
+    (comparison,) = ended.json()["comparisons"]
+    (queries,) = comparison["queries"]
+    first = queries["changes"][0]
+    assert (first["name"], first["verdict"]) == ("joined", "slower"), queries
+    assert first["contribution"] > 0
+    assert (queries["kind"], len(queries["changes"]), queries["uncompared"]) == ("script", 2, [])
+    with Evidence(folder / "s.sqlite") as opened:
+        assert opened.study().plan.workload.shape()["data"] == digest
+        assert not any(trial.failures for trial in opened.trials())
+        samples = [arm.dataset["samples"] for arm in opened.arms()]
+    assert samples[0] == samples[1]
+    assert {name: of["values"] for name, of in samples[0].items()} == {
+        "customer.email": 200,
+        '"purchase".product_id frequency': 2000,
+    }
 
 
 def test_a_violated_invariant_excludes_the_trial_and_shows_no_row(
@@ -110,48 +155,6 @@ def test_a_violated_invariant_excludes_the_trial_and_shows_no_row(
             assert trial.status is TrialStatus.EXCLUDED
             assert f"{tmp_path / 'no_orders.sql'}: SELECT id FROM purchase" in trial.reason
             assert trial.reason.endswith(" rows")
-
-
-FOUND = """\\sample email FROM customer.email
-\\sample p FROM "purchase".product_id frequency
-SELECT 1 / count(*) FROM customer WHERE email = :email;
-SELECT 1 / (SELECT count(*) FROM purchase WHERE product_id = :p);
-"""
-JOINED = "SELECT count(*) FROM purchase_2025 AS p JOIN product ON product.id + 0 = p.product_id + 0;"
-
-
-def test_sampled_values_exist_and_a_slow_script_is_found_by_name(
-    program: Program, server: str, tmp_path: Path
-) -> None:
-    """A row that does not exist would divide by zero. Without hash and merge joins, one script is slow."""
-    (tmp_path / "found.sql").write_text(FOUND)
-    (tmp_path / "joined.sql").write_text(JOINED)
-    scripts = ("-f", tmp_path / "found.sql", "-f", tmp_path / "joined.sql")
-    few = ("--clients", "1", "--seed", "7", "--no-aa", "--warmup", "0.2s", "--transactions", "60", "--json")
-    own = (*few, "--data", SHOP / "load", *scripts, "--evidence")
-    slow = f"{server},enable_hashjoin=off,enable_mergejoin=off"
-    ended = program.run("compare", *own, tmp_path / "e.sqlite", "--blocks", "5", server, slow)
-    assert ended.status == 0, ended.err
-    (comparison,) = ended.json()["comparisons"]
-    (queries,) = comparison["queries"]
-    first = queries["changes"][0]
-    assert (first["name"], first["verdict"]) == (str(tmp_path / "joined.sql"), "slower"), queries
-    assert first["contribution"] > 0
-    assert (queries["kind"], len(queries["changes"]), queries["uncompared"]) == ("script", 2, [])
-    with Evidence(tmp_path / "e.sqlite") as opened:
-        assert not any(trial.failures for trial in opened.trials())
-        samples = [arm.dataset["samples"] for arm in opened.arms()]
-        assert samples[0] == samples[1]
-        assert {name: of["values"] for name, of in samples[0].items()} == {
-            "customer.email": 200,
-            '"purchase".product_id frequency': 2000,
-        }
-    ended = program.run(
-        "compare", *own, tmp_path / "p.sqlite", "--blocks", "1", "-M", "prepared", server, server
-    )
-    assert ended.status == 0, ended.err
-    with Evidence(tmp_path / "p.sqlite") as opened:
-        assert not any(trial.failures for trial in opened.trials())
 
 
 def test_wrong_requests_are_refused_before_the_measurement(
@@ -174,6 +177,64 @@ def test_wrong_requests_are_refused_before_the_measurement(
         ((*look, "--workload", "pgbench", "--no-analyze"), 2, "--no-analyze requires --data"),
         ((*data, *look, "--workload", "sysbench"), 2, "requires --workload pgbench"),
     ):
-        ended = program.run_inside("compare", *SMALL, *arguments, *evidence, server, server)
+        ended = program.run("compare", *SMALL, *arguments, *evidence, server, server)
         assert (ended.status, message in ended.err) == (status, True), ended.err
         assert not (tmp_path / "e.sqlite").exists()
+
+
+STATEMENTS = (
+    "SELECT count(*) FROM purchase WHERE customer_id = 5 AND bought_on BETWEEN '2025-07-01' AND '2025-08-01'",
+    "SELECT id FROM customer WHERE lower(email) = 'c7@example.org' LIMIT 3",
+    "INSERT INTO purchase (customer_id, product_id, amount, bought_on) VALUES (1, 2, 3, '2026-01-01')",
+    "UPDATE customer SET profile = '{}' WHERE id = ANY ('{1,2}'::int[])",
+    "SELECT count(*) FROM purchase WHERE bought_on > now() - make_interval(days => 30)",
+)
+
+
+def test_scripts_from_statements_are_measured_and_the_report_has_their_coverage(
+    program: Program, server: str, build: Build, account: Account, server_dir: Path, tmp_path: Path
+) -> None:
+    cluster = Cluster(build, server_dir / "data", account)
+    cluster.initdb(InitOptions(sync=False))
+    with cluster.start({"shared_preload_libraries": "pg_stat_statements"}) as origin:
+        with origin.connect() as connection:
+            for text in (
+                *((SHOP / "load" / name).read_text() for name in ("schema.sql", "rows.sql")),
+                "ANALYZE",
+            ):
+                connection.execute(text.encode())
+            connection.execute("CREATE EXTENSION pg_stat_statements")
+            connection.execute("SELECT pg_stat_statements_reset()")
+            for text in STATEMENTS * 2:
+                connection.execute(text.encode())
+        directory = tmp_path / "load"
+        command = ("workload", "from-statements", origin.conninfo(), "-o", directory, "--json")
+        made = program.run(*command, "--min-coverage", "0.1%")
+    assert made.status == 0, made.err
+    assert len(made.json()["scripts"]) == len(STATEMENTS)
+
+    compare = (
+        "compare",
+        *SMALL,
+        "--data",
+        SHOP / "load",
+        "-f",
+        directory,
+        "--evidence",
+        tmp_path / "e.sqlite",
+    )
+    refused = program.run(*compare, server, server)
+    assert refused.status == 2
+    assert "argument days of make_interval: edit the range of p1" in refused.err
+
+    (report,) = [path for path in directory.glob("*.sql") if STUB in path.read_text()]
+    report.write_text(re.sub(f"^{STUB}.*\n", "", report.read_text(), flags=re.MULTILINE))
+    shares = re.sub("^share = .*$", "share = 0.0666", (directory / LIST).read_text(), flags=re.MULTILINE)
+    (directory / LIST).write_text(shares)
+    ended = program.run(*compare, server, server)
+    assert ended.status == 0, ended.err
+    result = ended.json()
+    assert [arm["trials"] for arm in result["arms"]] == [{"ok": 1}] * 2
+    assert round(result["coverage"], 3) == 0.333
+    assert "covers 33% of the recorded time" in result["comparisons"][0]["sentence"]
+    assert [one["severity"] for one in result["caveats"] if one["code"] == "low-coverage"] == ["high"]

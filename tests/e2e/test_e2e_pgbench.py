@@ -11,11 +11,13 @@ from program import Program
 
 from pgdyno.results.reader import Evidence
 from pgdyno.server.running import Server
+from pgdyno.study.schedule import Role
 
 SMALL = (
     *("--workload", "pgbench", "--clients", "2", "--seed", "7", "--blocks", "1", "--json"),
     *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
 )
+SLICE_S, LONGEST_S = 0.2, 3.0
 DRIVE = ("--workload", "pgbench", "--clients", "2", "--warmup", "0s", "--window", "0.4s", "--json", "--quiet")
 
 
@@ -23,7 +25,7 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     program: Program, server: str, tmp_path: Path
 ) -> None:
     evidence = tmp_path / "e.sqlite"
-    mix = ("-b", "tpcb-like", "-b", "select-only@3", "-M", "prepared", "--index", "pgbench_history (tid)")
+    mix = ("-b", "tpcb-like", "-b", "select-only@3", "-M", "prepared")
     more = ("--scale", "1", *mix, "--profile", "--evidence", evidence)
     ended = program.run("compare", *SMALL, *more, server, server)
     assert ended.status == 0, ended.err
@@ -56,18 +58,41 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     assert "loading" not in again.err
 
 
-def test_a_custom_script_gets_the_real_scale_and_lists_omitted_checks(
+def test_a_custom_script_on_three_arms_gets_the_real_scale_and_a_warm_up_of_equal_length(
     program: Program, server: str, tmp_path: Path
 ) -> None:
-    own = tmp_path / "own.sql"
+    own, evidence = tmp_path / "own.sql", tmp_path / "e.sqlite"
     own.write_text("SELECT 1 / (:scale - 2 + 1);\n")  # fails unless :scale is at least 2
-    ended = program.run("compare", *SMALL, "--scale", "2", "-f", own, server, server)
+    options = ("--scale", "2", "-f", own, "--warmup", "0.4s..3s", "--evidence", evidence)
+    ended = program.run("compare", *SMALL, *options, server, server, f"{server},work_mem=8MB")
     assert ended.status == 0, ended.err
     assert ":scale was set to the scale of the data, 2" in ended.err
+    assert "warm-up 400 ms to 3 s" in ended.err
     found = ended.json()
     assert {"own-scripts-not-checked", "scale-of-the-data"} <= {c["code"] for c in found["caveats"]}
     assert found["arms"][0]["counts"][str(own)]["failed"] == 0
     assert found["arms"][0]["counts"][str(own)]["ok"] > 0
+    # Each arm is compared with the first.
+    first, again, other = (arm["name"] for arm in found["arms"])
+    assert found["verdict"] is None
+    assert [(c["baseline"], c["arm"]) for c in found["comparisons"]] == [(first, again), (first, other)]
+    with Evidence(evidence) as opened:
+        trials = opened.trials()
+    assert {trial.arm: trial.settings["work_mem"] for trial in trials} == {0: "4MB", 1: "4MB", 2: "8MB"}
+    # The time of the end of the warm-up depends on the machine. It is the same for all arms, and reported.
+    ends = {(end.by, end.looks) for trial in trials if (end := trial.driver.warm_up)}
+    ((by, looks),) = ends
+    by_evidence = by == "evidence"
+    assert looks > 0
+    assert f"This was so in {3 * by_evidence} of 3 trials" in found["method"][0]
+    assert {arm["steady_state"]["warm_up"]["ended_steady"] for arm in found["arms"]} == {by_evidence}
+    (whole,) = {
+        sum(s.role is Role.WARM_UP and s.closed_s - s.opened_s > 0.9 * SLICE_S for s in trial.slices)
+        for trial in trials
+    }
+    assert by_evidence or whole == pytest.approx(LONGEST_S / SLICE_S, abs=1)
+    assert whole * SLICE_S * 1.1 >= LONGEST_S / 3
+    assert [len(trial.measured) for trial in trials] == [2, 2, 2]
 
 
 def test_an_invalid_script_is_reported_with_line_and_caret_before_servers_are_resolved(
@@ -75,9 +100,7 @@ def test_an_invalid_script_is_reported_with_line_and_caret_before_servers_are_re
 ) -> None:
     (tmp_path / "wrong.sql").write_text("SELECT 1;\n\\set x 1 +\n")
     nowhere = tmp_path / "nowhere"
-    ended = program.run_inside(
-        "compare", "--workload", "pgbench", "-f", tmp_path / "wrong.sql", nowhere, nowhere
-    )
+    ended = program.run("compare", "--workload", "pgbench", "-f", tmp_path / "wrong.sql", nowhere, nowhere)
     assert ended.status == 2
     assert ended.err.splitlines()[-3:] == [
         f'pgdyno: {tmp_path}/wrong.sql:2: syntax error in command "set"',
@@ -127,17 +150,3 @@ def test_a_database_is_loaded_driven_and_checked_step_by_step(
     with closing(running_server.connect("bench")) as connection:
         row = connection.execute("select to_regclass('pgbench_accounts_copy')").fetchone()
         assert row == (None,)
-
-
-def test_two_running_servers_are_compared_in_copies_of_a_pristine_database(
-    program: Program, running_server: Server, tmp_path: Path
-) -> None:
-    dsn, evidence = running_server.conninfo("postgres"), tmp_path / "e.sqlite"
-    options = ("--scale", "1", "--variant", "analytical", "--slice", "0.5s", "--window", "1s")
-    ended = program.run("compare", *SMALL, *options, "--evidence", evidence, dsn, dsn)
-    assert ended.status == 0, ended.err
-    assert [arm["trials"] for arm in ended.json()["arms"]] == [{"ok": 1}] * 2
-    assert "copy of the accounts" in ended.err
-    second = program.run("compare", *SMALL, *options, "--evidence", tmp_path / "2.sqlite", dsn, dsn)
-    assert second.status == 0, second.err
-    assert "loading" not in second.err

@@ -79,25 +79,14 @@ def test_a_comparison_by_a_stock_script_passes_its_checks(
     assert "| point-selects | 2 |" in shown.out
 
 
-def test_a_script_with_its_own_data_is_prepared_once_and_restored(
-    program: Program, server: str, tmp_path: Path
-) -> None:
-    script = write_own(tmp_path)
-    options = ("--script", script, "--opt", "rows=20", "--prepare-threads", "2")
-    ended = program.run("compare", *SMALL, *options, server, server)
-    assert ended.status == 0, ended.err
-    found = ended.json()
-    assert "own-scripts-not-checked" in {caveat["code"] for caveat in found["caveats"]}
-    counts = found["arms"][0]["counts"]["event"]
-    assert (counts["failed"], counts["ok"] > 0) == (0, True)
-
-
 def test_a_script_in_the_manner_of_sysbench_tpcc_is_compared(program: Program, server: str) -> None:
     script = Path(__file__).parents[2] / "bench" / "order_entry.lua"
     options = ("--script", script, "--opt", "items=100", "--opt", "trx-level=RC")
     ended = program.run("compare", *SMALL, *options, server, server, "--", "--scale=2")
     assert ended.status == 0, ended.err
-    counts = ended.json()["arms"][0]["counts"]["event"]
+    found = ended.json()
+    assert "own-scripts-not-checked" in {caveat["code"] for caveat in found["caveats"]}
+    counts = found["arms"][0]["counts"]["event"]
     assert (counts["failed"], counts["ok"] > 0) == (0, True)
 
 
@@ -115,9 +104,7 @@ def test_an_invalid_script_is_rejected_before_servers_are_resolved(
 ) -> None:
     (tmp_path / "mine.lua").write_text(text)
     nowhere = tmp_path / "nowhere"
-    ended = program.run_inside(
-        "compare", *SMALL, "--script", tmp_path / "mine.lua", *options, nowhere, nowhere
-    )
+    ended = program.run("compare", *SMALL, "--script", tmp_path / "mine.lua", *options, nowhere, nowhere)
     assert ended.status == 2
     assert complaint in ended.err
     assert len(ended.complaints) == 1 and ended.err.splitlines()[-1:] == ended.complaints, ended.err
@@ -145,6 +132,23 @@ def test_tables_are_loaded_and_driven_step_by_step(
     assert (
         "has no table sbtest3: load the data with pgdyno load --workload sysbench --tables 3" in missing.err
     )
+
+
+def test_data_of_a_script_are_prepared_in_parallel_and_driven(
+    program: Program, running_server: Server, dsn: str, tmp_path: Path
+) -> None:
+    options = ("--script", write_own(tmp_path), "--opt", "rows=20", "--prepare-threads", "2")
+    loaded = program.run("load", dsn, "--workload", "sysbench", *options, "--json")
+    assert loaded.status == 0, loaded.err
+    with closing(running_server.connect("sbtest")) as connection:
+        found = connection.execute(
+            "select (select count(*) from own1), (select count(*) from own2)"
+        ).fetchone()
+    assert found == (20, 20)
+    driven = program.run("drive", dsn, *DRIVE, *options[:4])
+    assert driven.status == 0, driven.err
+    events = driven.json()["counts"]["event"]
+    assert (events["failed"], events["ok"] > 0) == (0, True)
 
 
 def test_a_failed_prepare_contains_the_error_of_the_server(

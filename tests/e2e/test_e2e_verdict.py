@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import SMALLEST, Program, Running
+from program import TINY, Program, Running
 
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.results.reader import Evidence
@@ -17,7 +17,7 @@ BLOCKS = 5
 """The minimum for a verdict."""
 
 
-COMMON = (*SMALLEST, "--evidence", "e.sqlite", "--json")
+COMMON = (*TINY, "--clients", "2", "--evidence", "e.sqlite")
 
 SURE = ("--confidence", "99.9%", "--margin", "50%")
 """The probability of a false alarm is 1 - confidence, here 1 in 1000, and lower with the wide margin: an
@@ -53,7 +53,7 @@ def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Runn
     found = ended.json()
     assert found["verdict"] == "slower"
     comparison = found["comparisons"][0]
-    effect = comparison["effects"]["nopm"]
+    effect = comparison["effects"]["tps"]
     # It stops on its verdict, long before its maximum of thirty blocks.
     n = len(comparison["blocks"])
     assert found["ended_because"] == "verdict" and BLOCKS <= n < 30
@@ -68,7 +68,7 @@ def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Runn
     with Evidence(evidence) as opened:
         again = find_study(opened).first.comparisons[0]
     assert again.verdict == "slower"
-    assert again.effects["nopm"].percent.value == effect["value"]
+    assert again.effects["tps"].percent.value == effect["value"]
     with closing(sqlite3.connect(evidence)) as plain:
         assert plain.execute("pragma integrity_check").fetchone() == ("ok",)
     assert sorted(path.name for path in evidence.parent.glob("e.*")) == ["e.html", "e.sqlite"]
@@ -81,5 +81,5 @@ def test_no_effect_is_found_for_identical_arms(both: tuple[Running, Running]) ->
     found = ended.json()
     assert found["verdict"] in ("same", "undecided")
     assert found["comparisons"][0]["blocks"] == list(range(BLOCKS))
-    effect = found["comparisons"][0]["effects"]["nopm"]
+    effect = found["comparisons"][0]["effects"]["tps"]
     assert effect["low"] < 0 < effect["high"] or abs(effect["value"]) < 50

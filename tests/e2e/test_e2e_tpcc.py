@@ -1,0 +1,167 @@
+"""tpcc workload, end to end: mixes, calls, schedules, paces and dialects, verified in the results file."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from program import SMALLEST, Program
+
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Trial
+from pgdyno.study.schedule import block_of
+
+needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a duet needs two cores")
+
+
+def compared(program: Program, evidence: Path, *arguments: str) -> tuple[Any, list[Trial]]:
+    """Return the JSON of a comparison with one block, and its trials, which must have passed their checks."""
+    ended = program.run("compare", *SMALLEST, "--blocks", "1", "--evidence", evidence, "--json", *arguments)
+    assert ended.status == 0, ended.err
+    with Evidence(evidence) as opened:
+        trials = opened.trials()
+    assert {trial.status for trial in trials} == {"ok"}
+    assert all(check.passed for trial in trials for check in trial.checks)
+    return ended.json(), trials
+
+
+def codes(found: Any) -> list[str]:
+    return [caveat["code"] for caveat in found["caveats"]]
+
+
+def test_statements_of_a_mix_without_new_orders_are_measured_one_arm_at_a_time(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    found, trials = compared(
+        program, tmp_path / "e.sqlite", "--mix", "payment=9,order-status=1",
+        "--schedule", "blocks", "--calls", "statements", server, server,
+    )  # fmt: skip
+    for trial in trials:
+        assert not any(check.skipped for check in trial.checks)
+        ran = {kind for piece in trial.measured for kind, n in piece.kinds.items() if n.executed}
+        assert "payment" in ran and ran <= {"payment", "order_status"}
+        assert "mix" in {check.name for check in trial.checks}
+        assert len(trial.measured) == 1
+    first, second = sorted(trials, key=lambda trial: trial.started_unix_s)
+    assert first.ended_unix_s is not None
+    assert first.ended_unix_s <= second.started_unix_s
+    effects = found["comparisons"][0]["effects"]
+    assert "tpm" in effects and "nopm" not in effects
+    (sentence,) = [one["sentence"] for one in found["caveats"] if one["code"] == "not-tpcc-mix"]
+    assert "payment=9,order-status=1" in sentence
+
+
+@needs_two_cores
+def test_a_duet_drives_both_arms_at_the_same_time_with_pipelined_calls(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "e.sqlite"
+    found, trials = compared(
+        program, evidence, "--schedule", "duet", "--slice", "0.1s", "--window", "0.8s",
+        "--calls", "statements", "--pipeline", "--isolation", "serializable",
+        "--clients", "4", server, server,
+    )  # fmt: skip
+    with Evidence(evidence) as opened:
+        study, block = opened.study().plan, opened.blocks()[0]
+    assert (study.schedule, study.rounds, study.slice_s) == ("duet", 8, 0.1)
+    times = [[(s.opened_s, s.counted_from_s, s.closed_s) for s in trial.measured] for trial in trials]
+    assert times[0] == times[1]
+    assert len(times[0]) == 8
+    for trial in trials:
+        assert sum(n.executed for piece in trial.measured for n in piece.kinds.values()) > 0
+    # The results file alone contains the partition of each arm.
+    assert study.cpu_partition is not None
+    assert study.cpu_partition.all <= os.sched_getaffinity(0)
+    partitions = [
+        s.cpu_partition for s in block_of(study, block.block).slices if s.role == "measure" and s.arm == 0
+    ]
+    assert sorted(partitions) == [0] * 4 + [1] * 4
+    assert "duet" in codes(found)
+    report = program.run("report", evidence, "--md")
+    assert report.status == 0, report.err
+    assert "both arms run at the same time" in report.out
+    assert "The CPU partitions are cores" in report.out
+
+
+def test_an_overloaded_arm_with_many_clients_has_only_lower_bounds_of_its_latency(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    load = ("--rate", "100000", "--window", "1.2s", "--clients", "101")
+    found, trials = compared(program, tmp_path / "e.sqlite", *load, server, server)
+    assert all(int(trial.settings["max_connections"]) > 101 for trial in trials)
+    assert {"arrivals-skipped", "median-not-observed"} <= {*codes(found)}
+    for arm in found["arms"]:
+        assert arm["levels"]["median_latency"] is None
+        # Most arrivals of the window of 1.2 s were never sent.
+        assert arm["lower_bounds"]["median_latency"] > 100
+
+
+def test_clients_key_and_think(program: Program, server: str, tmp_path: Path) -> None:
+    times = ("--slice", "1s", "--warmup", "1s", "--window", "2s")
+    pace = ("--pacing", "keying-and-thinking", "--clients", "20")
+    _, trials = compared(program, tmp_path / "e.sqlite", *pace, *times, server, server)
+    # A client starts a transaction every twenty seconds.
+    assert all(sum(n.executed for n in piece.kinds.values()) < 20 for t in trials for piece in t.measured)
+
+
+def test_arms_can_differ_in_their_dialect_and_their_deviations_and_have_the_rate_of_an_open_loop(
+    program: Program, server: str, tmp_path: Path
+) -> None:
+    evidence, rate = tmp_path / "e.sqlite", 300.0
+    names = ["dialect=spec", "dialect=hammerdb", "deviate=no-rollback"]
+    arms = [f"{server},{name}" for name in names]
+    found, trials = compared(program, evidence, "--rate", str(rate), "--window", "1.2s", *arms)
+    assert [arm["name"] for arm in found["arms"]] == names
+    assert [len(arm["deviations"]) for arm in found["arms"]] == [0, 17, 1]
+    assert codes(found).count("tpcc-deviations") == 2
+    skipped = {trial.arm: {check.name for check in trial.checks if check.skipped} for trial in trials}
+    assert skipped == {0: set(), 1: {"condition 10", "condition 12", "constant of last names"}, 2: set()}
+    for trial in trials:
+        counts = [c for piece in trial.measured for c in piece.kinds.values()]
+        arrivals = sum(c.executed + c.failed + c.skipped for c in counts)
+        expected = rate * sum(piece.counted_s for piece in trial.measured)
+        # Poisson arrivals with six standard deviations, and those in flight at the edge of a slice, which
+        # count where they end: at most one for each of the two clients and six slices.
+        assert abs(arrivals - expected) <= 6 * math.sqrt(expected) + 12
+    full = program.run("report", evidence, "--full")
+    assert "Deviations from TPC-C" in full.out and "2.4.1.4" in full.out
+
+
+REFUSED = {
+    "an unknown deviation": ("18,deviate=no-rolback", "unknown deviation"),
+    "a dialect of another workload": (
+        "18,dialect=hammerdb --workload pgbench",
+        "--dialect requires --workload tpcc",
+    ),
+    "other calls of a dialect": ("18,dialect=hammerdb --calls statements", "requires calls = procedures"),
+    "a sweep of dialects": ("--sweep dialect=spec,hammerdb", "no setting of the server"),
+    "a duet of a running server": ("--schedule duet host=/nowhere", "a running server"),
+}
+
+
+@pytest.mark.parametrize(("words", "message"), REFUSED.values(), ids=REFUSED)
+def test_an_invalid_request_is_refused_before_anything_starts(
+    program: Program, words: str, message: str
+) -> None:
+    ended = program.run("compare", "18", *words.split())
+    assert ended.status == 2
+    (complaint,) = ended.complaints
+    assert message in complaint
+    assert "duet" not in words or "use the schedule slices" in " ".join(ended.err.split())
+
+
+@needs_two_cores
+def test_a_duet_on_one_core_is_refused_with_the_remedy(program: Program, server: str) -> None:
+    ours = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(ours)})
+        ended = program.run("compare", "--schedule", "duet", server, server)
+    finally:
+        os.sched_setaffinity(0, ours)
+    assert ended.status == 2
+    assert "at least 2 cores, half of them for each server (got 1): use the schedule slices" in " ".join(
+        ended.err.split()
+    )
