@@ -11,11 +11,12 @@ import hashlib
 import re
 from collections import Counter
 from datetime import UTC, datetime
+from functools import cache
 from html import unescape
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
 from pgdyno.analysis.findings.case_findings import Findings
@@ -38,21 +39,15 @@ from pgdyno.report.study_report import StudyReport
 
 def to_html(study: StudyReport | HostsReport) -> str:
     """Return the HTML document. All text from the results file is escaped, by jinja2 and by svg.py."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["breakable"] = breakable
-    folder = files(__package__)
-    template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
-    script = folder.joinpath("report.js").read_text("utf-8")
+    script = _text("report.js")
     created_unix_s = _first(study).study.created_unix_s
     studies = study.studies if isinstance(study, HostsReport) else {"": study}
-    document = template.render(
+    document = _template("report.html.j2").render(
         study=study,
         studies=studies,
         several_hosts=isinstance(study, HostsReport),
         forest=hosts_tables.forest(study.findings) if isinstance(study, HostsReport) else [],
-        style=folder.joinpath("report.css").read_text("utf-8"),
+        style=_text("report.css"),
         script=script,
         script_hash=source_hash(script),
         pictures={
@@ -65,17 +60,26 @@ def to_html(study: StudyReport | HostsReport) -> str:
 
 def crash_to_html(report: CrashReport) -> str:
     """Return the HTML document of a crash test."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters["breakable"] = breakable
-    folder = files(__package__)
-    document = environment.from_string(folder.joinpath("crash.html.j2").read_text("utf-8")).render(
-        style=folder.joinpath("report.css").read_text("utf-8"),
+    document = _template("crash.html.j2").render(
+        style=_text("report.css"),
         tables=crash_tables(report),
         sentences=sentences(report),
     )
     return visible(document)
+
+
+@cache
+def _template(name: str) -> Template:
+    """Return the compiled template. A process that writes several reports compiles it once."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["breakable"] = breakable
+    return environment.from_string(_text(name))
+
+
+def _text(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
 
 
 def breakable(cell: str) -> Markup:
