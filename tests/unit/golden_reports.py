@@ -27,6 +27,7 @@ from report_forms import on_terminal, only, summarized
 from several_hosts import LARGE, LARGER, SMALL, pooled_of
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, arms_of, study_of, write_block, write_study
 
+from example_studies import MISTAKES, with_mistake
 from pgdyno.analysis.causes.cpu_profiles import Frame, ProfileComparison
 from pgdyno.analysis.causes.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.analysis.comparison.verdict import Verdict
@@ -50,6 +51,7 @@ from pgdyno.report.study_report import StudyReport
 from pgdyno.report.why_section import why_sentences
 from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
+from pgdyno.study.study_file_reader import examine_text
 
 FOLDER = Path(__file__).parents[1] / "data" / "golden"
 WIDTH = 80
@@ -134,7 +136,7 @@ def _hosts(folder: Path) -> HostsReport:
     return build_hosts(pooled_of(folder, small=SMALL, large=LARGER, middle=third))
 
 
-def _sweep_of_clients(
+def sweep_of_clients(
     sigma: float = 0.04, kappa: float = 0.002, clients: Sequence[int] = (1, 4, 8, 16, 64), **more: Any
 ) -> Iterator[Synthetic]:
     wanted = {"arms": SERVERS, "blocks": 5, "slices": 1, "noise": 0.004, "effects": (1, 1.1), **more}
@@ -144,11 +146,11 @@ def _sweep_of_clients(
 
 
 def _off_the_curve() -> Iterator[Synthetic]:
-    for number, case in enumerate(_sweep_of_clients(clients=(1, 4, 8, 16))):
+    for number, case in enumerate(sweep_of_clients(clients=(1, 4, 8, 16))):
         yield replace(case, rate_per_s=case.rate_per_s * (0.5 if number == 2 else 1))
 
 
-def _sweep_of_rates(limit: str = LIMIT, blocks: int = 5) -> Iterator[Synthetic]:
+def sweep_of_rates(limit: str = LIMIT, blocks: int = 5) -> Iterator[Synthetic]:
     case = Synthetic(arms=SERVERS, capacity=limit, blocks=blocks, slices=1, noise=0.0, effects=(1, 1))
     for rate in (500, 1000, 2000, 4000):
         slower = (rate / 1000) ** 2
@@ -197,8 +199,8 @@ STUDIES: Mapping[str, Callable[[Path], Built]] = {
     "running": study(RUNNING),
     "factors": study(*CASES),
     "hosts": _hosts,
-    "clients": study(*_sweep_of_clients()),
-    "rates": study(*_sweep_of_rates()),
+    "clients": study(*sweep_of_clients()),
+    "rates": study(*sweep_of_rates()),
     "overload": study(OVERLOAD),
     "capacity": study(Synthetic(effects=(1, 1.3), latencies=(1.0, 90.0), capacity=LIMIT, blocks=6, slices=1)),
     "noise": _noise,
@@ -230,13 +232,13 @@ HEADLINES = {
 }
 
 SECTIONS: Mapping[str, Sequence[Synthetic]] = {
-    "no maximum": tuple(_sweep_of_clients(0.01, 0.0, (1, 2, 4, 8))),
-    "extrapolation": tuple(_sweep_of_clients(0.01, 0.01, (1, 2, 4, 8))),
+    "no maximum": tuple(sweep_of_clients(0.01, 0.0, (1, 2, 4, 8))),
+    "extrapolation": tuple(sweep_of_clients(0.01, 0.01, (1, 2, 4, 8))),
     "lack of fit": tuple(_off_the_curve()),
-    "one pass": tuple(_sweep_of_clients(0.04, 0.02, (1, 2, 4, 8), blocks=1)),
-    "a baseline that stalled": tuple(_sweep_of_clients(stalled=[(0, 0)], blocks=2)),
-    "rates too low": tuple(_sweep_of_rates("p99 < 1s", blocks=2)),
-    "rates too high": tuple(_sweep_of_rates("p99 < 1ms", blocks=2)),
+    "one pass": tuple(sweep_of_clients(0.04, 0.02, (1, 2, 4, 8), blocks=1)),
+    "a baseline that stalled": tuple(sweep_of_clients(stalled=[(0, 0)], blocks=2)),
+    "rates too low": tuple(sweep_of_rates("p99 < 1s", blocks=2)),
+    "rates too high": tuple(sweep_of_rates("p99 < 1ms", blocks=2)),
     "factors with few passes": tuple(replace(case, blocks=3, published=None) for case in CASES),
 }
 
@@ -251,6 +253,9 @@ GATES: Mapping[str, tuple[Sequence[Synthetic], str]] = {
         [_ALIKE, replace(_OTHER, statuses={(block, 1): TrialStatus.FAILED for block in range(8)})],
         "slower slower:average",
     ),
+    "inconclusive": ([replace(_ALIKE, noise=0.08, seed=2)], "slower slower:5%"),
+    "a dispersed tail percentile": ([replace(_ALIKE, slowed={(2, 0): 0.1})], "slower:p99"),
+    "few transactions": ([replace(_ALIKE, rate_per_s=40.0)], "slower:p99"),
     "an arm that stalled": ([_ALIKE, replace(_OTHER, stalled=[(2, 1), (5, 1)])], "slower"),
     "one met, one not evaluable": (
         [replace(_ALIKE, effects=(1, 0.9)), replace(_OTHER, stalled=[(2, 1)])],
@@ -377,6 +382,16 @@ def caveats() -> str:
     return "\n".join(f"{of.code} ({of.severity}): {of.text}\n    {of.remedy}" for of in shown) + "\n"
 
 
+def study_file_errors() -> str:
+    """Return the errors of mistakes in a study file. Messages of the TOML parser are its own."""
+    lines = []
+    for name in MISTAKES:
+        _, problems = examine_text(with_mistake(name), "x.toml")
+        own = [re.sub(r"^(x.toml:\d+:).*", r"\1", one) for one in problems] if "toml" in name else problems
+        lines += [f"{name}:", *(f"    {one}" for one in own)]
+    return "\n".join(lines) + "\n"
+
+
 def rounded_json(text: str) -> str:
     """Return the document with rounded numbers, a line for each innermost list or table.
 
@@ -435,6 +450,7 @@ def golden_texts(names: tuple[str, ...] = tuple(STUDIES)) -> Iterator[tuple[str,
         yield "gates.txt", gates(Path(folder))
         yield "history.txt", history(Path(folder))
     yield "caveats.txt", caveats()
+    yield "study_file_errors.txt", study_file_errors()
 
 
 def main() -> None:

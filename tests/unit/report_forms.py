@@ -24,7 +24,7 @@ def only(built: StudyReport) -> Report:
     return built.only
 
 
-def on_terminal(built: StudyReport, width: int = 140) -> str:
+def on_terminal(built: StudyReport | HostsReport, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
     print_terminal(built, console)
     assert isinstance(console.file, io.StringIO)

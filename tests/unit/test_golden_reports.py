@@ -18,6 +18,7 @@ from golden_reports import (
     reports,
     rounded_json,
     sections,
+    study_file_errors,
     text_of_html,
 )
 
@@ -82,8 +83,21 @@ def test_every_caveat_is_its_golden_text() -> None:
     require_golden({"caveats.txt": caveats()})
 
 
+def test_the_errors_of_study_files_are_their_golden_text() -> None:
+    require_golden({"study_file_errors.txt": study_file_errors()})
+
+
 def test_every_golden_file_is_small_and_belongs_to_a_study() -> None:
-    names = {"headlines", "sections", "explanations", "gates", "history", "caveats", *STUDIES}
+    names = {
+        "headlines",
+        "sections",
+        "explanations",
+        "gates",
+        "history",
+        "caveats",
+        "study_file_errors",
+        *STUDIES,
+    }
     for path in FOLDER.glob("*.*"):
         assert path.name.partition(".")[0] in names, f"{path}: renew with make golden"
         assert path.stat().st_size <= SIZE_BYTES_MAX, path

@@ -11,6 +11,8 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -19,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
+from golden_reports import STUDIES
 from report_forms import FORMS, HOSTILE, checked_json, on_terminal, only, plain
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 from typer.testing import CliRunner
@@ -55,39 +58,19 @@ def report_of(path: Path, wanted: Synthetic) -> StudyReport:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "verdict", "needs_more"),
-    [
-        (Synthetic(effects=(1, 1.1)), Verdict.FASTER, False),
-        (Synthetic(effects=(1, 0.9)), Verdict.SLOWER, False),
-        (Synthetic(effects=(1, 1), noise=0.004), Verdict.SAME, False),
-        (Synthetic(effects=(1, 1), noise=0.08, seed=2), Verdict.UNDECIDED, True),
-        (Synthetic(blocks=1), Verdict.UNDECIDED, True),
-        (Synthetic(blocks=0), Verdict.UNDECIDED, False),
-    ],
-    ids=["faster", "slower", "same", "undecided", "one block", "no block"],
-)
-def test_the_headline_has_the_verdict(
-    tmp_path: Path, wanted: Synthetic, verdict: Verdict, needs_more: bool
-) -> None:
-    (headline,) = only(report_of(tmp_path, wanted)).headlines
-    assert headline.verdict is verdict and bool(headline.more) == needs_more
-
-
-@pytest.mark.parametrize(
     ("flags", "levels"),
     [
-        (("-Wall -O2", "-g -Os"), "-O2 and -Os"),
-        (("-O2", "-g"), "-O2 and -O0"),
-        (("-O3 -O2", "-O2"), ""),
-        (("-O2", ""), ""),
+        (("-Wall -O2", "-g -Os"), "(-O2 and -Os)"),
+        (("-O2", "-g"), "(-O2 and -O0)"),
+        (("-O3 -O2", "-O2"), None),
+        (("-O2", ""), None),
     ],
 )
 def test_different_optimization_is_shown_with_the_effect(
-    tmp_path: Path, flags: tuple[str, str], levels: str
+    tmp_path: Path, flags: tuple[str, str], levels: str | None
 ) -> None:
     (headline,) = only(report_of(tmp_path, Synthetic(effects=(1, 1.1), flags=flags))).headlines
-    sentence = f"The builds have different optimization ({levels})"
-    assert (sentence in headline.more) if levels else ("optimization" not in headline.more)
+    assert (levels in headline.more) if levels else ("optimization" not in headline.more)
 
 
 def test_an_arm_that_lost_blocks_has_no_interval_of_a_single_analysis(tmp_path: Path) -> None:
@@ -99,32 +82,44 @@ def test_an_arm_that_lost_blocks_has_no_interval_of_a_single_analysis(tmp_path: 
     assert lost.primary.summary.method is Method.ANYTIME and lost.primary.percent.low is None
 
 
-@pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_every_readable_format_contains_the_facts(tmp_path: Path, form: str) -> None:
-    built = report_of(tmp_path, THREE)
-    text = plain(FORMS[form](built)).replace("\\", "")
-    text = re.sub(r"<[^>]*>", " ", text)
-    said = re.sub(r"\s+", " ", text)
-    for headline in only(built).headlines:
-        assert plain(headline.claim) in said and plain(headline.basis) in said
-    for fact in (
-        "NOPM",
-        "TPM",
-        "server CPU",
-        "driver CPU",
-        "p99.9",
-        "stock level",
-        "GIVEN UP",
-        "condition 1",
-    ):
-        assert fact in said
-    for sentence in (only(built).percent_of, only(built).derived):
-        assert sentence and plain(sentence).replace("'", "&#39;" if form == "html" else "'") in said
-    for caveat in only(built).caveats:
-        assert (
-            re.sub(r"\s+", " ", plain(caveat.sentence)).replace("'", "&#39;" if form == "html" else "'")
-            in said
-        )
+OMITTED = {
+    *("findings", "plan", "crashes", "command", "panels", "drawn", "verdict", "code", "severity", "link")
+}
+OMITTED |= {*("brief", "why", "narrow", "dispensable", "studies", "fitted", "source", "percent_of")}
+
+
+def told_by(part: object) -> Iterator[str]:
+    """Yield every sentence, title and cell of a report or a part of it."""
+    if isinstance(part, str):
+        yield "" if isinstance(part, Enum) else part
+    elif dataclasses.is_dataclass(part):
+        for field in dataclasses.fields(part):
+            yield from () if field.name in OMITTED else told_by(getattr(part, field.name))
+    elif isinstance(part, Mapping):
+        yield from told_by([*part.values()])
+    elif isinstance(part, Sequence):
+        for one in part:
+            yield from told_by(one)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_readable_format_contains_every_sentence_and_cell(tmp_path: Path, name: str) -> None:
+    built = STUDIES[name](tmp_path)
+    whole: object = built
+    if isinstance(built, StudyReport):
+        # The terminal has sentences for the tables of a fit.
+        several = dataclasses.replace(built, background=[])
+        whole = several if built.only is None else [built.only, *built.sections]
+    facts = {" ".join(plain(fact).split()) for fact in told_by(whole)} - {built.title}
+    assert len(facts) > 80
+    page = re.sub(
+        r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", to_html(built), flags=re.DOTALL
+    )
+    markdown = re.sub(r"\\(.)", r"\1", to_markdown(built))
+    for text in (on_terminal(built, 400), markdown, unescape(page)):
+        said = " ".join(plain(text).split())
+        missing = [fact for fact in facts if fact not in said]
+        assert not missing, missing
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html"])
@@ -164,11 +159,6 @@ def test_json_agrees_with_its_documentation(tmp_path: Path) -> None:
     assert set(found["arms"][0]["latency_ms"]["payment"]) == {"n", "p50", "p90", "p95", "p99", "p99.9", "max"}
     assert {"code", "severity", "sentence", "remedy", "link"} == set(found["caveats"][0])
     assert found["plan"]["margin"] == 0.02 and found["derived"]
-
-
-def test_json_of_two_arms_has_the_verdict_at_the_top(tmp_path: Path) -> None:
-    found = json.loads(checked_json(report_of(tmp_path, Synthetic(effects=(1, 1.1)))))
-    assert found["verdict"] == found["comparisons"][0]["verdict"] == "faster"
 
 
 def test_csv_is_tidy_and_includes_excluded_trials(tmp_path: Path) -> None:
@@ -418,11 +408,6 @@ def test_a_message_about_all_arms_of_a_block_is_reported_once(tmp_path: Path) ->
     assert len(said) == 1 and said[0].startswith("Block 1: ") and "17 and 18" in said[0]
 
 
-def test_a_report_is_reproducible(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", THREE)
-    assert to_html(read_report(tmp_path / "e")) == to_html(read_report(tmp_path / "e"))
-
-
 app = typer.Typer()
 app.command()(report)
 
@@ -434,28 +419,20 @@ def test_the_command_prints_the_requested_format(tmp_path: Path, option: str | N
     write_study(tmp_path / "e", Synthetic(blocks=2))
     done = CliRunner().invoke(app, [str(tmp_path / "e"), *([option] if option else [])])
     assert done.exit_code == 0 and done.stdout.startswith(begins)
-
-
-def test_the_command_writes_html_and_prints_nothing_else(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=2))
     done = CliRunner().invoke(app, [str(tmp_path / "e"), "--html", str(tmp_path / "r.html")])
     assert done.exit_code == 0 and done.stdout == ""
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        (["e", "--json", "--csv"], UsageError, "--json and --csv both print"),
-        (["missing"], EvidenceError, "no results file"),
-    ],
+    ("arguments", "error"), [(["e", "--json", "--csv"], UsageError), (["missing"], EvidenceError)]
 )
 def test_the_command_rejects_unsupported_requests(
-    tmp_path: Path, arguments: list[str], error: type[Exception], message: str
+    tmp_path: Path, arguments: list[str], error: type[Exception]
 ) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=1))
     done = CliRunner().invoke(app, [str(tmp_path / arguments[0]), *arguments[1:]])
-    assert isinstance(done.exception, error) and message in str(done.exception)
+    assert isinstance(done.exception, error)
 
 
 def test_in_a_locale_without_them_a_minus_stays_a_minus() -> None:
@@ -474,16 +451,6 @@ def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, widt
     assert text.count("17 ") >= len(levels.rows) // 2
     for row in levels.rows:
         assert row[3] in text  # no number is wrapped or truncated
-
-
-def test_with_several_arms_an_unusual_confidence_is_shown(
-    tmp_path: Path,
-) -> None:
-    several = plain(on_terminal(report_of(tmp_path, THREE)))
-    assert "; 97.5%]" in several
-    (tmp_path / "two").mkdir()
-    two = plain(on_terminal(report_of(tmp_path / "two", Synthetic())))
-    assert "; 9" not in two
 
 
 def test_a_percentile_that_a_block_lacks_has_no_change(tmp_path: Path) -> None:
@@ -526,13 +493,7 @@ def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_su
 ) -> None:
     never = Synthetic(blocks=5, slices=2, failed_per_slice=7, stalled=[(block, 0) for block in range(5)])
     (line,) = first_screen.failures(only(report_of(tmp_path, never)).findings)
-    assert line.startswith(
-        "No transaction of 17 succeeded in 70 attempts, SQLSTATE 40001: could not serialize"
-    )
-    (tmp_path / "e").unlink()
-    sometimes = dataclasses.replace(never, stalled=[])
-    (line,) = first_screen.failures(only(report_of(tmp_path, sometimes)).findings)
-    assert line.startswith("Failed transactions of 17, most frequent: 70 payment, SQLSTATE 40001: ")
+    assert "17 succeeded in 70 attempts, SQLSTATE 40001: could not serialize" in line
 
 
 @pytest.mark.parametrize(

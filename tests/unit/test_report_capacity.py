@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_forms import FORMS, plain
+from golden_reports import LIMIT, sweep_of_rates
+from report_forms import FORMS
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
@@ -23,30 +24,9 @@ from pgdyno.report.section import Section
 from pgdyno.report.study_report import StudyReport
 from pgdyno.study.capacity_search import LatencyLimit, crossing, parse_limit
 
-RATES = (500, 1000, 2000, 4000)
-LIMIT = "p99 < 25ms"
-FASTER = 0.81
-"""Latency of 18 relative to 17. It grows with the square of the rate, so the capacity of 18 is 1 / 0.9 of
-that of 17.
-"""
-
 
 def sweep(limit: str, blocks: int = 6) -> list[Synthetic]:
-    return [
-        Synthetic(
-            levels={"rate": str(rate)},
-            arms=({"server": "17"}, {"server": "18"}),
-            fixed_rate_per_s=rate,
-            latencies=[(rate / 1000) ** 2, FASTER * (rate / 1000) ** 2],
-            capacity=limit,
-            blocks=blocks,
-            slices=1,
-            noise=0.0,
-            effects=(1, 1),
-            seed=rate,
-        )
-        for rate in RATES
-    ]
+    return [replace(of, blocks=blocks) for of in sweep_of_rates(limit)]
 
 
 def report_of(path: Path, cases: list[Synthetic]) -> StudyReport:
@@ -126,18 +106,9 @@ def test_a_report_contains_the_capacity_and_the_change(built: StudyReport) -> No
     assert [of["passes_above"] + of["passes_below"] for of in found["arms"]] == [0, 0]
 
 
-@pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_every_form_for_people_has_it(built: StudyReport, form: str) -> None:
-    text = " ".join(plain(FORMS[form](built)).replace("\\", "").replace("&lt;", "<").split())
-    for sentence in section(built).sentences:
-        assert plain(sentence) in text
-    assert "p99 at each rate, ms" in text and (form != "html" or "Latency by rate" in text)
-
-
-@pytest.mark.parametrize(("limit", "rate"), [("p99 < 1s", "4,000 tx/s"), ("p99 < 1ms", "500 tx/s")])
-def test_rates_that_are_all_too_low_or_too_high_are_reported(tmp_path: Path, limit: str, rate: str) -> None:
+@pytest.mark.parametrize("limit", ["p99 < 1s", "p99 < 1ms"])
+def test_rates_that_are_all_too_low_or_too_high_give_no_change(tmp_path: Path, limit: str) -> None:
     built = report_of(tmp_path, sweep(limit, blocks=2))
-    assert rate in plain(section(built).sentences[0])
     assert json.loads(FORMS["json"](built))["capacity"]["changes"] == []
 
 
@@ -167,8 +138,6 @@ def test_the_verdict_with_a_search_in_each_block_is_about_the_capacity(
     assert found["comparisons"][0]["primary"] == "capacity"
     levels = [arm["levels"]["capacity"]["value"] for arm in found["arms"]]
     assert levels[1] / levels[0] == pytest.approx(effects[1], rel=3 * noise)
-    for form in ("terminal", "md", "html"):
-        assert "capacity, tx/s" in plain(FORMS[form](built)).replace("\\", "")
 
 
 @pytest.mark.parametrize(

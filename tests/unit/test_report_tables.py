@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from report_forms import on_terminal, summarized
+from report_forms import summarized
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.findings.case_findings import Findings
@@ -21,22 +21,6 @@ def test_checks_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     trials = [dataclasses.replace(trial, checks=told) for trial in findings.trials]
     names = [row[0] for row in checks(dataclasses.replace(findings, trials=trials)).rows if row[0]]
     assert names == [*(f"condition {number}" for number in (1, 2, 9, 10, 11)), "mix"]
-
-
-def test_the_full_report_has_every_table_and_names_the_columns_that_it_omits(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=5, slices=4, probed=True))
-    built = read_report(tmp_path / "e")
-    assert built.only is not None
-    wide, narrow = on_terminal(built, 400), " ".join(on_terminal(built, 80).split())
-    assert "Omitted on" not in wide
-    for table in built.only.tables:
-        assert table.title in wide and " ".join(table.title.split()) in narrow
-        assert all(column in wide for column in table.columns)
-    for paragraph in built.only.method:
-        assert paragraph.split(". ")[0].split()[-1] in wide
-    level = built.only.results[0]
-    omitted = [column for column in level.columns if f"columns: {column}" in narrow]
-    assert omitted == ["better"]
 
 
 def test_a_narrow_terminal_breaks_no_verdict(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
 
 
 def probed(path: Path, wanted: Synthetic = PROBED) -> StudyReport:
+    path.mkdir(exist_ok=True)
     write_study(path / "e", wanted)
     return read_report(path / "e")
 
@@ -87,8 +88,7 @@ def test_the_average_over_statements_is_a_geometric_mean_of_ratios(tmp_path: Pat
 
 def test_telemetry_does_not_change_the_drivers_measurements(tmp_path: Path) -> None:
     three = Synthetic(effects=(1.0, 1.02, 0.99), names=("16", "17", "18"), blocks=6, probed=True)
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").mkdir()
+
     with_probes = findings(probed(tmp_path / "a", three))
     without = findings(probed(tmp_path / "b", replace(three, probed=False)))
     assert len(with_probes.telemetry.metrics) > 20 and set(without.telemetry.metrics) == {"trial.start_s"}
@@ -104,25 +104,6 @@ def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction(tmp_p
     ok = [trial for trial in findings(built).trials if trial.arm == 1]
     assert cost.us_per_tx[1] == pytest.approx(6 * 5e4 / sum(trial.transactions or 0 for trial in ok))
     assert "0.25%" in plain(only(built).probes)
-
-
-@pytest.mark.parametrize("form", ["terminal", "md", "html"])
-def test_every_readable_format_contains_values_and_cost_of_the_probes(tmp_path: Path, form: str) -> None:
-    built = probed(tmp_path)
-    said = re.sub(r"<[^>]*>", " ", plain(FORMS[form](built)).replace("\\", ""))
-    said = re.sub(r"\s+", " ", said).replace("&#39;", "'")
-    facts = [
-        "WAL, B/tx",
-        "wait: LWLock/WALWrite",
-        "UPDATE accounts SET",
-        plain(only(built).probes),
-    ]
-    facts.append(NOT_IN_15)
-    for fact in facts:
-        assert fact in said
-    assert re.search(r"average [| ]*18 [| ]*−29\.\d+", said)
-    if form != "terminal":
-        assert "Tables and indexes" in said and "Zero in all trials: deadlocks" in said
 
 
 def test_json_has_every_level_and_effect(tmp_path: Path) -> None:
@@ -176,8 +157,6 @@ def test_a_difference_in_instructions_is_reported_if_throughput_is_undecided(
     assert effect.low is not None and effect.high is not None
     assert effect.low < 100 * (ratio - 1) < effect.high and effect.high - effect.low < 0.2
     assert findings(built).telemetry.levels[0][INSTRUCTIONS].value == pytest.approx(5e5, rel=1e-3)
-    for form in ("terminal", "md", "html"):
-        assert f"18 needs {word}" in " ".join(plain(FORMS[form](built)).split())
 
 
 @pytest.mark.parametrize(
@@ -205,7 +184,6 @@ def test_instructions_have_a_separate_verdict(tmp_path: Path, ratio: float, verd
 
 
 def test_a_machine_without_counters_is_reported_once_without_other_changes(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
     without, lacking = (
         only(probed(path, replace(PROBED, instructions=of)))
         for path, of in ((tmp_path / "a", ()), (tmp_path, (0, 0)))
