@@ -134,7 +134,8 @@ MISTAKES = {
     "warm-up changes the data": ("[run]", "[warmup_workload]\nfillfactor = 50\n[run]"),
     "published level": (
         "[run]",
-        '[[published.tables]]\ntitle = "t"\ncolumns = [{title = "a"}]\nrows = [{cells = ["x"], levels = {server = "11"}}, {cells = ["x", 1]}]\n[run]',
+        '[[published.tables]]\ntitle = "t"\ncolumns = [{title = "a"}]\n'
+        'rows = [{cells = ["x"], levels = {server = "11"}}, {cells = ["x", 1]}]\n[run]',
     ),
 }
 """Replaced text in STUDY_FILE, and its replacement."""
