@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import socket
 import subprocess
@@ -14,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-import pgdyno
 from pgdyno.cli import console, fleet_view
 from pgdyno.cli.fit_command import with_address
 from pgdyno.cli.fleet_options import require_own_servers
@@ -132,16 +130,6 @@ def test_without_ray_the_error_has_a_remedy(
     monkeypatch.setitem(sys.modules, "ray", None)
     assert run_command(["run", "s.toml", "--fleet"]) == 2
     assert "`make wheel`" in " ".join(capsys.readouterr().err.split())
-
-
-def test_only_one_module_imports_ray() -> None:
-    package = Path(pgdyno.__file__).parent
-    for path in package.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if any(name.split(".")[0] == "ray" for name in names):
-                assert path == package / "fleet" / "ray_cluster.py"
 
 
 def node(name: str) -> RayNode:
