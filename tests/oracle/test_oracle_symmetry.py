@@ -67,7 +67,7 @@ def test_a_study_that_stops_on_its_verdict_is_accused_no_more_often() -> None:
     assert accused <= scipy.stats.binom.ppf(SURE, STUDIES, ALARM)
 
 
-@pytest.mark.parametrize(("blocks", "least"), [(20, 0.5), (40, 0.85)])
+@pytest.mark.parametrize(("blocks", "least"), [(20, 0.5), pytest.param(40, 0.85, marks=pytest.mark.long)])
 def test_skewed_blocks_are_found_at_the_documented_rate(blocks: int, least: float) -> None:
     drawn = skewed(1.75)(np.random.default_rng(5), STUDIES, blocks)
     found = sum(is_skewed(d, ALARM) for d in drawn)

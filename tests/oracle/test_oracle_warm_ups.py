@@ -11,7 +11,7 @@ from pgdyno.analysis.comparison.verdict import Verdict
 STUDIES = 60
 
 
-@pytest.mark.parametrize("slow_s", [5.0, 20.0])
+@pytest.mark.parametrize("slow_s", [pytest.param(5.0, marks=pytest.mark.long), 20.0])
 def test_arms_that_warm_up_at_different_speeds_rarely_get_a_verdict(slow_s: float) -> None:
     """Their effect is only the warm-up. Without the rules, 21% and 7% of studies get the verdict "slower"."""
     rng = np.random.default_rng(7)
