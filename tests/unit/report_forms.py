@@ -5,8 +5,10 @@ from __future__ import annotations
 import io
 
 from rich.console import Console
+from synthetic_study import Synthetic, written_study
 
 from pgdyno.analysis.findings.gates import Gate
+from pgdyno.cli.report import read_report
 from pgdyno.report.case_report import Report
 from pgdyno.report.csv_format import to_csv
 from pgdyno.report.hosts_report import HostsReport
@@ -22,6 +24,16 @@ HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
 def only(built: StudyReport) -> Report:
     assert built.only is not None
     return built.only
+
+
+_REPORTS: dict[str, StudyReport] = {}
+
+
+def report_of(*cases: Synthetic) -> StudyReport:
+    """Return the report of a synthetic study, which is built once per process."""
+    if (key := repr(cases)) not in _REPORTS:
+        _REPORTS[key] = read_report(written_study(*cases))
+    return _REPORTS[key]
 
 
 def on_terminal(built: StudyReport | HostsReport, width: int = 140) -> str:

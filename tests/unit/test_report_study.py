@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_forms import FORMS, on_terminal, only, plain
+from report_forms import FORMS, on_terminal, only, plain, report_of
 from several_hosts import LARGE, findings_of
-from synthetic_study import HOST, Synthetic, write_study
+from synthetic_study import HOST, Synthetic
 
 from pgdyno.analysis.findings.host_findings import find_hosts
 from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
 from pgdyno.analysis.findings.source_agreement import Agreement
 from pgdyno.analysis.statistics.effect import level_of
 from pgdyno.caveats import Caveat, Code, Severity
-from pgdyno.cli.report import read_report
 from pgdyno.estimate import ABSENT, Better, Estimate
 from pgdyno.report.hosts_report import build_hosts
 from pgdyno.report.published_section import AS_ABOVE, with_measured_columns
@@ -40,11 +39,9 @@ CASES = (
 )
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
-    path = tmp_path_factory.mktemp("built") / "e"
-    write_study(path, *CASES)
-    return read_report(path)
+@pytest.fixture
+def built() -> StudyReport:
+    return report_of(*CASES)
 
 
 def test_the_average_is_the_geometric_mean_of_the_ratios(built: StudyReport) -> None:
@@ -77,11 +74,10 @@ def test_programs_get_each_case_as_they_get_a_comparison(built: StudyReport) -> 
     assert {row["case"] for row in rows} == {"clients 8", "clients 64", "clients 500"}
 
 
-def test_a_caveat_of_some_cases_names_them(tmp_path: Path) -> None:
+def test_a_caveat_of_some_cases_names_them() -> None:
     stolen = Caveat(Code.BUILDS_DIFFER, {"difference": "gcc against clang"})
     alone = Synthetic(levels={"clients": "9"}, caveats=[stolen])
-    write_study(tmp_path / "e", *CASES, alone)
-    text = " ".join(plain(on_terminal(read_report(tmp_path / "e"))).split())
+    text = " ".join(plain(on_terminal(report_of(*CASES, alone))).split())
     assert "- clients 9: " in text and "gcc against clang" in text
 
 
@@ -111,10 +107,9 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize("cases", [1, 3])
-def test_published_figures_are_compared_with_measured_ones(tmp_path: Path, cases: int) -> None:
+def test_published_figures_are_compared_with_measured_ones(cases: int) -> None:
     wanted = [replace(case, published=PUBLISHED, arms=({"server": "17"}, {"server": "18"})) for case in CASES]
-    write_study(tmp_path / "e", *wanted[:cases])
-    built = read_report(tmp_path / "e")
+    built = report_of(*wanted[:cases])
     (table,) = built.published
     assert list(table.columns) == ["users", "18", "18, here", "change, %", "change, %, here"]
     users, published, ours, change, our_change = table.rows[0]
@@ -130,10 +125,9 @@ def test_published_figures_are_compared_with_measured_ones(tmp_path: Path, cases
         assert "New orders by users" in text and plain(ours) in text, form
 
 
-def test_omitted_parts_and_notes_of_the_source_are_below_its_tables(tmp_path: Path) -> None:
+def test_omitted_parts_and_notes_of_the_source_are_below_its_tables() -> None:
     published = {**PUBLISHED, "not_repeated": ["Load time: not by settings."], "notes": ["Each is one run."]}
-    write_study(tmp_path / "e", replace(CASES[0], published=published))
-    built = read_report(tmp_path / "e")
+    built = report_of(replace(CASES[0], published=published))
     for form in ("terminal", "md", "html"):
         text = plain(FORMS[form](built))
         assert 0 < text.index("New orders by users") < text.index("Each is one run."), form
@@ -143,11 +137,10 @@ def test_omitted_parts_and_notes_of_the_source_are_below_its_tables(tmp_path: Pa
     assert found["published_notes"] == published["notes"]
 
 
-def test_a_published_chart_has_its_counterpart(tmp_path: Path) -> None:
+def test_a_published_chart_has_its_counterpart() -> None:
     published = {"tables": [{**PUBLISHED["tables"][0], "chart": True}]}
     arms = ({"server": "17"}, OF_18)
-    write_study(tmp_path / "e", *[replace(case, published=published, arms=arms) for case in CASES])
-    built = read_report(tmp_path / "e")
+    built = report_of(*[replace(case, published=published, arms=arms) for case in CASES])
     panels = [panel for section in built.source for panel in section.panels]
     assert [panel.title for panel in panels] == [f"New orders by users, {of}" for of in ("published", "here")]
     assert [panel.picture.count("<circle") for panel in panels] == [3, 2]  # 7 users were not run
@@ -201,15 +194,14 @@ def test_a_question_lost_on_one_of_two_hosts_is_lost(tmp_path: Path) -> None:
     assert {(row["file"], row["lost_question"]) for row in rows} == {("a", ""), ("b", built.lost)}
 
 
-def test_an_effect_of_opposite_sign_is_reported_with_probable_reasons(tmp_path: Path) -> None:
+def test_an_effect_of_opposite_sign_is_reported_with_probable_reasons() -> None:
     published = {"tables": [{**PUBLISHED["tables"][0], "rows": [{"cells": ["8", 1000, -35]}]}]}
     fit = {"key": "data : shared_buffers", "before": "820", "after": "1.64", "why": "little time"}
     machine = {"key": "fit.machine", "before": "56 cores", "after": "2 cores", "why": ""}
     of = replace(
         CASES[0], published=published, changes=[machine, fit], levels={}, arms=({"server": "17"}, OF_18)
     )
-    write_study(tmp_path / "e", of)
-    built = read_report(tmp_path / "e")
+    built = report_of(of)
     (change,) = built.findings.source_changes
     assert change.agreement is Agreement.OPPOSITE
     for form in ("terminal", "md", "html"):
@@ -222,9 +214,8 @@ def test_an_effect_of_opposite_sign_is_reported_with_probable_reasons(tmp_path: 
     assert not re.search(r'</h2>\s*(<div class="medium">\s*</div>)?\s*</section>', page)  # no empty section
 
 
-def test_a_published_table_too_wide_for_the_terminal_has_a_line_for_each_number(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", replace(CASES[0], published=PUBLISHED))
-    built = read_report(tmp_path / "e")
+def test_a_published_table_too_wide_for_the_terminal_has_a_line_for_each_number() -> None:
+    built = report_of(replace(CASES[0], published=PUBLISHED))
     (table,) = built.published
     assert table.narrow is not None
     assert [row[:2] for row in table.narrow.rows] == [
@@ -282,10 +273,9 @@ def test_a_published_table_without_measured_numbers_explains_none() -> None:
     assert (found.note, found.narrow) == ("One run.", None)
 
 
-def test_a_case_in_which_an_arm_stalled_is_not_in_the_average(tmp_path: Path) -> None:
+def test_a_case_in_which_an_arm_stalled_is_not_in_the_average() -> None:
     stalled = Synthetic(effects=(1, 3), levels={"clients": "9"}, blocks=6, stalled=[(2, 1)])
-    write_study(tmp_path / "e", *CASES, stalled)
-    built = read_report(tmp_path / "e")
+    built = report_of(*CASES, stalled)
     (over,) = built.findings.over_cases
     assert over.average is not None and list(over.average.names) == ["clients 8", "clients 64", "clients 500"]
     assert "clients 9" in built.results[0].note
