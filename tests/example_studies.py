@@ -32,6 +32,19 @@ def make_study(**changes: object) -> Study:
     return Study.model_validate(fields | changes)
 
 
+def make_file(**parts: object) -> StudyFile:
+    """Return a study file of two servers and pgbench, with these tables and keys instead."""
+    whole: dict[str, object] = {
+        "title": "t",
+        "compare": ["server"],
+        "workload": {"kind": "pgbench", "scale": 1},
+        "drive": {"clients": 2},
+        "factors": {"server": ["17", "18"]},
+        "run": {"window": "20s", "repeats": 5},
+    }
+    return StudyFile.of(whole | parts)
+
+
 STUDY_FILE = """\
 title = "a study"
 compare = ["server", "settings"]

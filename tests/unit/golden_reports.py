@@ -12,7 +12,6 @@ random numbers are those of the numpy version in requirements.lock.
 from __future__ import annotations
 
 import json
-import math
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ import numpy as np
 from measured_trials import noisy
 from report_forms import on_terminal, only, summarized
 from several_hosts import LARGE, LARGER, SMALL, pooled_of
-from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, arms_of, study_of, write_block, write_study
+from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_with_aa
 
 from example_studies import MISTAKES, with_mistake
 from pgdyno.analysis.causes.cpu_profiles import Frame, ProfileComparison
@@ -49,8 +48,7 @@ from pgdyno.report.outlier_section import outlier_trials
 from pgdyno.report.profile_section import cpu_by_function
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.why_section import why_sentences
-from pgdyno.results.records import StudyEnd, TrialStatus
-from pgdyno.results.writer import Writer
+from pgdyno.results.records import TrialStatus
 from pgdyno.study.study_file_reader import examine_text
 
 FOLDER = Path(__file__).parents[1] / "data" / "golden"
@@ -179,17 +177,7 @@ def _dips(folder: Path) -> StudyReport:
 def _noise(folder: Path) -> StudyReport:
     """A study with six A/A blocks whose noise floor exceeds the effect."""
     wanted = Synthetic(blocks=8, slices=4, noise=0.001, effects=(1.0, 1.03), rate_per_s=10_000.0)
-    pair = replace(wanted, names=("17", "17 (A/A)"), noise=0.0, case=1)
-    hidden = replace(study_of(pair), case="A/A of 17", aa_of=0)
-    seen = replace(study_of(wanted), why_no_aa="")
-    with Writer.create(folder / "e", seen, arms_of(wanted), (hidden, arms_of(pair))) as writer:
-        rng = np.random.default_rng(wanted.seed)
-        for block in range(wanted.blocks):
-            write_block(writer, wanted, block, rng)
-        for block in range(6):
-            quiet = replace(pair, effects=(1.0, math.exp(0.06 if block % 2 else -0.06)))
-            write_block(writer, quiet, block, np.random.default_rng(block))
-        writer.finish_study(StudyEnd.BLOCKS, 1.8e9)
+    write_with_aa(folder / "e", [wanted], [-0.06, 0.06] * 3)
     return read_report(folder / "e")
 
 

@@ -218,6 +218,27 @@ def write_anew(path: Path, *cases: Synthetic) -> None:
             writer.finish_study(cases[0].ended, CREATED_UNIX_S + 40 * cases[0].blocks)
 
 
+def write_with_aa(path: Path, cases: Sequence[Synthetic], aa_blocks: Sequence[float], **study: Any) -> None:
+    """Write cases with A/A blocks, in which the twin is faster by these log ratios, without noise."""
+    cases = [replace(case, case=number) for number, case in enumerate(cases)]
+    seen = [(replace(study_of(case), why_no_aa="", **study), arms_of(case)) for case in cases]
+    twins = [replace(of, names=("17", "17 (twin)"), noise=0.0, case=len(cases) + of.case) for of in cases]
+    hidden = [
+        (replace(study_of(twin), case=f"A/A {case}", aa_of=case), arms_of(twin))
+        for case, twin in enumerate(twins)
+    ]
+    with Writer.create(path, *seen[0], *seen[1:], *hidden) as writer:
+        for case in cases:
+            rng = np.random.default_rng(case.seed)
+            for block in range(case.blocks):
+                write_block(writer, case, block, rng)
+        for twin in twins:
+            for block, d in enumerate(aa_blocks):
+                quiet = replace(twin, effects=(1.0, float(np.exp(d))))
+                write_block(writer, quiet, block, np.random.default_rng(block))
+        writer.finish_study(StudyEnd.BLOCKS, 1.8e9)
+
+
 def write_block(writer: Writer, wanted: Synthetic, block: int, rng: np.random.Generator) -> None:
     started = CREATED_UNIX_S + 40.0 * block
     order = [int(i) for i in rng.permutation(len(wanted.names))]

@@ -131,3 +131,15 @@ def trial(number: int, block: int = 0, arm: int = 0, transactions: int | None = 
 
 def arm(number: int, name: str) -> Arm:
     return Arm(number, name, name, {}, {}, [], {"kind": "pgbench"}, 2, {})
+
+
+def autoregressive(
+    rng: np.random.Generator, n: int, noise: float, memory: float
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Return stationary noise of this SD, whose autocorrelation is ``memory``."""
+    steps = rng.normal(size=n)
+    of = np.empty(n)
+    of[0] = steps[0]
+    for i in range(1, n):
+        of[i] = memory * of[i - 1] + np.sqrt(1 - memory**2) * steps[i]
+    return noise * of

@@ -13,9 +13,9 @@ import scipy
 from hypothesis import given
 from hypothesis import strategies as st
 from report_forms import checked_json
-from synthetic_study import Synthetic, arms_of, study_of, write_block
+from synthetic_study import Synthetic, write_with_aa
 
-from example_studies import make_study, read_study
+from example_studies import make_file, make_study, read_study
 from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
 from pgdyno.analysis.comparison.verdict import Verdict, detectable_percent
 from pgdyno.analysis.findings.gates import (
@@ -36,8 +36,6 @@ from pgdyno.report import gate_section as wording
 from pgdyno.report import html_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import StudyEnd
-from pgdyno.results.writer import Writer
 from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, aa_study, share_of_time, why_no_aa
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import cases_of
@@ -129,22 +127,8 @@ def test_the_twins_of_a_duet_play_one_on_the_same_halves() -> None:
 
 
 def test_a_study_file_and_the_command_line_can_refuse_them() -> None:
-    text = """
-        title = "t"
-        compare = ["server"]
-        [workload]
-        kind = "pgbench"
-        scale = 1
-        [drive]
-        clients = 1
-        [factors]
-        server = ["17", "18"]
-        [run]
-        repeats = 6
-        window = "4s"
-    """
-    asked = read_study(text, "t.toml")
-    refused = read_study(text + "aa = false\n", "t.toml")
+    run = {"repeats": 6, "window": "4s"}
+    asked, refused = make_file(run=run), make_file(run={**run, "aa": False})
     assert cases_of(asked)[0].study.aa
     assert not cases_of(refused)[0].study.aa
     by_option = _as_requested(asked, fit=False, minutes=None, nearest=False, no_aa=True).file
@@ -232,17 +216,7 @@ def with_aa(
     path: Path, wanted: Synthetic, log_ratios: list[float], before: list[float] | None = None
 ) -> StudyFindings:
     """Return the study with A/A blocks in which the twin is faster by exactly this factor, without noise."""
-    study = replace(study_of(wanted), why_no_aa="", aa_before=before or [])
-    twins = replace(wanted, names=("17", "17 (twin)"), noise=0.0, case=1)
-    hidden = replace(study_of(twins), case="A/A of 17", aa_of=0)
-    with Writer.create(path, study, arms_of(wanted), (hidden, arms_of(twins))) as writer:
-        rng = np.random.default_rng(wanted.seed)
-        for block in range(wanted.blocks):
-            write_block(writer, wanted, block, rng)
-        for block, d in enumerate(log_ratios):
-            quiet = replace(twins, effects=(1.0, math.exp(d)))
-            write_block(writer, quiet, block, np.random.default_rng(block))
-        writer.finish_study(StudyEnd.BLOCKS, 1.8e9)
+    write_with_aa(path, [wanted], log_ratios, aa_before=before or [])
     with Evidence(path) as evidence:
         return find_study(evidence)
 
@@ -355,22 +329,8 @@ def test_the_floor_of_an_average_is_that_of_its_only_case_and_needs_that_of_each
 
 @pytest.mark.parametrize(("size", "is_below"), [(0.12, True), (0.01, False)])
 def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: float, is_below: bool) -> None:
-    cases = [replace(QUIET, levels={"clients": f"{n + 1}"}, seed=n, case=n) for n in (0, 1)]
-    studies = [study_of(of) for of in cases]
-    studies = [replace(of, why_no_aa="") for of in studies]
-    twins = [replace(of, names=("17", "17 (twin)"), noise=0.0, case=2 + of.case) for of in cases]
-    hidden = [(replace(study_of(of), case=f"A/A {of.case}", aa_of=of.case - 2), arms_of(of)) for of in twins]
-    seen = [(of, arms_of(wanted)) for of, wanted in zip(studies, cases, strict=True)]
-    with Writer.create(tmp_path / "e", *seen[0], seen[1], *hidden) as writer:
-        for wanted in cases:
-            rng = np.random.default_rng(wanted.seed)
-            for block in range(wanted.blocks):
-                write_block(writer, wanted, block, rng)
-        for twin in twins:
-            for block in range(6):
-                quiet = replace(twin, effects=(1.0, math.exp(size if block % 2 else -size)))
-                write_block(writer, quiet, block, np.random.default_rng(block))
-        writer.finish_study(StudyEnd.BLOCKS, 1.8e9)
+    cases = [replace(QUIET, levels={"clients": f"{n + 1}"}, seed=n) for n in (0, 1)]
+    write_with_aa(tmp_path / "e", cases, [-size, size] * 3)
     with Evidence(tmp_path / "e") as evidence:
         found = find_study(evidence)
     (over,) = found.over_cases

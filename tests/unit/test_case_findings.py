@@ -47,11 +47,6 @@ def test_an_effect_that_is_there_is_found(tmp_path: Path) -> None:
     assert comparison.effects[latency_key("payment", "p99")].percent.value < -5
 
 
-def test_identical_arms_are_the_same(tmp_path: Path) -> None:
-    (comparison,) = findings_of(tmp_path, Synthetic(effects=(1.0, 1.0), noise=0.004)).comparisons
-    assert comparison.verdict is Verdict.SAME
-
-
 def test_drift_between_blocks_cancels_in_the_effect(tmp_path: Path) -> None:
     findings = findings_of(tmp_path, Synthetic(noise=0.003))
     primary, level = findings.comparisons[0].primary, findings.arms[0].levels["nopm"]

@@ -14,6 +14,7 @@ import pytest
 from report_forms import plain
 from synthetic_study import Synthetic, write_study
 
+from example_studies import make_study
 from pgdyno.analysis.findings.study_findings import find_study
 from pgdyno.caveats import WORDINGS, Caveat, Code, Parameter
 from pgdyno.cli import doctor as command
@@ -414,15 +415,8 @@ DISTURBED = like(processor={"boost": True})
 
 
 def study(**changed: Any) -> Study:
-    fields = {
-        "title": "t",
-        "workload": PgbenchParameters(scale=1),
-        "clients": 2,
-        "warmup_s": 1.0,
-        "rounds": 10,
-    }
-    fields |= {"arms": (ArmSpec(name="17", server="17"), ArmSpec(name="18", server="18"))}
-    return Study.model_validate(fields | {"budget_s": 60.0, "seed": 1} | changed)
+    driven = {"workload": PgbenchParameters(scale=1), "clients": 2, "warmup_s": 1.0, "rounds": 10}
+    return make_study(**{**driven, **changed})
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 from synthetic_study import Synthetic, write_study
 
-from example_studies import make_study
+from example_studies import make_file, make_study
 from pgdyno.analysis.findings.driver_node_findings import driver_node_summaries
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.driver_options import DriverOptions
@@ -75,17 +75,8 @@ def test_a_study_that_nodes_cannot_drive_is_refused(changes: dict[str, Any], mes
 
 
 def study_file(fleet: dict[str, Any], clients: int = 8) -> StudyFile:
-    return StudyFile.of(
-        {
-            "title": "t",
-            "compare": ["server"],
-            "workload": {"kind": "pgbench", "scripts": [{"name": "select-only"}], "scale": 1},
-            "drive": {"clients": clients},
-            "factors": {"server": ["17", "18"]},
-            "run": {"window": "32s", "warmup": "1s", "repeats": 3},
-            "fleet": fleet,
-        }
-    )
+    run = {"window": "32s", "warmup": "1s", "repeats": 3}
+    return make_file(drive={"clients": clients}, run=run, fleet=fleet)
 
 
 def test_a_study_file_names_drivers() -> None:
@@ -259,22 +250,18 @@ def test_a_node_is_summarized_over_its_ok_trials() -> None:
 def test_the_report_has_a_row_per_node_in_every_format(tmp_path: Path) -> None:
     nodes = [replace(NODE, name="n2"), replace(NODE, received_bytes_per_s=1500.0)]
     write_study(tmp_path / "e", Synthetic(nodes=nodes))
+    write_study(tmp_path / "without", Synthetic())
     built = read_report(tmp_path / "e")
     [table] = [one for one in next(iter(built.cases.values())).results if one.title == "Load generators"]
     assert [row[0] for row in table.rows] == ["n1", "n2"]
     found = dict(zip(table.columns, table.rows[0], strict=True))
     assert (found["trials"], found["share of SELECT 1"], found["received, kB/s"]) == ("24", "10%", "1.50")
     assert found["CPU busy"] == ABSENT
+    without = read_report(tmp_path / "without")
+    assert "Load generators" not in [one.title for one in next(iter(without.cases.values())).results]
     exported = json.loads(to_json(built))
     assert [node["name"] for node in exported["driver_nodes"]] == ["n1", "n2"]
     assert exported["driver_nodes"][0]["clock_spread_ms_max"] == 1.0
-
-
-def test_without_nodes_the_report_has_no_such_table(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic())
-    assert "Load generators" not in [
-        one.title for one in next(iter(read_report(tmp_path / "e").cases.values())).results
-    ]
 
 
 def test_the_limits_that_ray_sets_for_workers_are_undone() -> None:

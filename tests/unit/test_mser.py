@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic_telemetry import autoregressive
 
 from pgdyno.analysis.statistics.mser import batches, is_steady, mser, mser_of_mean, trend_errors
 
@@ -17,12 +18,8 @@ Floats = npt.NDArray[np.float64]
 
 def series(rng: np.random.Generator, n: int, short: float, tau: float, noise: float, memory: float) -> Floats:
     """Return a rate that approaches 1000 exponentially, with AR(1) noise."""
-    steps = rng.normal(size=n)
-    of = np.empty(n)
-    of[0] = steps[0]
-    for i in range(1, n):
-        of[i] = memory * of[i - 1] + np.sqrt(1 - memory**2) * steps[i]
-    return 1000 * (1 - short * np.exp(-(np.arange(n) + 0.5) / tau)) * (1 + noise * of)
+    rising = 1000 * (1 - short * np.exp(-(np.arange(n) + 0.5) / tau))
+    return rising * (1 + autoregressive(rng, n, noise, memory))
 
 
 def test_mser_discards_according_to_its_definition() -> None:

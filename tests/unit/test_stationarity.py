@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import scipy.stats
-from synthetic_telemetry import arm, trial
+from synthetic_telemetry import arm, autoregressive, trial
 
 from example_studies import make_study
 from pgdyno.analysis.statistics.effect import student
@@ -43,15 +43,6 @@ FALSE_ALARMS_MAX = int(scipy.stats.binom.ppf(0.999, STUDIES, 0.05))
 """Maximum number of false alarms in stationary studies: with an alarm rate of 5% it is exceeded once in
 1000.
 """
-
-
-def autoregressive(rng: np.random.Generator, n: int, noise: float, memory: float) -> Floats:
-    steps = rng.normal(size=n)
-    of = np.empty(n)
-    of[0] = steps[0]
-    for i in range(1, n):
-        of[i] = memory * of[i - 1] + np.sqrt(1 - memory**2) * steps[i]
-    return noise * of
 
 
 def flat(share: Floats) -> Floats:

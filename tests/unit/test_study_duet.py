@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from example_studies import make_study
 from pgdyno.cli import options as cli_options
 from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.compare import DesignOptions, study_of
@@ -36,22 +37,10 @@ from pgdyno.study.cpu_partition import Core, Partition, partition_of
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import PlannedSlice, block_of
 from pgdyno.study.sizing import MachineSize, default_clients, fit_block_layout, whole_rounds
-from pgdyno.study.tpcc_parameters import TpccParameters
 
 
 def duet(**changes: object) -> Study:
-    fields: dict[str, object] = {
-        "title": "t",
-        "arms": tuple(parse_arms(["17", "18"])),
-        "workload": TpccParameters(warehouses=2),
-        "clients": 4,
-        "schedule": "duet",
-        "warmup_s": 2.0,
-        "rounds": 4,
-        "budget_s": 60.0,
-        "seed": 7,
-    }
-    return Study.model_validate(fields | changes)
+    return make_study(**{"schedule": "duet", **changes})
 
 
 def machine(*shape: tuple[int, int], first: int = 0) -> list[Core]:

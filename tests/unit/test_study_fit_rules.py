@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from example_studies import make_file
 from pgdyno.errors import StudyFileError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.fitting.fit_data import DISK_SHARE, floor_of
@@ -73,15 +74,8 @@ def test_a_value_that_is_not_a_quantity_is_unchanged(text: str) -> None:
 
 
 def a_study(**parts: Any) -> StudyFile:
-    data: dict[str, Any] = {
-        "title": "t",
-        "compare": ["server"],
-        "workload": {"kind": "pgbench", "scale": 100},
-        "drive": {"clients": 8},
-        "factors": {"server": ["17", "18"]},
-        "run": {"window": "20s", "repeats": 6},
-    }
-    return StudyFile.of(data | parts)
+    workload, run = {"kind": "pgbench", "scale": 100}, {"window": "20s", "repeats": 6}
+    return make_file(**{"workload": workload, "drive": {"clients": 8}, "run": run, **parts})
 
 
 def contrasted(tuned: dict[str, str], other: dict[str, str]) -> frozenset[str]:

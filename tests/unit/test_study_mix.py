@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from example_studies import make_study
+from example_studies import make_file, make_study
 from pgdyno.analysis.telemetry import metrics
 from pgdyno.study.cases import cases_of
 from pgdyno.study.plan import Driving, Study
-from pgdyno.study.study_file import StudyFile
 from pgdyno.study.tpcc_parameters import (
     DECK,
     KINDS,
@@ -131,16 +130,11 @@ def test_the_live_rate_of_a_mix_without_new_orders_counts_every_transaction() ->
 
 
 def test_a_study_file_may_have_a_mix_and_vary_it() -> None:
-    file = StudyFile.of(
-        {
-            "title": "t",
-            "compare": ["mix"],
-            "server": "17",
-            "workload": {"kind": "tpcc", "warehouses": 1},
-            "drive": {"clients": 2},
-            "factors": {"mix": ["deck", "payment=1"]},
-            "run": {"warmup": "1s", "window": "4s", "repeats": 5},
-        }
+    file = make_file(
+        compare=["mix"],
+        server="17",
+        workload={"kind": "tpcc", "warehouses": 1},
+        factors={"mix": ["deck", "payment=1"]},
     )
     (case,) = cases_of(file)
     found = [case.study.driving(index).workload for index in range(2)]

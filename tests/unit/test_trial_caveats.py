@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from example_records import begun
 
+from example_studies import make_study
 from pgdyno.caveats import Code
 from pgdyno.lab import trial_telemetry_collection
 from pgdyno.lab.arms import LabArm
@@ -18,7 +19,6 @@ from pgdyno.probe.cpu_time import MachineCpu, ServerCpu
 from pgdyno.results.driver_facts import DriverFacts
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Slice
-from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cpu_partition import Partition
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
@@ -43,10 +43,7 @@ class Elsewhere(Silent):
 
 
 def study(schedule: str) -> Study:
-    fields: dict[str, Any] = {"schedule": schedule, "warmup_s": 1, "rounds": 2, "budget_s": 60, "seed": 1}
-    arms = tuple(parse_arms(["17", "18"]))
-    workload = TpccParameters(warehouses=1)
-    return Study.model_validate({**fields, "title": "t", "arms": arms, "workload": workload, "clients": 1})
+    return make_study(schedule=schedule, workload=TpccParameters(warehouses=1), clients=1, rounds=2)
 
 
 def codes(schedule: str, before: BarrierReadings, after: BarrierReadings) -> dict[Code, dict[str, Any]]:
@@ -73,15 +70,10 @@ def test_autovacuum_between_slices_is_reported(
     assert found == (None if told is None else {"arm": "18", "n": told})
 
 
-def test_steal_time_is_reported() -> None:
-    stolen = codes(
-        "slices", BarrierReadings(MachineCpu(10.0, 0.0), [0]), BarrierReadings(MachineCpu(20.0, 1.0), [0])
-    )
-    assert stolen[Code.STEAL]["share"] == "10.0%"
-    calm = codes(
-        "slices", BarrierReadings(MachineCpu(10.0, 0.0), [0]), BarrierReadings(MachineCpu(20.0, 0.4), [0])
-    )
-    assert Code.STEAL not in calm
+@pytest.mark.parametrize(("stolen_s", "share"), [(1.0, "10.0%"), (0.4, None)])
+def test_steal_time_is_reported(stolen_s: float, share: str | None) -> None:
+    before, after = (BarrierReadings(MachineCpu(*of), [0]) for of in ((10.0, 0.0), (20.0, stolen_s)))
+    assert codes("slices", before, after).get(Code.STEAL, {}).get("share") == share
 
 
 @pytest.mark.parametrize(("used_s", "is_known"), [(0.013, False), (0.39, False), (0.41, True)])
