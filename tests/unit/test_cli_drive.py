@@ -79,14 +79,11 @@ def test_nothing_is_cut_off_on_a_terminal_of_80_columns() -> None:
 
 def test_the_drivers_cpu_time_is_divided_by_transactions_of_the_same_time() -> None:
     # The counted part is shorter than the time to which the CPU time belongs.
-    found = summarise(*run_and_slice({**NONE, "ok": 200}, 300), PACE)
+    run, measured = run_and_slice({**NONE, "ok": 200}, 300)
+    found = summarise(run, measured, PACE)
     assert found["driver_cpu_us_per_transaction"] == 3000 / 300
     assert "10.0 µs CPU per transaction" in shown(found)
-
-
-def test_a_run_that_was_stopped_has_its_cpu_per_transaction_without_the_last_barrier() -> None:
-    run, measured = run_and_slice({**NONE, "ok": 200}, 300)
-    del run.totals["end"]
+    del run.totals["end"]  # the last barrier of a run that was stopped
     assert summarise(run, measured, PACE)["driver_cpu_us_per_transaction"] == 3000 / 300
 
 
@@ -125,6 +122,11 @@ def test_a_run_without_a_success_reports_its_first_error(
     assert why_all_failed(run, measured) == said
 
 
+def interval(kind: str, counts: dict[str, int], second: int = 0) -> dict[str, Any]:
+    at = {"from_ns": second * 10**9, "to_ns": (second + 1) * 10**9}
+    return {"event": "interval", "role": "measure", "kinds": {kind: counts}, "latency_ns": {"p99": 0}, **at}
+
+
 def test_intervals_without_a_success_and_repeated_errors_are_reported_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -132,16 +134,7 @@ def test_intervals_without_a_success_and_repeated_errors_are_reported_once(
     for second in range(14):
         counts = {**NONE, "failed": 1000 + second}
         tell({"event": "error", "kind": "server", "sqlstate": "25006", "message": "ERROR: read-only"})
-        tell(
-            {
-                "event": "interval",
-                "role": "measure",
-                "kinds": {"new_order": counts},
-                "from_ns": second * 10**9,
-                "to_ns": (second + 1) * 10**9,
-                "latency_ns": {"p99": 0},
-            }
-        )
+        tell(interval("new_order", counts, second))
     assert capsys.readouterr().err.splitlines() == [
         "server: ERROR: read-only (SQLSTATE 25006)",
         "    1 s  measure          0 tx/s  no transaction succeeded, 1,000 failed",
@@ -151,17 +144,7 @@ def test_intervals_without_a_success_and_repeated_errors_are_reported_once(
 def test_an_interval_shows_the_retries_of_transactions_that_have_not_ended(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    counts = {**NONE, "retried": 12_345}
-    Narrator()(
-        {
-            "event": "interval",
-            "role": "measure",
-            "kinds": {"event": counts},
-            "from_ns": 0,
-            "to_ns": 10**9,
-            "latency_ns": {"p99": 0},
-        }
-    )
+    Narrator()(interval("event", {**NONE, "retried": 12_345}))
     assert capsys.readouterr().err.endswith("no transaction succeeded, 12,345 retried\n")
 
 

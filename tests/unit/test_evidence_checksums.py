@@ -16,7 +16,6 @@ import pytest
 from example_records import INTERVAL, READ, SERIES, SLICE, begun
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 
-from edited_evidence import edited
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import DiskFullError, EvidenceError
 from pgdyno.results import checksums
@@ -211,14 +210,6 @@ def test_rolled_back_rows_are_in_no_checksum(tmp_path: Path, fail: Callable[[Wri
         writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
     with Evidence(tmp_path / "e") as evidence:
         assert [one.status for one in evidence.trials()] == [TrialStatus.OK]
-
-
-def test_an_edited_file_with_valid_checksums_is_read(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", SMALL)
-    with edited(tmp_path / "e") as connection:
-        connection.execute("UPDATE study SET title = 'edited'")
-    with Evidence(tmp_path / "e") as evidence:
-        assert evidence.study().title == "edited"
 
 
 def test_evidence_without_checksums_is_of_an_older_version(tmp_path: Path) -> None:

@@ -42,19 +42,11 @@ class Played:
 
 
 def labs(blocks: Sequence[int], **changes: object) -> list[Lab]:
-    interruption = cast(Interruption, SimpleNamespace(requested=False))
-    writer = cast(Any, None)
+    never = cast(Interruption, SimpleNamespace(requested=False))
+    studies = [make_study(blocks_max=most, **changes) for most in blocks]
     return [
-        Lab(
-            make_study(blocks_max=most, **changes),
-            [],
-            writer,
-            lambda _: None,
-            interruption,
-            case,
-            f"case {case}",
-        )
-        for case, most in enumerate(blocks)
+        Lab(study, [], cast(Any, None), lambda _: None, never, case, f"case {case}")
+        for case, study in enumerate(studies)
     ]
 
 
@@ -98,23 +90,15 @@ def test_blocks_that_a_longer_warm_up_superseded_are_not_still_to_come(
     assert left == [(n, 7 - n) for n in range(1, 8)]
 
 
-def test_a_pass_has_a_block_of_every_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch)
-    assert run_study(labs([3, 3, 3]), undecided) is StudyEnd.BLOCKS
-    passes = [played.ran[i : i + 3] for i in (0, 3, 6)]
-    assert [sorted(one) for one in passes] == [[(case, n) for case in range(3)] for n in range(3)]
-
-
-def test_the_order_within_a_pass_changes_and_is_a_function_of_the_seed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_pass_has_a_block_of_every_case_in_an_order_of_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     orders = []
     for _ in range(2):
         played = Played(monkeypatch)
-        run_study(labs([6, 6, 6]), undecided)
-        orders.append([case for case, _ in played.ran])
+        assert run_study(labs([6, 6, 6]), undecided) is StudyEnd.BLOCKS
+        orders.append([played.ran[i : i + 3] for i in range(0, 18, 3)])
+        assert [sorted(one) for one in orders[-1]] == [[(case, n) for case in range(3)] for n in range(6)]
     assert orders[0] == orders[1]
-    assert len({tuple(orders[0][i : i + 3]) for i in range(0, 18, 3)}) > 1
+    assert len({tuple(case for case, _ in one) for one in orders[0]}) > 1
 
 
 def test_a_resumed_study_first_brings_its_cases_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,14 +138,8 @@ def test_trials_that_a_resumed_sequence_keeps_are_shown_with_their_rates(
     seen: list[object] = []
     writer = SimpleNamespace(begin_block=lambda *_: None, finish_block=lambda *_: None)
     arms = [SimpleNamespace(index=0), SimpleNamespace(index=1)]
-    lab = Lab(
-        study,
-        cast(Any, arms),
-        cast(Any, writer),
-        seen.append,
-        cast(Interruption, SimpleNamespace(requested=False)),
-        kept={(0, 0): 100.0, (1, 0): None},
-    )
+    never, kept = cast(Interruption, SimpleNamespace(requested=False)), {(0, 0): 100.0, (1, 0): None}
+    lab = Lab(study, cast(Any, arms), cast(Any, writer), seen.append, never, kept=kept)
 
     def run(
         _lab: Lab, _block: PlannedBlock, group: Sequence[int], rates: dict[int, float | None]
@@ -198,18 +176,18 @@ def test_with_only_one_analysis_there_is_no_interim_one(
     assert deciding.looks == 0
 
 
-def test_a_study_decided_at_its_resume_runs_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("blocks", "decided_after", "end", "ran"),
+    [(9, 5, StudyEnd.BLOCKS, [6, 7, 8]), (20, 8, StudyEnd.VERDICT, [6, 7])],
+    ids=["decided at its resume", "undecided"],
+)
+def test_a_resumed_study_stops_on_its_verdict_unless_it_was_decided_already(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, decided_after: int, end: StudyEnd, ran: list[int]
+) -> None:
     played = Played(monkeypatch)
-    deciding = Deciding(played, after=[5], resumed=6)
-    assert run_study(labs([9]), deciding, first_blocks=[6]) is StudyEnd.BLOCKS
-    assert [block for _, block in played.ran] == [6, 7, 8]
-
-
-def test_a_study_undecided_at_its_resume_stops_on_its_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch)
-    deciding = Deciding(played, after=[8], resumed=6)
-    assert run_study(labs([20]), deciding, first_blocks=[6]) is StudyEnd.VERDICT
-    assert [block for _, block in played.ran] == [6, 7]
+    deciding = Deciding(played, after=[decided_after], resumed=6)
+    assert run_study(labs([blocks]), deciding, first_blocks=[6]) is end
+    assert [block for _, block in played.ran] == ran
 
 
 class Trending:
@@ -294,63 +272,38 @@ def slices_with(rate: int) -> list[Slice]:
     return [Slice(i, Role.MEASURE, 0.0, 0.0, 0.5, ended_s, 0.0, 0.0, counts) for i in range(10)]
 
 
-@pytest.mark.parametrize(
-    ("changes", "rates", "block_s", "slice_s"),
-    [
-        # 8 clients at 80 transactions per second: 100 ms each, which must be at most 1/20 of 2 s.
-        ({}, [800, 80], 30, 2.0),
-        ({}, [800, 400], 30, None),
-        ({"slices_may_grow": False}, [800, 80], 30, None),
-        ({"slice_from": "the transactions of the first block"}, [800, 80], 30, None),
-        ({"rate": {"per_s": 80.0}}, [800, 80], 30, None),
-        # A window of 10 s per arm becomes one of 16 s: five blocks of 42 s take 210 of the remaining 270 s.
-        ({"budget_s": 300.0}, [800, 20], 30, 8.0),
-        # One of 32 s would need five blocks of 74 s.
-        ({"budget_s": 300.0}, [800, 10], 30, 8.0),
-        ({"budget_s": 150.0}, [800, 80], 30, None),
-        ({"budget_s": 300.0}, [800, 80], 250, None),
-        ({}, [800, 0], 30, None),
-        # Each slice of 0.5 s lasts 3 s, until its transactions have ended.
-        ({"budget_s": 300.0}, [0, 0], 30, 8.0),
-        # They end within their slices, and fail.
-        ({"budget_s": 300.0}, [-8, -8], 30, None),
-        ({}, [], 30, None),
-    ],
-    ids=[
-        "slow",
-        "fast",
-        "chosen",
-        "grown before",
-        "open loop",
-        "little time",
-        "less than needed",
-        "too little time",
-        "a long block",
-        "one arm stalls",
-        "longer than a slice",
-        "none succeeds",
-        "no complete run",
-    ],
-)
+FIRST_BLOCKS: dict[str, tuple[dict[str, Any], list[int], int, float | None]] = {
+    # 8 clients at 80 transactions per second: 100 ms each, which must be at most 1/20 of 2 s.
+    "slow": ({}, [800, 80], 30, 2.0),
+    "fast": ({}, [800, 400], 30, None),
+    "chosen": ({"slices_may_grow": False}, [800, 80], 30, None),
+    "grown before": ({"slice_from": "the transactions of the first block"}, [800, 80], 30, None),
+    "open loop": ({"rate": {"per_s": 80.0}}, [800, 80], 30, None),
+    # A window of 10 s per arm becomes one of 16 s: five blocks of 42 s take 210 of the remaining 270 s.
+    "little time": ({"budget_s": 300.0}, [800, 20], 30, 8.0),
+    # One of 32 s would need five blocks of 74 s.
+    "less than needed": ({"budget_s": 300.0}, [800, 10], 30, 8.0),
+    "too little time": ({"budget_s": 150.0}, [800, 80], 30, None),
+    "a long block": ({"budget_s": 300.0}, [800, 80], 250, None),
+    "one arm stalls": ({}, [800, 0], 30, None),
+    # Each slice of 0.5 s lasts 3 s, until its transactions have ended.
+    "longer than a slice": ({"budget_s": 300.0}, [0, 0], 30, 8.0),
+    # They end within their slices, and fail.
+    "none succeeds": ({"budget_s": 300.0}, [-8, -8], 30, None),
+    "no complete run": ({}, [], 30, None),
+}
+"""Changes of the study, rates of its arms, length of a block, and that of the new slices."""
+
+
+@pytest.mark.parametrize("name", FIRST_BLOCKS)
 def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_long(
-    monkeypatch: pytest.MonkeyPatch,
-    changes: dict[str, Any],
-    rates: list[int],
-    block_s: int,
-    slice_s: float | None,
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    changes, rates, block_s, slice_s = FIRST_BLOCKS[name]
     played, writer = Played(monkeypatch), Repeating()
     monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, block_s)).__next__)
-    plan = make_study(
-        **{
-            "clients": 8,
-            "blocks_max": 2,
-            "budget_s": 1500.0,
-            "slices_may_grow": True,
-            "rounds": 20,
-            **changes,
-        }
-    )
+    usual = {"clients": 8, "blocks_max": 2, "budget_s": 1500.0, "slices_may_grow": True, "rounds": 20}
+    plan = make_study(**{**usual, **changes})
     assert plan.slice_s == 0.5
     lab = replace(
         labs([2])[0],

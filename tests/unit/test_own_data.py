@@ -296,37 +296,20 @@ def test_what_a_killed_reading_left_is_removed_by_the_next_command(tmp_path: Pat
     assert not left[1].exists()
 
 
-def _missing(path: Path) -> None:
-    path.rmdir()
-
-
-def _tar_backup(path: Path) -> None:
-    (path / "base.tar.gz").touch()
-
-
-def _any_directory(path: Path) -> None:
-    (path / "readme").touch()
-
-
-def _binary(path: Path) -> None:
-    path.rmdir()
-    path.write_bytes(b"ELF\0\1\2")
-
-
-NO_SOURCE: Mapping[Callable[[Path], None], str] = {
-    _missing: "cannot read",
-    _tar_backup: "unpack base.tar",
-    _any_directory: "is no directory dump",
-    _binary: "neither a dump of pg_dump nor SQL",
+NO_SOURCE: Mapping[str, Callable[[Path], object]] = {
+    "cannot read": Path.rmdir,
+    "unpack base.tar": lambda path: (path / "base.tar.gz").touch(),
+    "is no directory dump": lambda path: (path / "readme").touch(),
+    "neither a dump of pg_dump nor SQL": lambda path: (path.rmdir(), path.write_bytes(b"ELF\0\1\2")),
 }
 
 
-@pytest.mark.parametrize("make", NO_SOURCE, ids=lambda one: one.__name__)
-def test_what_is_no_source_is_refused_with_the_reason(make: Callable[[Path], None], tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", NO_SOURCE)
+def test_what_is_no_source_is_refused_with_the_reason(reason: str, tmp_path: Path) -> None:
     path = tmp_path / "source"
     path.mkdir()
-    make(path)
-    with pytest.raises(UsageError, match=NO_SOURCE[make]):
+    NO_SOURCE[reason](path)
+    with pytest.raises(UsageError, match=reason):
         examined(OwnData(source=str(path)))
 
 
