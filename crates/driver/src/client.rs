@@ -2,8 +2,9 @@
 
 use std::cell::RefCell;
 
-use super::client_group::{Assignment, ClientGroup, Window};
+use super::client_group::{Assignment, ClientGroup};
 use super::connector::Connect;
+use super::schedule::Window;
 use super::spec::Pacing;
 use super::{Ending, User};
 use crate::record::{Histogram, Outcome, Sample};

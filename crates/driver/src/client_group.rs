@@ -4,38 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::task::Poll;
 
-use super::schedule::{Arrival, Schedule};
+use super::schedule::{Arrival, Schedule, Window};
 use crate::record::{Histogram, Outcome, Recorder, Sample};
 use reactor::{Error, Gate, Nanos, Reactor};
-
-/// One slice for its clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Index of the slice.
-    pub serial: u32,
-    /// Index of its target.
-    pub target: usize,
-    /// Whether it is measured.
-    pub is_measured: bool,
-    /// Whether it is the target's last slice, so that the backlog cannot wait for a later one.
-    pub is_last: bool,
-    /// When it opens.
-    pub opened: Nanos,
-    /// Start of the counted part.
-    pub counted_from: Nanos,
-    /// When it closes. No transaction is sent later.
-    pub closes: Nanos,
-    /// Maximum number of transactions per client; the maximum value if only time limits it.
-    pub share: u64,
-}
-
-impl Window {
-    /// Whether a transaction with this intended time, before the close, is timed.
-    #[inline]
-    pub fn times(&self, intended: Nanos) -> bool {
-        self.is_measured && intended >= self.counted_from
-    }
-}
 
 /// The next task of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

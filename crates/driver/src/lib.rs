@@ -7,7 +7,7 @@
 //! | interface of workloads | [`Workload`], [`User`]; type-erased: [`AnyWorkload`] |
 //! | one client: transactions, retries, outcomes | `client`; its connection: `connector` |
 //! | clients of one target in one thread | `client_group`; the thread: `worker` |
-//! | arrivals of an open loop | `schedule` |
+//! | windows of slices, arrivals of an open loop | `schedule` |
 //! | commands to threads, reports from them | `messages` |
 //! | control thread | `control`, one `slice` (`progress`), CPU partition: `cores`; a complete run: [`run`] |
 //! | specification and events | [`spec`], `event`; `docs/reference/engine-protocol.md` |

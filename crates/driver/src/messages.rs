@@ -2,7 +2,7 @@
 
 use rustix::thread::CpuSet;
 
-use super::client_group::Window;
+use super::schedule::Window;
 use crate::record::{Counts, Histogram};
 use reactor::{Error, Nanos, Usage};
 

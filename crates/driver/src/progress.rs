@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::client_group::Window;
 use super::messages::Drained;
+use super::schedule::Window;
 use super::spec::Slice;
 use crate::record::{Counts, Histogram, merge_counters, merge_counts};
 use reactor::{Nanos, Usage};

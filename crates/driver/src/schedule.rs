@@ -1,14 +1,42 @@
-//! Arrivals of an open loop.
+//! When slices are open, and when arrivals of an open loop are due.
 //!
 //! The time of an arrival comes from the schedule alone, never from the clock after a wait, so that any delay
 //! of server or driver is included in the latency (no coordinated omission).
 
 use std::collections::VecDeque;
 
-use super::client_group::Window;
 use super::random::Stream;
 use super::spec::Arrivals;
 use reactor::Nanos;
+
+/// One slice for its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Index of the slice.
+    pub serial: u32,
+    /// Index of its target.
+    pub target: usize,
+    /// Whether it is measured.
+    pub is_measured: bool,
+    /// Whether it is the target's last slice, so that the backlog cannot wait for a later one.
+    pub is_last: bool,
+    /// When it opens.
+    pub opened: Nanos,
+    /// Start of the counted part.
+    pub counted_from: Nanos,
+    /// When it closes. No transaction is sent later.
+    pub closes: Nanos,
+    /// Maximum number of transactions per client; the maximum value if only time limits it.
+    pub share: u64,
+}
+
+impl Window {
+    /// Whether a transaction with this intended time, before the close, is timed.
+    #[inline]
+    pub fn times(&self, intended: Nanos) -> bool {
+        self.is_measured && intended >= self.counted_from
+    }
+}
 
 /// Arrivals for one thread's clients of a target, over all its slices. The schedule's clock is paused between
 /// slices.

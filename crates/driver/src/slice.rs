@@ -2,11 +2,11 @@
 
 use serde_json::json;
 
-use super::client_group::Window;
 use super::control::{Control, Halt, Opening, Stopped};
 use super::event;
 use super::messages::{Command, Report};
 use super::progress::{EndedBy, Parts, Progress, TargetProgress};
+use super::schedule::Window;
 use super::spec::{Role, Slice};
 use crate::record::Counts;
 use reactor::{Nanos, Usage, usage};

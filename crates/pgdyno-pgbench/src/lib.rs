@@ -49,13 +49,11 @@ use checkpoint::Checkpoint;
 use initialise::options::Initialisation;
 use libpq::system_text;
 use log::{Log, Reported};
-use options::{Options, Request};
+use options::{Options, POSTGRESQL, Request};
 use refusal::Refusal;
 
 use pgwire::conninfo::Conninfo;
 use reactor::tell;
-
-use run_config::POSTGRESQL;
 
 const HELP: &str = include_str!("help.txt");
 

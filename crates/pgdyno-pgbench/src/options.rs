@@ -12,6 +12,9 @@ use pgbench::run::{Protocol, split_definition};
 use pgbench::script::builtin::Builtin;
 use pgbench::script::weight::split_weight;
 
+/// PostgreSQL version of the supported pgbench options and output.
+pub const POSTGRESQL: &str = "18";
+
 /// Source of a script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {

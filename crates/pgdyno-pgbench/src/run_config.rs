@@ -5,9 +5,6 @@ use serde_json::{Value, json};
 use super::bench::Bench;
 use pgbench::run::Protocol;
 
-/// PostgreSQL version of the supported pgbench options and output.
-pub const POSTGRESQL: &str = "18";
-
 /// Options that determine the load, without passwords.
 #[must_use]
 pub fn options(bench: &Bench) -> Value {

@@ -11,7 +11,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use super::connect::connect_first;
 use super::libpq::system_text;
 use super::log::{Log, Reported, server_text, statement_text};
-use super::options::{Options, Source};
+use super::options::{Options, POSTGRESQL, Source};
 use super::values::unsigned;
 use pgbench::run::{Protocol, Startup};
 use pgbench::script::Scripts;
@@ -204,7 +204,7 @@ pub fn prepare(
         let version = connection.simple("SHOW server_version").await.map_err(|error| failed(&error))?;
         let version = version.into_iter().flatten().flatten().next().unwrap_or_default();
         if !options.detail.is_json {
-            let (postgresql, ours) = (super::run_config::POSTGRESQL, env!("CARGO_PKG_VERSION"));
+            let (postgresql, ours) = (POSTGRESQL, env!("CARGO_PKG_VERSION"));
             log.print(&format!("pgbench ({postgresql}, pgdyno {ours}, server {version})\n"))?;
         }
         log.debug(|| begun(options, conninfo));

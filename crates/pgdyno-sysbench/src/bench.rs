@@ -2,19 +2,17 @@
 
 mod work;
 
-use std::process::{self, ExitCode};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
 
 use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Error, Nanos, Reactor};
-use sysbench::{Place, Program, ScriptClient};
+use sysbench::{Connections, Place, Program, ScriptClient, ScriptError};
 
 use super::arguments::RunOptions;
+use super::messages::{failed, fatal, refusal};
 use super::record::{Arrivals, Interval, Record};
-use super::report::{self, Reporter};
 
 /// A run, as its threads see it.
 pub struct Bench {
@@ -51,15 +49,8 @@ struct Start {
     changed: Condvar,
 }
 
-/// Arrivals that may wait, as in sysbench, and how often they are counted.
-const QUEUE_MAX: usize = 100_000;
-const QUEUE_EVERY: Nanos = Nanos(100_000_000);
-
-/// The exit status after a forced shutdown, as in sysbench.
-const FORCED: i32 = 2;
-
 /// What a thread leaves.
-type ThreadEnd = Result<(), Error>;
+pub type ThreadEnd = Result<(), Error>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,6 +79,26 @@ impl Bench {
         }
     }
 
+    /// Whether a client has failed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(SeqCst)
+    }
+
+    /// Runs a function of the script in its first state; `false` if it failed.
+    pub fn call(&self, main: &mut ScriptClient, called: &str, function: mlua::Function) -> bool {
+        let run = || -> Result<Result<(), ScriptError>, Error> {
+            let reactor = Reactor::new(Clock::monotonic())?;
+            let mut links = Connections::new(self.place(&reactor), None);
+            reactor.block_on(main.run(&reactor, function, &mut links))
+        };
+        match run() {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => failed(called, &error),
+            Err(error) => fatal(error),
+        }
+        false
+    }
+
     /// Takes an event; `false` if there is none any more.
     fn take_event(&self, ends: Nanos, now: Nanos) -> bool {
         if self.is_over.load(SeqCst) || now >= ends {
@@ -100,7 +111,7 @@ impl Bench {
     }
 
     /// Ends the run for a failure.
-    fn fail(&self) {
+    pub(crate) fn fail(&self) {
         self.has_failed.store(true, SeqCst);
         self.is_over.store(true, SeqCst);
     }
@@ -113,16 +124,16 @@ impl Bench {
         while state.1.is_none() {
             state = self.start.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.1.filter(|_| !self.has_failed.load(SeqCst))
+        state.1.filter(|_| !self.has_failed())
     }
 
     /// Waits until all threads are ready, and gives the start.
-    fn begin(&self) -> Nanos {
+    pub(crate) fn begin(&self) -> Nanos {
         let mut state = lock(&self.start.state);
         while state.0 < self.records.len() {
             state = self.start.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        if !self.has_failed.load(SeqCst) {
+        if !self.has_failed() {
             self.message("Threads started!\n\n");
         }
         let now = self.clock.now();
@@ -135,7 +146,7 @@ impl Bench {
 
     /// Where clients of a loop connect.
     pub(crate) fn place<'a>(&'a self, reactor: &'a Reactor) -> Place<'a> {
-        Place { reactor, conninfo: &self.conninfo, on_refusal: report::refusal }
+        Place { reactor, conninfo: &self.conninfo, on_refusal: refusal }
     }
 
     /// Prints a message of the default verbosity.
@@ -187,7 +198,7 @@ impl Bench {
     }
 
     /// When the last event may begin.
-    fn ends(&self, start: Nanos) -> Nanos {
+    pub(crate) fn ends(&self, start: Nanos) -> Nanos {
         let time_s = self.options.time_s.map(|s| s + self.options.warmup_s);
         time_s.map_or(Nanos::MAX, |s| start + Nanos(s * 1_000_000_000))
     }
@@ -205,7 +216,7 @@ fn shares(clients: usize, threads: usize) -> impl Iterator<Item = usize> {
 }
 
 /// Starts a thread for each share of the clients.
-fn spawn(bench: &Arc<Bench>, command: Option<&str>) -> Result<mpsc::Receiver<ThreadEnd>, Error> {
+pub fn spawn(bench: &Arc<Bench>, command: Option<&str>) -> Result<mpsc::Receiver<ThreadEnd>, Error> {
     let (sender, ends) = mpsc::channel();
     let mut first = 0;
     for (thread, share) in shares(bench.options.clients as usize, bench.records.len()).enumerate() {
@@ -223,96 +234,4 @@ fn spawn(bench: &Arc<Bench>, command: Option<&str>) -> Result<mpsc::Receiver<Thr
         started.map_err(|source| Error::System { action: "start a thread".to_owned(), source })?;
     }
     Ok(ends)
-}
-
-/// Runs a command of the script in all clients.
-pub fn run_command(bench: &Arc<Bench>, command: &str) -> ExitCode {
-    bench.message("Initializing worker threads...\n\n");
-    let ends = match spawn(bench, Some(command)) {
-        Ok(ends) => ends,
-        Err(error) => return fatal(&error),
-    };
-    finish(bench, &ends)
-}
-
-fn fatal(error: &Error) -> ExitCode {
-    report::fatal(error);
-    ExitCode::FAILURE
-}
-
-/// Waits for the ends of all threads.
-fn finish(bench: &Bench, ends: &mpsc::Receiver<ThreadEnd>) -> ExitCode {
-    for end in ends {
-        if let Err(error) = end {
-            return fatal(&error);
-        }
-    }
-    if bench.has_failed.load(SeqCst) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
-}
-
-/// Runs events, and reports. `main` is the script's first state, which has its hooks.
-pub fn run(bench: &Arc<Bench>, mut main: ScriptClient) -> ExitCode {
-    if !main.has("event") && !main.has("thread_run") {
-        let name = bench.program.name.rsplit('/').next().unwrap_or_default();
-        report::fatal(format_args!("cannot find the event() function in {name}"));
-        return ExitCode::FAILURE;
-    }
-    if !report::call(bench, &mut main, "init") {
-        return ExitCode::FAILURE;
-    }
-    bench.message(&report::preamble(&bench.options));
-    bench.message("Initializing worker threads...\n\n");
-    let ends = match spawn(bench, None) {
-        Ok(ends) => ends,
-        Err(error) => return fatal(&error),
-    };
-    let start = bench.begin();
-    let mut reporter = Reporter::new(bench, start);
-    if !wait(bench, start, &ends, &mut reporter, &mut main) {
-        return ExitCode::FAILURE;
-    }
-    reporter.last(&mut main);
-    if report::call(bench, &mut main, "done") { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Waits for the ends of all threads and reports meanwhile; `false` after a failure.
-fn wait(
-    bench: &Bench,
-    start: Nanos,
-    ends: &mpsc::Receiver<ThreadEnd>,
-    reporter: &mut Reporter<'_>,
-    main: &mut ScriptClient,
-) -> bool {
-    let forced = bench.options.forced_shutdown_s.map(|s| bench.ends(start) + Nanos(s * 1_000_000_000));
-    loop {
-        let due = reporter.due().min(forced.unwrap_or(Nanos::MAX));
-        // Under a rate the queue is looked at often enough.
-        let every = if bench.options.rate_per_s.is_some() { QUEUE_EVERY } else { Nanos::MAX };
-        let left = (due - bench.clock.now()).min(every);
-        if bench.queue().is_some_and(|(waiting, _)| waiting > QUEUE_MAX) {
-            report::fatal("The event queue is full. The clients cannot keep up with --rate");
-            bench.fail();
-            return false;
-        }
-        match ends.recv_timeout(Duration::from_nanos(left.0.min(1 << 60))) {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                fatal(&error);
-                return false;
-            }
-            Err(mpsc::RecvTimeoutError::Disconnected) => break,
-            Err(mpsc::RecvTimeoutError::Timeout) if forced.is_some_and(|at| bench.clock.now() >= at) => {
-                report::fatal("The --time limit has expired, forcing shutdown...");
-                reporter.last(main);
-                // Threads that wait for the server end with the process.
-                process::exit(FORCED);
-            }
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                if bench.clock.now() >= reporter.due() {
-                    reporter.report(main);
-                }
-            }
-        }
-    }
-    !bench.has_failed.load(SeqCst)
 }

@@ -5,13 +5,16 @@
 //! | command line, and what is refused | [`arguments`] |
 //! | script, command, exit status | [`main`] |
 //! | threads and clients of a run | [`bench`](mod@bench) |
+//! | a run from start to end | [`run`](mod@run) |
 //! | what is counted, and timed | [`record`] |
-//! | what is printed | [`report`] |
+//! | what is printed | [`report`], [`messages`] |
 
 pub mod arguments;
 pub mod bench;
+pub mod messages;
 pub mod record;
 pub mod report;
+pub mod run;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,10 +25,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arguments::{Arguments, Refusal, RunOptions};
 use bench::Bench;
 use pgwire::conninfo::{self, Conninfo, SessionDefaults};
-use reactor::{Clock, Reactor, Shared, print, tell};
+use reactor::{Shared, print, tell};
 use sysbench::general::{self, Section};
 use sysbench::options::{Definition, OptionValue, help};
-use sysbench::{Connections, Program, SYSBENCH_VERSION, ScriptClient, ScriptError, Sources, stock};
+use sysbench::{Program, SYSBENCH_VERSION, ScriptClient, Sources, stock};
 
 /// Prints what scripts print.
 fn output(text: &str) {
@@ -41,7 +44,7 @@ pub fn main(arguments: &[String]) -> ExitCode {
     match outcome {
         Ok(status) => status,
         Err(Refusal::Fatal(problem)) => {
-            report::fatal(problem);
+            messages::fatal(problem);
             ExitCode::FAILURE
         }
         Err(Refusal::Plain(problem)) => {
@@ -96,20 +99,24 @@ fn execute(
     conninfo: Conninfo,
 ) -> Result<ExitCode, Refusal> {
     let program = Arc::new(program);
-    let main =
+    let mut main =
         ScriptClient::new(Arc::clone(&program), 0).map_err(|error| Refusal::Fatal(error.to_string()))?;
     let commands = main.state().commands().map_err(|error| Refusal::Fatal(error.to_string()))?;
     let is_parallel = commands.iter().any(|(known, is_parallel)| known == command && *is_parallel);
     let bench = Arc::new(Bench::new(options, program, conninfo));
     match main.state().command(command) {
-        _ if command == "run" => Ok(bench::run(&bench, main)),
+        _ if command == "run" => Ok(run::run(&bench, main)),
         _ if command.is_empty() => Ok(ExitCode::SUCCESS),
         None if command == "help" && !definitions.is_empty() => {
             output(&format!("{name} options:\n{}\n", help(definitions)));
             Ok(ExitCode::SUCCESS)
         }
-        Some(_) if is_parallel && bench.options.clients > 1 => Ok(bench::run_command(&bench, command)),
-        Some(function) => Ok(run_alone(&bench, main, command, function)),
+        Some(_) if is_parallel && bench.options.clients > 1 => Ok(run::run_command(&bench, command)),
+        Some(function) => {
+            let called = main.state().caller_of(command);
+            let is_done = bench.call(&mut main, called, function);
+            Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
         None => {
             let known = ["prepare", "cleanup", "help"];
             let message = if known.contains(&command) {
@@ -118,27 +125,6 @@ fn execute(
                 format!("Unknown command: {command}")
             };
             Err(Refusal::Plain(message))
-        }
-    }
-}
-
-/// Runs a function of the script in its first state.
-fn run_alone(bench: &Bench, mut main: ScriptClient, command: &str, function: mlua::Function) -> ExitCode {
-    let called = main.state().caller_of(command);
-    let run = || -> Result<Result<(), ScriptError>, reactor::Error> {
-        let reactor = Reactor::new(Clock::monotonic())?;
-        let mut links = Connections::new(bench.place(&reactor), None);
-        reactor.block_on(main.run(&reactor, function, &mut links))
-    };
-    match run() {
-        Ok(Ok(())) => ExitCode::SUCCESS,
-        Ok(Err(error)) => {
-            report::failed(called, &error);
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            report::fatal(error);
-            ExitCode::FAILURE
         }
     }
 }
@@ -175,7 +161,7 @@ fn find(script: &str, read: &Arguments, options: &RunOptions) -> Result<Program,
     let sources = Sources { directories: directory.into_iter().collect(), anywhere, ..Sources::default() };
     let mut program = Program::new(&name, &text, sources, options.clients, seed, output);
     program.random = options.random;
-    program.report = Some(report::server_error);
+    program.report = Some(messages::server_error);
     program.limits.allow_os = anywhere;
     program.shell = Shared { input: true, output: true };
     Ok(program)

@@ -1,39 +1,15 @@
-//! What is printed: messages, intermediate reports, the final report.
+//! What is printed of a run: its options, intermediate reports, the final report.
 
-use std::fmt::{Display, Write};
+use std::fmt::Write;
 
 use mlua::Table;
-use reactor::{Error, Nanos, Reactor, print};
+use reactor::Nanos;
 use sysbench::{ScriptClient, ScriptError};
 
 use super::arguments::RunOptions;
 use super::bench::Bench;
+use super::messages::failed;
 use super::record::{Interval, Record};
-
-/// Reports that a function of the script failed.
-pub fn failed(function: &str, error: &ScriptError) {
-    fatal(format_args!("`{function}' function failed: {error}"));
-}
-
-/// Reports an error that ends the program, where sysbench does: on standard output.
-pub fn fatal(problem: impl Display) {
-    // Where that cannot be written there is nobody to be told.
-    let _ = print(format_args!("FATAL: {problem}\n"));
-}
-
-/// Reports that a client could not connect.
-pub fn refusal(error: &Error) {
-    fatal(format_args!("Connection to database failed: {error}"));
-}
-
-/// Reports an error of the server.
-pub fn server_error(function: &str, message: &str, query: &str) {
-    let result = if function == "PQprepare()" { "ERROR: " } else { "7" };
-    fatal(format_args!("{function} failed: {result} {message}"));
-    if !query.is_empty() {
-        fatal(format_args!("failed query was: {query}"));
-    }
-}
 
 /// What is printed before the clients are initialized.
 #[must_use]
@@ -64,22 +40,6 @@ pub fn preamble(options: &RunOptions) -> String {
         None => writeln!(text, "Initializing random number generator from current time\n\n"),
     };
     text
-}
-
-/// Calls a function of the script's first state, if there is one; `false` if it failed.
-pub fn call(bench: &Bench, main: &mut ScriptClient, name: &str) -> bool {
-    let Some(function) = main.state().find(name) else { return true };
-    let run = || -> Result<Result<(), ScriptError>, reactor::Error> {
-        let reactor = Reactor::new(reactor::Clock::monotonic())?;
-        let mut links = sysbench::Connections::new(bench.place(&reactor), None);
-        reactor.block_on(main.run(&reactor, function, &mut links))
-    };
-    match run() {
-        Ok(Ok(())) => return true,
-        Ok(Err(error)) => failed(name, &error),
-        Err(error) => fatal(error),
-    }
-    false
 }
 
 /// How long before it is due the last intermediate report may be printed.

@@ -10,7 +10,7 @@ use mlua::{Function, Value};
 use super::counts::{Counts, RESTARTING};
 use super::links::Links;
 use super::lua::{Coroutine, ScriptState, Yielded};
-use super::program::{Program, Report};
+use super::program::{Program, Report, ScriptError};
 use super::random::Random;
 use super::session::{self, Answer, Prepared};
 use reactor::{Connection, Error, Nanos, Reactor, Shared, shell};
@@ -36,22 +36,6 @@ const EVENT_ENDS: u32 = 2;
 
 /// Bytes of kept rows after which Lua's garbage is collected: it does not know of them.
 const KEPT_BYTES_MAX: usize = 256 << 10;
-
-/// Why a script stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum ScriptError {
-    /// An error of the script's own, or of the API that it uses.
-    #[error("{0}")]
-    Lua(String),
-    /// The server reported an error that the script did not catch.
-    #[error("{message}")]
-    Server {
-        /// The error as the script got it.
-        message: String,
-        /// The error as the connection got it.
-        error: Box<Error>,
-    },
-}
 
 /// How an event ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,10 +28,10 @@ mod sources;
 pub mod stock;
 pub mod workload;
 
-pub use client::{EventEnd, ScriptClient, ScriptError};
+pub use client::{EventEnd, ScriptClient};
 pub use histogram::Histogram;
 pub use links::{Connections, EventLoop, Links, NoLinks, Place};
-pub use program::{Limits, Output, Program, ProgramError};
+pub use program::{Limits, Output, Program, ProgramError, ScriptError};
 pub use sources::Sources;
 
 /// The version of sysbench whose behavior this follows, as scripts see it.

@@ -9,9 +9,9 @@ use std::time::Instant;
 
 use serde_json::{Value as Json, json};
 
-use super::client::{ScriptClient, ScriptError};
+use super::client::ScriptClient;
 use super::links::{Connections, Place};
-use super::program::Program;
+use super::program::{Program, ScriptError};
 use super::workload;
 use driver::WorkloadError;
 use loader::{Emit, LoadError, Stage, Watch};

@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use super::lua::ScriptState;
 use super::options::{Definition, OptionType, OptionValue};
 use super::random::{Distribution, DistributionError, Random, RandomOptions, Xoroshiro, seeds};
 use super::sources::Sources;
-use super::{ScriptError, stock};
-use reactor::Shared;
+use super::stock;
+use reactor::{Error, Shared};
 
 /// Takes what a script prints.
 pub type Output = fn(&str);
@@ -31,6 +30,22 @@ impl Default for Limits {
     fn default() -> Self {
         Self { memory_bytes: 64 << 20, compute: Duration::from_secs(10), allow_os: false }
     }
+}
+
+/// Why a script stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ScriptError {
+    /// An error of the script's own, or of the API that it uses.
+    #[error("{0}")]
+    Lua(String),
+    /// The server reported an error that the script did not catch.
+    #[error("{message}")]
+    Server {
+        /// The error as the script got it.
+        message: String,
+        /// The error as the connection got it.
+        error: Box<Error>,
+    },
 }
 
 /// A script that cannot be run.
@@ -120,11 +135,6 @@ impl Program {
     pub fn random(&self, client: u32) -> Random {
         let bits = self.generators.get(client as usize).copied();
         Random::new(bits.unwrap_or_else(|| Xoroshiro::new([u64::from(client) + 1, 1])), self.random)
-    }
-
-    /// The options that the script defines.
-    pub fn definitions(&self) -> Result<Vec<Definition>, ProgramError> {
-        Ok(ScriptState::new(self, 0, self.random(0).shared())?.definitions()?)
     }
 
     /// Sets the script's options: those given, and the defaults of the others. What the script does not define is an error, unless it

@@ -7,12 +7,12 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::client::{EventEnd, ScriptClient, ScriptError};
+use super::client::{EventEnd, ScriptClient};
 use super::counts::Counts;
 use super::general;
 use super::links::Links;
 use super::options::OptionValue;
-use super::program::{Limits, Program, random_options};
+use super::program::{Limits, Program, ScriptError, random_options};
 use super::sources::Sources;
 use super::{lua::ScriptState, stock};
 use driver::{ClientId, Ending, User, Workload, WorkloadError};

@@ -8,10 +8,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde_json::{Value, json};
 
 use crate::client::{Client, ClientContext, ClientEvent, ClientRules};
-use crate::client_group::{ClientGroup, Window};
+use crate::client_group::ClientGroup;
 use crate::connector::Connect;
 use crate::record::{Counts, Finished, Recorder};
-use crate::schedule::Schedule;
+use crate::schedule::{Schedule, Window};
 use crate::spec::Pacing;
 use crate::{ClientId, Ending, User, Workload};
 use pgwire::frontend;

@@ -11,7 +11,7 @@ use sysbench::counts::Counts;
 use sysbench::{Connections, EventEnd, EventLoop, ScriptClient, ScriptError};
 
 use super::{Bench, ThreadEnd, lock};
-use crate::report;
+use crate::messages::{failed, fatal};
 
 /// What the clients of a thread share.
 struct Thread<'a> {
@@ -64,7 +64,7 @@ impl Bench {
                     created.push(Client { script, links, place: (tid - first) as usize });
                 }
                 Err(error) => {
-                    report::fatal(error);
+                    fatal(error);
                     self.fail();
                 }
             }
@@ -72,15 +72,15 @@ impl Bench {
         if let Some(command) = command {
             return self.all(&reactor, &mut created, command).map(|_| ());
         }
-        if !self.has_failed.load(SeqCst) && !self.all(&reactor, &mut created, "thread_init")? {
-            report::fatal("Thread initialization failed!");
+        if !self.has_failed() && !self.all(&reactor, &mut created, "thread_init")? {
+            fatal("Thread initialization failed!");
         }
         self.note_sql(&created);
         let Some(start) = self.wait_for_start() else { return Ok(()) };
         self.events(&reactor, number, start, &mut created)?;
         // A script may connect in its first event.
         self.note_sql(&created);
-        if !self.has_failed.load(SeqCst) {
+        if !self.has_failed() {
             self.all(&reactor, &mut created, "thread_done")?;
             let mut record = lock(&self.records[number]);
             for client in &created {
@@ -102,12 +102,12 @@ impl Bench {
             let Some(function) = state.command(name) else { return };
             let called = state.caller_of(name);
             if let Err(error) = client.script.run(reactor, function, &mut client.links).await {
-                report::failed(called, &error);
+                failed(called, &error);
                 self.fail();
             }
         };
         reactor.run(clients.iter_mut().map(|client| Box::pin(run(client)) as Routine<'_>).collect())?;
-        Ok(!self.has_failed.load(SeqCst))
+        Ok(!self.has_failed())
     }
 
     /// Runs events in all clients until the run ends.
@@ -122,7 +122,7 @@ impl Bench {
         self.running.fetch_add(clients.len() as u64, SeqCst);
         let run = async |client: &mut Client<'_>| {
             if let Err(error) = thread.client(client).await {
-                report::failed("thread_run", &error);
+                failed("thread_run", &error);
                 self.fail();
             }
             self.running.fetch_sub(1, SeqCst);

@@ -15,11 +15,11 @@ use mlua::{
     VmState,
 };
 
+use super::SYSBENCH_VERSION;
 use super::counts::Counts;
 use super::options::{Definition, OptionType, OptionValue};
-use super::program::Program;
+use super::program::{Program, ProgramError, ScriptError};
 use super::random::Random;
-use super::{SYSBENCH_VERSION, ScriptError};
 
 pub use rows::Rows;
 
@@ -54,6 +54,13 @@ pub struct ScriptState {
     host: Table,
     /// Shared with its functions.
     pub shared: Rc<Shared>,
+}
+
+impl Program {
+    /// The options that the script defines.
+    pub fn definitions(&self) -> Result<Vec<Definition>, ProgramError> {
+        Ok(ScriptState::new(self, 0, self.random(0).shared())?.definitions()?)
+    }
 }
 
 impl ScriptState {
