@@ -1,21 +1,25 @@
-//! PostgreSQL server for a test, from the binaries in `PGDYNO_TEST_PG_BIN`.
+//! PostgreSQL servers for tests, from the binaries in `PGDYNO_TEST_PG_BIN`.
+//!
+//! The tests of a process share one server, on which each has its own [`Database`]. A test that restarts or pins its
+//! server starts its own [`Server`].
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc)] // A failure here ends the test.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::Mutex;
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::{env, fs, process, thread};
+use std::sync::{Mutex, OnceLock};
+use std::{env, fs, mem, process};
 
 const HBA: &str = "\
 local   all all trust
 host    all u_trust 127.0.0.1/32 trust
 host    all u_clear 127.0.0.1/32 password
-host    all u_md5 127.0.0.1/32 md5
+host    all u_md5,u_md5_prompt,u_md5_file 127.0.0.1/32 md5
 host    all u_scram 127.0.0.1/32 scram-sha-256
 hostssl all u_only_tls 127.0.0.1/32 scram-sha-256
 hostnossl all u_no_tls 127.0.0.1/32 scram-sha-256
@@ -27,9 +31,48 @@ listen_addresses = '127.0.0.1'
 ssl = on
 fsync = off
 shared_buffers = 16MB
+max_connections = 300
 ";
 
-/// A server in its own directory. It is stopped and removed when dropped.
+/// Waits for the end of the process of the tests, even if it is killed, stops the server and removes its directory.
+const GUARD: &str = "read -r _; directory=$1; shift; \"$@\"; rm -rf \"$directory\"";
+
+/// A database of one test on the server that the tests of this process share.
+pub struct Database {
+    /// The shared server.
+    pub server: &'static Server,
+    /// Name of the database.
+    pub name: String,
+    /// Directory for files of the test, removed with the server.
+    pub directory: PathBuf,
+}
+
+impl Database {
+    /// Creates the database of a test; `None` without `PGDYNO_TEST_PG_BIN`.
+    #[must_use]
+    pub fn create(test: &str) -> Option<Self> {
+        static SHARED: OnceLock<Option<&'static Server>> = OnceLock::new();
+        Some(Self::create_on((*SHARED.get_or_init(|| Server::start("shared")))?, test))
+    }
+
+    /// Creates the database of a test on this server.
+    #[must_use]
+    pub fn create_on(server: &'static Server, test: &str) -> Self {
+        let name = format!("test_{test}");
+        server.create_database(&name);
+        let directory = server.directory.join(&name);
+        fs::create_dir(&directory).unwrap();
+        Self { server, name, directory }
+    }
+
+    /// Connection string of the superuser over the Unix socket.
+    #[must_use]
+    pub fn by_socket(&self) -> String {
+        self.server.by_socket(&self.name)
+    }
+}
+
+/// A server in its own directory. It is stopped and removed when the process of the tests ends.
 pub struct Server {
     bin: PathBuf,
     /// Directory of its data and socket.
@@ -41,7 +84,7 @@ pub struct Server {
 impl Server {
     /// Starts a server for a test; `None` without `PGDYNO_TEST_PG_BIN`.
     #[must_use]
-    pub fn start(name: &str) -> Option<Self> {
+    pub fn start(name: &str) -> Option<&'static Self> {
         let Some(bin) = env::var_os("PGDYNO_TEST_PG_BIN").map(PathBuf::from) else {
             eprintln!("skipped: PGDYNO_TEST_PG_BIN names no PostgreSQL");
             return None;
@@ -58,15 +101,39 @@ impl Server {
         let settings = fs::read_to_string(server.file("postgresql.conf")).unwrap();
         let sockets = format!("unix_socket_directories = '{}'\n", server.directory.display());
         fs::write(server.file("postgresql.conf"), settings + SETTINGS + &sockets).unwrap();
-        let (log, options) = (format!("{data}/log"), format!("-p {}", server.port));
-        server.command("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", "start"]);
-        Some(server)
+        server.pg_ctl("start");
+        server.stop_with_process();
+        Some(Box::leak(Box::new(server)))
+    }
+
+    /// Starts a process that stops the server when this process ends.
+    fn stop_with_process(&self) {
+        let stop = self.command("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
+        let mut guard = Command::new("sh");
+        guard.args(["-c", GUARD, "guard"]).arg(&self.directory).arg(stop.get_program()).args(stop.get_args());
+        // In its own process group, so that Ctrl-C does not end it.
+        guard.current_dir("/").process_group(0);
+        let guard = guard.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        mem::forget(guard); // Its input ends with this process.
+    }
+
+    /// Starts or restarts the server.
+    fn pg_ctl(&self, action: &str) {
+        let (data, options) = (self.data(), format!("-p {}", self.port));
+        let log = format!("{data}/log");
+        run(&mut self.command("pg_ctl", &["-D", &data, "-l", &log, "-o", &options, "-w", action]));
+    }
+
+    /// Creates a database.
+    pub fn create_database(&self, name: &str) {
+        let (port, host) = (self.port.to_string(), self.directory.display().to_string());
+        run(&mut self.command("createdb", &["-h", &host, "-p", &port, "-U", "postgres", name]));
     }
 
     /// Connection string of the superuser over the Unix socket.
     #[must_use]
-    pub fn by_socket(&self) -> String {
-        format!("host={} port={} user=postgres dbname=postgres", self.directory.display(), self.port)
+    pub fn by_socket(&self, database: &str) -> String {
+        format!("host={} port={} user=postgres dbname={database}", self.directory.display(), self.port)
     }
 
     /// Process ID of the postmaster.
@@ -88,10 +155,8 @@ impl Server {
             return template;
         }
         let data = self.data();
-        self.command(
-            "initdb",
-            &["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D", &data],
-        );
+        let options = ["-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-N", "-D", &data];
+        run(&mut self.command("initdb", &options));
         self.make_certificate();
         fs::create_dir_all(&place).unwrap();
         // Another process may make it, too: the first one names it.
@@ -130,9 +195,9 @@ impl Server {
         self.file("server.crt")
     }
 
-    /// Restarts with a certificate as in PostgreSQL's manual: without extensions, therefore of version 1 with
+    /// Reloads with a certificate as in PostgreSQL's manual: without extensions, therefore of version 1 with
     /// openssl 3.0.
-    pub fn restart_with_bare_certificate(&self) {
+    pub fn reload_with_bare_certificate(&self) {
         let (key, request) = (self.file("server.key"), self.file("server.csr"));
         let mut openssl = Command::new("openssl");
         run(openssl
@@ -143,19 +208,17 @@ impl Server {
         let mut openssl = Command::new("openssl");
         openssl.args(["x509", "-req", "-days", "2", "-in"]).arg(&request).arg("-signkey").arg(&key);
         run(openssl.arg("-out").arg(self.certificate()));
-        let (data, options) = (self.data(), format!("-p {}", self.port));
-        self.command("pg_ctl", &["-D", &data, "-l", &format!("{data}/log"), "-o", &options, "-w", "restart"]);
+        self.pg_ctl("reload");
     }
 
     /// Restarts as a standby that waits for WAL.
     pub fn restart_as_standby(&self) {
-        let (data, options) = (self.data(), format!("-p {}", self.port));
         fs::write(self.file("standby.signal"), "").unwrap();
-        self.command("pg_ctl", &["-D", &data, "-l", &format!("{data}/log"), "-o", &options, "-w", "restart"]);
+        self.pg_ctl("restart");
     }
 
-    /// Runs a PostgreSQL program, which must not run as root.
-    fn command(&self, program: &str, arguments: &[&str]) {
+    /// Command for a PostgreSQL program, which must not run as root.
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let program = self.bin.join(program);
         let mut command = if is_root() {
             let mut runuser = Command::new("runuser");
@@ -164,17 +227,8 @@ impl Server {
         } else {
             Command::new(program)
         };
-        run(command.args(arguments).current_dir("/"));
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if thread::panicking() && !self.file("postmaster.pid").exists() {
-            return; // The server did not start: its log stays, and a second panic would hide the first.
-        }
-        self.command("pg_ctl", &["-D", &self.data(), "-m", "immediate", "-w", "stop"]);
-        let _ = fs::remove_dir_all(&self.directory);
+        command.args(arguments).current_dir("/");
+        command
     }
 }
 

@@ -11,14 +11,15 @@ use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Connection, Io, Reactor};
 use serde_json::{Value, json};
 
-use test_server::Server;
+use test_server::{Database, Server};
 
 #[test]
 fn whole_runs() {
-    let Some(server) = Server::start("driving") else { return };
+    let Some(own) = Server::start("driving") else { return };
+    let server = Database::create_on(own, "driving");
     execute(&server, "CREATE TABLE pgbench_accounts (aid int PRIMARY KEY, abalance int)");
     execute(&server, "INSERT INTO pgbench_accounts VALUES (1, 0)");
-    execute(&server, "CREATE DATABASE other TEMPLATE postgres");
+    execute(&server, "CREATE DATABASE other TEMPLATE test_driving");
     a_failed_assertion_stops_the_run(&server);
     the_io_interfaces_have_the_same_results(&server);
     a_barrier_counts_what_was_executed(&server);
@@ -34,7 +35,7 @@ fn whole_runs() {
     a_lost_server_is_named(&server);
 }
 
-fn the_io_interfaces_have_the_same_results(server: &Server) {
+fn the_io_interfaces_have_the_same_results(server: &Database) {
     let best = Io::Auto.resolve();
     for (io, expected) in [(json!("epoll"), json!(Io::Epoll)), (json!("auto"), json!(best))] {
         let mut specification = specification(server);
@@ -54,7 +55,7 @@ fn the_io_interfaces_have_the_same_results(server: &Server) {
     }
 }
 
-fn a_barrier_counts_what_was_executed(server: &Server) {
+fn a_barrier_counts_what_was_executed(server: &Database) {
     let mut specification = specification(server);
     specification["rate"] = json!({"per_s": 1_000_000.0, "arrivals": "constant"});
     let events = drive(&specification, &|_| ());
@@ -73,7 +74,7 @@ fn script(name: &str, text: &str, protocol: &str) -> Value {
 
 /// Three targets: the run's options; more clients with another protocol in an open loop; a single one that
 /// always fails.
-fn each_target_may_have_its_own_options(server: &Server) {
+fn each_target_may_have_its_own_options(server: &Database) {
     let mut specification = specification(server);
     specification["threads"] = json!(2);
     let conninfo = server.by_socket();
@@ -114,7 +115,7 @@ fn slices(events: &[Value]) -> impl Iterator<Item = &Value> {
 }
 
 /// Two targets with different clients and protocols. The server also counts the transactions of the second one.
-fn transactions_limit_a_slice(server: &Server) {
+fn transactions_limit_a_slice(server: &Database) {
     execute(server, "CREATE TABLE done (client int)");
     let mut specification = specification(server);
     specification["threads"] = json!(1);
@@ -151,7 +152,7 @@ fn transactions_limit_a_slice(server: &Server) {
     assert_eq!(rows[0], [Some("3".to_owned()), Some("71".to_owned()), Some("71".to_owned())]);
 }
 
-fn time_and_a_stop_end_a_slice_limited_by_transactions(server: &Server) {
+fn time_and_a_stop_end_a_slice_limited_by_transactions(server: &Database) {
     let mut specification = specification(server);
     let slice = |duration_s: f64| json!({"target": 0, "role": "measure", "duration_s": duration_s, "transactions": 1_000_000_000});
     specification["interval_s"] = json!(0.05);
@@ -169,7 +170,7 @@ fn time_and_a_stop_end_a_slice_limited_by_transactions(server: &Server) {
 
 /// The command is given in the second of three slices of an hour each, then at the barrier and within the
 /// measured part, where it has no effect.
-fn a_measure_command_ends_the_warm_up(server: &Server) {
+fn a_measure_command_ends_the_warm_up(server: &Database) {
     let mut specification = specification(server);
     let slice = |target: u32, role: &str, duration_s: f64| json!({"target": target, "role": role, "duration_s": duration_s});
     specification["interval_s"] = json!(0.02);
@@ -195,7 +196,7 @@ fn a_measure_command_ends_the_warm_up(server: &Server) {
 }
 
 /// The second target is in an open loop, and has a slice alone.
-fn two_targets_are_driven_at_the_same_time(server: &Server) {
+fn two_targets_are_driven_at_the_same_time(server: &Database) {
     let mut specification = specification(server);
     specification["targets"][1]["rate"] = json!({"per_s": 1000.0, "arrivals": "constant"});
     specification["interval_s"] = json!(0.02);
@@ -235,7 +236,7 @@ fn two_targets_are_driven_at_the_same_time(server: &Server) {
 
 /// One client at 120% of its capacity, in slices of 1 s that alternate with another target: the queue grows
 /// from slice to slice, as in one long slice.
-fn slices_include_the_backlog_of_an_overload(server: &Server) {
+fn slices_include_the_backlog_of_an_overload(server: &Database) {
     let mut specification = specification(server);
     specification["discard_s"] = json!(0.05);
     specification["targets"][0] = json!({"name": "a", "conninfo": server.by_socket(), "clients": 1,
@@ -280,8 +281,8 @@ fn median_ns(kind: &Value) -> u64 {
 }
 
 /// All its processes, mainly the backends of the driver.
-fn a_server_is_pinned_during_a_slice_and_unpinned(server: &Server) {
-    let postmaster = server.postmaster_pid();
+fn a_server_is_pinned_during_a_slice_and_unpinned(server: &Database) {
+    let postmaster = server.server.postmaster_pid();
     let all = cores_of(postmaster).unwrap();
     let core = all.split(['-', ',']).next().unwrap().to_owned();
     let mut specification = specification(server);
@@ -312,7 +313,7 @@ fn cores_of(pid: u32) -> Option<String> {
     Some(line?.trim().to_owned())
 }
 
-fn an_invalid_workload_of_a_target_is_rejected_with_its_name(server: &Server) {
+fn an_invalid_workload_of_a_target_is_rejected_with_its_name(server: &Database) {
     let mut specification = specification(server);
     specification["targets"][1]["workload"] = json!({"kind": "select-only", "accounts": 0});
     let events = drive(&specification, &|_| ());
@@ -322,7 +323,7 @@ fn an_invalid_workload_of_a_target_is_rejected_with_its_name(server: &Server) {
 }
 
 /// As after a crash recovery of the server before the next slice.
-fn a_connection_lost_between_slices_is_counted(server: &Server) {
+fn a_connection_lost_between_slices_is_counted(server: &Database) {
     let events = drive(&specification(server), &|name| {
         if name == "measure" {
             let end = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = 'other'";
@@ -335,7 +336,7 @@ fn a_connection_lost_between_slices_is_counted(server: &Server) {
     assert_eq!(result["targets"][1]["connections_lost"], 2);
 }
 
-fn a_lost_server_is_named(server: &Server) {
+fn a_lost_server_is_named(server: &Database) {
     let mut specification = specification(server);
     // Longer than the driver tries to reconnect, which ends the run.
     specification["slices"][1]["duration_s"] = json!(60.0);
@@ -351,11 +352,11 @@ fn a_lost_server_is_named(server: &Server) {
 }
 
 /// Two clients on each of two databases, 0.1 s each, with barriers.
-pub fn specification(server: &Server) -> Value {
+pub fn specification(server: &Database) -> Value {
     let conninfo = server.by_socket();
     let slice = |target: u32| json!({"target": target, "role": "measure", "duration_s": 0.1});
     json!({"targets": [{"name": "a", "conninfo": conninfo},
-            {"name": "b", "conninfo": conninfo.replace("dbname=postgres", "dbname=other")}],
+            {"name": "b", "conninfo": server.server.by_socket("other")}],
         "workload": {"kind": "select-only", "accounts": 1}, "clients": 2, "threads": 1, "seed": 1,
         "pacing": "none", "rate": null, "retries_max": 0, "slices": [slice(0), slice(1)], "discard_s": 0.05,
         "interval_s": 1.0, "barriers": true, "connect_timeout_s": 60.0, "drain_timeout_s": 60.0})
@@ -380,7 +381,7 @@ pub fn drive_with(specification: &Value, answer: &dyn Fn(&Value) -> Option<Input
     parent.panic.map_or(parent.events, |panic| resume_unwind(panic))
 }
 
-fn a_failed_assertion_stops_the_run(server: &Server) {
+fn a_failed_assertion_stops_the_run(server: &Database) {
     let mut specification = specification(server);
     specification["slices"][0]["duration_s"] = json!(3600.0);
     specification["interval_s"] = json!(0.1);
@@ -419,11 +420,11 @@ impl Write for Parent<'_> {
     }
 }
 
-pub fn execute(server: &Server, sql: &str) {
+pub fn execute(server: &Database, sql: &str) {
     ask(server, sql);
 }
 
-pub fn ask(server: &Server, sql: &str) -> Vec<Vec<Option<String>>> {
+pub fn ask(server: &Database, sql: &str) -> Vec<Vec<Option<String>>> {
     let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async { Connection::connect(&reactor, &conninfo).await?.simple(sql).await };

@@ -10,7 +10,7 @@ use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Connection, Reactor};
 use serde_json::{Value, json};
 
-use test_server::Server;
+use test_server::Database;
 
 const OURS: &str =
     "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
@@ -23,14 +23,14 @@ const NO_MARK: &str = "
     CREATE EVENT TRIGGER refuse_mark ON ddl_command_end WHEN TAG IN ('CREATE FUNCTION')
         EXECUTE PROCEDURE pg_catalog.refuse_mark()";
 
-fn load(server: &Server) -> Result<(), LoadError> {
+fn load(server: &Database) -> Result<(), LoadError> {
     let specification = json!({"conninfo": server.by_socket(), "workload": {"kind": "tpcc", "warehouses": 1},
         "seed": 1, "connections": 2, "into_existing": true});
     let specification = Specification::read(&specification.to_string()).unwrap();
     load::run(&specification, &AtomicBool::new(false), &mut |_| ())
 }
 
-fn execute(server: &Server, sql: &str) -> Vec<String> {
+fn execute(server: &Database, sql: &str) -> Vec<String> {
     let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async { Connection::connect(&reactor, &conninfo).await?.simple(sql).await };
@@ -38,7 +38,7 @@ fn execute(server: &Server, sql: &str) -> Vec<String> {
 }
 
 /// Result of New-Orders by statements with this duration.
-fn new_orders(server: &Server, duration_s: f64) -> Value {
+fn new_orders(server: &Database, duration_s: f64) -> Value {
     let specification = json!({"targets": [{"name": "a", "conninfo": server.by_socket()}],
         "workload": {"kind": "tpcc", "calls": "statements", "pipeline": false, "isolation": "read committed",
             "mix": {"new_order": 1, "payment": 0, "order_status": 0, "delivery": 0, "stock_level": 0}},
@@ -53,7 +53,7 @@ fn new_orders(server: &Server, duration_s: f64) -> Value {
 
 #[test]
 fn a_load_replaces_only_tables_of_pgdyno() {
-    let Some(server) = Server::start("loading") else { return };
+    let Some(server) = Database::create("loading") else { return };
     an_empty_table_of_the_user_is_not_replaced(&server);
     a_function_of_the_user_is_not_replaced(&server);
     a_load_that_cannot_write_its_marker_cleans_up(&server);
@@ -64,7 +64,7 @@ fn a_load_replaces_only_tables_of_pgdyno() {
     assert_eq!(execute(&server, "SELECT count(*) FROM item"), ["100000"], "an earlier load is replaced");
 }
 
-fn an_empty_table_of_the_user_is_not_replaced(server: &Server) {
+fn an_empty_table_of_the_user_is_not_replaced(server: &Database) {
     execute(server, "CREATE TABLE stock (precious text, other int)");
     let refused = load(server).unwrap_err();
     assert!(refused.message.starts_with("the database has stock, which pgdyno did not load"), "{refused}");
@@ -72,7 +72,7 @@ fn an_empty_table_of_the_user_is_not_replaced(server: &Server) {
     execute(server, "SELECT precious FROM stock; DROP TABLE stock");
 }
 
-fn a_function_of_the_user_is_not_replaced(server: &Server) {
+fn a_function_of_the_user_is_not_replaced(server: &Database) {
     execute(server, "CREATE FUNCTION tpcc_payment(integer) RETURNS integer LANGUAGE sql AS 'SELECT 42'");
     let refused = load(server).unwrap_err();
     assert!(refused.message.contains("tpcc_payment(integer)"), "{refused}");
@@ -80,7 +80,7 @@ fn a_function_of_the_user_is_not_replaced(server: &Server) {
     execute(server, "DROP FUNCTION tpcc_payment(integer)");
 }
 
-fn a_load_that_cannot_write_its_marker_cleans_up(server: &Server) {
+fn a_load_that_cannot_write_its_marker_cleans_up(server: &Database) {
     execute(server, NO_MARK);
     let failed = load(server).unwrap_err();
     assert!(failed.message.starts_with("cannot mark the dataset as whole"), "{failed}");
@@ -88,7 +88,7 @@ fn a_load_that_cannot_write_its_marker_cleans_up(server: &Server) {
     assert_eq!(execute(server, OURS), Vec::<String>::new());
 }
 
-fn the_counter_of_new_orders_counts_their_commits(server: &Server) {
+fn the_counter_of_new_orders_counts_their_commits(server: &Database) {
     let orders = || execute(server, "SELECT count(*) FROM orders")[0].parse::<u64>().unwrap();
     let before = orders();
     let result = new_orders(server, 0.3);
@@ -98,7 +98,7 @@ fn the_counter_of_new_orders_counts_their_commits(server: &Server) {
     assert!(orders() > before);
 }
 
-fn a_damaged_dataset_is_not_counted_as_rollbacks_by_design(server: &Server) {
+fn a_damaged_dataset_is_not_counted_as_rollbacks_by_design(server: &Database) {
     execute(server, "DELETE FROM item");
     let result = new_orders(server, 0.5);
     let kind = &result["targets"][0]["kinds"]["new_order"];

@@ -4,13 +4,13 @@ use serde_json::{Value, json};
 
 use pgdyno_engine::drive::Input;
 use reactor::{Clock, Nanos};
-use test_server::Server;
+use test_server::Database;
 
 use super::driving::{ask, drive_with, execute, specification};
 
 #[test]
 fn parts_of_runs() {
-    let Some(server) = Server::start("parts") else { return };
+    let Some(server) = Database::create("parts") else { return };
     execute(&server, "CREATE TABLE sent (client int, script int, x int)");
     parts_send_the_transactions_of_the_whole(&server);
     parts_have_the_arrivals_of_the_whole(&server);
@@ -21,7 +21,7 @@ fn parts_of_runs() {
 const CLIENTS: u64 = 7;
 
 /// A run with seven clients in four threads, whole and in two parts.
-fn whole_and_parts(server: &Server) -> (Value, [Value; 2]) {
+fn whole_and_parts(server: &Database) -> (Value, [Value; 2]) {
     let script = |number: u32| {
         let text =
             format!("\\set x random(1, 1000000000)\ninsert into sent values (:client_id, {number}, :x);");
@@ -50,7 +50,7 @@ fn drive_part(specification: &Value) -> Vec<Value> {
     })
 }
 
-fn parts_send_the_transactions_of_the_whole(server: &Server) {
+fn parts_send_the_transactions_of_the_whole(server: &Database) {
     let (mut whole, mut parts) = whole_and_parts(server);
     let slice = |role: &str, transactions: u64| json!({"target": 0, "role": role, "duration_s": 3600.0, "transactions": transactions});
     let slices = json!([slice("warm-up", 5), slice("measure", 40)]);
@@ -71,7 +71,7 @@ fn parts_send_the_transactions_of_the_whole(server: &Server) {
     assert!(sent(&parts) == expected, "the parts sent other transactions");
 }
 
-fn parts_have_the_arrivals_of_the_whole(server: &Server) {
+fn parts_have_the_arrivals_of_the_whole(server: &Database) {
     let (mut whole, mut parts) = whole_and_parts(server);
     for specification in [&mut whole].into_iter().chain(&mut parts) {
         specification["rate"] = json!({"per_s": 400.0, "arrivals": "poisson"});
@@ -88,7 +88,7 @@ fn parts_have_the_arrivals_of_the_whole(server: &Server) {
     assert_eq!(parts.iter().map(arrived).sum::<u64>(), expected);
 }
 
-fn a_slice_opens_at_the_agreed_instant_or_fails(server: &Server) {
+fn a_slice_opens_at_the_agreed_instant_or_fails(server: &Database) {
     let (_, [part, _]) = whole_and_parts(server);
     let mut part = part;
     part["slices"] = json!([{"target": 0, "role": "measure", "duration_s": 0.1}]);
@@ -116,7 +116,7 @@ fn a_slice_opens_at_the_agreed_instant_or_fails(server: &Server) {
     assert!(failed["message"].as_str().unwrap().contains("after the agreed instant"), "{failed}");
 }
 
-fn the_end_of_the_warm_up_skips_a_slice_that_is_ready(server: &Server) {
+fn the_end_of_the_warm_up_skips_a_slice_that_is_ready(server: &Database) {
     let (_, [part, _]) = whole_and_parts(server);
     let mut part = part;
     let slice = |role: &str| json!({"target": 0, "role": role, "duration_s": 3600.0, "transactions": 1});

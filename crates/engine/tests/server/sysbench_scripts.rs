@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::driving::{ask, drive, execute, specification};
-use test_server::Server;
+use test_server::Database;
 
 const ROWS: &str =
     "INSERT INTO sbtest1 SELECT i, i, repeat('c', 120), repeat('p', 60) FROM generate_series(1, 1000) i";
 
 #[test]
 fn sysbench_scripts() {
-    let Some(server) = Server::start("sysbench") else { return };
+    let Some(server) = Database::create("sysbench") else { return };
     execute(&server, "CREATE TABLE sbtest1 (id serial PRIMARY KEY, k int, c char(120), pad char(60))");
     execute(&server, ROWS);
     a_stock_script_is_driven_and_its_queries_are_counted(&server);
@@ -51,7 +51,7 @@ fn a_script_that_fails_when_it_is_loaded_is_reported_by_the_program() {
 }
 
 /// A specification with this number of events for each of 2 clients.
-fn events(server: &Server, workload: Value, transactions: u64) -> Value {
+fn events(server: &Database, workload: Value, transactions: u64) -> Value {
     let mut specification = specification(server);
     specification["targets"] = json!([{"name": "a", "conninfo": server.by_socket()}]);
     specification["slices"] =
@@ -64,14 +64,14 @@ fn own(text: &str) -> Value {
     json!({"kind": "sysbench", "script": {"name": "own.lua", "text": text}})
 }
 
-fn result(server: &Server, workload: Value, transactions: u64) -> Value {
+fn result(server: &Database, workload: Value, transactions: u64) -> Value {
     let mut events = drive(&events(server, workload, transactions), &|_| ());
     let last = events.pop().unwrap();
     assert_eq!(last["event"], "result", "{last}");
     last["targets"][0].clone()
 }
 
-fn a_stock_script_is_driven_and_its_queries_are_counted(server: &Server) {
+fn a_stock_script_is_driven_and_its_queries_are_counted(server: &Database) {
     let workload = json!({"kind": "sysbench", "script": {"stock": "oltp_read_write"},
         "options": {"table_size": "1000", "point_selects": "3", "rand-type": "uniform"}});
     let target = result(server, workload, 20);
@@ -86,7 +86,7 @@ fn a_stock_script_is_driven_and_its_queries_are_counted(server: &Server) {
     assert!(others >= 40 * 6 && (others == 40 * 6 || restarts > 0), "{counters}");
 }
 
-fn the_same_seed_gives_the_same_statements(server: &Server) {
+fn the_same_seed_gives_the_same_statements(server: &Database) {
     execute(server, "CREATE TABLE drawn (run int, client int, n int, value text)");
     let script = "
         function thread_init() con = sysbench.sql.driver():connect() end
@@ -111,7 +111,7 @@ fn the_same_seed_gives_the_same_statements(server: &Server) {
     assert_ne!(of_run(1), of_run(3));
 }
 
-fn errors_that_restart_an_event_are_counted_by_kind(server: &Server) {
+fn errors_that_restart_an_event_are_counted_by_kind(server: &Database) {
     execute(server, "CREATE TABLE once (i int PRIMARY KEY)");
     let script = "
         function thread_init() con = sysbench.sql.driver():connect() end
@@ -132,7 +132,7 @@ fn errors_that_restart_an_event_are_counted_by_kind(server: &Server) {
     assert_eq!(target["counters"]["restarts_40001"], 0);
 }
 
-fn other_errors_fail_the_event_by_their_kind(server: &Server) {
+fn other_errors_fail_the_event_by_their_kind(server: &Database) {
     let cases = [
         ("con:query('SELECT 1 / 0')", "22012"),
         ("con:query('BEGIN') con:query('SELECT * FROM missing')", "42P01"),
@@ -155,7 +155,7 @@ fn other_errors_fail_the_event_by_their_kind(server: &Server) {
     }
 }
 
-fn a_lost_connection_restarts_the_event(server: &Server) {
+fn a_lost_connection_restarts_the_event(server: &Database) {
     execute(server, "CREATE SEQUENCE events");
     let script = "
         function thread_init()
@@ -169,7 +169,7 @@ fn a_lost_connection_restarts_the_event(server: &Server) {
     assert_eq!((&totals["ok"], &totals["failed"]), (&json!(11), &json!(1)));
 }
 
-fn an_event_that_never_succeeds_ends_with_its_slice(server: &Server) {
+fn an_event_that_never_succeeds_ends_with_its_slice(server: &Database) {
     execute(server, "CREATE TABLE taken (i int PRIMARY KEY)");
     execute(server, "INSERT INTO taken VALUES (1)");
     let insert = "con:query('INSERT INTO taken VALUES (1)')";
@@ -203,7 +203,7 @@ fn an_event_that_never_succeeds_ends_with_its_slice(server: &Server) {
     }
 }
 
-fn an_invalid_script_is_rejected(server: &Server) {
+fn an_invalid_script_is_rejected(server: &Database) {
     let mut unknown = own("function event() end sysbench.cmdline.options = { a = { 'A', 1 } }");
     unknown["options"] = json!({"b": "1"});
     let cases = [

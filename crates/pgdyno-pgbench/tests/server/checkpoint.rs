@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -14,9 +15,8 @@ const CLIENTS: u64 = 2;
 
 /// Kills a run with SIGKILL after this number of progress reports.
 fn kill_after(pgbench: &Pgbench, reports: usize, arguments: &[&str]) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
-    command.args(["-n", "-U", "postgres", "-p", &pgbench.server.port.to_string(), "-P", "1"]);
-    command.arg("-h").arg(&pgbench.server.directory).args(arguments).arg("postgres");
+    let mut command = pgbench.command(Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench")));
+    command.args(["-n", "-P", "1"]).args(arguments).arg(&pgbench.database.name);
     let mut run = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
     let seen = lines.filter(|line| line.starts_with("progress:")).take(reports).count();
@@ -38,7 +38,7 @@ fn number(text: &str, before: &str) -> u64 {
 
 #[test]
 fn a_killed_run_resumes_and_completes_the_requested_transactions() {
-    let Some(pgbench) = Pgbench::find("pgbench-resume") else { return };
+    let Some(pgbench) = Pgbench::find("resume") else { return };
     pgbench.query("create table done(client int, k int, n bigint)");
     // A variable that persists between transactions, and random numbers.
     let insert =
@@ -52,7 +52,7 @@ fn a_killed_run_resumes_and_completes_the_requested_transactions() {
     assert_eq!(expected.len() as u64, TRANSACTIONS * CLIENTS);
 
     pgbench.query("truncate done");
-    let file = pgbench.server.directory.join("checkpoint").display().to_string();
+    let file = pgbench.path("checkpoint");
     // About five seconds; the last checkpoint before the kill is at second 3.
     let rate = ["-R", "400", "--pgdyno"];
     let begin = ["--random-seed=77", "--checkpoint", &file, "--checkpoint-interval=3"];
@@ -82,11 +82,11 @@ fn a_killed_run_resumes_and_completes_the_requested_transactions() {
 
 #[test]
 fn a_killed_run_limited_by_time_resumes_for_the_remaining_time() {
-    let Some(pgbench) = Pgbench::find("pgbench-resume-time") else { return };
+    let Some(pgbench) = Pgbench::find("resume_time") else { return };
     pgbench.query("create table done(client int, k int, n bigint)");
     let insert = "\\set k :k + 1\ninsert into done values (:client_id, :k, 0);\n";
     let one = pgbench.script("one.sql", insert);
-    let file = pgbench.server.directory.join("checkpoint").display().to_string();
+    let file = pgbench.path("checkpoint");
     let run = ["-f", &one, "-c", "2", "-T", "6", "-R", "200", "-D", "k=0", "--pgdyno"];
     kill_after(&pgbench, 4, &[&run[..], &["--checkpoint", &file, "--checkpoint-interval=1"]].concat());
     let before = done(&pgbench).len() as u64;
@@ -119,10 +119,10 @@ fn a_killed_run_limited_by_time_resumes_for_the_remaining_time() {
 
 #[test]
 fn a_checkpoint_that_cannot_be_resumed_is_rejected() {
-    let Some(pgbench) = Pgbench::find("pgbench-refuse") else { return };
+    let Some(pgbench) = Pgbench::find("refuse") else { return };
     let one = pgbench.script("one.sql", "select 1;\n");
     let two = pgbench.script("two.sql", "select 2;\n");
-    let file = pgbench.server.directory.join("checkpoint").display().to_string();
+    let file = pgbench.path("checkpoint");
     let run = ["-f", &one, "-t", "500", "-R", "100", "--random-seed=1"];
     kill_after(&pgbench, 1, &[&run[..], &["--checkpoint", &file]].concat());
     let nothing = pgbench.script("nothing", "{}");
@@ -179,11 +179,11 @@ fn a_checkpoint_that_cannot_be_resumed_is_rejected() {
 
 #[test]
 fn aborted_clients_resume_at_their_position() {
-    let Some(pgbench) = Pgbench::find("pgbench-go-on") else { return };
+    let Some(pgbench) = Pgbench::find("go_on") else { return };
     pgbench.query("create table done(client int, k int, n bigint check (n < 3 or client = 1))");
     let counts = "\\set k :k + 1\ninsert into done values (:client_id, :k, :k);\n";
     let one = pgbench.script("one.sql", counts);
-    let file = pgbench.server.directory.join("checkpoint").display().to_string();
+    let file = pgbench.path("checkpoint");
     let run = ["-f", &one, "-c", "2", "-t", "5", "-D", "k=0"];
     let aborted = pgbench.ours(&[&run[..], &["--checkpoint", &file]].concat());
     assert_eq!(aborted.status.code(), Some(2));

@@ -57,7 +57,7 @@ fn initialise(pgbench: &Pgbench) {
 
 #[test]
 fn a_run_has_the_report_of_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-report") else { return };
+    let Some(pgbench) = Pgbench::find("report") else { return };
     let mut golden = Golden::new("report", &pgbench);
     initialise(&pgbench);
     let one = pgbench.script("one.sql", "\\set x 1 + :scale\nselect :x;\n");
@@ -142,11 +142,11 @@ fn a_run_has_the_report_of_pgbench() {
 
 #[test]
 fn a_connection_string_overrides_options() {
-    let Some(pgbench) = Pgbench::find("pgbench-uri") else { return };
+    let Some(pgbench) = Pgbench::find("uri") else { return };
     let one = pgbench.script("one.sql", "select 1;\n");
-    let host = pgbench.server.directory.display().to_string().replace('/', "%2F");
+    let host = pgbench.database.server.directory.display().to_string().replace('/', "%2F");
     let strings = [
-        format!("postgresql://{host}:{}/postgres", pgbench.server.port),
+        format!("postgresql://{host}:{}/postgres", pgbench.database.server.port),
         "postgresql:///postgres?port=1".to_owned(),
     ];
     let programs = [pgbench.program.as_path(), Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"))];
@@ -162,7 +162,7 @@ fn a_connection_string_overrides_options() {
 
 #[test]
 fn builtin_scripts_check_the_partitioning_of_accounts() {
-    let Some(pgbench) = Pgbench::find("pgbench-accounts") else { return };
+    let Some(pgbench) = Pgbench::find("accounts") else { return };
     initialise(&pgbench);
     pgbench.query("drop table pgbench_accounts");
     let mut golden = Golden::new("accounts", &pgbench);
@@ -207,7 +207,7 @@ fn output_without_a_reader_does_not_panic() {
 
 #[test]
 fn invalid_options_are_rejected_as_by_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-options") else { return };
+    let Some(pgbench) = Pgbench::find("options") else { return };
     let mut golden = Golden::new("options", &pgbench);
     let cases: [&[&str]; 16] = [
         &["--nothing"],
@@ -247,7 +247,7 @@ fn invalid_options_are_rejected_as_by_pgbench() {
 
 #[test]
 fn version_help_and_lists_equal_those_of_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-itself") else { return };
+    let Some(pgbench) = Pgbench::find("itself") else { return };
     let mut golden = Golden::new("itself", &pgbench);
     for arguments in
         [["-b", "list"], ["--show-script", "se"], ["--show-script", "tpcb-like"], ["--show-script", "simple"]]
@@ -282,7 +282,7 @@ fn version_help_and_lists_equal_those_of_pgbench() {
 
 #[test]
 fn scripts_of_several_clients_create_and_drop_objects() {
-    let Some(pgbench) = Pgbench::find("pgbench-makes") else { return };
+    let Some(pgbench) = Pgbench::find("makes") else { return };
     let labels = (1..=100).map(|label| format!("'l{label}'")).collect::<Vec<_>>().join(", ");
     let makes = format!("create type pg_temp.e as enum ({labels}); drop type pg_temp.e;\n");
     let makes = pgbench.script("makes.sql", &makes);
@@ -293,7 +293,7 @@ fn scripts_of_several_clients_create_and_drop_objects() {
 
 #[test]
 fn errors_of_the_server_are_reported_with_exit_status_two() {
-    let Some(pgbench) = Pgbench::find("pgbench-errors") else { return };
+    let Some(pgbench) = Pgbench::find("errors") else { return };
     let missing = pgbench.script("missing.sql", "select 1;\nselect * from nothing_of_this_name;\n");
     let ours = pgbench.ours(&["-f", &missing, "-t", "3"]);
     let errors = String::from_utf8_lossy(&ours.stderr).into_owned();

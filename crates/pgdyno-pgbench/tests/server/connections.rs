@@ -23,8 +23,9 @@ fn run(pgbench: &Pgbench, program: &Path, environment: Environment<'_>, argument
     let typed = pgbench.script("typed", "wrong\n");
     let mut command = Command::new("setsid");
     command.arg("--wait").arg(program).args(arguments).stdin(fs::File::open(typed).unwrap());
-    command.env("LC_ALL", "C").env("PGPORT", pgbench.server.port.to_string()).env("PGUSER", "postgres");
-    command.env("PGHOST", &pgbench.server.directory).envs(environment.iter().copied());
+    let server = pgbench.database.server;
+    command.env("LC_ALL", "C").env("PGPORT", server.port.to_string()).env("PGUSER", "postgres");
+    command.env("PGHOST", &server.directory).envs(environment.iter().copied());
     command.stderr(Stdio::piped()).output().unwrap()
 }
 
@@ -52,7 +53,7 @@ fn told(output: &Output) -> Told {
 
 #[test]
 fn a_failed_connection_has_libpqs_message() {
-    let Some(pgbench) = Pgbench::find("pgbench-connections") else { return };
+    let Some(pgbench) = Pgbench::find("connections") else { return };
     let mut golden = Golden::new("connections", &pgbench);
     for role in ["u_clear", "u_md5", "u_scram", "u_no_tls", "u_only_tls"] {
         let hash = if role == "u_md5" { "md5" } else { "scram-sha-256" };
@@ -108,16 +109,16 @@ fn a_failed_connection_has_libpqs_message() {
 
 #[test]
 fn a_client_that_cannot_reconnect_is_aborted_with_libpqs_message() {
-    let Some(pgbench) = Pgbench::find("pgbench-again") else { return };
-    pgbench.query("create role other superuser login");
-    let ends = pgbench.script("ends.sql", "alter role other nologin;\n");
-    let arguments = ["-n", "-f", &ends, "-t", "3", "-C", "-U", "other", "postgres"];
+    let Some(pgbench) = Pgbench::find("again") else { return };
+    pgbench.query("create role lapses superuser login");
+    let ends = pgbench.script("ends.sql", "alter role lapses nologin;\n");
+    let arguments = ["-n", "-f", &ends, "-t", "3", "-C", "-U", "lapses", "postgres"];
     let both = [pgbench.program.as_path(), Path::new(OURS)].map(|program| {
-        pgbench.query("alter role other login");
+        pgbench.query("alter role lapses login");
         run(&pgbench, program, &[], &arguments)
     });
     let [real, ours] = both.each_ref().map(told);
-    assert!(ours.0[0].contains("FATAL:  role \"other\" "), "{ours:?}");
+    assert!(ours.0[0].contains("FATAL:  role \"lapses\" "), "{ours:?}");
     assert_eq!(ours.0[1], "pgbench: error: client 0 aborted while establishing connection");
     assert_equivalent(&ours.0, &real.0, arguments);
     assert_eq!(ours.1, real.1);
@@ -127,10 +128,11 @@ fn a_client_that_cannot_reconnect_is_aborted_with_libpqs_message() {
 
 #[test]
 fn a_password_is_prompted_for_once_and_used_for_all_connections() {
-    let Some(pgbench) = Pgbench::find("pgbench-password") else { return };
-    pgbench.query("set password_encryption = 'md5'; create role u_md5 login password 'wrong'");
+    let Some(pgbench) = Pgbench::find("password") else { return };
+    pgbench.query("set password_encryption = 'md5'; create role u_md5_prompt login password 'wrong'");
     let one = pgbench.script("one.sql", "select 1;\n");
-    let local: Environment<'_> = &[("PGHOST", "127.0.0.1"), ("PGUSER", "u_md5"), ("PGDATABASE", "postgres")];
+    let local: Environment<'_> =
+        &[("PGHOST", "127.0.0.1"), ("PGUSER", "u_md5_prompt"), ("PGDATABASE", "postgres")];
     for arguments in [&["-n", "-f", &one, "-t", "2", "-c", "2", "-C"][..], &["-i", "-I", "d"]] {
         let real = run(&pgbench, &pgbench.program, local, arguments);
         let ours = run(&pgbench, Path::new(OURS), local, arguments);
@@ -143,11 +145,12 @@ fn a_password_is_prompted_for_once_and_used_for_all_connections() {
 
 #[test]
 fn a_password_file_is_used_unless_others_can_read_it() {
-    let Some(pgbench) = Pgbench::find("pgbench-passfile") else { return };
-    pgbench.query("set password_encryption = 'md5'; create role u_md5 login password 'right'");
+    let Some(pgbench) = Pgbench::find("passfile") else { return };
+    pgbench.query("set password_encryption = 'md5'; create role u_md5_file login password 'right'");
     let one = pgbench.script("one.sql", "select 1;\n");
-    let file = pgbench.script("pgpass", "127.0.0.1:*:postgres:u_md5:right\n");
-    let environment: Environment<'_> = &[("PGHOST", "127.0.0.1"), ("PGUSER", "u_md5"), ("PGPASSFILE", &file)];
+    let file = pgbench.script("pgpass", "127.0.0.1:*:postgres:u_md5_file:right\n");
+    let environment: Environment<'_> =
+        &[("PGHOST", "127.0.0.1"), ("PGUSER", "u_md5_file"), ("PGPASSFILE", &file)];
     let arguments = ["-n", "-f", &one, "-t", "1", "postgres"];
     for (mode, status) in [(0o600, 0), (0o644, 1)] {
         fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
@@ -176,7 +179,7 @@ fn a_password_file_is_used_unless_others_can_read_it() {
 
 #[test]
 fn environment_variables_set_what_options_do_not() {
-    let Some(pgbench) = Pgbench::find("pgbench-environment") else { return };
+    let Some(pgbench) = Pgbench::find("environment") else { return };
     let mut golden = Golden::new("environment", &pgbench);
     pgbench.query("create role other superuser login");
     pgbench.query("create database other");
@@ -224,7 +227,7 @@ fn environment_variables_set_what_options_do_not() {
 
 #[test]
 fn a_script_that_reads_the_scale_gets_a_warning_about_the_default() {
-    let Some(pgbench) = Pgbench::find("pgbench-scale") else { return };
+    let Some(pgbench) = Pgbench::find("scale") else { return };
     let reads = pgbench.script("reads.sql", "\\set x debug(:scale)\n");
     let reads_not = pgbench.script("reads-not.sql", "\\set x debug(1)\n");
     let told = |arguments: &[&str]| {

@@ -32,7 +32,7 @@ fn assert_rising(numbers: &[f64]) {
 
 #[test]
 fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-percentiles") else { return };
+    let Some(pgbench) = Pgbench::find("percentiles") else { return };
     let one = pgbench.script("one.sql", "\\set x 1\nselect :x;\n");
     let two = pgbench.script("two.sql", "select 2;\n");
     let [file, log] = ["latency.hgrm", "latency.hlog"].map(|name| pgbench.script(name, ""));
@@ -68,7 +68,7 @@ fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
     );
     // None of it is printed without the options.
     assert!(!printed(&pgbench.ours(&["-f", &one])).contains("pgdyno:"));
-    let place = pgbench.server.directory.join("none/x").display().to_string();
+    let place = pgbench.path("none/x");
     for option in ["--hdr-file", "--hdr-log"] {
         let nowhere = pgbench.ours(&["-f", &one, option, &place]);
         assert_eq!(nowhere.status.code(), Some(1));
@@ -82,7 +82,7 @@ fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
 
 #[test]
 fn the_complete_result_is_one_line_of_json() {
-    let Some(pgbench) = Pgbench::find("pgbench-json") else { return };
+    let Some(pgbench) = Pgbench::find("json") else { return };
     let fails = pgbench.script(
         "fails.sql",
         "\\set n random(1, 4)\nselect :n;\ndo $$ begin if :n = 1 then raise sqlstate '40001'; end if; end $$;\n",
@@ -107,7 +107,7 @@ fn the_complete_result_is_one_line_of_json() {
     assert_eq!(text.lines().count(), 1);
     let result: Value = serde_json::from_str(&text).unwrap();
     let options = json!({
-        "dbname": "postgres", "clients": 2, "jobs": 1, "connect": false, "transactions_per_client": 100, "time_s": null,
+        "dbname": pgbench.database.name, "clients": 2, "jobs": 1, "connect": false, "transactions_per_client": 100, "time_s": null,
         "protocol": "simple", "define": [["a", "b"]], "rate_per_s": null, "latency_limit_ms": null, "scale": 1,
         "max_tries": 1, "continue_on_error": false, "random_seed": 5});
     assert_eq!(result["options"], options);
@@ -146,7 +146,7 @@ fn the_complete_result_is_one_line_of_json() {
 
 #[test]
 fn with_a_rate_latency_is_measured_from_the_scheduled_start() {
-    let Some(pgbench) = Pgbench::find("pgbench-schedule") else { return };
+    let Some(pgbench) = Pgbench::find("schedule") else { return };
     let slow = pgbench.script("slow.sql", "select pg_sleep(0.02);\n");
     // Twenty transactions that take 20 ms each, due within about 2 ms: the last one waits for nearly all
     // others.

@@ -9,7 +9,7 @@ use super::{Pgbench, words};
 
 #[test]
 fn expressions_have_the_same_values_and_errors() {
-    let Some(pgbench) = Pgbench::find("pgbench-expressions") else { return };
+    let Some(pgbench) = Pgbench::find("expressions") else { return };
     let list = [
         "1",
         "2",

@@ -29,7 +29,7 @@ fn without_shares(lines: Vec<String>) -> Vec<String> {
 
 #[test]
 fn transactions_fail_and_are_retried_as_in_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-failures") else { return };
+    let Some(pgbench) = Pgbench::find("failures") else { return };
     let mut golden = Golden::new("failures", &pgbench);
     pgbench.query("create table t (a int primary key)");
     let pipeline = format!("\\startpipeline\nselect 1;\n{SERIALIZATION}select 2;\n\\endpipeline\n");
@@ -109,7 +109,7 @@ fn transactions_fail_and_are_retried_as_in_pgbench() {
 
 #[test]
 fn unlimited_tries_end_with_the_latency_limit() {
-    let Some(pgbench) = Pgbench::find("pgbench-tries") else { return };
+    let Some(pgbench) = Pgbench::find("tries") else { return };
     let path = pgbench.script("fails.sql", SERIALIZATION);
     let arguments = ["-f", &path, "-t", "1", "--max-tries=0", "-L", "20", "--verbose-errors"];
     for output in [pgbench.run(&arguments), pgbench.ours(&arguments)] {
@@ -134,7 +134,10 @@ const CONCURRENT: &str = "\\set delta random(1, 5000)
 begin;
 update xy set y = y + :delta;
 select pg_advisory_xact_lock(2);
-do $$ begin while not exists (select from pg_locks where locktype = 'transactionid' and not granted) loop end loop; end $$;
+do $$ begin
+  while not exists (select from pg_locks where locktype = 'transactionid' and not granted
+    and pg_backend_pid() = any(pg_blocking_pids(pid))) loop end loop;
+end $$;
 \\else
 do $$ begin
   while not exists (select from pg_locks where locktype = 'advisory' and objid = 2 and granted)
@@ -148,8 +151,8 @@ commit;
 
 #[test]
 fn a_concurrent_update_is_retried_with_the_same_random_numbers() {
-    let Some(pgbench) = Pgbench::find("pgbench-concurrent") else { return };
-    pgbench.query("alter role postgres set default_transaction_isolation = 'repeatable read'");
+    let Some(pgbench) = Pgbench::find("concurrent") else { return };
+    pgbench.set("default_transaction_isolation", "repeatable read");
     let path = pgbench.script("concurrent.sql", CONCURRENT);
     let arguments = [
         "-f",
@@ -209,9 +212,9 @@ commit;
 
 #[test]
 fn a_deadlock_is_retried() {
-    let Some(pgbench) = Pgbench::find("pgbench-deadlock") else { return };
+    let Some(pgbench) = Pgbench::find("deadlock") else { return };
     pgbench.query("create table ended (client int)");
-    pgbench.query("alter role postgres set deadlock_timeout = '20ms'");
+    pgbench.set("deadlock_timeout", "20ms");
     let path = pgbench.script("deadlock.sql", DEADLOCKED);
     for ours in [false, true] {
         pgbench.query("truncate ended");
@@ -242,12 +245,12 @@ fn a_deadlock_is_retried() {
 
 #[test]
 fn a_killed_backend_aborts_its_client() {
-    let Some(pgbench) = Pgbench::find("pgbench-dies") else { return };
+    let Some(pgbench) = Pgbench::find_alone("dies") else { return };
     let path = pgbench.script("sleeps.sql", "select 'it sleeps', pg_sleep(600);\n");
     let mut ends = Vec::new();
     for program in [pgbench.program.as_path(), Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"))] {
         let mut command = pgbench.command(program);
-        let command = command.args(["-n", "-f", &path, "-t", "1", "postgres"]);
+        let command = command.args(["-n", "-f", &path, "-t", "1", &pgbench.database.name]);
         let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // By its wait event: the text of the query also matches an earlier psql that has not ended yet.
         let sleeper = "select pid from pg_stat_activity where wait_event = 'PgSleep'";
@@ -261,9 +264,14 @@ fn a_killed_backend_aborts_its_client() {
         ends.push((told(&output), output.status.code()));
         // The server restarts.
         let psql = pgbench.program.with_file_name("psql");
-        while !pgbench.command(&psql).args(["-qc", "select 1", "postgres"]).output().unwrap().status.success()
-        {
-        }
+        while !pgbench
+            .command(&psql)
+            .args(["-qc", "select 1", &pgbench.database.name])
+            .output()
+            .unwrap()
+            .status
+            .success()
+        {}
     }
     let [(real, real_status), (ours, ours_status)] = &ends[..] else { panic!("{ends:?}") };
     assert!(ours[0].ends_with("of script 0; perhaps the backend died while processing"), "{ends:?}");

@@ -18,7 +18,7 @@ fn told(output: &Output) -> (Vec<String>, Option<i32>) {
 
 #[test]
 fn too_many_clients_for_the_file_limit_are_rejected_before_any_connection() {
-    let Some(pgbench) = Pgbench::find("pgbench-limit") else { return };
+    let Some(pgbench) = Pgbench::find("limit") else { return };
     let limited = |program: &Path, limit: &str, arguments: &[&str]| {
         let inner = pgbench.command(program);
         let mut command = Command::new("prlimit");
@@ -28,33 +28,32 @@ fn too_many_clients_for_the_file_limit_are_rejected_before_any_connection() {
     for clients in ["118", "1000000000"] {
         // The tables do not exist: no message mentions them.
         let [real, ours] = [pgbench.program.as_path(), Path::new(OURS)]
-            .map(|program| limited(program, "120:120", &["-c", clients, "postgres"]));
+            .map(|program| limited(program, "120:120", &["-c", clients, &pgbench.database.name]));
         assert_eq!(real.1, Some(1), "{real:?}");
         assert!(ours.0[0].contains("open files, but system limit is 120"), "{ours:?}");
         assert_equivalent(&ours.0, &real.0, clients);
         assert_eq!(ours.1, real.1);
     }
-    let ours = limited(Path::new(OURS), "120:120", &["-c", "117", "postgres"]);
+    let ours = limited(Path::new(OURS), "120:120", &["-c", "117", &pgbench.database.name]);
     assert_eq!(ours.0[0], "pgbench: error: need at least 137 open files, but system limit is 120");
     // The soft limit is raised, and the estimate is sufficient.
     let one = pgbench.script("one.sql", "select 1;\n");
-    let file = pgbench.server.directory.join("result").display().to_string();
-    let state = pgbench.server.directory.join("state").display().to_string();
-    let log = pgbench.server.directory.join("log").display().to_string();
+    let file = pgbench.path("result");
+    let state = pgbench.path("state");
+    let log = pgbench.path("log");
     let files = ["-l", "--log-prefix", &log, "--hdr-file", &file, "--checkpoint", &state];
-    let run = ["-n", "-f", &one, "-c", "20", "-j", "2", "-t", "5", "postgres"];
+    let run = ["-n", "-f", &one, "-c", "20", "-j", "2", "-t", "5", &pgbench.database.name];
     let ours = limited(Path::new(OURS), "20:48", &[&files[..], &run].concat());
     assert_eq!(ours, (vec![], Some(0)));
 }
 
 #[test]
 fn a_file_that_cannot_be_written_is_reported_before_the_run() {
-    let Some(pgbench) = Pgbench::find("pgbench-unwritable") else { return };
+    let Some(pgbench) = Pgbench::find("unwritable") else { return };
     pgbench.query("create table ran ()");
     let one = pgbench.script("one.sql", "insert into ran default values;\n");
-    let directory = &pgbench.server.directory;
-    let path = |name: &str| directory.join(name).display().to_string();
-    symlink(directory.join("to"), directory.join("link")).unwrap();
+    let path = |name: &str| pgbench.path(name);
+    symlink(path("to"), path("link")).unwrap();
     for (option, start) in [("--hdr-file", "       Value"), ("--hdr-log", "#[")] {
         for (place, why) in [(path("none/file"), "No such file or directory"), (path(""), "Is a directory")] {
             let (lines, status) = told(&pgbench.ours(&["-f", &one, option, &place]));
@@ -83,7 +82,7 @@ fn a_file_that_cannot_be_written_is_reported_before_the_run() {
             }
             fs::remove_file(&place).unwrap();
             if name == "link" {
-                symlink(directory.join("to"), directory.join("link")).unwrap();
+                symlink(path("to"), path("link")).unwrap();
             }
         }
         // A file that is not regular is written to and keeps its type.

@@ -1,7 +1,7 @@
 //! Exact output of pgdyno-pgbench by case, in a file next to this one, because an installed pgbench may have
 //! other texts.
 //!
-//! `PGDYNO_GOLDEN=renew cargo test --test server pgbench` renews the files; `git diff` shows the changes.
+//! `PGDYNO_GOLDEN=renew cargo test --release -p pgdyno-pgbench` renews the files; `git diff` shows the changes.
 
 use std::fmt::{Debug, Write};
 use std::path::PathBuf;
@@ -14,18 +14,19 @@ use super::wording::report_in;
 pub struct Golden {
     path: PathBuf,
     /// Texts that vary between runs, and their replacements.
-    varying: [(String, &'static str); 3],
+    varying: [(String, &'static str); 4],
     text: String,
 }
 
 impl Golden {
     pub fn new(name: &str, pgbench: &Pgbench) -> Self {
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/server/golden");
-        let directory = pgbench.server.directory.display().to_string();
-        // Tests that compare lines give both programs the same name, also as part of a path.
-        let renamed = directory.replace("pgdyno-pgbench", "pgbench");
-        let port = pgbench.server.port.to_string();
-        let varying = [(directory, "DIRECTORY"), (renamed, "DIRECTORY"), (port, "PORT")];
+        let database = &pgbench.database;
+        let [own, server] =
+            [&database.directory, &database.server.directory].map(|path| path.display().to_string());
+        let port = database.server.port.to_string();
+        let varying =
+            [(own, "DIRECTORY"), (server, "DIRECTORY"), (port, "PORT"), (database.name.clone(), "DATABASE")];
         Self { path: path.join(name).with_extension("txt"), varying, text: String::new() }
     }
 

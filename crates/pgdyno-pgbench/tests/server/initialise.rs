@@ -42,18 +42,18 @@ impl Pgbench {
     }
 
     /// Output and exit status of both programs, each with its own database.
-    fn make_both(&self, arguments: &[&str]) -> [Output; 2] {
+    fn make_both(&self, arguments: &[&str], theirs: &str) -> [Output; 2] {
         let ours = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
-        [self.make(&self.program, arguments, "theirs"), self.make(ours, arguments, "ours")]
+        [self.make(&self.program, arguments, theirs), self.make(ours, arguments, &self.database.name)]
     }
 }
 
-fn with_databases(name: &str) -> Option<Pgbench> {
-    let pgbench = Pgbench::find(name)?;
-    for name in ["theirs", "ours"] {
-        pgbench.query(&format!("CREATE DATABASE {name}"));
-    }
-    Some(pgbench)
+/// Also the name of a database for the real pgbench.
+fn with_databases(test: &str) -> Option<(Pgbench, String)> {
+    let pgbench = Pgbench::find(test)?;
+    let theirs = format!("{}_theirs", pgbench.database.name);
+    pgbench.database.server.create_database(&theirs);
+    Some((pgbench, theirs))
 }
 
 /// Since 17, pgbench's progress lines contain the table.
@@ -64,7 +64,8 @@ fn messages(output: &Output) -> Vec<String> {
 
 #[test]
 fn tables_and_messages_equal_those_of_the_real_pgbench() {
-    let Some(pgbench) = with_databases("pgbench-initialise") else { return };
+    let Some((pgbench, theirs)) = with_databases("initialise") else { return };
+    let databases = [theirs.as_str(), &pgbench.database.name];
     let mut golden = Golden::new("initialise", &pgbench);
     // In order: each case starts with the tables of the previous one.
     let cases: [(&[&str], bool); 21] = [
@@ -92,16 +93,16 @@ fn tables_and_messages_equal_those_of_the_real_pgbench() {
         (&["-I", "gg", "-q"], true),
     ];
     for (arguments, succeeds) in cases {
-        let [real, ours] = pgbench.make_both(arguments);
+        let [real, ours] = pgbench.make_both(arguments, &theirs);
         assert_eq!(real.status.success(), succeeds, "{arguments:?}: {real:?}");
         assert_eq!(ours.status.code(), real.status.code(), "{arguments:?}: {ours:?}");
         assert_equivalent(&messages(&ours), &messages(&real), arguments);
         assert_equivalent(&shape(&ours.stdout), &shape(&real.stdout), arguments);
         golden.add(arguments, ours.status.code(), &messages(&ours));
-        let [theirs_made, ours_made] = ["theirs", "ours"].map(|name| pgbench.sorted(name, TABLES));
+        let [theirs_made, ours_made] = databases.map(|name| pgbench.sorted(name, TABLES));
         assert_eq!(ours_made, theirs_made, "{arguments:?}");
         if succeeds && !theirs_made.is_empty() {
-            let [theirs_has, ours_has] = ["theirs", "ours"].map(|name| pgbench.sorted(name, ROWS));
+            let [theirs_has, ours_has] = databases.map(|name| pgbench.sorted(name, ROWS));
             assert_eq!(ours_has, theirs_has, "{arguments:?}");
         }
     }
@@ -110,7 +111,7 @@ fn tables_and_messages_equal_those_of_the_real_pgbench() {
 
 #[test]
 fn invalid_options_of_initialisation_are_rejected_as_by_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-init-options") else { return };
+    let Some(pgbench) = Pgbench::find("init_options") else { return };
     let mut golden = Golden::new("initialise-options", &pgbench);
     let cases: [&[&str]; 20] = [
         &["-i", "-c", "2"],
@@ -147,14 +148,15 @@ fn invalid_options_of_initialisation_are_rejected_as_by_pgbench() {
 
 #[test]
 fn several_connections_create_the_same_tables() {
-    let Some(pgbench) = with_databases("pgbench-init-jobs") else { return };
+    let Some((pgbench, theirs)) = with_databases("init_jobs") else { return };
+    let ours = &pgbench.database.name;
     let program = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
     for options in [&["-s", "2"][..], &["-s", "2", "--partitions=3", "--foreign-keys"]] {
-        let real = pgbench.make(&pgbench.program, options, "theirs");
-        let ours = pgbench.make(program, &[options, &["-j", "2"]].concat(), "ours");
-        assert!(real.status.success() && ours.status.success(), "{ours:?}");
+        let real = pgbench.make(&pgbench.program, options, &theirs);
+        let made = pgbench.make(program, &[options, &["-j", "2"]].concat(), ours);
+        assert!(real.status.success() && made.status.success(), "{made:?}");
         for query in [TABLES, ROWS] {
-            assert_eq!(pgbench.sorted("ours", query), pgbench.sorted("theirs", query), "{options:?}");
+            assert_eq!(pgbench.sorted(ours, query), pgbench.sorted(&theirs, query), "{options:?}");
         }
     }
 }
@@ -162,33 +164,35 @@ fn several_connections_create_the_same_tables() {
 /// Columns of accounts have temporary defaults during the copy, if possible.
 #[test]
 fn existing_defaults_and_tables_of_others_are_not_changed() {
-    let Some(pgbench) = with_databases("pgbench-defaults") else { return };
+    let Some(pgbench) = Pgbench::find("defaults") else { return };
     let ours = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
+    let database = pgbench.database.name.as_str();
     let defaults = "SELECT attname, pg_get_expr(adbin, adrelid) FROM pg_attrdef \
                     JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum ORDER BY 1";
-    let made = pgbench.make(ours, &["-q"], "ours");
+    let made = pgbench.make(ours, &["-q"], database);
     assert!(made.status.success(), "{made:?}");
-    let rows = pgbench.sorted("ours", ROWS);
-    pgbench.query_in("ours", "ALTER TABLE pgbench_accounts ALTER abalance SET DEFAULT 7");
-    pgbench.query_in("ours", "ALTER TABLE pgbench_accounts ALTER filler SET DEFAULT 'full'");
-    let made = pgbench.make(ours, &["-q", "-I", "g"], "ours");
+    let rows = pgbench.sorted(database, ROWS);
+    pgbench.query("ALTER TABLE pgbench_accounts ALTER abalance SET DEFAULT 7");
+    pgbench.query("ALTER TABLE pgbench_accounts ALTER filler SET DEFAULT 'full'");
+    let made = pgbench.make(ours, &["-q", "-I", "g"], database);
     assert!(made.status.success(), "{made:?}");
-    assert_eq!(pgbench.sorted("ours", ROWS), rows);
-    assert_eq!(pgbench.query_in("ours", defaults), ["abalance|7", "filler|'full'::bpchar"]);
-    pgbench.query_in("ours", "ALTER TABLE pgbench_accounts ALTER abalance DROP DEFAULT");
-    pgbench.query_in("ours", "ALTER TABLE pgbench_accounts ALTER filler DROP DEFAULT");
-    pgbench.query_in("ours", "CREATE ROLE filler LOGIN");
+    assert_eq!(pgbench.sorted(database, ROWS), rows);
+    assert_eq!(pgbench.query(defaults), ["abalance|7", "filler|'full'::bpchar"]);
+    pgbench.query("ALTER TABLE pgbench_accounts ALTER abalance DROP DEFAULT");
+    pgbench.query("ALTER TABLE pgbench_accounts ALTER filler DROP DEFAULT");
+    pgbench.query("CREATE ROLE filler LOGIN");
     for table in ["accounts", "branches", "tellers", "history"] {
-        pgbench.query_in("ours", &format!("GRANT INSERT, SELECT, TRUNCATE ON pgbench_{table} TO filler"));
+        pgbench.query(&format!("GRANT INSERT, SELECT, TRUNCATE ON pgbench_{table} TO filler"));
     }
-    let made = pgbench.command(ours).args(["-i", "-q", "-I", "g", "-U", "filler", "ours"]).output().unwrap();
+    let made =
+        pgbench.command(ours).args(["-i", "-q", "-I", "g", "-U", "filler", database]).output().unwrap();
     assert!(made.status.success(), "{made:?}");
-    assert_eq!(pgbench.sorted("ours", ROWS), rows);
+    assert_eq!(pgbench.sorted(database, ROWS), rows);
 }
 
 #[test]
 fn a_failed_initialisation_is_an_error_and_keeps_existing_tables() {
-    let Some(pgbench) = Pgbench::find("pgbench-init-errors") else { return };
+    let Some(pgbench) = Pgbench::find("init_errors") else { return };
     pgbench.query("CREATE TABLE pgbench_tellers (precious text)");
     let ours = pgbench.ours(&["-i"]);
     let errors = String::from_utf8_lossy(&ours.stderr).into_owned();
@@ -207,12 +211,12 @@ fn a_failed_initialisation_is_an_error_and_keeps_existing_tables() {
 
 #[test]
 fn an_interrupt_does_not_wait_for_a_statement_to_end() {
-    let Some(pgbench) = Pgbench::find("pgbench-init-cancel") else { return };
+    let Some(pgbench) = Pgbench::find("init_cancel") else { return };
     let ours = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
-    assert!(pgbench.make(ours, &["-I", "dt"], "postgres").status.success());
+    assert!(pgbench.make(ours, &["-I", "dt"], &pgbench.database.name).status.success());
     // DROP TABLE waits for a session that never releases its lock.
     let mut holder = pgbench.command(&pgbench.program.with_file_name("psql"));
-    let holder = holder.args(["-XAtq", "postgres"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let holder = holder.args(["-XAtq", &pgbench.database.name]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut holder = holder.spawn().unwrap();
     let mut orders = holder.stdin.take().unwrap();
     orders.write_all(b"begin; lock table pgbench_accounts; select 'held';\n").unwrap();
@@ -221,7 +225,8 @@ fn an_interrupt_does_not_wait_for_a_statement_to_end() {
     assert_eq!(answer, "held\n");
 
     let mut command = pgbench.command(ours);
-    let waiting = command.args(["-i", "-I", "d", "postgres"]).stderr(Stdio::piped()).spawn().unwrap();
+    let waiting =
+        command.args(["-i", "-I", "d", &pgbench.database.name]).stderr(Stdio::piped()).spawn().unwrap();
     let waits = "select count(*) from pg_locks where not granted and relation = 'pgbench_accounts'::regclass";
     while pgbench.query(waits) != ["1"] {}
     assert!(Command::new("kill").args(["-INT", &waiting.id().to_string()]).status().unwrap().success());
@@ -241,9 +246,10 @@ fn an_interrupt_does_not_wait_for_a_statement_to_end() {
 
 #[test]
 fn an_interrupt_leaves_the_tables_empty() {
-    let Some(pgbench) = Pgbench::find("pgbench-init-interrupt") else { return };
+    let Some(pgbench) = Pgbench::find("init_interrupt") else { return };
     let mut command = pgbench.command(Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench")));
-    let mut ours = command.args(["-i", "-s", "50", "postgres"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ours =
+        command.args(["-i", "-s", "50", &pgbench.database.name]).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(ours.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains(" tuples ") {

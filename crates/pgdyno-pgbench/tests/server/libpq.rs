@@ -6,7 +6,7 @@ use super::wording::assert_equivalent;
 
 #[test]
 fn a_session_starts_with_settings_of_the_string_and_the_environment() {
-    let Some(pgbench) = Pgbench::find("pgbench-session") else { return };
+    let Some(pgbench) = Pgbench::find("session") else { return };
     pgbench.query("create database latin template template0 encoding latin1 locale 'C'");
     let says = "do $$ begin raise notice '% % % % %', current_setting('client_encoding'), current_setting('timezone'), \
                 current_setting('datestyle'), current_setting('geqo'), current_setting('application_name'); end $$;\n";
@@ -42,11 +42,14 @@ fn a_session_starts_with_settings_of_the_string_and_the_environment() {
 
 #[test]
 fn servers_that_do_not_match_target_session_attrs_are_skipped() {
-    let Some(primary) = Pgbench::find("pgbench-primary") else { return };
-    let Some(standby) = Pgbench::find("pgbench-standby") else { return };
-    standby.server.restart_as_standby();
+    let Some(primary) = Pgbench::find("primary") else { return };
+    let Some(standby) = Pgbench::find_alone("standby") else { return };
+    standby.database.server.restart_as_standby();
     let one = primary.script("one.sql", "do $$ begin raise notice '%', pg_is_in_recovery(); end $$;\n");
-    let place = |host: &Pgbench| (host.server.directory.display().to_string(), host.server.port.to_string());
+    let place = |host: &Pgbench| {
+        let server = host.database.server;
+        (server.directory.display().to_string(), server.port.to_string())
+    };
     let (first, second) = (place(&primary), place(&standby));
     let nobody = ("/nowhere".to_owned(), "1".to_owned());
     let servers = [

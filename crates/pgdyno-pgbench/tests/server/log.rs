@@ -6,7 +6,7 @@ use super::Pgbench;
 
 /// Logs of a run in the order of threads, without times. Removes the files.
 fn logs(pgbench: &Pgbench, prefix: &str) -> Vec<Vec<Vec<String>>> {
-    let files = fs::read_dir(&pgbench.server.directory).unwrap().map(|file| file.unwrap().path());
+    let files = fs::read_dir(&pgbench.database.directory).unwrap().map(|file| file.unwrap().path());
     let begins = |path: &std::path::PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(prefix);
     let mut files: Vec<_> = files.filter(begins).collect();
     files.sort_by_key(|path| path.as_os_str().len());
@@ -21,7 +21,7 @@ fn logs(pgbench: &Pgbench, prefix: &str) -> Vec<Vec<Vec<String>>> {
 /// Logs of the same run by pgbench and by pgdyno-pgbench.
 fn both(pgbench: &Pgbench, arguments: &[&str]) -> [Vec<Vec<Vec<String>>>; 2] {
     let run = |prefix: &str| {
-        let path = pgbench.server.directory.join(prefix).display().to_string();
+        let path = pgbench.path(prefix);
         let arguments = [&["--random-seed=9", "--log", "--log-prefix", &path], arguments].concat();
         let output = if prefix == "real" { pgbench.run(&arguments) } else { pgbench.ours(&arguments) };
         assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -32,7 +32,7 @@ fn both(pgbench: &Pgbench, arguments: &[&str]) -> [Vec<Vec<Vec<String>>>; 2] {
 
 #[test]
 fn transactions_are_logged_as_by_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-log") else { return };
+    let Some(pgbench) = Pgbench::find("log") else { return };
     let one = pgbench.script("one.sql", "select 1;\n");
     let two = pgbench.script("two.sql", "select 2;\n");
     let fails = pgbench.script(
@@ -83,7 +83,7 @@ fn transactions_are_logged_as_by_pgbench() {
 
 #[test]
 fn aggregates_have_pgbenchs_columns() {
-    let Some(pgbench) = Pgbench::find("pgbench-aggregates") else { return };
+    let Some(pgbench) = Pgbench::find("aggregates") else { return };
     let one = pgbench.script("one.sql", "select pg_sleep(0.01);\n");
     let cases: [&[&str]; 3] = [&[], &["-R", "50", "-L", "1000"], &["--max-tries=2", "--failures-detailed"]];
     for options in cases {
@@ -107,9 +107,9 @@ fn aggregates_have_pgbenchs_columns() {
 
 #[test]
 fn a_log_that_cannot_be_opened_is_rejected_as_by_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-no-log") else { return };
+    let Some(pgbench) = Pgbench::find("no_log") else { return };
     let one = pgbench.script("one.sql", "select 1;\n");
-    let place = pgbench.server.directory.join("none/x").display().to_string();
+    let place = pgbench.path("none/x");
     let arguments = ["-f", &one, "-t", "1", "-l", "--log-prefix", &place];
     let mut texts = Vec::new();
     for output in [pgbench.run(&arguments), pgbench.ours(&arguments)] {

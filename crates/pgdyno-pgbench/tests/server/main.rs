@@ -32,16 +32,26 @@ use std::{env, fs};
 use pgbench::random::Prng;
 use pgbench::random::distribution::uniform;
 
-use test_server::Server;
+use test_server::{Database, Server};
 
-/// The real pgbench, with a server and a directory for scripts.
+/// The real pgbench, with a database and a directory for scripts.
 struct Pgbench {
     program: PathBuf,
-    server: Server,
+    database: Database,
 }
 
 impl Pgbench {
-    fn find(name: &str) -> Option<Self> {
+    fn find(test: &str) -> Option<Self> {
+        Some(Self { program: Self::program()?, database: Database::create(test)? })
+    }
+
+    /// With a server that no other test uses.
+    fn find_alone(test: &str) -> Option<Self> {
+        let program = Self::program()?;
+        Some(Self { program, database: Database::create_on(Server::start(test)?, test) })
+    }
+
+    fn program() -> Option<PathBuf> {
         let program = PathBuf::from(env::var_os("PGDYNO_TEST_PG_BIN")?).join("pgbench");
         let Ok(version) = Command::new(&program).arg("--version").output() else {
             eprintln!("skipped: there is no {}", program.display());
@@ -53,32 +63,40 @@ impl Pgbench {
             eprintln!("skipped: no pgbench of PostgreSQL 15 or newer");
             return None;
         }
-        Some(Self { program, server: Server::start(name)? })
+        Some(program)
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.database.directory.join(name).display().to_string()
     }
 
     fn script(&self, name: &str, text: &str) -> String {
-        let path = self.server.directory.join(name).display().to_string();
+        let path = self.path(name);
         fs::write(&path, text).unwrap();
         path
     }
 
     fn run(&self, arguments: &[&str]) -> Output {
-        self.command(&self.program).arg("-n").args(arguments).arg("postgres").output().unwrap()
+        self.command(&self.program).arg("-n").args(arguments).arg(&self.database.name).output().unwrap()
     }
 
     fn ours(&self, arguments: &[&str]) -> Output {
         let program = Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench"));
-        self.command(program).arg("-n").args(arguments).arg("postgres").output().unwrap()
+        self.command(program).arg("-n").args(arguments).arg(&self.database.name).output().unwrap()
     }
 
     /// A command for a PostgreSQL program, or for pgdyno-pgbench, that connects to the server.
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command
-            .args(["-U", "postgres", "-p", &self.server.port.to_string(), "-h"])
-            .arg(&self.server.directory);
+        let server = self.database.server;
+        command.args(["-U", "postgres", "-p", &server.port.to_string(), "-h"]).arg(&server.directory);
         command.env("LC_ALL", "C").env_remove("PGOPTIONS");
         command
+    }
+
+    /// Sets a default of the database.
+    fn set(&self, setting: &str, value: &str) {
+        self.query(&format!("alter database {} set {setting} = '{value}'", self.database.name));
     }
 
     fn errors(&self, arguments: &[&str]) -> String {
@@ -86,7 +104,7 @@ impl Pgbench {
     }
 
     fn query(&self, sql: &str) -> Vec<String> {
-        self.query_in("postgres", sql)
+        self.query_in(&self.database.name, sql)
     }
 
     fn query_in(&self, database: &str, sql: &str) -> Vec<String> {

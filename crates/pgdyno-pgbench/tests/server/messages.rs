@@ -30,7 +30,7 @@ fn assert_same(golden: &mut Golden, pgbench: &Pgbench, script: &str, options: &[
 
 #[test]
 fn errors_and_notices_of_the_server_have_libpqs_messages() {
-    let Some(pgbench) = Pgbench::find("pgbench-messages") else { return };
+    let Some(pgbench) = Pgbench::find("messages") else { return };
     let mut golden = Golden::new("messages", &pgbench);
     let long = format!("select {}, {}, nothing, {};", "'a', ".repeat(20), "'表'", "'b', ".repeat(20));
     let cases = [
@@ -59,7 +59,7 @@ fn errors_and_notices_of_the_server_have_libpqs_messages() {
 
 #[test]
 fn a_run_with_debug_reports_each_command() {
-    let Some(pgbench) = Pgbench::find("pgbench-debug") else { return };
+    let Some(pgbench) = Pgbench::find("debug") else { return };
     let mut golden = Golden::new("debug", &pgbench);
     let words = "\\set a 1 + 1\n\\sleep  1   us\n\\shell true  x\nselect :a,\n 3;\n";
     let branches = "\\if false\nselect 1;\n\\elif true\nselect 2;\n\\elif true\nselect 3;\n\\else\nselect 4;\n\\endif\n\
@@ -83,7 +83,7 @@ fn a_run_with_debug_reports_each_command() {
 
 #[test]
 fn commands_of_the_shell_print_and_fail_as_in_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-shell") else { return };
+    let Some(pgbench) = Pgbench::find("shell") else { return };
     let mut golden = Golden::new("shell", &pgbench);
     let long = "a".repeat(300);
     let cases = [
@@ -131,7 +131,7 @@ fn commands_of_the_shell_print_and_fail_as_in_pgbench() {
 
 #[test]
 fn failed_preparation_and_missing_statements_have_pgbenchs_messages() {
-    let Some(pgbench) = Pgbench::find("pgbench-prepared") else { return };
+    let Some(pgbench) = Pgbench::find("prepared") else { return };
     let mut golden = Golden::new("prepared", &pgbench);
     let cases = [
         "select 1;\ndeallocate all;\n",

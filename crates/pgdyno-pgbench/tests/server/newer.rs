@@ -27,7 +27,7 @@ fn check(pgbench: &Pgbench, cases: &[Case<'_>]) {
 
 #[test]
 fn pipelines_synchronise_and_must_be_closed() {
-    let Some(pgbench) = Pgbench::find("pgbench-pipelines") else { return };
+    let Some(pgbench) = Pgbench::find("pipelines") else { return };
     pgbench.query("create table t (a int primary key)");
     let syncs = "\\startpipeline\nselect 1;\n\\syncpipeline\n\\syncpipeline\nselect 2;\n\\syncpipeline\nselect 3;\n\\endpipeline\n";
     let serializable =
@@ -79,7 +79,7 @@ fn pipelines_synchronise_and_must_be_closed() {
 
 #[test]
 fn errors_end_the_transaction_the_client_or_the_run() {
-    let Some(pgbench) = Pgbench::find("pgbench-newer") else { return };
+    let Some(pgbench) = Pgbench::find("newer") else { return };
     pgbench.query(
         "create table counter (i int); insert into counter values (0); create table sole (i int unique)",
     );

@@ -11,7 +11,7 @@ use super::{Pgbench, words};
 
 #[test]
 fn scripts_rejected_by_pgbench_are_rejected_with_equivalent_messages() {
-    let Some(pgbench) = Pgbench::find("pgbench-refusals") else { return };
+    let Some(pgbench) = Pgbench::find("refusals") else { return };
     let list = [
         "\\set x ",
         "\\set ",
@@ -87,7 +87,7 @@ fn scripts_rejected_by_pgbench_are_rejected_with_equivalent_messages() {
         "\u{b}",
     ];
     let mut prng = Prng::new(15);
-    let path = pgbench.server.directory.join("refused.sql").display().to_string();
+    let path = pgbench.path("refused.sql");
     let mut refused = 0;
     for _ in 0..400 {
         let text = words(&mut prng, &list, 9);
@@ -108,7 +108,7 @@ fn scripts_rejected_by_pgbench_are_rejected_with_equivalent_messages() {
 
 #[test]
 fn sql_is_split_and_parameterized_as_by_pgbench() {
-    let Some(pgbench) = Pgbench::find("pgbench-sql") else { return };
+    let Some(pgbench) = Pgbench::find("sql") else { return };
     let list = [
         "select ",
         "'",

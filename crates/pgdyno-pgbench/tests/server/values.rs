@@ -44,7 +44,7 @@ const TRANSACTIONS: usize = 300;
 
 #[test]
 fn the_same_seed_gives_the_same_values() {
-    let Some(pgbench) = Pgbench::find("pgbench-values") else { return };
+    let Some(pgbench) = Pgbench::find("values") else { return };
     let path = pgbench.script("draws.sql", DRAWS);
     for seed in [0, 1, 5432, u64::MAX] {
         let seed_option = format!("--random-seed={seed}");
@@ -61,7 +61,7 @@ fn the_same_seed_gives_the_same_values() {
 
 #[test]
 fn clients_and_threads_draw_the_same_numbers_as_pgbenchs() {
-    let Some(pgbench) = Pgbench::find("pgbench-clients") else { return };
+    let Some(pgbench) = Pgbench::find("clients") else { return };
     pgbench.query("create table drawn (n bigserial, client int, script text, value text)");
     let text = |name: &str| {
         format!(

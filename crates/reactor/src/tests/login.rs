@@ -1,9 +1,9 @@
 //! Login with each authentication method, with and without TLS.
 
+use crate::{Clock, Connection, Error, Reactor};
 use pgwire::conninfo::Conninfo;
-use reactor::{Clock, Connection, Error, Reactor};
 
-use test_server::Server;
+use test_server::Database;
 
 const ROLES: &str = "
 set password_encryption = 'md5';
@@ -33,14 +33,17 @@ fn log_in(conninfo: &str) -> Result<bool, String> {
 
 #[test]
 fn every_login_method_works_and_every_rejection_has_a_message() {
-    let Some(server) = Server::start("login") else { return };
-    let unix = server.by_socket();
-    let tcp = format!("host=localhost hostaddr=127.0.0.1 port={} dbname=postgres", server.port);
+    let Some(database) = Database::create("login") else { return };
+    let (unix, server) = (database.by_socket(), database.server);
+    let tcp = format!("host=localhost hostaddr=127.0.0.1 port={} dbname={}", server.port, database.name);
     let named = format!("sslrootcert={}", server.certificate().display());
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let superuser = Conninfo::parse(&unix, &|_| None, Some("postgres")).unwrap();
-    let set_up = async { Connection::connect(&reactor, &superuser).await?.simple(ROLES).await };
-    reactor.block_on(set_up).unwrap().unwrap();
+    let query = |sql: &str| {
+        let session = async { Connection::connect(&reactor, &superuser).await?.simple(sql).await };
+        reactor.block_on(session).unwrap().unwrap()
+    };
+    query(ROLES);
 
     let (plain, tls) = (Ok(false), Ok(true));
     let table: [(&String, String, Result<bool, &str>); 35] = [
@@ -89,7 +92,9 @@ fn every_login_method_works_and_every_rejection_has_a_message() {
         (&unix, "target_session_attrs=primary options='-c default_transaction_read_only=on'".into(), plain),
     ];
     let mut wrong = misfits(&table);
-    server.restart_with_bare_certificate();
+    let loaded = query("select pg_conf_load_time()");
+    server.reload_with_bare_certificate();
+    while query("select pg_conf_load_time()") == loaded {}
     let bare = "user=u_scram password=sécret channel_binding=require sslmode=require".to_owned();
     wrong.extend(misfits(&[(&tcp, bare, tls)]));
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));

@@ -1,5 +1,10 @@
 //! Connections with a server that may be hostile.
 
+#[allow(clippy::unwrap_used)]
+mod login;
+#[allow(clippy::unwrap_used)]
+mod values;
+
 use proptest::prelude::*;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 

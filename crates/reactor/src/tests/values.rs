@@ -1,16 +1,16 @@
 //! Values in both directions: PostgreSQL reads what the driver writes, and the reverse.
 
+use crate::{Clock, Connection, Error, Reactor};
 use pgwire::backend::Message;
 use pgwire::conninfo::Conninfo;
 use pgwire::copy;
 use pgwire::frontend::{self, Cents, Decimal, Format, Parameter, Timestamptz};
-use reactor::{Clock, Connection, Error, Reactor};
 
-use test_server::Server;
+use test_server::Database;
 
 #[test]
 fn values_round_trip_through_the_server() {
-    let Some(server) = Server::start("values") else { return };
+    let Some(server) = Database::create("values") else { return };
     let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async {
