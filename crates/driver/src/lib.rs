@@ -9,7 +9,7 @@
 //! | clients of one target in one thread | `client_group`; the thread: `worker` |
 //! | windows of slices, arrivals of an open loop | `schedule` |
 //! | commands to threads, reports from them | `messages` |
-//! | control thread | `control`, one `slice` (`progress`), CPU partition: `cores`; a complete run: [`run`] |
+//! | control thread | `control`, one `slice`, CPU partition: `cores`; a complete run: [`run`] |
 //! | specification and events | [`spec`], `event`; `docs/reference/engine-protocol.md` |
 //! | counters, histograms, intervals | [`record`] |
 
@@ -22,7 +22,6 @@ mod cores;
 mod error;
 mod event;
 mod messages;
-mod progress;
 mod random;
 pub mod record;
 mod run;

@@ -3,6 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc;
 
+use pgwire::conninfo::Conninfo;
+use reactor::{Clock, Error, Io, Mailbox, Nanos, Reactor, Routine, Usage, keep_thread_to, thread_usage};
+
 use super::ClientId;
 use super::any_workload::{DynWorkload, WorkloadThread};
 use super::client::{ClientContext, ClientEvent, ClientRules};
@@ -13,9 +16,6 @@ use super::random::derive_seed;
 use super::schedule::Schedule;
 use super::spec::{Driving, Pacing};
 use crate::record::{Finished, Histogram, Recorder};
-use pgwire::conninfo::Conninfo;
-use reactor::{Clock, Error, Io, Mailbox, Nanos, Reactor, Routine, Usage};
-use reactor::{keep_thread_to, thread_usage};
 
 /// Result of a thread.
 pub struct ThreadResult {

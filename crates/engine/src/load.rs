@@ -4,21 +4,21 @@
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use loader::{Emit, LoadError, LoadOptions, Stage, load};
-use pgbench::initialise::PgbenchTables;
+use loader::{Emit, LoadError, LoadOptions, Replaceable, Stage, load};
+use pgbench::initialise::{Initialise, InitialiseError, PgbenchTables};
 use pgwire::conninfo;
 use reactor::catch_termination;
+use serde::Deserialize;
 use serde_json::{Value, json};
-use sysbench::dataset::OltpDataset;
+use sysbench::dataset::{OltpDataset, OltpTables, OltpTablesError};
 use sysbench::prepare::ScriptData;
 use tpcc::dataset::TpccTables;
-
-mod specification;
-
-pub use specification::{LoadSpecificationError, Specification, Workload};
+use tpcc::deviation::{Deviation, Deviations};
+use tpcc::sysbench_sql::SYSBENCH_WAREHOUSES_MAX;
 
 /// Maximum length of a specification or command.
 const LINE_BYTES_MAX: u64 = 1 << 20;
@@ -98,4 +98,209 @@ fn is_stop(line: &str) -> bool {
 fn emit(event: &Value) -> bool {
     let mut out = io::stdout().lock();
     writeln!(out, "{event}").and_then(|()| out.flush()).is_ok()
+}
+
+/// Maximum number of warehouses: row identifiers must fit in `integer`.
+pub const WAREHOUSES_MAX: u32 = 100_000;
+
+/// An invalid specification of a load, one line for the user.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadSpecificationError {
+    /// It is not JSON, or does not have the form of a specification.
+    #[error("specification: {0}")]
+    Json(#[from] serde_json::Error),
+    /// The number of warehouses is out of range.
+    #[error("specification: warehouses: {0} is not between 1 and {WAREHOUSES_MAX}")]
+    Warehouses(u32),
+    /// The number of sets of tables is out of range.
+    #[error("specification: table_sets: {0} is not between 1 and {1}")]
+    TableSets(u32, u32),
+    /// A set of tables of sysbench-tpcc has too many warehouses.
+    #[error(
+        "specification: table_sets: more sets are needed, of at most {SYSBENCH_WAREHOUSES_MAX} warehouses each"
+    )]
+    SetTooLarge,
+    /// The options of pgbench's tables are invalid.
+    #[error("specification: {0}")]
+    Initialise(#[from] InitialiseError),
+    /// The options of sysbench's tables are invalid.
+    #[error("specification: {0}")]
+    Oltp(#[from] OltpTablesError),
+    /// `replace` is set for tables that cannot be replaced.
+    #[error("specification: replace: needs into_existing and the workload pgbench")]
+    Replace,
+    /// The number of connections is 0.
+    #[error("specification: connections: at least 1 is needed")]
+    NoConnections,
+}
+
+/// Dataset and server of a load.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Specification {
+    /// A connection string or URI of libpq.
+    pub conninfo: String,
+    /// Dataset.
+    pub workload: Workload,
+    /// Seed of the population.
+    pub seed: u64,
+    /// Number of connections, each with its own thread. Connections that can never have a job are not opened.
+    pub connections: u32,
+    /// Whether tables of an earlier load by pgdyno may be replaced.
+    pub into_existing: bool,
+    /// With `into_existing`: whether any existing pgbench tables may be replaced.
+    #[serde(default)]
+    pub replace: bool,
+}
+
+/// A workload with its scale.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Workload {
+    /// Derived from TPC-C.
+    Tpcc {
+        /// 1..=[`WAREHOUSES_MAX`].
+        warehouses: u32,
+        /// Those of the data count.
+        #[serde(default)]
+        deviations: Deviations,
+        /// Sets of tables, at most one per warehouse; more than one only of sysbench-tpcc.
+        #[serde(default = "one")]
+        table_sets: u32,
+    },
+    /// pgbench's tables.
+    Pgbench(Initialise),
+    /// Tables of sysbench's oltp scripts.
+    Sysbench(OltpTables),
+    /// Prepare command of a sysbench script: the keys of a drive with it, and `threads`.
+    #[serde(rename = "sysbench-script")]
+    SysbenchScript(serde_json::Map<String, serde_json::Value>),
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl Workload {
+    fn check(&self) -> Result<(), LoadSpecificationError> {
+        match self {
+            Self::Tpcc { warehouses, .. } if !(1..=WAREHOUSES_MAX).contains(warehouses) => {
+                Err(LoadSpecificationError::Warehouses(*warehouses))
+            }
+            Self::Tpcc { warehouses, deviations, table_sets } => {
+                let sets_max = if deviations.has(Deviation::SysbenchSql) { *warehouses } else { 1 };
+                if !(1..=sets_max).contains(table_sets) {
+                    return Err(LoadSpecificationError::TableSets(*table_sets, sets_max));
+                }
+                if deviations.has(Deviation::SysbenchSql)
+                    && warehouses.div_ceil(*table_sets) > SYSBENCH_WAREHOUSES_MAX
+                {
+                    return Err(LoadSpecificationError::SetTooLarge);
+                }
+                Ok(())
+            }
+            Self::Pgbench(initialise) => Ok(initialise.check()?),
+            Self::Sysbench(oltp) => Ok(oltp.check()?),
+            // The script is checked when it runs.
+            Self::SysbenchScript(_) => Ok(()),
+        }
+    }
+}
+
+impl Specification {
+    /// Reads and validates a specification.
+    pub fn read(text: &str) -> Result<Self, LoadSpecificationError> {
+        let read: Self = serde_json::from_str(text)?;
+        read.workload.check()?;
+        if read.connections == 0 {
+            return Err(LoadSpecificationError::NoConnections);
+        }
+        if read.replace && !(read.into_existing && matches!(read.workload, Workload::Pgbench(_))) {
+            return Err(LoadSpecificationError::Replace);
+        }
+        Ok(read)
+    }
+
+    /// Existing tables that the load may replace.
+    #[must_use]
+    pub fn replaceable(&self) -> Replaceable {
+        match (self.into_existing, self.replace) {
+            (false, _) => Replaceable::Nothing,
+            (true, false) => Replaceable::Marked,
+            (true, true) => Replaceable::All,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn a_valid_specification_is_read() {
+        let text = json!({"conninfo": "host=/tmp", "workload": {"kind": "tpcc", "warehouses": 3}, "seed": 1,
+            "connections": 2, "into_existing": false});
+        let read = Specification::read(&text.to_string()).expect("sound");
+        assert_eq!(
+            read.workload,
+            Workload::Tpcc { warehouses: 3, deviations: Deviations::default(), table_sets: 1 }
+        );
+    }
+
+    #[test]
+    fn sets_of_tables_are_at_most_the_warehouses_and_only_of_sysbench_tpcc() {
+        let read = |deviations: &[&str], table_sets: u32| {
+            let workload =
+                json!({"kind": "tpcc", "warehouses": 3, "deviations": deviations, "table_sets": table_sets});
+            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": 1,
+                "into_existing": false});
+            Specification::read(&text.to_string()).map_err(|error| error.to_string())
+        };
+        assert!(read(&["sysbench-sql"], 3).is_ok());
+        let large = json!({"conninfo": "", "seed": 1, "connections": 1, "into_existing": false,
+            "workload": {"kind": "tpcc", "warehouses": 70_000, "deviations": ["sysbench-sql"], "table_sets": 2}});
+        assert!(
+            Specification::read(&large.to_string()).expect_err("too many").to_string().contains("more sets")
+        );
+        for (deviations, sets) in [(&["sysbench-sql"][..], 4), (&["sysbench-sql"], 0), (&[], 2)] {
+            assert!(read(deviations, sets).expect_err("out of range").contains("table_sets"));
+        }
+    }
+
+    #[test]
+    fn replace_is_only_valid_for_pgbench_tables_in_an_existing_database() {
+        let read = |workload: Value, into_existing: bool| {
+            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": 1,
+                "into_existing": into_existing, "replace": true});
+            Specification::read(&text.to_string()).map(|read| read.replaceable())
+        };
+        let pgbench = || json!({"kind": "pgbench", "scale": 1});
+        assert_eq!(read(pgbench(), true).expect("sound"), Replaceable::All);
+        assert!(read(pgbench(), false).expect_err("a new database").to_string().contains("replace"));
+        let tpcc = json!({"kind": "tpcc", "warehouses": 1});
+        assert!(read(tpcc, true).expect_err("tpcc").to_string().contains("replace"));
+    }
+
+    #[test]
+    fn an_invalid_specification_is_rejected_with_its_problem() {
+        let cases = [
+            (json!({"kind": "tpcc", "warehouses": 0}), 1, "warehouses"),
+            (json!({"kind": "tpcc", "warehouses": 100_001}), 1, "warehouses"),
+            (json!({"kind": "tpcc", "warehouses": -1}), 1, "invalid value"),
+            (json!({"kind": "tpcc", "warehouses": 1, "more": 1}), 1, "more"),
+            (json!({"kind": "tpch"}), 1, "tpch"),
+            (json!({"kind": "tpcc", "warehouses": 1}), 0, "connections"),
+            (json!({"kind": "pgbench", "scale": 1, "more": 1}), 1, "more"),
+            (json!({"kind": "pgbench", "scale": 0}), 1, "scale"),
+            (json!({"kind": "sysbench", "tables": 0, "table_size": 1}), 1, "tables"),
+            (json!({"kind": "sysbench", "tables": 1, "table_size": 1, "scale": 1}), 1, "scale"),
+        ];
+        for (workload, connections, expected) in cases {
+            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": connections,
+                "into_existing": false});
+            let problem = Specification::read(&text.to_string()).expect_err(expected).to_string();
+            assert!(problem.contains(expected), "{text}: {problem}");
+        }
+    }
 }

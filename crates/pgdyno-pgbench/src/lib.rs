@@ -11,10 +11,9 @@
 //! | resumable runs | [`checkpoint`] |
 //! | counts and durations | [`statistics`], [`record`] |
 //! | pgbench's output, and additional output | [`report`], [`detail`] |
-//! | connecting | [`connect`](mod@connect), [`password`] |
+//! | connecting, passwords | [`connect`](mod@connect) |
 //! | messages, including the server's | [`log`], [`libpq`] |
 
-pub mod attempt;
 pub mod bench;
 pub mod checkpoint;
 pub mod client;
@@ -26,13 +25,10 @@ pub mod initialise;
 pub mod libpq;
 pub mod log;
 pub mod options;
-pub mod password;
 pub mod record;
-pub mod refusal;
 pub mod report;
 pub mod run_config;
 pub mod setup;
-pub mod spellings;
 pub mod statistics;
 pub mod transaction_log;
 pub mod values;
@@ -50,7 +46,7 @@ use initialise::options::Initialisation;
 use libpq::system_text;
 use log::{Log, Reported};
 use options::{Options, POSTGRESQL, Request};
-use refusal::Refusal;
+use values::Refusal;
 
 use pgwire::conninfo::Conninfo;
 use reactor::tell;

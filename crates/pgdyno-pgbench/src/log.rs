@@ -1,6 +1,6 @@
 //! Messages on standard error, in the format of PostgreSQL's programs.
 
-use super::attempt::attempts_text;
+use super::connect::attempts_text;
 use super::libpq::{self, system_text};
 use reactor::{self as standard, Error, tell};
 

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use super::bench::Bench;
-use super::bench::Results;
+use super::bench::{Bench, Results};
 use super::statistics::{Durations, Statistics};
 use super::{detail, run_config};
 

@@ -8,20 +8,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-use super::connect::connect_first;
-use super::libpq::system_text;
-use super::log::{Log, Reported, server_text, statement_text};
-use super::options::{Options, POSTGRESQL, Source};
-use super::values::unsigned;
 use pgbench::run::{Protocol, Startup};
 use pgbench::script::Scripts;
 use pgbench::script::builtin::BUILTINS;
 use pgbench::script::command::Action;
 use pgbench::script::error::ScriptError;
-use pgbench::session::Program;
-use pgbench::session::compat::{Compat, OnUnprepared};
+use pgbench::session::{Compat, OnUnprepared, Program};
 use pgwire::conninfo::{self, Conninfo, ConninfoError, SessionDefaults};
 use reactor::{Clock, Connection, Error, Reactor, Shared, tell};
+
+use super::connect::connect_first;
+use super::libpq::system_text;
+use super::log::{Log, Reported, server_text, statement_text};
+use super::options::{Options, POSTGRESQL, Source};
+use super::values::unsigned;
 
 const COUNT_BRANCHES: &str = "select count(*) from pgbench_branches";
 const TABLES: &str = include_str!("tables.sql");

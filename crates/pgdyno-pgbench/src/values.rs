@@ -2,8 +2,11 @@
 
 use std::num::IntErrorKind;
 
-use super::refusal::{Refusal, refuse};
-use pgbench::value::parse::leading_int;
+use pgbench::initialise::InitialiseError;
+use pgbench::script::error::ScriptError;
+use pgbench::value::leading_int;
+
+use super::getopt::GetoptError;
 
 /// An integer of at least 1.
 pub fn integer(value: &str, option: &str) -> Result<u32, Refusal> {
@@ -59,6 +62,36 @@ pub fn latency_limit_ms(value: &str) -> Result<Option<f64>, Refusal> {
 pub fn max_tries(value: &str) -> Result<u32, Refusal> {
     let number = leading_int(value.as_bytes());
     u32::try_from(number).or_else(|_| refuse(format!("invalid number of maximum tries: \"{value}\"")))
+}
+
+/// A usage error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// An error of getopt, printed after the program's name.
+    Getopt(GetoptError),
+    /// An error.
+    Error(String),
+    /// An error with a hint to `--help`.
+    ErrorWithHint(String),
+    /// An error with a detail.
+    ErrorWithDetail(String, String),
+}
+
+impl From<ScriptError> for Refusal {
+    fn from(error: ScriptError) -> Self {
+        Self::Error(error.to_string())
+    }
+}
+
+impl From<InitialiseError> for Refusal {
+    fn from(error: InitialiseError) -> Self {
+        Self::Error(error.to_string())
+    }
+}
+
+/// Returns a usage error with a message.
+pub fn refuse<T>(message: impl Into<String>) -> Result<T, Refusal> {
+    Err(Refusal::Error(message.into()))
 }
 
 #[cfg(test)]

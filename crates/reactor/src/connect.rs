@@ -5,13 +5,13 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
 
-use super::socket::Socket;
-use super::{Attempt, Attempts, Connection, Error, Failure, Nanos, Reactor};
-use pgwire::SqlState;
 use pgwire::conninfo::{Address, Conninfo, Host, TargetSessionAttrs};
-use pgwire::frontend;
 use pgwire::startup::{Channel, Startup, StartupError};
 use pgwire::tls::{self, Encryption, FirstFailure};
+use pgwire::{SqlState, frontend};
+
+use super::socket::Socket;
+use super::{Attempt, Attempts, Connection, Error, Failure, Nanos, Reactor};
 
 /// Delay before a Unix socket with a full queue is tried again. The kernel does not report free space.
 const KNOCK_AGAIN: Nanos = Nanos(1_000_000);

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use super::reactor::Reactor;
-use super::task::Task;
+use super::timers::Task;
 
 /// A queue in which futures of one loop wait for a condition, in FIFO order.
 #[derive(Default)]

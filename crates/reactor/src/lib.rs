@@ -24,7 +24,6 @@ mod ring;
 mod shell;
 mod socket;
 mod standard;
-mod task;
 mod timers;
 
 #[cfg(test)]
@@ -47,4 +46,4 @@ pub use reactor::{Io, Reactor, Routine};
 pub use shell::{Shared, ShellOutput, shell};
 pub use socket::Socket;
 pub use standard::{end_with_reader, print, tell};
-pub use task::Task;
+pub use timers::Task;

@@ -18,8 +18,7 @@ use super::pool::Pool;
 use super::prefetch::prefetch;
 use super::readiness::{Readiness, Sources};
 use super::ring::Ring;
-use super::task::Task;
-use super::timers::Timers;
+use super::timers::{Task, Timers};
 use super::{Clock, Error, Nanos};
 
 /// Maximum number of events per epoll call. More would delay the first ones.

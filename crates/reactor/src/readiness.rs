@@ -10,7 +10,7 @@ use std::rc::Rc;
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use super::Error;
-use super::task::Task;
+use super::timers::Task;
 
 /// Readiness of one socket, and the waiting task.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::prefetch::prefetch;
 use super::readiness::Readiness;
-use super::task::Task;
+use super::timers::Task;
 use super::{Error, Nanos};
 
 /// Size of the receive buffer: the responses of several transactions. More is received by plain system calls.

@@ -4,7 +4,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::Nanos;
-use super::task::Task;
 
 /// The deadlines of a loop.
 ///
@@ -32,3 +31,7 @@ impl Timers {
         self.0.clear();
     }
 }
+
+/// The number of a future within its loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Task(pub(super) u32);

@@ -7,16 +7,17 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
+use driver::{ClientId, Ending, User, Workload, WorkloadError};
+use reactor::{Connection, Error, tell};
+
 use super::client::{EventEnd, ScriptClient};
 use super::counts::Counts;
-use super::general;
 use super::links::Links;
+use super::lua::ScriptState;
 use super::options::OptionValue;
 use super::program::{Limits, Program, ScriptError, random_options};
 use super::sources::Sources;
-use super::{lua::ScriptState, stock};
-use driver::{ClientId, Ending, User, Workload, WorkloadError};
-use reactor::{Connection, Error, tell};
+use super::{general, stock};
 
 /// The kind of transaction: an event.
 const KIND: &str = "event";

@@ -1,16 +1,11 @@
 //! Specification of a run: `docs/reference/engine-protocol.md`.
 
-mod part;
-mod slices;
-
 use std::thread;
 
-use serde::Deserialize;
+use reactor::{CORES_MAX, Io, Nanos};
+use serde::{Deserialize, Serialize};
 
-pub use self::part::Part;
-pub use self::slices::{Role, Slice};
-use super::error::SpecificationError;
-use reactor::{Io, Nanos};
+use super::error::{AmbiguousTargets, SpecificationError};
 
 /// Maximum number of clients per target of one engine.
 pub const CLIENTS_MAX: u32 = 2000;
@@ -320,5 +315,148 @@ impl Spec {
     #[must_use]
     pub fn discarded(&self, slice: &Slice) -> Nanos {
         if slice.transactions.is_some() { Nanos::ZERO } else { self.discard }
+    }
+}
+
+/// Consecutive threads of a run, which this engine executes. Other engines, on other machines, execute the
+/// others.
+///
+/// A thread has the same clients, random numbers and arrivals whichever engine executes it. Therefore the run
+/// does not depend on how its threads are spread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Number of the first thread.
+    pub first_thread: u32,
+    /// Number of threads.
+    pub threads: u32,
+}
+
+impl Part {
+    /// Number of a target's clients that belong to these threads. Client n belongs to thread n modulo `threads`,
+    /// the number of threads of the run.
+    fn clients(self, clients: u32, threads: u32) -> u32 {
+        let of_thread = |thread| (clients + threads - 1).saturating_sub(thread) / threads;
+        (self.first_thread..self.first_thread + self.threads).map(of_thread).sum()
+    }
+
+    fn problem(self, spec: &Spec) -> Option<String> {
+        let Some(all) = spec.threads else {
+            return Some("needs threads, the number of threads of all engines".to_owned());
+        };
+        if !(1..=THREADS_MAX).contains(&self.threads) {
+            return Some(format!("threads: not between 1 and {THREADS_MAX}"));
+        }
+        if self.first_thread.checked_add(self.threads).is_none_or(|end| end > all) {
+            return Some(format!("exceeds the {all} threads of the run"));
+        }
+        let differs = |driving: Driving<'_>| driving.threads != Some(all) || driving.clients < all;
+        if spec.drivings().any(differs) {
+            return Some(format!("every target needs {all} threads and at least as many clients"));
+        }
+        if spec.is_duet() || spec.is_pinned() {
+            return Some("not allowed with several targets at once, or with cores".to_owned());
+        }
+        let most = (0..spec.targets.len()).map(|target| spec.own_clients(target)).max().unwrap_or(0);
+        (most > CLIENTS_MAX)
+            .then(|| format!("{most} clients exceed {CLIENTS_MAX}, the maximum of one engine"))
+    }
+}
+
+/// A time slice during which one or several targets are driven.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct Slice {
+    /// Indices of the targets.
+    pub targets: Vec<usize>,
+    /// CPUs of each target, in the order of `targets`, for its server and the threads that drive it. Empty: not
+    /// pinned.
+    pub cores: Vec<Vec<usize>>,
+    /// Whether the slice is measured.
+    pub role: Role,
+    /// Maximum duration.
+    pub duration: Nanos,
+    /// Maximum number of transactions per client.
+    pub transactions: Option<u64>,
+}
+
+/// Role of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Warm-up: counted in the totals only.
+    WarmUp,
+    /// Measured.
+    Measure,
+}
+
+/// A slice as in the JSON specification.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    target: Option<usize>,
+    targets: Option<Vec<usize>>,
+    #[serde(default)]
+    cores: Vec<Vec<usize>>,
+    role: Role,
+    #[serde(rename = "duration_s", deserialize_with = "seconds")]
+    duration: Nanos,
+    transactions: Option<u64>,
+}
+
+impl TryFrom<Written> for Slice {
+    type Error = AmbiguousTargets;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let Written { target, targets, cores, role, duration, transactions } = written;
+        let targets = match (target, targets) {
+            (Some(target), None) => vec![target],
+            (None, Some(targets)) => targets,
+            _ => return Err(AmbiguousTargets),
+        };
+        Ok(Self { targets, cores, role, duration, transactions })
+    }
+}
+
+impl Slice {
+    /// The problem of the slice in this specification, if any.
+    fn problem(&self, spec: &Spec) -> Option<String> {
+        if self.targets.is_empty() {
+            return Some("targets: must not be empty".to_owned());
+        }
+        for (place, &target) in self.targets.iter().enumerate() {
+            if target >= spec.targets.len() {
+                return Some(format!("there is no target {target}"));
+            }
+            if self.targets[..place].contains(&target) {
+                return Some(format!("targets: duplicate index {target}"));
+            }
+        }
+        if self.transactions.is_some_and(|each| !(1..=TRANSACTIONS_MAX).contains(&each)) {
+            return Some(format!("transactions: not between 1 and {TRANSACTIONS_MAX}"));
+        }
+        if self.transactions.is_some() && self.targets.len() > 1 {
+            return Some("transactions: not allowed in a slice of several targets".to_owned());
+        }
+        if self.role == Role::Measure && self.duration <= spec.discarded(self) {
+            return Some("duration_s: must be greater than discard_s".to_owned());
+        }
+        self.problem_of_cores()
+    }
+
+    fn problem_of_cores(&self) -> Option<String> {
+        if self.cores.is_empty() {
+            return None;
+        }
+        if self.cores.len() != self.targets.len() || self.cores.iter().any(Vec::is_empty) {
+            return Some("cores: each target needs at least one core".to_owned());
+        }
+        let mut all: Vec<usize> = self.cores.iter().flatten().copied().collect();
+        all.sort_unstable();
+        if all.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Some("cores: duplicate core number".to_owned());
+        }
+        (all.last() >= Some(&CORES_MAX))
+            .then(|| format!("cores: a core number is greater than {}", CORES_MAX - 1))
     }
 }

@@ -1,6 +1,9 @@
 //! Code of expressions: operations of a stack machine, in pgbench's order of evaluation.
 
-use crate::value::Value;
+use crate::random::{
+    GAUSSIAN_MIN, Prng, ZIPFIAN_MAX, ZIPFIAN_MIN, exponential, gaussian, hash, uniform, zipfian,
+};
+use crate::value::{EvaluationError, Value};
 use crate::variables::Slot;
 
 /// An operation. It pops its operands and pushes its result.
@@ -155,4 +158,194 @@ impl Function {
     pub fn name(self) -> &'static str {
         FUNCTIONS.iter().find(|(_, function, _)| *function == self).map_or("", |(name, _, _)| name)
     }
+}
+
+/// Evaluates a binary operator.
+///
+/// The operation is on doubles if one operand is a double, except remainder and bitwise operators, which are on
+/// integers only.
+#[inline]
+pub fn binary(operator: Binary, left: Value, right: Value) -> Result<Value, EvaluationError> {
+    match (left, right) {
+        (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
+        (Value::Int(left), Value::Int(right)) => of_ints(operator, left, right),
+        (Value::Double(_), _) | (_, Value::Double(_)) if takes_doubles(operator) => {
+            Ok(of_doubles(operator, left.double()?, right.double()?))
+        }
+        _ => of_ints(operator, left.int()?, right.int()?),
+    }
+}
+
+fn takes_doubles(operator: Binary) -> bool {
+    !matches!(
+        operator,
+        Binary::Modulo
+            | Binary::BitAnd
+            | Binary::BitOr
+            | Binary::BitXor
+            | Binary::ShiftLeft
+            | Binary::ShiftRight
+    )
+}
+
+#[inline]
+fn of_ints(operator: Binary, left: i64, right: i64) -> Result<Value, EvaluationError> {
+    let checked = |result: Option<i64>, name| result.ok_or(EvaluationError::OutOfRange(name));
+    Ok(Value::Int(match operator {
+        Binary::Add => checked(left.checked_add(right), "add")?,
+        Binary::Subtract => checked(left.checked_sub(right), "sub")?,
+        Binary::Multiply => checked(left.checked_mul(right), "mul")?,
+        Binary::Divide | Binary::Modulo if right == 0 => return Err(EvaluationError::DivisionByZero),
+        Binary::Divide => checked(left.checked_div(right), "div")?,
+        Binary::Modulo => left.wrapping_rem(right),
+        Binary::BitAnd => left & right,
+        Binary::BitOr => left | right,
+        Binary::BitXor => left ^ right,
+        // As on the processor in pgbench: only the six lowest bits of the distance count.
+        Binary::ShiftLeft => left.wrapping_shl(right as u32),
+        Binary::ShiftRight => left.wrapping_shr(right as u32),
+        Binary::Equal => return Ok(Value::Boolean(left == right)),
+        Binary::NotEqual => return Ok(Value::Boolean(left != right)),
+        Binary::Less => return Ok(Value::Boolean(left < right)),
+        Binary::LessEqual => return Ok(Value::Boolean(left <= right)),
+    }))
+}
+
+#[allow(clippy::float_cmp)] // The user requests an exact comparison.
+fn of_doubles(operator: Binary, left: f64, right: f64) -> Value {
+    match operator {
+        Binary::Add => Value::Double(left + right),
+        Binary::Subtract => Value::Double(left - right),
+        Binary::Multiply => Value::Double(left * right),
+        Binary::Divide => Value::Double(left / right),
+        Binary::Equal => Value::Boolean(left == right),
+        Binary::NotEqual => Value::Boolean(left != right),
+        Binary::Less => Value::Boolean(left < right),
+        Binary::LessEqual => Value::Boolean(left <= right),
+        // [`takes_doubles`] excludes the other operators.
+        _ => Value::Null,
+    }
+}
+
+/// Negation as 0 minus the operand, as in the grammar: the double 0 gives 0, not -0.
+pub fn negate(operand: Value) -> Result<Value, EvaluationError> {
+    binary(Binary::Subtract, Value::Int(0), operand)
+}
+
+/// Bitwise NOT.
+pub fn complement(operand: Value) -> Result<Value, EvaluationError> {
+    binary(Binary::BitXor, Value::Int(-1), operand)
+}
+
+/// Logical NOT.
+pub fn not(operand: Value) -> Result<Value, EvaluationError> {
+    if operand == Value::Null { Ok(Value::Null) } else { Ok(Value::Boolean(!operand.boolean()?)) }
+}
+
+/// The right side of AND and OR as their result: a boolean or null.
+pub fn truth(operand: Value) -> Result<Value, EvaluationError> {
+    if operand == Value::Null { Ok(Value::Null) } else { operand.boolean().map(Value::Boolean) }
+}
+
+/// Evaluates a function. Random ones draw from `prng`. The caller prints the argument of `debug`.
+pub fn call(function: Function, arguments: &[Value], prng: &mut Prng) -> Result<Value, EvaluationError> {
+    let double = |place: usize| arguments[place].double();
+    let int = |place: usize| arguments[place].int();
+    Ok(match function {
+        Function::Debug => arguments[0],
+        Function::Abs => absolute(arguments[0])?,
+        Function::Double => Value::Double(double(0)?),
+        Function::Exp => Value::Double(double(0)?.exp()),
+        Function::Int => Value::Int(int(0)?),
+        Function::Ln => Value::Double(double(0)?.ln()),
+        Function::Mod => binary(Binary::Modulo, arguments[0], arguments[1])?,
+        Function::Pi => Value::Double(std::f64::consts::PI),
+        Function::Power => Value::Double(double(0)?.powf(double(1)?)),
+        Function::Sqrt => Value::Double(double(0)?.sqrt()),
+        Function::Greatest => extreme(arguments, |found, other| found > other, |found, other| found > other)?,
+        Function::Least => extreme(arguments, |found, other| found < other, |found, other| found < other)?,
+        Function::HashFnv1a => Value::Int(hash::fnv1a(int(0)?, int(1)?)),
+        Function::HashMurmur2 => Value::Int(hash::murmur2(int(0)?, int(1)?)),
+        Function::Permute => permutation(int(0)?, int(1)?, int(2)?)?,
+        Function::Random
+        | Function::RandomExponential
+        | Function::RandomGaussian
+        | Function::RandomZipfian => Value::Int(random(function, arguments, prng)?),
+    })
+}
+
+/// The absolute value. The minimum integer has no negation and is unchanged.
+fn absolute(value: Value) -> Result<Value, EvaluationError> {
+    match value {
+        Value::Int(int) => Ok(Value::Int(int.wrapping_abs())),
+        other => {
+            let double = other.double()?;
+            Ok(Value::Double(if double < 0.0 { -double } else { double }))
+        }
+    }
+}
+
+/// The least or greatest argument, by `keeps`; a double if any argument is one.
+fn extreme(
+    arguments: &[Value],
+    keeps_int: fn(i64, i64) -> bool,
+    keeps_double: fn(f64, f64) -> bool,
+) -> Result<Value, EvaluationError> {
+    if arguments.iter().any(|value| matches!(value, Value::Double(_))) {
+        let mut found = arguments[0].double()?;
+        for value in &arguments[1..] {
+            let other = value.double()?;
+            found = if keeps_double(found, other) { found } else { other };
+        }
+        return Ok(Value::Double(found));
+    }
+    let mut found = arguments[0].int()?;
+    for value in &arguments[1..] {
+        let other = value.int()?;
+        found = if keeps_int(found, other) { found } else { other };
+    }
+    Ok(Value::Int(found))
+}
+
+fn permutation(value: i64, size: i64, seed: i64) -> Result<Value, EvaluationError> {
+    if size <= 0 {
+        return Err(EvaluationError::PermuteSize);
+    }
+    Ok(Value::Int(hash::permute(value, size, seed)))
+}
+
+/// Random functions. A NaN parameter is an error here; pgbench would loop forever or draw meaningless numbers.
+fn random(function: Function, arguments: &[Value], prng: &mut Prng) -> Result<i64, EvaluationError> {
+    let (min, max) = (arguments[0].int()?, arguments[1].int()?);
+    if min > max {
+        return Err(EvaluationError::EmptyRange);
+    }
+    if max.checked_sub(min).and_then(|last| last.checked_add(1)).is_none() {
+        return Err(EvaluationError::RangeTooLarge);
+    }
+    let Some(parameter) = arguments.get(2) else { return Ok(uniform(prng, min, max)) };
+    let parameter = parameter.double()?;
+    match function {
+        Function::RandomGaussian if parameter >= GAUSSIAN_MIN => Ok(gaussian(prng, min, max, parameter)),
+        Function::RandomGaussian => Err(EvaluationError::Gaussian(parameter)),
+        Function::RandomZipfian if (ZIPFIAN_MIN..=ZIPFIAN_MAX).contains(&parameter) => {
+            Ok(zipfian(prng, min, max, parameter))
+        }
+        Function::RandomZipfian => Err(EvaluationError::Zipfian(parameter)),
+        _ if parameter > 0.0 => Ok(exponential(prng, min, max, parameter)),
+        _ => Err(EvaluationError::Exponential(parameter)),
+    }
+}
+
+/// A syntax error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyntaxError {
+    /// Message.
+    pub message: &'static str,
+    /// Detail of the message.
+    pub detail: Option<String>,
+    /// Last byte of the token with the error.
+    pub at: usize,
+    /// The byte after the line, including the newline.
+    pub line_end: usize,
 }

@@ -1,8 +1,8 @@
 //! Lexer of expressions. An expression ends with its line, unless a backslash precedes the newline.
 
-use super::error::SyntaxError;
+use super::code::SyntaxError;
 use crate::effort;
-use crate::value::parse::{parse_double, parse_int};
+use crate::value::{parse_double, parse_int};
 use crate::variables::is_name_byte;
 
 /// A token.

@@ -1,14 +1,10 @@
 //! pgbench's random numbers, bit for bit.
 //!
 //! The generator is that of PostgreSQL 15 and newer (`common/pg_prng`): xoroshiro128** (Blackman and Vigna
-//! 2018), with 128 bits of state from two steps of SplitMix64. [`distribution`] has the distributions, [`hash`]
-//! the functions that do not use a client's stream, and [`streams`] the assignment of generators to clients and
-//! threads.
+//! 2018), with 128 bits of state from two steps of SplitMix64. [`hash`] has the functions that do not use a
+//! client's stream.
 
-pub mod distribution;
 pub mod hash;
-pub mod streams;
-
 #[cfg(test)]
 mod tests;
 
@@ -90,4 +86,134 @@ fn split_mix(counter: &mut u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+/// Minimum parameter of [`gaussian`].
+pub const GAUSSIAN_MIN: f64 = 2.0;
+/// Minimum parameter of [`zipfian`]: values closer to 1 cause too many rejections.
+pub const ZIPFIAN_MIN: f64 = 1.001;
+/// Maximum parameter of [`zipfian`].
+pub const ZIPFIAN_MAX: f64 = 1000.0;
+
+/// Uniform distribution.
+#[inline]
+pub fn uniform(prng: &mut Prng, min: i64, max: i64) -> i64 {
+    min.wrapping_add(prng.up_to(max.wrapping_sub(min) as u64) as i64)
+}
+
+/// Truncated exponential distribution: its density falls to `exp(-parameter)` at `max`. `parameter` is greater
+/// than 0.
+pub fn exponential(prng: &mut Prng, min: i64, max: i64, parameter: f64) -> i64 {
+    let cut = (-parameter).exp();
+    let uniform = 1.0 - prng.unit();
+    let fraction = -(cut + (1.0 - cut) * uniform).ln() / parameter;
+    part_of(min, max, fraction)
+}
+
+/// Truncated normal distribution around the middle, with `parameter` standard deviations on each side.
+/// `parameter` is at least [`GAUSSIAN_MIN`].
+pub fn gaussian(prng: &mut Prng, min: i64, max: i64, parameter: f64) -> i64 {
+    let deviations = loop {
+        let deviations = prng.normal();
+        if !(deviations < -parameter || deviations >= parameter) {
+            break deviations;
+        }
+    };
+    part_of(min, max, (deviations + parameter) / (parameter * 2.0))
+}
+
+/// Zipfian distribution: the probability of the k-th integer is proportional to `k^-parameter`. `parameter` is
+/// in [`ZIPFIAN_MIN`]`..=`[`ZIPFIAN_MAX`].
+///
+/// Uses rejection (Devroye: Non-uniform random variate generation, 1986, pages 550 and 551), without a table.
+pub fn zipfian(prng: &mut Prng, min: i64, max: i64, parameter: f64) -> i64 {
+    let count = max.wrapping_sub(min).wrapping_add(1);
+    min.wrapping_add(zipfian_rank(prng, count, parameter) - 1)
+}
+
+#[allow(clippy::many_single_char_names)] // Names as in Devroye.
+fn zipfian_rank(prng: &mut Prng, count: i64, s: f64) -> i64 {
+    if count <= 1 {
+        return 1;
+    }
+    // With a visible constant 2, the compiler would call exp2, which may round differently.
+    let b = std::hint::black_box(2.0_f64).powf(s - 1.0);
+    loop {
+        let u = prng.unit();
+        let v = prng.unit();
+        let x = u.powf(-1.0 / (s - 1.0)).floor();
+        let t = (1.0 + 1.0 / x).powf(s - 1.0);
+        if v * x * (t - 1.0) / (b - 1.0) <= t / b && x <= count as f64 {
+            return truncate(x);
+        }
+    }
+}
+
+/// Intervals of a Poisson process with this mean, rounded to integers, for `--rate`.
+pub fn poisson_wait(prng: &mut Prng, mean: f64) -> i64 {
+    let uniform = 1.0 - prng.unit();
+    truncate(-uniform.ln() * mean + 0.5)
+}
+
+/// Maps a fraction in [0, 1) to an integer in the range.
+fn part_of(min: i64, max: i64, fraction: f64) -> i64 {
+    let count = max.wrapping_sub(min).wrapping_add(1);
+    min.wrapping_add(truncate(count as f64 * fraction))
+}
+
+/// Truncates toward zero. NaN and out-of-range values become the minimum integer, as in a C program on x86.
+fn truncate(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0;
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
+}
+
+/// The three generators of a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadStreams {
+    /// Chooses scripts by weight, for all clients of the thread.
+    pub choose: Prng,
+    /// Draws the intervals of `--rate`.
+    pub throttle: Prng,
+    /// Selects the transactions to log with `--sampling-rate`.
+    pub sample: Prng,
+}
+
+/// All generators of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Streams {
+    /// One per client.
+    pub clients: Vec<Prng>,
+    /// Value of `:default_seed`, if it was drawn.
+    pub default_seed: Option<i64>,
+    /// One per thread.
+    pub threads: Vec<ThreadStreams>,
+}
+
+impl Streams {
+    /// Creates the generators of a run with `seed`. `default_seed_given`: the user defines `:default_seed`.
+    #[must_use]
+    pub fn new(seed: u64, clients: usize, threads: usize, default_seed_given: bool) -> Self {
+        let mut base = Prng::new(seed);
+        let clients = (0..clients).map(|_| base.fork()).collect();
+        let default_seed = (!default_seed_given).then(|| base.bits() as i64);
+        let threads = (0..threads)
+            .map(|_| ThreadStreams { choose: base.fork(), throttle: base.fork(), sample: base.fork() })
+            .collect();
+        Self { clients, default_seed, threads }
+    }
+}
+
+/// Number of clients per thread, in order: client 0 is the first of thread 0.
+///
+/// The last threads have fewer clients. There are at most as many threads as clients.
+#[must_use]
+pub fn clients_per_thread(clients: usize, threads: usize) -> Vec<usize> {
+    let threads = threads.min(clients);
+    let mut left = clients;
+    let mut deal = |thread: usize| {
+        let share = left.div_ceil(threads - thread);
+        left -= share;
+        share
+    };
+    (0..threads).map(&mut deal).collect()
 }

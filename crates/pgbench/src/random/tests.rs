@@ -1,10 +1,9 @@
 //! Expected values come from PostgreSQL's own tests of pgbench (15 and newer), and from pgbench 15.
 
-use super::distribution::{exponential, gaussian, poisson_wait, uniform, zipfian};
-use super::hash::{fnv1a, murmur2, permute};
-use super::streams::{Streams, clients_per_thread};
-use super::*;
 use proptest::prelude::*;
+
+use super::hash::{fnv1a, murmur2, permute};
+use super::{Streams, clients_per_thread, exponential, gaussian, poisson_wait, uniform, zipfian, *};
 
 #[test]
 fn the_first_draws_of_client_0_with_seed_5432_equal_pgbenchs() {

@@ -1,5 +1,6 @@
 //! Commands of a script.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::sql::Sql;
@@ -8,6 +9,9 @@ use crate::variables::Slot;
 
 /// Maximum number of words of a backslash command, including its name.
 pub const WORDS_MAX: usize = 256;
+
+/// Values of `\sample` by its source: the words after FROM, separated by one space.
+pub type Samples = BTreeMap<String, Arc<[String]>>;
 
 /// A command.
 #[derive(Clone, Debug, PartialEq)]

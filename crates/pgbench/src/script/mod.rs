@@ -2,10 +2,8 @@
 
 pub mod builtin;
 pub mod command;
-mod condition;
 pub mod error;
 mod meta;
-mod routine;
 pub mod scan;
 pub mod sql;
 pub mod weight;
@@ -14,17 +12,13 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
-use command::{Action, Command};
+use command::{Action, Command, Samples};
 use error::{Place, ScriptError};
 use meta::Meta;
 use scan::{Scanner, Stop};
 use sql::{Sql, Store};
 
-use super::random::Prng;
-use super::random::distribution::uniform;
+use super::random::{Prng, uniform};
 use super::variables::Names;
 
 /// Maximum number of scripts of a run.
@@ -32,9 +26,6 @@ pub const SCRIPTS_MAX: usize = 128;
 
 /// Maximum size of a script, which is in memory several times.
 pub const SCRIPT_BYTES_MAX: usize = 16 << 20;
-
-/// Values of `\sample` by its source: the words after FROM, separated by one space.
-pub type Samples = BTreeMap<String, Arc<[String]>>;
 
 /// A script.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,7 +71,7 @@ impl Scripts {
         if self.all.len() >= SCRIPTS_MAX {
             return Err(format!("at most {SCRIPTS_MAX} SQL scripts are allowed").into());
         }
-        condition::link(name, &mut commands)?;
+        meta::link(name, &mut commands)?;
         self.weight += u64::from(weight);
         self.all.push(Script { name: name.to_owned(), weight, commands });
         Ok(())

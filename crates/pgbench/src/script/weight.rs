@@ -1,7 +1,7 @@
 //! Weight after the name of a script, as in `-f my.sql@3`.
 
 use super::error::ScriptError;
-use crate::value::parse::{IntError, parse_int};
+use crate::value::{IntError, parse_int};
 
 /// Maximum weight.
 pub const WEIGHT_MAX: u32 = i32::MAX as u32;

@@ -3,36 +3,27 @@
 //! | topic | module or function |
 //! |---|---|
 //! | one transaction from the first command to the last | [`ScriptRunner::attempt`] |
-//! | messages sent for an SQL command | [`statement`] |
-//! | processing of responses | [`answer`] |
 //! | debug output | [`debug`] |
-//! | behavior of the pgbench program | [`compat`] |
+//! | behavior of the pgbench program | [`Compat`] |
 
-pub mod answer;
-pub mod compat;
 mod debug;
-pub mod statement;
-mod stop;
-
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::sync::Arc;
 
-use answer::Answer;
-use compat::Compat;
-use statement::Statement;
-pub use stop::Stop;
+use pgwire::backend::{Message, Row};
+use pgwire::frontend::{self, EncodeError, Format, Target};
+use reactor::{Connection, Error, Nanos, Seen, Shared, TransactionStatus, shell, tell};
 
 use super::random::Prng;
-use super::run::shell::OUTPUT_BYTES_MAX;
-use super::run::{Abort, Client, Protocol, Startup, Step};
+use super::run::{Abort, Client, Columns, OUTPUT_BYTES_MAX, Protocol, Startup, Step};
 use super::script::Scripts;
-use super::script::command::Shell;
+use super::script::command::{Action, Shell};
 use super::script::error::ScriptError;
-use super::script::sql::Sql;
-use pgwire::frontend;
-use reactor::{Connection, Error, Nanos, TransactionStatus, shell, tell};
+use super::script::sql::{Sql, Store};
+use super::variables::{Names, Slot, Variables};
 
 /// State shared by all clients of a run.
 #[derive(Debug)]
@@ -54,7 +45,7 @@ impl Program {
     pub fn new(scripts: Scripts, protocol: Protocol, startup: Startup) -> Result<Self, ScriptError> {
         let statements = match protocol {
             Protocol::Simple => Vec::new(),
-            Protocol::Extended | Protocol::Prepared => statement::all(&scripts, protocol)?,
+            Protocol::Extended | Protocol::Prepared => prepared_statements(&scripts, protocol)?,
         };
         Ok(Self { scripts, protocol, startup, compat: Compat::default(), statements })
     }
@@ -222,7 +213,7 @@ impl Part {
         }
         connection.flush().await?;
         match &sql.store {
-            None => answer::read_over(connection, 1, query).await?,
+            None => read_over(connection, 1, query).await?,
             Some(store) => {
                 answer.store(connection, client, &program.scripts.names, sql.number, store, query).await?;
             }
@@ -286,7 +277,7 @@ impl Part {
     async fn end_pipeline(&mut self, connection: &mut Connection) -> Result<(), Stop> {
         self.sync(connection);
         connection.flush().await?;
-        Ok(answer::read_over(connection, self.syncs, &mut self.query).await?)
+        Ok(read_over(connection, self.syncs, &mut self.query).await?)
     }
 }
 
@@ -307,4 +298,202 @@ async fn prepare(
     }
     prepared[number] = true;
     Ok(())
+}
+
+/// Reads to the end of `count` responses. Rows are skipped. `query` counts statements.
+#[inline]
+pub async fn read_over(
+    connection: &mut Connection,
+    mut answers: u32,
+    query: &mut usize,
+) -> Result<(), Error> {
+    let mut seen = Seen::default();
+    let mut outcome = Ok(());
+    while answers > 0 && outcome.is_ok() {
+        outcome = connection.read_over(&mut seen).await;
+        answers -= 1;
+    }
+    *query = seen.statements;
+    outcome
+}
+
+/// Values of a response, kept until it is complete.
+pub struct Answer {
+    /// By number of the command.
+    columns: Vec<Columns>,
+    /// Values of the last row that a script uses, concatenated.
+    text: Vec<u8>,
+    /// The variable of each value, and the end of its text.
+    values: Vec<(Slot, usize)>,
+}
+
+impl Answer {
+    /// Creates the state for scripts with this number of SQL commands.
+    #[must_use]
+    pub fn new(statements: usize) -> Self {
+        Self { columns: vec![Columns::default(); statements], text: Vec::new(), values: Vec::new() }
+    }
+
+    /// Reads the response of a command with `\gset` or `\aset` and stores its values. `query` counts
+    /// statements.
+    pub async fn store(
+        &mut self,
+        connection: &mut Connection,
+        client: &mut Client,
+        names: &Names,
+        number: usize,
+        store: &Store,
+        query: &mut usize,
+    ) -> Result<(), Stop> {
+        let Self { columns, text, values } = self;
+        let columns = &mut columns[number];
+        *query = 0;
+        // The statement of a combined command whose response is being read.
+        let mut rows = 0;
+        let mut last = None;
+        let mut wrong_name = None;
+        loop {
+            match connection.next().await? {
+                Message::RowDescription(fields) => {
+                    rows = 0;
+                    wrong_name = columns.slots(store, names, fields.iter().map(|field| field.name)).err();
+                }
+                Message::DataRow(row) => {
+                    rows += 1;
+                    keep(row, columns.known(), text, values);
+                }
+                Message::CommandComplete(_) | Message::EmptyQueryResponse => {
+                    last = Some((*query, rows, wrong_name.take()));
+                    if let (true, Some((query, 1.., name))) = (store.every, &last) {
+                        if let Some(name) = name {
+                            return Err(client.cannot_store(store, *query, name).into());
+                        }
+                        assign(client, text, values);
+                    }
+                    (rows, *query) = (0, *query + 1);
+                }
+                Message::ReadyForQuery(_) => break,
+                _ => {}
+            }
+        }
+        match last {
+            _ if store.every => {}
+            Some((query, 1, Some(name))) => return Err(client.cannot_store(store, query, &name).into()),
+            Some((_, 1, None)) => assign(client, text, values),
+            Some((query, rows, _)) => return Err(client.wrong_row_count(query, rows).into()),
+            None => return Err(client.wrong_row_count(0, 0).into()),
+        }
+        Ok(())
+    }
+}
+
+fn keep(row: Row<'_>, slots: &[Option<Slot>], text: &mut Vec<u8>, values: &mut Vec<(Slot, usize)>) {
+    text.clear();
+    values.clear();
+    for (value, slot) in row.columns().zip(slots) {
+        if let Some(slot) = slot {
+            // As in pgbench, null becomes an empty text.
+            text.extend_from_slice(value.unwrap_or_default());
+            values.push((*slot, text.len()));
+        }
+    }
+}
+
+fn assign(client: &mut Client, text: &[u8], values: &[(Slot, usize)]) {
+    let mut start = 0;
+    for &(slot, end) in values {
+        client.variables.set_text(slot, &text[start..end]);
+        start = end;
+    }
+}
+
+/// Handler of a statement that could not be prepared: the error and the text.
+pub type OnUnprepared = Box<dyn Fn(&Error, &[u8]) + Send + Sync>;
+
+/// Behavior of a program. The default is that of the engine.
+#[derive(Default)]
+pub struct Compat {
+    /// Standard streams of shell commands. The engine shares none, because it uses its own for the protocol.
+    pub shell: Shared,
+    /// Handler of a statement that could not be prepared and is executed anyway. Without it, this is an error
+    /// of the command.
+    pub on_unprepared: Option<OnUnprepared>,
+}
+
+impl fmt::Debug for Compat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compat").field("shell", &self.shell).finish_non_exhaustive()
+    }
+}
+
+/// An SQL command.
+#[derive(Debug)]
+pub struct Statement {
+    /// Name of the prepared statement; empty if it is parsed each time.
+    pub name: String,
+    /// Text with `$1` and so on.
+    pub text: Vec<u8>,
+    parameters: Vec<Slot>,
+    /// Whether column names are needed.
+    describes: bool,
+}
+
+/// Builds all SQL commands, by their number.
+///
+/// # Panics
+///
+/// Never: scripts number their commands in order.
+fn prepared_statements(scripts: &Scripts, protocol: Protocol) -> Result<Vec<Statement>, ScriptError> {
+    let mut statements = Vec::with_capacity(scripts.statements());
+    for command in scripts.scripts().iter().flat_map(|script| &script.commands) {
+        if let Action::Sql(sql) = &command.action {
+            let extended = sql.extended()?;
+            let name = if protocol == Protocol::Prepared { sql.prepared_name() } else { String::new() };
+            let (text, parameters, describes) = (extended.text, extended.parameters, sql.store.is_some());
+            assert_eq!(statements.len(), sql.number);
+            statements.push(Statement { name, text, parameters, describes });
+        }
+    }
+    Ok(statements)
+}
+
+impl Statement {
+    /// Appends the messages that execute it, without Sync.
+    #[inline]
+    pub fn write(&self, variables: &Variables, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        if self.name.is_empty() {
+            frontend::parse(out, "", &self.text, &[])?;
+        }
+        let parameters = &self.parameters;
+        frontend::bind_text(out, &self.name, parameters.len(), Format::Text, |out, index| {
+            variables.write_text(parameters[index], out)
+        })?;
+        if self.describes {
+            frontend::describe(out, Target::Portal(""))?;
+        }
+        frontend::execute(out, "", 0)
+    }
+}
+
+/// Reason why a transaction is aborted.
+#[derive(Debug)]
+pub enum Stop {
+    /// An error of the server or the connection.
+    Session(Error),
+    /// An error of the script. Its client does not continue.
+    Script(Abort),
+    /// A transaction is open at the end of the script. pgbench counts it as completed.
+    LeftOpen(Abort),
+}
+
+impl<E: Into<Error>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+impl From<Abort> for Stop {
+    fn from(abort: Abort) -> Self {
+        Self::Script(abort)
+    }
 }

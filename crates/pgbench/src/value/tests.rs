@@ -1,7 +1,6 @@
-use super::number::fixed;
-use super::parse::{IntError, looks_like_int, parse_double, parse_int};
-use super::*;
 use proptest::prelude::*;
+
+use super::{IntError, fixed, looks_like_int, parse_double, parse_int, *};
 
 fn text(value: Value) -> String {
     let mut out = Vec::new();

@@ -8,7 +8,7 @@ use super::{Bench, Results, ThreadResult, unix_s};
 use crate::checkpoint::writer;
 use crate::record::Record;
 use crate::report;
-use pgbench::random::streams::clients_per_thread;
+use pgbench::random::clients_per_thread;
 use reactor::{Error, Nanos, Usage, tell};
 
 /// Reason why there are no results, already reported.

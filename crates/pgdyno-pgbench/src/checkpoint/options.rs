@@ -1,7 +1,6 @@
 //! Options of checkpoints.
 
-use crate::refusal::{Refusal, refuse};
-use crate::values::integer;
+use crate::values::{Refusal, integer, refuse};
 
 /// Default interval: a compromise between lost work and load.
 const INTERVAL_S: u32 = 10;

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use super::error::CheckpointError;
-use super::{Before, Checkpoint, CheckpointFiles, CheckpointOptions, History, LiveCounters};
+use reactor::Nanos;
+
+use super::{Before, Checkpoint, CheckpointError, CheckpointFiles, CheckpointOptions, History, LiveCounters};
 use crate::bench::Bench;
 use crate::run_config;
-use reactor::Nanos;
 
 /// Files of a checkpoint, and its state if the run is resumed.
 pub type Opened = Option<(CheckpointFiles, Option<Checkpoint>)>;

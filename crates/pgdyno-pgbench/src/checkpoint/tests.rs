@@ -5,13 +5,13 @@ use std::{env, fs, process};
 
 use serde_json::json;
 
-use super::error::CheckpointError;
-use super::*;
-use crate::statistics::{Ended, Outcome};
 use pgbench::run::{Protocol, Startup};
 use pgbench::script::Scripts;
 use pgbench::session::Program;
 use pgbench::value::Value;
+
+use super::{CheckpointError, *};
+use crate::statistics::{Ended, Outcome};
 
 const CLIENTS: usize = 3;
 
@@ -154,7 +154,7 @@ fn transactions_after_a_checkpoint_are_known_unless_the_machine_crashed() {
     next.history.resumed = 1;
     assert_eq!(live.since(&next).map_err(|error| error.to_string()), Ok((0, true)));
     drop(live);
-    fs::remove_file(file::beside(&directory.file(), "live")).unwrap();
+    fs::remove_file(beside(&directory.file(), "live")).unwrap();
     assert_eq!(
         LiveCounters::lock(&directory.file()).unwrap().since(&first).map_err(|error| error.to_string()),
         Ok((0, false))
@@ -170,14 +170,14 @@ fn killed(directory: &Directory) -> (Checkpoint, Vec<u8>) {
         live.set(client, 10);
     }
     drop(live);
-    (first, fs::read(file::beside(&directory.file(), "live")).unwrap())
+    (first, fs::read(beside(&directory.file(), "live")).unwrap())
 }
 
 #[test]
 fn each_flipped_bit_in_the_counters_is_detected() {
     let directory = Directory::new("live-bits");
     let (first, whole) = killed(&directory);
-    let path = file::beside(&directory.file(), "live");
+    let path = beside(&directory.file(), "live");
     let read = || {
         LiveCounters::lock(&directory.file())
             .and_then(|live| live.since(&first))
@@ -200,7 +200,7 @@ fn each_flipped_bit_in_the_counters_is_detected() {
 fn truncated_and_foreign_counter_files_are_rejected() {
     let directory = Directory::new("live-foreign");
     let (first, whole) = killed(&directory);
-    let path = file::beside(&directory.file(), "live");
+    let path = beside(&directory.file(), "live");
     let read = || {
         LiveCounters::lock(&directory.file())
             .and_then(|live| live.since(&first))

@@ -1,22 +1,21 @@
 //! One client of a run: start, retries and outcome of its transactions.
 
-mod failure;
-mod place;
-
 use std::cell::{Cell, RefCell};
 use std::sync::Mutex;
 
+use pgbench::random::{ThreadStreams, poisson_wait};
+use pgbench::session::{ScriptRunner, Stop, Watch};
+use pgwire::SqlState;
+use pgwire::backend::ProtocolError;
+use reactor::{Connection, Error, Nanos, Reactor};
+
 use super::bench::Bench;
-use super::checkpoint::ClientState;
+use super::checkpoint::{ClientState, ThreadPosition, ThreadState};
 use super::connect::connect;
-use super::log::server_text;
+use super::log::{server_text, statement_text};
 use super::record::{Record, lock};
 use super::statistics::{Ended, Outcome};
 use super::transaction_log::TransactionLog;
-use pgbench::random::distribution::poisson_wait;
-use pgbench::random::streams::ThreadStreams;
-use pgbench::session::{ScriptRunner, Stop, Watch};
-use reactor::{Connection, Nanos, Reactor};
 
 /// State shared by the clients of a thread.
 pub struct Thread<'a> {
@@ -232,5 +231,130 @@ impl Client<'_, '_> {
         let (latency, lag) = (at - times.due, times.began - times.due);
         let is_late = self.thread.bench.latency_limit.is_some_and(|limit| latency > limit);
         self.end(&Ended { script, outcome: Outcome::Done, tries, latency, lag, is_late, at });
+    }
+}
+
+impl Client<'_, '_> {
+    /// Reports the failure. Returns an outcome if the client continues.
+    fn failure(&self, stop: Stop) -> Result<Outcome, Aborted> {
+        let (options, log) = (&self.thread.bench.options, &self.thread.bench.log);
+        let client = self.runner.client();
+        let (id, script, command) = (client.id, client.script(), client.command());
+        let error = match stop {
+            Stop::Script(abort) | Stop::LeftOpen(abort) => {
+                abort.messages.iter().for_each(|message| log.error(message));
+                return Err(Aborted);
+            }
+            Stop::Session(error) => error,
+        };
+        let outcome = match error.sqlstate() {
+            Some(SqlState::SERIALIZATION_FAILURE) => Outcome::Serialization,
+            Some(SqlState::DEADLOCK_DETECTED) => Outcome::Deadlock,
+            _ => Outcome::Other,
+        };
+        let goes_on = outcome != Outcome::Other || options.continue_on_error;
+        if goes_on && !error.is_fatal() {
+            if options.verbose_errors {
+                let text = statement_text(&error, self.runner.statement().as_deref());
+                log.info(&format!(
+                    "client {id} got an error in command {command} (SQL) of script {script}; {text}"
+                ));
+            }
+            return Ok(outcome);
+        }
+        if is_copy(&error) {
+            log.error("COPY is not supported in pgbench, aborting");
+        } else if let Error::Server(_) = error {
+            let query = self.runner.query();
+            let text = statement_text(&error, self.runner.statement().as_deref());
+            log.error(&format!(
+                "client {id} script {script} aborted in command {command} query {query}: {text}"
+            ));
+        } else {
+            let why = match error {
+                Error::Closed => "perhaps the backend died while processing".to_owned(),
+                error => error.to_string(),
+            };
+            log.error(&format!("client {id} aborted in command {command} (SQL) of script {script}; {why}"));
+        }
+        Err(Aborted)
+    }
+
+    fn may_retry(&self, outcome: Outcome, tries: u32, took: Nanos) -> bool {
+        let bench = self.thread.bench;
+        let max_tries = bench.options.max_tries;
+        let is_late = bench.latency_limit.is_some_and(|limit| took > limit);
+        outcome != Outcome::Other && (max_tries == 0 || tries < max_tries) && !is_late
+    }
+
+    fn note_failure(&self, script: usize, again: bool, tries: u32, took: Nanos) {
+        let bench = self.thread.bench;
+        let client = self.runner.client();
+        lock(self.thread.record).add_failure(script, client.command(), again);
+        if bench.options.verbose_errors {
+            let does =
+                if again { "repeats the transaction after the error" } else { "ends the failed transaction" };
+            let of = if bench.options.max_tries > 0 {
+                format!("/{}", bench.options.max_tries)
+            } else {
+                String::new()
+            };
+            let used = bench.latency_limit.map(|limit| {
+                let used = 100.0 * took.0 as f64 / limit.0 as f64;
+                format!(", {used:.3}% of the maximum time of tries was used")
+            });
+            let used = used.unwrap_or_default();
+            bench.log.info(&format!("client {} {does} (try {tries}{of}{used})", client.id));
+        }
+    }
+}
+
+/// Whether the server started a COPY, which scripts do not support.
+fn is_copy(error: &Error) -> bool {
+    matches!(error, Error::Protocol(ProtocolError::Unexpected { message, .. }) if message.starts_with("Copy"))
+}
+
+impl Thread<'_> {
+    /// The thread's state between two turns of its loop: completed transactions are counted, all others are
+    /// executed from their start.
+    pub fn state(&self) -> ThreadState {
+        let clients = self.clients.iter().map(|client| client.borrow().clone()).collect();
+        let place =
+            ThreadPosition { streams: self.streams.get(), connecting: self.connecting.get(), clients };
+        ThreadState { place, record: lock(self.record).clone() }
+    }
+}
+
+impl<'a, 'b> Client<'a, 'b> {
+    /// Creates a client from its thread's state.
+    pub fn new(thread: &'a Thread<'b>, mut runner: ScriptRunner, connection: Option<Connection>) -> Self {
+        let client = runner.client_mut();
+        let state = thread.clients[(client.id - thread.first) as usize].borrow();
+        client.random = state.random;
+        client.variables.copy_from(&state.variables);
+        Self { thread, runner, connection, ended: state.ended, drawn: state.script }
+    }
+
+    /// Stores the state at the start of a transaction, if checkpoints are written.
+    fn keep_place(&self, script: usize) {
+        if self.thread.bench.checkpoint_files.is_none() {
+            return;
+        }
+        let client = self.runner.client();
+        let mut place = self.place().borrow_mut();
+        (place.script, place.random) = (Some(script), client.random);
+        place.variables.copy_from(&client.variables);
+    }
+
+    fn place(&self) -> &RefCell<ClientState> {
+        &self.thread.clients[(self.runner.client().id - self.thread.first) as usize]
+    }
+
+    /// Stores the number of completed transactions, if checkpoints are written.
+    fn keep_count(&self) {
+        if let Some(checkpoint_files) = &self.thread.bench.checkpoint_files {
+            self.place().borrow_mut().ended = self.ended;
+            checkpoint_files.live.set(self.runner.client().id, self.ended);
+        }
     }
 }

@@ -4,24 +4,29 @@
 //! All of it uses the same latency histograms of completed transactions, measured from their scheduled start.
 //! With a rate, latency therefore includes the wait for a free client.
 
-mod hgrm;
-mod hlog;
-mod json;
 mod options;
 mod progress;
-mod text;
-
 #[cfg(test)]
 mod tests;
 
-use super::bench::Bench;
-use super::bench::Results;
-use super::statistics::{Durations, Statistics};
-use driver::record::Histogram;
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use driver::record::{HIGHEST, Histogram};
+use pgbench::script::Script;
+use reactor::Nanos;
+use serde_json::{Map, Value, json};
 
 pub use options::DetailOptions;
 pub use progress::remaining;
-pub use text::history;
+
+use super::bench::{Bench, Results};
+use super::checkpoint::History;
+use super::options::POSTGRESQL;
+use super::record::{CommandRecord, Point, Record, ScriptRecord, Series};
+use super::run_config;
+use super::statistics::{Durations, Statistics};
 
 /// Reported quantiles.
 const QUANTILES: [(&str, f64); 5] =
@@ -30,25 +35,25 @@ const QUANTILES: [(&str, f64); 5] =
 /// The section after pgbench's report.
 #[must_use]
 pub fn text(bench: &Bench, results: &Results) -> String {
-    text::section(bench, results)
+    section(bench, results)
 }
 
 /// The complete result as one line of JSON.
 #[must_use]
 pub fn json(bench: &Bench, results: &Results) -> String {
-    json::result(bench, results).to_string() + "\n"
+    result(bench, results).to_string() + "\n"
 }
 
 /// Latencies of all transactions in ms, in the format of HdrHistogram's tools.
 #[must_use]
 pub fn hgrm(results: &Results) -> String {
-    hgrm::percentiles(&results.record.latency().unwrap_or_default())
+    percentiles(&results.record.latency().unwrap_or_default())
 }
 
 /// All latencies, including those of scripts and commands, as a HdrHistogram log.
 #[must_use]
 pub fn hlog(bench: &Bench, results: &Results, ended_unix_s: f64) -> String {
-    hlog::log(&results.record, bench.program.scripts.scripts(), ended_unix_s, results.duration)
+    histogram_log(&results.record, bench.program.scripts.scripts(), ended_unix_s, results.duration)
 }
 
 /// Whether transactions are scheduled by a rate.
@@ -68,4 +73,266 @@ fn cpu_us_each(results: &Results, total: &Statistics) -> f64 {
 /// A histogram may exceed the measured value by 0.1%. The maximum is exact.
 fn quantiles_ms(durations: &Durations, histogram: &Histogram) -> [f64; QUANTILES.len()] {
     QUANTILES.map(|(_, quantile)| (histogram.quantile_ns(quantile) as f64 / 1e6).min(durations.max_ms))
+}
+
+/// Number of HdrHistogram's sub-buckets for three significant digits.
+const SUB_BUCKETS: u64 = 2048;
+
+/// The distribution in ms.
+fn percentiles(latency: &Histogram) -> String {
+    let ms = |ns: f64| ns / 1e6;
+    let mut out =
+        format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
+    for (value_ns, quantile, reached) in latency.steps() {
+        let value = ms(value_ns as f64);
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{value:12.3} {quantile:.12} {reached:10}");
+        if quantile < 1.0 {
+            let _ = write!(out, " {:14.2}", 1.0 / (1.0 - quantile));
+        }
+        out.push('\n');
+    }
+    let (mean, deviation) = latency.mean_and_deviation_ns();
+    let _ = writeln!(out, "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]", ms(mean), ms(deviation));
+    let (max, count) = (ms(latency.max_ns() as f64), latency.len());
+    let _ = writeln!(out, "#[Max     = {max:12.3}, Total count    = {count:12}]");
+    let buckets = HIGHEST.0.div_ceil(SUB_BUCKETS).next_power_of_two().ilog2() + 1;
+    let _ = writeln!(out, "#[Buckets = {buckets:12}, SubBuckets     = {SUB_BUCKETS:12}]");
+    out
+}
+
+const LEGEND: &str =
+    "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"";
+
+/// The log of a run with this end time (Unix) and duration, as a single interval.
+fn histogram_log(record: &Record, scripts: &[Script], ended_unix_s: f64, duration: Nanos) -> String {
+    let start_s = ended_unix_s - duration.as_s();
+    let mut out = format!(
+        "#[pgdyno-pgbench {}: histograms of latencies in ns, Interval_Max in ms]\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    out.push_str("#[Histogram log format version 1.3]\n");
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "#[StartTime: {start_s:.3} (seconds since epoch)]");
+    let _ = writeln!(out, "#[BaseTime: {start_s:.3} (seconds since epoch)]");
+    for (script, number) in scripts.iter().zip(1..) {
+        let _ = writeln!(out, "#[Tag script.{number}: {}]", one_line(&script.name));
+        for (command, place) in script.commands.iter().zip(1..) {
+            let _ = writeln!(out, "#[Tag script.{number}.command.{place}: {}]", one_line(&command.line));
+        }
+    }
+    let _ = writeln!(out, "{LEGEND}");
+    let mut line = |tag: &str, latency: Option<&Histogram>| {
+        let Some(latency) = latency else { return };
+        let (length_s, max_ms) = (duration.as_s(), latency.max_ns() as f64 / 1e6);
+        let histogram = STANDARD.encode(latency.encoded_for_log());
+        let _ = writeln!(out, "{tag}0.000,{length_s:.3},{max_ms:.3},{histogram}");
+    };
+    line("", record.latency().as_ref());
+    for (script, number) in record.scripts.iter().zip(1..) {
+        line(&format!("Tag=script.{number},"), script.latency.as_ref());
+        for (command, place) in script.commands.iter().zip(1..) {
+            line(&format!("Tag=script.{number}.command.{place},"), command.latency.as_ref());
+        }
+    }
+    out
+}
+
+/// Replaces line breaks in a comment.
+fn one_line(text: &str) -> String {
+    text.split(char::is_control).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// See [`json`].
+fn result(bench: &Bench, results: &Results) -> Value {
+    let total = results.record.total();
+    let latency = results.record.latency();
+    let scripts = bench.program.scripts.scripts().iter().zip(&results.record.scripts);
+    let found = &bench.tables;
+    json!({
+        "pgdyno": env!("CARGO_PKG_VERSION"),
+        "pgbench": POSTGRESQL,
+        "server_version": found.server_version,
+        "partitions": found.partitions.map(|(method, count)| json!({"method": method, "count": count})),
+        "options": run_config::options(bench),
+        "duration_s": results.duration.as_s(),
+        "connecting_s": results.connecting_first.as_s(),
+        "reconnecting_s": results.connecting_again.as_s(),
+        "is_aborted": results.is_aborted,
+        "history": bench.before.history,
+        "latency_from": if has_schedule(bench) { "scheduled start" } else { "start" },
+        "tps": tps(&total, results.duration),
+        "transactions": transactions(&total),
+        "latency_ms": durations(&total.latency, latency.as_ref()),
+        "lag_ms": has_schedule(bench).then(|| durations(&total.lag, None)),
+        "scripts": scripts.map(|(script, record)| one_script(script, record, results.duration)).collect::<Value>(),
+        "series": results.record.series.as_ref().map(|series| points(series, results.duration)),
+        "driver_cpu": {
+            "user_s": results.cpu.user.as_s(),
+            "system_s": results.cpu.system.as_s(),
+            "per_transaction_us": cpu_us_each(results, &total),
+        },
+    })
+}
+
+fn one_script(script: &Script, record: &ScriptRecord, duration: Nanos) -> Value {
+    let statements = script.commands.iter().zip(&record.commands);
+    json!({
+        "name": script.name,
+        "weight": script.weight,
+        "tps": tps(&record.statistics, duration),
+        "transactions": transactions(&record.statistics),
+        "latency_ms": durations(&record.statistics.latency, record.latency.as_ref()),
+        "statements": statements.map(|(command, record)| statement(&command.line, record)).collect::<Value>(),
+    })
+}
+
+fn statement(line: &str, record: &CommandRecord) -> Value {
+    let CommandRecord { statistics, latency } = record;
+    json!({
+        "command": line,
+        "failures": statistics.failures,
+        "retries": statistics.retries,
+        "latency_ms": durations(&statistics.time, latency.as_ref()),
+    })
+}
+
+fn tps(statistics: &Statistics, duration: Nanos) -> f64 {
+    if duration == Nanos::ZERO { 0.0 } else { statistics.done as f64 / duration.as_s() }
+}
+
+fn transactions(statistics: &Statistics) -> Value {
+    json!({
+        "all": statistics.all(),
+        "done": statistics.done,
+        "late": statistics.late,
+        "skipped": statistics.skipped,
+        "failed": statistics.failures(),
+        "serialization_failures": statistics.serialization_failures,
+        "deadlock_failures": statistics.deadlock_failures,
+        "other_failures": statistics.other_failures,
+        "retried": statistics.retried,
+        "retries": statistics.retries,
+    })
+}
+
+/// Null without any durations.
+fn durations(durations: &Durations, histogram: Option<&Histogram>) -> Value {
+    if durations.count == 0 {
+        return Value::Null;
+    }
+    let mut fields = Map::new();
+    fields.insert("n".to_owned(), json!(durations.count));
+    fields.insert("mean".to_owned(), json!(durations.mean_ms()));
+    fields.insert("stddev".to_owned(), json!(durations.deviation_ms()));
+    if let Some(histogram) = histogram {
+        for ((name, _), quantile_ms) in QUANTILES.into_iter().zip(quantiles_ms(durations, histogram)) {
+            fields.insert(name.to_owned(), json!(quantile_ms));
+        }
+        fields.insert("n_above_60_s".to_owned(), json!(histogram.saturated()));
+    }
+    fields.insert("max".to_owned(), json!(durations.max_ms));
+    Value::Object(fields)
+}
+
+/// Each point up to the end of the run, with the time that it covers.
+fn points(series: &Series, duration: Nanos) -> Value {
+    let point = |(index, point): (usize, &Point)| {
+        let from = Nanos(index as u64 * series.step.0);
+        let covers = series.step.min(duration - from);
+        let mean_ms = point.latency_ns_sum as f64 / 1e6 / point.done.max(1) as f64;
+        json!({
+            "from_s": from.as_s(),
+            "duration_s": covers.as_s(),
+            "done": point.done,
+            "failed": point.failed,
+            "skipped": point.skipped,
+            "retries": point.retries,
+            "latency_mean_ms": (point.done > 0).then_some(mean_ms),
+            "latency_max_ms": (point.done > 0).then_some(point.latency_ns_max as f64 / 1e6),
+        })
+    };
+    series.points.iter().enumerate().map(point).collect()
+}
+
+/// See [`text`].
+fn section(bench: &Bench, results: &Results) -> String {
+    let total = results.record.total();
+    let latency = results.record.latency().unwrap_or_default();
+    let from = if has_schedule(bench) {
+        "its scheduled start to its end: waiting for a free client counts, nothing is omitted"
+    } else {
+        "its start to its end, tries that failed included"
+    };
+    let mut out = format!("pgdyno: latency of transactions done, in ms, lower is better; from {from}\n");
+    let _ = write!(out, "{:>12}", "n");
+    for (name, _) in QUANTILES {
+        let _ = write!(out, " {name:>11}");
+    }
+    let _ = writeln!(out, " {:>11}", "max");
+    row(&mut out, &total.latency, &latency, "all transactions");
+    let scripts = bench.program.scripts.scripts();
+    for (index, (script, record)) in scripts.iter().zip(&results.record.scripts).enumerate() {
+        if scripts.len() > 1 {
+            if let Some(latency) = &record.latency {
+                let name = format!("SQL script {}: {}", index + 1, script.name);
+                row(&mut out, &record.statistics.latency, latency, &name);
+            }
+        }
+        let lines = script.commands.iter().map(|command| command.line.as_str());
+        statements(&mut out, record, lines);
+    }
+    footnotes(&mut out, results, &total, &latency);
+    out
+}
+
+fn row(out: &mut String, durations: &Durations, latency: &Histogram, name: &str) {
+    let _ = write!(out, "{:12}", latency.len());
+    for quantile_ms in quantiles_ms(durations, latency) {
+        let _ = write!(out, " {quantile_ms:11.3}");
+    }
+    let _ = writeln!(out, " {:11.3}  {name}", durations.max_ms);
+}
+
+/// Each command of a script, from sending to the complete response.
+fn statements<'a>(out: &mut String, record: &ScriptRecord, lines: impl Iterator<Item = &'a str>) {
+    for (line, command) in lines.zip(&record.commands) {
+        if let Some(latency) = &command.latency {
+            let shown = line.lines().next().unwrap_or_default();
+            row(out, &command.statistics.time, latency, &format!("  {shown}"));
+        }
+    }
+}
+
+fn footnotes(out: &mut String, results: &Results, total: &Statistics, latency: &Histogram) {
+    let (failed, skipped) = (total.failures(), total.skipped);
+    if failed + skipped > 0 {
+        let _ = writeln!(out, "not among them: {failed} failed and {skipped} skipped transactions");
+    }
+    if latency.saturated() > 0 {
+        let (count, highest_s) = (latency.saturated(), HIGHEST.as_s());
+        let _ =
+            writeln!(out, "{count} latencies above {highest_s} s count as {highest_s} s in the percentiles");
+    }
+    let (user_s, system_s) = (results.cpu.user.as_s(), results.cpu.system.as_s());
+    let each_us = cpu_us_each(results, total);
+    let _ = writeln!(
+        out,
+        "driver's CPU: {each_us:.3} us per transaction sent (user {user_s:.3} s, system {system_s:.3} s)"
+    );
+}
+
+/// Statistics of a resumed run; empty for others.
+#[must_use]
+pub fn history(bench: &Bench) -> String {
+    let History { resumed, run_again, in_flight_max, is_incomplete } = bench.before.history;
+    if resumed == 0 {
+        return String::new();
+    }
+    let times = if resumed == 1 { "once".to_owned() } else { format!("{resumed} times") };
+    let at_least = if is_incomplete { "at least " } else { "" };
+    format!(
+        "pgdyno: resumed {times}; {at_least}{run_again} transactions that had ended after a checkpoint were run again, \
+         and up to {in_flight_max} more that were under way\n"
+    )
 }

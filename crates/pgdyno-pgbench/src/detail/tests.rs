@@ -39,12 +39,12 @@ fn the_histogram_has_the_format_of_hdrhistogram() {
     for ns in [1_000, 250_000, 250_000, 1_500_000, 3_000_000, 70_000, 59_000_000_000] {
         latency.record(Nanos(ns));
     }
-    assert_eq!(hgrm::percentiles(&latency), BY_HDRHISTOGRAM);
+    assert_eq!(percentiles(&latency), BY_HDRHISTOGRAM);
 }
 
 #[test]
 fn an_empty_histogram_is_written_without_steps() {
-    let text = hgrm::percentiles(&Histogram::default());
+    let text = percentiles(&Histogram::default());
     assert_eq!(text.lines().count(), 5, "{text}");
     assert!(text.contains("Total count    =            0]"), "{text}");
 }
@@ -66,7 +66,7 @@ fn the_log_has_a_histogram_for_all_for_each_script_and_for_each_command() {
     };
     record.add(&ended(0), Nanos::ZERO);
     record.add_command(0, 0, Nanos(1_000_000));
-    let log = hlog::log(&record, scripts.scripts(), 1_000_002.25, Nanos(2_000_000_000));
+    let log = histogram_log(&record, scripts.scripts(), 1_000_002.25, Nanos(2_000_000_000));
     let lines: Vec<_> = log.lines().collect();
     let head = [
         "#[Histogram log format version 1.3]",

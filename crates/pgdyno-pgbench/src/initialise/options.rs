@@ -1,8 +1,8 @@
 //! Parser of the options of initialization, with pgbench's messages.
 
-use crate::refusal::{Refusal, refuse};
-use crate::values::integer_between;
 use pgbench::initialise::specification::{Initialise, Method, STEPS, wrong_step};
+
+use crate::values::{Refusal, integer_between, refuse};
 
 /// Options of initialization.
 #[derive(Clone, Debug, PartialEq, Eq)]

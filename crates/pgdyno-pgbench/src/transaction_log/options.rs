@@ -1,7 +1,6 @@
 //! Options of the transaction log.
 
-use crate::refusal::{Refusal, refuse};
-use crate::values::{integer, leading_double};
+use crate::values::{Refusal, integer, leading_double, refuse};
 
 /// Options of the transaction log.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 
 use super::*;
-use crate::refusal::Refusal;
+use crate::values::Refusal;
 
 const ALL: Columns = Columns {
     has_lag: true,

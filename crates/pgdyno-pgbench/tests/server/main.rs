@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, missing_docs)]
 
+mod allocations;
 mod cases;
 mod checkpoint;
 mod command;
@@ -29,8 +30,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
-use pgbench::random::Prng;
-use pgbench::random::distribution::uniform;
+use pgbench::random::{Prng, uniform};
 
 use test_server::{Database, Server};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pgbench::random::streams::clients_per_thread;
+use pgbench::random::clients_per_thread;
 use pgbench::run::{Client, Protocol, Startup, Step};
 use pgbench::script::Scripts;
 

@@ -6,13 +6,12 @@
 
 mod authentication;
 mod body;
-mod error;
 mod report;
 mod row;
 
 pub use authentication::{Authentication, Mechanisms};
+pub use body::ProtocolError;
 pub use body::{CommandTag, CopyResponse, Field, Fields, Oids};
-pub use error::ProtocolError;
 pub use report::{ErrorFields, ServerError};
 pub use row::{Columns, Row};
 

@@ -1,7 +1,7 @@
 //! DataRow: the columns of a result row.
 
 use super::super::numeric;
-use super::error::ProtocolError;
+use super::body::ProtocolError;
 
 /// A result row: its values, by index from 0, in the format requested by Bind.
 ///

@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::{env, fmt, fs, io};
 
+use super::SessionDefaults;
 use super::error::ConninfoError;
-use super::session::SessionDefaults;
 use super::target::Conninfo;
 
 /// Maximum size of a password file. A real one has a few lines.

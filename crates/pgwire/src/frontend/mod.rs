@@ -2,10 +2,8 @@
 //!
 //! A function that fails leaves the buffer unchanged. Nothing allocates except the growth of the buffer.
 
-mod error;
 mod parameter;
 
-pub use error::EncodeError;
 pub use parameter::{Cents, Decimal, Element, Parameter, Timestamptz};
 
 const PROTOCOL_3_0: i32 = 0x0003_0000;
@@ -316,4 +314,21 @@ fn cstring_bytes(out: &mut Vec<u8>, text: &[u8], what: &'static str) -> Result<(
     out.extend_from_slice(text);
     out.push(0);
     Ok(())
+}
+
+/// A message that cannot be encoded.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum EncodeError {
+    /// A string contains a zero byte, which the protocol does not allow.
+    #[error("{what} holds a zero byte, which PostgreSQL cannot take")]
+    ZeroByte {
+        /// Name of the string.
+        what: &'static str,
+    },
+    /// A message exceeds the maximum length of the protocol.
+    #[error("{what} is too long for one message of the protocol")]
+    TooLong {
+        /// Name of the part that is too long.
+        what: &'static str,
+    },
 }

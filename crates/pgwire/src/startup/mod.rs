@@ -4,22 +4,17 @@
 //! which appends the response and returns whether the session is ready. Read the messages with
 //! [`super::backend::parse_startup`].
 
-mod authentication;
-mod channel;
-mod error;
-mod refusal;
-mod session;
-mod target_session_attrs;
+use std::mem;
 
-pub use channel::Channel;
-pub use error::StartupError;
-pub use session::Session;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{
+    ChannelBinding as Binding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
+};
 
-use super::backend::{Authentication, Message, ProtocolError};
-use super::conninfo::{Conninfo, Host};
-use super::frontend;
-use authentication::Authenticator;
-use target_session_attrs::SessionRequirement;
+use super::SqlState;
+use super::backend::{Authentication, Mechanisms, Message, ProtocolError, ServerError};
+use super::conninfo::{ChannelBinding, Conninfo, Host, Password, TargetSessionAttrs};
+use super::frontend::{self, EncodeError};
 
 /// Maximum number of messages before the session is ready. A server sends about 20; a hostile one could send
 /// them forever.
@@ -81,7 +76,7 @@ impl Startup {
         }
         match message {
             Message::NoticeResponse(_) => Ok(false),
-            Message::ErrorResponse(fields) => Err(refusal::of(&fields.to_owned(), &self.user, &self.dbname)),
+            Message::ErrorResponse(fields) => Err(of(&fields.to_owned(), &self.user, &self.dbname)),
             message => self.advance(message, out),
         }
     }
@@ -154,5 +149,386 @@ impl Phase {
             Self::Asking { .. } => "asking of which kind the server is",
             Self::Ready => "the session had already started",
         }
+    }
+}
+
+/// State of the client side.
+struct Authenticator {
+    user: String,
+    password: Option<Password>,
+    passfile_ignored: Option<String>,
+    channel_binding: ChannelBinding,
+    channel: Channel,
+    progress: Progress,
+}
+
+enum Progress {
+    /// No request yet.
+    Begun,
+    /// The password was sent, in clear text or hashed.
+    PasswordSent,
+    /// The client-first-message of SCRAM was sent.
+    ScramBegun { scram: ScramSha256, bound: bool },
+    /// The client proof was sent. The server signature is expected.
+    ScramProven { scram: ScramSha256, bound: bool },
+    /// The server signature was verified.
+    ScramVerified { bound: bool },
+    /// Authentication failed. No further request is answered.
+    Failed,
+}
+
+impl Authenticator {
+    fn new(conninfo: &Conninfo, host: &Host, channel: Channel) -> Self {
+        Self {
+            user: conninfo.user.clone(),
+            password: host.password.clone(),
+            passfile_ignored: conninfo.passfile_ignored.clone(),
+            channel_binding: conninfo.channel_binding,
+            channel,
+            progress: Progress::Begun,
+        }
+    }
+
+    /// Answers an authentication request.
+    fn answer(&mut self, demand: &Authentication<'_>, out: &mut Vec<u8>) -> Result<(), StartupError> {
+        let progress = mem::replace(&mut self.progress, Progress::Failed);
+        self.progress = match (progress, demand) {
+            (Progress::Begun, Authentication::CleartextPassword) => {
+                frontend::password(out, self.unbound_password()?.reveal().as_bytes())?;
+                Progress::PasswordSent
+            }
+            (Progress::Begun, Authentication::Md5Password { salt }) => {
+                let password = self.unbound_password()?.reveal().as_bytes();
+                frontend::password(out, md5_hash(self.user.as_bytes(), password, *salt).as_bytes())?;
+                Progress::PasswordSent
+            }
+            (Progress::Begun, Authentication::Sasl(mechanisms)) => self.begin_scram(mechanisms, out)?,
+            (Progress::ScramBegun { mut scram, bound }, Authentication::SaslContinue(data)) => {
+                scram.update(data).map_err(|_| ProtocolError::Malformed { message: "SCRAM challenge" })?;
+                frontend::sasl_response(out, scram.message())?;
+                Progress::ScramProven { scram, bound }
+            }
+            (Progress::ScramProven { mut scram, bound }, Authentication::SaslFinal(data)) => {
+                scram.finish(data).map_err(|_| StartupError::ServerNotProven)?;
+                Progress::ScramVerified { bound }
+            }
+            (Progress::Begun, Authentication::Other(_)) => {
+                return Err(StartupError::UnsupportedAuthentication { method: demand.name().into_owned() });
+            }
+            (_, _) => {
+                let (message, doing) = ("Authentication", "logging in");
+                return Err(ProtocolError::Unexpected { message, doing }.into());
+            }
+        };
+        Ok(())
+    }
+
+    /// Handles AuthenticationOk: fails unless the required server signature was verified.
+    fn finish(&self) -> Result<(), StartupError> {
+        let bound = match self.progress {
+            Progress::Begun | Progress::PasswordSent => false,
+            Progress::ScramVerified { bound } => bound,
+            Progress::ScramBegun { .. } | Progress::ScramProven { .. } | Progress::Failed => {
+                return Err(StartupError::ServerNotProven);
+            }
+        };
+        if self.channel_binding == ChannelBinding::Require && !bound {
+            return Err(StartupError::NotBound { method: "no proof bound to its certificate".into() });
+        }
+        Ok(())
+    }
+
+    fn begin_scram(&self, mechanisms: &Mechanisms<'_>, out: &mut Vec<u8>) -> Result<Progress, StartupError> {
+        let (mechanism, binding) = self.choose(mechanisms)?;
+        let scram = ScramSha256::new(self.password()?.reveal().as_bytes(), binding);
+        frontend::sasl_initial_response(out, mechanism, scram.message())?;
+        Ok(Progress::ScramBegun { scram, bound: mechanism == SCRAM_SHA_256_PLUS })
+    }
+
+    /// The strongest mechanism that both sides support, and the GS2 channel-binding flag.
+    ///
+    /// The flag "y" of an unbound exchange over TLS lets the server detect that an attacker removed its
+    /// stronger offer.
+    fn choose(&self, mechanisms: &Mechanisms<'_>) -> Result<(&'static str, Binding), StartupError> {
+        let end_point_hash = match &self.channel {
+            Channel::Tls { end_point_hash } if self.channel_binding != ChannelBinding::Disable => {
+                end_point_hash
+            }
+            _ => &None,
+        };
+        match end_point_hash {
+            Some(hash) if mechanisms.has(SCRAM_SHA_256_PLUS) => {
+                Ok((SCRAM_SHA_256_PLUS, Binding::tls_server_end_point(hash.clone())))
+            }
+            _ if self.channel_binding == ChannelBinding::Require => {
+                Err(StartupError::NotBound { method: mechanisms.list() })
+            }
+            _ if !mechanisms.has(SCRAM_SHA_256) => {
+                Err(StartupError::UnsupportedAuthentication { method: mechanisms.list() })
+            }
+            Some(_) => Ok((SCRAM_SHA_256, Binding::unrequested())),
+            None => Ok((SCRAM_SHA_256, Binding::unsupported())),
+        }
+    }
+
+    /// The password for a method without channel binding.
+    fn unbound_password(&self) -> Result<&Password, StartupError> {
+        if self.channel_binding == ChannelBinding::Require {
+            return Err(StartupError::NotBound { method: "a bare password".into() });
+        }
+        self.password()
+    }
+
+    fn password(&self) -> Result<&Password, StartupError> {
+        self.password.as_ref().ok_or_else(|| StartupError::NoPassword {
+            user: self.user.clone(),
+            note: self.passfile_ignored.as_ref().map(|note| format!(" ({note})")).unwrap_or_default(),
+        })
+    }
+}
+
+/// Encryption of the channel, which limits the authentication methods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Channel {
+    /// Not encrypted: a Unix socket or plain TCP.
+    Plain,
+    /// TLS, with the hash of the server's certificate if one is defined:
+    /// [`super::tls::TlsSession::end_point_hash`].
+    Tls {
+        /// Data for channel binding.
+        end_point_hash: Option<Vec<u8>>,
+    },
+}
+
+/// Reason why a session could not be started.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum StartupError {
+    /// The server rejected the password.
+    #[error(
+        "the server refused user \"{user}\": wrong password; check password, PGPASSWORD or the password file"
+    )]
+    WrongPassword {
+        /// The role.
+        user: String,
+        /// The error of the server.
+        server_error: Box<ServerError>,
+    },
+    /// The server requires a password and none was given.
+    #[error(
+        "the server requires a password for user \"{user}\": give password, PGPASSWORD or a password file{note}"
+    )]
+    NoPassword {
+        /// The role.
+        user: String,
+        /// Reason why the password file was not used: empty or in parentheses.
+        note: String,
+    },
+    /// The database does not exist.
+    #[error("database \"{dbname}\" does not exist on this server: create it, or name another with dbname")]
+    NoDatabase {
+        /// The database.
+        dbname: String,
+        /// The error of the server.
+        server_error: Box<ServerError>,
+    },
+    /// The server refused the connection for another reason.
+    #[error("the server refused the connection: {0}")]
+    Refused(Box<ServerError>),
+    /// The server is older than the oldest supported version.
+    #[error("the server is PostgreSQL {version}: too old, pgdyno needs {oldest} or newer")]
+    ServerTooOld {
+        /// As reported by the server.
+        version: String,
+        /// The oldest supported major version.
+        oldest: u32,
+    },
+    /// The server requires an unsupported authentication method.
+    #[error(
+        "the server asks for authentication by {method}, which is not supported; \
+             allow scram-sha-256, md5, password or trust for this user in pg_hba.conf"
+    )]
+    UnsupportedAuthentication {
+        /// The required method.
+        method: String,
+    },
+    /// The server did not prove that it knows the password.
+    #[error("the server did not prove that it knows the password: it may not be the intended server")]
+    ServerNotProven,
+    /// `channel_binding=require`, and the server offers no channel binding.
+    #[error("channel_binding=require, but the server offers {method}; use TLS and a SCRAM password")]
+    NotBound {
+        /// The offered method.
+        method: String,
+    },
+    /// The server does not match `target_session_attrs`.
+    #[error("{found}, but target_session_attrs requires another kind of session")]
+    WrongSessionAttrs {
+        /// Its property, in libpq's words.
+        found: &'static str,
+    },
+    /// The server sent too many messages before ReadyForQuery.
+    #[error("protocol violation: the server sent more than {limit} messages and was not ready for a query")]
+    EndlessStartup {
+        /// The limit.
+        limit: u32,
+    },
+    /// The server violated the protocol.
+    #[error(transparent)]
+    Protocol(#[from] ProtocolError),
+    /// A message cannot be encoded.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+}
+
+impl StartupError {
+    /// The error of the server, if the server sent this error.
+    #[must_use]
+    pub fn server_error(&self) -> Option<&ServerError> {
+        match self {
+            Self::WrongPassword { server_error, .. }
+            | Self::NoDatabase { server_error, .. }
+            | Self::Refused(server_error) => Some(server_error),
+            _ => None,
+        }
+    }
+
+    /// The SQLSTATE, if the server sent this error.
+    #[must_use]
+    pub fn sqlstate(&self) -> Option<SqlState> {
+        self.server_error().map(|server_error| server_error.sqlstate)
+    }
+}
+
+/// The startup error for an error of the server.
+fn of(error: &ServerError, user: &str, dbname: &str) -> StartupError {
+    let server_error = Box::new(error.clone());
+    match error.sqlstate {
+        SqlState::INVALID_PASSWORD => StartupError::WrongPassword { user: user.to_owned(), server_error },
+        SqlState::INVALID_CATALOG_NAME => {
+            StartupError::NoDatabase { dbname: dbname.to_owned(), server_error }
+        }
+        _ => StartupError::Refused(server_error),
+    }
+}
+
+/// The oldest supported major version.
+const VERSION_MIN: u32 = 10;
+
+/// Key and initial settings of a session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Process ID and secret key for a CancelRequest. A pooler may not send them.
+    pub key: Option<(i32, i32)>,
+    parameters: Vec<(String, String)>,
+}
+
+impl Session {
+    /// A setting that the server reported, such as `server_version`.
+    #[must_use]
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The version as the server reports it, such as `17.2 (Debian 17.2-1)`; empty if not reported.
+    #[must_use]
+    pub fn server_version(&self) -> &str {
+        self.parameter("server_version").unwrap_or_default()
+    }
+
+    /// The version as in `server_version_num`: 170002 for 17.2, 180000 for 18beta1.
+    #[must_use]
+    pub fn server_version_num(&self) -> Option<u32> {
+        if let Some(told) = self.parameter("server_version_num") {
+            return told.parse().ok();
+        }
+        let (major, rest) = split_number(self.server_version())?;
+        let mut minors = rest.strip_prefix('.').into_iter().flat_map(|rest| rest.split('.'));
+        let mut minor = || minors.next().and_then(split_number).map_or(0, |(minor, _)| minor);
+        // Before 10 the major version had two parts.
+        let (first, second) = (minor(), minor());
+        let below = if major >= VERSION_MIN { first } else { first.checked_mul(100)?.checked_add(second)? };
+        major.checked_mul(10_000)?.checked_add(below)
+    }
+
+    fn set_parameter(&mut self, name: &[u8], value: &[u8]) {
+        let name = String::from_utf8_lossy(name);
+        let value = String::from_utf8_lossy(value).into_owned();
+        match self.parameters.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, old)) => *old = value,
+            None => self.parameters.push((name.into_owned(), value)),
+        }
+    }
+
+    /// Fails for a server older than `VERSION_MIN`. One that reports no version may be a pooler and is
+    /// accepted.
+    fn check_version(&self) -> Result<(), StartupError> {
+        match self.server_version_num() {
+            Some(version) if version < VERSION_MIN * 10_000 => Err(StartupError::ServerTooOld {
+                version: self.server_version().to_owned(),
+                oldest: VERSION_MIN,
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether sessions are read-only; `None` before version 14, which does not report it.
+    fn is_read_only(&self) -> Option<bool> {
+        let read_only = self.parameter("default_transaction_read_only")?;
+        Some(self.is_standby()? || read_only == "on")
+    }
+
+    /// Whether the server is in recovery; `None` before version 14, which does not report it.
+    fn is_standby(&self) -> Option<bool> {
+        self.parameter("in_hot_standby").map(|standby| standby == "on")
+    }
+}
+
+/// Splits a text into its leading number and the rest.
+fn split_number(text: &str) -> Option<(u32, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, &text[end..]))
+}
+
+/// The property of the server that is required, and how it is read.
+#[derive(Clone, Copy)]
+struct SessionRequirement {
+    /// Query for older servers, which do not report the property.
+    question: &'static str,
+    asks_for_recovery: bool,
+    /// The required answer.
+    answer: bool,
+    /// libpq's description of a server that does not match.
+    found: &'static str,
+}
+
+impl SessionRequirement {
+    /// The requirement, `None` if any server is accepted.
+    fn of(target: TargetSessionAttrs) -> Option<Self> {
+        let writes = |answer, found| {
+            Some(Self { question: "SHOW transaction_read_only", asks_for_recovery: false, answer, found })
+        };
+        let recovers = |answer, found| {
+            let question = "SELECT pg_catalog.pg_is_in_recovery()";
+            Some(Self { question, asks_for_recovery: true, answer, found })
+        };
+        match target {
+            TargetSessionAttrs::Any => None,
+            TargetSessionAttrs::ReadWrite => writes(false, "session is read-only"),
+            TargetSessionAttrs::ReadOnly => writes(true, "session is not read-only"),
+            TargetSessionAttrs::Primary => recovers(false, "server is in hot standby mode"),
+            TargetSessionAttrs::Standby | TargetSessionAttrs::PreferStandby => {
+                recovers(true, "server is not in hot standby mode")
+            }
+        }
+    }
+
+    /// The property as reported by the server; `None` before version 14.
+    fn reported_by(self, session: &Session) -> Option<bool> {
+        if self.asks_for_recovery { session.is_standby() } else { session.is_read_only() }
+    }
+
+    /// The description of a mismatch with this answer, `None` for a match.
+    fn wrong(self, answer: bool) -> Option<&'static str> {
+        (answer != self.answer).then_some(self.found)
     }
 }

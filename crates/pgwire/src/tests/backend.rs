@@ -2,10 +2,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::SqlState;
-use super::super::backend::ProtocolError;
 use super::super::backend::{
-    Authentication, MESSAGE_BYTES_MAX, Message, Row, STARTUP_MESSAGE_BYTES_MAX, TransactionStatus, parse,
-    parse_startup,
+    Authentication, MESSAGE_BYTES_MAX, Message, ProtocolError, Row, STARTUP_MESSAGE_BYTES_MAX,
+    TransactionStatus, parse, parse_startup,
 };
 use super::server_message;
 

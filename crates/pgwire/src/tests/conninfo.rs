@@ -5,10 +5,9 @@ use proptest::prelude::*;
 
 use super::hex;
 
-use super::super::conninfo::ConninfoError;
 use super::super::conninfo::{
-    Address, ChannelBinding, Conninfo, Host, Password, RootCertificates, SessionDefaults, SslMode,
-    TargetSessionAttrs,
+    Address, ChannelBinding, Conninfo, ConninfoError, Host, Password, RootCertificates, SessionDefaults,
+    SslMode, TargetSessionAttrs,
 };
 
 fn with_environment(text: &str, environment: &[(&str, &str)]) -> Result<Conninfo, ConninfoError> {

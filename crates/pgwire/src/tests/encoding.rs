@@ -1,8 +1,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::frontend::EncodeError;
-use super::super::frontend::{self, Cents, Decimal, Format, Parameter, Target, Timestamptz};
+use super::super::frontend::{self, Cents, Decimal, EncodeError, Format, Parameter, Target, Timestamptz};
 use super::super::{copy, numeric};
 use super::hex;
 

@@ -4,11 +4,9 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::SqlState;
-use super::super::backend::ProtocolError;
-use super::super::backend::parse_startup;
+use super::super::backend::{ProtocolError, parse_startup};
 use super::super::conninfo::Conninfo;
-use super::super::startup::StartupError;
-use super::super::startup::{Channel, Session, Startup};
+use super::super::startup::{Channel, Session, Startup, StartupError};
 use super::scram_server::Exchange;
 use super::server_message;
 

@@ -1,9 +1,9 @@
 //! Delivery as statements (clause 2.7.4): ten orders in one database transaction.
 
-use super::exchange::{Outbox, Session, call, ignore, missing};
-use super::sql::Statement::{
+use super::exchange::Statement::{
     Begin, ChargeCustomer, Commit, DeliverLines, DeliverOrder, LockDeliveries, TakeOldest,
 };
+use super::exchange::{Outbox, Session, call, ignore, missing};
 use crate::population::DISTRICTS;
 use driver::Ending;
 use pgwire::frontend::Cents;

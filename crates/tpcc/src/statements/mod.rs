@@ -6,18 +6,16 @@ mod exchange;
 mod new_order;
 mod payment;
 mod queries;
-mod scratch;
-mod sql;
 
 use super::deviation::{Deviation, Deviations};
 use super::input::{Desk, Input};
 use super::specification::Isolation;
 use driver::Ending;
+pub(super) use exchange::Scratch;
 use exchange::Session;
+use exchange::{BEGIN, SQL};
 pub(super) use exchange::{append_text, missing};
 use reactor::{Connection, Error};
-pub(super) use scratch::Scratch;
-use sql::{BEGIN, SQL};
 
 pub(super) async fn prepare(
     connection: &mut Connection,

@@ -1,10 +1,10 @@
 //! New-Order as statements (clause 2.4.2).
 
-use super::exchange::{Outbox, Session, call, ignore, missing};
-use super::sql::Statement::{
+use super::exchange::Statement::{
     Begin, Buyer, Commit, InsertNewOrder, InsertOrder, InsertOrderLine, Item, NextOrderId, Rollback,
     TakeStock,
 };
+use super::exchange::{Outbox, Session, call, ignore, missing};
 use crate::input::{LINES_MAX, NewOrder, UNUSED_ITEM};
 use driver::Ending;
 use pgwire::frontend::Cents;

@@ -1,9 +1,9 @@
 //! Payment as statements (clause 2.5.2), and the search for a customer by name.
 
-use super::exchange::{Outbox, Session, call, ignore, missing};
-use super::sql::Statement::{
+use super::exchange::Statement::{
     Begin, Commit, CustomersByName, InsertHistory, PayCustomer, PayDistrict, PayWarehouse,
 };
+use super::exchange::{Outbox, Session, call, ignore, missing};
 use crate::deviation::{Deviation, Deviations};
 use crate::input::{Customer, Payment};
 use driver::Ending;

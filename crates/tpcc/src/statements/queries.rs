@@ -1,8 +1,8 @@
 //! Order-Status and Stock-Level as statements (clauses 2.6.2, 2.8.2).
 
+use super::exchange::Statement::{Begin, Commit, CustomerBalance, LastOrder, LowStock, OrderLines};
 use super::exchange::{Outbox, Session, call, ignore, missing};
 use super::payment;
-use super::sql::Statement::{Begin, Commit, CustomerBalance, LastOrder, LowStock, OrderLines};
 use crate::deviation::{Deviation, Deviations};
 use crate::input::OrderStatus;
 use driver::Ending;

@@ -2,16 +2,16 @@
 
 use std::io::Write;
 
-use super::statement as sql;
-use super::{SYSBENCH_WAREHOUSES_MAX, place_of, warehouses_of};
-use crate::input::{Customer, Desk, Input, NewOrder, OrderStatus, Payment, UNUSED_ITEM};
-use crate::population::DISTRICTS;
-use crate::specification::Isolation;
-use crate::statements::{append_text, missing};
 use driver::Ending;
 use pgwire::backend::{Message, ProtocolError, Row};
 use pgwire::frontend::{self, Decimal, Parameter};
 use reactor::{Connection, Error};
+
+use super::{SYSBENCH_WAREHOUSES_MAX, place_of, statement as sql, warehouses_of};
+use crate::input::{Customer, Desk, Input, NewOrder, OrderStatus, Payment, UNUSED_ITEM};
+use crate::population::DISTRICTS;
+use crate::specification::Isolation;
+use crate::statements::{append_text, missing};
 
 /// The item that sysbench-tpcc asks for in place of one that does not exist.
 const NO_ITEM: i32 = -1;

@@ -5,8 +5,7 @@ mod properties;
 mod values;
 
 use super::*;
-use crate::random::Prng;
-use crate::random::streams::Streams;
+use crate::random::{Prng, Streams};
 use crate::value::{DebugLine, Value};
 use crate::variables::Variables;
 

@@ -3,7 +3,7 @@
 use super::super::command::{Shell, ShellWord, Sleep, SleepTime};
 use super::super::sql::Store;
 use super::*;
-use crate::random::streams::Streams;
+use crate::random::Streams;
 use crate::value::Value;
 use crate::variables::Variables;
 

@@ -2,7 +2,6 @@
 //! server.
 
 #![allow(unsafe_code)] // An allocator needs unsafe code; this one forwards all calls and counts.
-#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
