@@ -210,9 +210,6 @@ fn two_targets_are_driven_at_the_same_time(server: &Database) {
         for key in ["slice", "opened_ns", "counted_from_ns", "closed_ns"] {
             assert_eq!(pair[0][key], pair[1][key], "{key}");
         }
-        // In an open loop 50 are due in the counted part, and those that are too late are skipped.
-        let begun = ["ok", "skipped"].map(|key| pair[1]["kinds"]["select"][key].as_u64().unwrap());
-        assert!(begun.iter().sum::<u64>() > 10, "{pair:?}");
         assert!(pair.iter().all(|slice| slice["swap_ns"] == 0), "{pair:?}");
     }
     let result = events.last().unwrap();
@@ -228,19 +225,22 @@ fn two_targets_are_driven_at_the_same_time(server: &Database) {
     let cpu_ns = |of: &Value| of["user"].as_u64().unwrap() + of["system"].as_u64().unwrap();
     let in_slices = all.iter().map(|slice| cpu_ns(&slice["driver_cpu_ns"]));
     assert!(in_slices.sum::<u64>() <= cpu_ns(&result["driver"]["cpu_ns"]));
+    let ns = |slice: &Value, key: &str| slice[key].as_u64().unwrap();
+    let driven = all.iter().filter(|slice| slice["target"] == 1);
+    let driven_ns: u64 = driven.map(|slice| ns(slice, "drained_ns") - ns(slice, "opened_ns")).sum();
     let totals = &result["targets"][1]["totals"]["select"];
     // 0.3 s at 1000/s, and those that became due while slices were drained.
-    let all = totals["ok"].as_u64().unwrap() + totals["skipped"].as_u64().unwrap();
-    assert!((300..400).contains(&all), "{totals}");
+    let due = totals["ok"].as_u64().unwrap() + totals["skipped"].as_u64().unwrap();
+    assert!((300..=driven_ns / 1_000_000 + 1).contains(&due), "{driven_ns}: {totals}");
 }
 
-/// One client at 120% of its capacity, in slices of 1 s that alternate with another target: the queue grows
+/// One client at 300% of its capacity, in slices of 0.5 s that alternate with another target: the queue grows
 /// from slice to slice, as in one long slice.
 fn slices_include_the_backlog_of_an_overload(server: &Database) {
     let mut specification = specification(server);
     specification["discard_s"] = json!(0.05);
     specification["targets"][0] = json!({"name": "a", "conninfo": server.by_socket(), "clients": 1,
-        "rate": {"per_s": 24.0, "arrivals": "constant"}, "workload": script("slow", "select pg_sleep(0.05);", "simple")});
+        "rate": {"per_s": 60.0, "arrivals": "constant"}, "workload": script("slow", "select pg_sleep(0.05);", "simple")});
     let slice =
         |target: u32, duration_s: f64| json!({"target": target, "role": "measure", "duration_s": duration_s});
     let mut drive_slow = |slices: Vec<Value>| {
@@ -248,8 +248,8 @@ fn slices_include_the_backlog_of_an_overload(server: &Database) {
         let events = drive(&specification, &|_| ());
         events.last().unwrap()["targets"][0]["kinds"]["slow"].clone()
     };
-    let whole = drive_slow(vec![slice(0, 6.0)]);
-    let slices = drive_slow((0..6).flat_map(|_| [slice(0, 1.0), slice(1, 0.1)]).collect());
+    let whole = drive_slow(vec![slice(0, 1.5)]);
+    let slices = drive_slow((0..3).flat_map(|_| [slice(0, 0.5), slice(1, 0.1)]).collect());
     let [one, other] = [&whole, &slices].map(median_ns);
     assert!(one > 200_000_000, "the loop is overloaded: {one}");
     assert!((one / 2..one * 2).contains(&other), "{one} {other}");

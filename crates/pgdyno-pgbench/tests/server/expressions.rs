@@ -76,7 +76,7 @@ fn expressions_have_the_same_values_and_errors() {
     let pairs: Vec<_> = pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     let mut prng = Prng::new(17);
     let (mut evaluated, mut aborted) = (0, 0);
-    while evaluated + aborted < 500 {
+    while evaluated + aborted < 300 {
         let text = format!("\\set x debug({})", words(&mut prng, &list, 7));
         let mut scripts = Scripts::default();
         if scripts.add("s", text.as_bytes(), 1).is_err() {
@@ -98,5 +98,5 @@ fn expressions_have_the_same_values_and_errors() {
         let real = pgbench.errors(&arguments).replace("pgbench: setting random seed to 5\n", "");
         assert_texts_equivalent(&ours, &real, &text);
     }
-    assert!(evaluated > 100 && aborted > 100, "{evaluated} {aborted}");
+    assert!(evaluated > 60 && aborted > 60, "{evaluated} {aborted}");
 }

@@ -23,10 +23,10 @@ const TABLES: &str = "
     SELECT relname, reltuples >= 0 FROM pg_class WHERE relname ~ '^pgbench_[^_]*$'";
 const ROWS: &str = "
     SELECT tableoid::regclass, count(*), min(pg_column_size(t.*)), max(pg_column_size(t.*)),
-           md5(string_agg(t::text, ',' ORDER BY aid))
+           sum(hashtextextended(t::text, 0))
       FROM pgbench_accounts t GROUP BY 1;
-    SELECT md5(string_agg(t::text, ',' ORDER BY tid)) FROM pgbench_tellers t;
-    SELECT md5(string_agg(t::text, ',' ORDER BY bid)) FROM pgbench_branches t;
+    SELECT sum(hashtextextended(t::text, 0)) FROM pgbench_tellers t;
+    SELECT sum(hashtextextended(t::text, 0)) FROM pgbench_branches t;
     SELECT count(*) FROM pgbench_history";
 
 impl Pgbench {
