@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing
 from typing import Any
 
 import psycopg
@@ -17,10 +16,9 @@ from pgdyno.engine import Engine, Event
 from pgdyno.errors import FetchError
 from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.find_build import resolve_all
 from pgdyno.server.running import Server
-from pgdyno.server.server_account import Account
 from pgdyno.server.version import NEWEST_MAJOR
 
 pytestmark = pytest.mark.server
@@ -74,7 +72,9 @@ CASES = [
 
 @pytest.fixture(scope="module", params=["installed", NEWEST_MAJOR])
 def server(
-    request: pytest.FixtureRequest, build: Build, account: Account, session_dir: Path
+    request: pytest.FixtureRequest,
+    build: Build,
+    new_cluster: Callable[[Build], AbstractContextManager[Cluster]],
 ) -> Iterator[Server]:
     if request.param != "installed":
         cache = Cache.open()
@@ -82,9 +82,7 @@ def server(
             build = resolve_all([str(request.param)], store=cache.store(), installed=[]).builds[0]
         except FetchError as error:
             pytest.skip(f"NOT TESTED: PostgreSQL {request.param} cannot be fetched: {error}")
-    cluster = Cluster(build, session_dir / f"pgbench_tables_{request.param}", account)
-    cluster.initdb(InitOptions(sync=False))
-    with cluster.start({"shared_buffers": "32MB"}) as running:
+    with new_cluster(build) as cluster, cluster.start({"shared_buffers": "32MB"}) as running:
         yield running
 
 

@@ -6,8 +6,8 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +17,8 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.engine import Engine, find_engine
 from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.running import Server
-from pgdyno.server.server_account import Account
 
 SYSBENCH = shutil.which("sysbench")
 pytestmark = [
@@ -286,10 +285,10 @@ def statements(log: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def programs(build: Build, account: Account, session_dir: Path) -> Iterator[Programs]:
-    cluster = Cluster(build, session_dir / "sysbench", account)
-    cluster.initdb(InitOptions(sync=False))
-    with cluster.start({"log_statement": "all"}) as server:
+def programs(
+    build: Build, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
+) -> Iterator[Programs]:
+    with new_cluster(build) as cluster, cluster.start({"log_statement": "all"}) as server:
         yield Programs(server, cluster.log_path)
 
 

@@ -7,7 +7,6 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 
 import pytest
 from server_of_major import build_of
@@ -17,8 +16,9 @@ from pgdyno.analysis.telemetry.counters import RESET
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, telemetry_of_trial
 from pgdyno.probe.server_probes import PROBES, read_probe
 from pgdyno.results.records import Moment, Slice, StoredReading, Trial
+from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 from pgdyno.study.schedule import Role
@@ -39,10 +39,12 @@ UPDATE = "UPDATE accounts SET balance = balance + $1 WHERE id = $2"
 
 
 @pytest.fixture(params=[OLDEST_MAJOR, 15, NEWEST_MAJOR])
-def server(request: pytest.FixtureRequest, server_dir: Path) -> Iterator[Server]:
-    cache = Cache.open()
-    cluster = Cluster(build_of(cache, request.param), server_dir / "data", cache.account)
-    cluster.initdb(InitOptions(sync=False))
+def cluster(request: pytest.FixtureRequest, cluster_of: Callable[[Build], Cluster]) -> Cluster:
+    return cluster_of(build_of(Cache.open(), request.param))
+
+
+@pytest.fixture
+def server(cluster: Cluster) -> Iterator[Server]:
     with cluster.start(SETTINGS) as running:
         with running.connect() as connection:
             connection.execute("create extension pg_stat_statements")
@@ -167,12 +169,11 @@ def test_reset_statistics_give_no_value(server: Server) -> None:
 
 
 def test_after_a_crash_under_the_probe_there_are_no_negative_numbers(
-    server: Server, server_dir: Path
+    server: Server, cluster: Cluster
 ) -> None:
     with server.connect() as connection:
         update(connection)
     begin = read_all(server, Moment.BEGIN, 0.0)
-    cluster = Cluster(server.build, server_dir / "data", Cache.open().account)
     server.stop("immediate")
     with cluster.start(SETTINGS) as again:
         with again.connect() as connection:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,8 +12,9 @@ from checks_population import populate
 from server_of_major import build_of
 
 from pgdyno.errors import DatasetError
+from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.running import Server
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 from pgdyno.workload.check_session import prepare_session
@@ -210,11 +210,10 @@ def test_all_conditions_together_find_what_each_finds_alone(running_server: Serv
 
 
 @pytest.mark.parametrize("major", [OLDEST_MAJOR, NEWEST_MAJOR])
-def test_the_oldest_and_the_newest_version_catch_the_same(server_dir: Path, major: int) -> None:
-    cache = Cache.open()
-    cluster = Cluster(build_of(cache, major), server_dir / "data", cache.account)
-    cluster.initdb(InitOptions(sync=False))
-    with cluster.start() as server:
+def test_the_oldest_and_the_newest_version_catch_the_same(
+    cluster_of: Callable[[Build], Cluster], major: int
+) -> None:
+    with cluster_of(build_of(Cache.open(), major)).start() as server:
         with closing(server.connect()) as conn, conn.transaction():
             populate(conn, warehouses=2, customers=CUSTOMERS)
         assert all(check.passed for check in check_conditions(server.connect))

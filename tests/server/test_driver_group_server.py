@@ -34,8 +34,8 @@ CLIENTS, THREADS = 6, 4
 
 
 @pytest.fixture(scope="module")
-def server(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
-    with new_server("driver-group") as server:
+def server(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
+    with new_server() as server:
         with psycopg.connect(server.conninfo(), autocommit=True) as connection:
             connection.execute("CREATE TABLE sent (client int, x int)")
         yield server

@@ -84,8 +84,8 @@ def ray_cluster(nodes: Nodes) -> Iterator[RayCluster]:
 
 
 @pytest.fixture(scope="module")
-def server(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
-    with new_server("driver-ray") as server:
+def server(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
+    with new_server() as server:
         with psycopg.connect(server.conninfo(), autocommit=True) as connection:
             connection.execute("CREATE TABLE sent (client int, x int)")
         yield server

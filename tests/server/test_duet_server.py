@@ -36,9 +36,9 @@ DRIVING = Driving(
 
 
 @pytest.fixture(scope="module")
-def servers(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[list[Server]]:
+def servers(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[list[Server]]:
     with ExitStack() as stack:
-        yield [stack.enter_context(new_server(name)) for name in ("duet-a", "duet-b")]
+        yield [stack.enter_context(new_server()) for _ in range(2)]
 
 
 @dataclass

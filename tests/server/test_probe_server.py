@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import psycopg
@@ -18,8 +17,9 @@ from pgdyno.probe.cpu_time import scheduled
 from pgdyno.probe.probe_session import ProbeReading
 from pgdyno.probe.sampled_server import COUNTERS, GAUGES, SERIES, sample, sample_waits
 from pgdyno.probe.server_probes import PROBES, STATTUPLE_TIMEOUT_S, find_clients, read_probe
+from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.running import Connection, Server
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 from pgdyno.study.probe_names import Absence
@@ -35,11 +35,10 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module", params=[OLDEST_MAJOR, 15, NEWEST_MAJOR])
-def server(request: pytest.FixtureRequest, session_dir: Path) -> Iterator[Server]:
-    cache = Cache.open()
-    cluster = Cluster(build_of(cache, request.param), session_dir / f"probed-{request.param}", cache.account)
-    cluster.initdb(InitOptions(sync=False))
-    with cluster.start(SETTINGS) as running:
+def server(
+    request: pytest.FixtureRequest, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
+) -> Iterator[Server]:
+    with new_cluster(build_of(Cache.open(), request.param)) as cluster, cluster.start(SETTINGS) as running:
         with running.connect("template1") as connection:
             connection.execute("create extension pg_stat_statements")
             connection.execute("create extension pgstattuple")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import queue
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import psycopg
@@ -16,12 +16,12 @@ from pgdyno.errors import ServerError
 from pgdyno.lab.arms import BuildArm, Placement
 from pgdyno.probe.sampled_server import Target, sample, sample_waits
 from pgdyno.probe.sampler import Sampler
+from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.live_directories import LiveDirectory
 from pgdyno.server.page_cache import evict, prewarm, resident_share
 from pgdyno.server.running import Connection, Server
-from pgdyno.server.server_account import Account
 from pgdyno.server.snapshot import take
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 
@@ -205,11 +205,9 @@ def test_crash_recovery_replays_the_wal_since_the_checkpoint(arm: BuildArm) -> N
 
 @pytest.mark.parametrize("major", [OLDEST_MAJOR, NEWEST_MAJOR])
 def test_the_oldest_and_the_newest_version_are_prewarmed_crashed_and_sampled(
-    major: int, account: Account, server_dir: Path
+    major: int, cluster_of: Callable[[Build], Cluster], server_dir: Path
 ) -> None:
-    cluster = Cluster(build_of(Cache.open(), major), server_dir / "data", account)
-    cluster.initdb(InitOptions(sync=False))
-    with arm_on(cluster, server_dir) as arm:
+    with arm_on(cluster_of(build_of(Cache.open(), major)), server_dir) as arm:
         with arm.connect() as connection:
             connection.execute("create table t as select 1 as n from generate_series(1, 20000); checkpoint")
             warmed = prewarm(connection, arm.run.data_dir)

@@ -35,9 +35,9 @@ WORKLOAD = TpccParameters(warehouses=1)
 
 
 @pytest.fixture(scope="module")
-def mortal(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
+def mortal(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
     """A server for these tests only, because they crash it."""
-    with new_server("mortal") as server:
+    with new_server() as server:
         yield server
 
 

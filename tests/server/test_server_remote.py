@@ -36,9 +36,9 @@ pytestmark = pytest.mark.server
 
 
 @pytest.fixture(scope="module")
-def running_server(new_server: Callable[[str], AbstractContextManager[Server]]) -> Iterator[Server]:
+def running_server(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
     """A server for these tests only: they compare its whole state, and other tests leave objects."""
-    with new_server("remote") as server:
+    with new_server() as server:
         yield server
 
 

@@ -4,6 +4,7 @@ restored.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from server_of_major import build_of
 
 from pgdyno.errors import StartError
 from pgdyno.probe.server_probes import autovacuum_runs
+from pgdyno.server.build import Build
 from pgdyno.server.build_catalogue import catalogue, compiled_differences
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.cluster import Cluster, InitOptions
@@ -33,7 +35,7 @@ def cache() -> Cache:
 
 @pytest.mark.parametrize("major", [OLDEST_MAJOR, 14, NEWEST_MAJOR])
 def test_a_version_runs_with_the_starter_profile_and_restores(
-    cache: Cache, server_dir: Path, major: int
+    cache: Cache, cluster_of: Callable[[Build], Cluster], server_dir: Path, major: int
 ) -> None:
     build = build_of(cache, major)
     known = catalogue(build, cache)
@@ -42,8 +44,7 @@ def test_a_version_runs_with_the_starter_profile_and_restores(
     asked = request(
         ["starter"], {"synchronous_commit": "off"}, ProfileInput(SMALL, build.version, known.definitions)
     )
-    cluster = Cluster(build, server_dir / "data", cache.account)
-    cluster.initdb(InitOptions(sync=False))
+    cluster = cluster_of(build)
     with cluster.start(asked.settings, optional=asked.optional) as server:
         assert set(server.dropped) <= asked.optional
         assert server.effective["shared_buffers"] == "128MB"
@@ -56,15 +57,16 @@ def test_a_version_runs_with_the_starter_profile_and_restores(
             assert autovacuum_runs(connection) == 0
     assert "database system is shut down" in server.log()
     snapshot = take(cluster.data_dir)
-    restore(snapshot, server_dir / "live", cache.account)
+    restore(snapshot, server_dir / "live", cache.account, sync=False)
     with Cluster(build, server_dir / "live", cache.account).start() as server, server.connect() as connection:
         assert connection.execute("select n from t").fetchone() == (1,)
         assert "interrupted" not in server.log()
 
 
-def test_a_setting_newer_than_the_server_is_an_error_unless_optional(cache: Cache, server_dir: Path) -> None:
-    cluster = Cluster(build_of(cache, OLDEST_MAJOR), server_dir / "data", cache.account)
-    cluster.initdb(InitOptions(sync=False))
+def test_a_setting_newer_than_the_server_is_an_error_unless_optional(
+    cache: Cache, cluster_of: Callable[[Build], Cluster]
+) -> None:
+    cluster = cluster_of(build_of(cache, OLDEST_MAJOR))
     with pytest.raises(StartError, match="jit"):
         cluster.start({"jit": "off"})
     with cluster.start({"jit": "off"}, optional={"jit"}) as server:

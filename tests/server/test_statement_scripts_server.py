@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ from typer.testing import CliRunner
 from pgdyno.cli.main import app
 from pgdyno.errors import PgdynoError, ServerError, UsageError
 from pgdyno.probe.recorded_statements import read_load, read_tables, reading_session
+from pgdyno.server.build import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.cluster import Cluster
 from pgdyno.server.dsn import Dsn
 from pgdyno.server.find_build import system_builds
 from pgdyno.server.running import Connection, Server
-from pgdyno.server.server_account import Account
 from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
 from pgdyno.study.pgbench_parameters import Script
 from pgdyno.study.script_files import STUB, read_directory
@@ -66,15 +67,18 @@ ONCE = "SELECT sum(stock) FROM product"
 
 
 @pytest.fixture(scope="module", params=[OLDEST_MAJOR, NEWEST_MAJOR])
-def shop(request: pytest.FixtureRequest, account: Account, session_dir: Path) -> Iterator[Server]:
+def shop(
+    request: pytest.FixtureRequest, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
+) -> Iterator[Server]:
     """A shop that records its statements, and has executed each of them twice, but ONCE."""
     build = build_of(Cache.open(), request.param)
     psql = next((one.program("psql") for one in system_builds() if one.has("psql")), None)
     if psql is None:
         pytest.skip("NOT TESTED: psql is not installed")
-    cluster = Cluster(build, session_dir / f"recorded-{request.param}", account)
-    cluster.initdb(InitOptions(sync=False))
-    with cluster.start({"shared_preload_libraries": "pg_stat_statements"}) as server:
+    with (
+        new_cluster(build) as cluster,
+        cluster.start({"shared_preload_libraries": "pg_stat_statements"}) as server,
+    ):
         with server.connect() as connection:
             connection.execute("CREATE DATABASE shop")
         command = [str(psql), "-q", "-v", "ON_ERROR_STOP=1", "-d", server.conninfo("shop"), "-f", "load.sql"]
