@@ -27,7 +27,8 @@ def value(server: Server, query: str) -> object:
     return row[0]
 
 
-def test_a_server_starts_answers_and_stops_cleanly(cluster: Cluster) -> None:
+def test_a_server_starts_answers_and_stops_cleanly(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is appended to, and each start reads its own part."""
     with cluster.start() as server:
         assert value(server, "select current_user") == "pgdyno"
         assert value(server, "show data_checksums") == "on"
@@ -36,33 +37,20 @@ def test_a_server_starts_answers_and_stops_cleanly(cluster: Cluster) -> None:
     assert "database system is shut down" in server.log()
     assert "FATAL" not in server.log().split("shutdown request")[0]
     assert not socket.exists()
-
-
-def test_options_of_the_users_environment_are_not_the_servers(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setenv("PGOPTIONS", "-c work_mem=77MB")
-    with cluster.start() as server:
-        assert value(server, "show work_mem") == "4MB"
-
-
-def test_a_database_in_sql_ascii_returns_text(cluster: Cluster) -> None:
-    with cluster.start() as server:
-        with server.connect() as connection:
-            connection.execute(
-                "CREATE DATABASE plain TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
-            )
-        with server.connect("plain") as connection:
-            assert connection.execute("SELECT current_database()::text").fetchone() == ("plain",)
-
-
-def test_the_log_is_appended_to_and_each_start_reads_its_own_part(cluster: Cluster) -> None:
-    with cluster.start():
-        pass
     with cluster.start() as second:
-        pass
+        assert value(second, "show work_mem") == "4MB", "options of the user's environment"
     assert second.log().count("starting PostgreSQL") == 1
     assert cluster.log_path.read_text().count("starting PostgreSQL") == 2
+
+
+def test_a_database_in_sql_ascii_returns_text(running_server: Server) -> None:
+    with running_server.connect() as connection:
+        connection.execute(
+            "CREATE DATABASE plain TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+        )
+    with running_server.connect("plain") as connection:
+        assert connection.execute("SELECT current_database()::text").fetchone() == ("plain",)
 
 
 def test_an_immediate_stop_leaves_recovery_to_the_next_start(cluster: Cluster) -> None:
@@ -72,7 +60,7 @@ def test_an_immediate_stop_leaves_recovery_to_the_next_start(cluster: Cluster) -
         assert "was interrupted" in again.log()
 
 
-def test_requested_settings_are_in_effect(cluster: Cluster) -> None:
+def test_requested_settings_are_in_effect_and_unknown_optional_ones_dropped(cluster: Cluster) -> None:
     asked = {
         "shared_buffers": "40MB",
         "checkpoint_timeout": "15min",
@@ -83,34 +71,27 @@ def test_requested_settings_are_in_effect(cluster: Cluster) -> None:
         assert server.effective["shared_buffers"] == "40MB"
         assert server.effective["fsync"] == "off"
         assert server.dropped == {}
+    with cluster.start({"nonesuch": "1"}, optional={"nonesuch"}) as server:
+        assert list(server.dropped) == ["nonesuch"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
+def test_a_server_that_cannot_have_its_settings_does_not_start(cluster: Cluster) -> None:
+    cases = [
         ({"nonesuch": "1"}, "nonesuch"),
         ({"shared_buffers": "lots"}, "shared_buffers"),
         ({"shared_buffers": "8000GB"}, "shared memory"),
         ({"nonesuch.depth": "1"}, "has no such setting"),
-    ],
-)
-def test_a_server_that_cannot_have_its_settings_does_not_start(
-    cluster: Cluster, settings: dict[str, str], words: str
-) -> None:
-    with pytest.raises(StartError, match=words) as raised:
-        cluster.start(settings)
-    assert "\n" not in str(raised.value)
-    assert not (cluster.data_dir / "postmaster.pid").exists()
+    ]
+    for settings, words in cases:
+        with pytest.raises(StartError, match=words) as raised:
+            cluster.start(settings)
+        assert "\n" not in str(raised.value)
+        assert not (cluster.data_dir / "postmaster.pid").exists()
 
 
 def test_a_setting_controlled_by_pgdyno_is_rejected_with_the_reason(cluster: Cluster) -> None:
     with pytest.raises(UsageError, match="private Unix socket"):
         cluster.start({"Port": "5433"})
-
-
-def test_an_optional_setting_unknown_to_the_version_is_dropped_and_reported(cluster: Cluster) -> None:
-    with cluster.start({"nonesuch": "1"}, optional={"nonesuch"}) as server:
-        assert list(server.dropped) == ["nonesuch"]
 
 
 def test_two_servers_on_one_data_directory_are_rejected(cluster: Cluster) -> None:
