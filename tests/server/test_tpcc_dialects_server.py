@@ -32,6 +32,8 @@ DATA = Path(__file__).parents[1] / "data" / "sysbench_tpcc"
 """Schema and statements of sysbench-tpcc, from the catalog and the log of a server that it drove."""
 
 CLIENTS = 4
+DRIVES_MAX = 20
+"""On a busy machine, a second of one seed may have no transaction of some kind."""
 
 HAMMERDB: dict[str, tuple[str, str, str]] = {
     "warehouse": (
@@ -213,20 +215,25 @@ def test_a_database_of_the_dialect_sysbench_has_its_tables_and_counts(
         assert scalar(conn, "SELECT w_name FROM warehouse1") != scalar(conn, "SELECT w_name FROM warehouse2")
 
 
-def test_another_number_of_table_sets_is_refused_and_a_new_load_replaces_all_of_them(
-    running_server: Server,
+def test_a_new_load_replaces_all_table_sets_but_no_table_of_the_user(
+    running_server: Server, sysbench: str
 ) -> None:
-    three = parameters(dialect="sysbench", warehouses=3, table_sets=3)
-    with loaded(running_server, "sets", three) as name:
-        with (
-            closing(running_server.connect(name)) as conn,
-            pytest.raises(DatasetError, match="has 3 table sets, not 1: use --table-sets 3"),
-        ):
-            Tpcc(parameters(dialect="sysbench", warehouses=3)).require(conn)
-        place = Place(running_server.conninfo(name), lambda: running_server.connect(name), into_existing=True)
-        load_data(place, parameters(), Interruption(), lambda *_: None, lambda _: None, connections=2)
-        with closing(running_server.connect(name)) as conn:
-            assert scalar(conn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 10
+    with closing(running_server.connect()) as conn:
+        conn.execute(f"CREATE DATABASE sets TEMPLATE {sysbench}".encode())
+    place = Place(running_server.conninfo("sets"), lambda: running_server.connect("sets"), into_existing=True)
+
+    def load(workload: TpccParameters) -> None:
+        load_data(place, workload, Interruption(), lambda *_: None, lambda _: None, connections=2)
+
+    with closing(running_server.connect("sets")) as conn:
+        with pytest.raises(DatasetError, match="has 2 table sets, not 1: use --table-sets 2"):
+            Tpcc(parameters(dialect="sysbench", warehouses=2)).require(conn)
+        conn.execute("CREATE TABLE orders3 (of_the_user integer)")
+        with pytest.raises(DatasetError, match="has orders3, which pgdyno did not load"):
+            load(parameters(dialect="sysbench", warehouses=3, table_sets=3))
+        load(parameters())
+        assert scalar(conn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 11
+        assert scalar(conn, "SELECT count(*) FROM orders3") == 0
 
 
 def test_a_database_of_sysbench_tpcc_needs_no_mark(
@@ -279,29 +286,6 @@ def statement_pairs(log: str) -> set[str]:
     return pairs
 
 
-def test_tables_with_numbers_that_pgdyno_did_not_load_are_left_as_they_are(
-    running_server: Server, new_database: str
-) -> None:
-    with closing(running_server.connect(new_database)) as conn:
-        conn.execute("CREATE TABLE orders1 (of_the_user integer)")
-        place = Place(
-            running_server.conninfo(new_database),
-            lambda: running_server.connect(new_database),
-            into_existing=True,
-        )
-        with pytest.raises(DatasetError, match="has orders1, which pgdyno did not load"):
-            load_data(
-                place,
-                parameters(dialect="sysbench"),
-                Interruption(),
-                lambda *_: None,
-                lambda _: None,
-                connections=2,
-            )
-        load_data(place, parameters(), Interruption(), lambda *_: None, lambda _: None, connections=2)
-        assert scalar(conn, "SELECT count(*) FROM orders1") == 0
-
-
 def test_views_of_sets_can_be_created_again(running_server: Server, sysbench: str) -> None:
     checks = Tpcc(parameters(dialect="sysbench", warehouses=2, table_sets=2)).checks(CLIENTS, restored=True)
     with closing(running_server.connect(sysbench)) as conn:
@@ -317,11 +301,15 @@ def test_the_statements_of_the_dialect_sysbench_are_those_that_sysbench_tpcc_sen
     with closing(running_server.connect(sysbench)) as conn:
         conn.execute(f"ALTER DATABASE {sysbench} SET log_statement = 'all'".encode())
         start = len(running_server.log())
-        drive(running_server, sysbench, parameters(dialect="sysbench", warehouses=2, table_sets=2))
+        for seed in range(DRIVES_MAX):
+            drive(running_server, sysbench, parameters(dialect="sysbench", warehouses=2, table_sets=2), seed)
+            sent = statement_pairs(running_server.log()[start:])
+            # One New-Order of a hundred rolls back, and any statement can meet a serialization failure.
+            different = {pair for pair in sent ^ set(golden) if "rollback" not in pair}
+            if not different or different & sent:
+                break
         conn.execute(f"ALTER DATABASE {sysbench} RESET log_statement".encode())
-    sent = statement_pairs(running_server.log()[start:])
-    # One New-Order of a hundred rolls back, and any statement can meet a serialization failure.
-    assert {pair for pair in sent ^ set(golden) if "rollback" not in pair} == set()
+    assert different == set()
 
 
 def test_data_of_other_deviations_are_refused(running_server: Server, hammerdb: str, spec: str) -> None:
@@ -336,11 +324,13 @@ def test_data_of_other_deviations_are_refused(running_server: Server, hammerdb: 
     assert "has the deviations" in drive(running_server, hammerdb, parameters())[1]
 
 
-def drive(server: Server, database: str, workload: TpccParameters) -> tuple[TargetResult | None, str]:
+def drive(
+    server: Server, database: str, workload: TpccParameters, seed: int = 7
+) -> tuple[TargetResult | None, str]:
     """Drive a database for a moment; return the result, and the reason of a failure."""
     driving = Driving(workload=workload, clients=CLIENTS, discard_s=0.0)
     slices = [PlannedSlice(0, Role.MEASURE, 1.0, 0)]
-    specification = drive_specification(driving, 7, slices, [("it", server.conninfo(database))])
+    specification = drive_specification(driving, seed, slices, [("it", server.conninfo(database))])
     run = run_drive(specification, Interruption(), lambda _: None)
     messages = "; ".join(
         [*(event["message"] for event in run.errors), run.failure.message if run.failure else ""]
@@ -349,22 +339,17 @@ def drive(server: Server, database: str, workload: TpccParameters) -> tuple[Targ
 
 
 OF_TRANSACTIONS = (
-    "uniform-items,uniform-customers,no-rollback,unsorted-lines,random-home",
-    "c-redrawn,second-to-last-item,home-per-transaction,no-remote-warehouse",
+    "uniform-items,uniform-customers,no-rollback,unsorted-lines,random-home,stock-counters-not-updated",
+    "c-redrawn,second-to-last-item,home-per-transaction,no-remote-warehouse,strict-stock-threshold,"
+    "order-status-of-district,customer-after-middle,warehouse-row-first",
     "literal-last-name",
-    "stock-counters-not-updated",
-    "strict-stock-threshold",
-    "stock-counters-not-updated,strict-stock-threshold",
+    "stock-counters-not-updated,strict-stock-threshold,subtransactions,payment-count-not-updated,"
+    "delivery-count-not-updated",
     "payment-total-not-updated",
-    "payment-count-not-updated,delivery-count-not-updated",
-    "order-status-of-district,customer-after-middle",
-    "subtransactions",
-    "warehouse-row-first",
 )
 STATEMENTS = (
-    "text-protocol",
     "text-protocol,second-to-last-item,unsorted-lines",
-    "stock-counters-not-updated,strict-stock-threshold,payment-total-not-updated,warehouse-row-first",
+    "stock-counters-not-updated,strict-stock-threshold,payment-total-not-updated,warehouse-row-first,"
     "payment-count-not-updated,delivery-count-not-updated,order-status-of-district,customer-after-middle",
 )
 
