@@ -11,16 +11,19 @@ random numbers are those of the numpy version in requirements.lock.
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from html import unescape
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from measured_trials import noisy
 from report_forms import on_terminal, only, summarized
 from several_hosts import LARGE, LARGER, SMALL, pooled_of
@@ -55,6 +58,9 @@ FOLDER = Path(__file__).parents[1] / "data" / "golden"
 WIDTH = 80
 ROUNDED_TO = 5
 """Number of significant digits."""
+DIFFERENCE_LINES_MAX = 30
+SIZE_BYTES_MAX = 70_000
+"""Maximum size of a golden file, because readers review its differences."""
 
 Built = StudyReport | HostsReport
 
@@ -439,6 +445,24 @@ def golden_texts(names: tuple[str, ...] = tuple(STUDIES)) -> Iterator[tuple[str,
         yield "history.txt", history(Path(folder))
     yield "caveats.txt", caveats()
     yield "study_file_errors.txt", study_file_errors()
+
+
+def difference(expected: str, found: str, name: str) -> str:
+    """Return the first lines of a difference, and how to accept it."""
+    lines = difflib.unified_diff(expected.splitlines(), found.splitlines(), name, "now", lineterm="", n=1)
+    shown = list(islice(lines, DIFFERENCE_LINES_MAX + 1))
+    more = ["…"] if len(shown) > DIFFERENCE_LINES_MAX else []
+    remedy = f"{name} is out of date. If the difference is intended, renew it: make golden"
+    return "\n".join([remedy, *shown[:DIFFERENCE_LINES_MAX], *more])
+
+
+def require_golden(texts: dict[str, str]) -> None:
+    """Fail with the difference of the first text that is not its golden file."""
+    for name, found in texts.items():
+        path = FOLDER / name
+        expected = path.read_text("utf-8") if path.exists() else ""
+        if found != expected:
+            pytest.fail(difference(expected, found, f"tests/data/golden/{name}"), pytrace=False)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from golden_commands import COMMAND_FOLDER, COMMANDS, OLD_RESULTS, commands_text, write_files
-from test_golden_reports import SIZE_BYTES_MAX, require_golden
+from golden_reports import SIZE_BYTES_MAX, require_golden
 
 
 @pytest.mark.parametrize("topic", COMMANDS)

@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
-from itertools import islice
 from pathlib import Path
 
 import pytest
 from golden_reports import (
+    DIFFERENCE_LINES_MAX,
     FOLDER,
+    SIZE_BYTES_MAX,
     STUDIES,
     caveats,
+    difference,
     explanations,
     gates,
     headlines,
     history,
     reports,
+    require_golden,
     rounded_json,
     sections,
     study_file_errors,
     text_of_html,
 )
-
-DIFFERENCE_LINES_MAX = 30
-SIZE_BYTES_MAX = 70_000
-"""Maximum size of a golden file, because readers review its differences."""
-
-
-def difference(expected: str, found: str, name: str) -> str:
-    """Return the first lines of a difference, and how to accept it."""
-    lines = difflib.unified_diff(expected.splitlines(), found.splitlines(), name, "now", lineterm="", n=1)
-    shown = list(islice(lines, DIFFERENCE_LINES_MAX + 1))
-    more = ["…"] if len(shown) > DIFFERENCE_LINES_MAX else []
-    remedy = f"{name} is out of date. If the difference is intended, renew it: make golden"
-    return "\n".join([remedy, *shown[:DIFFERENCE_LINES_MAX], *more])
-
-
-def require_golden(texts: dict[str, str]) -> None:
-    """Fail with the difference of the first text that is not its golden file."""
-    for name, found in texts.items():
-        path = FOLDER / name
-        expected = path.read_text("utf-8") if path.exists() else ""
-        if found != expected:
-            pytest.fail(difference(expected, found, f"tests/data/golden/{name}"), pytrace=False)
 
 
 @pytest.mark.parametrize("name", STUDIES)
