@@ -41,6 +41,11 @@ def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:
     return written
 
 
+def without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("console", "live_view"):
+        monkeypatch.setattr(f"pgdyno.cli.{module}.err", Console(stderr=True, width=200, force_terminal=False))
+
+
 def play(view: LiveView) -> None:
     with view:
         for progress in (
@@ -69,8 +74,7 @@ def test_it_draws_itself_on_a_terminal_of_any_width(monkeypatch: pytest.MonkeyPa
 def test_without_a_terminal_it_is_a_line_a_block(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pgdyno.cli.console.err", Console(stderr=True, width=200, force_terminal=False))
-    monkeypatch.setattr(live_view, "err", Console(stderr=True, width=200, force_terminal=False))
+    without_a_terminal(monkeypatch)
     play(LiveView(["17", "18"]))
     lines = capsys.readouterr().err.splitlines()
     assert [re.sub(r", [^,]* left$", "", line) for line in lines] == [
@@ -97,8 +101,7 @@ def test_errors_are_shown_while_they_happen(monkeypatch: pytest.MonkeyPatch) -> 
 def test_without_a_terminal_an_arm_that_only_fails_has_a_line_a_block(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("pgdyno.cli.console.err", Console(stderr=True, width=200, force_terminal=False))
-    monkeypatch.setattr(live_view, "err", Console(stderr=True, width=200, force_terminal=False))
+    without_a_terminal(monkeypatch)
     with LiveView(["17", "18"]) as view:
         for block in (0, 1):
             view(BlockStarted(block, None, 0.0, None, "tx/s"))

@@ -181,21 +181,9 @@ def test_names_are_case_insensitive_and_extensions_are_checked_later() -> None:
     validate({"Shared_Buffers": "1GB", "pg_stat_statements.max": "1"}, CATALOGUE, V18)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("t", True),
-        ("TRUE", True),
-        ("y", True),
-        ("on", True),
-        ("1", True),
-        ("of", False),
-        ("n", False),
-        ("0", False),
-    ],
-)
-def test_booleans_may_be_shortened(text: str, value: bool) -> None:
-    assert parse_bool(text) is value
+@pytest.mark.parametrize("text", ["t", "TRUE", "y", "on", "1", "of", "n", "0"])
+def test_booleans_may_be_shortened(text: str) -> None:
+    assert parse_bool(text) is (text not in ("of", "n", "0"))
 
 
 @pytest.mark.parametrize("text", ["", "o", "2", "truely", "onn"])
@@ -230,14 +218,8 @@ def fit(
 STARTER_NAMES = (
     *("max_connections", "shared_buffers", "effective_cache_size", "maintenance_work_mem"),
     *("checkpoint_completion_target", "wal_buffers", "default_statistics_target", "random_page_cost"),
-    *(
-        "effective_io_concurrency",
-        "work_mem",
-        "huge_pages",
-        "min_wal_size",
-        "max_wal_size",
-        "wal_compression",
-    ),
+    *("effective_io_concurrency", "work_mem", "huge_pages", "min_wal_size", "max_wal_size"),
+    "wal_compression",
     *("jit", "max_worker_processes", "max_parallel_workers", "max_parallel_workers_per_gather"),
 )
 CATALOGUE_OF_STARTER = {name: define(name, "string") for name in STARTER_NAMES} | {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from synthetic_telemetry import arm, trial
 
 import pgdyno
 from pgdyno.analysis.comparison.case_telemetry import effects_on
+from pgdyno.analysis.comparison.paired_comparison import Effect
 from pgdyno.analysis.statistics.effect import Method
 from pgdyno.analysis.telemetry.counters import (
     COUNTERS,
@@ -50,7 +51,7 @@ from pgdyno.analysis.telemetry.trial_telemetry import (
 )
 from pgdyno.caveats import Code
 from pgdyno.estimate import Better
-from pgdyno.results.records import Moment, SampleSeries, Slice, StoredReading
+from pgdyno.results.records import Moment, SampleSeries, Slice, StoredReading, Trial
 from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role, Schedule
 
@@ -294,6 +295,11 @@ def statement(calls: int, mean_ms: float) -> dict:
     }
 
 
+def effects_of(trials: Sequence[Trial], telemetry: Mapping[int, TrialTelemetry]) -> Mapping[str, Effect]:
+    arms = [arm(0, "12"), arm(1, "13")]
+    return effects_on(arms, trials, compared_metrics(telemetry), Schedule.BLOCKS, 0.95, Method.STUDENT)[1]
+
+
 def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
     telemetry, trials = {}, []
     for block in range(5):
@@ -303,8 +309,7 @@ def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
             trials.append(trial(number, block, of))
             readings = both("statements", [], [statement(100 + block, mean_ms)])
             telemetry[number] = telemetry_of_trial(trials[-1], [*readings, *READINGS])
-    arms = [arm(0, "12"), arm(1, "13")]
-    effects = effects_on(arms, trials, compared_metrics(telemetry), Schedule.BLOCKS, 0.95, Method.STUDENT)[1]
+    effects = effects_of(trials, telemetry)
     effect = effects[keyed("statement.mean_ms", "SELECT ':'")]
     assert effect.percent.value == pytest.approx(25)
     assert effect.percent.better is Better.LESS and effect.summary.n == 5
@@ -334,10 +339,7 @@ def test_a_value_that_is_zero_in_some_block_is_a_level_and_never_a_ratio() -> No
         for number, n in counts.items()
     }
     trials = [trial(1, 0, 0), trial(2, 0, 1), trial(3, 1, 0), trial(4, 1, 1)]
-    arms = [arm(0, "12"), arm(1, "13")]
-    assert list(
-        effects_on(arms, trials, compared_metrics(telemetry), Schedule.BLOCKS, 0.95, Method.STUDENT)[1]
-    ) == ["wal.bytes"]
+    assert list(effects_of(trials, telemetry)) == ["wal.bytes"]
     found = telemetry_levels(trials[::2], telemetry, 0.95)
     assert found["checkpoints.timed"].value == 1.0 and found["checkpoints.timed"].n == 2
     assert found["wal.bytes"].value == pytest.approx(8)
@@ -356,9 +358,7 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
     assert found["wait.share:Lock"].value == 20 and found["wait.share:Lock"].n == 2
     both = [trial(1, 0, 0), trial(2, 0, 1)]
     whole = {number: replace(telemetry[number], values=of) for number, of in filled(telemetry).items()}
-    effects = effects_on(
-        [arm(0, "12"), arm(1, "13")], both, compared_metrics(whole), Schedule.BLOCKS, 0.95, Method.STUDENT
-    )[1]
+    effects = effects_of(both, whole)
     assert "wait.share:Lock" not in effects
     assert "wait.share:running" in effects
 
