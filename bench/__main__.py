@@ -44,8 +44,8 @@ from bench import (
 )
 from bench.environment import FULL, SMOKE, Environment, Sizes, benchmark_environment
 from bench.figure import Figure, markdown
-from pgdyno.engine import build_info
 from pgdyno.errors import PgdynoError
+from pgdyno.server.engine import build_info
 
 HISTORY = Path(__file__).with_name("history.jsonl")
 BENCHMARKS: Mapping[str, Callable[[Environment, Sizes], Iterator[Figure]]] = {

@@ -19,17 +19,17 @@ import numpy as np
 
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, limited
-from pgdyno.probe.host_counters import HostCounters
-from pgdyno.probe.sampled_server import RUNNING, SERIES
-from pgdyno.probe.sampler import CHUNK_S
-from pgdyno.results import checksums
-from pgdyno.results.driver_facts import DriverFacts
-from pgdyno.results.packing import pairs_from
+from pgdyno.measure.host_counters import HostCounters
+from pgdyno.measure.sampler import CHUNK_S
+from pgdyno.measure.server_probes import RUNNING, SERIES
+from pgdyno.results import results_file
+from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import (
     Arm,
     Block,
     BlockStatus,
     Counts,
+    DriverFacts,
     Histogram,
     Interval,
     Measure,
@@ -45,8 +45,9 @@ from pgdyno.results.records import (
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
-from pgdyno.study.schedule import Role, Schedule
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.schedule import Role
+from pgdyno.study.sizing import Schedule
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 CPU_S_MAX = 3.0
 MEMORY_MB_MAX = 500.0
@@ -252,4 +253,4 @@ def _copy_first(path: Path, trials: int, rng: np.random.Generator) -> None:
                 )
             values = ", ".join(f"{name} = (SELECT {name} FROM trial WHERE trial = 1)" for name in OF_TRIAL)
             connection.execute(f"UPDATE trial SET {values} WHERE trial = :trial", names)
-        checksums.store_all(connection)
+        results_file.store_all(connection)

@@ -17,16 +17,19 @@ import numpy as np
 
 from bench.noise import SCENARIOS, SD, Floats, Noise, normal
 from bench.stopping import SEED, table
-from pgdyno.analysis.comparison.step_decision import (
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, with_error
+from pgdyno.features.bisect.search import (
+    CommitSearch,
+    Outcome,
     are_ends_decided,
     is_precise,
     outcome_of,
     reference_of,
+    search_commits,
+    steps_needed,
 )
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, with_error
-from pgdyno.study.commit_search import CommitSearch, Outcome, search_commits, steps_needed
-from pgdyno.study.defaults import CONFIDENCE, MARGIN
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.study.sizing import CONFIDENCE, MARGIN
 
 SEARCHES = 2000
 COMMITS = 64

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from bench.noise import Noise, autocorrelated, heavy_tails, normal, one_sided_outliers, outliers, skewed
-from pgdyno.analysis.comparison.comparison_caveats import BLOCKS_ALARM
-from pgdyno.analysis.statistics.autocorrelation import is_autocorrelated
-from pgdyno.analysis.statistics.symmetry import is_skewed
+from pgdyno.analysis.comparison_caveats import BLOCKS_ALARM
+from pgdyno.analysis.statistics.series import is_autocorrelated, is_skewed
 
 BLOCKS = (10, 20, 40, 60)
 

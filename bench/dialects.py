@@ -20,11 +20,10 @@ from pathlib import Path
 
 from bench.stopping import table
 from bench.verdict import no_progress
-from pgdyno.analysis.comparison.interim_analysis import interim_result
-from pgdyno.analysis.statistics.effect import student
-from pgdyno.estimate import Better
+from pgdyno.analysis.measurement_noise import interim_result
+from pgdyno.analysis.statistics.intervals import student
 from pgdyno.interruption import Interruption
-from pgdyno.lab.study_runner import start_study
+from pgdyno.measure.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
 from pgdyno.server.find_build import system_builds
@@ -32,8 +31,9 @@ from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.sizing import discard_s
-from pgdyno.study.tpcc_dialects import DEVIATIONS, DIALECTS, SPEC
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.units import Better
+from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS, SPEC
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 GROUPS: Mapping[str, Sequence[str]] = {
     "dialects": ("hammerdb", "literal-last-name", "warehouse-row-first", "uniform-items", "random-home"),

@@ -29,13 +29,12 @@ from bench.environment import SMOKE, benchmark_environment
 from bench.ray_messages import ACTORS, ray_actors, share_of_waiting, us_per_message
 from bench.stopping import table
 from bench.tpcc import load_specification
-from pgdyno.engine import Event
-from pgdyno.fleet import driver_merge
-from pgdyno.fleet.driver_actor import gather_s
-from pgdyno.fleet.driver_clocks import SAME_CLOCK, ClockOffset
-from pgdyno.fleet.driver_group import DriverGroup, LocalLink
-from pgdyno.fleet.driver_nodes import NodeUsage, own_usage
-from pgdyno.lab.warm_up import INTERVALS_PER_S
+from pgdyno.features.cluster.ray import SAME_CLOCK, ClockOffset
+from pgdyno.features.drivers import group as drivers_group
+from pgdyno.features.drivers.group import DriverGroup, LocalLink, NodeUsage, own_usage
+from pgdyno.features.drivers.pool import gather_s
+from pgdyno.measure.warm_up import INTERVALS_PER_S
+from pgdyno.server.engine import Event
 from pgdyno.study.sizing import MachineSize, default_slice_s
 
 NODES = (1, 10, 100, 1000)
@@ -170,7 +169,7 @@ class SimulatedLink:
                 begun_s = time.thread_time()
                 for event in events:
                     event["slice"] = number
-                    for key in driver_merge.INSTANTS:
+                    for key in drivers_group.INSTANTS:
                         if key in event:
                             event[key] += at_ns
                 self.own_s += time.thread_time() - begun_s

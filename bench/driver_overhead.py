@@ -20,18 +20,17 @@ import psutil
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared, limited
 from bench.slices import pgbench_server
-from pgdyno.drive.drive_specification import drive_specification
-from pgdyno.drive.engine_runs import StartEngine, run_drive, start_local
-from pgdyno.engine import Event, find_engine
-from pgdyno.fleet.driver_pool import DriverPool
-from pgdyno.fleet.ray_cluster import RayCluster
+from pgdyno.features.cluster.ray import RayCluster
+from pgdyno.features.drivers.plan import DriversPlan
+from pgdyno.features.drivers.pool import DriverPool
 from pgdyno.interruption import Interruption
-from pgdyno.server.running import Server
-from pgdyno.study.defaults import SLICE_S
-from pgdyno.study.drivers_plan import DriversPlan
-from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.measure.engine_runs import StartEngine, drive_specification, run_drive, start_local
+from pgdyno.server.engine import Event, find_engine
+from pgdyno.server.processes import Server
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice, Role
+from pgdyno.study.sizing import SLICE_S
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 CLIENTS = 8
 SETTLE_S = 5.0

@@ -16,7 +16,7 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 
 from bench.measure import Cost, run
-from pgdyno.engine import find_engine
+from pgdyno.server.engine import find_engine
 
 ACCOUNTS_PER_SCALE = 100_000
 

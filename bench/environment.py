@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.errors import UsageError
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.builds import Build
+from pgdyno.server.directories import Account, server_account
 from pgdyno.server.find_build import system_builds
-from pgdyno.server.running import Server
-from pgdyno.server.server_account import Account, server_account
+from pgdyno.server.processes import Cluster, InitOptions, Server
 
 
 @dataclass(frozen=True)

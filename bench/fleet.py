@@ -21,13 +21,20 @@ import numpy as np
 
 from bench.ray_messages import ray_actors, us_per_message
 from bench.stopping import table
-from pgdyno.fleet.host_evidence import CHUNK_BYTES, COMPRESSION
-from pgdyno.fleet.host_links import Answer
-from pgdyno.fleet.host_messages import Chunk, HostEnd, HostMessage, HostStatus, HostTask, SnapshotEnd
-from pgdyno.fleet.study_coordinator import SNAPSHOT_S, Coordinator
-from pgdyno.fleet.study_fleet import new_works, task_of
+from pgdyno.features.fleet.coordinator import SNAPSHOT_S, Coordinator, new_works, task_of
+from pgdyno.features.fleet.host import (
+    CHUNK_BYTES,
+    COMPRESSION,
+    Answer,
+    Chunk,
+    HostEnd,
+    HostMessage,
+    HostStatus,
+    HostTask,
+    SnapshotEnd,
+)
+from pgdyno.features.fleet.records import FleetRecord, HostState, HostWork, StudyChoices
 from pgdyno.interruption import Interruption
-from pgdyno.results.fleet_file import FleetRecord, HostState, HostWork, StudyChoices
 
 HOSTS = (10, 100, 1000)
 NEW_CHUNKS = 1

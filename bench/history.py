@@ -14,16 +14,17 @@ from scipy.signal import lfilter
 
 from bench.noise import Floats
 from bench.stopping import SEED, table, titled
-from pgdyno.analysis.statistics.change_points import POINTS_MIN, first_cut
-from pgdyno.analysis.statistics.confirmed_changes import (
+from pgdyno.features.history.changes import (
     AFTER_MIN,
     BEFORE_MIN,
     NIGHTS,
+    POINTS_MIN,
     detect_changes,
+    first_cut,
     log_bayes_factors,
     values_min,
 )
-from pgdyno.study.defaults import CONFIDENCE
+from pgdyno.study.sizing import CONFIDENCE
 
 MONTH = 31
 FAMILY = 6

@@ -15,8 +15,8 @@ from psycopg import sql
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, alone, compared, limited
 from bench.tpcc import load_specification
-from pgdyno.engine import Engine
-from pgdyno.probe.cpu_time import machine_cpu
+from pgdyno.measure.host_counters import machine_cpu
+from pgdyno.server.engine import Engine
 
 CONNECTIONS = 2
 ENGINE_SHARE_MAX = 0.20

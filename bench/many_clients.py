@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.stopping import table
-from pgdyno.engine import Event
 from pgdyno.errors import UsageError
-from pgdyno.fleet.driver_group import DriverGroup, LocalLink
-from pgdyno.fleet.driver_split import split
+from pgdyno.features.drivers.group import DriverGroup, LocalLink, split
+from pgdyno.server.engine import Event
 
 SLICES = 2
 PORT = 5432

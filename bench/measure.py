@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgdyno.probe.cpu_time import machine_cpu
+from pgdyno.measure.host_counters import machine_cpu
 
 
 @dataclass(frozen=True)

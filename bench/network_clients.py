@@ -27,10 +27,10 @@ import pgdyno
 from bench.environment import installed_build
 from bench.network_nodes import FastLink, NetworkCluster, unavailable
 from bench.stopping import table
-from pgdyno.engine import find_engine
-from pgdyno.fleet.driver_histograms import added_bins, quantile_ns
+from pgdyno.features.drivers.group import added_bins, quantile_ns
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Measure, Trial, TrialStatus
+from pgdyno.server.engine import find_engine
 
 CLIENTS = (100, 1000, 10_000)
 SPARE_CONNECTIONS = 100

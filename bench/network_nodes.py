@@ -23,11 +23,9 @@ from pathlib import Path
 import psutil
 
 from bench.ray_nodes import Caller, LocalCluster
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.running import SUPERUSER
-from pgdyno.server.server_account import server_account
-from pgdyno.server.server_process import launch
+from pgdyno.server.builds import Build
+from pgdyno.server.directories import server_account
+from pgdyno.server.processes import SUPERUSER, Cluster, InitOptions, launch
 
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000
 FRAME_BYTES_MAX = 65536

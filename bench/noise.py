@@ -15,7 +15,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy.signal import lfilter
 
-from pgdyno.analysis.statistics.effect import paired
+from pgdyno.analysis.statistics.intervals import paired
 from pgdyno.analysis.telemetry.metrics import DRIVER_CPU, SERVER_CPU
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Trial, TrialStatus

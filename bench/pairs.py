@@ -22,14 +22,13 @@ import numpy.typing as npt
 from bench.environment import Environment, Sizes
 from bench.figure import Figure
 from bench.slices import CLIENTS, SCRIPT, pgbench_server
-from pgdyno.drive.drive_specification import drive_specification
-from pgdyno.drive.engine_runs import run_drive
-from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
-from pgdyno.probe.cpu_time import machine_cpu, server_cpu
-from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.measure.engine_runs import drive_specification, run_drive
+from pgdyno.measure.host_counters import machine_cpu, server_cpu
+from pgdyno.server.engine import Event
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice, Role
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from contextlib import closing
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared, limited
 from bench.measure import Cost, run
-from pgdyno.engine import PGBENCH, find_program
+from pgdyno.server.engine import PGBENCH, find_program
 
 START_MS_MAX = 30.0
 STARTS_PER_PAIR = 10  # a start takes milliseconds: a single one is too noisy

@@ -20,10 +20,9 @@ from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared
 from bench.measure import run
 from bench.tpcc import load_specification
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.file_system import sync_file_system
-from pgdyno.server.restore import restore
-from pgdyno.server.snapshot import Snapshot, take
+from pgdyno.server.directories import sync_file_system
+from pgdyno.server.processes import Cluster, InitOptions
+from pgdyno.server.snapshots import Snapshot, restore, take
 
 BLOCK_BYTES = 8192
 CHANGED_SHARE = 0.05

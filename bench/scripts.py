@@ -14,7 +14,7 @@ from bench.drivers import ACCOUNTS_PER_SCALE, DriverRun, compile_floors, floor, 
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared, limited
 from bench.measure import run
-from pgdyno.engine import PGBENCH, find_program
+from pgdyno.server.engine import PGBENCH, find_program
 
 MEMORY_MIB_MAX = 64.0
 STATEMENT = "select abalance from pgbench_accounts where aid = $1"

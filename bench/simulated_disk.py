@@ -19,9 +19,9 @@ from pathlib import Path
 
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared
-from pgdyno.server.disk_release import run_step
-from pgdyno.server.faulty_disk import FORMAT, FaultyDisk, create_image, missing_for_power_cuts
-from pgdyno.study.crash_plan import FileSystem
+from pgdyno.features.crash.plan import FileSystem
+from pgdyno.features.crash_disk.disk import FORMAT, FaultyDisk, create_image, missing_for_power_cuts
+from pgdyno.server.directories import run_step
 
 IMAGE_BYTES = 2 << 30
 CHUNK_BYTES = 1 << 20

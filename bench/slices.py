@@ -19,19 +19,16 @@ from statistics import fmean, stdev
 from bench.drivers import run_engine
 from bench.environment import Environment, Sizes
 from bench.figure import Figure
-from pgdyno.drive.drive_specification import Pinning, drive_specification
-from pgdyno.drive.engine_runs import run_drive
-from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.running import Server
-from pgdyno.server.settings.machine_resources import usable_cores
+from pgdyno.measure.engine_runs import Pinning, drive_specification, run_drive
+from pgdyno.server.engine import Event
+from pgdyno.server.processes import Cluster, InitOptions, Server
+from pgdyno.server.settings import usable_cores
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.cpu_partition import partition_of
-from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import block_of
-from pgdyno.study.sizing import discard_s
+from pgdyno.study.sizing import discard_s, partition_of
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 CLIENTS = 8
 WARMUP_S = 1.0

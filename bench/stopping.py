@@ -31,12 +31,12 @@ from bench.noise import (
     recorded_studies,
     residuals,
 )
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.statistics.effect import Method, critical_value, one_sided_critical_value
-from pgdyno.analysis.statistics.symmetry import skewness
-from pgdyno.estimate import group_digits, signed
-from pgdyno.study.defaults import CONFIDENCE, MARGIN
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.statistics.intervals import Method, critical_value, one_sided_critical_value
+from pgdyno.analysis.statistics.series import skewness
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.study.sizing import CONFIDENCE, MARGIN
+from pgdyno.units import group_digits, signed
 
 OF_RECORDED = "recorded blocks: slices"
 PATHS = 4000

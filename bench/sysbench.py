@@ -17,7 +17,7 @@ from bench.drivers import run_engine
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared
 from bench.measure import Cost, run
-from pgdyno.engine import SYSBENCH, find_program
+from pgdyno.server.engine import SYSBENCH, find_program
 
 ORDER_ENTRY = str(Path(__file__).with_name("order_entry.lua"))
 SCRIPTS = ("oltp_point_select", "oltp_read_only", "oltp_read_write", ORDER_ENTRY)

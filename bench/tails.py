@@ -15,11 +15,10 @@ from scipy.special import ndtr, ndtri
 
 from bench.noise import Floats
 from bench.stopping import SEED, table, titled
-from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX, summarize_ratios
-from pgdyno.analysis.statistics.distributions import t_quantile
-from pgdyno.analysis.statistics.effect import Method, student
+from pgdyno.analysis.comparison import TAIL_SD_MAX, summarize_ratios
+from pgdyno.analysis.statistics.intervals import Method, student, t_quantile
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, latency_key
-from pgdyno.study.defaults import CONFIDENCE
+from pgdyno.study.sizing import CONFIDENCE
 
 PERCENTILE = "p99"
 QUANTILE = PERCENTILES[PERCENTILE]

@@ -12,11 +12,11 @@ from typing import Any
 from bench.drivers import ACCOUNTS_PER_SCALE, run_engine
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared, limited
-from pgdyno.engine import Engine, Event
-from pgdyno.probe.host_counters import HostCounters
-from pgdyno.probe.sampled_server import Target, sample, sample_waits
-from pgdyno.probe.sampler import Sampler
-from pgdyno.results.engine_events import slice_from
+from pgdyno.measure.engine_runs import slice_from
+from pgdyno.measure.host_counters import HostCounters
+from pgdyno.measure.sampler import Sampler
+from pgdyno.measure.server_probes import Target, sample, sample_waits
+from pgdyno.server.engine import Engine, Event
 
 CLIENTS = (8, 64)
 SHARE_MAX = 0.01

@@ -28,24 +28,21 @@ import numpy as np
 
 from bench.noise import Floats
 from bench.stopping import PATHS, SEED, apply_stopping_rule, table
-from pgdyno.analysis.comparison.interim_analysis import interim_result
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.statistics.effect import Method, percent_of, student
-from pgdyno.cli.duration_options import warm_up_from_option
-from pgdyno.cli.options import machine_size
-from pgdyno.estimate import Better
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.measurement_noise import interim_result
+from pgdyno.analysis.statistics.intervals import Method, percent_of, student
+from pgdyno.cli.options import machine_size, warm_up_from_option
 from pgdyno.interruption import Interruption
-from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study_runner import start_study
+from pgdyno.measure.progress import Progress, Watch
+from pgdyno.measure.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.server.find_build import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
-from pgdyno.study.defaults import SLICE_S
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
-from pgdyno.study.plan import Driving, Study
-from pgdyno.study.sizing import default_clients, discard_s, fit_block_layout
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Driving, Study
+from pgdyno.study.sizing import SLICE_S, default_clients, discard_s, fit_block_layout
+from pgdyno.units import Better
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 WORKS = {
     "cpu": "SELECT count(*) FROM generate_series(1, :work);",

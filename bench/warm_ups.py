@@ -16,10 +16,10 @@ import numpy as np
 
 from bench.noise import Floats
 from bench.stopping import SEED, table
-from pgdyno.analysis.comparison.verdict import Verdict, decide
-from pgdyno.analysis.statistics.effect import Method, percent_of, summarize
-from pgdyno.analysis.statistics.mser import VALUES_MIN, is_steady
-from pgdyno.analysis.steady_state.stationarity import (
+from pgdyno.analysis.comparison import Verdict, decide
+from pgdyno.analysis.statistics.intervals import Method, percent_of, summarize
+from pgdyno.analysis.statistics.series import VALUES_MIN, is_steady
+from pgdyno.analysis.steady_state import (
     EXTENDED_BLOCKS_MIN,
     SUSPICION,
     Observed,
@@ -27,10 +27,10 @@ from pgdyno.analysis.steady_state.stationarity import (
     effect_trend,
     trending,
 )
-from pgdyno.estimate import Better
-from pgdyno.lab.warm_up import EARLIER_MIN, FIRST_SHARE_MIN
-from pgdyno.study.defaults import CONFIDENCE, MARGIN
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.measure.warm_up import EARLIER_MIN, FIRST_SHARE_MIN
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.study.sizing import CONFIDENCE, MARGIN
+from pgdyno.units import Better
 
 STUDIES = 200
 CASES = ((2.0, 2.0), (2.0, 5.0), (2.0, 10.0), (2.0, 20.0))

@@ -34,11 +34,11 @@ from pgdyno.analysis.telemetry.metrics import (
 )
 from pgdyno.caveats import WORDINGS, Severity
 from pgdyno.cli.main import app
-from pgdyno.cli.pgbench import NAME
-from pgdyno.estimate import Better
+from pgdyno.features.planning.command import schema
+from pgdyno.features.runs.command import NAME
 from pgdyno.report import json_format
-from pgdyno.study.study_file_schema import schema
-from pgdyno.study.tpcc_dialects import DEVIATIONS, DIALECTS
+from pgdyno.units import Better
+from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS
 
 DOCS = Path(__file__).parent
 PACKAGE = DOCS.parent / "python" / "pgdyno"
@@ -423,7 +423,9 @@ def _unit(of: Metric) -> str:
     return of.unit if of.better is Better.NEITHER else f"{of.unit}, {of.better}"
 
 
-TABLES_BEGIN = "<!-- Tables of docs/generate.py, from python/pgdyno/study/tpcc_deviations.toml. -->\n"
+TABLES_BEGIN = (
+    "<!-- Tables of docs/generate.py, from python/pgdyno/workloads/tpcc/tpcc_deviations.toml. -->\n"
+)
 TABLES_END = "<!-- End of the tables. -->\n"
 
 

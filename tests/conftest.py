@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from pgdyno.server.build import Build, read_build
-from pgdyno.server.cluster import Cluster, InitOptions
+from pgdyno.server.builds import Build, read_build
+from pgdyno.server.directories import Account, server_account
 from pgdyno.server.find_build import system_builds
-from pgdyno.server.running import Server
-from pgdyno.server.server_account import Account, server_account
+from pgdyno.server.processes import Cluster, InitOptions, Server
 
 # Hypothesis has a wall-clock deadline per example, which a busy machine misses. The examples are the same in
 # every run, so that a change is not refused for an example that has nothing to do with it.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from pgdyno.results import checksums
+from pgdyno.results import results_file
 
 
 @contextmanager
@@ -15,4 +15,4 @@ def edited(path: Path) -> Iterator[sqlite3.Connection]:
     """Yield a connection. At its end, changes are committed and checksums updated."""
     with closing(sqlite3.connect(path)) as connection, connection:
         yield connection
-        checksums.store_all(connection)
+        results_file.store_all(connection)

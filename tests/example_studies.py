@@ -7,7 +7,7 @@ from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import examine_text
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 
 def read_study(text: str, name: str) -> StudyFile:

@@ -7,9 +7,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pgdyno.fleet.host_evidence import SnapshotSender
-from pgdyno.fleet.host_links import Answer
-from pgdyno.fleet.host_messages import Chunk, HostEnd, HostMessage, HostStatus, HostTask, SnapshotEnd
+from pgdyno.features.fleet.host import (
+    Answer,
+    Chunk,
+    HostEnd,
+    HostMessage,
+    HostStatus,
+    HostTask,
+    SnapshotEnd,
+    SnapshotSender,
+)
 
 Step = Callable[["FakeHost"], None]
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from pgdyno.results.driver_facts import DriverFacts
-from pgdyno.results.records import Trial, TrialStatus
+from pgdyno.results.records import DriverFacts, Trial, TrialStatus
 
 _UNKNOWN = Trial(
     trial=1,

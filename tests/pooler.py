@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from hostile_server import ENCRYPTION_REQUESTS
-from pgdyno.server.live_directories import PORT
-from pgdyno.server.running import SUPERUSER, Server
+from pgdyno.server.processes import PORT, SUPERUSER, Server
 
 POOL_WAIT_S = 60.0
 """Time limit of a client that waits for a process; a test that exceeds it has found a defect."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from program import Program
 
-from pgdyno.server.build import Build
+from pgdyno.server.builds import Build
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pgdyno.engine import find_engine
 from pgdyno.errors import PgdynoError
+from pgdyno.server.engine import find_engine
 
 NODES = ("n1", "n2", "n3")
 MEMORY_BYTES = 80_000_000

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from program import Program
 
-from pgdyno.lab.commit_builds import WORKTREE
+from pgdyno.features.bisect.run import WORKTREE
 
 BUILD = """\
 #!/bin/sh

@@ -9,7 +9,7 @@ import pytest
 from program import TINY, Program
 
 from fake_sources import git, write_clone
-from pgdyno.server.build import Build
+from pgdyno.server.builds import Build
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from program import Ended, Program, measuring
 
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Trial, TrialStatus
-from pgdyno.server.build import Build
+from pgdyno.server.builds import Build
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 

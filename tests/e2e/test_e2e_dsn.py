@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 from program import TINY, Program, measuring
 
-from pgdyno.lab.dataset_loading import dataset_database_name
+from pgdyno.measure.dataset_loading import dataset_database_name
 from pgdyno.results.reader import Evidence
-from pgdyno.server.dsn import Dsn
-from pgdyno.server.ownership_marker import lock_of, take_lock
-from pgdyno.server.remote import Remote
-from pgdyno.server.running import Server
-from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.server.connections import Dsn
+from pgdyno.server.processes import Server
+from pgdyno.server.remote import Remote, lock_of, take_lock
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pooler import pooler
 
 ANALYTICAL = (*TINY, "--variant", "analytical", "--slice", "0.5s", "--window", "1s")

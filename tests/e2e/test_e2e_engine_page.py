@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from pgdyno.drive.drive_specification import drive_specification
-from pgdyno.engine import Engine, Event, build_info
-from pgdyno.lab.dataset_loading import Place, load_specification
-from pgdyno.server.running import Connection, Server
+from pgdyno.measure.dataset_loading import Place, load_specification
+from pgdyno.measure.engine_runs import drive_specification
+from pgdyno.server.engine import Engine, Event, build_info
+from pgdyno.server.processes import Connection, Server
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "engine-protocol.md").read_text()
 DRIVING = Driving(workload=TpccParameters(warehouses=1), clients=2)

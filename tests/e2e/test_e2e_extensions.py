@@ -11,7 +11,7 @@ import pytest
 from program import TINY, Program
 
 from fake_sources import git
-from pgdyno.server.build import Build
+from pgdyno.server.builds import Build
 
 DOWNLOAD_S = 60.0
 

@@ -14,8 +14,8 @@ from bench.ray_nodes import LocalCluster
 from fleet_studies import ALONE, GRID, PASSWORD, STUDY, run, states
 from program import TINY, Program
 
-from pgdyno.results.fleet_file import HostState, read_fleet
-from pgdyno.server.running import Server
+from pgdyno.features.fleet.records import HostState, read_fleet
+from pgdyno.server.processes import Server
 
 pytestmark = pytest.mark.long
 

@@ -23,10 +23,10 @@ from program import END_S, SCRIPT, TINY, Program, Running, command_line, measuri
 
 from hostile_server import PORT, FreezingProxy, freezing_proxy
 from pgdyno.cli.main import run_command
-from pgdyno.drive import drive_specification
+from pgdyno.measure import engine_runs
 from pgdyno.results.reader import Evidence
-from pgdyno.server import limited_connection
-from pgdyno.server.running import Server
+from pgdyno.server import connections
+from pgdyno.server.processes import Server
 
 LONG = ("compare", *TINY, "--window", "40s", "--slice", "0.5s", "--evidence")
 """A block that takes longer than the test."""
@@ -293,8 +293,8 @@ def through(bench: Server, server_dir: Path, proxy: FreezingProxy) -> str:
 def test_transactions_without_a_response_are_counted_and_invalidate_the_run(
     program: Program, through: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drive_specification, "DRAIN_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(engine_runs, "DRAIN_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(connections, "ANSWER_TIMEOUT_S", 0.2)
     ended = program.run("drive", through, *DRIVE, "-b", "select-only", "--window", "3s")
     assert ended.status == 1
     assert re.search(

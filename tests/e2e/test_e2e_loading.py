@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 from program import TINY, Program
 
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.running import Server
-from pgdyno.server.server_account import Account
+from pgdyno.server.builds import Build
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Cluster, InitOptions, Server
 
 LARGE = (*TINY, "--scale", "50")
 """Data of 800 MB."""

@@ -10,10 +10,10 @@ from program import Program
 
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.server_account import Account
-from pgdyno.study.script_files import LIST, STUB
+from pgdyno.server.builds import Build
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Cluster, InitOptions
+from pgdyno.workloads.pgbench.parameters import LIST, STUB
 
 SHOP = Path(__file__).parents[1] / "data" / "shop"
 SMALL = (

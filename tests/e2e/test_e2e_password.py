@@ -9,7 +9,7 @@ import struct
 import threading
 from pathlib import Path
 
-from pgdyno.engine import PGBENCH, find_program
+from pgdyno.server.engine import PGBENCH, find_program
 
 PASSWORD = "none of your business"
 ASKS = b"R" + struct.pack("!ii", 8, 3)

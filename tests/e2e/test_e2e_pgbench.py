@@ -10,7 +10,7 @@ import pytest
 from program import Program
 
 from pgdyno.results.reader import Evidence
-from pgdyno.server.running import Server
+from pgdyno.server.processes import Server
 from pgdyno.study.schedule import Role
 
 SMALL = (

@@ -11,7 +11,7 @@ import pytest
 from program import TINY, Program
 
 from fake_sources import git
-from pgdyno.server.source_trees import CLONE_VARIABLE, git_commit
+from pgdyno.features.builds.source import CLONE_VARIABLE, git_commit
 
 CLONE = os.environ.get(CLONE_VARIABLE)
 

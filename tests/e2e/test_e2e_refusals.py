@@ -21,7 +21,7 @@ import pytest
 from program import Program
 
 from pgdyno.cli.main import run_command
-from pgdyno.server.cluster import Cluster
+from pgdyno.server.processes import Cluster
 
 A = "{server}"
 EMPTY, CLOSED = "{empty}", "{closed}"

@@ -10,7 +10,7 @@ import pytest
 from program import Program
 
 from pgdyno.results.reader import Evidence
-from pgdyno.server.running import Server
+from pgdyno.server.processes import Server
 
 SMALL = (
     *("--workload", "sysbench", "--clients", "2", "--seed", "7", "--blocks", "1", "--json"),

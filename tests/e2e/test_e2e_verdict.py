@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from program import TINY, Program, Running
 
-from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.results.reader import Evidence
 
 BLOCKS = 5

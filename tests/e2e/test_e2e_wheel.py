@@ -147,8 +147,8 @@ def test_the_engine_of_a_wheel_is_found_outside_the_directory_of_python(bare: Pa
     packages = run(bare / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     python = Path(sys.executable).resolve()
     there = outside(bare, tmp_path, PYTHONPATH=packages)
-    found = run(python, "-c", "import pgdyno.engine as e; print(e.find_engine(), e.__file__)", **there)
-    assert found.split() == [str(bare / "pgdyno-engine"), f"{packages}/pgdyno/engine.py"]
+    found = run(python, "-c", "import pgdyno.server.engine as e; print(e.find_engine(), e.__file__)", **there)
+    assert found.split() == [str(bare / "pgdyno-engine"), f"{packages}/pgdyno/server/engine.py"]
 
 
 def test_an_installed_wheel_compares_two_servers_to_a_verdict(

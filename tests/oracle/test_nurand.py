@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pgdyno.workload.tpcc.conformance import C_ID, C_LAST, ITEM, NURand
+from pgdyno.workloads.tpcc.checks import C_ID, C_LAST, ITEM, NURand
 
 
 def every_pair(a: int, low: int, high: int, c: int) -> list[float]:

@@ -10,15 +10,15 @@ import scipy.stats
 from bench.noise import Noise, autocorrelated, heavy_tails, normal
 from bench.stopping import apply_stopping_rule
 
-from pgdyno.analysis.comparison.comparison_caveats import BLOCKS_ALARM as ALARM
-from pgdyno.analysis.statistics.autocorrelation import (
+from pgdyno.analysis.comparison_caveats import BLOCKS_ALARM as ALARM
+from pgdyno.analysis.statistics.intervals import Method
+from pgdyno.analysis.statistics.series import (
     BLOCKS_MIN,
     autocorrelation,
     is_autocorrelated,
     rank_ratio,
     von_neumann_p_value,
 )
-from pgdyno.analysis.statistics.effect import Method
 
 STUDIES = 1000
 SURE = 0.999

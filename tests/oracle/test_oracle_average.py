@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.statistics.effect import Method, student
+from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.statistics.pooling import Combined, combine
-from pgdyno.estimate import Better
+from pgdyno.units import Better
 
 
 def by_block(d: np.ndarray) -> dict[int, float]:

@@ -20,7 +20,7 @@ from bench.history import (
 )
 from scipy import integrate, stats
 
-from pgdyno.analysis.statistics.confirmed_changes import (
+from pgdyno.features.history.changes import (
     BEFORE_MIN,
     PRIOR,
     detect_changes,

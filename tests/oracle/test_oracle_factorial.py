@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.findings.factor_effects import (
+from pgdyno.analysis.statistics.intervals import Method
+from pgdyno.analysis.telemetry.metrics import TPS
+from pgdyno.features.factors.effects import (
     Effects,
     Factor,
     FactorialCell,
@@ -18,9 +20,7 @@ from pgdyno.analysis.findings.factor_effects import (
     effects_of,
     interactions_of,
 )
-from pgdyno.analysis.statistics.effect import Method
-from pgdyno.analysis.telemetry.metrics import TPS
-from pgdyno.study.schedule import Schedule
+from pgdyno.study.sizing import Schedule
 
 FACTORS = (
     Factor("server", ("17", "18"), True),

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy.stats
 
-from pgdyno.analysis.statistics.mser import is_steady
-from pgdyno.analysis.steady_state.stationarity import (
+from pgdyno.analysis.statistics.series import is_steady
+from pgdyno.analysis.steady_state import (
     ALARM_OF_EFFECTS,
     ALARM_OF_TRENDS,
     Observed,

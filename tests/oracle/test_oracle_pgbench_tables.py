@@ -12,14 +12,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgdyno.engine import Engine, Event
 from pgdyno.errors import FetchError
-from pgdyno.server.build import Build
+from pgdyno.server.builds import NEWEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster
+from pgdyno.server.engine import Engine, Event
 from pgdyno.server.find_build import resolve_all
-from pgdyno.server.running import Server
-from pgdyno.server.version import NEWEST_MAJOR
+from pgdyno.server.processes import Cluster, Server
 
 pytestmark = pytest.mark.server
 PGBENCH = shutil.which("pgbench", path=os.environ.get("PGDYNO_TEST_PG_BIN") or os.environ.get("PATH"))

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, student
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, student
 from pgdyno.analysis.statistics.pooling import (
     WHOLE,
     HostEffect,
@@ -24,7 +24,7 @@ from pgdyno.analysis.statistics.pooling import (
     pool_groups,
     sign_caveats,
 )
-from pgdyno.estimate import Better
+from pgdyno.units import Better
 
 BCG = [
     # vaccinated: cases, others; not vaccinated: cases, others

@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 from scipy.optimize import curve_fit, least_squares
 
-from pgdyno.analysis.findings.factor_effects import Factor, FactorialCell, FactorialDesign
-from pgdyno.analysis.findings.scalability import Scalability, scalability_of
-from pgdyno.analysis.statistics import usl
-from pgdyno.analysis.statistics.effect import Method
+from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.analysis.telemetry.metrics import TPS
-from pgdyno.study.schedule import Schedule
+from pgdyno.features.factors import scalability as factors_scalability
+from pgdyno.features.factors.effects import Factor, FactorialCell, FactorialDesign
+from pgdyno.features.factors.scalability import Scalability, scalability_of
+from pgdyno.study.sizing import Schedule
 
 # SPEC SDM91 on a Sun SPARCcenter 2000, an example of Gunther's, as R's package usl has it. It fits, by least
 # squares of X itself, α = 0.0277285 ± 0.0091217, β = 0.0001044 ± 0.0000199, γ = 89.9952330 ± 14.2134894, with
@@ -26,8 +26,8 @@ SDM91 = np.array([64.9, 995.9, 1652.4, 1853.2, 1828.9, 1775.0, 1702.2])
 CLIENTS = np.array([1, 2, 4, 8, 16, 32.0])
 
 
-def law(rate_of_one: float, sigma: float, kappa: float) -> usl.Law:
-    return usl.Law(*(np.array([value]) for value in (rate_of_one, sigma, kappa)))
+def law(rate_of_one: float, sigma: float, kappa: float) -> factors_scalability.Law:
+    return factors_scalability.Law(*(np.array([value]) for value in (rate_of_one, sigma, kappa)))
 
 
 def throughput(n: np.ndarray, rate_of_one: float, sigma: float, kappa: float) -> np.ndarray:
@@ -43,14 +43,14 @@ def test_the_law_equals_the_published_fit() -> None:
 
 def test_the_fit_of_the_published_data_by_relative_errors_equals_scipys() -> None:
     known, _ = curve_fit(lambda n, *of: np.log(throughput(n, *of)), LOADS, np.log(SDM91), p0=(60, 0.02, 1e-4))
-    found = usl.fit_curves(LOADS, np.log(SDM91))
+    found = factors_scalability.fit_curves(LOADS, np.log(SDM91))
     assert (found.rate_of_one[0], found.sigma[0], found.kappa[0]) == pytest.approx(known, rel=1e-5)
 
 
 @pytest.mark.parametrize("sigma", [0, 0.02, 0.3, 0.95])
 @pytest.mark.parametrize("kappa", [0, 1e-5, 2e-3, 0.05])
 def test_a_fit_without_noise_returns_its_parameters(sigma: float, kappa: float) -> None:
-    for fit in (usl.fit_curves, usl.fit_without_bounds):
+    for fit in (factors_scalability.fit_curves, factors_scalability.fit_without_bounds):
         found = fit(CLIENTS, np.log(throughput(CLIENTS, 812.0, sigma, kappa)))
         assert found.rate_of_one[0] == pytest.approx(812)
         assert (found.sigma[0], found.kappa[0]) == pytest.approx((sigma, kappa), abs=1e-8)
@@ -60,7 +60,7 @@ def test_no_fit_within_the_bounds_is_better() -> None:
     rng = np.random.default_rng(0)
     truths = [(1000, rng.choice([0, 0.05, 0.5]), rng.choice([0, 1e-4, 1e-2])) for _ in range(60)]
     logs = np.array([np.log(throughput(CLIENTS, *of)) + rng.normal(0, 0.1, 6) for of in truths])
-    found = usl.fit_curves(CLIENTS, logs)
+    found = factors_scalability.fit_curves(CLIENTS, logs)
     assert (found.sigma == 0).any() and (found.kappa == 0).any()
     for i, values in enumerate(logs):
         mine = values - np.log(throughput(CLIENTS, found.rate_of_one[i], found.sigma[i], found.kappa[i]))
@@ -97,7 +97,9 @@ def test_intervals_have_their_nominal_coverage(truth: tuple[float, float, float]
     covered = {"rate_of_one": 0, "sigma": 0, "kappa": 0}
     for _ in range(STUDIES):
         logs = measured(rng, truth, passes=6)
-        draws = usl.fit_without_bounds(CLIENTS, usl.resampled(logs, usl.weights(6, 400, 1)))
+        draws = factors_scalability.fit_without_bounds(
+            CLIENTS, factors_scalability.resampled(logs, factors_scalability.weights(6, 400, 1))
+        )
         for (name, n), value in zip(covered.items(), truth, strict=True):
             low, high = np.quantile(getattr(draws, name), [0.025, 0.975])
             covered[name] = n + bool(low <= value <= high)
@@ -107,7 +109,7 @@ def test_intervals_have_their_nominal_coverage(truth: tuple[float, float, float]
 
 def test_draws_of_a_mean_have_students_distribution() -> None:
     logs = measured(np.random.default_rng(4), (1000, 0.05, 1e-3), passes=6)
-    draws = usl.resampled(logs, usl.weights(6, 40_000, 1))[:, 0]
+    draws = factors_scalability.resampled(logs, factors_scalability.weights(6, 40_000, 1))[:, 0]
     known = stats.ttest_1samp(logs[:, 0], 0.0).confidence_interval(0.95)
     low, high = np.quantile(draws, [0.025, 0.975])
     assert (low, high) == pytest.approx((known.low, known.high), abs=0.03 * (known.high - known.low))
@@ -119,7 +121,9 @@ def test_lack_of_fit_is_found_if_present_and_rarely_otherwise() -> None:
     for _ in range(studies):
         for i, shape in enumerate((0.0, bent)):
             logs = measured(rng, (1000, 0.05, 1e-3), passes=6) + shape
-            fitting = usl.lack_of_fit(CLIENTS, logs, usl.fit_curves(CLIENTS, logs.mean(axis=0)))
+            fitting = factors_scalability.lack_of_fit(
+                CLIENTS, logs, factors_scalability.fit_curves(CLIENTS, logs.mean(axis=0))
+            )
             assert fitting.p_value is not None
             found[i] += fitting.p_value < 0.05
     assert found[0] <= stats.binom.ppf(1 - 1e-4, studies, 0.05)
@@ -132,8 +136,10 @@ def test_lack_of_fit_with_a_curve_of_one_parameter_is_the_analysis_of_variance_b
     clients = np.array([1, 2, 4, 8.0])
     left = np.array([[0.1, 0, 0, 0], [0, 0.1, 0, 0], [0, 0, 0.1, 0.2]])
     logs = np.log(clients) + left + np.array([[0], [math.log(2)], [0]])
-    found = usl.lack_of_fit(
-        clients, logs, usl.Law(np.exp([logs.mean() - np.log(clients).mean()]), *np.zeros((2, 1)))
+    found = factors_scalability.lack_of_fit(
+        clients,
+        logs,
+        factors_scalability.Law(np.exp([logs.mean() - np.log(clients).mean()]), *np.zeros((2, 1))),
     )
     means = left.mean(axis=0)
     pure = left - means - left.mean(axis=1, keepdims=True) + left.mean()

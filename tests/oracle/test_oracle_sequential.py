@@ -21,19 +21,22 @@ from bench.stopping import (
 )
 from scipy import integrate, stats
 
-from pgdyno.analysis.comparison.verdict import Verdict, decide
-from pgdyno.analysis.statistics.effect import Method, anytime, critical_value, holm_confidences
-from pgdyno.analysis.statistics.sequential import (
+from pgdyno.analysis.comparison import Verdict, decide
+from pgdyno.analysis.statistics.intervals import (
     PRIOR,
+    Method,
+    anytime,
+    anytime_one_sided_critical_value,
+    critical_value,
+    holm_confidences,
     log_bayes_factor,
     log_likelihood_ratio,
-    one_sided_critical_value,
     sequential_critical_value,
     sequential_p_value,
 )
-from pgdyno.estimate import Better
-from pgdyno.study.defaults import MARGIN
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.study.sizing import MARGIN
+from pgdyno.units import Better
 
 
 def bayes_factor(t: float, n: int, prior: float = PRIOR) -> float:
@@ -139,7 +142,7 @@ def test_the_one_sided_ratio_is_that_of_the_likelihoods_integrated_over_positive
 
 def one_sided_level(n: int, confidence: float) -> float:
     """Return E min(1, LR / b) at the first interim analysis, b from the critical value of n blocks."""
-    bound = log_likelihood_ratio(one_sided_critical_value(n, confidence), n)
+    bound = log_likelihood_ratio(anytime_one_sided_critical_value(n, confidence), n)
 
     def capped(t: float) -> float:
         ratio = math.exp(log_likelihood_ratio(t, VERDICT_BLOCKS_MIN) - bound)
@@ -154,13 +157,13 @@ def one_sided_level(n: int, confidence: float) -> float:
 @pytest.mark.parametrize("n", [5, 6, 20, 1000])
 def test_the_one_sided_critical_value_has_its_level_by_integration(n: int, confidence: float) -> None:
     assert one_sided_level(n, confidence) == pytest.approx(1 - confidence, rel=1e-5)
-    assert float(stats.t.ppf(confidence, n - 1)) < one_sided_critical_value(n, confidence)
-    assert one_sided_critical_value(n, confidence) < sequential_critical_value(n, confidence)
+    assert float(stats.t.ppf(confidence, n - 1)) < anytime_one_sided_critical_value(n, confidence)
+    assert anytime_one_sided_critical_value(n, confidence) < sequential_critical_value(n, confidence)
 
 
 def test_a_one_sided_test_of_few_blocks_cannot_reject_at_a_high_confidence() -> None:
-    assert one_sided_critical_value(4, 0.95) == one_sided_critical_value(5, 0.999) == math.inf
-    assert one_sided_critical_value(5, 0.99) < math.inf > one_sided_critical_value(10, 0.999)
+    assert anytime_one_sided_critical_value(4, 0.95) == anytime_one_sided_critical_value(5, 0.999) == math.inf
+    assert anytime_one_sided_critical_value(5, 0.99) < math.inf > anytime_one_sided_critical_value(10, 0.999)
 
 
 def test_the_interval_for_any_stopping_time_needs_as_many_blocks_as_an_analysis() -> None:

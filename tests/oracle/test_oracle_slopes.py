@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import signal, stats
 
-from pgdyno.analysis.statistics.slopes import PARTS, SAMPLES_MIN, SPAN_S_MIN, growth, mean_slope, trend
-from pgdyno.estimate import Better
+from pgdyno.analysis.statistics.series import PARTS, SAMPLES_MIN, SPAN_S_MIN, growth, mean_slope, trend
+from pgdyno.units import Better
 
 HOUR = np.arange(3600.0)
 

@@ -8,20 +8,24 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.comparison.verdict import Verdict, blocks_needed, detectable_percent, judge
-from pgdyno.analysis.statistics import distributions
-from pgdyno.analysis.statistics.bootstrap import BOOTSTRAP_RESAMPLES, BOOTSTRAP_SEED, bca, bootstrap_interval
-from pgdyno.analysis.statistics.distributions import (
+from pgdyno.analysis.comparison import Verdict, blocks_needed, detectable_percent, judge
+from pgdyno.analysis.statistics import intervals
+from pgdyno.analysis.statistics.intervals import (
+    BOOTSTRAP_RESAMPLES,
+    BOOTSTRAP_SEED,
+    bca,
     binomial_at_most,
     binomial_interval,
+    bootstrap_interval,
     chi2_quantile,
     f_below,
     f_beyond,
+    holm_confidences,
+    student,
 )
-from pgdyno.analysis.statistics.effect import holm_confidences, student
 from pgdyno.analysis.telemetry.percentiles import merge, quantile_ns
-from pgdyno.results.packing import pairs_from
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.results.codec import pairs_from
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 
 SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
 """Extra hours of sleep of ten patients, second drug less first: Student, "The probable error of a mean",
@@ -50,9 +54,9 @@ def test_the_interval_is_that_of_scipy(n: int, confidence: float) -> None:
 @pytest.mark.parametrize("freedom", [1, 4, 11, 99])
 @pytest.mark.parametrize("x", [0.001, 0.3, 2.5, 40.0])
 def test_students_distribution_is_that_of_scipy(x: float, freedom: int) -> None:
-    assert distributions.t_beyond(x, freedom) == pytest.approx(stats.t.sf(x, freedom), rel=1e-12)
+    assert intervals.t_beyond(x, freedom) == pytest.approx(stats.t.sf(x, freedom), rel=1e-12)
     probability = float(stats.t.cdf(x, freedom))
-    assert distributions.t_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom))
+    assert intervals.t_quantile(probability, freedom) == pytest.approx(stats.t.ppf(probability, freedom))
 
 
 @pytest.mark.parametrize("n", [5, 12, 60])

@@ -10,9 +10,9 @@ import scipy.stats
 from bench.noise import Noise, heavy_tails, normal, outliers, skewed
 from bench.stopping import apply_stopping_rule
 
-from pgdyno.analysis.comparison.comparison_caveats import BLOCKS_ALARM as ALARM
-from pgdyno.analysis.statistics.effect import Method
-from pgdyno.analysis.statistics.symmetry import BLOCKS_MAX, is_skewed, skewness, triples_score
+from pgdyno.analysis.comparison_caveats import BLOCKS_ALARM as ALARM
+from pgdyno.analysis.statistics.intervals import Method
+from pgdyno.analysis.statistics.series import BLOCKS_MAX, is_skewed, skewness, triples_score
 
 STUDIES = 1000
 SURE = 0.999

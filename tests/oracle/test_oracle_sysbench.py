@@ -15,10 +15,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from pgdyno.engine import Engine, find_engine
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.running import Server
+from pgdyno.server.builds import Build
+from pgdyno.server.engine import Engine, find_engine
+from pgdyno.server.processes import Cluster, Server
 
 SYSBENCH = shutil.which("sysbench")
 pytestmark = [

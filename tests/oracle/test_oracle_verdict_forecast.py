@@ -10,19 +10,23 @@ import pytest
 from scipy import stats
 
 from example_studies import make_study
-from pgdyno.analysis.comparison.verdict import Decision, Verdict, decide, detectable_log_ratio, judge
-from pgdyno.analysis.comparison.verdict_forecast import (
+from pgdyno.analysis.comparison import (
+    Decision,
     LessNoise,
     RemainingBudget,
     Remedy,
+    Verdict,
     VerdictForecast,
+    decide,
+    detectable_log_ratio,
     forecast_verdict,
+    judge,
     less_noise_of,
     verdict_probability,
 )
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, summarize
-from pgdyno.estimate import Better
-from pgdyno.study.schedule import Schedule
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, summarize
+from pgdyno.study.sizing import Schedule
+from pgdyno.units import Better
 
 MARGIN, CONFIDENCE = 0.02, 0.95
 

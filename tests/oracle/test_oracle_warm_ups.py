@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from bench.warm_ups import WARM_UP_S, simulate_study
 
-from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.comparison import Verdict
 
 STUDIES = 60
 

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from pgdyno.errors import FetchError
-from pgdyno.server.build import Build
+from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import resolve_all, system_builds
 

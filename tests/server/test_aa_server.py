@@ -10,23 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.interruption import Interruption
-from pgdyno.lab.aa_blocks import load_of
-from pgdyno.lab.noise_history import NoiseHistory, history_path
-from pgdyno.lab.progress import BlockStarted, Progress, Watch
-from pgdyno.lab.study_runner import resume_study, start_study
+from pgdyno.measure.aa_blocks import NoiseHistory, history_path, load_of
+from pgdyno.measure.progress import BlockStarted, Progress, Watch
+from pgdyno.measure.study_runner import resume_study, start_study
 from pgdyno.report import csv_format, html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
-from pgdyno.server.build import Build
-from pgdyno.study import aa_plan
-from pgdyno.study.aa_plan import aa_arm_after
+from pgdyno.server.builds import Build
+from pgdyno.study import schedule
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import Request, only_case
-from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
+from pgdyno.study.schedule import aa_arm_after
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 pytestmark = pytest.mark.server
 
@@ -54,7 +53,7 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(aa_plan, "BLOCKS_PER_AA", 1)  # not after ten blocks, to save time
+    monkeypatch.setattr(schedule, "BLOCKS_PER_AA", 1)  # not after ten blocks, to save time
     began: list[str] = []
 
     @contextmanager
@@ -100,7 +99,7 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     history = NoiseHistory(history_path())
     known = json.loads(history.path.read_text().splitlines()[0])
     for arm, number in itertools.product((0, 1), range(5)):
-        load = load_of(aa_plan.aa_study(study, arm))
+        load = load_of(schedule.aa_study(study, arm))
         history.append({**known, "id": f"{arm} {number}", "load": load})
     third = tmp_path / "third.sqlite"
     with Interruption() as interruption:

@@ -14,13 +14,11 @@ from server_of_major import build_of
 from ok_trial import ok_trial
 from pgdyno.analysis.telemetry.counters import RESET
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, telemetry_of_trial
-from pgdyno.probe.server_probes import PROBES, read_probe
+from pgdyno.measure.server_probes import PROBES, read_probe
 from pgdyno.results.records import Moment, Slice, StoredReading, Trial
-from pgdyno.server.build import Build
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.running import Connection, Server
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.server.processes import Cluster, Connection, Server
 from pgdyno.study.schedule import Role
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]

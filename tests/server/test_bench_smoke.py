@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from bench.__main__ import BENCHMARKS
 
-from pgdyno.server.build import Build
-from pgdyno.server.faulty_disk import missing_for_power_cuts
+from pgdyno.features.crash_disk.disk import missing_for_power_cuts
+from pgdyno.server.builds import Build
 
 pytestmark = [pytest.mark.server, pytest.mark.long]
 ROOT = Path(__file__).parents[2]

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.interruption import Interruption
-from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study_runner import start_study
+from pgdyno.measure.progress import Progress, Watch
+from pgdyno.measure.study_runner import start_study
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
-from pgdyno.server.build import Build
+from pgdyno.server.builds import Build
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import Request, only_case
-from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 pytestmark = pytest.mark.server
 

@@ -9,9 +9,9 @@ from contextlib import closing
 import pytest
 from checks_population import populate
 
-from pgdyno.cli.check import check
 from pgdyno.errors import ConnectError, DatasetError, PgdynoError, UsageError
-from pgdyno.server.running import Server
+from pgdyno.features.runs.command import check
+from pgdyno.server.processes import Server
 
 pytestmark = pytest.mark.server
 

@@ -12,14 +12,11 @@ from checks_population import populate
 from server_of_major import build_of
 
 from pgdyno.errors import DatasetError
-from pgdyno.server.build import Build
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.running import Server
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
-from pgdyno.workload.check_session import prepare_session
-from pgdyno.workload.server_log import check_log
-from pgdyno.workload.tpcc.consistency import (
+from pgdyno.server.processes import Cluster, Server
+from pgdyno.workloads.server_log import check_log
+from pgdyno.workloads.tpcc.checks import (
     check_condition,
     check_conditions,
     check_new_orders,
@@ -27,6 +24,7 @@ from pgdyno.workload.tpcc.consistency import (
     satisfied_by_one_scan,
     sum_d_next_o_id,
 )
+from pgdyno.workloads.workload import prepare_session
 
 pytestmark = pytest.mark.server
 Connection = psycopg.Connection[tuple[Any, ...]]

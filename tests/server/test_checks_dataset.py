@@ -11,11 +11,11 @@ import pytest
 from checks_population import populate
 from psycopg import sql
 
-from pgdyno.engine import dataset_format
 from pgdyno.errors import DatasetError
-from pgdyno.server.running import Server
-from pgdyno.workload.interface import Check
-from pgdyno.workload.tpcc.tpcc_dataset import OwnershipMarker, read_marker, require_warehouses
+from pgdyno.results.records import Check
+from pgdyno.server.engine import dataset_format
+from pgdyno.server.processes import Server
+from pgdyno.workloads.tpcc.checks import OwnershipMarker, read_marker, require_warehouses
 
 pytestmark = pytest.mark.server
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -12,17 +12,16 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.errors import Interrupted, ServerError
+from pgdyno.features.crash.load import kill_server
+from pgdyno.features.crash.plan import CrashPlan
+from pgdyno.features.crash.records import Crash
+from pgdyno.features.crash_disk import sites
+from pgdyno.features.crash_disk.sites import RealCrashes
 from pgdyno.interruption import Interruption
-from pgdyno.lab import crash_real_machine
-from pgdyno.lab.crash_real_machine import RealCrashes
-from pgdyno.results.crash_records import Crash
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.dsn import Dsn
+from pgdyno.server.connections import Dsn
+from pgdyno.server.processes import Cluster, Server
 from pgdyno.server.remote import Remote
-from pgdyno.server.running import Server
-from pgdyno.server.server_crash import kill_server
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.crash_plan import CrashPlan
 
 pytestmark = pytest.mark.server
 
@@ -116,7 +115,7 @@ def test_an_interrupted_test_continues_with_the_audit(cluster: Cluster, tmp_path
 def test_a_server_that_did_not_restart_has_not_crashed(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crash_real_machine, "SILENCE_S", 0.0)
+    monkeypatch.setattr(sites, "SILENCE_S", 0.0)
     with machine_with(cluster, tmp_path, {}) as machine:
         monkeypatch.setattr(machine, "say", lambda _: None)
         with pytest.raises(ServerError, match="did not restart"):

@@ -14,20 +14,9 @@ from threading import Timer
 import pytest
 
 from pgdyno.errors import DiskFullError, ServerError
-from pgdyno.interruption import Interruption
-from pgdyno.lab import crash_run, crash_standby
-from pgdyno.lab.crash_load import Acknowledge
-from pgdyno.lab.crash_run import CrashRun, CrashSubject
-from pgdyno.lab.crash_site import CrashSite, DirectorySite, DiskSite
-from pgdyno.results.crash_records import AuditCounts, Crash
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.faulty_disk import FaultyDisk, create_image, missing_for_power_cuts
-from pgdyno.server.live_directories import Runs
-from pgdyno.server.server_account import Account
-from pgdyno.server.server_crash import kill_backend
-from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.crash_plan import (
+from pgdyno.features.crash import run as crash_run
+from pgdyno.features.crash.load import Acknowledge, kill_backend
+from pgdyno.features.crash.plan import (
     CrashKind,
     CrashMoment,
     CrashPlan,
@@ -38,6 +27,16 @@ from pgdyno.study.crash_plan import (
     Survivors,
     planned_crash,
 )
+from pgdyno.features.crash.records import AuditCounts, Crash
+from pgdyno.features.crash.run import CrashRun, CrashSubject
+from pgdyno.features.crash_disk import sites
+from pgdyno.features.crash_disk.disk import FaultyDisk, create_image, missing_for_power_cuts
+from pgdyno.features.crash_disk.sites import CrashSite, DirectorySite, DiskSite
+from pgdyno.interruption import Interruption
+from pgdyno.server.builds import Build
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Cluster, Runs
+from pgdyno.study.arm_spec import parse_arms
 
 MISSING = missing_for_power_cuts()
 
@@ -334,9 +333,9 @@ def test_a_process_of_the_disk_that_dies_is_an_error_and_leaves_nothing(server_d
 HOLDER = """
 import sys
 from pathlib import Path
-from pgdyno.server.faulty_disk import FaultyDisk, create_image
-from pgdyno.server.live_directories import Runs
-from pgdyno.server.server_account import server_account
+from pgdyno.features.crash_disk.disk import FaultyDisk, create_image
+from pgdyno.server.processes import Runs
+from pgdyno.server.directories import server_account
 
 with Runs(Path(sys.argv[1]), server_account()).open("crash") as run:
     create_image(run.path / "x.img", 1 << 30)
@@ -410,7 +409,7 @@ def test_a_promoted_standby_has_all_commits_that_waited_for_it(
 def test_a_standby_that_cannot_become_synchronous_is_an_error(
     build: Build, account: Account, session_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crash_standby, "TIMEOUT_S", 2.0)
+    monkeypatch.setattr(sites, "TIMEOUT_S", 2.0)
     with (
         pair_in(session_dir, build, account, CrashKind.SERVER) as pair,
         pytest.raises(ServerError, match="did not become synchronous: remove settings of the arm"),

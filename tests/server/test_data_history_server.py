@@ -8,22 +8,20 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import FetchError, Interrupted, WorkloadError
+from pgdyno.features.aged_data.history import HistoryMaker
+from pgdyno.features.aged_data.upgrade import UpgradeBuilds
+from pgdyno.features.own_data.plan import OwnData
+from pgdyno.features.own_data.source import examined
 from pgdyno.interruption import Interruption
-from pgdyno.lab.data_history import HistoryMaker
-from pgdyno.lab.dataset_loading import Maker
-from pgdyno.lab.progress import LoadProgress
-from pgdyno.server.build import Build
+from pgdyno.measure.dataset_loading import Maker
+from pgdyno.measure.progress import LoadProgress
+from pgdyno.server.builds import Build, VersionSpec
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.data_sources import examined
-from pgdyno.server.datasets import Dataset, Datasets
+from pgdyno.server.directories import Account
 from pgdyno.server.find_build import system_builds
-from pgdyno.server.pg_upgrade import UpgradeBuilds
-from pgdyno.server.restore import restore
-from pgdyno.server.server_account import Account
-from pgdyno.server.version import VersionSpec
-from pgdyno.study.own_data import OwnData
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
+from pgdyno.server.processes import Cluster, InitOptions
+from pgdyno.server.snapshots import Dataset, Datasets, restore
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 pytestmark = pytest.mark.server
 

@@ -10,18 +10,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgdyno.drive.drive_specification import drive_specification
-from pgdyno.drive.engine_runs import EngineRun, run_drive
-from pgdyno.engine import Event
-from pgdyno.fleet.driver_group import DriverGroup, LocalLink
-from pgdyno.fleet.driver_nodes import NODE_LOST
-from pgdyno.fleet.driver_split import split
+from pgdyno.features.drivers.group import NODE_LOST, DriverGroup, LocalLink, split
 from pgdyno.interruption import Interruption
-from pgdyno.results.driver_facts import driver_facts
-from pgdyno.server.running import Server
-from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
+from pgdyno.results.records import driver_facts
+from pgdyno.server.engine import Event
+from pgdyno.server.processes import Server
 from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.schedule import PlannedSlice, Role
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 pytestmark = pytest.mark.server
 

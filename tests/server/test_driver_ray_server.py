@@ -14,20 +14,19 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgdyno.drive.drive_specification import drive_specification
-from pgdyno.drive.engine_runs import EngineRun, run_drive
-from pgdyno.engine import Event, find_engine
 from pgdyno.errors import FleetError, UsageError
-from pgdyno.fleet.driver_nodes import NODE_LOST
-from pgdyno.fleet.driver_pool import DriverPool
-from pgdyno.fleet.ray_cluster import RayCluster
+from pgdyno.features.cluster.ray import RayCluster
+from pgdyno.features.drivers.group import NODE_LOST
+from pgdyno.features.drivers.plan import DriversPlan
+from pgdyno.features.drivers.pool import DriverPool
 from pgdyno.interruption import Interruption
-from pgdyno.results.driver_facts import driver_facts
-from pgdyno.server.running import Server
-from pgdyno.study.drivers_plan import DriversPlan
-from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
+from pgdyno.results.records import driver_facts
+from pgdyno.server.engine import Event, find_engine
+from pgdyno.server.processes import Server
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice, Role
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 cluster_utils: Any = pytest.importorskip(
     "ray.cluster_utils", reason="Ray is not installed: build the wheel, and install it with its extra fleet"

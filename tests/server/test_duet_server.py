@@ -12,17 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgdyno.drive.drive_specification import Pinning, drive_specification
-from pgdyno.drive.engine_runs import EngineRun, run_drive
-from pgdyno.engine import Event
 from pgdyno.interruption import Interruption
-from pgdyno.results.driver_facts import driver_facts
-from pgdyno.server.running import Server
-from pgdyno.server.settings.machine_resources import usable_cores
-from pgdyno.study.cpu_partition import Partition, partition_of
-from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.measure.engine_runs import EngineRun, Pinning, drive_specification, run_drive
+from pgdyno.results.records import driver_facts
+from pgdyno.server.engine import Event
+from pgdyno.server.processes import Server
+from pgdyno.server.settings import usable_cores
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice
+from pgdyno.study.sizing import Partition, partition_of
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 pytestmark = [
     pytest.mark.server,

@@ -13,16 +13,16 @@ import pytest
 from pgdyno.analysis.telemetry.metrics import SERVER_CPU
 from pgdyno.cli.report import read_report
 from pgdyno.interruption import Interruption
-from pgdyno.lab.study_runner import start_study
-from pgdyno.probe.cpu_time import server_cpu
-from pgdyno.probe.hardware_counters import EVENTS, SOFTWARE, CountersError, HardwareCounters
+from pgdyno.measure.hardware_counters import EVENTS, SOFTWARE, CountersError, HardwareCounters
+from pgdyno.measure.host_counters import server_cpu
+from pgdyno.measure.study_runner import start_study
 from pgdyno.results.records import StudyEnd
-from pgdyno.server.build import Build
-from pgdyno.server.running import Server
+from pgdyno.server.builds import Build
+from pgdyno.server.processes import Server
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Study
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 

@@ -18,25 +18,28 @@ from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
 from pgdyno.errors import ConnectError, DatasetError, PgdynoError, UsageError
+from pgdyno.features.own_data.checks import check_invariants
+from pgdyno.features.own_data.loading import DATABASE, FOREIGN_TABLES_TO_LOCAL
+from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData
+from pgdyno.features.own_data.sampling import read_sample
+from pgdyno.features.own_data.source import (
+    NamedDataStore,
+    Selection,
+    count_rows,
+    examined,
+    identity_of,
+    read_roles,
+    relations_to_count,
+)
 from pgdyno.interruption import Interruption
-from pgdyno.lab.dataset_loading import Maker, dataset_key
-from pgdyno.lab.own_data_loading import DATABASE
-from pgdyno.server.backup_import import FOREIGN_TABLES_TO_LOCAL
-from pgdyno.server.build import Build
+from pgdyno.measure.dataset_loading import Maker, dataset_key
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.data_sources import NamedDataStore, Selection, examined, identity_of
-from pgdyno.server.dsn import Dsn
+from pgdyno.server.connections import Dsn
+from pgdyno.server.directories import Account
 from pgdyno.server.find_build import system_builds
-from pgdyno.server.origin_facts import count_rows, read_roles, relations_to_count
-from pgdyno.server.running import Connection, Server
-from pgdyno.server.server_account import Account
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
-from pgdyno.study.column_sample import ColumnSample
-from pgdyno.study.own_data import Invariant, OwnData
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
-from pgdyno.workload.invariant_checks import check_invariants
-from pgdyno.workload.pgbench.sampled_values import read_sample
+from pgdyno.server.processes import Cluster, Connection, InitOptions, Server
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 pytestmark = pytest.mark.server
 

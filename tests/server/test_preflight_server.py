@@ -10,22 +10,21 @@ from typing import Any
 import pytest
 
 from pgdyno.errors import StartError, WorkloadError
+from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.interruption import Interruption
-from pgdyno.lab import script_preflight
-from pgdyno.lab.dataset_loading import load_new_database
-from pgdyno.lab.preflight import empty_clusters, require_starts
-from pgdyno.lab.progress import PreparationStep
-from pgdyno.lab.script_preflight import require_working_scripts
-from pgdyno.server.build import Build
+from pgdyno.measure import preflight
+from pgdyno.measure.dataset_loading import load_new_database
+from pgdyno.measure.preflight import empty_clusters, require_starts, require_working_scripts
+from pgdyno.measure.progress import PreparationStep
 from pgdyno.server.build_catalogue import empty_cluster
+from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.server_account import server_account
+from pgdyno.server.directories import server_account
+from pgdyno.server.processes import Cluster, InitOptions
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Study, Workload
-from pgdyno.study.sysbench_parameters import SysbenchParameters
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 pytestmark = pytest.mark.server
 
@@ -188,7 +187,7 @@ def test_each_arm_tries_the_scripts_on_new_data_that_are_loaded_once(
         loads.append(workload.kind)
         load_new_database(server, workload, *others)
 
-    monkeypatch.setattr(script_preflight, "load_new_database", counted)
+    monkeypatch.setattr(preflight, "load_new_database", counted)
     creates = pgbench(creates="CREATE TABLE hits (n int);")  # fails if an earlier arm created it
     assert tried(build, server_dir, {}, SOUND, {"work_mem": "9MB"}, workload=creates, scripts=True)
     assert loads == ["pgbench"]

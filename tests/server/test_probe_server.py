@@ -12,17 +12,24 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
-from pgdyno.probe import server_probes as probe_server
-from pgdyno.probe.cpu_time import scheduled
-from pgdyno.probe.probe_session import ProbeReading
-from pgdyno.probe.sampled_server import COUNTERS, GAUGES, SERIES, sample, sample_waits
-from pgdyno.probe.server_probes import PROBES, STATTUPLE_TIMEOUT_S, find_clients, read_probe
-from pgdyno.server.build import Build
+from pgdyno.measure import server_probes as probe_server
+from pgdyno.measure.host_counters import scheduled
+from pgdyno.measure.server_probes import (
+    COUNTERS,
+    GAUGES,
+    PROBES,
+    SERIES,
+    STATTUPLE_TIMEOUT_S,
+    ProbeReading,
+    find_clients,
+    read_probe,
+    sample,
+    sample_waits,
+)
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.running import Connection, Server
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
-from pgdyno.study.probe_names import Absence
+from pgdyno.server.processes import Cluster, Connection, Server
+from pgdyno.study.sizing import Absence
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.probe.perf_profiler import ProfileError, Profiler
-from pgdyno.server.live_directories import Runs
-from pgdyno.server.running import Server
-from pgdyno.server.server_account import Account
+from pgdyno.features.profiles.perf import ProfileError, Profiler
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Runs, Server
 
 
 @pytest.fixture

@@ -13,17 +13,13 @@ import pytest
 from server_of_major import build_of
 
 from pgdyno.errors import ServerError
-from pgdyno.lab.arms import BuildArm, Placement
-from pgdyno.probe.sampled_server import Target, sample, sample_waits
-from pgdyno.probe.sampler import Sampler
-from pgdyno.server.build import Build
+from pgdyno.measure.arms import BuildArm, Placement
+from pgdyno.measure.sampler import Sampler
+from pgdyno.measure.server_probes import Target, sample, sample_waits
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.live_directories import LiveDirectory
-from pgdyno.server.page_cache import evict, prewarm, resident_share
-from pgdyno.server.running import Connection, Server
-from pgdyno.server.snapshot import take
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.server.processes import Cluster, Connection, LiveDirectory, Server
+from pgdyno.server.snapshots import evict, prewarm, resident_share, take
 
 pytestmark = pytest.mark.server
 

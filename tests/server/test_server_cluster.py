@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import ServerError, StartError, UsageError
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.running import Server
+from pgdyno.server.processes import Cluster, Server
 
 pytestmark = pytest.mark.server
 
@@ -111,9 +110,9 @@ def test_stopping_a_crashed_server_reports_the_crash(cluster: Cluster) -> None:
 def test_killing_pgdyno_ends_its_servers(cluster: Cluster) -> None:
     program = (
         "import sys, signal; from pathlib import Path\n"
-        "from pgdyno.server.server_account import server_account\n"
-        "from pgdyno.server.build import read_build\n"
-        "from pgdyno.server.cluster import Cluster\n"
+        "from pgdyno.server.directories import server_account\n"
+        "from pgdyno.server.builds import read_build\n"
+        "from pgdyno.server.processes import Cluster\n"
         "build = read_build(Path(sys.argv[1]), 'system', 'test')\n"
         "server = Cluster(build, Path(sys.argv[2]), server_account()).start()\n"
         "print(server.postmaster_pid, flush=True); signal.pause()\n"

@@ -13,21 +13,21 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgdyno.cli import drive as drive_command
-from pgdyno.cli.load import load
-from pgdyno.drive.engine_runs import EngineRun, run_drive
 from pgdyno.errors import ConnectError, PgdynoError
+from pgdyno.features.runs import command as drive_command
+from pgdyno.features.runs.command import load
 from pgdyno.interruption import Interruption
-from pgdyno.lab import trial_driving
-from pgdyno.lab.progress import Watch
-from pgdyno.lab.study_runner import start_study
+from pgdyno.measure import drive
+from pgdyno.measure.engine_runs import EngineRun, run_drive
+from pgdyno.measure.progress import Watch
+from pgdyno.measure.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
-from pgdyno.server.running import Server
+from pgdyno.server.processes import Server
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import Request, only_case
 from pgdyno.study.plan import Study
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 pytestmark = pytest.mark.server
 
@@ -65,7 +65,7 @@ def crashes_at_the_end(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> Serve
         crash(mortal)
         return run
 
-    for module in (trial_driving, drive_command):
+    for module in (drive, drive_command):
         monkeypatch.setattr(module, "run_drive", driven)
     return mortal
 

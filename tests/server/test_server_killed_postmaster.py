@@ -11,13 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.live_directories import Runs
-from pgdyno.server.restore import restore
-from pgdyno.server.server_account import Account
-from pgdyno.server.server_process import clear_after_kill, note_program
-from pgdyno.server.snapshot import take
+from pgdyno.server.builds import Build
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Cluster, Runs, clear_after_kill, note_program
+from pgdyno.server.snapshots import restore, take
 from shared_memory import Segment, of_postmaster, still_there
 
 pytestmark = pytest.mark.server

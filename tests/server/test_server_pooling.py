@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pgdyno.errors import ConnectError
-from pgdyno.server.dsn import Dsn
-from pgdyno.server.ownership_marker import held_locks, take_lock
-from pgdyno.server.remote import Remote
-from pgdyno.server.running import Server
+from pgdyno.server.connections import Dsn
+from pgdyno.server.processes import Server
+from pgdyno.server.remote import Remote, held_locks, take_lock
 from pooler import pooler
 
 pytestmark = pytest.mark.server

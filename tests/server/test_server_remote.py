@@ -19,17 +19,15 @@ from typer.testing import CliRunner
 
 from pgdyno.cli import cache
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
-from pgdyno.lab.dsn_arm import require_room
-from pgdyno.lab.preflight import OWN_CONNECTIONS, require_connections
-from pgdyno.server import ownership_marker
-from pgdyno.server.dsn import Dsn
-from pgdyno.server.limited_connection import READ_ROWS_MAX, ReadLimitExceeded
-from pgdyno.server.ownership_marker import database_name, take_lock
-from pgdyno.server.remote import Remote, TrialCopy, connections_max, free_for_data
-from pgdyno.server.running import Server
+from pgdyno.measure.arms import require_room
+from pgdyno.measure.preflight import OWN_CONNECTIONS, require_connections
+from pgdyno.server import remote as remote_module
+from pgdyno.server.connections import READ_ROWS_MAX, Dsn, ReadLimitExceeded
+from pgdyno.server.processes import Server
+from pgdyno.server.remote import Remote, TrialCopy, connections_max, database_name, free_for_data, take_lock
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 from pooler import pooler
 
 pytestmark = pytest.mark.server
@@ -190,8 +188,8 @@ def test_a_comment_with_only_the_prefix_of_the_marker_is_not_a_marker(remote: Re
 
 
 def test_a_database_in_the_making_is_dropped_when_its_maker_is_gone_and_only_then(remote: Remote) -> None:
-    number = ownership_marker.random_lock()
-    name, limit = ownership_marker.creation_name(number), ownership_marker.creation_limit(number)
+    number = remote_module.random_lock()
+    name, limit = remote_module.creation_name(number), remote_module.creation_limit(number)
     with remote.connect() as maker:
         take_lock(maker, number)
         maker.execute(sql.SQL("create database {} connection limit {}").format(sql.Identifier(name), limit))
@@ -203,14 +201,14 @@ def test_a_database_in_the_making_is_dropped_when_its_maker_is_gone_and_only_the
 
 
 def test_the_name_of_an_incomplete_database_is_not_a_marker(remote: Remote) -> None:
-    name = sql.Identifier(ownership_marker.creation_name(1))
+    name = sql.Identifier(remote_module.creation_name(1))
     with remote.connect() as connection:
         connection.execute(sql.SQL("create database {}").format(name))
-        for limit in (-1, 0, 1 << 30, ownership_marker.creation_limit(2)):
+        for limit in (-1, 0, 1 << 30, remote_module.creation_limit(2)):
             connection.execute(sql.SQL("alter database {} connection limit {}").format(name, limit))
             remote.drop_what_nobody_holds()
             with pytest.raises(DatasetError, match="not created by pgdyno"):
-                remote.drop(ownership_marker.creation_name(1))
+                remote.drop(remote_module.creation_name(1))
         connection.execute(sql.SQL("drop database {}").format(name))
 
 
@@ -244,7 +242,7 @@ def test_a_completed_database_has_no_connection_limit(remote: Remote) -> None:
 
 def test_a_database_is_incomplete_until_its_load_has_completed(remote: Remote) -> None:
     with remote.making("pgdyno_filled", "whole"):
-        assert remote.own_databases() == {"pgdyno_filled": ownership_marker.INCOMPLETE}
+        assert remote.own_databases() == {"pgdyno_filled": remote_module.INCOMPLETE}
         remote.drop_what_nobody_holds()
     assert remote.own_databases() == {"pgdyno_filled": "whole"}
     remote.drop("pgdyno_filled")

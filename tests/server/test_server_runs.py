@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.live_directories import Runs, end_postmaster
-from pgdyno.server.server_account import Account
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Cluster, Runs, end_postmaster
 
 pytestmark = pytest.mark.server
 

@@ -13,14 +13,11 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import DatasetError
-from pgdyno.lab.dataset_loading import load_settings
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.datasets import DatasetKey, Datasets
-from pgdyno.server.restore import restore
-from pgdyno.server.running import Server
-from pgdyno.server.server_account import Account
-from pgdyno.server.snapshot import Snapshot, take, walk
+from pgdyno.measure.dataset_loading import load_settings
+from pgdyno.server.builds import Build
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Cluster, InitOptions, Server
+from pgdyno.server.snapshots import DatasetKey, Datasets, Snapshot, restore, take, walk
 
 pytestmark = pytest.mark.server
 

@@ -11,17 +11,13 @@ import pytest
 from server_of_major import build_of
 
 from pgdyno.errors import StartError
-from pgdyno.probe.server_probes import autovacuum_runs
-from pgdyno.server.build import Build
+from pgdyno.measure.server_probes import autovacuum_runs
 from pgdyno.server.build_catalogue import catalogue, compiled_differences
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.restore import restore
-from pgdyno.server.settings.machine_resources import MachineResources
-from pgdyno.server.settings.setting_safety import safety
-from pgdyno.server.settings.settings_profile import ProfileInput, request
-from pgdyno.server.snapshot import take
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.server.processes import Cluster, InitOptions
+from pgdyno.server.settings import MachineResources, ProfileInput, request, safety
+from pgdyno.server.snapshots import restore, take
 
 pytestmark = pytest.mark.server
 

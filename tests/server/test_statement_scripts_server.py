@@ -16,16 +16,13 @@ from typer.testing import CliRunner
 
 from pgdyno.cli.main import app
 from pgdyno.errors import PgdynoError, ServerError, UsageError
-from pgdyno.probe.recorded_statements import read_load, read_tables, reading_session
-from pgdyno.server.build import Build
+from pgdyno.features.statements.scripts import read_load, read_tables, reading_session
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster
-from pgdyno.server.dsn import Dsn
+from pgdyno.server.connections import Dsn
 from pgdyno.server.find_build import system_builds
-from pgdyno.server.running import Connection, Server
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
-from pgdyno.study.pgbench_parameters import Script
-from pgdyno.study.script_files import STUB, read_directory
+from pgdyno.server.processes import Cluster, Connection, Server
+from pgdyno.workloads.pgbench.parameters import STUB, Script, read_directory
 
 pytestmark = pytest.mark.server
 

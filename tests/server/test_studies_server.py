@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from example_studies import read_study
+from pgdyno.features.fitting.fit import FitMachine, fit_study
 from pgdyno.interruption import Interruption
-from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study_runner import start_study
+from pgdyno.measure.progress import Progress, Watch
+from pgdyno.measure.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
-from pgdyno.server.build import Build
+from pgdyno.server.builds import Build
 from pgdyno.study.cases import Case, Request, cases_of
-from pgdyno.study.fitting.fit_study import FitMachine, fit_study
 
 pytestmark = [pytest.mark.server, pytest.mark.long]
 

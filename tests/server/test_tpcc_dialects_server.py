@@ -12,19 +12,18 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgdyno.cli.check import check
-from pgdyno.cli.drive import drive as drive_command
-from pgdyno.drive.drive_specification import PlannedSlice, drive_specification
-from pgdyno.drive.engine_runs import run_drive
-from pgdyno.engine import TargetResult
 from pgdyno.errors import DatasetError
+from pgdyno.features.runs.command import check
+from pgdyno.features.runs.command import drive as drive_command
 from pgdyno.interruption import Interruption
-from pgdyno.lab.dataset_loading import Place, load_data
+from pgdyno.measure.dataset_loading import Place, load_data
+from pgdyno.measure.engine_runs import PlannedSlice, drive_specification, run_drive
 from pgdyno.results.records import Role
-from pgdyno.server.running import Server
+from pgdyno.server.engine import TargetResult
+from pgdyno.server.processes import Server
 from pgdyno.study.plan import Driving
-from pgdyno.study.tpcc_parameters import TpccParameters
-from pgdyno.workload.tpcc.tpcc_workload import Tpcc
+from pgdyno.workloads.tpcc.data import Tpcc
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 pytestmark = pytest.mark.server
 

@@ -10,29 +10,27 @@ import numpy as np
 import pytest
 
 from ok_trial import ok_trial
-from pgdyno.analysis.causes.throughput_dips import find_dips, rates_of
-from pgdyno.analysis.causes.time_breakdown import TimeBreakdown
-from pgdyno.analysis.telemetry.events import Event, events_of
+from pgdyno.analysis.telemetry.samples import Event, events_of
+from pgdyno.analysis.throughput_dips import find_dips, rates_of
+from pgdyno.analysis.time_breakdown import TimeBreakdown
 from pgdyno.cli.report import read_report
-from pgdyno.drive.drive_specification import drive_specification
-from pgdyno.drive.engine_runs import run_drive
-from pgdyno.engine import Event as Said
 from pgdyno.interruption import Interruption
-from pgdyno.lab.progress import Progress, Watch
-from pgdyno.lab.study_runner import start_study
-from pgdyno.probe.sampled_server import Target, sample, sample_waits
-from pgdyno.probe.sampler import Sampler, monotonic_of
-from pgdyno.report.case_report import Report
-from pgdyno.results.engine_events import interval_from
+from pgdyno.measure.engine_runs import drive_specification, interval_from, run_drive
+from pgdyno.measure.progress import Progress, Watch
+from pgdyno.measure.sampler import Sampler, monotonic_of
+from pgdyno.measure.server_probes import Target, sample, sample_waits
+from pgdyno.measure.study_runner import start_study
+from pgdyno.report.answer import Report
 from pgdyno.results.reader import concatenate_chunks
 from pgdyno.results.records import Executed, Interval, SampleSeries, StudyEnd
-from pgdyno.server.build import Build
-from pgdyno.server.running import Server
+from pgdyno.server.builds import Build
+from pgdyno.server.engine import Event as Said
+from pgdyno.server.processes import Server
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import PlannedSlice, Role
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pgdyno.server.build import Build, Provider
-from pgdyno.server.version import Version
+from pgdyno.server.builds import Build, Provider, Version
 
 
 def build(text: str, provider: Provider) -> Build:

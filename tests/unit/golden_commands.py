@@ -32,17 +32,20 @@ import typer
 from golden_reports import FOLDER, ROUNDED_TO
 
 from pgdyno import __version__
-from pgdyno.cli import bisect, console, crash, fleet_options, options
-from pgdyno.cli.commands import Loading
-from pgdyno.cli.main import run_command
-from pgdyno.fleet import study_fleet
-from pgdyno.fleet.ray_cluster import NodeFacts, RayNode
-from pgdyno.lab import crash_test, study_runner
-from pgdyno.lab.study_runner import Request, _read_progress
-from pgdyno.results.fleet_file import FleetRecord
-from pgdyno.results.search_file import Commit, SearchRecord
+from pgdyno.cli import console, options
+from pgdyno.cli.main import Loading, run_command
+from pgdyno.features.bisect import command as bisect_command
+from pgdyno.features.bisect.search import Commit, SearchRecord
+from pgdyno.features.cluster.ray import NodeFacts, RayNode
+from pgdyno.features.crash import command as crash_command
+from pgdyno.features.crash import crash_test
+from pgdyno.features.crash.plan import CrashPlan
+from pgdyno.features.fleet import command as fleet_command
+from pgdyno.features.fleet import coordinator
+from pgdyno.features.fleet.records import FleetRecord
+from pgdyno.measure import study_runner
+from pgdyno.measure.study_runner import Request, _read_progress
 from pgdyno.server import find_build
-from pgdyno.study.crash_plan import CrashPlan
 from pgdyno.study.plan import Study
 from pgdyno.study.sizing import MachineSize
 from pgdyno.study.study_file_reader import bundled_studies
@@ -651,11 +654,11 @@ def _machine(folder: Path) -> Iterator[None]:
             *(patch.multiple(stream, _width=WIDTH, _height=25) for stream in (console.out, console.err)),
             patch.object(study_runner, "start_study", plans.start),
             patch.object(study_runner, "resume_study", plans.resume),
-            patch.object(crash, "run_crash_test", plans.crash),
-            patch.object(bisect, "read_commits", lambda *_: COMMITS),
-            patch.object(bisect, "run_bisect", plans.bisect),
-            patch.object(fleet_options, "_connected", lambda _: FakeCluster()),
-            patch.object(study_fleet, "run_fleet", plans.fleet),
+            patch.object(crash_command, "run_crash_test", plans.crash),
+            patch.object(bisect_command, "read_commits", lambda *_: COMMITS),
+            patch.object(bisect_command, "run_bisect", plans.bisect),
+            patch.object(fleet_command, "_connected", lambda _: FakeCluster()),
+            patch.object(coordinator, "run_fleet", plans.fleet),
             contextlib.chdir(folder / "work"),
         ):
             stack.enter_context(patched)

@@ -30,25 +30,24 @@ from several_hosts import LARGE, LARGER, SMALL, pooled_of
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_with_aa
 
 from example_studies import MISTAKES, with_mistake
-from pgdyno.analysis.causes.cpu_profiles import Frame, ProfileComparison
-from pgdyno.analysis.causes.throughput_dips import ArmDips, Coincidence, Dip
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.gates import gate, parse_condition
-from pgdyno.analysis.findings.history_changes import group_files, histories
-from pgdyno.analysis.telemetry.events import Event
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.gates import gate, parse_condition
+from pgdyno.analysis.telemetry.samples import Event
+from pgdyno.analysis.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.caveats import WORDINGS, Caveat, Code
 from pgdyno.cli.report import read_report
-from pgdyno.report.case_report import case_report
-from pgdyno.report.ci_summary import to_summary
+from pgdyno.features.history.changes import group_files, histories
+from pgdyno.features.history.report import HistoryReport, heading, history_sentences, ungated_metrics
+from pgdyno.features.hosts.sections import HostsReport, build_hosts
+from pgdyno.features.profiles.findings import Frame, ProfileComparison
+from pgdyno.features.profiles.section import cpu_by_function
+from pgdyno.report.answer import case_report
+from pgdyno.report.conditions import outlier_trials
 from pgdyno.report.csv_format import to_csv
-from pgdyno.report.gate_section import outcome, reasons
-from pgdyno.report.history_report import HistoryReport, heading, history_sentences, ungated_metrics
-from pgdyno.report.hosts_report import HostsReport, build_hosts
+from pgdyno.report.gate_section import outcome, reasons, to_summary
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
-from pgdyno.report.outlier_section import outlier_trials
-from pgdyno.report.profile_section import cpu_by_function
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.why_section import why_sentences
 from pgdyno.results.records import TrialStatus

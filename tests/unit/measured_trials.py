@@ -8,9 +8,9 @@ import numpy as np
 from synthetic_study import Synthetic, arms_of
 
 from ok_trial import ok_trial
-from pgdyno.analysis.causes.time_breakdown import TimeBreakdown, break_down_time
-from pgdyno.analysis.statistics.effect import Method
-from pgdyno.analysis.telemetry.client_time import ClientTime
+from pgdyno.analysis.statistics.intervals import Method
+from pgdyno.analysis.telemetry.trial_telemetry import ClientTime
+from pgdyno.analysis.time_breakdown import TimeBreakdown, break_down_time
 from pgdyno.results.records import Counts, Slice, Trial
 from pgdyno.study.schedule import Role
 

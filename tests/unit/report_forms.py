@@ -7,11 +7,11 @@ import io
 from rich.console import Console
 from synthetic_study import Synthetic, written_study
 
-from pgdyno.analysis.findings.gates import Gate
+from pgdyno.analysis.gates import Gate
 from pgdyno.cli.report import read_report
-from pgdyno.report.case_report import Report
+from pgdyno.features.hosts.sections import HostsReport
+from pgdyno.report.answer import Report
 from pgdyno.report.csv_format import to_csv
-from pgdyno.report.hosts_report import HostsReport
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import decoded, to_json
 from pgdyno.report.markdown_format import to_markdown

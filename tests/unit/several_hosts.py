@@ -8,8 +8,8 @@ from pathlib import Path
 
 from synthetic_study import HOST, Synthetic, write_study
 
-from pgdyno.analysis.findings.host_findings import HostsFindings, find_hosts
-from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
+from pgdyno.analysis.study_findings import StudyFindings, find_study
+from pgdyno.features.hosts.findings import HostsFindings, find_hosts
 from pgdyno.results.reader import Evidence
 
 LARGE = {**HOST, "processor": "Intel Xeon Gold 6338", "cores": 64, "memory_bytes": 270_000_000_000}

@@ -15,13 +15,17 @@ import numpy as np
 from synthetic_telemetry import PROBE_CPU_S, hardware_readings, machine_readings, readings, series
 
 from pgdyno.caveats import Caveat
-from pgdyno.results.driver_facts import CapacitySearch, DriverFacts, DriverNode, StoredStep, WarmUpEnd
-from pgdyno.results.packing import pairs_from
+from pgdyno.features.capacity.search import parse_limit
+from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import (
     Arm,
     Block,
     BlockStatus,
+    CapacitySearch,
+    Check,
     Counts,
+    DriverFacts,
+    DriverNode,
     Failure,
     Guarantee,
     Histogram,
@@ -30,18 +34,19 @@ from pgdyno.results.records import (
     Measure,
     Slice,
     StoredReading,
+    StoredStep,
     StudyEnd,
     StudyRecord,
     TrialOutcome,
     TrialStatus,
+    WarmUpEnd,
 )
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
-from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.plan import Driving, Rate, Study
-from pgdyno.study.schedule import Role, Schedule
-from pgdyno.study.tpcc_parameters import TpccParameters
-from pgdyno.workload.interface import Check
+from pgdyno.study.schedule import Role
+from pgdyno.study.sizing import Schedule
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}
 MEDIAN_MS = {"new_order": 4.0, "payment": 1.2, "order_status": 0.6, "delivery": 9.0, "stock_level": 1.5}

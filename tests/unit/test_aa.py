@@ -16,9 +16,8 @@ from report_forms import checked_json
 from synthetic_study import Synthetic, write_with_aa
 
 from example_studies import make_file, make_study, read_study
-from pgdyno.analysis.comparison.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
-from pgdyno.analysis.comparison.verdict import Verdict, detectable_percent
-from pgdyno.analysis.findings.gates import (
+from pgdyno.analysis.comparison import Verdict, detectable_percent
+from pgdyno.analysis.gates import (
     GateCondition,
     GateOutcome,
     GateWord,
@@ -26,21 +25,20 @@ from pgdyno.analysis.findings.gates import (
     gate,
     gate_comparisons,
 )
-from pgdyno.analysis.findings.host_findings import find_hosts
-from pgdyno.analysis.findings.pooled_hosts import AVERAGE, average_over_hosts
-from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
-from pgdyno.analysis.statistics.effect import Method, anytime, percent_of
+from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
+from pgdyno.analysis.statistics.intervals import Method, anytime, percent_of
+from pgdyno.analysis.study_findings import StudyFindings, find_study
 from pgdyno.caveats import Code
 from pgdyno.cli.run import _as_requested, _naming_who_refused_aa
+from pgdyno.features.fitting.levels import FitChange
+from pgdyno.features.hosts.findings import AVERAGE, average_over_hosts, find_hosts
 from pgdyno.report import gate_section as wording
 from pgdyno.report import html_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.study.aa_plan import BLOCKS_PER_AA, aa_arm_after, aa_study, share_of_time, why_no_aa
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.cases import cases_of
-from pgdyno.study.fitting.fit_levels import FitChange
-from pgdyno.study.schedule import block_of
+from pgdyno.study.schedule import BLOCKS_PER_AA, aa_arm_after, aa_study, block_of, share_of_time, why_no_aa
 
 seeds = st.integers(0, 2**53 - 1)
 
@@ -288,7 +286,7 @@ def test_the_interval_excludes_one_in_twenty_equal_days() -> None:
 
 
 def build_study_noise(found: object) -> str:
-    from pgdyno.report.noise_section import noise_sentence
+    from pgdyno.report.conditions import noise_sentence
 
     return noise_sentence(found)  # type: ignore[arg-type]
 

@@ -11,14 +11,14 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 
 from example_studies import make_study
-from pgdyno.analysis.comparison.measurement_noise import read_noise
-from pgdyno.lab.aa_blocks import load_of, with_aa
-from pgdyno.lab.prepare import Prepared
-from pgdyno.lab.trial import Lab
+from pgdyno.analysis.measurement_noise import read_noise
+from pgdyno.measure.aa_blocks import load_of, with_aa
+from pgdyno.measure.arms import Prepared
+from pgdyno.measure.trial import Lab
 from pgdyno.results.reader import Evidence
 from pgdyno.results.writer import Writer
-from pgdyno.study.aa_plan import aa_study
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.schedule import aa_study
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 NOWHERE = Path("/nowhere")
 

@@ -15,7 +15,7 @@ from bench.dialects import (
     study_of,
 )
 
-from pgdyno.study.tpcc_dialects import DEVIATIONS, DIALECTS, SPEC
+from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS, SPEC
 
 
 def test_every_deviation_and_dialect_is_in_one_group() -> None:

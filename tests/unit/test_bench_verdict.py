@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.verdict import Options, StudyRun, report, runs_in
 
-from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.comparison import Verdict
 
 OPTIONS = Options((0.0, 0.05), 2, 25.0, "duet", 0.5, "update", "15")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.cli import bisect
 from pgdyno.cli.main import run_command
 from pgdyno.errors import ServerError
-from pgdyno.results.search_file import Ends, SearchRecord, read_search
+from pgdyno.features.bisect import command as bisect_command
+from pgdyno.features.bisect.search import Ends, SearchRecord, read_search
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_the_search_is_stored_and_its_end_is_reported(
         assert read_search(folder) == record
         return record.model_copy(update={"ends": Ends.SAME})
 
-    monkeypatch.setattr(bisect, "run_bisect", ran)
+    monkeypatch.setattr(bisect_command, "run_bisect", ran)
     words = ("--settings", "@starter,work_mem=64MB", "--minutes", "30", "--workload", "pgbench")
     assert run(repository, *words, "--json", "--confidence", "99%") == 4
     document = json.loads(capsys.readouterr().out)
@@ -118,7 +118,7 @@ def test_ctrl_c_names_the_command_that_continues(
         signal.raise_signal(signal.SIGTERM)
         raise ServerError("the server is gone")
 
-    monkeypatch.setattr(bisect, "run_bisect", stopped)
+    monkeypatch.setattr(bisect_command, "run_bisect", stopped)
     assert run(repository) == 128 + signal.SIGTERM
     assert "interrupted; to continue: pgdyno bisect --resume d" in capsys.readouterr().err
     assert read_search(Path("d")).steps == ()

@@ -12,15 +12,22 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, study_of, write_study
 
-from pgdyno.analysis.statistics.effect import anytime
+from pgdyno.analysis.statistics.intervals import anytime
 from pgdyno.errors import BuildError, DiskFullError, Interrupted
+from pgdyno.features.bisect import run as bisect_run
+from pgdyno.features.bisect.command import bisect_json, is_conclusive, sentences
+from pgdyno.features.bisect.run import Bisection, Decided, Found, Measurement, StepEnded, StepStarted
+from pgdyno.features.bisect.search import (
+    Commit,
+    Confirmation,
+    Ends,
+    Measured,
+    Outcome,
+    SearchRecord,
+    read_search,
+)
 from pgdyno.interruption import Interruption
-from pgdyno.lab import bisect_run
-from pgdyno.lab.bisect_run import Bisection, Decided, Found, Measurement, StepEnded, StepStarted
-from pgdyno.report.bisect_report import bisect_json, is_conclusive, sentences
 from pgdyno.results.records import StudyEnd, TrialStatus
-from pgdyno.results.search_file import Commit, Confirmation, Ends, Measured, SearchRecord, read_search
-from pgdyno.study.commit_search import Outcome
 from pgdyno.study.plan import Study
 
 N = 8

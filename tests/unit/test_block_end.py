@@ -8,10 +8,9 @@ import pytest
 
 from example_studies import make_study
 from pgdyno.errors import WorkloadError
-from pgdyno.lab.block import rate_of_trial, require_working_kinds
-from pgdyno.results.driver_facts import CapacitySearch, DriverFacts
-from pgdyno.results.records import Failure
-from pgdyno.study.capacity_search import SearchStep
+from pgdyno.features.capacity.search import SearchStep
+from pgdyno.measure.block import rate_of_trial, require_working_kinds
+from pgdyno.results.records import CapacitySearch, DriverFacts, Failure
 
 MISSING = Failure("pay", "42P01", 70, 'relation "x" does not exist (SQLSTATE 42P01)')
 

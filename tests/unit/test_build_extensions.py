@@ -9,11 +9,11 @@ import pytest
 
 from fake_sources import git
 from pgdyno.errors import BuildError, UsageError
-from pgdyno.server.build import Build, read_build
-from pgdyno.server.build_extensions import PRELOADED, ExtendedBuilds
+from pgdyno.features.builds.extensions import PRELOADED, ExtendedBuilds
+from pgdyno.server.builds import Build, read_build
 from pgdyno.server.cache_directory import Cache, items
+from pgdyno.server.directories import server_account
 from pgdyno.server.find_build import split_extensions
-from pgdyno.server.server_account import server_account
 
 PG_CONFIG = """#!/bin/sh
 bin=$(cd "$(dirname "$0")" && pwd)

@@ -17,22 +17,24 @@ import pytest
 
 from fake_sources import configured, git, write_clone, write_sources
 from pgdyno.errors import BuildError, FetchError, UsageError
-from pgdyno.interruption import stopping
-from pgdyno.server.build_from_source import SourceBuilds, build_system, unfinished
-from pgdyno.server.cache_directory import Cache, items, prune
-from pgdyno.server.data_sources import installed_clients
-from pgdyno.server.fetch_builds import Store
-from pgdyno.server.find_build import resolve_all, resolve_build
-from pgdyno.server.server_account import server_account
-from pgdyno.server.source_trees import (
+from pgdyno.features.builds.source import (
     CLONE_VARIABLE,
     Directory,
+    SourceBuilds,
+    build_system,
     git_commit,
     opened_source,
     parse_git_server,
     split_options,
+    unfinished,
 )
-from pgdyno.server.version import parse_version_spec
+from pgdyno.features.own_data.source import installed_clients
+from pgdyno.interruption import stopping
+from pgdyno.server.build_store import Store
+from pgdyno.server.builds import parse_version_spec
+from pgdyno.server.cache_directory import Cache, items, prune
+from pgdyno.server.directories import server_account
+from pgdyno.server.find_build import resolve_all, resolve_build
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ import pytest
 from synthetic_study import SKIPPED_AFTER_NS, Synthetic, arms_of, study_of, write_block, write_study
 
 from example_studies import make_study
-from pgdyno.analysis.comparison import comparison_caveats
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis import comparison_caveats
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, NOPM, TPM, TrialLatencies, latency_key, of_plan
 from pgdyno.analysis.telemetry.percentiles import quantile_ns
 from pgdyno.caveats import Caveat, Code
@@ -22,9 +22,10 @@ from pgdyno.report.result_tables import latency_changes
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Counts, Slice, TrialStatus
 from pgdyno.results.writer import Writer
-from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Rate
-from pgdyno.study.schedule import Role, Schedule
+from pgdyno.study.schedule import Role
+from pgdyno.study.sizing import Schedule
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 
 def findings_of(path: Path, wanted: Synthetic) -> Findings:

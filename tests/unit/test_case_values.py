@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, case_values
-from pgdyno.estimate import Better
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
+from pgdyno.units import Better
 
 
 def test_values_are_those_of_the_ok_trials(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgdyno.analysis.statistics.change_points import SEGMENT_MIN, cuts, first_cut
+from pgdyno.features.history.changes import SEGMENT_MIN, cuts, first_cut
 
 SHUFFLES = 299
 

@@ -10,7 +10,7 @@ import pytest
 from synthetic_telemetry import trial
 
 from example_studies import make_study
-from pgdyno.analysis.steady_state.checkpoint_cycles import (
+from pgdyno.analysis.steady_state import (
     Cycles,
     checkpoint_starts,
     cycle_caveats,
@@ -18,10 +18,9 @@ from pgdyno.analysis.steady_state.checkpoint_cycles import (
 )
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Code
-from pgdyno.results.driver_facts import DriverFacts
-from pgdyno.results.records import SampleSeries, Trial
+from pgdyno.results.records import DriverFacts, SampleSeries, Trial
 from pgdyno.study.plan import Study
-from pgdyno.study.schedule import Schedule
+from pgdyno.study.sizing import Schedule
 
 ORDERED = DriverFacts(ordered_checkpoint_s=0.4)
 

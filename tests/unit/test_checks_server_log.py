@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.workload.server_log import (
+from pgdyno.workloads.server_log import (
     GRAVE_CHARACTERS_MAX,
     QUOTED_CHARACTERS_MAX,
     LogMessage,

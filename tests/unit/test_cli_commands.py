@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import typer
 
-from pgdyno.cli.commands import SUMMARIES
+from pgdyno.cli.features import COMMANDS
 from pgdyno.cli.main import app, run_command
 
 
-@pytest.mark.parametrize("name", SUMMARIES)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> None:
     command = typer.main.get_command(app).commands[name]
     assert command.name == name
-    assert " ".join(command.help.split()).startswith(SUMMARIES[name])
+    assert " ".join(command.help.split()).startswith(COMMANDS[name][1])
 
 
 @pytest.mark.parametrize("option", ["--help", "--version"])
@@ -31,13 +31,20 @@ def test_help_and_version_load_no_command_and_nothing_heavy(option: str) -> None
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 
 
-WITHOUT_A_STUDY = {"numpy", "scipy", "jinja2", "pgdyno.lab", "pgdyno.analysis", "pgdyno.study.study_file"}
-BEFORE_A_STUDY = {"scipy.special", "jinja2", "pgdyno.analysis.findings", "pgdyno.report.study_report"}
+WITHOUT_A_STUDY = {
+    "numpy",
+    "scipy",
+    "jinja2",
+    "pgdyno.measure.prepare",
+    "pgdyno.analysis",
+    "pgdyno.study.study_file",
+}
+BEFORE_A_STUDY = {"scipy.special", "jinja2", "pgdyno.analysis.case_findings", "pgdyno.report.study_report"}
 OPTIONAL = {
-    "pgdyno.lab.crash_test",
-    "pgdyno.lab.own_data_loading",
-    "pgdyno.fleet",
-    "pgdyno.server.dump_filter",
+    "pgdyno.features.crash.crash_test",
+    "pgdyno.features.own_data.loading",
+    "pgdyno.features.fleet",
+    "pgdyno.features.own_data.dump",
 }
 
 
@@ -53,7 +60,7 @@ def test_a_comparison_imports_the_lab_for_a_study_and_the_report_after_it(
         "import sys, types\nfrom pgdyno.cli.main import run_command\nfrom pgdyno.errors import PgdynoError\n"
         "def stop(*_): raise PgdynoError('it measured')\n"
         "runner = types.SimpleNamespace(start_study=stop, resume_study=stop)\n"
-        "sys.modules['pgdyno.lab.study_runner'] = runner\n"
+        "sys.modules['pgdyno.measure.study_runner'] = runner\n"
         f"assert run_command(['compare', '17', '18', *{options}]) == {status}\n"
         f"assert not {unneeded} & sys.modules.keys(), {unneeded} & sys.modules.keys()"
     )

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pgdyno.cli.drive import Narrator, show_results, summarise, why_all_failed
 from pgdyno.cli.main import run_command
-from pgdyno.drive.engine_runs import EngineRun
-from pgdyno.engine import DriveResult, KindResult, TargetResult
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.features.runs.command import Narrator, show_results, summarise, why_all_failed
+from pgdyno.measure.engine_runs import EngineRun
+from pgdyno.server.engine import DriveResult, KindResult, TargetResult
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 PACE = TpccParameters.PACE
 

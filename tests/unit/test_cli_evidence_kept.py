@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_anew, write_study
 
-from pgdyno.cli import demo
 from pgdyno.cli.main import run_command
 from pgdyno.cli.output_files import MARK, append_text, require_writable_page, write_text
 from pgdyno.errors import EvidenceError, EvidenceExistsError, PgdynoError, UsageError
-from pgdyno.lab import study_runner
+from pgdyno.features.demo import command as demo_command
+from pgdyno.measure import study_runner
 from pgdyno.results import writer
 
 MADE = Synthetic(blocks=5)
@@ -299,7 +299,7 @@ def test_a_results_file_created_meanwhile_is_not_replaced(
 def test_a_demo_finds_out_before_it_fetches_servers(
     words: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "choose_arms", lambda: pytest.fail("it fetched"))
+    monkeypatch.setattr(demo_command, "choose_arms", lambda: pytest.fail("it fetched"))
     is_a_file(place / "there")
     assert run_command(words.split()) == 2
     assert "cannot create the directory there" in capsys.readouterr().err

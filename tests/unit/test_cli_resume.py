@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.cli.durability_options import DurabilityOptions
 from pgdyno.cli.main import run_command
 from pgdyno.errors import ServerError
+from pgdyno.features.crash import crash_test
+from pgdyno.features.crash.options import DurabilityOptions
 from pgdyno.interruption import Interruption
-from pgdyno.lab import crash_test, study_runner
+from pgdyno.measure import study_runner
 from pgdyno.results.records import StudyEnd
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from pgdyno.cli import options
 from pgdyno.cli import run as cli_run
-from pgdyno.cli import study as cli_study
 from pgdyno.cli.main import run_command
-from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
+from pgdyno.features.fitting.fit import LOST, NOT_THE_QUESTION
+from pgdyno.features.planning import command as cli_study
 from pgdyno.study.sizing import MachineSize
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -22,9 +22,9 @@ from pgdyno.cli.workload_options import (
     scripts_of,
 )
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench_parameters import PgbenchParameters
-from pgdyno.study.probe_names import DEFAULT_PROBES, requested_probes
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.sizing import DEFAULT_PROBES, requested_probes
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 
 def asked(which: Which, **options: Any) -> Any:

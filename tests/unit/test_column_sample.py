@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.study.column_sample import ColumnSample
-from pgdyno.study.own_data import OwnData
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
-from pgdyno.workload.pgbench.sampled_values import SampledValues
+from pgdyno.features.own_data.plan import ColumnSample, OwnData
+from pgdyno.features.own_data.sampling import SampledValues
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 TEXT = "\\sample c FROM customer.id\nSELECT :c"
 

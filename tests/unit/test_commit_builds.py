@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import BuildError, Interrupted, UsageError
+from pgdyno.features.bisect.run import COMPLETE, LOCK, WORKTREE, ScriptBuilds, read_commits, script_builds
 from pgdyno.interruption import Interruption
-from pgdyno.lab.commit_builds import COMPLETE, LOCK, WORKTREE, ScriptBuilds, read_commits, script_builds
-from pgdyno.server.file_system import locked
+from pgdyno.server.directories import locked
 
 INSTALL = "mkdir $PGDYNO_PREFIX/bin && cp n $PGDYNO_PREFIX/bin/postgres"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.study.commit_search import CommitSearch, Outcome, search_commits, steps_needed
+from pgdyno.features.bisect.search import CommitSearch, Outcome, search_commits, steps_needed
 
 
 def found(planted: int, last: int, broken: frozenset[int] = frozenset()) -> tuple[CommitSearch, list[float]]:

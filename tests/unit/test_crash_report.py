@@ -14,34 +14,14 @@ import pytest
 from report_forms import FORMS, checked_json, plain
 from synthetic_study import HOST, Synthetic, write_study
 
-from pgdyno.analysis.findings.crash_findings import find_crashes
-from pgdyno.analysis.statistics.exact_interval import proportion
+from pgdyno.analysis.statistics.intervals import proportion
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.errors import EvidenceError, EvidenceExistsError, UsageError
-from pgdyno.lab import crash_test
-from pgdyno.lab.crash_recovery import replayed_bytes
-from pgdyno.report.ci_summary import to_summary
-from pgdyno.report.crash_report import (
-    COLUMNS,
-    DISK_TITLE,
-    PLURAL,
-    CrashReport,
-    crash_json,
-    disk_rows,
-    progress_line,
-    sentence,
-    sentences,
-    table_rows,
-)
-from pgdyno.report.durability_section import TITLE, share_bar
-from pgdyno.report.first_screen import BAR_WIDTH
-from pgdyno.results.crash_file import CrashWriter, has_study, read_crash_test
-from pgdyno.results.crash_records import AuditCounts, Corruption, Crash, CrashArm, CrashTestRecord
-from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Guarantee, Kept
-from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.crash_plan import (
+from pgdyno.features.crash import crash_test
+from pgdyno.features.crash.findings import find_crashes
+from pgdyno.features.crash.load import replayed_bytes
+from pgdyno.features.crash.plan import (
     ACTIVE_S_MAX,
     ACTIVE_S_MIN,
     CrashKind,
@@ -52,6 +32,35 @@ from pgdyno.study.crash_plan import (
     Survivors,
     planned_crash,
 )
+from pgdyno.features.crash.records import (
+    AuditCounts,
+    Corruption,
+    Crash,
+    CrashArm,
+    CrashTestRecord,
+    CrashWriter,
+    has_study,
+    read_crash_test,
+)
+from pgdyno.features.crash.sections import (
+    COLUMNS,
+    DISK_TITLE,
+    PLURAL,
+    TITLE,
+    CrashReport,
+    crash_json,
+    disk_rows,
+    progress_line,
+    sentence,
+    sentences,
+    share_bar,
+    table_rows,
+)
+from pgdyno.report.answer import BAR_WIDTH
+from pgdyno.report.gate_section import to_summary
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Guarantee, Kept
+from pgdyno.study.arm_spec import parse_arms
 
 PLAN = CrashPlan(arms=tuple(parse_arms(["18", "18,fsync=off"])), cuts=3, seed=5)
 POWER = "survives a crash of the system or a power loss"

@@ -10,17 +10,22 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pgdyno.cli.own_data_options import OwnDataOptions
 from pgdyno.errors import FetchError, UsageError
-from pgdyno.lab.dataset_loading import dataset_key
-from pgdyno.server.build import Build
-from pgdyno.server.cluster import InitOptions
-from pgdyno.server.pg_upgrade import NEW_PROGRAMS, OLD_PROGRAMS, UpgradeBuilds, _last_words, upgrade_builds
-from pgdyno.server.version import Version, VersionSpec
+from pgdyno.features.aged_data.upgrade import (
+    NEW_PROGRAMS,
+    OLD_PROGRAMS,
+    UpgradeBuilds,
+    _last_words,
+    upgrade_builds,
+)
+from pgdyno.features.own_data.options import OwnDataOptions
+from pgdyno.features.own_data.plan import OwnData
+from pgdyno.measure.dataset_loading import dataset_key
+from pgdyno.server.builds import Build, Version, VersionSpec
+from pgdyno.server.processes import InitOptions
 from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.own_data import OwnData
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 OWN = (Script(name="own.sql", text="SELECT 1"),)
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from golden_reports import DIALECTS
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.caveats import Code
-from pgdyno.report.background_tables import deviations
-from pgdyno.report.case_report import case_report
-from pgdyno.report.json_case_format import case_entry
+from pgdyno.report.answer import case_report
+from pgdyno.report.background import deviations
+from pgdyno.report.json_format import case_entry
 from pgdyno.results.reader import Evidence
-from pgdyno.study.tpcc_dialects import DEVIATIONS
-from pgdyno.study.tpcc_dialects import DIALECTS as DIALECTS_OF_DRIVERS
+from pgdyno.workloads.tpcc.dialects import DEVIATIONS
+from pgdyno.workloads.tpcc.dialects import DIALECTS as DIALECTS_OF_DRIVERS
 
 OF_HAMMERDB = DIALECTS_OF_DRIVERS["hammerdb"].deviations
 

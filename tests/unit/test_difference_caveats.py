@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 
-from pgdyno.analysis.comparison.comparison_caveats import (
+from pgdyno.analysis.comparison_caveats import (
     debug_build_caveats,
     difference_caveats,
     unsafe_settings_caveats,
@@ -19,7 +19,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Trial
 from pgdyno.results.writer import Writer
-from pgdyno.study.schedule import Schedule
+from pgdyno.study.sizing import Schedule
 
 ONE_BLOCK = Synthetic(blocks=1, slices=2)
 

@@ -11,10 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgdyno.errors import ServerError
-from pgdyno.server import disk_release, mount_table
-from pgdyno.server.disk_release import loops_below, mounts_below, run_step
-from pgdyno.server.mount_table import Mount, mount_of, mounts_of
-from pgdyno.server.server_crash import _segments_of
+from pgdyno.features.crash.load import _segments_of
+from pgdyno.server import directories
+from pgdyno.server.directories import Mount, loops_below, mount_of, mounts_below, mounts_of, run_step
 
 MOUNTINFO = rb"""
 22 1 254:0 / / rw,relatime - ext4 /dev/root rw
@@ -27,7 +26,7 @@ MOUNTINFO = rb"""
 
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(mount_table, "TABLE", tmp_path / "mountinfo")
+    monkeypatch.setattr(directories, "TABLE", tmp_path / "mountinfo")
     (tmp_path / "mountinfo").write_bytes(MOUNTINFO)
     return tmp_path / "mountinfo"
 
@@ -72,7 +71,7 @@ def test_a_path_is_on_the_latest_of_the_deepest_mounts_above_it() -> None:
 def test_a_loop_device_is_found_by_any_path_of_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: bytes
 ) -> None:
-    monkeypatch.setattr(disk_release, "LOOPS", tmp_path)
+    monkeypatch.setattr(directories, "LOOPS", tmp_path)
     (tmp_path / "loop7" / "loop").mkdir(parents=True)
     (tmp_path / "loop7" / "loop" / "backing_file").write_bytes(b"/nonesuch/%b/%b\n" % (name, name))
     (tmp_path / "loop8").mkdir()  # a device without a file

@@ -15,16 +15,18 @@ from report_forms import plain
 from synthetic_study import Synthetic, write_study
 
 from example_studies import make_study
-from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.caveats import WORDINGS, Caveat, Code, Parameter
 from pgdyno.cli import doctor as command
 from pgdyno.cli.main import run_command
-from pgdyno.lab.doctor import examination
-from pgdyno.lab.doctor.examination import (
+from pgdyno.measure import examination
+from pgdyno.measure.arms import Prepared
+from pgdyno.measure.examination import (
     AFTER,
     BEFORE,
     DURING,
     RESUMED,
+    ServerMemory,
     StudyExamination,
     caveats_after,
     caveats_of,
@@ -33,19 +35,25 @@ from pgdyno.lab.doctor.examination import (
     servers_of,
     watch_s_of,
 )
-from pgdyno.lab.doctor.memory_checks import ServerMemory
-from pgdyno.lab.prepare import Prepared
-from pgdyno.lab.progress import Progress, Warned
-from pgdyno.probe.disks import Disk, FlushTimes
-from pgdyno.probe.machine_facts import Clock, Kernel, Limits, Memory, Processor
-from pgdyno.probe.machine_state import Counters, MachineLoad, MachineState
-from pgdyno.report.background_tables import machine_check_table
+from pgdyno.measure.host_counters import Disk, FlushTimes
+from pgdyno.measure.machine import (
+    Clock,
+    Counters,
+    Kernel,
+    Limits,
+    MachineLoad,
+    MachineState,
+    Memory,
+    Processor,
+)
+from pgdyno.measure.progress import Progress, Warned
+from pgdyno.report.background import machine_check_table
 from pgdyno.results.reader import Evidence
 from pgdyno.results.writer import Writer
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.study.arm_spec import ArmSpec
-from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Study
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 GB = 2**30
 COUNTERS = Counters(100.0, 200.0, 20.0, 0.0, 5.0, {"io": 1.0}, 0, 0, 0, 0.0)

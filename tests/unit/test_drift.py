@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from synthetic_telemetry import arm, trial
 
-from pgdyno.analysis.steady_state.drift import Drift, drift_caveats, drifts_of_arm
-from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
+from pgdyno.analysis.steady_state import Drift, drift_caveats, drifts_of_arm
+from pgdyno.analysis.telemetry.samples import ThroughputPoint
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Code
 from pgdyno.results.records import SampleSeries, TrialStatus

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.drive.drive_specification import drive_specification
+from pgdyno.measure.engine_runs import drive_specification
 from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.schedule import PlannedSlice
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 COMMON = Driving(workload=TpccParameters(warehouses=1), clients=2, rate=Rate(per_s=10))
 TARGETS = [("a", "host=a"), ("b", "host=b")]

@@ -12,7 +12,9 @@ from synthetic_study import Synthetic, write_study
 
 from edited_evidence import edited
 from pgdyno.errors import EvidenceError
-from pgdyno.results.driver_facts import (
+from pgdyno.features.capacity.search import SearchStep
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import (
     CapacitySearch,
     CpuTimeNs,
     DriverFacts,
@@ -21,8 +23,6 @@ from pgdyno.results.driver_facts import (
     WarmUpEnd,
     driver_facts_from_json,
 )
-from pgdyno.results.reader import Evidence
-from pgdyno.study.capacity_search import SearchStep
 
 STORED: dict[str, Any] = {
     "cpu_ns": {"user": 7, "system": 8},

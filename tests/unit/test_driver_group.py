@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from pgdyno.engine import Event
 from pgdyno.errors import EngineError, FleetError
-from pgdyno.fleet import driver_group
-from pgdyno.fleet.driver_actor import DriverActor, gather_s, loss
-from pgdyno.fleet.driver_clocks import GUARD_S, SAME_CLOCK, ClockOffset
-from pgdyno.fleet.driver_group import LATE, OPEN_S_PER_NODE, DriverGroup
-from pgdyno.fleet.driver_nodes import NODE_LOST, NodeUsage, own_usage
-from pgdyno.fleet.driver_pool import rounds_of
+from pgdyno.features.cluster.ray import GUARD_S, SAME_CLOCK, ClockOffset
+from pgdyno.features.drivers import group as drivers_group
+from pgdyno.features.drivers.group import LATE, NODE_LOST, OPEN_S_PER_NODE, DriverGroup, NodeUsage, own_usage
+from pgdyno.features.drivers.pool import DriverActor, gather_s, loss, rounds_of
+from pgdyno.server.engine import Event
 
 AHEAD_NS = 5_000_000_000
 
@@ -171,8 +169,8 @@ def test_a_failure_of_a_server_stays_one() -> None:
 
 
 def test_a_silent_engine_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_group, "TICK_S", 0.01)
-    monkeypatch.setattr(driver_group, "SILENCE_S", -10.0)
+    monkeypatch.setattr(drivers_group, "TICK_S", 0.01)
+    monkeypatch.setattr(drivers_group, "SILENCE_S", -10.0)
     one = ScriptedLink("one", [started(), ready(0), "open", "stop"])
     [*_, last] = events_of(one)
     assert (last["stage"], "no event" in last["message"]) == (NODE_LOST, True)
@@ -240,8 +238,8 @@ def test_nodes_gather_events_for_longer_the_more_there_are_but_not_without_limit
 
 
 def test_a_silent_node_is_lost_only_after_the_time_to_gather_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver_group, "TICK_S", 0.01)
-    monkeypatch.setattr(driver_group, "SILENCE_S", -10.0)
+    monkeypatch.setattr(drivers_group, "TICK_S", 0.01)
+    monkeypatch.setattr(drivers_group, "SILENCE_S", -10.0)
     gathers, sends = ScriptedLink("gathers", [started(), "stop"]), ScriptedLink("sends", [started(), "stop"])
     gathers.silence_s = 3600.0
     for link in (gathers, sends):

@@ -9,9 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.engine import DriveResult, Event
-from pgdyno.fleet.driver_histograms import added_bins, histogram, packed, quantile_ns
-from pgdyno.fleet.driver_merge import EventMerge, PartsDifferError, added
+from pgdyno.features.drivers.group import (
+    EventMerge,
+    PartsDifferError,
+    added,
+    added_bins,
+    histogram,
+    packed,
+    quantile_ns,
+)
+from pgdyno.server.engine import DriveResult, Event
 
 KINDS = ("payment", "select")
 COUNTS = ("ok", "rolled_back", "failed", "skipped", "retried")

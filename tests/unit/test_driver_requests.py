@@ -15,25 +15,24 @@ from pydantic import ValidationError
 from synthetic_study import Synthetic, write_study
 
 from example_studies import make_file, make_study
-from pgdyno.analysis.findings.driver_node_findings import driver_node_summaries
 from pgdyno.caveats import Caveat, Code
-from pgdyno.cli.driver_options import DriverOptions
 from pgdyno.cli.report import read_report
 from pgdyno.errors import StudyFileError, UsageError
-from pgdyno.estimate import ABSENT
-from pgdyno.fleet.driver_pool import DriverPool
-from pgdyno.fleet.ray_cluster import NodeFacts, own_facts
-from pgdyno.lab.arms import LabArm
-from pgdyno.lab.driver_loss import repeat_void_block
-from pgdyno.lab.trial import Lab, driver_node_caveats
+from pgdyno.features.cluster.ray import NodeFacts, own_facts
+from pgdyno.features.drivers.loss import repeat_void_block
+from pgdyno.features.drivers.options import DriverOptions
+from pgdyno.features.drivers.plan import DriversPlan
+from pgdyno.features.drivers.pool import DriverPool
+from pgdyno.features.drivers.section import driver_node_summaries
+from pgdyno.measure.arms import LabArm
+from pgdyno.measure.trial import Lab, driver_node_caveats
 from pgdyno.report.json_format import to_json
-from pgdyno.results.driver_facts import CpuTimeNs, DriverFacts, DriverNode, WakeLateNs
-from pgdyno.results.records import Trial, TrialStatus
+from pgdyno.results.records import CpuTimeNs, DriverFacts, DriverNode, Trial, TrialStatus, WakeLateNs
 from pgdyno.study.cases import cases_of
-from pgdyno.study.defaults import SLICE_S
-from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.plan import Study
+from pgdyno.study.sizing import SLICE_S
 from pgdyno.study.study_file import StudyFile
+from pgdyno.units import ABSENT
 
 NODE = DriverNode(
     "n1", 1, 4, CpuTimeNs(1, 1), WakeLateNs(1, 2_000_000, 3), 0.001, 100.0, ceiling_per_s=1000.0
@@ -267,7 +266,7 @@ def test_the_report_has_a_row_per_node_in_every_format(tmp_path: Path) -> None:
 def test_the_limits_that_ray_sets_for_workers_are_undone() -> None:
     code = (
         "import os, signal\n"
-        "from pgdyno.fleet.ray_cluster import undo_limits_of_ray\n"
+        "from pgdyno.features.cluster.ray import undo_limits_of_ray\n"
         "os.nice(5)\n"
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
         "left = undo_limits_of_ray()\n"

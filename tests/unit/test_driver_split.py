@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
-from pgdyno.fleet.driver_clocks import ClockOffset, measure_offset
-from pgdyno.fleet.driver_split import split, threads_by_node
+from pgdyno.features.cluster.ray import ClockOffset, measure_offset
+from pgdyno.features.drivers.group import split, threads_by_node
 
 SPECIFICATION = {"targets": [{"name": "a"}, {"name": "b", "clients": 9}], "clients": 12, "threads": None}
 

@@ -11,22 +11,22 @@ from pydantic import ValidationError
 
 from example_studies import make_file, make_study
 from pgdyno.cli.compare import describe_sizes
-from pgdyno.cli.duration_options import (
+from pgdyno.cli.main import run_command
+from pgdyno.cli.options import (
     require_time_for_block,
     shortage,
     warm_up_from_option,
     window_from_option,
     window_text,
 )
-from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
+from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of
-from pgdyno.study.checkpoint_windows import likely_timeout_s, rounds_for, with_window
-from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
+from pgdyno.study.schedule import likely_timeout_s, rounds_for, with_window
 from pgdyno.study.sizing import BlockLayout, MachineSize, WarmUpLimits, fit_block_layout
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import errors_of
+from pgdyno.study.study_file_reader import errors_of
 
 SMALL = MachineSize(2, 8 << 30)
 ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=30"])

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.analysis.comparison.verdict import Verdict, blocks_needed, decide, judge
-from pgdyno.analysis.statistics.effect import LogRatioSummary, own_level, percent_of, student
+from pgdyno.analysis.comparison import Verdict, blocks_needed, decide, judge
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, own_level, percent_of, student
 from pgdyno.analysis.telemetry.percentiles import Latencies, LatencyMs, curve_ms, merge, quantile_ns
-from pgdyno.estimate import Better, Estimate, given_number, given_percent, group_digits, share_text
-from pgdyno.results.packing import pairs_from
+from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import Pairs
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.units import Better, Estimate, given_number, given_percent, group_digits, share_text
 
 rates = st.lists(
     st.tuples(st.floats(1, 1e6), st.floats(1, 1e6)).map(lambda pair: (pair[0], pair[1])),

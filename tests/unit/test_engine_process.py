@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import pgdyno.engine
-from pgdyno.drive.drive_specification import DRAIN_TIMEOUT_S
-from pgdyno.engine import Engine, find_engine
+import pgdyno.server.engine
 from pgdyno.errors import EngineError, Interrupted
 from pgdyno.interruption import Interruption
-from pgdyno.server import server_process
+from pgdyno.measure.engine_runs import DRAIN_TIMEOUT_S
+from pgdyno.server import processes
+from pgdyno.server.engine import Engine, find_engine
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_a_death_in_the_middle_of_a_line_is_an_error_of_the_engine(program: Path
 
 def test_an_engine_that_does_not_end_is_killed(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Its output is closed, but it continues: a timeout of zero expires at once.
-    monkeypatch.setattr(pgdyno.engine, "EXIT_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(pgdyno.server.engine, "EXIT_TIMEOUT_S", 0.0)
     script(program, "read -r a; exec tail -f /dev/null > /dev/null")
     with Engine("drive", {}) as engine:
         with pytest.raises(EngineError, match="did not end"):
@@ -60,7 +60,7 @@ def test_an_engine_that_does_not_end_is_killed(program: Path, monkeypatch: pytes
 
 
 def test_the_engine_has_the_time_to_drain() -> None:
-    assert pgdyno.engine.EXIT_TIMEOUT_S > DRAIN_TIMEOUT_S
+    assert pgdyno.server.engine.EXIT_TIMEOUT_S > DRAIN_TIMEOUT_S
 
 
 def test_commands_to_an_ended_engine_are_ignored(program: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_engine_is_not_waited_for_when_the_user_ends_it_at_once(program: Path
 
 
 def test_signals_reach_the_thread_that_waits_and_not_the_one_that_starts_servers() -> None:
-    blocked = server_process._launcher.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
+    blocked = processes._launcher.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
     assert {signal.SIGINT, signal.SIGTERM} <= blocked
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgdyno.errors import in_one_line
-from pgdyno.server.running import last_messages
+from pgdyno.server.processes import last_messages
 
 REFUSED = "FATAL:  the database system is in recovery mode"
 

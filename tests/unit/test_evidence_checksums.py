@@ -18,11 +18,12 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block, write_stu
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import DiskFullError, EvidenceError
-from pgdyno.results import checksums
-from pgdyno.results.packing import pairs_from
+from pgdyno.results import results_file
+from pgdyno.results.codec import pairs_from
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
     BlockStatus,
+    Check,
     Failure,
     Histogram,
     Measure,
@@ -32,7 +33,6 @@ from pgdyno.results.records import (
 )
 from pgdyno.results.results_file import SCHEMA_VERSION
 from pgdyno.results.writer import Writer
-from pgdyno.workload.interface import Check
 
 SMALL = Synthetic(blocks=2, slices=2)
 EVERY_PART = TrialOutcome(
@@ -69,7 +69,7 @@ def test_the_checksums_kept_row_by_row_are_those_of_the_rows(tmp_path: Path) -> 
     written_in_every_way(tmp_path / "e")
     with closing(sqlite3.connect(tmp_path / "e")) as connection:
         kept = dict(connection.execute("SELECT name, rows || ' ' || digest FROM checksum"))
-        checksums.store_all(connection)
+        results_file.store_all(connection)
         computed = dict(connection.execute("SELECT name, rows || ' ' || digest FROM checksum"))
         empty = {name for name, text in kept.items() if text.startswith("0 ")}
     assert kept == computed
@@ -84,10 +84,10 @@ def test_a_digest_is_as_documented() -> None:
     values = b"integer 1 1" + b"null 0 " + b"real 8 " + struct.pack("<d", 0.5)
     values += b"text 2 \xc3\xa4" + b"blob 1 \0"
     digest = hashlib.blake2b(values, digest_size=8).digest()
-    assert checksums.row_digest((1, None, 0.5, "ä", b"\0")) == int.from_bytes(digest, "little")
+    assert results_file.row_digest((1, None, 0.5, "ä", b"\0")) == int.from_bytes(digest, "little")
     rows = [(1, "a"), (2, "b")]
-    assert checksums.sum_of(rows) == checksums.sum_of(reversed(rows))
-    assert checksums.sum_of(rows) != checksums.sum_of([(1, "b"), (2, "a")])
+    assert results_file.sum_of(rows) == results_file.sum_of(reversed(rows))
+    assert results_file.sum_of(rows) != results_file.sum_of([(1, "b"), (2, "a")])
 
 
 CHANGES = {
@@ -117,7 +117,7 @@ CHANGES = {
 
 def test_every_table_has_a_change_that_is_tried() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript((Path(checksums.__file__).parent / "schema.sql").read_text())
+        connection.executescript((Path(results_file.__file__).parent / "schema.sql").read_text())
         tables = {
             name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
         }

@@ -30,13 +30,14 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import DiskFullError, EvidenceError, EvidenceExistsError
 from pgdyno.results import results_file
-from pgdyno.results.driver_facts import DriverFacts, WakeLateNs
-from pgdyno.results.packing import pairs_from
+from pgdyno.results.codec import pairs_from
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
     Block,
     BlockStatus,
+    Check,
     Counts,
+    DriverFacts,
     Failure,
     Histogram,
     Interval,
@@ -50,14 +51,14 @@ from pgdyno.results.records import (
     Trial,
     TrialOutcome,
     TrialStatus,
+    WakeLateNs,
 )
 from pgdyno.results.results_file import INTEGER_MAX, REAL_MAX, REAL_MIN, SCHEMA_VERSION
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
-from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.schedule import Role
-from pgdyno.workload.interface import Check
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 T = TypeVar("T")
 

@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of, study_of
 
 from pgdyno.caveats import WORDINGS, Caveat, Code
-from pgdyno.engine import DriveResult
 from pgdyno.errors import EvidenceError
-from pgdyno.results import packing
-from pgdyno.results.driver_facts import DriverFacts
-from pgdyno.results.engine_events import failures_from, histograms_from, interval_from, slice_from
-from pgdyno.results.masking import mask_passwords, masked_json
-from pgdyno.results.records import Block, Counts, Failure, Measure, TrialOutcome, TrialStatus
+from pgdyno.measure.engine_runs import failures_from, histograms_from, interval_from, slice_from
+from pgdyno.results import codec
+from pgdyno.results.codec import mask_passwords, masked_json
+from pgdyno.results.records import Block, Counts, DriverFacts, Failure, Measure, TrialOutcome, TrialStatus
 from pgdyno.results.writer import Writer
+from pgdyno.server.engine import DriveResult
 from pgdyno.study.schedule import Role
 
 COUNTS = {"ok": 7, "rolled_back": 1, "failed": 2, "skipped": 0, "retried": 3}
@@ -89,15 +88,15 @@ def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
 @given(st.dictionaries(st.integers(0, 60_000_000_000), st.integers(1, 2**40), max_size=50))
 def test_packed_pairs_have_the_documented_format_and_round_trip(values: dict[int, int]) -> None:
     ordered = sorted(values.items())
-    blob = packing.pack_pairs(packing.pairs_from(ordered))
+    blob = codec.pack_pairs(codec.pairs_from(ordered))
     flat = [number for pair in ordered for number in pair]
     assert zlib.decompress(blob) == struct.pack(f"<{len(flat)}Q", *flat)
-    assert packing.unpack_pairs(blob, sum(values.values())).tolist() == [list(pair) for pair in ordered]
+    assert codec.unpack_pairs(blob, sum(values.values())).tolist() == [list(pair) for pair in ordered]
 
 
 def test_values_that_do_not_ascend_are_not_a_histogram() -> None:
     with pytest.raises(ValueError, match="ascend"):
-        packing.pairs_from([(2, 1), (2, 1)])
+        codec.pairs_from([(2, 1), (2, 1)])
 
 
 @pytest.mark.parametrize(
@@ -107,19 +106,19 @@ def test_values_that_do_not_ascend_are_not_a_histogram() -> None:
         b"not zlib",
         zlib.compress(b"seven b"),
         zlib.compress(b"0" * 160)[:-4],
-        zlib.compress(b"0" * (packing.UNPACKED_BYTES_MAX + 1)),
+        zlib.compress(b"0" * (codec.UNPACKED_BYTES_MAX + 1)),
     ],
     ids=["empty", "foreign", "odd length", "cut short", "bomb"],
 )
 def test_a_blob_of_another_format_is_rejected(blob: bytes) -> None:
     with pytest.raises(EvidenceError):
-        packing.unpack_pairs(blob, 0)
+        codec.unpack_pairs(blob, 0)
 
 
 def test_a_very_long_log_keeps_its_start_and_end() -> None:
-    text = packing.unpack_text(packing.pack_text("first\n" + "x" * 3_000_000 + "\nlast"))
+    text = codec.unpack_text(codec.pack_text("first\n" + "x" * 3_000_000 + "\nlast"))
     assert text.startswith("first\n") and text.endswith("\nlast") and "bytes omitted here" in text
-    assert len(text) < packing.LOG_BYTES_MAX + 100
+    assert len(text) < codec.LOG_BYTES_MAX + 100
 
 
 @pytest.mark.parametrize(
@@ -196,5 +195,5 @@ def test_counts_add_up_without_retries() -> None:
 
 
 def test_large_counts_survive() -> None:
-    pairs = packing.pairs_from([(1, 2**62)])
-    assert packing.unpack_pairs(packing.pack_pairs(pairs), 2**62)[0, 1] == np.uint64(2**62)
+    pairs = codec.pairs_from([(1, 2**62)])
+    assert codec.unpack_pairs(codec.pack_pairs(pairs), 2**62)[0, 1] == np.uint64(2**62)

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.statistics.exact_interval import median_interval, proportion
+from pgdyno.analysis.statistics.intervals import median_interval, proportion
 
 
 @pytest.mark.parametrize(("count", "n"), [(0, 11), (11, 11), (1, 30), (7, 30), (15, 30), (29, 30), (3, 200)])

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.server.file_copy import BLOCK_BYTES, COMPARED_BYTES, copy_bytes
-from pgdyno.server.restore import restore
-from pgdyno.server.server_account import Account
-from pgdyno.server.snapshot import Snapshot, take
+from pgdyno.server.directories import Account
+from pgdyno.server.snapshots import BLOCK_BYTES, COMPARED_BYTES, Snapshot, copy_bytes, restore, take
 
 RELATION = "base/5/16384"
 BLOCKS = 40

@@ -11,17 +11,18 @@ from example_builds import build
 
 from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
-from pgdyno.lab.trial import untested_version
-from pgdyno.server.build import Build, read_build
-from pgdyno.server.build_from_source import SourceBuilds
-from pgdyno.server.find_build import nearest_version, resolve_all, resolve_build, system_builds
-from pgdyno.server.version import (
+from pgdyno.features.builds.source import SourceBuilds
+from pgdyno.measure.trial import untested_version
+from pgdyno.server.builds import (
+    Build,
     Version,
     VersionSpec,
     is_version,
     parse_version_spec,
+    read_build,
     reported_version,
 )
+from pgdyno.server.find_build import nearest_version, resolve_all, resolve_build, system_builds
 
 
 @dataclass

@@ -9,11 +9,17 @@ from pathlib import Path
 import pytest
 
 from fake_fleet import FakeHost, FakeLinks, Step, collects, ends, falls_silent, is_lost
-from pgdyno.fleet.host_messages import HostStatus, HostTask
-from pgdyno.fleet.study_coordinator import COLLECTIONS_MAX, POLLS_PER_S_MAX, Coordinator
-from pgdyno.fleet.study_fleet import new_works, resumed, task_of
+from pgdyno.features.fleet.coordinator import (
+    COLLECTIONS_MAX,
+    POLLS_PER_S_MAX,
+    Coordinator,
+    new_works,
+    resumed,
+    task_of,
+)
+from pgdyno.features.fleet.host import HostStatus, HostTask
+from pgdyno.features.fleet.records import FleetRecord, HostState, HostWork, StudyChoices, read_fleet
 from pgdyno.interruption import Interruption
-from pgdyno.results.fleet_file import FleetRecord, HostState, HostWork, StudyChoices, read_fleet
 
 
 class Watch:

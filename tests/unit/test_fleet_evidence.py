@@ -9,8 +9,10 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.errors import EvidenceError
-from pgdyno.fleet.host_evidence import (
+from pgdyno.features.fleet.host import (
     CHUNK_BYTES,
+    Chunk,
+    SnapshotEnd,
     SnapshotReceiver,
     SnapshotSender,
     chunks_of,
@@ -18,7 +20,6 @@ from pgdyno.fleet.host_evidence import (
     unpacked,
     write_chunks,
 )
-from pgdyno.fleet.host_messages import Chunk, SnapshotEnd
 from pgdyno.results.reader import Evidence
 
 

@@ -10,17 +10,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.comparison import Verdict
 from pgdyno.cli import run
 from pgdyno.errors import UsageError
-from pgdyno.estimate import Better, Estimate
-from pgdyno.fleet import host_process
-from pgdyno.fleet.host_agent import HostAgent
-from pgdyno.fleet.host_evidence import SnapshotReceiver, chunks_of
-from pgdyno.fleet.host_files import HostFiles
-from pgdyno.fleet.host_messages import HostMessage, HostTask
-from pgdyno.fleet.host_status import StatusOfProgress
-from pgdyno.lab.progress import (
+from pgdyno.features.fitting.fit import FitMachine
+from pgdyno.features.fleet import host_process
+from pgdyno.features.fleet.host import (
+    HostAgent,
+    HostFiles,
+    HostMessage,
+    HostTask,
+    SnapshotReceiver,
+    StatusOfProgress,
+    chunks_of,
+)
+from pgdyno.features.fleet.records import StudyChoices
+from pgdyno.measure.progress import (
     ArmVerdict,
     BlockEnded,
     BlockStarted,
@@ -29,12 +34,11 @@ from pgdyno.lab.progress import (
     PreparationStep,
     Running,
 )
-from pgdyno.results.fleet_file import StudyChoices
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.cache_directory import Cache, items, prune
 from pgdyno.study.cases import Request
-from pgdyno.study.fitting.fit_study import FitMachine
 from pgdyno.study.schedule import Role
+from pgdyno.units import Better, Estimate
 
 
 @pytest.fixture

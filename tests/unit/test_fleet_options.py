@@ -13,18 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from pgdyno.cli import console, fleet_view
-from pgdyno.cli.fit_command import with_address
-from pgdyno.cli.fleet_options import require_own_servers
-from pgdyno.cli.fleet_view import FleetView
+from pgdyno.cli import console
 from pgdyno.cli.main import run_command
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import UsageError
-from pgdyno.fleet import ray_cluster
-from pgdyno.fleet.host_messages import HostStatus
-from pgdyno.fleet.ray_cluster import NodeFacts, RayNode
-from pgdyno.fleet.study_fleet import file_part, hosts_of, new_works, paths_of
-from pgdyno.results.fleet_file import HostState, HostWork, StudyChoices
+from pgdyno.features.cluster import ray
+from pgdyno.features.cluster.ray import NodeFacts, RayNode
+from pgdyno.features.fitting.fit import with_address
+from pgdyno.features.fleet import view as fleet_view
+from pgdyno.features.fleet.command import require_own_servers
+from pgdyno.features.fleet.coordinator import file_part, hosts_of, new_works, paths_of
+from pgdyno.features.fleet.host import HostStatus
+from pgdyno.features.fleet.records import HostState, HostWork, StudyChoices
+from pgdyno.features.fleet.view import FleetView
 
 STUDY = """
 title = "t"
@@ -68,7 +69,7 @@ def _study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_cluster, "_import_ray", lambda: pytest.fail("it connected"))
+    monkeypatch.setattr(ray, "_import_ray", lambda: pytest.fail("it connected"))
 
 
 @pytest.mark.usefixtures("_no_cluster")
@@ -230,7 +231,7 @@ def test_warnings_break_between_words_on_a_terminal_only(
 
 def test_the_command_line_that_ray_records_has_no_dsn() -> None:
     program = (
-        "from pathlib import Path; from pgdyno.fleet.ray_cluster import hide_command_line;"
+        "from pathlib import Path; from pgdyno.features.cluster.ray import hide_command_line;"
         "hide_command_line(); print(Path('/proc/self/cmdline').read_bytes())"
     )
     command = [sys.executable, "-c", program, "host=db password=secret"]

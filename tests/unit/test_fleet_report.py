@@ -14,7 +14,14 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_fleet_report
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.results.fleet_file import FleetRecord, HostState, HostWork, StudyChoices, read_fleet, write_fleet
+from pgdyno.features.fleet.records import (
+    FleetRecord,
+    HostState,
+    HostWork,
+    StudyChoices,
+    read_fleet,
+    write_fleet,
+)
 
 OTHER = {**HOST, "processor": "AMD EPYC 7763", "cores": 32}
 
@@ -127,7 +134,7 @@ def test_unknown_keys_of_a_record_are_refused(tmp_path: Path) -> None:
 
 
 def test_files_of_a_resume_need_their_node() -> None:
-    from pgdyno.fleet.study_fleet import resumed
+    from pgdyno.features.fleet.coordinator import resumed
 
     record = FleetRecord(
         title="t", study="s", text="", choices=StudyChoices(), command="", works=(work("a", HostState.LOST),)

@@ -15,9 +15,8 @@ import scipy
 from report_forms import HOSTILE
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.comparison.paired_comparison import effects_by_arm
-from pgdyno.analysis.comparison.verdict import Verdict, judge
-from pgdyno.analysis.findings.gates import (
+from pgdyno.analysis.comparison import Verdict, effects_by_arm, judge
+from pgdyno.analysis.gates import (
     Gate,
     GateComparison,
     GateCondition,
@@ -29,20 +28,17 @@ from pgdyno.analysis.findings.gates import (
     gate_comparisons,
     parse_condition,
 )
-from pgdyno.analysis.statistics.distributions import t_quantile
-from pgdyno.analysis.statistics.effect import Method, with_error
+from pgdyno.analysis.statistics.intervals import Method, t_quantile, with_error
 from pgdyno.analysis.telemetry.metrics import NOPM
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_hosts, read_report
-from pgdyno.estimate import Better
-from pgdyno.lab import study_runner
-from pgdyno.report.ci_summary import to_summary
-from pgdyno.report.gate_section import outcome, reasons
+from pgdyno.measure import study_runner
+from pgdyno.report.gate_section import outcome, reasons, to_summary
 from pgdyno.report.json_format import decoded
 from pgdyno.report.markdown_format import escaped
-from pgdyno.results.driver_facts import ENGINE
-from pgdyno.results.records import StudyEnd, TrialStatus
+from pgdyno.results.records import ENGINE, StudyEnd, TrialStatus
+from pgdyno.units import Better
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
 FASTER = replace(SLOWER, effects=(1, 1.1))

@@ -15,8 +15,8 @@ from synthetic_telemetry import trial
 
 from pgdyno.analysis.telemetry.counters import COUNTERS
 from pgdyno.analysis.telemetry.trial_telemetry import telemetry_of_trial
-from pgdyno.probe import hardware_counters
-from pgdyno.probe.hardware_counters import EVENTS, CountersError, Event, HardwareCounters
+from pgdyno.measure import hardware_counters
+from pgdyno.measure.hardware_counters import EVENTS, CountersError, Event, HardwareCounters
 from pgdyno.results.records import Moment, StoredReading
 
 POSTMASTER, CHILDREN = 100, (101, 102)

@@ -18,7 +18,7 @@ from rich.text import Text
 from pgdyno.cli.console import VisibleConsole, print_json
 from pgdyno.cli.error_reporting import as_pgdyno_error
 from pgdyno.errors import MESSAGE_CHARS_MAX, ConnectError, PgdynoError, UsageError, in_one_line
-from pgdyno.report.hidden_characters import visible, visible_json
+from pgdyno.report.visible_text import visible, visible_json
 
 HOSTILE = "a\x1b[2J\x1b]0;t\x07\x9b31m\u202eb\u2066\u200f\r\x00\x7f\udc80\U000e0041"
 SHOWN = (
@@ -100,8 +100,8 @@ def test_messages_of_a_library_are_truncated() -> None:
 
 
 def test_every_console_of_the_command_line_escapes_control_characters() -> None:
-    folder = Path(__file__).parents[2] / "python" / "pgdyno" / "cli"
-    for module in folder.glob("*.py"):
+    package = Path(__file__).parents[2] / "python" / "pgdyno"
+    for module in [*(package / "cli").glob("*.py"), *(package / "features").rglob("*.py")]:
         text = module.read_text()
         assert "rich.markup" not in text, module
         assert module.name == "console.py" or "Console(" not in text, module

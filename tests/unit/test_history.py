@@ -12,7 +12,9 @@ import scipy
 from report_forms import HOSTILE
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study
 
-from pgdyno.analysis.findings.history_changes import (
+from pgdyno.analysis.study_findings import StudyFindings, find_study
+from pgdyno.cli.main import run_command
+from pgdyno.features.history.changes import (
     Group,
     HistoryPoint,
     HistorySeries,
@@ -21,10 +23,7 @@ from pgdyno.analysis.findings.history_changes import (
     StudyHistory,
     find_history,
 )
-from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
-from pgdyno.cli.main import run_command
-from pgdyno.estimate import Better, Estimate
-from pgdyno.report.history_report import (
+from pgdyno.features.history.report import (
     HistoryCondition,
     HistoryReport,
     overview,
@@ -34,6 +33,7 @@ from pgdyno.report.history_report import (
 )
 from pgdyno.report.json_format import decoded
 from pgdyno.results.reader import Evidence
+from pgdyno.units import Better, Estimate
 
 DAY_S = 86_400.0
 NIGHT = Synthetic(effects=(1, 1), blocks=5, slices=2, noise=0.01)
@@ -291,7 +291,7 @@ def test_the_levels_together_rarely_have_a_false_change(tmp_path: Path) -> None:
 
 
 def test_a_long_level_is_cut_among_its_newest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgdyno.analysis.findings.history_changes.POINTS_MAX", 20)
+    monkeypatch.setattr("pgdyno.features.history.changes.POINTS_MAX", 20)
     values = np.random.default_rng(15).normal(0, 0.01, (1, 50))
     values[0, 10:40] += 1
     (series,) = history_of(first_of(tmp_path), values, baseline="").series

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.cli.duration_options import parse_slice_s, window_from_option
 from pgdyno.cli.main import run_command
+from pgdyno.cli.options import parse_slice_s, window_from_option
 from pgdyno.errors import UsageError
+from pgdyno.features.fitting.rules import quantity
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.fitting.fit_settings import quantity
 from pgdyno.study.sizing import BlockLayout
 
 NUMBERS = ("inf", "-inf", "nan", "1e309", "-1e309", "1e300", "1e30", "-1", "", "9" * 5000, "²")

@@ -15,10 +15,10 @@ import pytest
 
 from hostile_server import Mode, hostile_server
 from pgdyno.cli.main import run_command
-from pgdyno.drive import drive_specification
 from pgdyno.interruption import SIGNALS, stopping
-from pgdyno.server import limited_connection
-from pgdyno.server.limited_connection import NoAnswer, connect
+from pgdyno.measure import engine_runs
+from pgdyno.server import connections
+from pgdyno.server.connections import NoAnswer, connect
 
 COMMANDS = {
     "check": ["check", "{dsn}"],
@@ -57,9 +57,9 @@ def started() -> Iterator[Started]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch, server_dir: Path) -> None:
     """Unchanged behavior with short limits."""
-    monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(limited_connection, "CONNECT_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(drive_specification, "CONNECT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(connections, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(connections, "CONNECT_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(engine_runs, "CONNECT_TIMEOUT_S", 1.0)
     monkeypatch.setenv("PGDYNO_CACHE", str(server_dir))
 
 
@@ -92,7 +92,7 @@ def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for waiting in (limited_connection._Login, limited_connection._Statement):
+    for waiting in (connections._Login, connections._Statement):
 
         def signalled(
             self: Any, has_arrived: bool, check: Callable[[Any, bool], None] = waiting.check
@@ -116,10 +116,10 @@ def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
 def test_a_statement_continues_while_the_server_responds_on_another_connection(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limited_connection, "ANSWER_TIMEOUT_S", 0.0)
-    monkeypatch.setattr(limited_connection, "TICK_S", 0.001)
+    monkeypatch.setattr(connections, "ANSWER_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(connections, "TICK_S", 0.001)
     asked: list[str] = []
-    monkeypatch.setattr(limited_connection._Statement, "_ask", lambda _: asked.append("asked"))
+    monkeypatch.setattr(connections._Statement, "_ask", lambda _: asked.append("asked"))
     with connect(started(Mode.SILENT_AFTER_LOGIN)) as connection:
         connection.statement_timeout_s = 0.5
         with pytest.raises(NoAnswer, match=r"timed out after [01] s waiting for a statement:"):
@@ -131,7 +131,7 @@ def test_a_statement_continues_while_the_server_responds_on_another_connection(
 def test_an_incomplete_response_is_an_error_although_the_server_responds_elsewhere(
     started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limited_connection, "MIDDLE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(connections, "MIDDLE_TIMEOUT_S", 0.3)
     with (
         connect(started(Mode.SILENT_IN_A_ROW)) as connection,
         pytest.raises(NoAnswer, match="waiting for the rest of a result"),
@@ -143,12 +143,12 @@ def test_a_dsn_may_set_the_limit_on_a_login_but_not_lift_it() -> None:
     cases = {
         "7": 7,
         "1": 2,
-        "0": limited_connection.CONNECT_TIMEOUT_S,
-        "-1": limited_connection.CONNECT_TIMEOUT_S,
+        "0": connections.CONNECT_TIMEOUT_S,
+        "-1": connections.CONNECT_TIMEOUT_S,
         "x": 15,
         None: 15,
     }
-    assert {given: limited_connection._connect_timeout_s(given) for given in cases} == cases
+    assert {given: connections._connect_timeout_s(given) for given in cases} == cases
 
 
 def test_keepalives_of_a_dsn_are_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,11 +159,11 @@ def test_keepalives_of_a_dsn_are_unchanged(monkeypatch: pytest.MonkeyPatch) -> N
         asked.update(given)
         raise psycopg.OperationalError("not here")
 
-    monkeypatch.setattr(limited_connection.BoundedConnection, "connect", refuse)
+    monkeypatch.setattr(connections.BoundedConnection, "connect", refuse)
     with pytest.raises(psycopg.OperationalError):
         connect("host=/nowhere tcp_user_timeout=5 keepalives_idle=9")
-    assert {name: asked.get(name) for name in limited_connection.TCP_LIMITS} == {
-        **limited_connection.TCP_LIMITS,
+    assert {name: asked.get(name) for name in connections.TCP_LIMITS} == {
+        **connections.TCP_LIMITS,
         "tcp_user_timeout": None,
         "keepalives_idle": None,
     }

@@ -13,14 +13,14 @@ from report_forms import checked_json
 from synthetic_study import Synthetic, write_study
 
 from example_studies import make_study
-from pgdyno.analysis.comparison.interim_analysis import interim_result
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
-from pgdyno.analysis.statistics.effect import Method, student
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.measurement_noise import interim_result
+from pgdyno.analysis.statistics.intervals import Method, student
+from pgdyno.analysis.study_findings import StudyFindings, find_study
 from pgdyno.caveats import Code
-from pgdyno.lab.progress import InterimVerdicts, Progress
-from pgdyno.lab.study_blocks import Budget, interim_analysis_of
-from pgdyno.lab.trial import Lab
+from pgdyno.measure.progress import InterimVerdicts, Progress
+from pgdyno.measure.study_runner import Budget, interim_analysis_of
+from pgdyno.measure.trial import Lab
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence

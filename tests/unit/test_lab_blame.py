@@ -10,22 +10,20 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of
 
 from example_studies import make_study
-from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
+from pgdyno.analysis.comparison_caveats import comparison_caveats
 from pgdyno.caveats import Code
-from pgdyno.cli.study_execution import why_no_valid_block
-from pgdyno.drive.engine_runs import EngineRun
-from pgdyno.engine import DriveFailure
+from pgdyno.cli.execution import why_no_valid_block
 from pgdyno.errors import EngineError, ServerError, StartError
-from pgdyno.lab import block as lab_block
-from pgdyno.lab import trial_driving
-from pgdyno.lab.block import run_block
-from pgdyno.lab.progress import Warned
-from pgdyno.lab.trial import Lab, RunningTrial
-from pgdyno.lab.trial_outcome import trial_outcome
-from pgdyno.results.driver_facts import ENGINE, DriverFacts
+from pgdyno.measure import block as lab_block
+from pgdyno.measure import drive
+from pgdyno.measure.block import run_block
+from pgdyno.measure.engine_runs import EngineRun
+from pgdyno.measure.progress import Warned
+from pgdyno.measure.trial import Lab, RunningTrial, trial_outcome
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import BlockStatus
+from pgdyno.results.records import ENGINE, BlockStatus, DriverFacts
 from pgdyno.results.writer import Writer
+from pgdyno.server.engine import DriveFailure
 from pgdyno.study.schedule import PlannedBlock
 
 WHY = "18.4 (embedded) did not start: FATAL: WAL streaming requires wal_level"
@@ -138,11 +136,11 @@ def test_a_server_that_fails_in_its_warm_up_is_not_a_failure_of_the_engine(
     target: str | None, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failure = DriveFailure("connect", "refused", target)
-    monkeypatch.setattr(trial_driving, "drive_specification", lambda *_, **__: {})
-    monkeypatch.setattr(trial_driving, "run_drive", lambda *_, **__: EngineRun(failure=failure))
+    monkeypatch.setattr(drive, "drive_specification", lambda *_, **__: {})
+    monkeypatch.setattr(drive, "run_drive", lambda *_, **__: EngineRun(failure=failure))
     study = make_study().model_copy(update={"warmup_workload": make_study().workload})
     lab = cast(
         Any, SimpleNamespace(study=study, watch=lambda _: None, interruption=None, engine_of=lambda _: None)
     )
     with pytest.raises(expected, match="warm-up failed: refused"):
-        trial_driving._warm_up(lab, PlannedBlock(0, 1, (0, 1), ()), (), (), (2, 2), None)
+        drive._warm_up(lab, PlannedBlock(0, 1, (0, 1), ()), (), (), (2, 2), None)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.lab.study_blocks import Budget
+from pgdyno.measure.study_runner import Budget
 
 
 @given(budget_s=st.floats(10, 1e5), blocks=st.lists(st.floats(1, 100), min_size=1, max_size=500))

@@ -9,15 +9,12 @@ from typing import Any, cast
 import psycopg
 import pytest
 
-from pgdyno.drive.engine_runs import EngineRun
-from pgdyno.engine import DriveResult, TargetResult
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError
-from pgdyno.lab import block
-from pgdyno.lab.trial import RunningTrial
-from pgdyno.lab.trial_outcome import judge_trial, trial_outcome
-from pgdyno.results.driver_facts import DriverFacts
-from pgdyno.results.records import TrialOutcome, TrialStatus
-from pgdyno.workload.interface import Check
+from pgdyno.measure import block
+from pgdyno.measure.engine_runs import EngineRun
+from pgdyno.measure.trial import RunningTrial, judge_trial, trial_outcome
+from pgdyno.results.records import Check, DriverFacts, TrialOutcome, TrialStatus
+from pgdyno.server.engine import DriveResult, TargetResult
 
 CRASH_DETECTOR = cast(Any, SimpleNamespace(execute=lambda _: None))
 ARM = cast(Any, SimpleNamespace(name="a", log=lambda: "its last words"))

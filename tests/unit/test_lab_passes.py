@@ -10,18 +10,17 @@ from typing import Any, cast
 import pytest
 
 from example_studies import make_study
-from pgdyno.analysis.comparison.interim_analysis import InterimResult
+from pgdyno.analysis.measurement_noise import InterimResult
+from pgdyno.features.drivers.plan import DriversPlan
 from pgdyno.interruption import Interruption
-from pgdyno.lab import block as lab_block
-from pgdyno.lab import study_blocks
-from pgdyno.lab.progress import BlockEnded, Warned
-from pgdyno.lab.study_blocks import Budget, run_study
-from pgdyno.lab.trial import Lab
+from pgdyno.measure import block as lab_block
+from pgdyno.measure import study_runner
+from pgdyno.measure.progress import BlockEnded, Warned
+from pgdyno.measure.study_runner import Budget, run_study
+from pgdyno.measure.trial import Lab
 from pgdyno.results.records import BlockStatus, Counts, Role, Slice, StudyEnd
-from pgdyno.study.aa_plan import aa_arm_after, aa_study
-from pgdyno.study.drivers_plan import DriversPlan
 from pgdyno.study.plan import Study
-from pgdyno.study.schedule import PlannedBlock, blocks_of
+from pgdyno.study.schedule import PlannedBlock, aa_arm_after, aa_study, blocks_of
 
 
 class Played:
@@ -31,7 +30,7 @@ class Played:
         self.ran: list[tuple[int, int]] = []
         self.failing = failing
         self.void: list[tuple[int, int]] = []  # blocks that are void once
-        monkeypatch.setattr(study_blocks, "run_block", self.block)
+        monkeypatch.setattr(study_runner, "run_block", self.block)
 
     def block(self, lab: Lab, block: PlannedBlock) -> BlockStatus:
         self.ran.append((lab.case, block.index))
@@ -125,7 +124,7 @@ def test_a_study_that_is_to_stop_at_a_failure_stops(monkeypatch: pytest.MonkeyPa
 
 def test_time_that_is_spent_ends_all_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
-    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
     # A block takes 50 s, and both cases together have 120 s: not even half of a third one fits.
     assert run_study(labs([9, 9]), undecided) is StudyEnd.BUDGET
     assert len(played.ran) == 2
@@ -169,7 +168,7 @@ def test_with_only_one_analysis_there_is_no_interim_one(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
     played = Played(monkeypatch)
-    monkeypatch.setattr(study_blocks, "run_in_sequence", lambda *_: BlockStatus.DONE)
+    monkeypatch.setattr(study_runner, "run_in_sequence", lambda *_: BlockStatus.DONE)
     deciding = Deciding(played, after=[1])
     blocks = int(str(changes.pop("blocks_max", 8)))
     assert run_study(labs([blocks], **changes), deciding) is StudyEnd.BLOCKS
@@ -231,7 +230,7 @@ def test_the_warm_up_is_extended_while_an_effect_changes(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], expected: list[float]
 ) -> None:
     Played(monkeypatch)
-    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
     trending = Trending(until_s=16)
     plan = make_study(**{"blocks_max": None, "warmup_s": 4.0, "budget_s": 1e4, **changes})
     lab = replace(labs([1])[0], study=plan)
@@ -247,7 +246,7 @@ def test_the_warm_up_stays_if_the_budget_has_no_time_for_five_longer_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Played(monkeypatch)
-    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
     trending = Trending(until_s=1000)
     plan = make_study(blocks_max=None, warmup_s=4.0, warmup_min_s=1.0, budget_s=420.0)
     assert run_study([replace(labs([1])[0], study=plan)], trending) is StudyEnd.BUDGET
@@ -301,7 +300,7 @@ def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_
 ) -> None:
     changes, rates, block_s, slice_s = FIRST_BLOCKS[name]
     played, writer = Played(monkeypatch), Repeating()
-    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 10_000, block_s)).__next__)
+    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 10_000, block_s)).__next__)
     usual = {"clients": 8, "blocks_max": 2, "budget_s": 1500.0, "slices_may_grow": True, "rounds": 20}
     plan = make_study(**{**usual, **changes})
     assert plan.slice_s == 0.5
@@ -324,7 +323,7 @@ def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_
 
 def test_a_case_with_longer_slices_stays_in_step_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     played, writer = Played(monkeypatch), Repeating()
-    monkeypatch.setattr(study_blocks.time, "monotonic", iter(range(0, 100_000, 10)).__next__)
+    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 100_000, 10)).__next__)
     plan = make_study(clients=8, blocks_max=3, budget_s=9000.0, slices_may_grow=True, rounds=20)
     slow = {0: slices_with(80), 1: slices_with(80)}
     three = [

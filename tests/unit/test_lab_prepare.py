@@ -14,28 +14,26 @@ import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from pgdyno.caveats import Code
+from pgdyno.cli.execution import why_no_valid_block
 from pgdyno.cli.report import read_report
-from pgdyno.cli.study_execution import why_no_valid_block
 from pgdyno.errors import EvidenceError, Interrupted, UsageError
 from pgdyno.interruption import Interruption
-from pgdyno.lab import preflight, study_runner
-from pgdyno.lab.preflight import fit_schedule, require_connections, settings_request
-from pgdyno.lab.prepare import Prepared
-from pgdyno.lab.study_runner import require_comparable
-from pgdyno.probe.machine_facts import describe_host
+from pgdyno.measure import preflight, study_runner
+from pgdyno.measure.arms import Prepared
+from pgdyno.measure.machine import describe_host
+from pgdyno.measure.preflight import fit_schedule, require_connections, settings_request
+from pgdyno.measure.study_runner import require_comparable
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
 from pgdyno.results.records import Arm, TrialStatus
 from pgdyno.results.writer import Writer
-from pgdyno.server.build import Build
 from pgdyno.server.build_catalogue import Catalogue
+from pgdyno.server.builds import Build, Version
 from pgdyno.server.find_build import Resolved
-from pgdyno.server.settings.machine_resources import MachineResources
-from pgdyno.server.settings.setting_definition import Definition
-from pgdyno.server.version import Version
+from pgdyno.server.settings import Definition, MachineResources
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 MACHINE = MachineResources(8 << 30, 2, "ssd")
 MAX_CONNECTIONS = Definition(

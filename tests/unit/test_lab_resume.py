@@ -12,11 +12,11 @@ from synthetic_study import Synthetic, write_study
 
 from edited_evidence import edited
 from example_studies import make_study
-from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.analysis.statistics.effect import Method
+from pgdyno.analysis.statistics.intervals import Method
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.interruption import Interruption
-from pgdyno.lab import study_runner as lab_study
-from pgdyno.lab.trial import Lab
+from pgdyno.measure import study_runner as lab_study
+from pgdyno.measure.trial import Lab
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of
 
-from pgdyno.analysis.statistics.mser import VALUES_MIN
-from pgdyno.engine import Event
-from pgdyno.lab.warm_up import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
-from pgdyno.results.driver_facts import WarmUpEnd
-from pgdyno.results.engine_events import interval_from
+from pgdyno.analysis.statistics.series import VALUES_MIN
+from pgdyno.measure.engine_runs import interval_from
+from pgdyno.measure.warm_up import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Block, BlockStatus, TrialOutcome, TrialStatus
+from pgdyno.results.records import Block, BlockStatus, TrialOutcome, TrialStatus, WarmUpEnd
 from pgdyno.results.writer import Writer
+from pgdyno.server.engine import Event
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 S = 1_000_000_000
 STEADY = [1000, 1004, 998, 1002, 999, 1001, 1000, 1003, 997, 1000]

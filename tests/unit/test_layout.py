@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import re
 import sys
 import tomllib
@@ -11,10 +12,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "pgdyno"
-ORDER = ["study", "server", "workload", "drive", "probe", "results", "analysis", "report"]
-ORDER_OF_ANALYSIS = ["statistics", "telemetry", "steady_state", "comparison", "causes", "findings"]
-EVERYONE_MAY = {"units", "errors", "caveats", "estimate", "engine", "interruption", "__init__"}
-SEE_EVERYTHING = {"lab", "fleet", "cli", "__main__"}
+ORDER = ["study", "results", "analysis", "report", "server", "workloads", "measure", "cli"]
+EVERYONE_MAY = {"units", "errors", "caveats", "interruption", "__init__"}
+ASSEMBLY = "cli.features"
+EXCEPTIONS = ROOT / "tests" / "data" / "layout_exceptions.txt"
 VAGUE = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 
 
@@ -24,42 +25,54 @@ def modules() -> list[Path]:
 
 @functools.cache
 def imported_names(path: Path) -> frozenset[str]:
-    """Return the names of all modules that a module imports, anywhere in it."""
+    """Return the names of all modules that a module imports, anywhere in it; also of names in a package."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module)
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
     return frozenset(names)
 
 
-def imported_parts(path: Path) -> set[str]:
-    """Return the first package below ``pgdyno`` of everything that a module imports."""
-    return {name.split(".")[1] for name in imported_names(path) if name.startswith("pgdyno.")}
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
-def test_a_package_imports_only_from_packages_to_its_left() -> None:
-    for path in modules():
-        own = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-        if own not in SEE_EVERYTHING:
-            left = set(ORDER[: ORDER.index(own) + 1]) if own in ORDER else set()
-            assert imported_parts(path) <= left | EVERYONE_MAY, path
+@functools.cache
+def imports() -> dict[str, set[str]]:
+    """Return the modules that each module imports, without the prefix ``pgdyno``."""
+    known = {name_of(path) for path in modules()}
+    return {
+        name_of(path): {name.removeprefix("pgdyno.") for name in imported_names(path)}
+        & (known - {name_of(path)})
+        for path in modules()
+    }
 
 
-@pytest.mark.parametrize("part", ORDER_OF_ANALYSIS)
-def test_a_part_of_the_analysis_imports_only_from_parts_to_its_left(part: str) -> None:
-    paths = sorted((PACKAGE / "analysis" / part).glob("*.py"))
-    assert paths
-    left = set(ORDER_OF_ANALYSIS[: ORDER_OF_ANALYSIS.index(part) + 1])
-    for path in paths:
-        assert set(re.findall(r"pgdyno\.analysis\.(\w+)", path.read_text())) <= left, path
+def is_allowed(module: str, imported: str) -> bool:
+    """Return whether the rule lets one module import another: only packages to its left, and no feature."""
+    own, other = module.partition(".")[0], imported.partition(".")[0]
+    if own == "features" or module == ASSEMBLY or other in EVERYONE_MAY:
+        return True
+    return own in ORDER and other in ORDER and ORDER.index(other) <= ORDER.index(own)
+
+
+def test_the_core_imports_only_packages_to_its_left_and_no_feature() -> None:
+    found = {f"{name} {one}" for name, all_ in imports().items() for one in all_ if not is_allowed(name, one)}
+    exceptions = set(EXCEPTIONS.read_text().splitlines())
+    assert found <= exceptions, "import only packages to the left, and no feature"
+    assert exceptions <= found, "remove these lines: they are no exceptions any more"
+
+
+def test_modules_have_no_circle() -> None:
+    graphlib.TopologicalSorter(imports()).prepare()
 
 
 def test_analysis_and_report_never_see_a_server() -> None:
-    for path in modules():
-        if path.relative_to(PACKAGE).parts[0] in ("analysis", "report"):
-            assert not {"server", "workload", "drive", "probe"} & imported_parts(path), path
+    for name, imported in imports().items():
+        if name.startswith(("analysis", "report")):
+            assert not {one for one in imported if one.startswith(("server", "measure"))}, name
 
 
 def test_a_report_does_not_import_slow_modules() -> None:
@@ -98,7 +111,7 @@ def test_imported_packages_are_declared_as_dependencies() -> None:
     fleet = declared | names_of(project["optional-dependencies"]["fleet"])
     for path in modules():
         tops = {name.split(".")[0] for name in imported_names(path)} - sys.stdlib_module_names - {"pgdyno"}
-        allowed = fleet if path == PACKAGE / "fleet" / "ray_cluster.py" else declared
+        allowed = fleet if path == PACKAGE / "features" / "cluster" / "ray.py" else declared
         assert {top.lower() for top in tops} <= allowed, path
 
 
@@ -107,7 +120,7 @@ def names_of(requirements: list[str]) -> set[str]:
 
 
 def test_only_commands_that_need_a_cluster_import_ray() -> None:
-    tree = ast.parse((PACKAGE / "fleet" / "ray_cluster.py").read_text())
+    tree = ast.parse((PACKAGE / "features" / "cluster" / "ray.py").read_text())
     for node in tree.body:
         assert not (isinstance(node, ast.Import | ast.ImportFrom) and "ray" in ast.unparse(node).split()[1:2])
 

@@ -10,8 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.workload.ledger.ledger_audit import Audit, Rows, audit, checksums
-from pgdyno.workload.ledger.ledger_file import ACKNOWLEDGED, RECORD, SENT, Records, read_ledger, records_in
+from pgdyno.features.crash.ledger import (
+    ACKNOWLEDGED,
+    RECORD,
+    SENT,
+    Audit,
+    Records,
+    Rows,
+    audit,
+    checksums,
+    read_ledger,
+    records_in,
+)
 
 KEY = 7
 CLIENTS = 3

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from endless_server import Flood, endless_server
-from pgdyno.server.limited_connection import LimitedConnection, ReadLimitExceeded
+from pgdyno.server.connections import LimitedConnection, ReadLimitExceeded
 
 MEMORY_MAX_KIB = 400 << 10
 """Memory limit of the pgdyno process. It needs 100 MiB. Without limits it took 3.6 GB until it was

@@ -13,14 +13,13 @@ from rich.console import Console
 from synthetic_study import Synthetic, write_study
 
 from example_studies import make_study
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.comparison.verdict_forecast import LessNoise, Remedy, VerdictForecast
+from pgdyno.analysis.comparison import LessNoise, Remedy, Verdict, VerdictForecast
 from pgdyno.cli import live_view
 from pgdyno.cli.live_view import LiveView, standing_lines, standing_text
 from pgdyno.cli.report import read_report
-from pgdyno.estimate import Better, Estimate, time_of_blocks
 from pgdyno.interruption import Interruption
-from pgdyno.lab.progress import (
+from pgdyno.measure.drive import _share
+from pgdyno.measure.progress import (
     ArmVerdict,
     BlockEnded,
     BlockStarted,
@@ -29,9 +28,9 @@ from pgdyno.lab.progress import (
     PreparationStep,
     Running,
 )
-from pgdyno.lab.trial_driving import _share
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Block
+from pgdyno.units import Better, Estimate, time_of_blocks
 
 
 def on_a_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> io.StringIO:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_telemetry import autoregressive
 
-from pgdyno.analysis.statistics.mser import batches, is_steady, mser, mser_of_mean, trend_errors
+from pgdyno.analysis.statistics.series import batches, is_steady, mser, mser_of_mean, trend_errors
 
 Floats = npt.NDArray[np.float64]
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pgdyno.lab import noise_history
-from pgdyno.lab.noise_history import NoiseHistory, history_path, machine_of
+from pgdyno.measure import aa_blocks
+from pgdyno.measure.aa_blocks import NoiseHistory, history_path, machine_of
 
 HOST = {
     "machine": "a1b2",
@@ -61,7 +61,7 @@ def test_a_line_that_was_cut_short_costs_only_itself(tmp_path: Path) -> None:
 WRITES = """
 import sys
 from pathlib import Path
-from pgdyno.lab.noise_history import NoiseHistory
+from pgdyno.measure.aa_blocks import NoiseHistory
 for number in range(25):
     entry = {"kind": "aa", "id": f"{sys.argv[2]} {number}", "at_unix_s": number, "pad": "x" * 9000}
     NoiseHistory(Path(sys.argv[1])).append(entry)
@@ -78,7 +78,7 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
 
 
 def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise_history, "ENTRIES_MAX", 10)
+    monkeypatch.setattr(aa_blocks, "ENTRIES_MAX", 10)
     history = NoiseHistory(tmp_path / "noise.jsonl")
     for number in range(25):
         history.append(aa([0.0], float(number)))
@@ -108,7 +108,7 @@ def test_only_the_latest_blocks_with_the_same_load_are_pooled(tmp_path: Path) ->
     for number in range(1, 31):
         history.append(aa([number / 1000, -number / 1000], float(number)))
     before = history.aa_before(HOST, LOAD)
-    assert len(before) == noise_history.BLOCKS_BEFORE_MAX
+    assert len(before) == aa_blocks.BLOCKS_BEFORE_MAX
     assert before[-1] == -0.03
     assert before[0] == 0.011
 

@@ -12,16 +12,16 @@ import scipy
 from golden_reports import STEAL
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.causes.covariates import COVARIATES, causes
-from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.findings.study_findings import find_study
-from pgdyno.analysis.statistics.distributions import robust_sd
-from pgdyno.analysis.statistics.outliers import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
-from pgdyno.estimate import Better
-from pgdyno.report.case_report import case_report
-from pgdyno.report.json_case_format import case_entry
-from pgdyno.report.outlier_section import outlier_trials
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.outlier_trials import COVARIATES, causes
+from pgdyno.analysis.statistics.intervals import robust_sd
+from pgdyno.analysis.statistics.series import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
+from pgdyno.analysis.study_findings import find_study
+from pgdyno.report.answer import case_report
+from pgdyno.report.conditions import outlier_trials
+from pgdyno.report.json_format import case_entry
 from pgdyno.results.reader import Evidence
+from pgdyno.units import Better
 
 NOISE_PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "noise.md").read_text("utf-8")
 

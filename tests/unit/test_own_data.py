@@ -14,27 +14,25 @@ import pytest
 from pydantic import ValidationError
 
 from pgdyno.errors import UsageError
-from pgdyno.server.backup_import import require_importable
-from pgdyno.server.build import Build
-from pgdyno.server.cache_directory import Cache, items, prune
-from pgdyno.server.data_sources import (
+from pgdyno.features.own_data.dump import DumpFilter, scan
+from pgdyno.features.own_data.loading import require_importable
+from pgdyno.features.own_data.plan import Invariant, OwnData, first_line
+from pgdyno.features.own_data.source import (
+    Counted,
     NamedDataStore,
     Selection,
+    differences,
     examined,
+    lines_of_plain_dump,
     read_only_conninfo,
     same_major_first,
 )
-from pgdyno.server.dsn import Dsn
-from pgdyno.server.dump_compression import lines_of_plain_dump
-from pgdyno.server.dump_filter import DumpFilter
-from pgdyno.server.dump_scan import scan
-from pgdyno.server.file_system import locked
-from pgdyno.server.origin_facts import Counted, differences
-from pgdyno.server.server_account import server_account
-from pgdyno.server.snapshot import ClusterState
-from pgdyno.server.version import Version
-from pgdyno.study.own_data import Invariant, OwnData, first_line
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
+from pgdyno.server.builds import Build, Version
+from pgdyno.server.cache_directory import Cache, items, prune
+from pgdyno.server.connections import Dsn
+from pgdyno.server.directories import locked, server_account
+from pgdyno.server.snapshots import ClusterState
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 OWN = Script(name="own.sql", text="SELECT 1")
 

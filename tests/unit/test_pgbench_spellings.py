@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from pgdyno.cli import compare
+from pgdyno.cli.compare import with_our_spellings
 from pgdyno.cli.main import run_command
 from pgdyno.cli.options import parse_minutes
-from pgdyno.cli.pgbench_spellings import with_our_spellings
 from pgdyno.errors import UsageError
 from pgdyno.study.cases import Request
-from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.units import parse_duration_s
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 
 @pytest.fixture

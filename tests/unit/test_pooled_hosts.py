@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from pgdyno.analysis.comparison.paired_comparison import Comparison, Effect
-from pgdyno.analysis.findings.pooled_hosts import AVERAGE, average_over_hosts, over_hosts
-from pgdyno.analysis.statistics.effect import student
+from pgdyno.analysis.comparison import Comparison, Effect
+from pgdyno.analysis.statistics.intervals import student
 from pgdyno.caveats import Code
-from pgdyno.estimate import Better
+from pgdyno.features.hosts.findings import AVERAGE, average_over_hosts, over_hosts
 from pgdyno.results.records import Arm
+from pgdyno.units import Better
 
 
 def arm(number: int, name: str) -> Arm:

@@ -10,12 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pgdyno.lab.trial_telemetry_collection import ON_CPU, READY
-from pgdyno.probe import disks, host_counters
-from pgdyno.probe import machine_facts as probe_host
-from pgdyno.probe.cpu_time import machine_cpu
-from pgdyno.probe.host_counters import HostCounters
-from pgdyno.server import mount_table
+from pgdyno.measure import host_counters
+from pgdyno.measure import machine as probe_host
+from pgdyno.measure.host_counters import HostCounters, machine_cpu
+from pgdyno.measure.telemetry_collection import ON_CPU, READY
+from pgdyno.server import directories
 
 FILES = {
     "stat": "cpu  1000 200 300 5000 70 10 20 40 500 0\ncpu0 1 1 1 1 1 1 1 1 1 0\nintr 5 0 0\nctxt 987654\n"
@@ -202,10 +201,10 @@ def test_a_path_on_a_partition_belongs_to_the_whole_disk(
     (tmp_path / "dev" / "block").mkdir(parents=True)
     (tmp_path / "dev" / "block" / "8:1").symlink_to(devices)
     (tmp_path / "dev" / "block" / "8:0").symlink_to(devices.parent)
-    monkeypatch.setattr(disks, "SYS", tmp_path)
-    assert disks._name(os.makedev(8, 1)) == "sda"
-    assert disks._name(os.makedev(8, 0)) == "sda"
-    assert disks._name(os.makedev(8, 7)) is None
+    monkeypatch.setattr(host_counters, "SYS", tmp_path)
+    assert host_counters._name(os.makedev(8, 1)) == "sda"
+    assert host_counters._name(os.makedev(8, 0)) == "sda"
+    assert host_counters._name(os.makedev(8, 7)) is None
 
 
 def test_a_file_system_with_its_own_device_number_is_found_by_its_mount(
@@ -214,19 +213,19 @@ def test_a_file_system_with_its_own_device_number_is_found_by_its_mount(
     data = tmp_path / "da ta" / "base"
     data.mkdir(parents=True)
     mounts = tmp_path / "mountinfo"
-    monkeypatch.setattr(mount_table, "TABLE", mounts)
+    monkeypatch.setattr(directories, "TABLE", mounts)
     mounts.write_text(
         "22 1 0:21 / / rw - overlay overlay rw\n"
         f"23 22 0:50 / {tmp_path}/da\\040ta rw shared:1 - btrfs /dev/zero rw\n"
     )
     # A character device as the source of a mount is visible, but is not a disk.
-    assert disks._source(data, 50) is None
+    assert host_counters._source(data, 50) is None
     devices = [path for path in Path("/dev").glob("*") if path.is_block_device()]
     if not devices:
         pytest.skip("NO BLOCK DEVICE in /dev")
     mounts.write_text(mounts.read_text().replace("/dev/zero", str(devices[0])))
-    assert disks._source(data, 50) == devices[0].stat().st_rdev
-    assert disks._source(tmp_path, 50) is None  # on the overlay
+    assert host_counters._source(data, 50) == devices[0].stat().st_rdev
+    assert host_counters._source(tmp_path, 50) is None  # on the overlay
 
 
 def test_a_machine_has_a_fingerprint_that_does_not_reveal_its_id(

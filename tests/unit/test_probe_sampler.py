@@ -17,12 +17,12 @@ from psycopg.pq import DiagnosticField
 from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
-from pgdyno.probe import sampled_server
-from pgdyno.probe import sampler as module
-from pgdyno.probe.cpu_time import ServerCpu
-from pgdyno.probe.sampled_server import Chunk, Gathering, SeriesEnd, Target
-from pgdyno.probe.sampler import CHUNK_S, POINTS_MAX, WAITS_PER_TICK, Cost, Sampler, monotonic_of, step_for
-from pgdyno.server.running import Connection
+from pgdyno.measure import sampler as module
+from pgdyno.measure import server_probes
+from pgdyno.measure.host_counters import ServerCpu
+from pgdyno.measure.sampler import CHUNK_S, POINTS_MAX, WAITS_PER_TICK, Cost, Sampler, monotonic_of, step_for
+from pgdyno.measure.server_probes import Chunk, Gathering, SeriesEnd, Target
+from pgdyno.server.processes import Connection
 
 
 class Time:
@@ -105,7 +105,7 @@ def test_the_cpu_time_of_a_server_does_not_decrease_when_a_process_ends(
     moments = iter(
         [ServerCpu(0.013, 0.0, 0.0, 9), ServerCpu(0.004, 0.0, 0.0, 19), ServerCpu(0.5, 0.0, 0.0, 19)]
     )
-    monkeypatch.setattr(sampled_server, "server_cpu", lambda _: next(moments))
+    monkeypatch.setattr(server_probes, "server_cpu", lambda _: next(moments))
     (chunk,) = of(run(Time(2.5), Target(0, connect, postmaster_pid=lambda: 7)), "host")
     assert column(chunk, "server_cpu_s") == [0.013, 0.013, 0.5]
 

@@ -7,13 +7,19 @@ from typing import get_args
 import pytest
 
 from pgdyno.analysis.telemetry.counters import COUNTERS
-from pgdyno.probe import sampled_server
-from pgdyno.probe.probe_session import for_major, statement
-from pgdyno.probe.server_probes import EXTENSIONS, NEEDS_PRELOAD, PROBES, statements_major
-from pgdyno.server.version import NEWEST_MAJOR, OLDEST_MAJOR
-from pgdyno.study.probe_names import ProbeName
+from pgdyno.measure import server_probes
+from pgdyno.measure.server_probes import (
+    EXTENSIONS,
+    NEEDS_PRELOAD,
+    PROBES,
+    for_major,
+    statement,
+    statements_major,
+)
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR
+from pgdyno.study.sizing import ProbeName
 
-FILES = sorted((Path(__file__).parents[2] / "python" / "pgdyno" / "probe" / "sql").glob("*.sql"))
+FILES = sorted((Path(__file__).parents[2] / "python" / "pgdyno" / "measure" / "sql").glob("*.sql"))
 MAJORS = range(OLDEST_MAJOR, NEWEST_MAJOR + 1)
 EXAMPLE = """-- What it is, from 14 on.
 SELECT /* pgdyno probe */
@@ -64,8 +70,8 @@ def test_every_file_is_used() -> None:
 
 def test_the_series_are_the_columns_of_the_newest_version() -> None:
     columns = set(re.findall(r"^    .*\bAS (\w+),?$", statement("sample", NEWEST_MAJOR), re.MULTILINE))
-    assert set(sampled_server.SERIES) <= columns
-    assert not sampled_server.COUNTERS & sampled_server.GAUGES
+    assert set(server_probes.SERIES) <= columns
+    assert not server_probes.COUNTERS & server_probes.GAUGES
 
 
 @pytest.mark.parametrize(
@@ -93,5 +99,5 @@ def test_the_analysis_counts_columns_that_are_read(probe: str) -> None:
 
 def test_the_page_describes_every_probe_and_every_column_of_the_series() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md").read_text()
-    assert not [name for name in (*PROBES, *sampled_server.SERIES) if f"`{name}`" not in page]
+    assert not [name for name in (*PROBES, *server_probes.SERIES) if f"`{name}`" not in page]
     assert not [name for name in PROBES if f"\n| `{name}` | " not in page]

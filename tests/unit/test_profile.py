@@ -13,11 +13,12 @@ import pytest
 import scipy
 from synthetic_study import Synthetic, arms_of, write_study
 
-from pgdyno.analysis.causes.cpu_profiles import FUNCTIONS_MAX, ProfileComparison, compare_profiles, frames_of
-from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.analysis.telemetry.trial_telemetry import CpuProfile, profile_of
-from pgdyno.probe.perf_profiler import (
+from pgdyno.features.profiles import section as words
+from pgdyno.features.profiles.findings import FUNCTIONS_MAX, ProfileComparison, compare_profiles, frames_of
+from pgdyno.features.profiles.perf import (
     DEPTH_MAX,
     HZ_MAX,
     SAMPLES_MAX,
@@ -29,14 +30,13 @@ from pgdyno.probe.perf_profiler import (
     rows_of,
     stacks_of,
 )
-from pgdyno.report import profile_section as words
-from pgdyno.report.case_report import case_report
-from pgdyno.report.json_case_format import case_entry
-from pgdyno.report.profile_section import NARROWEST, WIDTH, flames
+from pgdyno.features.profiles.section import NARROWEST, WIDTH, flames
+from pgdyno.report.answer import case_report
+from pgdyno.report.json_format import case_entry
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Trial
-from pgdyno.server.live_directories import Runs
-from pgdyno.server.server_account import server_account
+from pgdyno.server.directories import server_account
+from pgdyno.server.processes import Runs
 
 SCRIPT = """postgres
 \t          55a1c3 pg_comp_crc32c

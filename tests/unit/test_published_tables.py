@@ -11,25 +11,27 @@ import pytest
 
 import pgdyno
 from example_studies import read_study
-from pgdyno.analysis.findings.published_tables import (
+from pgdyno.analysis.statistics.intervals import Method, student
+from pgdyno.analysis.telemetry.metrics import METRICS
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, MetricValues
+from pgdyno.features.published.plan import Published
+from pgdyno.features.published.section import as_printed
+from pgdyno.features.published.tables import (
     NO_PAIRS,
     NO_RATIO,
     NOT_MEASURED,
     NOT_RUN,
     PARTS_OF,
+    Agreement,
     MeasuredCell,
     MeasuredTable,
+    SourceChange,
+    changes_of_source,
     in_unit,
     with_measured_values,
 )
-from pgdyno.analysis.findings.source_agreement import Agreement, SourceChange, changes_of_source
-from pgdyno.analysis.statistics.effect import Method, student
-from pgdyno.analysis.telemetry.metrics import METRICS
-from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, MetricValues
-from pgdyno.estimate import NO_BREAK, Better, Estimate
-from pgdyno.report.published_section import as_printed
 from pgdyno.study.cases import cases_of
-from pgdyno.study.published_experiment import Published
+from pgdyno.units import NO_BREAK, Better, Estimate
 
 UPDATE, SELECT = "UPDATE pgbench_accounts SET abalance = $1", "SELECT abalance FROM pgbench_accounts"
 

@@ -12,10 +12,9 @@ from measured_trials import ARMS
 from synthetic_study import Synthetic, study_of
 
 from ok_trial import ok_trial
-from pgdyno.analysis.comparison.paired_comparison import Comparison
-from pgdyno.analysis.comparison.query_changes import CALLS_MIN, QueryChanges, QueryTime, query_changes
-from pgdyno.analysis.comparison.verdict import Verdict, judge
-from pgdyno.analysis.statistics.effect import Method, anytime
+from pgdyno.analysis.comparison import Comparison, Verdict, judge
+from pgdyno.analysis.queries import CALLS_OF_CHANGE_MIN, QueryChanges, QueryTime, query_changes
+from pgdyno.analysis.statistics.intervals import Method, anytime
 from pgdyno.study.plan import Study
 
 DIFFERENT = {Verdict.SLOWER, Verdict.FASTER}
@@ -120,7 +119,7 @@ def test_differences_come_first_with_the_largest_contribution() -> None:
 
 def test_a_query_with_few_calls_or_without_a_block_is_not_compared() -> None:
     d = np.full((6, 3), 0.3)
-    of = changes_of(d, calls=(CALLS_MIN, CALLS_MIN - 1, 100))
+    of = changes_of(d, calls=(CALLS_OF_CHANGE_MIN, CALLS_OF_CHANGE_MIN - 1, 100))
     assert ({change.name for change in of.changes}, of.uncompared) == ({"q0", "q2"}, ["q1"])
 
 

@@ -12,7 +12,7 @@ from synthetic_study import Synthetic, write_study
 from edited_evidence import edited
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError
-from pgdyno.results.recorded_facts import HostFacts, ServerFacts, facts_from
+from pgdyno.results.records import HostFacts, ServerFacts, facts_from
 
 CHECK = {"about": "swap", "found": "fine", "text": "none", "code": "swap"}
 

@@ -26,14 +26,14 @@ from report_forms import FORMS, HOSTILE, checked_json, on_terminal, only, plain
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 from typer.testing import CliRunner
 
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.statistics.effect import Method
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.console import PLAIN, VisibleConsole
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.report import background_tables, first_screen
-from pgdyno.report.case_report import CAVEATS_PER_CODE_MAX, UNFINISHED
+from pgdyno.report import answer, background
+from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, UNFINISHED
 from pgdyno.report.csv_format import COLUMNS, to_csv
 from pgdyno.report.html_format import CONTENTS, source_hash, to_html
 from pgdyno.report.markdown_format import to_markdown
@@ -492,7 +492,7 @@ def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_su
     tmp_path: Path,
 ) -> None:
     never = Synthetic(blocks=5, slices=2, failed_per_slice=7, stalled=[(block, 0) for block in range(5)])
-    (line,) = first_screen.failures(only(report_of(tmp_path, never)).findings)
+    (line,) = answer.failures(only(report_of(tmp_path, never)).findings)
     assert "17 succeeded in 70 attempts, SQLSTATE 40001: could not serialize" in line
 
 
@@ -510,8 +510,8 @@ def test_settings_that_affect_throughput_most_are_shown_first(
     findings = only(report_of(tmp_path, Synthetic(blocks=2, settings=requested))).findings
     names = ["autovacuum_naptime", "commit_timestamp_buffers", "log_statement", "max_wal_size"]
     rows = [[name, "1", "2"] for name in [*names, "shared_buffers", "work_mem"]]
-    monkeypatch.setattr(background_tables, "differing_settings", lambda _: rows)
-    *shown, more = first_screen.differences(findings)
-    settings = [line.split()[0] for line in shown[-first_screen.SETTINGS_MAX :]]
+    monkeypatch.setattr(background, "differing_settings", lambda _: rows)
+    *shown, more = answer.differences(findings)
+    settings = [line.split()[0] for line in shown[-answer.SETTINGS_MAX :]]
     assert settings[:2] == first and "commit_timestamp_buffers" not in settings
     assert more.startswith("2 more")

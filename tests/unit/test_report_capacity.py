@@ -13,16 +13,16 @@ from golden_reports import LIMIT, sweep_of_rates
 from report_forms import FORMS
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.comparison.comparison_caveats import comparison_caveats
-from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.comparison_caveats import comparison_caveats
 from pgdyno.analysis.telemetry.percentiles import limited_ms
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
-from pgdyno.report.case_report import case_report
-from pgdyno.report.section import Section
+from pgdyno.features.capacity.search import LatencyLimit, crossing, parse_limit
+from pgdyno.report.answer import case_report
+from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
-from pgdyno.study.capacity_search import LatencyLimit, crossing, parse_limit
 
 
 def sweep(limit: str, blocks: int = 6) -> list[Synthetic]:

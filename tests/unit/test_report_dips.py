@@ -15,7 +15,7 @@ from report_forms import FORMS
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli.report import read_report
-from pgdyno.report import dips_section
+from pgdyno.report import why_section
 from pgdyno.report.csv_format import to_csv
 from pgdyno.report.study_report import StudyReport
 
@@ -62,4 +62,4 @@ def test_without_dips_there_is_no_section(tmp_path: Path) -> None:
     report = read_report(tmp_path / "e").only
     assert report is not None
     assert report.dips == []
-    assert dips_section.TITLE not in [table.title for table in report.tables]
+    assert why_section.TITLE not in [table.title for table in report.tables]

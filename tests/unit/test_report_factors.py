@@ -14,9 +14,9 @@ from golden_reports import FACTORS
 from report_forms import FORMS, plain
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.findings.factor_effects import design_of
-from pgdyno.analysis.findings.study_findings import find_study
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.cli.report import read_report
+from pgdyno.features.factors.effects import design_of
 from pgdyno.report.study_report import StudyReport
 from pgdyno.results.reader import Evidence
 

@@ -19,24 +19,24 @@ from several_hosts import LARGE, LARGER, SMALL, findings_of, pooled_of, written
 from synthetic_study import HOST, Synthetic
 from typer.testing import CliRunner
 
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.host_findings import find_hosts
-from pgdyno.analysis.findings.study_findings import StudyFindings
-from pgdyno.analysis.findings.study_identity import difference_of, difference_of_plans, is_same_machine
-from pgdyno.analysis.statistics.effect import Method, student
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.statistics.pooling import combine
+from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
 from pgdyno.caveats import Code
 from pgdyno.cli.main import app, run_command
 from pgdyno.cli.report import names_of_files, read_hosts
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.estimate import Better
-from pgdyno.report.case_report import UNFINISHED
+from pgdyno.features.hosts.findings import find_hosts
+from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_same_machine
+from pgdyno.features.hosts.sections import build_hosts, variation_sentence
+from pgdyno.report.answer import UNFINISHED
 from pgdyno.report.csv_format import COLUMNS_OF_HOSTS, to_csv
-from pgdyno.report.hosts_report import build_hosts, variation_sentence
 from pgdyno.report.html_format import to_html
 from pgdyno.results.records import StudyEnd
-from pgdyno.study.schedule import Schedule
+from pgdyno.study.sizing import Schedule
+from pgdyno.units import Better
 
 DOCS = Path(__file__).parents[2] / "docs"
 

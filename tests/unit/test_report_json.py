@@ -15,8 +15,7 @@ from report_forms import checked_json
 from synthetic_study import SKIPPED_AFTER_NS, Synthetic, write_study
 
 from pgdyno.cli.report import read_report
-from pgdyno.report.json_format import decoded, encoded, schema
-from pgdyno.report.json_models import CaseDocument
+from pgdyno.report.json_format import CaseDocument, decoded, encoded, schema
 
 CASE = Synthetic(effects=(1.0, 1.1), blocks=5)
 

@@ -12,14 +12,13 @@ from report_forms import on_terminal, plain
 from several_hosts import LARGER, SMALL, pooled_of, written
 from synthetic_study import Synthetic
 
-from pgdyno.analysis.findings.host_findings import HostsFindings
-from pgdyno.analysis.findings.pooled_hosts import OverHosts
 from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
-from pgdyno.estimate import ABSENT
-from pgdyno.report.hosts_report import build_hosts
+from pgdyno.features.hosts.findings import HostsFindings, OverHosts
+from pgdyno.features.hosts.sections import build_hosts
 from pgdyno.report.html_format import to_html
 from pgdyno.report.markdown_format import to_markdown
+from pgdyno.units import ABSENT
 
 OF_17, OF_18 = {"server": "17"}, {"server": "18"}
 ARMS = (OF_17, OF_18)

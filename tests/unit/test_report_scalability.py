@@ -12,14 +12,12 @@ from golden_reports import sweep_of_clients
 from report_forms import FORMS, plain
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.findings.scalability import _peak, _peaks_least, _peaks_most
-from pgdyno.analysis.statistics.usl import Law
 from pgdyno.cli.report import read_report
-from pgdyno.estimate import ABSENT, Better, Estimate
-from pgdyno.report.scalability_section import _peak_interval
-from pgdyno.report.section import Section
+from pgdyno.features.factors.scalability import Law, _peak, _peak_interval, _peaks_least, _peaks_most
+from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _fitting
+from pgdyno.units import ABSENT, Better, Estimate
 
 
 def sweep(sigma: float, kappa: float, *numbers: int, blocks: int = 6) -> list[Synthetic]:

@@ -17,19 +17,18 @@ from report_forms import FORMS, on_terminal, only, plain, report_of
 from several_hosts import LARGE, findings_of
 from synthetic_study import HOST, Synthetic
 
-from pgdyno.analysis.findings.host_findings import find_hosts
-from pgdyno.analysis.findings.published_tables import MeasuredCell, MeasuredTable
-from pgdyno.analysis.findings.source_agreement import Agreement
-from pgdyno.analysis.statistics.effect import level_of
+from pgdyno.analysis.statistics.intervals import level_of
 from pgdyno.caveats import Caveat, Code, Severity
-from pgdyno.estimate import ABSENT, Better, Estimate
-from pgdyno.report.hosts_report import build_hosts
-from pgdyno.report.published_section import AS_ABOVE, with_measured_columns
+from pgdyno.features.fitting.fit import LOST, NOT_THE_QUESTION
+from pgdyno.features.hosts.findings import find_hosts
+from pgdyno.features.hosts.sections import build_hosts
+from pgdyno.features.published.section import AS_ABOVE, with_measured_columns
+from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable
 from pgdyno.report.result_tables import level_text
 from pgdyno.report.study_report import StudyReport, build_study
-from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.units import ABSENT, Better, Estimate
 
 CHANGE = {"key": "workload.warehouses", "before": "2000", "after": "16", "why": "the memory is smaller"}
 CASES = (

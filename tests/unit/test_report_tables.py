@@ -6,10 +6,10 @@ from pathlib import Path
 from report_forms import summarized
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.findings.case_findings import Findings
+from pgdyno.analysis.case_findings import Findings
 from pgdyno.cli.report import read_report
 from pgdyno.report.result_tables import checks
-from pgdyno.workload.interface import Check
+from pgdyno.results.records import Check
 
 
 def test_checks_are_in_the_order_of_their_numbers(tmp_path: Path) -> None:

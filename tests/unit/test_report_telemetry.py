@@ -16,12 +16,12 @@ from report_forms import FORMS, on_terminal, only, plain
 from synthetic_study import Synthetic, write_study
 from synthetic_telemetry import NO_COUNTERS, NOT_IN_15, SELECT, UPDATE
 
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.findings.gates import gate, parse_condition
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.gates import gate, parse_condition
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
-from pgdyno.report.case_report import Headline
+from pgdyno.report.answer import Headline
 from pgdyno.report.study_report import StudyReport
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)

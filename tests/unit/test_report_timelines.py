@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.steady_state.checkpoint_cycles import checkpoint_starts
-from pgdyno.analysis.telemetry.throughput_series import POINTS_MAX, ThroughputPoint, throughput_points
+from pgdyno.analysis.steady_state import checkpoint_starts
+from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, throughput_points
 from pgdyno.cli.report import read_report
 from pgdyno.report.html_format import to_html
-from pgdyno.report.svg import Scale
-from pgdyno.report.timelines import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate
+from pgdyno.report.plot import Scale
+from pgdyno.report.why_section import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Executed, SampleSeries
 from pgdyno.study.schedule import Role

@@ -15,15 +15,14 @@ from report_forms import checked_json
 from rich.console import Console, Group
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.analysis.comparison.verdict import Verdict
+from pgdyno.analysis.comparison import Verdict
 from pgdyno.cli.report import read_report
-from pgdyno.estimate import Better, Estimate
 from pgdyno.report.csv_format import to_csv
 from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _table
-from pgdyno.report.why_chart import WIDTH
-from pgdyno.report.why_section import tables, why_sentences
+from pgdyno.report.why_section import STEPS_WIDTH, tables, why_sentences
+from pgdyno.units import Better, Estimate
 
 FASTER = Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, noise=0.004)
 
@@ -102,7 +101,7 @@ def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None
     assert re.search(r"17: [\d,\u00a0]+ µs.*on CPU.*18: [\d,\u00a0]+ µs", steps, re.DOTALL)
     assert 'class="step less"' in steps
     for place in re.findall(r'x="(-?[\d.]+)"', steps):
-        assert 0 <= float(place) <= WIDTH
+        assert 0 <= float(place) <= STEPS_WIDTH
 
 
 def test_evidence_without_probes_explains_nothing(tmp_path: Path) -> None:

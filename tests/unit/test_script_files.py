@@ -8,8 +8,14 @@ import pytest
 
 from pgdyno.cli.workload_options import scripts_of
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script
-from pgdyno.study.script_files import LIST, STUB, require_directory, write_directory
+from pgdyno.workloads.pgbench.parameters import (
+    LIST,
+    STUB,
+    PgbenchParameters,
+    Script,
+    require_directory,
+    write_directory,
+)
 
 SCRIPTS = (
     Script(name="001_select_shop", weight=7, text="SELECT 1;\n"),

@@ -13,13 +13,12 @@ import pytest
 
 from pgdyno.errors import DatasetError, UsageError
 from pgdyno.server.cache_directory import SHARED_CACHE, Cache, Item, cache_root, items, prune, to_prune
-from pgdyno.server.dsn import Dsn
-from pgdyno.server.file_system import locked_if_free
-from pgdyno.server.live_directories import SOCKET_PREFIX, SocketDirectory, sweep
-from pgdyno.server.ownership_marker import database_name
-from pgdyno.server.server_account import Account, server_account
-from pgdyno.server.settings.machine_resources import disk_kind
-from pgdyno.server.snapshot import ClusterState, require_clean, state_of
+from pgdyno.server.connections import Dsn
+from pgdyno.server.directories import Account, locked_if_free, server_account
+from pgdyno.server.processes import SOCKET_PREFIX, SocketDirectory, sweep
+from pgdyno.server.remote import database_name
+from pgdyno.server.settings import disk_kind
+from pgdyno.server.snapshots import ClusterState, require_clean, state_of
 
 STRANGER = Account("stranger", 12345, 12345, switch=False)
 OURSELVES = Account("me", os.geteuid(), os.getegid(), switch=False)

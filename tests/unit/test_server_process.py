@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.server.server_account import OURSELVES
-from pgdyno.server.server_process import end_tree, launch_tree, run_tool
+from pgdyno.server.directories import OURSELVES
+from pgdyno.server.processes import end_tree, launch_tree, run_tool
 
 END_S = 60.0
 """Time limit of all waits; longer is a failure."""
@@ -87,8 +87,8 @@ def test_a_program_that_ignores_signals_is_killed_with_all_others() -> None:
 
 
 def test_a_program_ends_with_a_killed_pgdyno_and_so_does_all_that_it_has_started() -> None:
-    code = "import sys\nfrom pgdyno.server.server_process import *\n"
-    code += "from pgdyno.server.server_account import OURSELVES\n"
+    code = "import sys\nfrom pgdyno.server.processes import *\n"
+    code += "from pgdyno.server.directories import OURSELVES\n"
     code += f"launch_tree(['/bin/sh', '-c', {START + 'wait'!r}], OURSELVES, output=sys.stdout.buffer).wait()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as pgdyno:
         assert pgdyno.stdout is not None

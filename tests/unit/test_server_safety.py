@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.server.settings.setting_safety import safety
+from pgdyno.server.settings import safety
 
 SAFE = {
     "fsync": "on",

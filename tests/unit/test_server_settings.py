@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
 from pgdyno.server.build_catalogue import Catalogue, compiled_differences, lacks_jit
-from pgdyno.server.settings.machine_resources import MachineResources
-from pgdyno.server.settings.reserved_settings import base_settings, config_text, refuse_reserved
-from pgdyno.server.settings.setting_definition import Definition, parse_bool, validate
-from pgdyno.server.settings.settings_profile import ProfileInput, request
-from pgdyno.server.version import Version
+from pgdyno.server.builds import Version
+from pgdyno.server.settings import (
+    Definition,
+    MachineResources,
+    ProfileInput,
+    base_settings,
+    config_text,
+    parse_bool,
+    refuse_reserved,
+    request,
+    validate,
+)
 
 V18, V11 = Version(18, 4), Version(11, 5)
 

@@ -10,14 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
-from pgdyno.server.settings.machine_resources import MachineResources
-from pgdyno.server.settings.reserved_settings import config_text
-from pgdyno.server.settings.setting_definition import Definition
-from pgdyno.server.settings.settings_profile import ProfileInput, request
-from pgdyno.server.version import Version
+from pgdyno.server.builds import Version
+from pgdyno.server.settings import Definition, MachineResources, ProfileInput, config_text, request
 from pgdyno.study.arm_spec import parse_arm, parse_arms
 from pgdyno.study.cases import cases_of
-from pgdyno.study.checkpoint_windows import likely_timeout_s
+from pgdyno.study.schedule import likely_timeout_s
 from pgdyno.study.settings_file import read_settings_file
 from pgdyno.study.study_file_reader import examine_text, text_with_files
 

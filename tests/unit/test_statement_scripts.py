@@ -9,19 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.study.script_files import STUB
-from pgdyno.workload.statements.logged_values import LoggedRange
-from pgdyno.workload.statements.parameter_draws import (
+from pgdyno.features.statements.draws import (
     Draw,
+    LoggedRange,
     Statement,
     draw_all,
     repeated_draws,
     with_values,
 )
-from pgdyno.workload.statements.parameter_uses import parameter_uses
-from pgdyno.workload.statements.referenced_tables import Column, Table, Tables
-from pgdyno.workload.statements.statement_parameters import Use
-from pgdyno.workload.statements.statement_parser import Reason, Unusable, parse_statement
+from pgdyno.features.statements.parse import Column, Reason, Table, Tables, Unusable, Use, parse_statement
+from pgdyno.features.statements.uses import parameter_uses
+from pgdyno.workloads.pgbench.parameters import STUB
 
 
 def column(name: str, type_: str = "integer", **facts: object) -> Column:

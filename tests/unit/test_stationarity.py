@@ -12,27 +12,28 @@ import scipy.stats
 from synthetic_telemetry import arm, autoregressive, trial
 
 from example_studies import make_study
-from pgdyno.analysis.statistics.effect import student
-from pgdyno.analysis.steady_state.stationarity import (
+from pgdyno.analysis.statistics.intervals import student
+from pgdyno.analysis.steady_state import (
     ALARM_OF_EFFECTS,
     CRITICAL,
     PARTS,
     Observed,
     change,
     effect_trend,
+    find_steady_state,
     self_normalised,
     stationarity_p_value,
+    steady_state_caveats,
     step,
     surely,
     trend_of_trials,
 )
-from pgdyno.analysis.steady_state.steady_state_findings import find_steady_state, steady_state_caveats
-from pgdyno.analysis.telemetry.throughput_series import ThroughputPoint
+from pgdyno.analysis.telemetry.samples import ThroughputPoint
 from pgdyno.caveats import Code
 from pgdyno.results.records import Counts, Slice, Trial
-from pgdyno.study.plan import Study
-from pgdyno.study.schedule import Role, Schedule
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
+from pgdyno.study.schedule import Role
+from pgdyno.study.sizing import Schedule
 
 Floats = npt.NDArray[np.float64]
 Shape = Callable[[Floats], Floats]

@@ -7,9 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from pgdyno.analysis.comparison.step_decision import (
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, anytime, student, with_error
+from pgdyno.features.bisect.search import (
     PRECISION,
     TOLERANCE,
+    Outcome,
     are_ends_decided,
     are_ends_same,
     is_confirmation_decided,
@@ -18,8 +20,6 @@ from pgdyno.analysis.comparison.step_decision import (
     outcome_of,
     reference_of,
 )
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, anytime, student, with_error
-from pgdyno.study.commit_search import Outcome
 
 EXACT = 1e-6
 """An SD at which the interval is a point."""

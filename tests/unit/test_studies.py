@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from example_studies import read_study
-from pgdyno.server.settings.reserved_settings import RESERVED
-from pgdyno.server.settings.settings_profile import PROFILES
+from pgdyno.features.published.plan import Cell, Published
+from pgdyno.server.settings import PROFILES, RESERVED
 from pgdyno.study.cases import cases_of
-from pgdyno.study.published_experiment import Cell, Published
 from pgdyno.study.study_file import StudyFile
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from example_studies import make_study
 from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
-from pgdyno.server.dsn import Dsn
+from pgdyno.server.connections import Dsn
 from pgdyno.study.arm_spec import (
     NAME_MAX,
     ArmSpec,
@@ -22,7 +22,6 @@ from pgdyno.study.arm_spec import (
     with_build_options,
     with_extensions,
 )
-from pgdyno.study.pgbench_parameters import PgbenchParameters
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of, place_of
 from pgdyno.study.sizing import (
     MachineSize,
@@ -32,7 +31,8 @@ from pgdyno.study.sizing import (
     discard_s,
     fit_block_layout,
 )
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 
 @pytest.mark.parametrize(

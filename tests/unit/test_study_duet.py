@@ -15,9 +15,8 @@ from pydantic import ValidationError
 
 from example_studies import make_study
 from pgdyno.cli import options as cli_options
-from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.compare import DesignOptions, study_of
-from pgdyno.cli.own_data_options import OwnDataOptions
+from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.workload_options import (
     PgbenchData,
     PgbenchScripts,
@@ -28,15 +27,23 @@ from pgdyno.cli.workload_options import (
     Which,
     WorkloadOptions,
 )
-from pgdyno.drive.drive_specification import Pinning, drive_specification
 from pgdyno.errors import UsageError
-from pgdyno.lab.prepare import with_cpu_partition
-from pgdyno.server.settings.machine_resources import usable_cores
+from pgdyno.features.own_data.options import OwnDataOptions
+from pgdyno.measure.engine_runs import Pinning, drive_specification
+from pgdyno.measure.prepare import with_cpu_partition
+from pgdyno.server.settings import usable_cores
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.cpu_partition import Core, Partition, partition_of
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import PlannedSlice, block_of
-from pgdyno.study.sizing import MachineSize, default_clients, fit_block_layout, whole_rounds
+from pgdyno.study.sizing import (
+    Core,
+    MachineSize,
+    Partition,
+    default_clients,
+    fit_block_layout,
+    partition_of,
+    whole_rounds,
+)
 
 
 def duet(**changes: object) -> Study:

@@ -9,16 +9,22 @@ import pytest
 
 from example_studies import read_study
 from pgdyno.errors import UsageError
-from pgdyno.study.capacity_search import STEPS_USUAL
+from pgdyno.features.capacity.search import STEPS_USUAL
+from pgdyno.features.fitting.fit import (
+    MEMORY_MIN_BYTES,
+    Asked,
+    FitMachine,
+    Fitted,
+    fit_study,
+    losses,
+    needs_of,
+)
+from pgdyno.features.fitting.levels import Mapped, with_levels
+from pgdyno.features.fitting.rules import quantity
+from pgdyno.features.planning.cost import costs_of, data_of, load_s, pass_s
 from pgdyno.study.cases import cases_of
-from pgdyno.study.fitting.fit_levels import Mapped, with_levels
-from pgdyno.study.fitting.fit_needs import MEMORY_MIN_BYTES, needs_of
-from pgdyno.study.fitting.fit_question import Asked, losses
-from pgdyno.study.fitting.fit_settings import quantity
-from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
-from pgdyno.study.forecast_cost import costs_of, data_of, load_s, pass_s
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import errors_of
+from pgdyno.study.study_file_reader import errors_of
 from pgdyno.study.values import Level
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -11,14 +11,12 @@ from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
+from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
+from pgdyno.features.fitting.rules import BLOCKS_MIN, DISK_SHARE, contrasted_of, quantity, wal_bytes
+from pgdyno.features.planning.cost import costs_of, disk_bytes, pass_s, window_s
 from pgdyno.study.cases import Case, cases_of
-from pgdyno.study.fitting.fit_data import DISK_SHARE
-from pgdyno.study.fitting.fit_schedule import BLOCKS_MIN
-from pgdyno.study.fitting.fit_settings import contrasted_of, quantity, wal_bytes
-from pgdyno.study.fitting.fit_study import FitMachine, Fitted, fit_study
-from pgdyno.study.forecast_cost import costs_of, disk_bytes, pass_s, window_s
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import errors_of
+from pgdyno.study.study_file_reader import errors_of
 
 GB = 2**30
 SOURCE = FitMachine(16, 64 * GB, 10_000 * GB)

@@ -8,26 +8,30 @@ import pytest
 
 from example_studies import make_file
 from pgdyno.errors import StudyFileError
-from pgdyno.study.cases import cases_of
-from pgdyno.study.fitting.fit_data import DISK_SHARE, floor_of
-from pgdyno.study.fitting.fit_levels import changed_values, with_levels, without_level
-from pgdyno.study.fitting.fit_schedule import Layout, RequestedLengths, lay_out, shortest
-from pgdyno.study.fitting.fit_settings import (
+from pgdyno.features.fitting.fit import FitMachine, fit_study
+from pgdyno.features.fitting.levels import changed_values, with_levels, without_level
+from pgdyno.features.fitting.rules import (
+    DISK_SHARE,
+    Layout,
+    RequestedLengths,
     Scales,
     contrasted_of,
     fit_settings,
+    floor_of,
+    lay_out,
     quantity,
     scaled,
+    shortest,
     wal_bytes,
     written,
 )
-from pgdyno.study.fitting.fit_study import FitMachine, fit_study
-from pgdyno.study.forecast_cost import Data, costs_of, data_of, disk_bytes, load_s, units_at, window_s
-from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.features.planning.cost import Data, costs_of, data_of, disk_bytes, load_s, units_at, window_s
+from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import errors_of
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.study_file_reader import errors_of
 from pgdyno.study.values import Level
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 MB, GB = 2**20, 2**30
 

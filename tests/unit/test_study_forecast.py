@@ -9,15 +9,15 @@ import pytest
 from example_builds import build
 
 from example_studies import read_study
-from pgdyno.cli.study import plan_as_json, plan_lines
-from pgdyno.lab.study_forecast import AT_RUN_TIME, study_forecast, would_get
+from pgdyno.features.capacity.search import STEPS_USUAL
+from pgdyno.features.fitting.levels import FitChange
+from pgdyno.features.planning.command import plan_as_json, plan_lines
+from pgdyno.features.planning.cost import aa_share, pass_s
+from pgdyno.features.planning.forecast import AT_RUN_TIME, study_forecast, would_get
+from pgdyno.server.builds import Version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.server_account import Account
-from pgdyno.server.version import Version, parse_version_spec
-from pgdyno.study.aa_plan import aa_arm_after
-from pgdyno.study.capacity_search import STEPS_USUAL
-from pgdyno.study.fitting.fit_levels import FitChange
-from pgdyno.study.forecast_cost import aa_share, pass_s
+from pgdyno.server.directories import Account
+from pgdyno.study.schedule import aa_arm_after
 from pgdyno.study.sizing import MachineSize
 
 STUDIES = Path(__file__).parents[2] / "studies"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.study.toml_lines import Path, line_of, lines_of
+from pgdyno.study.study_file_reader import Path, line_of, lines_of
 
 TEXT = '''# a comment = [
 title = "no # comment, no [table]"

@@ -11,7 +11,8 @@ from example_studies import make_file, make_study
 from pgdyno.analysis.telemetry import metrics
 from pgdyno.study.cases import cases_of
 from pgdyno.study.plan import Driving, Study
-from pgdyno.study.tpcc_parameters import (
+from pgdyno.workloads.tpcc.data import Tpcc
+from pgdyno.workloads.tpcc.parameters import (
     DECK,
     KINDS,
     TpccParameters,
@@ -20,7 +21,6 @@ from pgdyno.study.tpcc_parameters import (
     is_tpcc_mix,
     weights_of,
 )
-from pgdyno.workload.tpcc.tpcc_workload import Tpcc
 
 EVERY = "new-order=45,payment=43,order-status=4,delivery=4,stock-level=4"
 

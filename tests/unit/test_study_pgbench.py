@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench_parameters import PgbenchParameters, Script, variant_of, variants
 from pgdyno.study.plan import Driving
 from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script, variant_of, variants
 
 
 def parameters(**given: Any) -> PgbenchParameters:

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from pgdyno.errors import UsageError
-from pgdyno.study.capacity_search import (
+from pgdyno.features.capacity.search import (
     RESOLUTION,
     START,
     STEP_S_MAX,

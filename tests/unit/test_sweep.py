@@ -11,8 +11,7 @@ from pgdyno.cli import compare
 from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import NAME_MAX
-from pgdyno.study.cases import Request
-from pgdyno.study.sweep import choose_arms
+from pgdyno.study.cases import Request, choose_arms
 
 
 def test_each_value_is_an_arm_of_the_server_and_the_first_is_the_baseline() -> None:

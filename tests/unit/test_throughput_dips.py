@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from measured_trials import trial
 from synthetic_telemetry import MIB
 
-from pgdyno.analysis.causes.throughput_dips import (
+from pgdyno.analysis.telemetry.samples import Event, Events, events_of, merge_adjacent, overlapped
+from pgdyno.analysis.throughput_dips import (
     POINTS_MIN,
     ArmDips,
     Dip,
@@ -23,7 +24,6 @@ from pgdyno.analysis.causes.throughput_dips import (
     overlapping_events,
     rates_of,
 )
-from pgdyno.analysis.telemetry.events import Event, Events, events_of, merge_adjacent, overlapped
 from pgdyno.results.records import Executed, SampleSeries
 
 

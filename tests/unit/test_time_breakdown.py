@@ -12,8 +12,19 @@ from hypothesis import strategies as st
 from measured_trials import ARMS, explained, noisy, trial
 from synthetic_study import Synthetic, arms_of
 
-from pgdyno.analysis.causes import time_breakdown
-from pgdyno.analysis.causes.time_breakdown import (
+from pgdyno.analysis import time_breakdown
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.statistics.intervals import Method, student
+from pgdyno.analysis.telemetry.counters import Growth, Window
+from pgdyno.analysis.telemetry.trial_telemetry import (
+    ClientTime,
+    WaitSamples,
+    client_time_of_trial,
+    resource_of,
+    statements,
+    wait_samples,
+)
+from pgdyno.analysis.time_breakdown import (
     CPU,
     DRIVER,
     OUTSIDE,
@@ -23,17 +34,6 @@ from pgdyno.analysis.causes.time_breakdown import (
     Waterfall,
     break_down_time,
 )
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.statistics.effect import Method, student
-from pgdyno.analysis.telemetry.client_time import (
-    ClientTime,
-    WaitSamples,
-    client_time_of_trial,
-    wait_samples,
-)
-from pgdyno.analysis.telemetry.counters import Growth, Window
-from pgdyno.analysis.telemetry.statements import statements
-from pgdyno.analysis.telemetry.wait_event_resources import resource_of
 from pgdyno.report.why_section import why_sentences
 from pgdyno.results.records import SampleSeries, Slice
 from pgdyno.study.schedule import Role

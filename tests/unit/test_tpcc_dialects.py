@@ -11,16 +11,14 @@ from workload_tallies import draw_by_weights, simulate, uniform
 
 from example_studies import make_study, read_study
 from pgdyno.errors import UsageError
-from pgdyno.lab.dataset_loading import dataset_database_name
+from pgdyno.measure.dataset_loading import dataset_database_name
+from pgdyno.results.records import Check
 from pgdyno.study.arm_spec import parse_arm, parse_arms
-from pgdyno.study.cases import cases_of
+from pgdyno.study.cases import cases_of, choose_arms
 from pgdyno.study.plan import Driving
-from pgdyno.study.sweep import choose_arms
-from pgdyno.study.tpcc_dialects import DEVIATIONS, DIALECTS, EXCLUSIVE, canonical_deviations
-from pgdyno.study.tpcc_parameters import TpccParameters
-from pgdyno.workload.interface import Check
-from pgdyno.workload.tpcc.conformance import C_LAST, check_conformance
-from pgdyno.workload.tpcc.consistency import skipped
+from pgdyno.workloads.tpcc.checks import C_LAST, check_conformance, skipped
+from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS, EXCLUSIVE, canonical_deviations
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 
 def parameters(**given: Any) -> TpccParameters:

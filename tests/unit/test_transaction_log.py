@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import UsageError
-from pgdyno.workload.statements.logged_values import LoggedRange
-from pgdyno.workload.statements.statement_parser import fingerprint, parse_statement
-from pgdyno.workload.statements.transaction_log import STATEMENTS_MAX, EqualPlaces, read_transactions
+from pgdyno.features.statements.draws import LoggedRange
+from pgdyno.features.statements.parse import fingerprint, parse_statement
+from pgdyno.features.statements.scripts import STATEMENTS_MAX, EqualPlaces, read_transactions
 
 READ, WRITE = "SELECT a FROM t WHERE b = 1", "UPDATE t SET a = 2 WHERE b = 3"
 PAIR = (fingerprint("SELECT a FROM t WHERE b = $1"), fingerprint("UPDATE t SET a = $1 WHERE b = $2"))

@@ -11,18 +11,17 @@ from example_records import begun
 
 from example_studies import make_study
 from pgdyno.caveats import Code
-from pgdyno.lab import trial_telemetry_collection
-from pgdyno.lab.arms import LabArm
-from pgdyno.lab.trial import BarrierReadings, driver_busy, trial_caveats
-from pgdyno.lab.trial_telemetry_collection import TelemetryCollection
-from pgdyno.probe.cpu_time import MachineCpu, ServerCpu
-from pgdyno.results.driver_facts import DriverFacts
+from pgdyno.measure import telemetry_collection
+from pgdyno.measure.arms import LabArm
+from pgdyno.measure.host_counters import MachineCpu, ServerCpu
+from pgdyno.measure.telemetry_collection import TelemetryCollection
+from pgdyno.measure.trial import BarrierReadings, driver_busy, trial_caveats
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Slice
-from pgdyno.study.cpu_partition import Partition
+from pgdyno.results.records import DriverFacts, Slice
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.sizing import Partition
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 
 class Silent:
@@ -82,7 +81,7 @@ def test_a_cpu_time_below_its_resolution_is_absent_with_a_caveat(
     used_s: float, is_known: bool, ended: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moments = iter([ServerCpu(1.0, 0.0, 0.0, 90), ServerCpu(1.0 + used_s, 0.0, 0.0, 91 if ended else 90)])
-    monkeypatch.setattr(trial_telemetry_collection, "server_cpu", lambda _: next(moments))
+    monkeypatch.setattr(telemetry_collection, "server_cpu", lambda _: next(moments))
     arm = SimpleNamespace(name="18", shares_server=False, postmaster_pid=lambda: 7)
     writer, number = begun(tmp_path / "e")
     lab, trial = cast(Any, (SimpleNamespace(writer=writer, case=0), SimpleNamespace(id=number, arm=arm)))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from synthetic_telemetry import arm, trial
 
 import pgdyno
-from pgdyno.analysis.comparison.case_telemetry import effects_on
-from pgdyno.analysis.comparison.paired_comparison import Effect
-from pgdyno.analysis.statistics.effect import Method
+from pgdyno.analysis.comparison import Effect
+from pgdyno.analysis.queries import effects_on
+from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.analysis.telemetry.counters import (
     COUNTERS,
     IDENTITY,
@@ -27,7 +27,6 @@ from pgdyno.analysis.telemetry.counters import (
     StatisticsReset,
     grown,
 )
-from pgdyno.analysis.telemetry.formulas import TEXTS
 from pgdyno.analysis.telemetry.metrics import (
     LATENCY,
     METRICS,
@@ -35,6 +34,7 @@ from pgdyno.analysis.telemetry.metrics import (
     OF_SAMPLES,
     OF_STATEMENTS,
     OF_TRIALS,
+    TEXTS,
     find_metric,
     keyed,
     read_metrics,
@@ -50,10 +50,10 @@ from pgdyno.analysis.telemetry.trial_telemetry import (
     telemetry_of_trial,
 )
 from pgdyno.caveats import Code
-from pgdyno.estimate import Better
 from pgdyno.results.records import Moment, SampleSeries, Slice, StoredReading, Trial
-from pgdyno.study.probe_names import Absence
-from pgdyno.study.schedule import Role, Schedule
+from pgdyno.study.schedule import Role
+from pgdyno.study.sizing import Absence, Schedule
+from pgdyno.units import Better
 
 SQL = Path(pgdyno.__file__).parent / "probe" / "sql"
 MIB = 1 << 20

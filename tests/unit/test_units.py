@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
-from pgdyno.estimate import confidence_percent
 from pgdyno.units import (
+    confidence_percent,
     format_duration,
     format_setting_size,
     format_size,

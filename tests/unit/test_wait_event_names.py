@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.analysis.telemetry.wait_event_names import NEWEST, newest_name
-from pgdyno.analysis.telemetry.wait_event_resources import resource_of
+from pgdyno.analysis.telemetry.metrics import NEWEST, newest_name
+from pgdyno.analysis.telemetry.trial_telemetry import resource_of
 
 
 @pytest.mark.parametrize(

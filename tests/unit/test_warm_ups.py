@@ -8,10 +8,9 @@ from typing import Literal
 import pytest
 from synthetic_telemetry import arm, trial
 
-from pgdyno.analysis.steady_state.steady_state_findings import warm_up_caveats, warm_ups
+from pgdyno.analysis.steady_state import warm_up_caveats, warm_ups
 from pgdyno.caveats import Code
-from pgdyno.results.driver_facts import DriverFacts, WarmUpEnd
-from pgdyno.results.records import Slice, Trial
+from pgdyno.results.records import DriverFacts, Slice, Trial, WarmUpEnd
 from pgdyno.study.schedule import Role
 
 

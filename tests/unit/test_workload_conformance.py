@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 from workload_tallies import CONSTANTS, WEIGHTS, draw_by_weights, simulate, uniform
 
-from pgdyno.workload.goodness_of_fit import FALSE_ALARMS_PER_TRIAL
-from pgdyno.workload.tpcc.conformance import check_accounts, check_conformance, check_constant
+from pgdyno.workloads.tpcc.checks import check_accounts, check_conformance, check_constant
+from pgdyno.workloads.workload import FALSE_ALARMS_PER_TRIAL
 
 Tally = dict[str, Any]
 

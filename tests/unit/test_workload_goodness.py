@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 from workload_tallies import deal
 
-from pgdyno.workload import goodness_of_fit
-from pgdyno.workload.goodness_of_fit import fit_distribution, fit_share
-from pgdyno.workload.tpcc.conformance import C_LAST, DECK, deviation_probability_max, fit_deck
+from pgdyno.workloads import workload
+from pgdyno.workloads.tpcc.checks import C_LAST, DECK, deviation_probability_max, fit_deck
+from pgdyno.workloads.workload import fit_distribution, fit_share
 
 
 @pytest.mark.parametrize("n", [5_000, 100_000])
@@ -23,7 +23,7 @@ def test_p_values_of_nurand_draws_are_uniform(n: int) -> None:
 def test_p_values_of_few_bins_are_right_at_one_in_a_hundred_thousand() -> None:
     # The minimum number of draws at which no bin is pooled: the worst case for the approximation.
     weights = np.array([0.45, 0.43, 0.04, 0.04, 0.04])
-    n, runs = int(goodness_of_fit.EXPECTED_PER_BIN_MIN / 0.04) + 1, 2_000_000
+    n, runs = int(workload.EXPECTED_PER_BIN_MIN / 0.04) + 1, 2_000_000
     counts = np.random.default_rng(2).multinomial(n, weights, size=runs)
     statistic = ((counts - n * weights) ** 2 / (n * weights)).sum(axis=1)
     threshold = stats.chi2.isf(1e-5, 4)

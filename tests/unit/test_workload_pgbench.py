@@ -9,11 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from pgdyno.engine import TargetResult
-from pgdyno.study.pgbench_parameters import Effect, PgbenchParameters, Script
-from pgdyno.workload.pgbench import pgbench_workload
-from pgdyno.workload.pgbench.pgbench_tables import Sums, bytes_of, check_balances, check_history, check_rows
-from pgdyno.workload.pgbench.pgbench_workload import Pgbench
+from pgdyno.server.engine import TargetResult
+from pgdyno.workloads.pgbench import data
+from pgdyno.workloads.pgbench.data import Pgbench, Sums, bytes_of, check_balances, check_history, check_rows
+from pgdyno.workloads.pgbench.parameters import Effect, PgbenchParameters, Script
 
 PRISTINE = Sums.pristine(2)
 MOVED = replace(
@@ -83,8 +82,8 @@ def end(
     def closing(connection: object) -> Any:
         yield connection
 
-    monkeypatch.setattr(pgbench_workload, "closing", closing)
-    monkeypatch.setattr(pgbench_workload, "read_sums", lambda _: after)
+    monkeypatch.setattr(data, "closing", closing)
+    monkeypatch.setattr(data, "read_sums", lambda _: after)
     parameters = PgbenchParameters(scale=2, scripts=tuple(scripts))
     checks = Pgbench(parameters).checks(2, restored=True)
     found = checks.end(lambda: cast(Any, None), TargetResult({}, totals, {}, {}, 0), log)

@@ -12,17 +12,17 @@ from pydantic import ValidationError
 
 from pgdyno.cli.compare import command_of
 from pgdyno.cli.workload_options import SysbenchOptions, TpccData, Which, chosen_parameters, options_of
-from pgdyno.drive import engine_runs
-from pgdyno.drive.engine_runs import run_load
-from pgdyno.engine import TargetResult
 from pgdyno.errors import DatasetError, UsageError
+from pgdyno.features.sysbench import data
+from pgdyno.features.sysbench.data import Sysbench, check_row_count
+from pgdyno.features.sysbench.parameters import STOCK, SysbenchParameters, script_fields
 from pgdyno.interruption import Interruption
+from pgdyno.measure import engine_runs
+from pgdyno.measure.engine_runs import run_load
+from pgdyno.server.engine import TargetResult
 from pgdyno.study.cases import cases_of
 from pgdyno.study.plan import Driving
 from pgdyno.study.study_file_reader import examine_text
-from pgdyno.study.sysbench_parameters import STOCK, SysbenchParameters, script_fields
-from pgdyno.workload.sysbench import sysbench_workload
-from pgdyno.workload.sysbench.sysbench_workload import Sysbench, check_row_count
 
 
 def parameters(**given: Any) -> SysbenchParameters:
@@ -235,7 +235,7 @@ def ended(
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(sysbench_workload, "count_rows", lambda _conn, _tables: rows)
+    monkeypatch.setattr(data, "count_rows", lambda _conn, _tables: rows)
     totals = {"event": {"ok": 0, "rolled_back": 0, "failed": 0, "retried": 0, "skipped": 0, **counts}}
     result = TargetResult({}, totals, {}, {}, 0)
     checks = Sysbench(parameters(script=script)).checks(2, restored=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.workload.tpcc.conformance import C_ID, C_LAST, DECK, ITEM, NURand
+from pgdyno.workloads.tpcc.checks import C_ID, C_LAST, DECK, ITEM, NURand
 
 WEIGHTS = {"new_order": 45, "payment": 43, "order_status": 4, "delivery": 4, "stock_level": 4}
 KINDS = list(DECK)

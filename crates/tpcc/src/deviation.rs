@@ -1,6 +1,6 @@
 //! Deviations from TPC-C: single defects of other drivers, to be switched on one by one.
 //!
-//! `python/pgdyno/study/tpcc_deviations.toml` describes them; a test compares the names. SQL that differs under a
+//! `python/pgdyno/workloads/tpcc/tpcc_deviations.toml` describes them; a test compares the names. SQL that differs under a
 //! deviation marks its lines: `--[if NAME]` is a line that exists only with it, `--[unless NAME]` one that exists only
 //! without it. A line may have several such marks.
 
@@ -142,7 +142,7 @@ impl<'de> Deserialize<'de> for Deviations {
 mod tests {
     use super::*;
 
-    const TABLE: &str = include_str!("../../../python/pgdyno/study/tpcc_deviations.toml");
+    const TABLE: &str = include_str!("../../../python/pgdyno/workloads/tpcc/tpcc_deviations.toml");
 
     #[test]
     fn the_enum_has_the_deviations_of_the_table() {

@@ -15,11 +15,10 @@ from rich.text import Text
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import require_no_password
 from pgdyno.errors import UsageError
-from pgdyno.estimate import counted
 from pgdyno.server.cache_directory import Cache, Item, items, prune
-from pgdyno.server.dsn import Dsn
+from pgdyno.server.connections import Dsn
 from pgdyno.server.remote import OwnDatabase, Remote
-from pgdyno.units import format_size, parse_duration_s
+from pgdyno.units import counted, format_size, parse_duration_s
 
 app = typer.Typer(help="List and prune the cache of servers and datasets.", no_args_is_help=True)
 

@@ -1,4 +1,8 @@
-"""``pgdyno compare``: compare two or more servers."""
+"""``pgdyno compare``: compare two or more servers.
+
+- Spellings of pgbench in ``pgdyno compare``: the same meaning, or an error that names our option.
+- ``pgdyno compare``: compare two or more servers.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +13,24 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from pgdyno.cli import options
-from pgdyno.cli.client_options import ClientOptions
 from pgdyno.cli.completion import complete_arm
 from pgdyno.cli.console import say
-from pgdyno.cli.driver_options import DriverOptions
-from pgdyno.cli.durability_options import DurabilityOptions
-from pgdyno.cli.duration_options import (
+from pgdyno.cli.execution import refuse_ignored_options, run_and_report
+from pgdyno.cli.gate_options import GateOptions
+from pgdyno.cli.options import (
     CHECKPOINTS,
+    ClientOptions,
+    Output,
+    expanded,
     parse_slice_s,
     refuse_slices_for_whole_windows,
+    require_no_password,
     require_time_for_block,
     shortage,
     time_text,
@@ -30,21 +38,19 @@ from pgdyno.cli.duration_options import (
     window_from_option,
     window_text,
 )
-from pgdyno.cli.gate_options import GateOptions
-from pgdyno.cli.options import Output, expanded, require_no_password
 from pgdyno.cli.output_files import require_writable, require_writable_page
-from pgdyno.cli.pgbench_spellings import CompareCommand
-from pgdyno.cli.study_execution import refuse_ignored_options, run_and_report
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
-from pgdyno.estimate import counted
+from pgdyno.features.crash.options import DurabilityOptions
+from pgdyno.features.drivers.options import DriverOptions
 from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
-from pgdyno.study.cases import Request, only_case
-from pgdyno.study.defaults import BUDGET_MIN, CONFIDENCE, MARGIN
+from pgdyno.study.cases import Request, choose_arms, only_case
 from pgdyno.study.plan import Study
-from pgdyno.study.probe_names import requested_probes
-from pgdyno.study.schedule import Schedule
 from pgdyno.study.sizing import (
+    BUDGET_MIN,
+    CONFIDENCE,
+    MARGIN,
+    Schedule,
     default_clients,
     default_scale,
     default_schedule,
@@ -52,9 +58,53 @@ from pgdyno.study.sizing import (
     default_warehouses,
     discard_s,
     fit_block_layout,
+    requested_probes,
 )
-from pgdyno.study.sweep import choose_arms
-from pgdyno.units import format_duration_range
+from pgdyno.units import counted, format_duration_range
+
+# ----------------------------------------------------------------------
+# Spellings of pgbench in ``pgdyno compare``: the same meaning, or an error that names our option.
+# ----------------------------------------------------------------------
+
+SCRIPTS = {
+    "-S": "select-only",
+    "--select-only": "select-only",
+    "-N": "simple-update",
+    "--skip-some-updates": "simple-update",
+}
+"""Options of pgbench that are built-in scripts."""
+
+RUN_TIME = (
+    "{given} is the time of one run of pgbench: use --window 60s for the measurement per arm and block, or "
+    "--minutes 5 for the whole comparison"
+)
+
+
+class CompareCommand(TyperCommand):
+    """The command ``compare``, which accepts spellings of pgbench."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises UsageError for an option of pgbench with another meaning."""
+        return super().parse_args(ctx, args if ctx.resilient_parsing else with_our_spellings(args))
+
+
+def with_our_spellings(args: Sequence[str]) -> list[str]:
+    """Return the arguments with built-in scripts as ``--builtin``. Raises UsageError for ``-T``."""
+    own = args.index("--") if "--" in args else len(args)
+    found: list[str] = []
+    for arg in args[:own]:
+        if arg in SCRIPTS:
+            found += ["--builtin", SCRIPTS[arg]]
+        elif arg.startswith("-T") or arg.partition("=")[0] == "--time":
+            raise UsageError(RUN_TIME.format(given="--time" if arg.startswith("--") else "-T"))
+        else:
+            found.append(arg)
+    return [*found, *args[own:]]
+
+
+# ----------------------------------------------------------------------
+# ``pgdyno compare``: compare two or more servers.
+# ----------------------------------------------------------------------
 
 ROUNDS_AT_CAPACITY = 4
 """Maximum number of slices per arm at the rate found: the search takes most of the time of a block."""
@@ -176,7 +226,7 @@ class DesignOptions(BlockOptions):
     no_aa: options.NoAa = False
 
 
-AS_COMMAND = {"cls": CompareCommand}
+AS_COMMAND = {"compare": {"cls": CompareCommand}}
 
 
 @expanded

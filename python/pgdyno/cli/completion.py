@@ -52,7 +52,7 @@ def complete_arm(incomplete: str) -> list[str]:
 
 def complete_profile(incomplete: str) -> list[str]:
     """Return the profiles, and settings files below the current directory."""
-    from pgdyno.server.settings.settings_profile import PROFILES  # noqa: PLC0415
+    from pgdyno.server.settings import PROFILES  # noqa: PLC0415
 
     return [*_starting(PROFILES, incomplete), *_files(incomplete, FILE_ENDS)]
 

@@ -10,17 +10,16 @@ import typer
 from pgdyno.caveats import Caveat
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, Quiet, expanded
-from pgdyno.engine import build_info
 from pgdyno.errors import EngineError
-from pgdyno.estimate import counted
-from pgdyno.lab.doctor import examination
-from pgdyno.lab.doctor.examination import check_machine
-from pgdyno.lab.doctor.machine_check import Checked
-from pgdyno.lab.preflight import labels_of
-from pgdyno.probe.machine_state import MachineState, examine_machine
+from pgdyno.measure import examination
+from pgdyno.measure.examination import Checked, check_machine
+from pgdyno.measure.machine import MachineState, examine_machine
+from pgdyno.measure.preflight import labels_of
 from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.engine import build_info
 from pgdyno.server.find_build import system_builds
+from pgdyno.units import counted
 
 WATCH_S = 3.0
 """Observation time: enough to resolve 1% of two cores in kernel ticks of 10 ms."""

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from pgdyno import __version__
 from pgdyno.errors import PgdynoError, UsageError
-from pgdyno.lab.noise_history import history_path
-from pgdyno.results.masking import MASK, mask_passwords
-from pgdyno.server.limited_connection import NoAnswer
+from pgdyno.measure.aa_blocks import history_path
+from pgdyno.results.codec import MASK, mask_passwords
+from pgdyno.server.connections import NoAnswer
 
 OPTION_OF_FIELD = {
     "budget_s": "--minutes",

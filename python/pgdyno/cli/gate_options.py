@@ -15,8 +15,8 @@ from pgdyno.cli.output_files import append_text, require_summary
 from pgdyno.errors import PgdynoError, UsageError
 
 if TYPE_CHECKING:  # only --fail-if and --summary import the analysis before a study
-    from pgdyno.analysis.findings.gates import Gate, GateCondition
-    from pgdyno.report.hosts_report import HostsReport
+    from pgdyno.analysis.gates import Gate, GateCondition
+    from pgdyno.features.hosts.sections import HostsReport
     from pgdyno.report.study_report import StudyReport
 
 GATE_FAILED = 3
@@ -75,7 +75,7 @@ class GateOptions:
         """The conditions of --fail-if. Raises UsageError for an invalid one."""
         if not self.fail_if:
             return []
-        from pgdyno.analysis.findings.gates import parse_condition  # noqa: PLC0415
+        from pgdyno.analysis.gates import parse_condition  # noqa: PLC0415
 
         return [parse_condition(text) for text in self.fail_if]
 
@@ -96,14 +96,14 @@ class GateOptions:
         """Evaluate the conditions; None without --fail-if."""
         if not self.fail_if:
             return None
-        from pgdyno.analysis.findings.gates import gate  # noqa: PLC0415
+        from pgdyno.analysis.gates import gate  # noqa: PLC0415
 
         return gate(built.findings, self.conditions)
 
     def summarise(self, built: StudyReport | HostsReport, found: Gate | None, files: Sequence[Path]) -> None:
         """Append the summary if --summary is given. Raises PgdynoError."""
         if self.summary_file is not None:
-            from pgdyno.report.ci_summary import to_summary  # noqa: PLC0415
+            from pgdyno.report.gate_section import to_summary  # noqa: PLC0415
 
             append_text(self.summary_file, to_summary(built, found, [str(path) for path in files]))
 
@@ -111,7 +111,7 @@ class GateOptions:
         """Return the exit status. Raises PgdynoError for conditions that cannot be evaluated."""
         if found is None:
             return 0
-        from pgdyno.analysis.findings.gates import GateOutcome  # noqa: PLC0415
+        from pgdyno.analysis.gates import GateOutcome  # noqa: PLC0415
         from pgdyno.report import gate_section as wording  # noqa: PLC0415
 
         is_not_evaluable = found.outcome is GateOutcome.NOT_EVALUABLE

@@ -16,20 +16,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pgdyno.analysis.comparison.verdict import POWER, Verdict
-from pgdyno.analysis.comparison.verdict_forecast import Remedy, VerdictForecast
+from pgdyno.analysis.comparison import POWER, Remedy, Verdict, VerdictForecast
 from pgdyno.cli.console import err, say
-from pgdyno.estimate import (
-    ci_text,
-    counted,
-    given_percent,
-    number_text,
-    percent_text,
-    share_text,
-    time_of_blocks,
-)
 from pgdyno.interruption import Interruption
-from pgdyno.lab.progress import (
+from pgdyno.measure.progress import (
     ArmVerdict,
     BlockEnded,
     BlockStarted,
@@ -40,8 +30,17 @@ from pgdyno.lab.progress import (
     Running,
     Warned,
 )
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
-from pgdyno.units import format_duration
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.units import (
+    ci_text,
+    counted,
+    format_duration,
+    given_percent,
+    number_text,
+    percent_text,
+    share_text,
+    time_of_blocks,
+)
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_POINTS = 24
@@ -293,7 +292,7 @@ def forecast_text(forecast: VerdictForecast) -> str:
         case Remedy.MINUTES:
             return f"{text}; likely with --minutes {forecast.minutes}"
         case Remedy.LESS_NOISE:
-            from pgdyno.report.noise_section import less_noise_text  # noqa: PLC0415
+            from pgdyno.report.conditions import less_noise_text  # noqa: PLC0415
 
             less = less_noise_text(forecast.less_noise)
             if forecast.resolved_percent is None:

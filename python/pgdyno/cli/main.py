@@ -1,4 +1,8 @@
-"""Program ``pgdyno``: its commands, and the conversion of errors to messages and exit statuses."""
+"""Program ``pgdyno``: commands imported on first use, and exit statuses of errors.
+
+- Commands, imported on first use: importing all of them takes a second of CPU time.
+- Program ``pgdyno``: its commands, and the conversion of errors to messages and exit statuses.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,62 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from pgdyno import __version__
-from pgdyno.cli.commands import Commands
-from pgdyno.cli.console import PLAIN, say, writing
-from pgdyno.cli.streams import ready_streams, survive_hangup, without_output
+from pgdyno.cli.console import PLAIN, ready_streams, say, survive_hangup, without_output, writing
+from pgdyno.cli.features import COMMANDS
 from pgdyno.errors import PgdynoError
 from pgdyno.interruption import RAY_THREAD
+
+# ----------------------------------------------------------------------
+# Commands, imported on first use: importing all of them takes a second of CPU time.
+# ----------------------------------------------------------------------
+
+
+class Loading(Mapping[str, Any]):
+    """Commands by name; access imports the command."""
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the click command. Raises KeyError."""
+        module = import_module(COMMANDS[name][0])
+        group = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+        if hasattr(module, "app"):
+            group.add_typer(module.app, name=name)
+        else:
+            group.command(name, **getattr(module, "AS_COMMAND", {}).get(name, {}))(getattr(module, name))
+        return typer.main.get_group(group).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class Commands(TyperGroup):
+    """Top-level command group that lists its commands without importing them."""
+
+    def __init__(self, **given: Any) -> None:
+        """Take typer's arguments; replace its empty set of commands."""
+        super().__init__(**given)
+        self.commands = Loading()  # type: ignore[assignment]  # nothing adds to it
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Write the list of commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+# ----------------------------------------------------------------------
+# Program ``pgdyno``: its commands, and the conversion of errors to messages and exit statuses.
+# ----------------------------------------------------------------------
 
 app = typer.Typer(
     name="pgdyno",

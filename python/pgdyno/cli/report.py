@@ -10,24 +10,24 @@ from typing import Annotated, Literal
 import typer
 from pydantic import ValidationError
 
-from pgdyno.analysis.findings.gates import Gate
-from pgdyno.analysis.findings.host_findings import find_hosts
-from pgdyno.analysis.findings.study_findings import StudyFindings, find_study
+from pgdyno.analysis.gates import Gate
+from pgdyno.analysis.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
-from pgdyno.cli.crash import read_crash_report, read_crashes, show_crash_test
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import expanded
 from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.features.crash.command import read_crash_report, read_crashes, show_crash_test
+from pgdyno.features.crash.records import has_study
+from pgdyno.features.fleet.records import SUFFIX, HostWork, read_fleet
+from pgdyno.features.hosts.findings import find_hosts
+from pgdyno.features.hosts.sections import HostsReport, build_hosts
 from pgdyno.report.csv_format import crash_to_csv, to_csv
-from pgdyno.report.hosts_report import HostsReport, build_hosts
 from pgdyno.report.html_format import crash_to_html, to_html
 from pgdyno.report.markdown_format import crash_to_markdown, published_as_markdown, to_markdown
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.report.terminal_format import print_published, print_summary, print_terminal
-from pgdyno.results.crash_file import has_study
-from pgdyno.results.fleet_file import SUFFIX, HostWork, read_fleet
 from pgdyno.results.reader import Evidence
 
 _TEXTS = {"md": to_markdown, "csv": to_csv}

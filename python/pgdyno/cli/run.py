@@ -15,32 +15,36 @@ import typer
 from pgdyno.cli import options
 from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import say
-from pgdyno.cli.driver_options import DriverOptions
-from pgdyno.cli.durability_options import DurabilityOptions
-from pgdyno.cli.duration_options import shortage
-from pgdyno.cli.fit_command import ANYWAY, FitCommand
-from pgdyno.cli.fleet_options import FLEET_READ, FleetOptions, resume_on_fleet, run_on_fleet
+from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.cli.gate_options import GateOptions
-from pgdyno.cli.options import Output, expanded
+from pgdyno.cli.options import Output, expanded, shortage
 from pgdyno.cli.output_files import require_writable, require_writable_page
-from pgdyno.cli.own_data_options import PG_UPGRADE
-from pgdyno.cli.study import read_study, size_of, study_path, text_of
-from pgdyno.cli.study_execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.errors import UsageError
-from pgdyno.results.fleet_file import StudyChoices
+from pgdyno.features.crash.options import DurabilityOptions
+from pgdyno.features.drivers.options import DriverOptions
+from pgdyno.features.fitting.fit import (
+    ANYWAY,
+    LOST,
+    NOT_THE_QUESTION,
+    FitCommand,
+    FitMachine,
+    Fitted,
+    needs_of,
+)
+from pgdyno.features.fitting.fit import fit_study as fit_to
+from pgdyno.features.fitting.levels import FitChange
+from pgdyno.features.fleet.command import FLEET_READ, FleetOptions, resume_on_fleet, run_on_fleet
+from pgdyno.features.fleet.records import StudyChoices
+from pgdyno.features.own_data.options import PG_UPGRADE
+from pgdyno.features.planning.command import read_study, size_of, study_path, text_of
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.file_system import free_bytes
+from pgdyno.server.directories import free_bytes
 from pgdyno.study.cases import Case, Request, cases_of, with_drivers
-from pgdyno.study.fitting.fit_levels import FitChange
-from pgdyno.study.fitting.fit_needs import needs_of
-from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
-from pgdyno.study.fitting.fit_study import FitMachine, Fitted
-from pgdyno.study.fitting.fit_study import fit_study as fit_to
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import text_with_files
 from pgdyno.units import format_duration
 
-AS_COMMAND = {"cls": FitCommand}
+AS_COMMAND = {"run": {"cls": FitCommand}}
 
 
 @expanded

@@ -9,11 +9,10 @@ import typer
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import FetchError
-from pgdyno.server.build import Build
+from pgdyno.features.builds.source import opened_source, split_options
+from pgdyno.server.builds import OLDEST_MAJOR, Build, Version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import resolve_all, system_builds
-from pgdyno.server.source_trees import opened_source, split_options
-from pgdyno.server.version import OLDEST_MAJOR, Version, parse_version_spec
 
 app = typer.Typer()
 

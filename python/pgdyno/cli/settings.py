@@ -11,15 +11,22 @@ from rich.table import Table
 from pgdyno.cli.completion import complete_profile, complete_server
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import UsageError
-from pgdyno.probe.machine_facts import machine_resources
-from pgdyno.server.build import Build
+from pgdyno.measure.machine import machine_resources
 from pgdyno.server.build_catalogue import Catalogue, catalogue
+from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.find_build import resolve_build, system_builds
-from pgdyno.server.settings.reserved_settings import RESERVED
-from pgdyno.server.settings.setting_definition import Definition, validate
-from pgdyno.server.settings.setting_safety import SafetyProperty, safety
-from pgdyno.server.settings.settings_profile import PROFILES, ProfileInput, profile_named, request
+from pgdyno.server.settings import (
+    PROFILES,
+    RESERVED,
+    Definition,
+    ProfileInput,
+    SafetyProperty,
+    profile_named,
+    request,
+    safety,
+    validate,
+)
 from pgdyno.study.arm_spec import read_files
 
 app = typer.Typer(help="Show settings profiles and explain settings.", no_args_is_help=True)

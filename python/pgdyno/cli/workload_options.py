@@ -9,11 +9,9 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 
-from pgdyno.cli.own_data_options import OwnDataOptions
 from pgdyno.errors import UsageError
-from pgdyno.study.pgbench_parameters import BUILTINS, PgbenchParameters, Script, variant_of
-from pgdyno.study.script_files import script_files, weighted
-from pgdyno.study.sysbench_parameters import (
+from pgdyno.features.own_data.options import OwnDataOptions
+from pgdyno.features.sysbench.parameters import (
     BULK_INSERT_THREADS,
     STOCK,
     TABLE_SIZE,
@@ -22,8 +20,16 @@ from pgdyno.study.sysbench_parameters import (
     canonical_option,
     script_fields,
 )
-from pgdyno.study.tpcc_parameters import TABLE_SETS_MAX, TpccParameters
 from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.workloads.pgbench.parameters import (
+    BUILTINS,
+    PgbenchParameters,
+    Script,
+    script_files,
+    variant_of,
+    weighted,
+)
+from pgdyno.workloads.tpcc.parameters import TABLE_SETS_MAX, TpccParameters
 
 
 def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:

@@ -7,16 +7,16 @@ import io
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from pgdyno.analysis.causes.throughput_dips import Dip
-from pgdyno.analysis.causes.time_breakdown import UNIT
-from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.estimate import Better
-from pgdyno.report.crash_report import CrashReport
-from pgdyno.report.hidden_characters import visible
-from pgdyno.report.hosts_report import HostsReport
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.throughput_dips import Dip
+from pgdyno.analysis.time_breakdown import UNIT
+from pgdyno.features.crash.sections import CrashReport
+from pgdyno.features.hosts.sections import HostsReport
 from pgdyno.report.study_report import StudyReport
+from pgdyno.report.visible_text import visible
 from pgdyno.report.why_section import in_order
 from pgdyno.results.records import Trial, TrialStatus
+from pgdyno.units import Better
 
 COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
 

@@ -19,22 +19,16 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.findings.study_findings import StudyFindings
-from pgdyno.report import (
-    background_tables,
-    charts,
-    first_screen,
-    hosts_tables,
-    profile_section,
-    timelines,
-    why_chart,
-)
-from pgdyno.report.case_report import Report
-from pgdyno.report.crash_report import CrashReport, crash_tables, sentences
-from pgdyno.report.hidden_characters import visible
-from pgdyno.report.hosts_report import HostsReport
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.features.crash.sections import CrashReport, crash_tables, sentences
+from pgdyno.features.hosts import sections
+from pgdyno.features.hosts.sections import HostsReport
+from pgdyno.features.profiles import section
+from pgdyno.report import answer, background, plot, why_section
+from pgdyno.report.answer import Report
 from pgdyno.report.study_report import StudyReport
+from pgdyno.report.visible_text import visible
 
 
 def to_html(study: StudyReport | HostsReport) -> str:
@@ -46,7 +40,7 @@ def to_html(study: StudyReport | HostsReport) -> str:
         study=study,
         studies=studies,
         several_hosts=isinstance(study, HostsReport),
-        forest=hosts_tables.forest(study.findings) if isinstance(study, HostsReport) else [],
+        forest=sections.forest(study.findings) if isinstance(study, HostsReport) else [],
         style=_text("report.css"),
         script=script,
         script_hash=source_hash(script),
@@ -150,14 +144,14 @@ def _pictures(report: Report) -> dict[str, Any]:
     """Return the charts of one case."""
     findings = report.findings
     return {
-        "arms": [(of.arm, charts.arm_class(of.arm.arm)) for of in findings.arms],
-        "differences": first_screen.differences(findings),
-        "settings": background_tables.settings(findings),
-        "effects": charts.effects(findings),
-        "why": why_chart.waterfalls(report.why),
-        "throughput": timelines.throughput_timelines(findings),
-        "checkpoints": timelines.has_checkpoints(findings),
-        "wal": timelines.wal_rates(findings),
-        "latencies": charts.latency_charts(findings),
-        "flames": profile_section.flames(findings),
+        "arms": [(of.arm, plot.arm_class(of.arm.arm)) for of in findings.arms],
+        "differences": answer.differences(findings),
+        "settings": background.settings(findings),
+        "effects": plot.effects(findings),
+        "why": why_section.waterfalls(report.why),
+        "throughput": why_section.throughput_timelines(findings),
+        "checkpoints": why_section.has_checkpoints(findings),
+        "wal": why_section.wal_rates(findings),
+        "latencies": plot.latency_charts(findings),
+        "flames": section.flames(findings),
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from pgdyno.report.case_report import Report, ShownCaveat
-from pgdyno.report.crash_report import CrashReport, crash_tables, sentences
-from pgdyno.report.hidden_characters import visible
-from pgdyno.report.hosts_report import HostsReport
+from pgdyno.features.crash.sections import CrashReport, crash_tables, sentences
+from pgdyno.features.hosts.sections import HostsReport
+from pgdyno.report.answer import Report, ShownCaveat
+from pgdyno.report.document import Section
 from pgdyno.report.result_tables import Table
-from pgdyno.report.section import Section
 from pgdyno.report.study_report import StudyReport
+from pgdyno.report.visible_text import visible
 
 # Characters of markup, tables and tags. Names and server messages are untrusted.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")

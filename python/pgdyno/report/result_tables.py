@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from pgdyno.analysis.comparison.paired_comparison import TAIL_SD_MAX
-from pgdyno.analysis.findings.case_findings import ArmFindings, Findings
-from pgdyno.analysis.statistics.effect import Method, method_of
+from pgdyno.analysis.case_findings import ArmFindings, Findings
+from pgdyno.analysis.comparison import TAIL_SD_MAX
+from pgdyno.analysis.statistics.intervals import Method, method_of
 from pgdyno.analysis.telemetry.metrics import (
     ALL_KINDS,
     PERCENTILES,
@@ -18,7 +18,9 @@ from pgdyno.analysis.telemetry.metrics import (
     latency_key,
 )
 from pgdyno.analysis.telemetry.percentiles import LatencyMs
-from pgdyno.estimate import (
+from pgdyno.results.records import Kept, StudyRecord
+from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
+from pgdyno.units import (
     ABSENT,
     NO_BREAK,
     Estimate,
@@ -32,8 +34,6 @@ from pgdyno.estimate import (
     signed,
     significant,
 )
-from pgdyno.results.records import Kept, StudyRecord
-from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 
 DIGITS_WITHOUT_INTERVAL = 2
 """Significant digits of a change without an interval."""

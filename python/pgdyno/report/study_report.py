@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.study_findings import OverCases, StudyFindings
-from pgdyno.estimate import ABSENT, Better, ci_text, counted
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.study_findings import OverCases, StudyFindings
+from pgdyno.features.capacity.section import capacity_section
+from pgdyno.features.crash.sections import CrashReport, durability_section
+from pgdyno.features.factors.effects import factors_section
+from pgdyno.features.factors.scalability import scalability_section
+from pgdyno.features.fitting.fit import LOST, NOT_THE_QUESTION
+from pgdyno.features.published.section import agreement_sentences, source_section, with_measured_columns
 from pgdyno.report import result_tables
-from pgdyno.report.capacity_section import capacity_section
-from pgdyno.report.case_report import Report, ShownCaveat, by_severity, case_report
-from pgdyno.report.crash_report import CrashReport
-from pgdyno.report.durability_section import durability_section
-from pgdyno.report.factors_section import factors_section
-from pgdyno.report.published_section import agreement_sentences, source_section, with_measured_columns
+from pgdyno.report.answer import Report, ShownCaveat, by_severity, case_report
+from pgdyno.report.document import Section
 from pgdyno.report.result_tables import Table, enumeration
-from pgdyno.report.scalability_section import scalability_section
-from pgdyno.report.section import Section
-from pgdyno.study.fitting.fit_question import LOST, NOT_THE_QUESTION
-from pgdyno.study.stopping_rule import INTERVAL_BLOCKS_MIN
+from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
+from pgdyno.units import ABSENT, Better, ci_text, counted
 
 WORDS = {
     Verdict.FASTER: "faster in {n}",

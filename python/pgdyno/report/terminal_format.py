@@ -13,18 +13,18 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.estimate import counted
-from pgdyno.report import first_screen
-from pgdyno.report import history_report as history_words
-from pgdyno.report.case_report import Report, ShownCaveat
-from pgdyno.report.crash_report import CrashReport, crash_tables, sentences
-from pgdyno.report.hidden_characters import visible
-from pgdyno.report.history_report import HistoryReport
-from pgdyno.report.hosts_report import HostsReport
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.features.crash.sections import CrashReport, crash_tables, sentences
+from pgdyno.features.history import report as history_words
+from pgdyno.features.history.report import HistoryReport
+from pgdyno.features.hosts.sections import HostsReport
+from pgdyno.report import answer
+from pgdyno.report.answer import Report, ShownCaveat
+from pgdyno.report.document import Section
 from pgdyno.report.result_tables import Table
-from pgdyno.report.section import Section
 from pgdyno.report.study_report import StudyReport
+from pgdyno.report.visible_text import visible
+from pgdyno.units import counted
 
 WIDTH_MAX = 120
 """Maximum width of lines of text: longer lines are hard to read."""
@@ -105,16 +105,16 @@ def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
     if isinstance(study, HostsReport):
         headlines: list[RenderableType] = [
             _wrapped(of.sentence, prose, _VERDICT_STYLE[of.verdict])
-            for of in study.headlines[: first_screen.HEADLINES_MAX]
+            for of in study.headlines[: answer.HEADLINES_MAX]
         ]
     elif study.only is not None:
         headlines = _headlines(study.only, prose)
     else:
-        shown = study.headlines[: first_screen.HEADLINES_MAX]
+        shown = study.headlines[: answer.HEADLINES_MAX]
         headlines = [_wrapped(of.sentence, prose, "bold") for of in shown]
     console.print(Group(*headlines))
     is_single = isinstance(study, StudyReport) and study.only is not None
-    if (rest := len(study.headlines) - first_screen.HEADLINES_MAX) > 0 and not is_single:
+    if (rest := len(study.headlines) - answer.HEADLINES_MAX) > 0 and not is_single:
         console.print(_wrapped(f"{counted(rest, 'other comparison')}.", prose, begin="+ "))
     if study.unfinished:
         console.print(_wrapped(study.unfinished, prose, "bold"))
@@ -123,10 +123,10 @@ def _print_overview(study: StudyReport | HostsReport, console: Console) -> None:
         _print_beside(study.published, console)
     else:
         for table in study.results[:1]:
-            console.print(Group(*_table(first_screen.first_rows(table), width)), crop=False)
+            console.print(Group(*_table(answer.first_rows(table), width)), crop=False)
     if isinstance(study, StudyReport):
         console.print(Group(*_briefs(study.sections, prose)))
-    caveats, others = first_screen.main_caveats(study.caveats)
+    caveats, others = answer.main_caveats(study.caveats)
     console.print(
         Group(*[_wrapped(f"{one.sentence} {one.remedy}", prose, "yellow", "! ") for one in caveats])
     )
@@ -143,7 +143,7 @@ def _briefs(sections: Sequence[Section], prose: int) -> list[RenderableType]:
 def _first_screen(report: Report, sections: Sequence[Section], width: int) -> RenderableType:
     prose = min(width, WIDTH_MAX)
     parts: list[RenderableType] = []
-    if len(report.headlines) <= first_screen.HEADLINES_MAX:
+    if len(report.headlines) <= answer.HEADLINES_MAX:
         parts += _headlines(report, prose)
     else:
         for comparison, headline in zip(report.findings.comparisons, report.headlines, strict=True):
@@ -151,15 +151,15 @@ def _first_screen(report: Report, sections: Sequence[Section], width: int) -> Re
                 parts.append(_wrapped(f"{comparison.arm.name}: {headline.more}", prose))
     if report.unfinished:
         parts.append(_wrapped(report.unfinished, prose, "bold"))
-    _, *table = _table(first_screen.effect_table(report.findings), width)
+    _, *table = _table(answer.effect_table(report.findings), width)
     parts += [*table, Text()]
-    if differing := first_screen.differences(report.findings):
+    if differing := answer.differences(report.findings):
         parts.append(_wrapped(f"{'; '.join(differing)}.", prose, begin="Differs: "))
-    parts += [_wrapped(sentence, prose) for sentence in (*first_screen.causes(report), *report.queries)]
-    parts += [_wrapped(one, prose, "red", "! ") for one in first_screen.failures(report.findings)]
+    parts += [_wrapped(sentence, prose) for sentence in (*answer.causes(report), *report.queries)]
+    parts += [_wrapped(one, prose, "red", "! ") for one in answer.failures(report.findings)]
     parts += (briefs := _briefs(sections, prose))
-    shown, others = first_screen.main_caveats(
-        report.caveats, 1 if briefs else first_screen.CAVEATS_MAX
+    shown, others = answer.main_caveats(
+        report.caveats, 1 if briefs else answer.CAVEATS_MAX
     )  # the first screen has 24 lines
     parts += [_wrapped(f"{one.sentence} {one.remedy}", prose, "yellow", "! ") for one in shown]
     if others:
@@ -301,7 +301,7 @@ def render(report: Report, width: int) -> RenderableType:
     parts += [_wrapped(sentence, prose) for sentence in (*report.queries, *report.dips)]
     if report.unfinished:
         parts.append(_wrapped(report.unfinished, prose, "bold"))
-    if differing := first_screen.differences(report.findings):
+    if differing := answer.differences(report.findings):
         parts.append(_wrapped(f"{'; '.join(differing)}.", prose, begin="Differs: "))
     parts += [_wrapped(report.percent_of, prose, "dim"), Text()]
     parts += _tables(report.results, width)

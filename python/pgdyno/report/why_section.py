@@ -1,28 +1,296 @@
-"""Sentences and tables on why an arm is faster or slower, from ``causes/time_breakdown.py``."""
+"""Why: throughput dips, the breakdown of the change by resource and statement, and their charts.
+
+- Throughput dips and coincident events: sentences and a table.
+- Charts over time, one per block: throughput with checkpoints, and the WAL rate of longer windows.
+- Sentences and tables on why an arm is faster or slower, from ``causes/time_breakdown.py``.
+- Waterfall chart of the time per transaction: from the baseline to an arm, by part.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from pgdyno.analysis.causes import time_breakdown as of
-from pgdyno.analysis.causes.time_breakdown import TimeBreakdown, TimePart, Waterfall
-from pgdyno.analysis.comparison.verdict import Verdict
-from pgdyno.analysis.findings.case_findings import Findings
-from pgdyno.analysis.telemetry.wait_event_resources import CLIENT
-from pgdyno.estimate import (
+import numpy as np
+from markupsafe import Markup
+
+from pgdyno.analysis import time_breakdown as of
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.steady_state import checkpoint_starts
+from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, rates
+from pgdyno.analysis.telemetry.trial_telemetry import CLIENT
+from pgdyno.analysis.throughput_dips import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip
+from pgdyno.analysis.time_breakdown import TimeBreakdown, TimePart, Waterfall
+from pgdyno.report.plot import (
+    DOTS_MAX,
+    Panel,
+    Scale,
+    arm_class,
+    circle,
+    drawing,
+    element,
+    line,
+    nice_ticks,
+    polyline,
+    text,
+    tick_labels,
+)
+from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table, enumeration, with_interval
+from pgdyno.results.records import SampleSeries, Trial
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.study.schedule import Role
+from pgdyno.units import (
     ABSENT,
     NO_BREAK,
+    PER_MIB,
     Estimate,
     ci_text,
     counted,
     decimals_of,
+    given_percent,
     group_digits,
     share_text,
+    signed,
+    significant,
     with_unit,
 )
-from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table, enumeration, with_interval
-from pgdyno.study.stopping_rule import VERDICT_BLOCKS_MIN
+
+# ----------------------------------------------------------------------
+# Throughput dips and coincident events: sentences and a table.
+# ----------------------------------------------------------------------
+
+UNEXPLAINED = "no coincident event"
+
+TITLE = "Throughput dips and coincident events"
+
+
+def dip_sentences(findings: Findings) -> list[str]:
+    """Return a sentence for each arm with dips."""
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    return [_sentence(names[arm], of) for arm, of in findings.dips.items() if of.dips]
+
+
+def _sentence(name: str, of: ArmDips) -> str:
+    lost = share_text(max(0.0, of.share_of_transactions(of.dips)))
+    parts = [
+        f"{len(of.of(one.event))} with {one.event}" if len(of.dips) > 1 else f"with {one.event}"
+        for one in of.coincidences
+        if one.is_cause
+    ]
+    if of.unexplained:
+        parts.append(
+            f"{len(of.unexplained)} with {UNEXPLAINED}" if len(of.dips) > 1 else f"with {UNEXPLAINED}"
+        )
+    return (
+        f"{name} had {counted(len(of.dips), 'throughput dip')} with a loss of {lost} of its transactions: "
+        f"{enumeration(parts)}."
+    )
+
+
+def dip_table(findings: Findings) -> Table:
+    """Return a row for each coincident event, and one for dips without any."""
+    rows: list[list[str]] = []
+    for findings_of in findings.arms:
+        of = findings.dips.get(findings_of.arm.arm)
+        if of is not None and of.dips:
+            rows += _rows(findings_of.arm.name, of)
+    numeric = ("dips", "expected at random", "time, %", "transactions lost, %")
+    if not rows:
+        return Table(TITLE, ("arm",), [])
+    known = ((one.arm.name, findings.dips.get(one.arm.arm)) for one in findings.arms)
+    peaks = [f"{counted(of.peaks, 'peak')} of {name}" for name, of in known if of is not None and of.dips]
+    note = (
+        f"A dip is more than {SDS:g} robust standard deviations and {given_percent(DEPTH_MIN)} below the "
+        f"median rate, or {given_percent(DEPTH_ALWAYS)} below it. Events that coincide with more dips than "
+        "expected at random are listed; a dip may have several. "
+        f"Equally far above the median: {enumeration(peaks)}."
+    )
+    return Table(
+        TITLE,
+        ("arm", "event", *numeric),
+        rows,
+        note,
+        frozenset(numeric),
+        dispensable=("expected at random",),
+    )
+
+
+def _rows(name: str, of: ArmDips) -> list[list[str]]:
+    rows = [[name, "all", *_cells(of, of.dips, ABSENT)]]
+    for one in of.coincidences:
+        if one.is_cause:
+            chance = significant(one.expected, 2)
+            rows.append(["", one.event, *_cells(of, of.of(one.event), chance)])
+    if of.unexplained:
+        rows.append(["", UNEXPLAINED, *_cells(of, of.unexplained, ABSENT)])
+    return rows
+
+
+def _cells(of: ArmDips, dips: Sequence[Dip], chance: str) -> list[str]:
+    shares = (100 * of.share_of_time(dips), 100 * of.share_of_transactions(dips))
+    return [str(len(dips)), chance, *(significant(share, 2) for share in shares)]
+
+
+def label(dip: Dip) -> str:
+    """Return the tooltip of a dip."""
+    cause = ", ".join(dip.causes) or UNEXPLAINED
+    begin, end = group_digits(dip.from_s, 1), group_digits(dip.to_s, 1)
+    return f"dip of {share_text(dip.depth)} from {begin} s to {end} s: {cause}"
+
+
+# ----------------------------------------------------------------------
+# Charts over time, one per block: throughput with checkpoints, and the WAL rate of longer windows.
+# ----------------------------------------------------------------------
+
+WINDOW_S_MIN = 30.0
+"""Minimum window with a chart of the WAL rate: the table is enough for a shorter one."""
+
+TICK_DISTANCE_MIN = 2.0
+"""Minimum distance of ticks in pixels; nearer ones are merged. Without merging, 200 hours with a checkpoint
+per second made a page of 84 MB."""
+
+
+LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
+
+
+def throughput_timelines(findings: Findings) -> list[Panel]:
+    """Return the rate of each arm over time, with checkpoints and dips; all blocks have the same scale."""
+    ticks = {trial: checkpoint_starts(series) for trial, series in findings.telemetry.series.items()}
+    dips: dict[int, list[Dip]] = {}
+    for of_arm in findings.dips.values():
+        for dip in of_arm.dips:
+            dips.setdefault(dip.trial, []).append(dip)
+    return _panels(findings, findings.series, "tx/s", ticks, dips)
+
+
+def wal_rates(findings: Findings) -> list[Panel]:
+    """Return the WAL rate in MiB/s, from samples of the server per second; none for short windows."""
+    return _panels(
+        findings,
+        {trial: wal_rate(series) for trial, series in findings.telemetry.series.items()},
+        "MiB/s",
+        {},
+        {},
+    )
+
+
+def has_checkpoints(findings: Findings) -> bool:
+    """Return True if any checkpoint started during measurement."""
+    return any(checkpoint_starts(series) for series in findings.telemetry.series.values())
+
+
+def wal_rate(series: SampleSeries) -> list[ThroughputPoint]:
+    """Return the WAL rate, averaged over samples so that there are at most POINTS_MAX points."""
+    if not len(series.points) or series.points[-1, 0] - series.points[0, 0] < WINDOW_S_MIN:
+        return []
+    step = -(-len(series.points) // POINTS_MAX)
+    found = rates(SampleSeries(series.probe, series.columns, series.points[::step]))
+    per_s = found.per_s.get("lsn_bytes", np.array([])) * PER_MIB
+    return [
+        ThroughputPoint(float(at_s), float(rate), Role.MEASURE)
+        for at_s, rate in zip(found.at_s, per_s, strict=False)
+        if np.isfinite(rate)
+    ]
+
+
+def _panels(
+    findings: Findings,
+    points: Mapping[int, Sequence[ThroughputPoint]],
+    unit: str,
+    ticks: Mapping[int, Sequence[float]],
+    dips: Mapping[int, Sequence[Dip]],
+) -> list[Panel]:
+    by_block: dict[int, list[Trial]] = {}
+    for trial in findings.trials:
+        if points.get(trial.trial):
+            by_block.setdefault(trial.block, []).append(trial)
+    top = max((point.per_s for of_trial in points.values() for point in of_trial), default=0.0) * 1.05
+    if top <= 0:
+        return []
+    names = {of.arm.arm: of.arm.name for of in findings.arms}
+    return [
+        Panel(f"block {block + 1}", _picture(trials, names, points, top, unit, ticks, dips))
+        for block, trials in sorted(by_block.items())
+    ]
+
+
+def _picture(
+    trials: Sequence[Trial],
+    names: Mapping[int, str],
+    points: Mapping[int, Sequence[ThroughputPoint]],
+    top_rate: float,
+    unit: str,
+    ticks: Mapping[int, Sequence[float]],
+    dips: Mapping[int, Sequence[Dip]],
+) -> Markup:
+    end = max(point.at_s for trial in trials for point in points[trial.trial])
+    x, y = Scale(0, end, LEFT, WIDTH - RIGHT), Scale(0, top_rate, BOTTOM, TOP)
+    parts = [text(LEFT - 4, TOP - 6, unit, class_="end small")]
+    rates = nice_ticks(0, top_rate, 4)
+    for tick, shown in zip(rates, tick_labels(rates), strict=True):
+        parts += [
+            line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"),
+            text(LEFT - 4, y(tick) + 3, shown, class_="end small"),
+        ]
+    seconds = nice_ticks(0, end, 4)
+    for tick, shown in zip(seconds, tick_labels(seconds), strict=True):
+        parts.append(text(x(tick), BOTTOM + 13, f"{shown} s" if tick else "0", class_="middle small"))
+    for trial in trials:
+        color = arm_class(trial.arm)
+        parts += checkpoint_ticks([at_s for at_s in ticks.get(trial.trial, ()) if at_s <= end], x, color)
+        parts += [_dip(dip, x, color) for dip in dips.get(trial.trial, ())]
+        for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
+            chosen = [point for point in points[trial.trial] if point.role is role]
+            parts += _one_line(chosen, x, y, names[trial.arm], unit, f"{color} {kind}".strip())
+    return drawing(WIDTH, HEIGHT, f"{unit} over time", parts, "rates")
+
+
+def checkpoint_ticks(moments: Sequence[float], x: Scale, color: str) -> list[Markup]:
+    """Return a tick for each checkpoint; overlapping ticks are merged."""
+    together: list[list[float]] = []
+    for at_s in moments:
+        if together and x(at_s) - x(together[-1][0]) < TICK_DISTANCE_MIN:
+            together[-1].append(at_s)
+        else:
+            together.append([at_s])
+    return [_tick(of, x(of[0]), color) for of in together]
+
+
+def _tick(moments: Sequence[float], at: float, color: str) -> Markup:
+    first = group_digits(moments[0], 0)
+    one = f"checkpoint started by {first} s"
+    several = f"{len(moments)} checkpoints started by {first} to {group_digits(moments[-1], 0)} s"
+    title = element("title", one if len(moments) == 1 else several)
+    return element("line", title, x1=at, y1=TOP - 9, x2=at, y2=TOP - 1, class_=f"tick {color}")
+
+
+def _dip(dip: Dip, x: Scale, color: str) -> Markup:
+    """Return a triangle on the axis that marks a dip."""
+    at = x.inside((dip.from_s + dip.to_s) / 2)
+    title = element("title", label(dip))
+    corners = f"{at:g},{BOTTOM - 6:g} {at - 3.2:g},{BOTTOM - 0.5:g} {at + 3.2:g},{BOTTOM - 0.5:g}"
+    return element("polygon", title, points=corners, class_=f"dot {color}")
+
+
+def _one_line(
+    points: Sequence[ThroughputPoint], x: Scale, y: Scale, name: str, unit: str, class_: str
+) -> list[Markup]:
+    if not points:
+        return []
+    drawn = [polyline([(x(p.at_s), y(p.per_s)) for p in points], class_=f"rate {class_}")]
+    # More dots would hide the line: the others have only a tooltip.
+    each = -(-len(points) // DOTS_MAX)
+    radius, look = (1.7, f"dot {class_}") if each == 1 else (4.0, "hit")
+    for p in points[::each]:
+        title = f"{name}: {significant(p.per_s, 3)} {unit} at {group_digits(p.at_s, 1)} s"
+        drawn.append(circle(x(p.at_s), y(p.per_s), radius, title, class_=look))
+    return drawn
+
+
+# ----------------------------------------------------------------------
+# Sentences and tables on why an arm is faster or slower, from ``causes/time_breakdown.py``.
+# ----------------------------------------------------------------------
 
 TEXT_MAX = 64
 TEXT_IN_SENTENCE_MAX = 40
@@ -369,3 +637,111 @@ def _has_queue(why: TimeBreakdown) -> bool:
 
 def _negative(part: TimePart) -> bool:
     return part.a_us < 0 or part.b_us < 0
+
+
+# ----------------------------------------------------------------------
+# Waterfall chart of the time per transaction: from the baseline to an arm, by part.
+# ----------------------------------------------------------------------
+
+STEPS_WIDTH, STEPS_LEFT, STEPS_RIGHT, STEPS_TOP = 470.0, 14.0, 14.0, 34.0
+STEP, BAR = 34.0, 11.0
+"""Height of a part and of its bar. The label is above the bar, so that it fits a narrow page."""
+
+STEP_TEXT_MAX = 44
+"""Maximum length of a statement; a longer one does not fit a narrow page."""
+
+SHARE_MIN = 0.002
+"""Minimum change with its own bar, as a share of the whole, unless the change is significant."""
+
+
+def waterfalls(reasons: Sequence[WhyReport]) -> list[Panel]:
+    """Return the charts of each arm: by resource and by statement."""
+    found = []
+    for one in reasons:
+        a, b = one.why.baseline.name, one.why.arm.name
+        for by, waterfall in (("resource", one.why.by_resource), ("statement", one.why.by_statement)):
+            if waterfall is not None:
+                title = f"Time per transaction, {a} to {b}, by {by}, µs"
+                found.append(Panel(title, _drawn(waterfall, a, b)))
+    return found
+
+
+def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
+    whole = waterfall.total
+    shown, left = _shown(waterfall)
+    ends = _ends(whole.a_us, [*_added_us(shown), left])
+    low, high = min(ends), max(ends)
+    padding = 0.06 * (high - low) or 1.0
+    x = Scale(low - padding, high + padding, STEPS_LEFT, STEPS_WIDTH - STEPS_RIGHT)
+    bottom = STEPS_TOP + STEP * (len(shown) + 2 + bool(left)) + 6
+    parts: list[Markup] = []
+    ticks = nice_ticks(low - padding, high + padding, 6)
+    for tick, label in zip(ticks, tick_labels(ticks), strict=True):
+        parts += [
+            line(x(tick), STEPS_TOP - 8, x(tick), bottom, class_="grid"),
+            text(x(tick), bottom + 15, label, class_="middle small"),
+        ]
+    y = STEPS_TOP
+    parts += _step_level(a, whole.a_us, y, x)
+    at_us = whole.a_us
+    for part in shown:
+        y += STEP
+        parts += _step(part, at_us, y, x)
+        at_us += part.b_us - part.a_us
+    if left:
+        y += STEP
+        parts += _bar("other parts, none significant", left, at_us, y, x, "")
+    parts += _step_level(b, whole.b_us, y + STEP, x)
+    return drawing(STEPS_WIDTH, bottom + 22, f"Time per transaction from {a} to {b}, by part", parts, "steps")
+
+
+def _added_us(shown: Sequence[TimePart]) -> list[float]:
+    return [part.b_us - part.a_us for part in shown]
+
+
+def _shown(waterfall: Waterfall) -> tuple[list[TimePart], float]:
+    """Return the parts with a bar, and the sum of the changes of all others."""
+    least = SHARE_MIN * max(waterfall.total.a_us, waterfall.total.b_us)
+    shown = [part for part in in_order(waterfall) if part.significant or abs(part.b_us - part.a_us) >= least]
+    left = waterfall.total.b_us - waterfall.total.a_us - sum(_added_us(shown))
+    return shown, left if len(shown) < len(waterfall.parts) else 0.0
+
+
+def _ends(first_us: float, steps_us: Sequence[float]) -> list[float]:
+    ends = [first_us]
+    for step_us in steps_us:
+        ends.append(ends[-1] + step_us)
+    return ends
+
+
+def _step_level(name: str, us: float, y: float, x: Scale) -> list[Markup]:
+    """Return the label and mark of the first or last level."""
+    return [
+        text(STEPS_LEFT, y, f"{name}: {significant(us, 3)} µs", class_="strong"),
+        line(x(us), y + 5, x(us), y + 5 + BAR, class_="end"),
+    ]
+
+
+def _step(part: TimePart, at_us: float, y: float, x: Scale) -> list[Markup]:
+    change = part.difference
+    kind = "" if not part.significant else "less" if change.value < 0 else "more"
+    value = signed(change.value, min(2, change.decimals), "µs")
+    name = part_name(part.key, STEP_TEXT_MAX)
+    drawn = _bar(f"{name}  {value}", change.value, at_us, y, x, kind, f", CI {change.signed_interval_text}")
+    if change.low is not None and change.high is not None and part.significant:
+        # The interval of this part, relative to the start of its bar.
+        low, high = (x.inside(at_us + end) for end in (change.low, change.high))
+        drawn.append(line(low, y + 5 + BAR / 2, high, y + 5 + BAR / 2, class_="whisker"))
+    return drawn
+
+
+def _bar(
+    words: str, us: float, at_us: float, y: float, x: Scale, kind: str, interval: str = ""
+) -> list[Markup]:
+    left, right = sorted((x(at_us), x(at_us + us)))
+    title = element("title", words + interval)
+    place = {"x": left, "y": y + 5, "width": max(1.0, right - left), "height": BAR}
+    return [
+        text(STEPS_LEFT, y, words, class_="part"),
+        element("rect", title, **place, class_=f"step {kind}".strip()),
+    ]

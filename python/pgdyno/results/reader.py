@@ -17,12 +17,12 @@ import numpy as np
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import EvidenceError, in_one_line
 from pgdyno.results import results_file
-from pgdyno.results.driver_facts import driver_facts_from_json
-from pgdyno.results.packing import unpack_json, unpack_pairs, unpack_points, unpack_text
+from pgdyno.results.codec import unpack_json, unpack_pairs, unpack_points, unpack_text
 from pgdyno.results.records import (
     Arm,
     Block,
     BlockStatus,
+    Check,
     Counts,
     Executed,
     Failure,
@@ -40,11 +40,11 @@ from pgdyno.results.records import (
     StudyRecord,
     Trial,
     TrialStatus,
+    driver_facts_from_json,
 )
 from pgdyno.study.plan import Study
-from pgdyno.study.probe_names import Absence
 from pgdyno.study.schedule import Role
-from pgdyno.workload.interface import Check
+from pgdyno.study.sizing import Absence
 
 OF_CASE = "WHERE trial IN (SELECT trial FROM trial WHERE case_id = ?)"
 

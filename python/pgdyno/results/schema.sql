@@ -237,7 +237,7 @@ CREATE TABLE crash_test (
     engine              TEXT NOT NULL,      -- JSON: output of pgdyno-engine version
     command             TEXT NOT NULL,      -- command line that repeats the test
     host                TEXT NOT NULL,      -- JSON: machine facts, name → text or number
-    plan                TEXT NOT NULL       -- JSON: see CrashPlan in study/crash_plan.py
+    plan                TEXT NOT NULL       -- JSON: see CrashPlan in features/crash/plan.py
 ) STRICT;
 
 -- One row per arm of a crash test.

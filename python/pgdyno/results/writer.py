@@ -30,10 +30,8 @@ from typing import Self
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, EvidenceExistsError
-from pgdyno.results import results_file, rows
-from pgdyno.results.checksums import ChecksumUpdater
-from pgdyno.results.masking import masked_json
-from pgdyno.results.packing import pack_text
+from pgdyno.results import codec, results_file
+from pgdyno.results.codec import masked_json, pack_text
 from pgdyno.results.records import (
     Arm,
     Block,
@@ -48,7 +46,7 @@ from pgdyno.results.records import (
     TrialOutcome,
     TrialStatus,
 )
-from pgdyno.results.results_file import WriterLock
+from pgdyno.results.results_file import ChecksumUpdater, WriterLock
 from pgdyno.study.plan import Study
 
 _TEMPORARY_SUFFIX = re.compile(r"\.[0-9a-f]{16}\.new(-journal|-wal|-shm)?")
@@ -151,7 +149,7 @@ class Writer:
         """Replace values of an arm that were unknown at creation, for example before its first start."""
         given = {
             "server": None if server is None else masked_json(server),
-            "safety": None if safety is None else rows.of_safety(safety),
+            "safety": None if safety is None else codec.of_safety(safety),
             "dataset": None if dataset is None else masked_json(dataset),
         }
         with self._transaction() as connection:
@@ -227,9 +225,9 @@ class Writer:
         """Store a drained slice."""
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (trial, *rows.of_slice(piece))
+                "INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (trial, *codec.of_slice(piece))
             )
-            counts = rows.of_counts(trial, piece.position, piece.kinds)
+            counts = codec.of_counts(trial, piece.position, piece.kinds)
             connection.executemany("INSERT INTO slice_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
 
     def add_interval(self, trial: int, interval: Interval) -> None:
@@ -237,15 +235,15 @@ class Writer:
         with self._transaction() as connection:
             connection.execute(
                 "INSERT INTO interval VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (trial, *rows.of_interval(interval)),
+                (trial, *codec.of_interval(interval)),
             )
-            counts = rows.of_counts(trial, interval.from_s, interval.kinds)
+            counts = codec.of_counts(trial, interval.from_s, interval.kinds)
             connection.executemany("INSERT INTO interval_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
 
     def add_series(self, trial: int, series: SampleSeries) -> None:
         """Store samples of a probe, about ten minutes of them."""
         with self._transaction() as connection:
-            connection.execute("INSERT INTO series VALUES (?, ?, ?, ?, ?)", (trial, *rows.of_series(series)))
+            connection.execute("INSERT INTO series VALUES (?, ?, ?, ?, ?)", (trial, *codec.of_series(series)))
 
     def finish_trial(self, trial: int, outcome: TrialOutcome) -> None:
         """Store the results of a trial in one transaction, then flush them to disk.
@@ -258,19 +256,19 @@ class Writer:
             self._update_trial(connection, trial, outcome)
             connection.executemany(
                 "INSERT INTO failure VALUES (?, ?, ?, ?, ?)",
-                [(trial, *rows.of_failure(failure)) for failure in outcome.failures],
+                [(trial, *codec.of_failure(failure)) for failure in outcome.failures],
             )
             connection.executemany(
                 "INSERT INTO histogram VALUES (?, ?, ?, ?, ?)",
-                [(trial, *rows.of_histogram(histogram)) for histogram in outcome.histograms],
+                [(trial, *codec.of_histogram(histogram)) for histogram in outcome.histograms],
             )
             connection.executemany(
                 "INSERT INTO check_result VALUES (?, ?, ?, ?, ?, ?)",
-                [(trial, *rows.of_check(check)) for check in outcome.checks],
+                [(trial, *codec.of_check(check)) for check in outcome.checks],
             )
             connection.executemany(
                 "INSERT INTO reading VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(trial, *rows.of_reading(reading)) for reading in outcome.readings],
+                [(trial, *codec.of_reading(reading)) for reading in outcome.readings],
             )
             if outcome.server_log:
                 connection.execute("INSERT INTO log VALUES (?, ?)", (trial, pack_text(outcome.server_log)))
@@ -283,7 +281,7 @@ class Writer:
             "driver_memory_bytes = ?, driver = ?, settings = ?, tally = ?, recovery_s = ?, restart_s = ?, "
             "probe_cpu_s = ? "
             "WHERE trial = ? AND status = 'running'",
-            (*rows.of_outcome(outcome), trial),
+            (*codec.of_outcome(outcome), trial),
         )
         if done.rowcount != 1:
             raise ValueError(f"trial {trial} is not running")
@@ -325,15 +323,15 @@ class Writer:
     def _insert_study(self, cases: Sequence[tuple[StudyRecord, Sequence[Arm]]]) -> None:
         with self._transaction() as connection:
             connection.execute(
-                "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_study(cases[0][0])
+                "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", codec.of_study(cases[0][0])
             )
             for case, (study, arms) in enumerate(cases):
                 connection.execute(
-                    "INSERT INTO study_case VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows.of_case(case, study)
+                    "INSERT INTO study_case VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", codec.of_case(case, study)
                 )
                 connection.executemany(
                     "INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [rows.arm_row(case, arm) for arm in arms],
+                    [codec.arm_row(case, arm) for arm in arms],
                 )
 
     @contextmanager

@@ -10,19 +10,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pgdyno.server.build import Build
+from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.cluster import Cluster, InitOptions
-from pgdyno.server.datasets import DatasetKey
-from pgdyno.server.file_system import locked
-from pgdyno.server.restore import restore
-from pgdyno.server.running import Connection
-from pgdyno.server.settings.setting_definition import (
+from pgdyno.server.directories import locked
+from pgdyno.server.processes import Cluster, Connection, InitOptions
+from pgdyno.server.settings import (
     COLUMNS,
     Definition,
     definition,
     parse_bool,
 )
+from pgdyno.server.snapshots import DatasetKey, restore
 
 
 @contextlib.contextmanager

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Literal, Self
 
 from pgdyno.errors import UsageError
-from pgdyno.server.build import MARK
-from pgdyno.server.build_from_source import unfinished
-from pgdyno.server.data_sources import sweep as sweep_data
-from pgdyno.server.data_sources import unfinished as unfinished_data
-from pgdyno.server.datasets import MANIFEST, Datasets
-from pgdyno.server.fetch_builds import Progress, Store
-from pgdyno.server.file_system import locked, locked_if_free
-from pgdyno.server.live_directories import OWNER, Runs
-from pgdyno.server.live_directories import sweep as sweep_sockets
-from pgdyno.server.server_account import Account, server_account
+from pgdyno.features.builds.source import unfinished
+from pgdyno.features.own_data.source import sweep as sweep_data
+from pgdyno.features.own_data.source import unfinished as unfinished_data
+from pgdyno.server.build_store import Progress, Store
+from pgdyno.server.builds import MARK
+from pgdyno.server.directories import Account, locked, locked_if_free, server_account
+from pgdyno.server.processes import OWNER, Runs
+from pgdyno.server.processes import sweep as sweep_sockets
+from pgdyno.server.snapshots import MANIFEST, Datasets
 
 SUBDIRECTORIES = ("builds", "lists", "catalogues", "templates", "data", "datasets", "runs", "fleet")
 

@@ -26,11 +26,17 @@ from pathlib import Path
 from typing import Protocol
 
 from pgdyno.errors import FetchError, ServerError, UsageError
-from pgdyno.server.build import Build, read_build
-from pgdyno.server.build_extensions import ExtendedBuilds
-from pgdyno.server.build_from_source import SourceBuilds
-from pgdyno.server.source_trees import parse_git_server
-from pgdyno.server.version import OLDEST_MAJOR, Version, VersionSpec, check_major, parse_version_spec
+from pgdyno.features.builds.extensions import ExtendedBuilds
+from pgdyno.features.builds.source import SourceBuilds, parse_git_server
+from pgdyno.server.builds import (
+    OLDEST_MAJOR,
+    Build,
+    Version,
+    VersionSpec,
+    check_major,
+    parse_version_spec,
+    read_build,
+)
 from pgdyno.study.arm_spec import EXTENSION, GIT_PREFIX, extension_sources
 
 # Directories of distributions and of the PostgreSQL packages, in order of search; PATH follows.

@@ -1,36 +1,247 @@
-"""A running server given as a connection string: its description, databases, trial copies.
+"""Running servers given as connection strings, poolers, and the databases on them that are ours.
 
-pgdyno works only in its own databases there. Each has an ownership marker, and pgdyno never drops a database
-without one. ``CREATE DATABASE … TEMPLATE`` creates the copy for each trial. pgdyno does not restart such a
-server.
-
-The name of a copy is random, and pgdyno holds an advisory lock with the same number while it lives, whatever
-the database. If no session holds the lock of a marked copy, its pgdyno was killed, and the copy is dropped.
-While a study uses a dataset, it shares the lock ``use_lock_of`` its name, without which nobody drops it.
+- Detection of connection poolers (pgbouncer) with transaction pooling.
+- Ownership marker and advisory locks of the databases of pgdyno on a running server.
+- A running server given as a connection string: its description, databases, trial copies.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import ipaddress
-from collections.abc import Iterator, Mapping
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import LiteralString
+from typing import Any, LiteralString
 
 import psutil
 import psycopg
 from psycopg import sql
 
-from pgdyno.errors import ConnectError, DatasetError, ServerError, in_one_line
-from pgdyno.server import ownership_marker
-from pgdyno.server.dsn import Dsn
-from pgdyno.server.file_system import free_bytes
-from pgdyno.server.limited_connection import connect
-from pgdyno.server.ownership_marker import held_locks, lock_of, take_lock, try_lock, use_lock_of
-from pgdyno.server.pooler_detection import require_session
-from pgdyno.server.running import Connection
-from pgdyno.server.version import OLDEST_MAJOR, Version, version_of
+from pgdyno.errors import ConnectError, DatasetError, ServerError, UsageError, in_one_line
+from pgdyno.server.builds import OLDEST_MAJOR, Version, version_of
+from pgdyno.server.connections import Dsn, connect
+from pgdyno.server.directories import free_bytes
+from pgdyno.server.processes import Connection, keep_idle
+
+# ----------------------------------------------------------------------
+# Detection of connection poolers (pgbouncer) with transaction pooling.
+#
+# pgdyno needs sessions for its advisory locks and settings. With transaction pooling they would stay in
+# server sessions of other clients: an advisory lock that is never released blocks later runs forever. So
+# pgdyno rejects a connection through such a pooler before it sets or locks anything. The test leaves nothing
+# behind.
+# ----------------------------------------------------------------------
+
+ROUNDS = 8
+"""Rounds of the test for transaction pooling. Each round detects a pool of n server processes with a
+probability of at least 1 - 1/n. So 8 rounds miss a pool of 2 once in 256 times, and never a pool of 1."""
+
+REMEDY = "connect directly, or to a pool with pool_mode = session and enough connections"
+
+
+def require_session(connection: Connection, connect: Callable[[], Connection]) -> None:
+    """Raise ConnectError if the connection has no session of its own.
+
+    ``connection`` is new and in autocommit mode; ``connect`` opens another one like it. A server reports its
+    backend process ID at login; a pooler invents one. So the test of a direct connection costs one statement.
+    Raises psycopg.Error if that statement fails.
+    """
+    if _server_process(connection) == connection.info.backend_pid:
+        return
+    try:
+        with connect() as other:
+            pooled = _is_pooled_by_transaction(connection, other)
+    except psycopg.Error as error:
+        words = error.diag.message_primary or str(error)
+        raise ConnectError(f"a connection pooler refuses a second transaction: {words}: {REMEDY}") from None
+    if pooled:
+        raise ConnectError(
+            "a connection pooler uses transaction pooling, but the locks and settings of pgdyno need a "
+            f"session: {REMEDY}"
+        )
+
+
+def _is_pooled_by_transaction(connection: Connection, other: Connection) -> bool:
+    """Return whether the backend of one connection changes, or serves both."""
+    own = _server_process(connection)
+    for _ in range(ROUNDS):
+        # An open transaction occupies its backend, so the pooler must use another one.
+        with other.transaction():
+            if _server_process(other) == own or _server_process(connection) != own:
+                return True
+    return False
+
+
+def _server_process(connection: Connection) -> int:
+    # The comment excludes the statement from the statistics of the workload.
+    row = connection.execute("select /* pgdyno probe */ pg_backend_pid()", prepare=False).fetchone()
+    if row is None or not isinstance(row[0], int):
+        raise ConnectError("the server does not report the backend process ID of this connection")
+    return row[0]
+
+
+# ----------------------------------------------------------------------
+# Ownership marker and advisory locks of the databases of pgdyno on a running server.
+#
+# The marker is a comment: ``pgdyno {"purpose": …}``. A new database has no comment yet, and pgdyno may be
+# killed at that moment. So a database under creation is marked with properties that CREATE DATABASE can set:
+# a name with a random number, and a connection limit that is a digest of that number. Its creator holds the
+# advisory lock with that number. So does the user of a trial copy.
+# ----------------------------------------------------------------------
+
+POLL_S = 0.2
+
+
+def take_lock(
+    connection: Connection,
+    number: int,
+    while_waiting: Callable[[], None] = lambda: None,
+    *,
+    shared: bool = False,
+) -> None:
+    """Take the lock until the connection ends. An advisory lock belongs to the database of the connection.
+
+    ``while_waiting`` is called repeatedly while another session holds it; it may raise. Raises ConnectError.
+    """
+    try:
+        keep_idle(connection)
+        while not try_lock(connection, number, shared=shared):
+            while_waiting()
+            time.sleep(POLL_S)  # polling, because Ctrl-C cannot interrupt pg_advisory_lock
+    except psycopg.Error as error:
+        raise ConnectError(f"cannot take an advisory lock: {error}") from None
+
+
+def try_lock(connection: Connection, number: int, *, shared: bool = False) -> bool:
+    """Take the lock if no other session holds it, and return whether this succeeded. Raises psycopg.Error."""
+    statement: LiteralString = (
+        "select pg_try_advisory_lock_shared(%s::bigint)"
+        if shared
+        else "select pg_try_advisory_lock(%s::bigint)"
+    )
+    return connection.execute(statement, (number,)).fetchone() == (True,)
+
+
+def held_locks(connection: Connection) -> set[int]:
+    """Return the numbers of all advisory locks that other sessions hold in any database."""
+    found = connection.execute(
+        "select classid::bigint, objid::bigint from pg_locks where locktype = 'advisory' and objsubid = 1"
+        " and granted and pid <> pg_backend_pid()"
+    ).fetchall()
+    return {(high << 32) | low for high, low in found}
+
+
+NAME_BYTES_MAX = 63  # NAMEDATALEN - 1
+PREFIX = "pgdyno "
+LOCK = re.compile(r"held by the advisory lock (?P<number>[0-9]{1,19})$")
+MAKING = re.compile(r"pgdyno_making_(?P<number>[0-9a-f]{16})")
+INCOMPLETE = "half-made: its load has not ended"
+"""Purpose of a database that has its name, but not yet its data. Stored in the comment."""
+
+
+def comment_of(purpose: str) -> str:
+    """Return the marker of a finished database."""
+    return PREFIX + json.dumps({"purpose": purpose})
+
+
+def purpose_of(dbname: str, connection_limit: int, comment: str | None) -> str | None:
+    """Return the purpose in the marker of a database; None if it does not belong to pgdyno."""
+    if comment is None:
+        making = MAKING.fullmatch(dbname)
+        number = int(making["number"], 16) if making else 0
+        return locked_purpose("in the making", number) if connection_limit == creation_limit(number) else None
+    try:
+        facts: Any = json.loads(comment.removeprefix(PREFIX)) if comment.startswith(PREFIX) else None
+    except (ValueError, RecursionError):  # a deeply nested comment of another user
+        return None
+    purpose = facts.get("purpose") if isinstance(facts, dict) else None
+    return purpose if isinstance(purpose, str) else None
+
+
+def locked_purpose(purpose: str, number: int) -> str:
+    """Return the purpose of a database that can be dropped when no session holds the lock."""
+    return f"{purpose}, held by the advisory lock {number}"
+
+
+def lock_in(purpose: str) -> int | None:
+    """Return the number of the lock without which the database can be dropped; None for other purposes."""
+    found = LOCK.search(purpose)
+    return int(found["number"]) if found else None
+
+
+def random_lock() -> int:
+    """Return a random number for a lock."""
+    return secrets.randbits(62)
+
+
+def lock_of(dbname: str) -> int:
+    """Return the number of the lock that the creator of the database of that name holds."""
+    return _digest(dbname) >> 2
+
+
+def use_lock_of(dbname: str) -> int:
+    """Return the number of the lock that all users of the dataset of that name share while they run."""
+    return _digest(f"{dbname} in use") >> 2
+
+
+def creation_name(number: int) -> str:
+    """Return the name of a database under creation."""
+    return f"pgdyno_making_{number:016x}"
+
+
+def trial_name(number: int) -> str:
+    """Return the name of a trial copy."""
+    return database_name("trial", f"{number:016x}")
+
+
+def is_named_for(dbname: str, number: int) -> bool:
+    """Return whether a database has the name that belongs to its lock. A renamed database is kept."""
+    return dbname in (creation_name(number), trial_name(number))
+
+
+def creation_limit(number: int) -> int:
+    """Return the connection limit of a database under creation, from 2³⁰ to 2³¹ - 1, otherwise unused."""
+    return 1 << 30 | _digest(f"pgdyno_making {number}") >> 34
+
+
+def database_name(*parts: str | int) -> str:
+    """Return a name that needs no quoting: ``("tpcc", "w10", 3)`` → ``pgdyno_tpcc_w10_3``. Raises UsageError
+    if it is too long.
+    """
+    name = "_".join(["pgdyno", *(re.sub(r"[^a-z0-9]+", "_", str(part).lower()) for part in parts)])
+    check_name(name)
+    return name
+
+
+def check_name(dbname: str) -> None:
+    """Raise UsageError if PostgreSQL would truncate the name."""
+    if len(dbname.encode()) > NAME_BYTES_MAX:
+        raise UsageError(f"the database name {dbname} is too long: use at most {NAME_BYTES_MAX} bytes")
+
+
+def _digest(text: str) -> int:
+    """Return a digest of 64 bits."""
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])
+
+
+# ----------------------------------------------------------------------
+# A running server given as a connection string: its description, databases, trial copies.
+#
+# pgdyno works only in its own databases there. Each has an ownership marker, and pgdyno never drops a
+# database without one. ``CREATE DATABASE … TEMPLATE`` creates the copy for each trial. pgdyno does not
+# restart such a server.
+#
+# The name of a copy is random, and pgdyno holds an advisory lock with the same number while it lives,
+# whatever the database. If no session holds the lock of a marked copy, its pgdyno was killed, and the copy is
+# dropped. While a study uses a dataset, it shares the lock ``use_lock_of`` its name, without which nobody
+# drops it.
+# ----------------------------------------------------------------------
 
 _CONNECTIONS_MAX = Path(__file__).with_name("sql").joinpath("connections_max.sql").read_bytes()
 
@@ -112,8 +323,8 @@ class OwnDatabase:
     @property
     def is_of_study(self) -> bool:
         """True if a study loads it again when needed."""
-        locked = ownership_marker.lock_in(self.purpose) is not None
-        return locked or self.purpose == ownership_marker.INCOMPLETE or self.purpose.endswith(PRISTINE)
+        locked = lock_in(self.purpose) is not None
+        return locked or self.purpose == INCOMPLETE or self.purpose.endswith(PRISTINE)
 
 
 @dataclass(frozen=True)
@@ -189,13 +400,13 @@ class Remote:
         name and marker (see ``ownership_marker``). So a killed pgdyno blocks no name, and the next one drops
         the remainder. Raises DatasetError if the name exists or PostgreSQL reports an error.
         """
-        ownership_marker.check_name(dbname)
+        check_name(dbname)
         if self.has_database(dbname):
             raise DatasetError(f"cannot create {dbname} on {self.dsn}: it already exists")
-        number = ownership_marker.random_lock()
-        making = sql.Identifier(ownership_marker.creation_name(number))
+        number = random_lock()
+        making = sql.Identifier(creation_name(number))
         with self.connect() as connection:
-            limit = sql.Literal(ownership_marker.creation_limit(number))
+            limit = sql.Literal(creation_limit(number))
             statement = sql.SQL("create database {} connection limit {}").format(making, limit)
             if template is not None:
                 self._require_mark(connection, template)
@@ -224,7 +435,7 @@ class Remote:
         """Create a database that the ``with`` block fills. It is marked as incomplete until the block ends,
         and dropped if the block fails. Raises DatasetError.
         """
-        self.create(dbname, ownership_marker.INCOMPLETE)
+        self.create(dbname, INCOMPLETE)
         try:
             yield
             with self.connect() as connection:
@@ -272,7 +483,7 @@ class Remote:
         """Return the databases with an ownership marker, each with its purpose."""
         with self.connect() as connection:
             found = connection.execute(f"{_MARKS} order by datname").fetchall()
-        purposes = {row[0]: ownership_marker.purpose_of(*row) for row in found}
+        purposes = {row[0]: purpose_of(*row) for row in found}
         return {name: purpose for name, purpose in purposes.items() if purpose is not None}
 
     def describe_databases(self) -> list[OwnDatabase]:
@@ -316,11 +527,11 @@ class Remote:
         A renamed database is kept. The markers are read before the locks, because a creator takes its lock
         before it creates the database.
         """
-        locks = {name: ownership_marker.lock_in(purpose) for name, purpose in self.own_databases().items()}
+        locks = {name: lock_in(purpose) for name, purpose in self.own_databases().items()}
         with self.connect() as connection:
             held = held_locks(connection)
         for name, number in locks.items():
-            if number is not None and number not in held and ownership_marker.is_named_for(name, number):
+            if number is not None and number not in held and is_named_for(name, number):
                 with contextlib.suppress(ServerError, DatasetError):
                     self.drop(name)
 
@@ -345,7 +556,7 @@ class Remote:
 
     def _require_mark(self, connection: Connection, dbname: str) -> None:
         row = connection.execute(f"{_MARKS} where datname = %s", (dbname,)).fetchone()
-        if row is None or ownership_marker.purpose_of(*row) is None:
+        if row is None or purpose_of(*row) is None:
             raise DatasetError(
                 f"the database {dbname} on {self.dsn} was not created by pgdyno and is not dropped"
             )
@@ -353,7 +564,7 @@ class Remote:
 
 def _locks(name: str, purpose: str) -> set[int]:
     """Return the numbers of the locks of a database: of its creator, of its users, and of a trial copy."""
-    number = ownership_marker.lock_in(purpose)
+    number = lock_in(purpose)
     return {lock_of(name), use_lock_of(name)} | ({number} if number is not None else set())
 
 
@@ -369,7 +580,7 @@ _END_SESSIONS: LiteralString = (
 
 
 def _comment(connection: Connection, name: sql.Identifier, purpose: str) -> None:
-    text = sql.Literal(ownership_marker.comment_of(purpose))
+    text = sql.Literal(comment_of(purpose))
     connection.execute(sql.SQL("comment on database {} is {}").format(name, text))
 
 
@@ -396,21 +607,19 @@ class TrialCopy:
 
     remote: Remote
     pristine: str
-    number: int = field(default_factory=ownership_marker.random_lock)
+    number: int = field(default_factory=random_lock)
     _holder: Connection | None = None
 
     @property
     def name(self) -> str:
         """Name of the database."""
-        return ownership_marker.trial_name(self.number)
+        return trial_name(self.number)
 
     def restore(self) -> None:
         """Take the locks and create a new copy. Raises ConnectError, DatasetError."""
         self.hold()
         self._drop()
-        self.remote.create(
-            self.name, ownership_marker.locked_purpose(PURPOSE, self.number), template=self.pristine
-        )
+        self.remote.create(self.name, locked_purpose(PURPOSE, self.number), template=self.pristine)
 
     def end(self) -> None:
         """Drop the copy and release the locks. Never raises."""

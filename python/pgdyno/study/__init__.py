@@ -1,1 +1,1 @@
-"""Plan of a study: arms, sizes that fit this machine, blocks and slices."""
+"""The request: arms, workload, schedule, budget; the plan of a study, which fits into JSON."""

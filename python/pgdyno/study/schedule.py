@@ -1,39 +1,91 @@
-"""The blocks of a study: layout, order of arms and slices, purpose of a slice. Pure in the study's seed."""
+"""The schedule of a study: windows, blocks, slices, and hidden A/A blocks. Pure in the study's seed.
+
+- Windows of complete checkpoint cycles: a multiple of checkpoint_timeout, starting after a checkpoint.
+- The blocks of a study: layout, order of arms and slices, purpose of a slice. Pure in the study's seed.
+- Hidden A/A blocks: the arm that is doubled, and the position. A pure function of the seed of the study.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from pgdyno.errors import UsageError
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.plan import Study
+from pgdyno.study.sizing import Schedule
+from pgdyno.units import parse_duration_s
 
 if TYPE_CHECKING:
     from pgdyno.study.plan import Study
 
 
-class Schedule(StrEnum):
-    """The layout of a block."""
+# ----------------------------------------------------------------------
+# Windows of complete checkpoint cycles: a multiple of checkpoint_timeout, starting after a checkpoint.
+#
+# A window starts right after a forced checkpoint, for every arm. It is long enough for the given number of
+# timed checkpoints; checkpoints requested by max_wal_size come on top. The forced checkpoint writes the pages
+# dirtied by the warm-up, so the first cycle has nothing to write back: two cycles show the write-back once.
+# ----------------------------------------------------------------------
 
-    SLICES = "slices"
-    DUET = "duet"
-    BLOCKS = "blocks"
-    SEQUENTIAL = "sequential"
+CHECKPOINT_TIMEOUT = "checkpoint_timeout"
 
-    @property
-    def is_together(self) -> bool:
-        """True if the servers of all arms run at the same time, and their trials are divided into slices."""
-        return self in TOGETHER
+TIMEOUT_S = 300.0
+"""PostgreSQL's default of checkpoint_timeout."""
 
-    def rounds_error(self, rounds: int) -> str:
-        """Return why a block cannot have so many rounds; empty if it can."""
-        if rounds % 2 and self.is_together:
-            return "must be even: each round is followed by its mirror image"
-        return ""
+SLACK_S = 3.0
+"""Extra time of a window: the checkpointer checks the time once a second, and the start of the last
+checkpoint must be observed."""
+
+ROUNDS_MAX = 10_000
 
 
-TOGETHER = (Schedule.SLICES, Schedule.DUET)
+def timeout_s(text: str) -> float | None:
+    """Parse the setting; a number without a unit is in seconds. Return None if it is invalid."""
+    try:
+        return parse_duration_s(text.strip().strip("'"))
+    except UsageError:
+        return None
+
+
+def likely_timeout_s(arms: Iterable[ArmSpec]) -> float:
+    """Return the longest checkpoint_timeout in the settings of the arms, else the default.
+
+    Profiles and running servers may differ.
+    """
+    given = (
+        timeout_s(arm.known_settings[CHECKPOINT_TIMEOUT])
+        for arm in arms
+        if CHECKPOINT_TIMEOUT in arm.known_settings
+    )
+    known = [seconds for seconds in given if seconds]
+    return max(known, default=TIMEOUT_S)
+
+
+def rounds_for(checkpoints: int, longest_timeout_s: float) -> tuple[int, float]:
+    """Return the number of rounds, and their length in seconds, of a window of ``checkpoints`` cycles."""
+    window_s = checkpoints * longest_timeout_s + SLACK_S
+    unit_s = float(max(1, math.ceil(window_s / ROUNDS_MAX)))
+    return max(2, math.ceil(window_s / unit_s)), unit_s
+
+
+def with_window(study: Study, timeouts_s: Iterable[float | None]) -> Study:
+    """Return the study with the window of its checkpoint cycles for servers with these timeouts."""
+    known = [seconds for seconds in timeouts_s if seconds]
+    if study.checkpoints is None or not known:
+        return study
+    rounds, unit_s = rounds_for(study.checkpoints, max(known))
+    return study.model_copy(update={"rounds": rounds, "slice_s": unit_s})
+
+
+# ----------------------------------------------------------------------
+# The blocks of a study: layout, order of arms and slices, purpose of a slice. Pure in the study's seed.
+# ----------------------------------------------------------------------
 
 
 class Role(StrEnum):
@@ -154,3 +206,83 @@ def _whole(study: Study, arm: int) -> Iterator[PlannedSlice]:
         yield PlannedSlice(arm, Role.MEASURE, TRANSACTIONS_LIMIT_S, 0, study.transactions)
     else:
         yield PlannedSlice(arm, Role.MEASURE, study.rounds * study.slice_s, 0)
+
+
+# ----------------------------------------------------------------------
+# Hidden A/A blocks: the arm that is doubled, and the position. A pure function of the seed of the study.
+#
+# One A/A block follows one in BLOCKS_PER_AA blocks of a case, after the first BLOCKS_PER_AA. It compares an
+# arm with a second server of the same build and settings, restored from the same snapshot, under the same
+# schedule. It is an ordinary block of two arms, and therefore shows the noise of such blocks
+# (docs/adr/0011-hidden-aa.md).
+# ----------------------------------------------------------------------
+
+BLOCKS_PER_AA = 10
+"""Blocks per A/A block, and blocks before the first one. A study with a clear result has ended by then, and a
+noise floor almost never changes a verdict."""
+
+
+def aa_arms(study: Study) -> list[int]:
+    """Return the arms that can be doubled: those whose server pgdyno starts."""
+    return [index for index, arm in enumerate(study.arms) if not arm.is_dsn]
+
+
+def why_no_aa(study: Study) -> str:
+    """Return the reason why a study has no A/A blocks; empty if it has them."""
+    if not study.aa:
+        return f"disabled by {study.aa_refused_by}" if study.aa_refused_by else "disabled"
+    if study.schedule == "sequential":
+        return "the schedule sequential runs all blocks of one arm before the next arm"
+    if not aa_arms(study):
+        return "all arms are running servers, which pgdyno cannot start a second time"
+    return ""
+
+
+def aa_arm_after(study: Study, block: int) -> int | None:
+    """Return the arm of the A/A block that follows this block, or None if none follows.
+
+    The position within each BLOCKS_PER_AA blocks is random, so that A/A blocks do not coincide with periodic
+    activity. The arms take turns in a random order: the noise of A vs. B is the mean of the noises of A vs. A
+    and of B vs. B.
+    """
+    arms = [] if why_no_aa(study) else aa_arms(study)
+    group, place = divmod(block, BLOCKS_PER_AA)
+    if not arms or group == 0 or place != _stream(study, "place", group).randrange(BLOCKS_PER_AA):
+        return None
+    cycle, turn = divmod(group - 1, len(arms))
+    return _stream(study, "turns", cycle).sample(arms, len(arms))[turn]
+
+
+def share_of_time(study: Study) -> float:
+    """Return the time of A/A blocks as a share of the other blocks: a tenth with two arms.
+
+    For blocks after the first BLOCKS_PER_AA.
+    """
+    return 0.0 if why_no_aa(study) else 2 / (BLOCKS_PER_AA * len(study.arms))
+
+
+def aa_study(study: Study, arm: int) -> Study:
+    """Return the comparison of an arm with a second identical server.
+
+    Load and measurement are those of the arm. Tests after the measured part (crash, VACUUM) are omitted,
+    because they do not show noise.
+    """
+    spec, driving = study.arms[arm], study.driving(arm)
+    digest = hashlib.blake2b(f"{study.seed}:aa:{arm}".encode(), digest_size=6).digest()
+    return study.model_copy(
+        update={
+            **dict(driving),
+            "title": f"A/A of {spec.name}",
+            "arms": (spec, spec.model_copy(update={"name": f"{spec.name} (A/A)"})),
+            "drivings": None,
+            "recovery": False,
+            "vacuum_after": False,
+            "blocks_max": None,
+            "aa": False,
+            "seed": int.from_bytes(digest, "big"),
+        }
+    )
+
+
+def _stream(study: Study, what: str, number: int) -> random.Random:
+    return random.Random(f"{study.seed}:aa {what}:{number}")

@@ -1,14 +1,240 @@
-"""Default sizes for this machine, which are printed and stored, and which options override."""
+"""Sizes that fit this machine, default values, the cores of arms, and names of probes.
+
+- Default values of a study that do not depend on the machine. ``sizing.py`` has those that do.
+- Names of the probes (docs/reference/telemetry.md), those of a command, and codes for missing values.
+- CPU partition: the cores of a machine in two sets, for two servers driven at the same time. Pure.
+- Default sizes for this machine, which are printed and stored, and which options override.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, Self, get_args
 
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec
-from pgdyno.study.defaults import SLICE_S, WHOLE_WINDOW_S, WINDOW_S
-from pgdyno.study.schedule import TOGETHER, Schedule
+
+# ----------------------------------------------------------------------
+# Default values of a study that do not depend on the machine. ``sizing.py`` has those that do.
+#
+# The command line, study files and the model of a study share them. The default probes are in
+# ``probe_names.py``, and the defaults of a workload in its parameters (``*_parameters.py``).
+# ----------------------------------------------------------------------
+
+
+class Schedule(StrEnum):
+    """The layout of a block."""
+
+    SLICES = "slices"
+    DUET = "duet"
+    BLOCKS = "blocks"
+    SEQUENTIAL = "sequential"
+
+    @property
+    def is_together(self) -> bool:
+        """True if the servers of all arms run at the same time, and their trials are divided into slices."""
+        return self in TOGETHER
+
+    def rounds_error(self, rounds: int) -> str:
+        """Return why a block cannot have so many rounds; empty if it can."""
+        if rounds % 2 and self.is_together:
+            return "must be even: each round is followed by its mirror image"
+        return ""
+
+
+TOGETHER = (Schedule.SLICES, Schedule.DUET)
+
+
+MARGIN = 0.02
+"""Equivalence margin, as a share."""
+
+CONFIDENCE = 0.95
+"""Confidence level of the intervals."""
+
+BUDGET_MIN = 5.0
+"""Time budget of ``pgdyno compare``, in minutes."""
+
+FIT_MIN = 10.0
+"""Time budget of ``pgdyno study plan --fit``, in minutes."""
+
+SLICE_S = 0.5
+"""Length of a slice: short compared with drift of the machine, long compared with a transaction. With many
+clients per core it is longer (``sizing.default_slice_s``)."""
+
+WINDOW_S = 10.0
+"""Measured time per arm and block, if the arms take turns in slices or run at the same time. Many short
+blocks give more information than few long ones, and a verdict needs five. Restarts take too large a share of
+shorter blocks."""
+
+WHOLE_WINDOW_S = 60.0
+"""Length of a window with the schedules blocks and sequential, which are for effects that take minutes."""
+
+DISCARD_S = 0.05
+"""Discarded start of a measured slice, in which the clients are still synchronized."""
+
+RETRIES_MAX = 10
+"""Maximum number of retries per transaction after a serialization failure or deadlock."""
+
+CUTS = 30
+"""Number of crashes per arm of a crash test: none with a loss means a probability below 10%."""
+
+CUTS_MAX = 10_000
+
+
+# ----------------------------------------------------------------------
+# Names of the probes (docs/reference/telemetry.md), those of a command, and codes for missing values.
+# ----------------------------------------------------------------------
+
+ProbeName = Literal[
+    "blocks",
+    "checkpoints",
+    "database",
+    "hardware",
+    "host",
+    "io",
+    "locks",
+    "pgstattuple",
+    "profile",
+    "relations",
+    "replication",
+    "statements",
+    "waits",
+    "wal",
+    "wraparound",
+]
+
+DEFAULT_PROBES: tuple[ProbeName, ...] = (
+    "blocks",
+    "checkpoints",
+    "database",
+    "host",
+    "io",
+    "locks",
+    "relations",
+    "replication",
+    "waits",
+    "wal",
+    "wraparound",
+)
+"""All probes except expensive ones. statements requires a preloaded library, which slows every statement
+slightly; pgstattuple reads whole tables; profile requires perf and the permission to use it; hardware slows
+every context switch of the server."""
+
+
+ALL_BY_DEFAULT = "default"
+"""Value of ``--probe`` that stands for the default probes, so that others can be added."""
+
+
+def requested_probes(names: Sequence[str] | None, *, profile: bool = False) -> Sequence[str]:
+    """Return the probes of ``names``, plus "profile" if asked. Raises UsageError for an unknown name."""
+    if profile:
+        return tuple(dict.fromkeys((*requested_probes(names), "profile")))
+    known = get_args(ProbeName)
+    if not names:
+        return DEFAULT_PROBES
+    for name in names:
+        if name not in (*known, ALL_BY_DEFAULT) and list(names) != ["none"]:
+            raise UsageError(
+                f"--probe must be one of {', '.join(known)}, {ALL_BY_DEFAULT}, or none alone (got {name!r})"
+            )
+    if list(names) == ["none"]:
+        return ()
+    each = (DEFAULT_PROBES if name == ALL_BY_DEFAULT else (name,) for name in names)
+    return tuple(dict.fromkeys(probe for of in each for probe in of))
+
+
+class Absence(StrEnum):
+    """Code of the reason for which a probe has no values. The reason itself is text."""
+
+    VERSION = "version"
+    """This PostgreSQL version does not have them."""
+    SHARED_SERVER = "shared-server"
+    """The server counts the work of several arms together."""
+    RESET = "reset"
+    """The statistics were reset during the measurement."""
+    OTHER = "other"
+
+
+# ----------------------------------------------------------------------
+# CPU partition: the cores of a machine in two sets, for two servers driven at the same time. Pure.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, order=True)
+class Core:
+    """A logical CPU with its kernel number. CPUs with equal ``package`` and ``core`` are SMT siblings."""
+
+    package: int
+    core: int
+    number: int
+
+
+class Partition(BaseModel):
+    """Two sets of cores of equal size; ``resting`` cores stay idle.
+
+    ``of_one_core``: both sets are SMT siblings of one physical core.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cores: tuple[tuple[int, ...], tuple[int, ...]]
+    resting: tuple[int, ...] = ()
+    of_one_core: bool = False
+
+    @model_validator(mode="after")
+    def _are_disjoint_and_equal(self) -> Self:
+        first, second = self.cores
+        if not first or len(first) != len(second) or set(first) & set(second):
+            raise ValueError("the two CPU partitions must be disjoint and of equal size")
+        return self
+
+    @property
+    def size(self) -> int:
+        """Number of cores per arm."""
+        return len(self.cores[0])
+
+    @property
+    def all(self) -> frozenset[int]:
+        """The cores of both partitions."""
+        return frozenset(core for side in self.cores for core in side)
+
+
+def partition_of(cores: Iterable[Core]) -> Partition:
+    """Divide the cores in two sets of whole physical cores.
+
+    Adjacent cores stay together, so that two packages are separate. A single physical core is divided into
+    its SMT siblings. Raises UsageError with fewer than two cores.
+    """
+    known = sorted(cores)
+    if len(known) < 2:
+        raise UsageError(
+            "the schedule duet requires at least 2 cores, half of them for each server (got 1): "
+            "use the schedule slices"
+        )
+    physical: dict[tuple[int, int], list[int]] = {}
+    for core in known:
+        physical.setdefault((core.package, core.core), []).append(core.number)
+    groups = list(physical.values())
+    one = len(groups) == 1
+    if one:
+        groups = [[number] for number in groups[0]]
+    half = len(groups) // 2
+    first, second = ([n for group in part for n in group] for part in (groups[:half], groups[-half:]))
+    # If only some SMT siblings of a core are available, one side can have more.
+    size = min(len(first), len(second))
+    sides = (tuple(sorted(first[:size])), tuple(sorted(second[:size])))
+    resting = sorted({core.number for core in known} - {*sides[0], *sides[1]})
+    return Partition(cores=sides, resting=tuple(resting), of_one_core=one)
+
+
+# ----------------------------------------------------------------------
+# Default sizes for this machine, which are printed and stored, and which options override.
+# ----------------------------------------------------------------------
 
 RUN_CLIENTS_MAX = 1_000_000
 """Maximum number of clients, and of threads, of all load generators together, per arm."""

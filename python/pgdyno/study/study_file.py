@@ -11,13 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
 
-from pgdyno.study.defaults import CONFIDENCE, MARGIN, RETRIES_MAX, SLICE_S
-from pgdyno.study.pgbench_parameters import PgbenchParameters
+from pgdyno.features.published.plan import Published
+from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.study.plan import CHECKPOINTS_MAX
-from pgdyno.study.probe_names import ProbeName
-from pgdyno.study.published_experiment import Published
-from pgdyno.study.sysbench_parameters import SysbenchParameters
-from pgdyno.study.tpcc_parameters import TpccParameters
+from pgdyno.study.sizing import CONFIDENCE, MARGIN, RETRIES_MAX, SLICE_S, ProbeName
 from pgdyno.study.values import (
     Duration,
     Level,
@@ -32,6 +29,8 @@ from pgdyno.study.values import (
     levels_of,
 )
 from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 PARAMETERS: Mapping[str, type[WorkloadParameters]] = {
     "tpcc": TpccParameters,

@@ -1,25 +1,517 @@
-"""Reader of a study file: parses the text, and reports errors with line and key.
+"""Reader of a study file: checks beyond the types of its keys, and errors with line and key.
 
-``studies/x.toml:17: factors.clients[2]: must be greater than or equal to 1``
+- Line numbers of the keys of a TOML text, for error messages: the parser returns values without positions.
+- Checks of a study file beyond the types of its keys, such as names that do not exist.
+- Reader of a study file: parses the text, and reports errors with line and key.
 """
 
 from __future__ import annotations
 
+import difflib
+import itertools
 import json
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path as Directory
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.features.capacity.search import parse_limit
+from pgdyno.features.drivers.plan import PER_GENERATOR, too_many_for
+from pgdyno.features.published.plan import Reference
 from pgdyno.study.arm_spec import read_files
-from pgdyno.study.cases import cases_of, files_of
-from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_checks import errors_of, unknown_name
-from pgdyno.study.toml_lines import Path, line_of, lines_of, too_deep
-from pgdyno.study.values import plain_message
+from pgdyno.study.cases import (
+    COMBINATIONS_MAX,
+    PASSWORD,
+    cases_of,
+    files_of,
+    has_password,
+    own_settings_of,
+    setting_of,
+)
+from pgdyno.study.sizing import SLICE_S, TOGETHER, Schedule
+from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile, excludes, level_names
+from pgdyno.study.values import Level, Scalar, plain_message
+
+# ----------------------------------------------------------------------
+# Line numbers of the keys of a TOML text, for error messages: the parser returns values without positions.
+#
+# The text must be valid TOML, accepted by the parser before; this module does not report errors.
+# ----------------------------------------------------------------------
+
+Path = tuple[str | int, ...]
+"""The keys and indexes that lead to a value: ``("factors", "clients", 2)``."""
+
+_TOKEN = re.compile(
+    r'''(?P<text>"""(?:\\.|[^\\])*?"{3,5}|\'\'\'.*?'{3,5}|"(?:\\.|[^"\\])*"|'[^']*')'''
+    r"|(?P<comment>\#[^\n]*)|(?P<space>[ \t\r]+)|(?P<sign>\n|[\[\]{}=,.])|(?P<bare>[^\s\[\]{}=,.#\"']+)",
+    re.DOTALL,
+)
+
+
+def lines_of(text: str) -> dict[Path, int]:
+    """Return the line, counted from 1, of every table, key and array element."""
+    return _Walk(text).lines
+
+
+def line_of(lines: dict[Path, int], path: Path) -> int:
+    """Return the line of the path, or of the nearest enclosing element in the text."""
+    return next((lines[path[:n]] for n in range(len(path), 0, -1) if path[:n] in lines), 1)
+
+
+def too_deep(text: str, depth_max: int) -> int | None:
+    """Return the first line with deeper brackets or longer dotted keys than ``depth_max``, in any text."""
+    brackets = dots = 0
+    for word, line in _tokens(text):
+        brackets += (word in ("[", "{")) - (word in ("]", "}") and brackets > 0)
+        if word == ".":
+            dots += 1
+        elif len(word) == 1 and word in "\n[]{}=,":
+            dots = 0
+        if max(brackets, dots) > depth_max:
+            return line
+    return None
+
+
+class _Walk:
+    """One pass over the tokens. ``lines`` is the result."""
+
+    def __init__(self, text: str) -> None:
+        self.lines: dict[Path, int] = {}
+        self._lengths: dict[Path, int] = {}  # of arrays of tables, so far
+        self._tokens = _tokens(text)
+        self._here: tuple[str, int] | None = next(self._tokens, None)
+        self._document()
+
+    def _next(self) -> tuple[str, int]:
+        assert self._here is not None
+        taken, self._here = self._here, next(self._tokens, None)
+        return taken
+
+    def _sees(self, *signs: str) -> bool:
+        return self._here is not None and self._here[0] in signs
+
+    def _skip_lines(self) -> None:
+        while self._sees("\n"):
+            self._next()
+
+    def _document(self) -> None:
+        table: Path = ()
+        self._skip_lines()
+        while self._here is not None:
+            if self._sees("["):
+                table = self._header()
+            else:
+                self._pair(table)
+            self._skip_lines()
+
+    def _header(self) -> Path:
+        line = self._next()[1]
+        is_array = self._sees("[")
+        if is_array:
+            self._next()
+        path: Path = ()
+        for name in self._keys("]"):
+            path = self._last_of((*path, name))
+        while self._sees("]"):
+            self._next()
+        if is_array:
+            whole = path[:-1] if path in self.lines and isinstance(path[-1], int) else path
+            self._mark(whole, line)
+            self._lengths[whole] = self._lengths.get(whole, 0) + 1
+            path = self._last_of(whole)
+        self._mark(path, line)
+        return path
+
+    def _last_of(self, path: Path) -> Path:
+        return (*path, self._lengths[path] - 1) if path in self._lengths else path
+
+    def _keys(self, end: str) -> list[str]:
+        names = []
+        while not self._sees(end):
+            word = self._next()[0]
+            if word != ".":
+                names.append(_unquoted(word))
+        return names
+
+    def _pair(self, table: Path) -> None:
+        assert self._here is not None
+        line = self._here[1]
+        names = self._keys("=")
+        self._next()
+        for n in range(1, len(names) + 1):
+            self._mark((*table, *names[:n]), line)
+        self._value((*table, *names))
+
+    def _value(self, path: Path) -> None:
+        if self._sees("["):
+            self._next()
+            index = 0
+            self._skip_lines()
+            while not self._sees("]"):
+                assert self._here is not None
+                self._mark((*path, index), self._here[1])
+                self._value((*path, index))
+                index += 1
+                while self._sees("\n", ","):
+                    self._next()
+            self._next()
+        elif self._sees("{"):
+            self._next()
+            while not self._sees("}"):
+                if self._sees(",", "\n"):
+                    self._next()
+                else:
+                    self._pair(path)
+            self._next()
+        else:
+            while self._here is not None and not self._sees(",", "]", "}", "\n"):
+                self._next()
+
+    def _mark(self, path: Path, line: int) -> None:
+        for n in range(1, len(path) + 1):
+            self.lines.setdefault(path[:n], line)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int]]:
+    """Yield each token with its first line, without spaces and comments."""
+    line = 1
+    for found in _TOKEN.finditer(text):
+        word = found[0]
+        if found.lastgroup not in ("comment", "space"):
+            yield word, line
+        line += word.count("\n")
+
+
+def _unquoted(word: str) -> str:
+    """Return a key without quotes. Handles only escaped quotes and backslashes; others are rare in keys."""
+    if word[0] == '"':
+        return word[1:-1].replace('\\"', '"').replace("\\\\", "\\")
+    return word[1:-1] if word[0] == "'" else word
+
+
+# ----------------------------------------------------------------------
+# Checks of a study file beyond the types of its keys, such as names that do not exist.
+# ----------------------------------------------------------------------
+
+Errors = Iterator[StudyFileError]
+
+
+def unknown_name(what: str, name: str, known: Iterable[str]) -> str:
+    """Return the message for an unknown name, with the nearest one or all known names."""
+    names = list(known)
+    close = [] if name[:1].isdecimal() else difflib.get_close_matches(name, names, n=1)
+    if close:  # never suggests a number, which is rarely a misspelling
+        return f"unknown {what}: did you mean {close[0]}?"
+    return f"unknown {what}; available: {', '.join(names)}" if names else f"unknown {what}"
+
+
+def factors_known(file: StudyFile) -> list[str]:
+    """Return the possible factors of a study of this workload."""
+    return [
+        "server",
+        "settings",
+        "settings.NAME",
+        *Drive.model_fields,
+        *_workload_keys(str(file.workload.get("kind"))),
+    ]
+
+
+def errors_of(file: StudyFile) -> Errors:
+    """Yield all errors in names and in combinations of keys."""
+    kind = file.workload.get("kind")
+    if kind is None:
+        yield StudyFileError(("workload",), f"kind is missing; available: {', '.join(PARAMETERS)}")
+        return
+    if not isinstance(kind, str) or kind not in PARAMETERS:
+        yield StudyFileError(("workload", "kind"), unknown_name("workload", str(kind), PARAMETERS))
+        return
+    yield from _workload(file, kind)
+    wrong_factors = list(_factors(file))
+    yield from wrong_factors
+    yield from _run(file)
+    yield from _capacity(file)
+    yield from _initdb(file)
+    if not wrong_factors:
+        yield from _exclusions(file)
+        yield from _published(file)
+        yield from _fit(file)
+
+
+def _workload_keys(kind: str) -> list[str]:
+    own = [name for name in PARAMETERS[kind].model_fields if name != "kind"]
+    return ["variant", *own] if kind == "pgbench" else own
+
+
+def _workload(file: StudyFile, kind: str) -> Errors:
+    known = _workload_keys(kind)
+    for table, given in (("workload", file.workload), ("warmup_workload", file.warmup_workload or {})):
+        for key in given:
+            if key not in known and not (key == "kind" and table == "workload"):
+                yield StudyFileError((table, key), unknown_name(f"parameter of {kind}", key, known))
+
+
+def _factors(file: StudyFile) -> Errors:
+    known = factors_known(file)
+    for name, levels in file.factors.items():
+        if setting_of(name):
+            yield from _setting(name, levels)
+        elif name not in known:
+            yield StudyFileError(("factors", name), unknown_name("factor", name, known))
+        yield from _levels_of_factor(name, levels)
+    for n, name in enumerate(file.compare):
+        if name not in file.factors:
+            yield StudyFileError(("compare", n), unknown_name("factor", name, file.factors))
+        elif name in file.compare[:n]:
+            yield StudyFileError(("compare", n), f"names {name} twice")
+    if "server" not in file.factors and file.server is None:
+        yield StudyFileError((), "server is missing: set it for all arms, or as a factor")
+    if "clients" not in file.factors and file.drive.clients is None:
+        yield StudyFileError(("drive",), "clients is missing: set it here, or as a factor")
+    yield from _generators(file)
+    for name in file.factors:
+        for table, place in _also_fixed(file, name):
+            yield StudyFileError(place, f"{name} is a factor: remove its value from {table}")
+
+
+def _generators(file: StudyFile) -> Errors:
+    """Yield an error for each number that the load generators cannot have."""
+    n = max(1, file.fleet.n)
+    for what in PER_GENERATOR:
+        given: list[tuple[Path, Any]] = [(("drive", what), getattr(file.drive, what))]
+        given += [(("factors", what, level.place), level.value) for level in file.factors.get(what, ())]
+        for place, count in given:
+            if isinstance(count, int) and count > n * PER_GENERATOR[what]:
+                yield StudyFileError(
+                    place, too_many_for(what, count, n).replace("--drivers", "[fleet] drivers =")
+                )
+
+
+def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Errors:
+    for level in levels:
+        if name == "server" and level.name == level.value and ("=" in level.name or "://" in level.name):
+            message = "a connection string requires a name: make the levels a table, NAME = VALUE"
+            yield StudyFileError(("factors", name, level.place), message)
+        elif name == "server" and isinstance(level.value, str) and has_password(level.value):
+            yield StudyFileError(("factors", name, level.place), PASSWORD)
+        if name == "settings":
+            try:
+                own_settings_of({name: level})
+            except StudyFileError as error:
+                yield _or_single_setting(error, level)
+
+
+SETTING_NAME = re.compile(r"[a-z_][a-z0-9_$]*(\.[a-z_][a-z0-9_$]*)?")
+
+
+def _setting(factor: str, levels: tuple[Level, ...]) -> Errors:
+    """Yield the errors of a factor ``settings.NAME``."""
+    if not SETTING_NAME.fullmatch(setting_of(factor)):
+        message = "must be settings.NAME with the name of a setting in lower case, in quotes"
+        yield StudyFileError(("factors", factor), message)
+    for level in levels:
+        if not isinstance(level.value, Scalar):
+            yield StudyFileError(("factors", factor, level.place), "must be a plain value")
+
+
+def _or_single_setting(error: StudyFileError, level: Level) -> StudyFileError:
+    """Return the error, or the remedy if the name of a factor ``settings.NAME`` lacks its quotes."""
+    is_list = isinstance(level.value, tuple) or (isinstance(level.value, Mapping) and "levels" in level.value)
+    if not is_list:
+        return error
+    message = f'must be a table of settings; write the factor in quotes: "settings.{level.name}"'
+    return StudyFileError(error.path[:3], message)
+
+
+def _also_fixed(file: StudyFile, factor: str) -> Iterator[tuple[str, Path]]:
+    if factor == "server" and file.server is not None:
+        yield "the study", ("server",)
+    if setting_of(factor) in file.settings.values:
+        yield "[settings]", ("settings", setting_of(factor))
+    if factor in file.workload:
+        yield "[workload]", ("workload", factor)
+    if factor in Drive.model_fields and getattr(file.drive, factor) is not None:
+        yield "[drive]", ("drive", factor)
+
+
+def _run(file: StudyFile) -> Errors:
+    run = file.run
+    if run.rounds is not None and (error := Schedule(run.schedule).rounds_error(run.rounds)):
+        yield StudyFileError(("run", "rounds"), error)
+    lengths = {
+        "window": run.window_s,
+        "transactions": run.transactions,
+        "checkpoints": run.checkpoints,
+        "rounds": run.rounds,
+    }
+    given = [name for name, value in lengths.items() if value is not None]
+    for name in given[1:]:
+        yield StudyFileError(("run", name), f"cannot be combined with {given[0]}: remove one of them")
+    if run.transactions is not None and run.schedule in TOGETHER:
+        yield StudyFileError(
+            ("run", "transactions"),
+            "requires the schedule blocks or sequential, because slices have a length in time",
+        )
+    if run.checkpoints is not None and run.schedule in TOGETHER:
+        yield StudyFileError(
+            ("run", "checkpoints"), "require the schedule blocks or sequential, which run one arm at a time"
+        )
+    if run.schedule == "sequential" and run.repeats is None:
+        message = "sequential requires a fixed number of blocks: set repeats"
+        yield StudyFileError(("run", "schedule"), message)
+    if run.schedule == "sequential" and run.budget_s is not None:
+        message = (
+            "cannot be combined with sequential, because it would shorten only the last arm: set repeats"
+        )
+        yield StudyFileError(("run", "budget"), message)
+    elif run.repeats is None and run.budget_s is None:
+        yield StudyFileError(("run",), "has no end: set repeats (blocks per case), budget, or both")
+    if run.schedule == "sequential" and run.stop == "verdict":
+        message = (
+            "verdict cannot be combined with sequential, which completes one arm before the next: remove stop"
+        )
+        yield StudyFileError(("run", "stop"), message)
+    if not given and run.budget_s is None:
+        yield StudyFileError(
+            ("run",), "has no window: set window, transactions, checkpoints, rounds or budget"
+        )
+    yield from _warmup(file)
+    for name in ("window", "budget", "slice"):
+        if getattr(run, f"{name}_s") == 0:
+            yield StudyFileError(("run", name), "must be greater than 0")
+
+
+RATES_MIN = 3
+"""Minimum number of rates of a capacity study: with fewer, the interpolation is too coarse."""
+
+SLICE_PER_LIMIT_MIN = 20
+"""Minimum length of a slice as a multiple of the latency limit: a growing queue needs time to reach it."""
+
+
+def _capacity(file: StudyFile) -> Errors:
+    run, place = file.run, ("run", "capacity")
+    if run.capacity is None:
+        return
+    if "pacing" in file.factors or file.drive.pacing not in (None, "none"):
+        yield StudyFileError(place, "cannot be combined with pacing: the capacity sets the rate")
+    if "rate" not in file.factors:
+        if file.drive.rate is not None:
+            message = "requires several rates: make rate a factor, or remove it to search for the capacity"
+            yield StudyFileError(place, message)
+        elif run.schedule == "duet":
+            yield StudyFileError(place, "requires the schedule slices or blocks, which run one arm at a time")
+        return
+    limit, rates = parse_limit(run.capacity), file.factors["rate"]
+    numbers = [float(level.value) for level in rates if isinstance(level.value, int | float)]
+    if len(numbers) < RATES_MIN or "rate" in file.compare:
+        message = f"requires at least {RATES_MIN} levels of rate, as a factor that is not compared"
+        yield StudyFileError(place, message)
+        return
+    slice_s = run.slice_s or SLICE_S
+    if run.schedule in ("slices", "duet") and slice_s < SLICE_PER_LIMIT_MIN * limit.latency_s:
+        message = f"requires slices of at least {SLICE_PER_LIMIT_MIN} times the limit: increase slice"
+        yield StudyFileError(place, message)
+    window_s = run.window_s or (run.rounds * slice_s if run.rounds else None)
+    if window_s is not None and window_s * min(numbers) < limit.transactions_min:
+        message = (
+            f"requires {limit.transactions_min} transactions in a window at every rate: increase window or "
+            "the lowest rate"
+        )
+        yield StudyFileError(place, message)
+
+
+def _warmup(file: StudyFile) -> Errors:
+    run = file.run
+    if run.warmup_min_s is not None and run.warmup_s is not None and run.warmup_min_s > run.warmup_s:
+        yield StudyFileError(("run", "warmup_min"), "must not be longer than warmup")
+    elif run.warmup_min_s is not None and file.warmup_workload is not None:
+        message = "cannot be combined with warmup_workload: remove one of them"
+        yield StudyFileError(("run", "warmup_min"), message)
+
+
+def _initdb(file: StudyFile) -> Errors:
+    size = file.initdb.wal_segment_bytes
+    if size is not None and (size & (size - 1) or not 2**20 <= size <= 2**30):
+        yield StudyFileError(("initdb", "wal_segment"), "must be a power of two from 1MB to 1GB")
+
+
+def _exclusions(file: StudyFile) -> Errors:
+    for n, exclusion in enumerate(file.exclude):
+        wrong = list(_levels(file, ("exclude", n), exclusion))
+        yield from wrong
+        if not exclusion:
+            yield StudyFileError(("exclude", n), "has no factor, so it would exclude everything")
+        elif not wrong and not _has_effect(file, n):
+            yield StudyFileError(
+                ("exclude", n), "has no effect: earlier entries exclude the same combinations"
+            )
+
+
+def _has_effect(file: StudyFile, n: int) -> bool:
+    """Return True if the exclusion excludes a combination that earlier ones do not."""
+    names = [[level.name for level in levels] for levels in file.factors.values()]
+    for chosen in itertools.islice(itertools.product(*names), COMBINATIONS_MAX):
+        levels = dict(zip(file.factors, chosen, strict=True))
+        if excludes(file.exclude[n], levels) and not any(excludes(e, levels) for e in file.exclude[:n]):
+            return True
+    return False
+
+
+def _levels(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple[Scalar, ...]]) -> Errors:
+    for factor, levels in given.items():
+        if factor not in file.factors:
+            yield StudyFileError((*path, factor), unknown_name("factor", factor, file.factors))
+            continue
+        known = [level.name for level in file.factors[factor]]
+        for n, name in enumerate(level_names(levels)):
+            if name not in known:
+                place = (*path, factor, n) if isinstance(levels, tuple) else (*path, factor)
+                yield StudyFileError(place, f"{name}: {unknown_name(f'level of {factor}', name, known)}")
+
+
+def _published(file: StudyFile) -> Errors:
+    for t, table in enumerate(file.published.tables if file.published else ()):
+        path: Path = ("published", "tables", t)
+        yield from _reference(file, path, table)
+        for c, column in enumerate(table.columns):
+            yield from _reference(file, (*path, "columns", c), column)
+        for r, row in enumerate(table.rows):
+            at: Path = (*path, "rows", r)
+            yield from _reference(file, at, row)
+            if len(row.cells) != len(table.columns):
+                yield StudyFileError(
+                    (*at, "cells"), f"has {len(row.cells)} cells for {len(table.columns)} columns"
+                )
+            for c, cell in enumerate(row.cells):
+                yield from _reference(file, (*at, "cells", c), cell)
+
+
+def _reference(file: StudyFile, path: Path, reference: Reference) -> Errors:
+    yield from _levels(file, (*path, "levels"), reference.levels)
+    yield from _levels(file, (*path, "against"), reference.against)
+
+
+def _fit(file: StudyFile) -> Errors:
+    dropped: dict[str, set[str]] = {}
+    for n, drop in enumerate(file.fit.drop):
+        wrong = list(_levels(file, ("fit", "drop", n), {drop.factor: drop.levels}))
+        for one in wrong:
+            # An error in the name belongs to the key factor, one in a level to levels.
+            rest = one.path[4:]
+            yield StudyFileError(("fit", "drop", n, "levels" if rest else "factor", *rest), one.message)
+        dropped.setdefault(drop.factor, set()).update(level_names(drop.levels))
+        if not wrong and len(dropped[drop.factor]) >= len(file.factors[drop.factor]):
+            yield StudyFileError(("fit", "drop", n, "levels"), f"would drop all levels of {drop.factor}")
+
+
+# ----------------------------------------------------------------------
+# Reader of a study file: parses the text, and reports errors with line and key.
+#
+# ``studies/x.toml:17: factors.clients[2]: must be greater than or equal to 1``
+# ----------------------------------------------------------------------
 
 FILE_BYTES_MAX = 1 << 20
 """Maximum size of a study file, which is stored in the results file."""

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from pgdyno.errors import UsageError
-from pgdyno.study.capacity_search import parse_limit
+from pgdyno.features.capacity.search import parse_limit
 from pgdyno.units import parse_duration_s, parse_size_bytes
 
 
@@ -108,7 +108,7 @@ def _limit(given: Any) -> str:
 
 
 Limit = Annotated[str, BeforeValidator(_limit)]
-"""Latency limit, parsed by ``study/capacity_search.py``."""
+"""Latency limit, parsed by ``features/capacity/search.py``."""
 
 
 def level_name(value: Scalar) -> str:

@@ -21,8 +21,8 @@ from pydantic import (
 )
 
 from pgdyno.errors import UsageError
-from pgdyno.estimate import counted
-from pgdyno.study.tpcc_dialects import TpccDeviation
+from pgdyno.units import counted
+from pgdyno.workloads.tpcc.dialects import TpccDeviation
 
 SCRIPT_BYTES_MAX = 1 << 20
 """Maximum size: a script is stored in the results file and sent to the engine with every block."""

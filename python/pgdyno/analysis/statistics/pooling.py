@@ -42,9 +42,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.analysis.statistics.effect import LogRatioSummary, Method, summarize, with_error
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, summarize, with_error
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.estimate import Better, Estimate
+from pgdyno.units import Better, Estimate
 
 LogRatios = Mapping[int, float]
 """block → ln(x_arm / x_baseline)."""

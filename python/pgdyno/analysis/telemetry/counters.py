@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pgdyno.results.records import Moment, StoredReading
-from pgdyno.study.probe_names import Absence
+from pgdyno.study.sizing import Absence
 
 Row = Mapping[str, float | int | str | None]
 

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pgdyno.analysis.statistics.distributions import binomial_at_most
+from pgdyno.analysis.statistics.intervals import binomial_at_most
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, TrialLatencies, latency_key
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.estimate import significant
+from pgdyno.features.capacity.search import parse_limit
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Measure, Pairs, Trial, TrialStatus
-from pgdyno.study.capacity_search import parse_limit
 from pgdyno.study.plan import Study
+from pgdyno.units import significant
 
 BEYOND_MIN = 10
 """Minimum number of values beyond a quantile: p99.9 of 500 values would be their maximum."""

@@ -1,36 +1,41 @@
-"""Telemetry of one trial: readings, series and CPU profile as values by key.
+"""Telemetry of one trial: readings, series and CPU profile as values by key, and times per transaction.
 
-    telemetry = {
-        trial.trial: of_trial(trial, evidence.readings(trial.trial), evidence.series(trial.trial))
-        for trial in trials if trial.status is TrialStatus.OK
-    }
-    effects_on(arms, trials, compared_metrics(telemetry), plan.schedule, plan.confidence)
-    telemetry_levels(trials_of_an_arm, telemetry, plan.confidence)
-
-``metrics.toml`` defines the metrics.
+- Values of each statement over the measured part: calls, mean and SD of its time, rows, blocks, WAL.
+- Attribution of wait events to resources. ``wait_event_resources.toml`` has the table.
+- Times per transaction of a trial, from its probes: by statement, on CPU, runnable, and in waits.
+- Telemetry of one trial: readings, series and CPU profile as values by key.
 """
 
 from __future__ import annotations
 
+import math
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
 from typing import TypeVar
 
-from pgdyno.analysis.statistics.effect import Method, level_of, method_of
-from pgdyno.analysis.telemetry import client_time
-from pgdyno.analysis.telemetry.client_time import ClientTime
+import numpy as np
+
+from pgdyno.analysis.statistics.intervals import Method, level_of, method_of
 from pgdyno.analysis.telemetry.counters import (
+    COUNTERS,
     OTHERS,
     Gauges,
+    Growth,
     Missing,
     Row,
     Window,
     identity,
+    is_nested,
     numeric,
     window,
 )
 from pgdyno.analysis.telemetry.metrics import (
+    MEAN_TIME,
     METRICS,
     OF_DRIVER,
     OF_RELATIONS,
@@ -41,20 +46,320 @@ from pgdyno.analysis.telemetry.metrics import (
     keyed,
     split_key,
 )
-from pgdyno.analysis.telemetry.samples import GAUGES, WAITS, of_samples
-from pgdyno.analysis.telemetry.statements import statements
+from pgdyno.analysis.telemetry.samples import (
+    GAUGES,
+    RUNNING,
+    SAMPLES,
+    STEPS_RESOLVED,
+    WAITS,
+    of_samples,
+    overlap,
+)
 from pgdyno.caveats import Caveat, Code
-from pgdyno.estimate import Better, Estimate
 from pgdyno.results.records import (
     Arm,
     SampleSeries,
+    Slice,
     StoredReading,
     StudyRecord,
     Trial,
     TrialStatus,
 )
-from pgdyno.study.probe_names import Absence
-from pgdyno.units import US_PER_S
+from pgdyno.study.sizing import Absence
+from pgdyno.units import US_PER_MS, US_PER_S, Better, Estimate
+
+# ----------------------------------------------------------------------
+# Values of each statement over the measured part: calls, mean and SD of its time, rows, blocks, WAL.
+#
+# Statements are identified by their text, because their IDs differ between versions. Times are execution
+# times in ms, as in pg_stat_statements. Its standard deviation is that of all calls (divided by n, not n −
+# 1).
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean of n values, and the sum of the squared deviations from it."""
+
+    n: float
+    mean: float
+    squares: float
+
+    @classmethod
+    def of(cls, n: float, mean: float, stddev: float) -> Moments:
+        """Return the moments for the standard deviation of all n values."""
+        return cls(n, mean, stddev**2 * n)
+
+    @property
+    def stddev(self) -> float:
+        """Standard deviation of all n values, at least 0 in spite of rounding."""
+        return math.sqrt(max(0.0, self.squares) / self.n) if self.n else 0.0
+
+    def __add__(self, other: Moments) -> Moments:
+        """Return the moments of both sets together.
+
+        Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+        1979.
+        """
+        n = self.n + other.n
+        if not n:
+            return self
+        apart = other.mean - self.mean
+        mean = self.mean + apart * other.n / n
+        return Moments(n, mean, self.squares + other.squares + apart**2 * self.n * other.n / n)
+
+    def __sub__(self, first: Moments) -> Moments:
+        """Return the moments of the values after the first ones: the inverse of the same formula."""
+        n = self.n - first.n
+        if n <= 0:
+            return Moments(0, 0.0, 0.0)
+        mean = (self.n * self.mean - first.n * first.mean) / n
+        between = (mean - first.mean) ** 2 * first.n * n / self.n
+        return Moments(n, mean, max(0.0, self.squares - first.squares - between))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One text, over all its users and IDs. ``sums`` are the counters' differences by column.
+
+    ``top_ms`` is the time of the calls that clients sent. Nested calls, which ``pg_stat_statements.track =
+    all`` counts, are included in the times of the calling statements.
+    """
+
+    text: str
+    time_ms: Moments
+    sums: Mapping[str, float]
+    top_ms: float
+
+    @property
+    def calls(self) -> float:
+        """The number of calls."""
+        return self.time_ms.n
+
+    @property
+    def total_ms(self) -> float:
+        """Total time of all calls."""
+        return self.calls * self.time_ms.mean
+
+    def values(self, of_all_ms: float) -> dict[str, float]:
+        """Return values by key. ``of_all_ms``: time of all client statements."""
+        found = {
+            "statement.calls": self.calls,
+            MEAN_TIME: self.time_ms.mean,
+            "statement.stddev_ms": self.time_ms.stddev,
+            "statement.total_ms": self.total_ms,
+            "statement.rows_per_call": self.sums.get("rows", 0.0) / self.calls,
+        }
+        if of_all_ms > 0:
+            found["statement.share_of_time"] = 100 * self.total_ms / of_all_ms
+        for metric in OF_STATEMENTS:
+            if metric.formula is not None:
+                (column,) = metric.formula.columns
+                # A time of 0 means that timing is disabled (track_io_timing) or nothing was timed.
+                is_timed = metric.formula.kind != "time_per_call" or self.sums.get(column)
+                if column in self.sums and is_timed:
+                    found[metric.key] = self.sums[column] / self.calls * metric.formula.scale
+        if self.sums.get("plans"):
+            found["statement.plan_mean_ms"] = self.sums["total_plan_time"] / self.sums["plans"]
+        return found
+
+
+def statements(rows: Iterable[Growth]) -> list[Statement]:
+    """Return the statements executed between the readings, the one with the most time first."""
+    found: dict[str, Statement] = {}
+    for row in rows:
+        text = row.end.get("query")
+        if not isinstance(text, str):
+            continue
+        moments = _moments(row.end) - _moments(row.begin)
+        if moments.n <= 0:
+            continue
+        sums = {
+            column: delta for column in COUNTERS["statements"] if (delta := row.delta(column)) is not None
+        }
+        top_ms = 0.0 if is_nested(row) else moments.n * moments.mean
+        if text in found:
+            moments += found[text].time_ms
+            sums = {column: sums.get(column, 0.0) + found[text].sums.get(column, 0.0) for column in sums}
+            top_ms += found[text].top_ms
+        found[text] = Statement(text, moments, sums, top_ms)
+    return sorted(found.values(), key=lambda statement: -statement.total_ms)
+
+
+def _moments(row: Mapping[str, float | int | str | None]) -> Moments:
+    """Return the moments from calls, mean and standard deviation of a reading; empty for a missing row."""
+    calls = numeric(row, "calls") or 0.0
+    return Moments.of(calls, numeric(row, "mean_exec_time") or 0.0, numeric(row, "stddev_exec_time") or 0.0)
+
+
+# ----------------------------------------------------------------------
+# Attribution of wait events to resources. ``wait_event_resources.toml`` has the table.
+# ----------------------------------------------------------------------
+
+RESOURCES: Mapping[str, Sequence[str]] = tomllib.loads(
+    Path(__file__).with_name("wait_event_resources.toml").read_text("utf-8")
+)
+"""Resource → patterns of its wait events."""
+
+CLIENT, OTHER = "client", "other"
+
+
+@cache
+def resource_of(event: str) -> str:
+    """Return the resource of a wait event ``TYPE/NAME``, or RUNNING."""
+    if event == RUNNING:
+        return RUNNING
+    of_type, _, name = event.partition("/")
+    matching = [
+        (len(pattern), resource)
+        for resource, patterns in RESOURCES.items()
+        for pattern in patterns
+        if fnmatchcase(f"{of_type}/{name}".lower(), pattern.lower())
+    ]
+    return max(matching)[1] if matching else OTHER
+
+
+# ----------------------------------------------------------------------
+# Times per transaction of a trial, from its probes: by statement, on CPU, runnable, and in waits.
+#
+# Unit: µs per transaction, or a mean number of backends. ``causes/time_breakdown.py`` combines them. Sources:
+#
+# - statements: Δ total_exec_time of pg_stat_statements, for statements that clients send. Statements inside a
+#   function are included in the calling statement and not added to it (``toplevel``, from PostgreSQL 14 on).
+# - CPU: the kernel's accounting of the clients' server processes (schedstat: on CPU, or runnable without
+#   CPU).
+# - waits: wait-event samples of the server's backends in the counted parts of slices. If backends were seen
+#   in a state n times in N samples, their mean number is n / N. By Little's law, this number × time /
+#   transactions is the time that a transaction spends in it.
+# ----------------------------------------------------------------------
+
+STATEMENTS_KEPT = 40
+"""Number of statements of a trial, those with the most time; the others are summed."""
+
+ON_CPU, RUNNABLE = "clients_on_cpu_s", "clients_ready_s"
+"""Columns of the readings of ``host``: seconds of all clients' server processes since their start."""
+
+
+@dataclass(frozen=True)
+class WaitSamples:
+    """Wait-event samples. ``backends``: mean number by resource and RUNNING; ``n``: number of samples."""
+
+    backends: Mapping[str, float]
+    n: float
+
+    @property
+    def active(self) -> float:
+        """Mean number of backends that were active."""
+        return sum(self.backends.values())
+
+
+@dataclass(frozen=True)
+class ClientTime:
+    """Times of one trial. None means unknown.
+
+    ``statements`` are those with the most time, by text; ``others_us`` is the sum of the others.
+    ``cpu_is_of_all``: the CPU time is that of all processes of the server, including those without a client.
+    """
+
+    statements: Mapping[str, float] | None = None
+    others_us: float = 0.0
+    planning_us: float | None = None
+    on_cpu_us: float | None = None
+    runnable_us: float | None = None
+    cpu_is_of_all: bool = False
+    driver_us: float | None = None
+    wait_samples: WaitSamples | None = None
+
+
+def client_time_of_trial(
+    trial: Trial, w: Window, found: Sequence[Statement], waits: SampleSeries | None
+) -> ClientTime:
+    """Return the times of a trial. ``found`` are the statements of this window."""
+    n = trial.transactions
+    if not n:
+        return ClientTime()
+    by_text, others_us, planning_us = _statements(w, found, n)
+    on_cpu, runnable = (_grown_us(w, column, n) for column in (ON_CPU, RUNNABLE))
+    of_all = on_cpu is None and trial.server_cpu_s is not None
+    if of_all and trial.server_cpu_s is not None:
+        on_cpu = US_PER_S * trial.server_cpu_s / n
+    return ClientTime(
+        statements=by_text,
+        others_us=others_us,
+        planning_us=planning_us,
+        on_cpu_us=on_cpu,
+        runnable_us=runnable,
+        cpu_is_of_all=of_all,
+        driver_us=US_PER_S * trial.driver_cpu_s / n,
+        wait_samples=None if waits is None else wait_samples(waits, trial.measured),
+    )
+
+
+def _statements(
+    w: Window, found: Sequence[Statement], n: int
+) -> tuple[Mapping[str, float] | None, float, float | None]:
+    every_ms = w.delta("statements", "total_exec_time")
+    if every_ms is None:
+        return None, 0.0, None
+    own = sorted(((of.top_ms, of.text) for of in found if of.top_ms > 0), reverse=True)
+    listed = {text: US_PER_MS * ms / n for ms, text in own[:STATEMENTS_KEPT]}
+    others_us = US_PER_MS * every_ms / n - sum(listed.values())
+    plans_ms = w.delta("statements", "total_plan_time")
+    return listed, max(0.0, others_us), US_PER_MS * plans_ms / n if plans_ms else None
+
+
+def _grown_us(w: Window, column: str, n: int) -> float | None:
+    first, last = (
+        next((row[column] for row in of.get("host", ()) if column in row), None) for of in (w.first, w.last)
+    )
+    if not isinstance(first, int | float) or not isinstance(last, int | float) or last < first:
+        return None
+    return US_PER_S * (last - first) / n
+
+
+def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples | None:
+    """Return the wait-event samples within the counted parts of these slices.
+
+    None without samples, or if a sample sums over more time than a slice.
+    """
+    spans = [(piece.counted_from_s, piece.closed_s) for piece in slices if piece.counted_s > 0]
+    if not spans or len(series.points) < 2:
+        return None
+    samples = series.column(SAMPLES)
+    if np.nanmax(samples) <= 1:
+        weight = within(series.points[:, 0], spans)
+    elif len(spans) == 1 or min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * series.step_s:
+        weight = overlap(series.points[:, 0], spans)
+    else:
+        return None
+    n = float(np.nansum(weight * samples))
+    if not n:
+        return None
+    seen: dict[str, float] = {}
+    for name in series.columns[2:]:
+        if name != SAMPLES:
+            resource = resource_of(name)
+            seen[resource] = seen.get(resource, 0.0) + float(np.nansum(weight * series.column(name))) / n
+    return WaitSamples({resource: backends for resource, backends in seen.items() if backends > 0}, n)
+
+
+def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:
+    """Return 1 for times in one of the spans, else 0."""
+    inside = np.zeros(len(at))
+    for from_s, to_s in spans:
+        inside[np.searchsorted(at, from_s) : np.searchsorted(at, to_s)] = 1.0
+    return inside
+
+
+# ----------------------------------------------------------------------
+# Telemetry of one trial: readings, series and CPU profile as values by key.
+#
+# telemetry = { trial.trial: of_trial(trial, evidence.readings(trial.trial), evidence.series(trial.trial)) for
+# trial in trials if trial.status is TrialStatus.OK } effects_on(arms, trials, compared_metrics(telemetry),
+# plan.schedule, plan.confidence) telemetry_levels(trials_of_an_arm, telemetry, plan.confidence)
+#
+# ``metrics.toml`` defines the metrics.
+# ----------------------------------------------------------------------
 
 PROFILE = "profile"
 """Name of the probe."""
@@ -159,7 +464,7 @@ def telemetry_of_trial(
     values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
     if trial.probe_cpu_s is not None and trial.transactions:
         values["probes.us_per_tx"] = US_PER_S * trial.probe_cpu_s / trial.transactions
-    time = client_time.client_time_of_trial(trial, w, found, (series or {}).get(WAITS))
+    time = client_time_of_trial(trial, w, found, (series or {}).get(WAITS))
     return TrialTelemetry(
         values,
         [statement.text for statement in found],

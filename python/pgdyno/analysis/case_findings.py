@@ -1,0 +1,365 @@
+"""Findings of one case, from which every report is made."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis import steady_state, time_breakdown
+from pgdyno.analysis.comparison import (
+    Comparison,
+    compare_arms,
+    without_unconfirmed,
+)
+from pgdyno.analysis.comparison_caveats import (
+    block_caveats,
+    comparison_caveats,
+    skips_arrivals,
+)
+from pgdyno.analysis.measurement_noise import Noise, noise_caveats, with_noise
+from pgdyno.analysis.outlier_trials import OutlierTrials, find_outlier_trials
+from pgdyno.analysis.queries import CaseTelemetry, QueryChanges, find_query_changes, read_case
+from pgdyno.analysis.statistics import intervals
+from pgdyno.analysis.statistics.intervals import method_of
+from pgdyno.analysis.steady_state import (
+    Drift,
+    SteadyState,
+    drifts_of_arm,
+    find_steady_state,
+    steady_state_caveats,
+)
+from pgdyno.analysis.telemetry import metrics, percentiles, trial_telemetry
+from pgdyno.analysis.telemetry.metrics import (
+    ALL_KINDS,
+    PERCENTILES,
+    PERCENTILES_COMPARED,
+    Metric,
+    TrialLatencies,
+    latency_metric,
+)
+from pgdyno.analysis.telemetry.percentiles import (
+    Latencies,
+    LatencyMs,
+    limited_by_trial,
+    merge_latencies,
+    missed_limit_caveats,
+    missed_limits,
+)
+from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint, throughput_points
+from pgdyno.analysis.throughput_dips import ArmDips, TrialRates, find_dips, rates_of
+from pgdyno.analysis.time_breakdown import TimeBreakdown
+from pgdyno.caveats import Caveat, Code
+from pgdyno.features.profiles.findings import ProfileComparison, compare_profiles
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import (
+    Arm,
+    Block,
+    BlockStatus,
+    Counts,
+    Measure,
+    StudyRecord,
+    Trial,
+    TrialStatus,
+)
+from pgdyno.study.plan import Study
+from pgdyno.units import Estimate
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
+
+
+@dataclass(frozen=True)
+class ArmFindings:
+    """Values of one arm over its ok trials. ``latency`` is kind → merged latencies.
+
+    ``bounds`` has the lower bound of each level that is not known, by metric.
+    """
+
+    arm: Arm
+    trials_by_status: Mapping[TrialStatus, int]
+    levels: Mapping[str, Estimate | None]  # by metric
+    bounds: Mapping[str, float]
+    counts: Mapping[str, Counts]  # by kind, of the measured slices
+    latency: Mapping[str, Latencies]
+    driver_memory_bytes: int | None  # the largest peak
+    restore_s: float | None  # mean
+    start_s: float | None
+
+    def quantiles_ms(self, kind: str) -> dict[str, LatencyMs | None]:
+        """Return the quantiles of one kind, or of ALL_KINDS."""
+        return self.latency.get(kind, Latencies()).quantiles_ms()
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Results of a case before presentation. ``series`` is trial ID → throughput over time."""
+
+    study: StudyRecord
+    metrics: Sequence[Metric]
+    kinds: Sequence[str]
+    arms: Sequence[ArmFindings]
+    comparisons: Sequence[Comparison]
+    blocks: Sequence[Block]
+    trials: Sequence[Trial]
+    series: Mapping[int, Sequence[ThroughputPoint]]
+    latencies: Sequence[Metric]  # all percentiles of all kinds, by name
+    limited_ms: Mapping[int, float | None]  # trial ID → the quantile that the study limits; may be infinite
+    caveats: Sequence[Caveat]
+    block_s: float | None  # duration of the last finished block: the first one copies all data
+    telemetry: CaseTelemetry
+    drifts: Mapping[int, Sequence[Drift]]  # by arm; empty for short windows
+    noise: Noise
+    outliers: OutlierTrials
+    profiles: Sequence[ProfileComparison]  # of the arms after the first; empty without profiles
+    time_breakdowns: Mapping[int, TimeBreakdown]  # by arm after the first
+    queries: Sequence[QueryChanges]  # by kind of query and arm
+    steady_states: Sequence[SteadyState]  # of each arm
+    dips: Mapping[int, ArmDips]  # by arm; without arms with too few points
+
+    @property
+    def primary(self) -> Metric:
+        """The metric of the verdict."""
+        return self.metrics[0]
+
+    @property
+    def every_metric(self) -> list[Metric]:
+        """All metrics with values of single trials: of the driver, telemetry, latencies."""
+        return [*self.metrics, *self.telemetry.metrics.values(), *self.latencies]
+
+    @property
+    def has_own_rates(self) -> bool:
+        """True if each arm ran at its own rate, found by a search."""
+        return self.primary.key == metrics.CAPACITY.key
+
+    @property
+    def at_own_rates(self) -> str:
+        """Suffix for titles of comparisons by transaction."""
+        return ", each arm at its own rate" if self.has_own_rates else ""
+
+
+def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
+    """Read one case and compute its findings. Verdicts account for the noise. The caller holds a snapshot."""
+    study, arms, cases = evidence.study(case), evidence.arms(case), len(evidence.cases())
+    blocks, trials = evidence.blocks(case), evidence.trials(case)
+    latencies = {
+        trial.trial: percentiles.read_latencies(evidence, trial.trial)
+        for trial in trials
+        if trial.status is TrialStatus.OK
+    }
+    series, rates = _throughput_series(evidence, trials)
+    stored = evidence.caveats(case)
+    kinds = _kinds(trials, study.plan)
+    latency_ms = percentiles.trial_latencies(latencies)
+    chosen = metrics.of_plan(study.plan, latency_ms)
+    compared = _latencies(kinds, PERCENTILES_COMPARED, latency_ms)
+    limited_ms = limited_by_trial(study.plan, trials, latencies)
+    missed = missed_limits(study.plan, arms, trials, limited_ms)
+    comparisons = compare_arms(arms, trials, study.plan, [*chosen, *compared], cases)
+    comparisons = without_unconfirmed(comparisons, missed)
+    noise = noise.of_today(comparisons)
+    of_arms = [_of_arm(arm, trials, latencies, chosen, study.plan) for arm in arms]
+    medians = {of.arm.arm: of.quantiles_ms(ALL_KINDS)["p50"] for of in of_arms}
+    p50_ms = {arm: None if ms is None else ms.value for arm, ms in medians.items()}
+    telemetry = read_case(evidence, study, arms, trials)
+    drifts_by_arm = {arm.arm: _drifts(arm, trials, series, telemetry, study.plan) for arm in arms}
+    computed = [
+        *comparison_caveats(study, arms, trials, comparisons, p50_ms),
+        *noise_caveats(comparisons, noise),
+    ]
+    steady = find_steady_state(study.plan, arms, trials, series, telemetry.series, telemetry.by_trial, cases)
+    computed += steady_state_caveats(study.plan, steady, cases)
+    computed += trial_telemetry.telemetry_caveats(arms, trials, telemetry.by_trial)
+    computed += block_caveats(comparisons, cases)
+    computed += missed_limit_caveats(study.plan, missed)
+    for arm in arms:
+        window_s = _window_s([trial for trial in trials if trial.arm == arm.arm])
+        computed += steady_state.drift_caveats(
+            arm, drifts_by_arm[arm.arm], window_s, study.plan.margin, cases * len(arms)
+        )
+    durations = [
+        block.ended_unix_s - block.started_unix_s
+        for block in blocks
+        if block.status is BlockStatus.DONE and block.ended_unix_s is not None
+    ]
+    return Findings(
+        study=study,
+        metrics=chosen,
+        kinds=kinds,
+        arms=of_arms,
+        comparisons=[with_noise(comparison, noise) for comparison in comparisons],
+        blocks=blocks,
+        trials=trials,
+        series=series,
+        latencies=_latencies(sorted(kinds), PERCENTILES, latency_ms),
+        limited_ms=limited_ms,
+        caveats=_without_duplicates(computed, stored),
+        block_s=durations[-1] if durations else None,
+        telemetry=telemetry,
+        drifts=drifts_by_arm,
+        noise=noise,
+        profiles=compare_profiles(
+            arms,
+            trials,
+            {trial: of.profile for trial, of in telemetry.by_trial.items()},
+            study.plan.confidence,
+        ),
+        outliers=find_outlier_trials(
+            arms, trials, comparisons, chosen[0], telemetry.by_trial, study.plan.margin, cases
+        ),
+        time_breakdowns=_time_breakdowns(evidence, comparisons, trials, telemetry, study.plan),
+        queries=find_query_changes(evidence, study.plan, trials, comparisons, telemetry.by_trial),
+        steady_states=steady,
+        dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, telemetry.events),
+    )
+
+
+def _latencies(kinds: Sequence[str], names: Iterable[str], latency_ms: TrialLatencies) -> list[Metric]:
+    return [
+        replace(latency_metric(kind, name), by_trial=latency_ms.values, bounds=latency_ms.bounds)
+        for kind in [*kinds, ALL_KINDS]
+        for name in names
+    ]
+
+
+def _drifts(
+    arm: Arm,
+    trials: Sequence[Trial],
+    points: Mapping[int, Sequence[ThroughputPoint]],
+    telemetry: CaseTelemetry,
+    plan: Study,
+) -> list[Drift]:
+    series = {trial: {SERVER: of} for trial, of in telemetry.series.items()}
+    return drifts_of_arm(arm, trials, points, series, telemetry.by_trial, plan.confidence)
+
+
+def _throughput_series(
+    evidence: Evidence, trials: Sequence[Trial]
+) -> tuple[dict[int, list[ThroughputPoint]], dict[int, TrialRates]]:
+    """Return the throughput for charts, and with every point for the detection of dips."""
+    series, rates = {}, {}
+    for trial in trials:
+        executed = evidence.executed(trial.trial)
+        series[trial.trial], rates[trial.trial] = throughput_points(executed), rates_of(executed)
+    return series, rates
+
+
+def _time_breakdowns(
+    evidence: Evidence,
+    comparisons: Sequence[Comparison],
+    trials: Sequence[Trial],
+    telemetry: CaseTelemetry,
+    plan: Study,
+) -> dict[int, TimeBreakdown]:
+    if plan.searches_capacity:
+        # Each arm has another rate in each block. The times would show the load, not the servers.
+        return {}
+    arms = [*(of.baseline for of in comparisons[:1]), *(of.arm for of in comparisons)]
+    confidences = {
+        of.arm.arm: of.primary.summary.confidence if of.primary else plan.confidence for of in comparisons
+    }
+    times = {trial: of.time for trial, of in telemetry.by_trial.items()}
+    # With many skipped arrivals the mean latency is not known, and that of the others is too low.
+    overloaded = any(skips_arrivals([t for t in trials if t.arm == arm.arm]) for arm in arms)
+    measured = () if overloaded else times
+    mean_us = _mean_latencies_us(evidence, measured) if plan.load_is_fixed else None
+    return time_breakdown.break_down_time(arms, trials, times, mean_us, confidences, method_of(plan, trials))
+
+
+def _mean_latencies_us(evidence: Evidence, trials: Iterable[int]) -> dict[int, tuple[float, float]]:
+    """Return the mean latency and lag of each trial, of its answered transactions."""
+    found = {}
+    for trial in trials:
+        of = [
+            percentiles.mean_us(percentiles.merge(h.pairs for h in evidence.histograms(trial, measure)))
+            for measure in (Measure.LATENCY, Measure.LAG)
+        ]
+        if of[0] is not None and of[1] is not None:
+            found[trial] = (of[0], of[1])
+    return found
+
+
+def _window_s(trials: Sequence[Trial]) -> float:
+    """Return the mean time from the first measured slice to the last."""
+    spans = [trial.measured[-1].drained_s - trial.measured[0].opened_s for trial in trials if trial.measured]
+    return sum(spans) / len(spans) if spans else 0.0
+
+
+def _of_arm(
+    arm: Arm,
+    trials: Sequence[Trial],
+    latencies: Mapping[int, Mapping[str, Latencies]],
+    chosen: Sequence[Metric],
+    plan: Study,
+) -> ArmFindings:
+    mine = [trial for trial in trials if trial.arm == arm.arm]
+    ok = [trial for trial in mine if trial.status is TrialStatus.OK]
+    by_kind = {
+        kind: merge_latencies(latencies[trial.trial].get(kind, Latencies()) for trial in ok)
+        for kind in _kinds(ok, plan)
+    }
+    memory = [trial.driver_memory_bytes for trial in ok if trial.driver_memory_bytes is not None]
+    return ArmFindings(
+        arm=arm,
+        trials_by_status={
+            status: n for status in TrialStatus if (n := sum(trial.status is status for trial in mine))
+        },
+        levels={metric.key: _level(metric, ok, plan.confidence) for metric in chosen},
+        bounds={metric.key: bound for metric in chosen if (bound := _bound(metric, ok)) is not None},
+        counts=_counts(ok),
+        latency={**by_kind, ALL_KINDS: merge_latencies(by_kind.values())},
+        driver_memory_bytes=max(memory, default=None),
+        restore_s=_mean([trial.restore_s for trial in ok]),
+        start_s=_mean([trial.start_s for trial in ok]),
+    )
+
+
+def _level(metric: Metric, trials: Sequence[Trial], confidence: float) -> Estimate | None:
+    if any(metric.bound(trial) is not None for trial in trials):
+        return None
+    values = {trial.block: metric.value(trial, trial.measured) for trial in trials}
+    known = {block: value for block, value in values.items() if value}
+    return intervals.own_level(known, metric.unit, metric.better, confidence)
+
+
+def _bound(metric: Metric, trials: Sequence[Trial]) -> float | None:
+    """Return the lower bound of a level that is not known: the geometric mean with the bounds of trials."""
+    if all(metric.bound(trial) is None for trial in trials):
+        return None
+    values = [metric.bound(trial) or metric.value(trial, trial.measured) for trial in trials]
+    return statistics.geometric_mean([value for value in values if value])
+
+
+def _counts(trials: Sequence[Trial]) -> dict[str, Counts]:
+    found: dict[str, Counts] = {}
+    for trial in trials:
+        for piece in trial.measured:
+            for kind, counts in piece.kinds.items():
+                found[kind] = found.get(kind, Counts()) + counts
+    return found
+
+
+def _kinds(trials: Sequence[Trial], plan: Study) -> list[str]:
+    """Return the kinds in TPC-C's order, in the order of pgbench scripts, or by name."""
+    found = {kind for trial in trials for piece in trial.slices for kind in piece.kinds}
+    scripts = (
+        [of.name for of in plan.workload.scripts] if isinstance(plan.workload, PgbenchParameters) else []
+    )
+    order = {kind: i for i, kind in enumerate(scripts or _TPCC_ORDER)}
+    return sorted(found, key=lambda kind: (order.get(kind, len(order)), kind))
+
+
+_TPCC_ORDER = ("new_order", "payment", "order_status", "delivery", "stock_level")
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _without_duplicates(computed: Sequence[Caveat], stored: Sequence[Caveat]) -> list[Caveat]:
+    """Combine caveats without duplicates. A stored caveat replaces computed ones with the same code.
+
+    The exception is PROBE_UNAVAILABLE: a lost series does not imply the missing readings.
+    """
+    known = {caveat.code for caveat in stored} - {Code.PROBE_UNAVAILABLE}
+    every = [*(caveat for caveat in computed if caveat.code not in known), *stored]
+    return list({(caveat.trial, caveat.code, caveat.text): caveat for caveat in every}.values())

@@ -1,1 +1,0 @@
-"""Causes of differences: time breakdown, throughput dips, CPU profiles, outlier trials."""

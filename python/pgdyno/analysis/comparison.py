@@ -1,0 +1,622 @@
+"""Comparison of an arm with the baseline: counted blocks, verdicts, and what is needed for one.
+
+- Verdicts from intervals and a margin, and the blocks that an undecided one needs.
+- Probability of a verdict after further blocks, the change that makes one likely, and what can be resolved.
+- Comparison of an arm with the baseline: counted blocks, effects on all metrics, verdict on the first.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+import numpy as np
+
+from pgdyno.analysis.statistics import intervals
+from pgdyno.analysis.statistics.intervals import (
+    LogRatioSummary,
+    Method,
+    bootstrap_interval,
+    critical_value,
+    method_of,
+    one_sided_critical_value,
+    percent_of,
+)
+from pgdyno.analysis.steady_state import (
+    SUSPICION,
+    WarmUpChange,
+    effect_trends,
+    trending,
+    warm_up_changes,
+)
+from pgdyno.analysis.telemetry.metrics import Metric, is_tail
+from pgdyno.analysis.telemetry.percentiles import MissedLimit
+from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
+from pgdyno.study.sizing import Schedule, is_duet_sound
+from pgdyno.units import Better, Estimate
+
+# ----------------------------------------------------------------------
+# Verdicts from intervals and a margin, and the blocks that an undecided one needs.
+#
+# See docs/explanation/method.md.
+#
+# The margin δ is a share of the baseline. On the log scale, where the arms are interchangeable, it is ±ln(1 +
+# δ). With δ = 2% the arms are the same if the ratio is within 1 / 1.02 … 1.02.
+#
+# *Faster* and *slower*: the two-sided interval excludes 0. All arms share its level (Holm). *Same*: two
+# one-sided tests reject an effect of −δ or less and one of +δ or more. Each has the full level, so the
+# probability that an arm with a larger effect is called the same is at most the level, for each arm by
+# itself.
+# ----------------------------------------------------------------------
+
+POWER = 0.80
+"""1 − β: the probability that the number of blocks still needed suffices."""
+
+BLOCKS_NEEDED_MAX = 10_000
+"""Limit of the search. A study that needs more blocks requires a quieter machine."""
+
+
+class Verdict(StrEnum):
+    """Verdict on an arm against the baseline."""
+
+    FASTER = "faster"
+    SLOWER = "slower"
+    SAME = "same"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict with its basis. Percentages are of the baseline."""
+
+    verdict: Verdict
+    margin: float
+    detectable_percent: float | None  # minimum detectable effect with the blocks so far; None below 2 blocks
+    blocks_needed: int | None  # further blocks; None if decided
+
+
+def decide(summary: LogRatioSummary, better: Better, margin: float, confidence: float) -> Decision:
+    """Return the decision on a metric. A change in the better direction is ``faster``.
+
+    ``confidence`` is that of the study, without Holm's correction.
+    """
+    verdict = judge(summary, summary.equivalence(confidence), margin, better)
+    return Decision(
+        verdict=verdict,
+        margin=margin,
+        detectable_percent=detectable_percent(summary),
+        blocks_needed=blocks_needed(summary, margin, confidence) if verdict is Verdict.UNDECIDED else None,
+    )
+
+
+def judge(
+    summary: LogRatioSummary,
+    equivalence: LogRatioSummary,
+    margin: float,
+    better: Better = Better.MORE,
+    blocks: int | None = None,
+) -> Verdict:
+    """Return the verdict of a two-sided interval and of one for equivalence.
+
+    Within the margin: same, even if the two-sided interval excludes 0. ``blocks`` is the number of blocks if
+    ``summary.n`` is that of hosts.
+    """
+    if (summary.n if blocks is None else blocks) < VERDICT_BLOCKS_MIN:
+        return Verdict.UNDECIDED
+    limit = math.log1p(margin)
+    low, high = equivalence.low, equivalence.high
+    if low is not None and high is not None and -limit <= low and high <= limit:
+        return Verdict.SAME
+    if summary.low is None or summary.high is None or summary.low <= 0 <= summary.high:
+        return Verdict.UNDECIDED
+    return Verdict.FASTER if (summary.low > 0) == (better is not Better.LESS) else Verdict.SLOWER
+
+
+def detectable_percent(summary: LogRatioSummary) -> float | None:
+    """Return the minimum detectable effect in percent: (t_{α/2} + t_β) · s · √(1/n), with power POWER.
+
+    The critical value of the interval's method replaces t_{α/2}. None if so few blocks have no interval.
+    """
+    if summary.sd is None:
+        return None
+    reach = detectable_log_ratio(summary.sd, summary.n, summary.confidence, summary.method)
+    return None if math.isinf(reach) else percent_of(reach)
+
+
+def blocks_needed(summary: LogRatioSummary, margin: float, confidence: float) -> int:
+    """Return the number of further blocks for a decision, if effect and SD are as estimated.
+
+    Either the two-sided interval excludes 0, or that for equivalence fits into the margin.
+    """
+    least = max(1, VERDICT_BLOCKS_MIN - summary.n)
+    if summary.sd is None:
+        return least
+    sd, method = summary.sd, summary.method
+
+    def suffices(n: int) -> bool:
+        return (
+            detectable_log_ratio(sd, n, summary.confidence, method) <= abs(summary.mean)
+            or _same_probability(summary.mean, sd, n, margin, confidence, method) >= POWER
+        )
+
+    # Both improve with every block, so a binary search finds the first sufficient number.
+    return least + bisect_left(range(summary.n + least, BLOCKS_NEEDED_MAX), True, key=suffices)
+
+
+def detectable_log_ratio(sd: float, n: int, confidence: float, method: Method) -> float:
+    """Return the log ratio that ``n`` blocks with this SD detect with probability POWER.
+
+    Infinite if so few blocks have no interval.
+    """
+    if n < 2:
+        return math.inf
+    t_alpha = critical_value(n, confidence, method)
+    t_beta = intervals.t_quantile(POWER, n - 1)
+    return (t_alpha + t_beta) * sd * math.sqrt(1 / n)
+
+
+def _same_probability(
+    mean: float, sd: float, n: int, margin: float, confidence: float, method: Method
+) -> float:
+    """Return the probability that ``n`` ≥ 2 blocks reject both one-sided hypotheses."""
+    t_alpha = one_sided_critical_value(n, confidence, method)
+    if sd == 0 or math.isinf(t_alpha):
+        return float(abs(mean) < math.log1p(margin) and not math.isinf(t_alpha))
+    distances = ((math.log1p(margin) + sign * mean) / sd * math.sqrt(n) for sign in (-1, 1))
+    return 1 - sum(intervals.t_beyond(distance - t_alpha, n - 1) for distance in distances)
+
+
+# ----------------------------------------------------------------------
+# Probability of a verdict after further blocks, the change that makes one likely, and what can be resolved.
+#
+# The mean and the SD of the block ratios are drawn from their posterior under the reference prior 1 / σ.
+# Given n blocks with mean d and SD s, (n − 1) s² / σ² has the chi-squared distribution with n − 1 degrees of
+# freedom, and μ is N(d, σ² / n). Each draw gives further blocks and the verdict after them. Interim analyses
+# on the way are ignored, so the true probability is a little higher.
+# ----------------------------------------------------------------------
+
+DRAWS = 2000
+SEED = 20261123
+"""Fixed, so that repeated forecasts are equal."""
+
+DUET_TIME_SHARE = 0.55
+"""Blocks that a duet needs, as a share of those of slices (docs/explanation/stopping.md)."""
+
+BUDGET_FACTOR_MAX = 4.0
+"""Maximum factor of the budget that is suggested. Beyond it, the noise must become less.
+
+A larger margin is never suggested: it is what counts as equal, and no study may choose it by its result."""
+
+CLIENTS_PER_CORE_MAX = 2
+"""Clients per core above which fewer clients are suggested: they wait for each other and for a core."""
+
+
+class Remedy(StrEnum):
+    """A change that makes a verdict likely."""
+
+    DUET = "duet"
+    MINUTES = "minutes"
+    LESS_NOISE = "less noise"
+
+
+class LessNoise(StrEnum):
+    """A change that can reduce the noise of the blocks."""
+
+    DUET = "duet"
+    SLICES = "slices"
+    FEWER_CLIENTS = "fewer clients"
+    QUIETER_MACHINE = "quieter machine"
+
+
+@dataclass(frozen=True)
+class VerdictForecast:
+    """Forecast for an undecided comparison.
+
+    ``probability`` is that of a verdict within the budget. ``remedy`` is None if a verdict is likely.
+    ``minutes`` is a budget that makes one likely. ``resolved_percent`` is the change that the budget detects
+    with probability POWER, and ``less_noise`` what can reduce it, if no acceptable budget is enough.
+    """
+
+    probability: float
+    remedy: Remedy | None = None
+    minutes: int | None = None
+    resolved_percent: float | None = None
+    less_noise: tuple[LessNoise, ...] = ()
+
+
+@dataclass(frozen=True)
+class RemainingBudget:
+    """Number of blocks that still fit, duration of a block of every case, time spent and whole budget in s.
+
+    ``less_noise``: what can reduce the noise (``less_noise_of``).
+    """
+
+    blocks: int
+    block_s: float
+    spent_s: float
+    budget_s: float
+    less_noise: tuple[LessNoise, ...]
+
+
+def forecast_verdict(
+    summary: LogRatioSummary, decision: Decision, study: Study, remaining: RemainingBudget
+) -> VerdictForecast | None:
+    """Return the forecast.
+
+    None if the comparison is decided or has too few blocks for an SD, and if its intervals decide it and only
+    the noise floor does not.
+    """
+    further = remaining.blocks
+    if decision.blocks_needed is None or summary.sd is None or summary.n < VERDICT_BLOCKS_MIN:
+        return None
+    if verdict_probability(summary, study.margin, study.confidence, 0):
+        return None
+    probability = verdict_probability(summary, study.margin, study.confidence, further)
+    if probability >= POWER:
+        return VerdictForecast(probability)
+    needed = summary.n + decision.blocks_needed
+    if LessNoise.DUET in remaining.less_noise and needed * DUET_TIME_SHARE <= summary.n + further:
+        return VerdictForecast(probability, Remedy.DUET)
+    needed_s = remaining.spent_s + decision.blocks_needed * remaining.block_s
+    if needed_s <= BUDGET_FACTOR_MAX * remaining.budget_s:
+        return VerdictForecast(probability, Remedy.MINUTES, math.ceil(needed_s / 60))
+    reach = detectable_log_ratio(summary.sd, summary.n + further, summary.confidence, summary.method)
+    resolved = None if math.isinf(reach) else percent_of(reach)
+    return VerdictForecast(probability, Remedy.LESS_NOISE, None, resolved, remaining.less_noise)
+
+
+def less_noise_of(study: Study, clients: int, cores: int) -> tuple[LessNoise, ...]:
+    """Return what can reduce the noise of a study, by its conditions. ``clients``: the most of any arm."""
+    alternates = study.schedule is Schedule.SLICES
+    can_be_duet = alternates and not study.searches_capacity and is_duet_sound(study.arms) and cores > 1
+    takes_turns = study.schedule in {Schedule.BLOCKS, Schedule.SEQUENTIAL} and not study.searches_capacity
+    wanted = {
+        LessNoise.DUET: can_be_duet,
+        LessNoise.SLICES: takes_turns,
+        LessNoise.FEWER_CLIENTS: clients > CLIENTS_PER_CORE_MAX * cores,
+        LessNoise.QUIETER_MACHINE: True,
+    }
+    return tuple(one for one, is_possible in wanted.items() if is_possible)
+
+
+def verdict_probability(summary: LogRatioSummary, margin: float, confidence: float, further: int) -> float:
+    """Return the probability of a verdict after ``further`` blocks. The summary must have an SD."""
+    assert summary.sd is not None
+    n, total = summary.n, summary.n + further
+    rng = np.random.default_rng(SEED)
+    sigma = summary.sd * np.sqrt((n - 1) / rng.chisquare(n - 1, DRAWS))
+    mu = rng.normal(summary.mean, sigma / math.sqrt(n))
+    mean, squares = np.full(DRAWS, summary.mean), np.full(DRAWS, (n - 1) * summary.sd**2)
+    if further:
+        later = rng.normal(mu, sigma / math.sqrt(further))
+        squares += sigma**2 * rng.chisquare(further - 1, DRAWS) if further > 1 else 0.0
+        squares += n * further / total * (later - mean) ** 2
+        mean = (n * mean + further * later) / total
+    error = np.sqrt(squares / (total - 1) / total)
+    two_sided = critical_value(total, summary.confidence, summary.method)
+    one_sided = one_sided_critical_value(total, confidence, summary.method)
+    differs = np.abs(mean) > two_sided * error
+    is_same = np.abs(mean) + one_sided * error <= math.log1p(margin)
+    return float(np.mean(differs | is_same))
+
+
+# ----------------------------------------------------------------------
+# Comparison of an arm with the baseline: counted blocks, effects on all metrics, verdict on the first.
+# ----------------------------------------------------------------------
+
+BlockTrials = Mapping[int, Mapping[int, Trial]]
+"""block → arm → its ok trial."""
+
+Values = Mapping[int, tuple[float, float]]
+"""block → (value of the baseline, value of the arm)."""
+
+TAIL_SD_MAX = 0.25
+"""Maximum SD of the block ratios of a tail percentile that has an interval.
+
+Rare stalls give a larger SD, and then no interval covers with few blocks (docs/explanation/tails.md).
+"""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Effect of an arm on one metric. ``log_ratios`` is block → ln(x_arm / x_baseline).
+
+    Only the primary metric has ``bootstrap``, an interval of the mean log ratio. It checks the verdict by
+    Student's interval, because both are intervals for a single analysis, and is never shown.
+    """
+
+    key: str
+    name: str
+    log_ratios: Mapping[int, float]
+    summary: LogRatioSummary
+    percent: Estimate
+    bootstrap: tuple[float, float] | None
+
+    def bootstrap_verdict(self, margin: float) -> Verdict | None:
+        """Return the verdict by the bootstrap interval alone."""
+        if self.bootstrap is None:
+            return None
+        low, high = self.bootstrap
+        return self._judged(replace(self.summary, low=low, high=high), margin)
+
+    @property
+    def is_dispersed(self) -> bool:
+        """True if the block ratios of a tail percentile are too dispersed for an interval."""
+        return _is_dispersed(self.key, list(self.log_ratios.values()))
+
+    def is_disputed(self, margin: float) -> bool:
+        """Return whether the verdicts by Student's and the bootstrap interval differ."""
+        student = intervals.student(list(self.log_ratios.values()), self.summary.confidence)
+        return self.bootstrap_verdict(margin) not in {None, self._judged(student, margin)}
+
+    def _judged(self, summary: LogRatioSummary, margin: float) -> Verdict:
+        """Judge by one interval for difference and equivalence, so that two intervals can be compared."""
+        return judge(summary, summary, margin, self.percent.better)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """``blocks`` count. ``dropped`` do not: a trial of either arm was excluded, failed or interrupted.
+
+    In ``stalled`` blocks an arm completed nothing, so the ratio is undefined. In ``censored`` blocks only a
+    lower bound of its value is known. In ``failed`` blocks the server of an arm failed, or a check of its
+    work. Omitting an arm's worst blocks would bias the effect in its favor, so a comparison with blocks
+    ``lost_by_an_arm`` has no decision, and a metric with censored values has no effect. ``is_trending``: the
+    effect changes within the windows, or with the warm-up, so its mean depends on the length of the warm-up:
+    no decision, either. ``may_trend``: it may change, at a level that is too weak for this, but another block
+    will tell.
+    ``unconfirmed`` names the arms that missed the latency limit at their capacity: no decision, either.
+    """
+
+    baseline: Arm
+    arm: Arm
+    blocks: Sequence[int]
+    dropped: Sequence[int]
+    stalled: Sequence[int]
+    censored: Sequence[int]
+    failed: Sequence[int]
+    effects: Mapping[str, Effect]
+    primary: Effect | None
+    decision: Decision | None
+    margin: float
+    is_trending: bool = False
+    may_trend: bool = False
+    unconfirmed: Sequence[str] = ()
+
+    @property
+    def lost_by_an_arm(self) -> list[int]:
+        """Blocks without a ratio because of one of the two arms."""
+        return sorted({*self.stalled, *self.censored, *self.failed})
+
+    @property
+    def is_held_back(self) -> bool:
+        """True if the estimate is biased, whatever its interval is."""
+        return self.is_trending or bool(self.lost_by_an_arm or self.unconfirmed)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict; undecided also if no block counts or it is held back."""
+        return self.decision.verdict if self.decision else Verdict.UNDECIDED
+
+
+def ok_by_block(trials: Sequence[Trial]) -> dict[int, dict[int, Trial]]:
+    """Return the trials that count, by block and arm."""
+    found: dict[int, dict[int, Trial]] = {}
+    for trial in trials:
+        if trial.status is TrialStatus.OK:
+            found.setdefault(trial.block, {})[trial.arm] = trial
+    return found
+
+
+def compare_arms(
+    arms: Sequence[Arm],
+    trials: Sequence[Trial],
+    plan: Study,
+    metrics: Sequence[Metric],
+    cases: int = 1,
+) -> list[Comparison]:
+    """Compare every arm with the first, in all metrics; the first one is of the verdict.
+
+    ``cases``: number of cases of the study, which share the level of the test for trends.
+
+    A block in which an arm has no value above zero is omitted. An effect without its censored blocks would be
+    biased, so a metric with any has none.
+    """
+    by_block = ok_by_block(trials)
+    censored = {metric.key: [_censored(by_block, arm.arm, metric) for arm in arms[1:]] for metric in metrics}
+    values = {
+        metric.key: [
+            {} if blocks else metric_values(by_block, arm.arm, metric, plan.schedule)
+            for arm, blocks in zip(arms[1:], censored[metric.key], strict=True)
+        ]
+        for metric in metrics
+    }
+    values = {
+        key: [{block: of for block, of in of_arm.items() if of[0] and of[1]} for of_arm in of_arms]
+        for key, of_arms in values.items()
+    }
+    effects = effects_by_arm(
+        len(arms) - 1,
+        values,
+        metrics,
+        plan.confidence,
+        method_of(plan, trials),
+        primary=metrics[0].key,
+    )
+    trends = effect_trends(plan, arms, trials)
+    are_trending = trending(trends, plan.margin, cases)
+    may_trend = trending(trends, plan.margin, cases, SUSPICION)
+    by_warm_up = warm_up_changes(arms, trials)
+    return [
+        _comparison(
+            arms[0],
+            arm,
+            is_trending=are_trending[1 + i],
+            may_trend=may_trend[1 + i],
+            by_warm_up=by_warm_up[1 + i],
+            dropped=_dropped(trials, arm.arm),
+            failed=sorted({t.block for t in trials if t.arm in {0, arm.arm} and t.failed_by_itself}),
+            censored=censored[metrics[0].key][i],
+            both_ok={block for block, of_arm in by_block.items() if {0, arm.arm} <= of_arm.keys()},
+            effects=effects[i],
+            primary=metrics[0],
+            plan=plan,
+        )
+        for i, arm in enumerate(arms[1:])
+    ]
+
+
+def without_unconfirmed(comparisons: Sequence[Comparison], missed: Sequence[MissedLimit]) -> list[Comparison]:
+    """Return the comparisons, without a decision on capacities at which an arm missed the limit."""
+    found = []
+    for comparison in comparisons:
+        pair = {comparison.baseline.arm, comparison.arm.arm}
+        names = [of.arm.name for of in missed if of.arm.arm in pair]
+        found.append(replace(comparison, unconfirmed=names, decision=None) if names else comparison)
+    return found
+
+
+def effects_by_arm(
+    arms: int,
+    values: Mapping[str, Sequence[Values]],
+    metrics: Iterable[Metric],
+    confidence: float,
+    method: Method,
+    primary: str = "",
+) -> list[dict[str, Effect]]:
+    """Return each arm's effects by key, for metrics with values in a block. ``values``: key → one per arm.
+
+    Holm's correction is over the arms for each key separately, so more keys widen no interval. ``primary`` is
+    the key of the verdict, which the bootstrap checks.
+    """
+    found: list[dict[str, Effect]] = [{} for _ in range(arms)]
+    for metric in metrics:
+        key = metric.key
+        of_key = _effects(metric, values[key], confidence, method, checked=key == primary)
+        for of_arm, one in zip(found, of_key, strict=True):
+            if one is not None:
+                of_arm[key] = one
+    return found
+
+
+def _comparison(
+    baseline: Arm,
+    arm: Arm,
+    *,
+    is_trending: bool,
+    may_trend: bool,
+    by_warm_up: WarmUpChange | None,
+    dropped: Sequence[int],
+    failed: Sequence[int],
+    censored: Sequence[int],
+    both_ok: set[int],
+    effects: Mapping[str, Effect],
+    primary: Metric,
+    plan: Study,
+) -> Comparison:
+    main = effects.get(primary.key)
+    is_trending = is_trending or (by_warm_up is not None and by_warm_up.exceeds(plan.margin))
+    # With a censored block no ratio is computed, so whether another block has one is not known.
+    stalled = [] if censored else sorted(both_ok - (main.log_ratios.keys() if main else set()))
+    return Comparison(
+        baseline=baseline,
+        arm=arm,
+        blocks=sorted(main.log_ratios) if main else [],
+        dropped=dropped,
+        stalled=stalled,
+        censored=censored,
+        failed=failed,
+        effects=effects,
+        primary=main,
+        decision=decide(main.summary, primary.better, plan.margin, plan.confidence)
+        if main and not stalled and not failed and not is_trending
+        else None,
+        margin=plan.margin,
+        is_trending=is_trending,
+        may_trend=may_trend,
+    )
+
+
+def _censored(by_block: BlockTrials, arm: int, metric: Metric) -> list[int]:
+    """Return the blocks in which only a bound of the value of the arm or the baseline is known."""
+    return [
+        block
+        for block, of_arm in sorted(by_block.items())
+        if {0, arm} <= of_arm.keys() and any(metric.bound(of_arm[one]) is not None for one in (0, arm))
+    ]
+
+
+def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:
+    counting = {TrialStatus.OK, TrialStatus.SUPERSEDED, TrialStatus.RUNNING}
+    return sorted({t.block for t in trials if t.arm in {0, arm} and t.status not in counting})
+
+
+def _effects(
+    metric: Metric,
+    values: Sequence[Values],
+    confidence: float,
+    method: Method,
+    *,
+    checked: bool,
+) -> list[Effect | None]:
+    ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
+    summaries = intervals.simultaneous([partial(_summary, metric.key, d, method) for d in ratios], confidence)
+    return [
+        None if summary is None else _effect(metric, d, summary, checked=checked)
+        for d, summary in zip(ratios, summaries, strict=True)
+    ]
+
+
+def _summary(
+    key: str, ratios: Mapping[int, float], method: Method, confidence: float
+) -> LogRatioSummary | None:
+    return summarize_ratios(key, ratios, confidence, method) if ratios else None
+
+
+def summarize_ratios(
+    key: str, ratios: Mapping[int, float], confidence: float, method: Method
+) -> LogRatioSummary:
+    """Return the mean log ratio of a metric, without an interval if it is a dispersed tail percentile.
+
+    ``ratios`` must not be empty.
+    """
+    d = list(ratios.values())
+    if _is_dispersed(key, d):
+        return intervals.with_error(float(np.mean(d)), None, len(d), confidence, method)
+    return intervals.summarize(d, confidence, method)
+
+
+def _is_dispersed(key: str, d: Sequence[float]) -> bool:
+    return is_tail(key) and len(d) > 1 and float(np.std(d, ddof=1)) > TAIL_SD_MAX
+
+
+def _effect(
+    metric: Metric, ratios: Mapping[int, float], summary: LogRatioSummary, *, checked: bool
+) -> Effect:
+    bootstrap = bootstrap_interval(list(ratios.values()), summary.confidence) if checked else None
+    return Effect(metric.key, metric.name, ratios, summary, summary.percent(metric.better), bootstrap)
+
+
+def metric_values(by_block: BlockTrials, arm: int, metric: Metric, schedule: Schedule) -> Values:
+    """Return the values of an arm and the baseline in the blocks that have both."""
+    found = {}
+    for block, of_arm in sorted(by_block.items()):
+        if 0 not in of_arm or arm not in of_arm:
+            continue
+        a, b = of_arm[0], of_arm[arm]
+        slices = _slices(a, b, schedule)
+        x_a, x_b = metric.value(a, slices[0]), metric.value(b, slices[1])
+        if x_a is not None and x_b is not None:
+            found[block] = (x_a, x_b)
+    return found
+
+
+def _slices(a: Trial, b: Trial, schedule: Schedule) -> tuple[Sequence[Slice], Sequence[Slice]]:
+    if schedule.is_together:
+        return intervals.paired(a, b)
+    return a.measured, b.measured

@@ -1,1 +1,0 @@
-"""Results of a whole case or study: findings, factors, scalability, capacity, hosts, gates, history."""

@@ -1,0 +1,446 @@
+"""Gate conditions for pipelines, evaluated on the verdicts and intervals of a study.
+
+A condition is met, ruled out or neither for each comparison. A gate passes only if every comparison rules its
+condition out, by the verdict or, with a limit (``slower:5%``), by the interval. An undecided comparison makes
+it inconclusive: the absence of a proof is no proof of absence.
+
+A condition that is met is a claim, and many comparisons give many opportunities for a false one. So all
+comparisons of the gate (every case, arm, metric and limit) are one family. A condition is met if the verdict
+or the interval says so *and* Holm's test ("A simple sequentially rejective multiple test procedure", 1979)
+over the family rejects the limit (0 without one). If no arm differs, the probability that a gate fails is at
+most 1 − confidence, for any number of cases.
+
+Passing needs no correction. The probability that a gate passes although a comparison meets its condition is
+at most 1 − confidence, because every one must pass (Berger's intersection-union test, Technometrics 1982).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, decide
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, holm_confidences
+from pgdyno.analysis.study_findings import OverCases, StudyFindings
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, find_metric, latency_key
+from pgdyno.errors import UsageError
+from pgdyno.features.hosts.findings import AVERAGE, HostsFindings, OverHosts
+from pgdyno.results.records import TrialStatus
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
+from pgdyno.units import Better, Estimate
+
+PRIMARY = ""
+"""Placeholder for the metric of the verdicts."""
+
+
+class GateWord(StrEnum):
+    """First word of a condition."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    NOT_SAME = "not-same"
+    UNDECIDED = "undecided"
+
+
+MEETING = {
+    GateWord.SLOWER: (Verdict.SLOWER,),
+    GateWord.FASTER: (Verdict.FASTER,),
+    GateWord.NOT_SAME: (Verdict.SLOWER, Verdict.FASTER),
+    GateWord.UNDECIDED: (Verdict.UNDECIDED,),
+}
+"""Verdicts that meet a condition without a limit."""
+
+
+class GateOutcome(StrEnum):
+    """Outcome of a gate; the first one of this order that any comparison has."""
+
+    FAILED = "failed"
+    NOT_EVALUABLE = "not-evaluable"
+    INCONCLUSIVE = "inconclusive"
+    PASSED = "passed"
+
+
+class Reason(StrEnum):
+    """Why a comparison neither meets a condition nor rules it out."""
+
+    UNDECIDED = "undecided"
+    NOT_SIGNIFICANT = "not-significant"
+    NOISE_FLOOR = "noise-floor"
+
+
+LOST = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
+
+
+@dataclass(frozen=True)
+class GateCondition:
+    """A condition such as ``slower``, or ``slower:latency.all.p99`` for another metric than the primary one.
+
+    ``limit_percent`` is that of ``slower:5%``. ``asked`` is the user's text, for example ``slower:p99:5%``.
+    """
+
+    word: GateWord
+    metric: str = PRIMARY
+    asked: str = ""
+    limit_percent: float | None = None
+
+    @property
+    def text(self) -> str:
+        """The condition as the user wrote it."""
+        return self.asked or (f"{self.word}:{self.metric}" if self.metric else self.word.value)
+
+    def limit_of(self, one: GateComparison) -> float:
+        """Return the change in percent beyond which the condition is met, 0 without a limit.
+
+        That of ``not-same`` has the sign of the estimate.
+        """
+        if self.limit_percent is None or one.percent is None:
+            return 0.0
+        better = one.percent.better
+        is_decrease = (self.word is GateWord.SLOWER) == (better is not Better.LESS)
+        if self.word is GateWord.NOT_SAME:
+            is_decrease = one.percent.value < 0
+        return -self.limit_percent if is_decrease else self.limit_percent
+
+
+@dataclass(frozen=True)
+class GateComparison:
+    """One arm against the baseline in one metric. ``case`` is empty for a single case, "average" over cases.
+
+    ``percent`` and ``summary`` have the interval of the report; None without values. ``partial``: the result
+    is biased, because an arm completed nothing in some blocks, the effect changed within the windows, or the
+    latency limit did not hold at the capacity found. ``dispersed``: the block ratios of a tail percentile are
+    too dispersed for an interval. ``floor`` is the noise floor as a log ratio, None if unknown, and
+    ``taken_back`` the verdict before it became undecided because it is below the floor.
+    """
+
+    case: str
+    baseline: str
+    arm: str
+    metric: str
+    name: str
+    verdict: Verdict
+    percent: Estimate | None
+    summary: LogRatioSummary | None
+    blocks: int
+    partial: bool = False
+    dispersed: bool = False
+    floor: float | None = None
+    taken_back: Verdict | None = None
+
+    @property
+    def p_value(self) -> float | None:
+        """P-value of the two-sided test of no change."""
+        return self.summary.p_value if self.summary else None
+
+    def p_value_at(self, limit_percent: float) -> float | None:
+        """Return the p-value of the two-sided test of a change in percent."""
+        return self.summary.p_value_at(math.log1p(limit_percent / 100)) if self.summary else None
+
+    def is_near(self, limit_percent: float) -> bool:
+        """Return whether the effect is nearer to a change in percent than the noise floor."""
+        if self.floor is None or self.summary is None:
+            return False
+        return abs(self.summary.mean - math.log1p(limit_percent / 100)) < self.floor
+
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """Key of the comparison and metric."""
+        return self.case, self.baseline, self.arm, self.metric
+
+    @property
+    def has_interval(self) -> bool:
+        """True if the interval may be shown: with fewer blocks the SD is too uncertain."""
+        return self.percent is not None and self.percent.low is not None and self.blocks >= VERDICT_BLOCKS_MIN
+
+
+@dataclass(frozen=True)
+class MetCondition:
+    """A condition that holds, with its comparison."""
+
+    condition: GateCondition
+    of: GateComparison
+
+
+@dataclass(frozen=True)
+class Inconclusive:
+    """A condition that a comparison neither meets nor rules out."""
+
+    condition: GateCondition
+    of: GateComparison
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class NotEvaluable:
+    """A condition that cannot be evaluated, with its comparison; None if nothing is compared."""
+
+    condition: GateCondition
+    of: GateComparison | None
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Result of the gate conditions. ``family`` is the number of comparisons that are corrected together.
+
+    ``met`` are the conditions that hold. ``not_evaluable``: there are no values, or not in every block.
+    ``lost`` of all ``trials`` of the compared arms failed or were excluded.
+    """
+
+    conditions: Sequence[GateCondition]
+    confidence: float
+    family: int
+    met: Sequence[MetCondition]
+    inconclusive: Sequence[Inconclusive]
+    not_evaluable: Sequence[NotEvaluable]
+    lost: int = 0
+    trials: int = 0
+
+    @property
+    def outcome(self) -> GateOutcome:
+        """The outcome: passed only if every comparison rules out its condition."""
+        if self.met:
+            return GateOutcome.FAILED
+        if self.not_evaluable:
+            return GateOutcome.NOT_EVALUABLE
+        return GateOutcome.INCONCLUSIVE if self.inconclusive else GateOutcome.PASSED
+
+
+_LIMIT = re.compile(r"(?:^|:)(\d+(?:\.\d*)?|\.\d+)%\Z")
+
+
+def parse_condition(text: str) -> GateCondition:
+    """Parse ``slower``, ``slower:nopm``, ``slower:p99`` (of all transactions), ``slower:p99:5%``.
+
+    Raises UsageError.
+    """
+    word, _, metric = text.strip().partition(":")
+    if word not in set(GateWord) or text.strip().endswith(":"):
+        raise UsageError(
+            f"{text!r} is not a gate condition: use one of {', '.join(GateWord)}, "
+            "or add a metric, a limit or both, for example slower:p99:5%"
+        )
+    limit = None
+    if found := _LIMIT.search(metric):
+        limit, metric = float(found[1]), metric[: found.start()]
+        if not 0 < limit < 100:
+            raise UsageError(f"{text}: the limit must be greater than 0% and less than 100%")
+        if word == GateWord.UNDECIDED:
+            raise UsageError(f"{text}: undecided has no limit: remove it, or use not-same:{limit:g}%")
+    key = latency_key(ALL_KINDS, metric) if metric in PERCENTILES_COMPARED else metric
+    if key and key != AVERAGE:
+        metric_found = find_metric(key)
+        if metric_found is None:
+            raise UsageError(
+                f"{text}: unknown metric {metric!r}: use a key from effects or telemetry in the JSON report"
+            )
+        if metric_found.better is Better.NEITHER:
+            raise UsageError(f"{text}: the metric {metric} has no better direction: use another metric")
+    return GateCondition(GateWord(word), key, text.strip(), limit)
+
+
+def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[GateCondition]) -> Gate:
+    """Evaluate the conditions on a study."""
+    found = {
+        metric: gate_comparisons(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)
+    }
+    studies = list(findings.studies.values()) if isinstance(findings, HostsFindings) else [findings]
+    evaluated = evaluate(conditions, found, studies[0].first.study.plan.confidence)
+    trials = [trial.status for study in studies for case in study.cases for trial in case.trials]
+    return replace(evaluated, lost=sum(status in LOST for status in trials), trials=len(trials))
+
+
+def evaluate(
+    conditions: Sequence[GateCondition], found: Mapping[str, Sequence[GateComparison]], confidence: float
+) -> Gate:
+    """Evaluate conditions. ``found``: metric of the conditions → its comparisons."""
+    pairs = [(condition, one) for condition in conditions for one in found[condition.metric]]
+    family = {
+        (one.place, limit): one.p_value_at(limit)
+        for condition, one in pairs
+        if condition.word is not GateWord.UNDECIDED
+        for limit in [condition.limit_of(one)]
+    }
+    levels = holm_confidences(list(family.values()), confidence)
+    significant = {
+        key
+        for (key, p_value), level in zip(family.items(), levels, strict=True)
+        if p_value is not None and p_value <= 1 - level
+    }
+    met: list[MetCondition] = []
+    inconclusive: list[Inconclusive] = []
+    not_evaluable = [NotEvaluable(condition, None) for condition in conditions if not found[condition.metric]]
+    for condition, one in pairs:
+        is_significant = (one.place, condition.limit_of(one)) in significant
+        match _judged(condition, one, is_significant=is_significant):
+            case GateOutcome.FAILED:
+                met.append(MetCondition(condition, one))
+            case GateOutcome.NOT_EVALUABLE:
+                not_evaluable.append(NotEvaluable(condition, one))
+            case Reason() as reason:
+                inconclusive.append(Inconclusive(condition, one, reason))
+            case _:
+                pass
+    return Gate(conditions, confidence, len(family), met, inconclusive, not_evaluable)
+
+
+def _judged(condition: GateCondition, one: GateComparison, *, is_significant: bool) -> GateOutcome | Reason:
+    """Return what one comparison contributes; a reason if it is inconclusive.
+
+    ``is_significant``: whether the family rejects the limit of the condition.
+    """
+    if condition.word is GateWord.UNDECIDED:
+        return GateOutcome.FAILED if one.verdict is Verdict.UNDECIDED else GateOutcome.PASSED
+    if one.percent is None or one.partial or one.dispersed:
+        return GateOutcome.NOT_EVALUABLE
+    if condition.limit_percent is None:
+        if one.verdict is Verdict.UNDECIDED:
+            is_below_floor = one.taken_back in MEETING[condition.word]
+            return Reason.NOISE_FLOOR if is_below_floor else Reason.UNDECIDED
+        is_met = one.verdict in MEETING[condition.word]
+    else:
+        limit = condition.limit_of(one)
+        beyond = _is_beyond(one, limit)
+        if beyond is None:
+            return Reason.UNDECIDED
+        if one.is_near(limit):
+            return Reason.NOISE_FLOOR
+        is_met = beyond
+    if not is_met:
+        return GateOutcome.PASSED
+    return GateOutcome.FAILED if is_significant else Reason.NOT_SIGNIFICANT
+
+
+def _is_beyond(one: GateComparison, limit_percent: float) -> bool | None:
+    """Return whether the interval lies beyond a limit on its side of zero; None if it contains the limit."""
+    percent = one.percent
+    if percent is None or percent.low is None or percent.high is None or not one.has_interval:
+        return None
+    near, far = (percent.low, percent.high) if limit_percent > 0 else (-percent.high, -percent.low)
+    if near > abs(limit_percent):
+        return True
+    return False if far < abs(limit_percent) else None
+
+
+def gate_comparisons(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[GateComparison]:
+    """Return every arm's comparison with the baseline in every case.
+
+    ``metric`` is a key, or "average" for the average of the primary metric over the cases. For a single case,
+    that is the primary metric. A comparison without values is undecided.
+    """
+    if isinstance(findings, HostsFindings):
+        return _over_hosts(findings, metric)
+    if metric == AVERAGE and len(findings.cases) == 1:
+        metric = PRIMARY
+    if metric == AVERAGE:
+        return [_average(over, findings) for over in findings.over_cases]
+    return [_of_case(of, one, metric) for of in findings.cases for one in of.comparisons]
+
+
+def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateComparison:
+    key = metric or findings.primary.key
+    effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
+    partial = comparison.is_held_back or (
+        effect is not None and len(effect.log_ratios) < len(comparison.blocks)
+    )
+    is_primary = key == findings.primary.key
+    decision = own = _decision(findings.study.plan, effect, partial=partial)
+    floor = taken_back = None
+    if is_primary:
+        decision = comparison.decision
+        floor = findings.noise.floor(effect.summary.n, effect.summary.confidence) if effect else None
+        if own and decision and decision.verdict is not own.verdict:
+            taken_back = own.verdict
+    return GateComparison(
+        case=findings.study.case,
+        baseline=comparison.baseline.name,
+        arm=comparison.arm.name,
+        metric=key,
+        name=effect.name if effect else key,
+        verdict=decision.verdict if decision else Verdict.UNDECIDED,
+        percent=effect.percent if effect else None,
+        summary=effect.summary if effect else None,
+        blocks=effect.summary.n if effect else 0,
+        partial=partial,
+        dispersed=effect is not None and effect.is_dispersed,
+        floor=floor,
+        taken_back=taken_back,
+    )
+
+
+def _decision(plan: Study, effect: Effect | None, *, partial: bool) -> Decision | None:
+    """Return the decision on a metric, whatever the noise floor is.
+
+    None if blocks are missing: an arm was too slow for a value, and the other blocks would favor it.
+    """
+    if effect is None or partial:
+        return None
+    return decide(effect.summary, effect.percent.better, plan.margin, plan.confidence)
+
+
+def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
+    """Return the comparison of the average, without values if any case was never measured."""
+    primary = findings.first.primary
+    whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
+    average = over.average if whole_of_cases else None
+    plan = findings.first.study.plan
+    decision = None
+    if average and not over.stalled:
+        decision = decide(average.summary, primary.better, plan.margin, plan.confidence)
+    verdict = decision.verdict if decision else Verdict.UNDECIDED
+    taken_back = None
+    if len(over.comparisons) == 1:  # the single case has the same value and a noise floor
+        (verdict,) = over.verdicts
+    elif average and verdict in {Verdict.FASTER, Verdict.SLOWER} and over.is_under_floor:
+        verdict, taken_back = Verdict.UNDECIDED, verdict
+    return GateComparison(
+        case=AVERAGE,
+        baseline=over.baseline,
+        arm=over.arm,
+        metric=primary.key,
+        name=primary.name,
+        verdict=verdict,
+        percent=average.percent(primary.better) if average else None,
+        summary=average.summary if average else None,
+        blocks=average.summary.n if average else 0,
+        partial=bool(over.stalled),
+        floor=over.floor,
+        taken_back=taken_back,
+    )
+
+
+def _over_hosts(findings: HostsFindings, metric: str) -> list[GateComparison]:
+    first = findings.first.first
+    plan = first.study.plan
+    key = first.primary.key if metric in {PRIMARY, AVERAGE} else metric
+    if metric == AVERAGE and findings.averages:
+        pairs = [(AVERAGE, *pair) for pair in dict.fromkeys(of[1:] for of in findings.compared)]
+        chosen: Sequence[OverHosts] = findings.averages
+    else:
+        pairs = list(findings.compared)
+        chosen = [of for of in findings.effects if of.key == key]
+    by_pair = {(of.case, of.baseline, of.arm): of for of in chosen}
+    return [
+        _pooled(by_pair[pair], plan)
+        if pair in by_pair
+        else GateComparison(*pair, key, key, Verdict.UNDECIDED, percent=None, summary=None, blocks=0)
+        for pair in pairs
+    ]
+
+
+def _pooled(of: OverHosts, plan: Study) -> GateComparison:
+    return GateComparison(
+        case=of.case,
+        baseline=of.baseline,
+        arm=of.arm,
+        metric=of.key,
+        name=of.name,
+        verdict=of.verdict(plan),
+        percent=of.percent,
+        summary=of.pooled.effect,
+        blocks=of.pooled.blocks,
+        partial=bool(of.stalled),
+    )

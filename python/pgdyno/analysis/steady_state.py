@@ -1,0 +1,801 @@
+"""Steady state: warm-ups, stationarity of the measured windows, drift, checkpoint cycles.
+
+- Number of complete checkpoint cycles in the windows of an arm.
+- Stationarity of the measured part of an arm's trials: trends over trials, steps within one.
+- Drift within long windows: slopes per hour of rate, WAL, ages and sizes.
+- Steady state of a case: warm-ups, windows, checkpoint cycles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from pgdyno.analysis.statistics.intervals import percent_of, student
+from pgdyno.analysis.statistics.series import SPAN_S_MIN, Slope, growth, mean_slope, mser_of_mean, trend
+from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
+from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.results.records import Arm, SampleSeries, Trial, TrialStatus, WarmUpEnd
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role
+from pgdyno.study.sizing import CONFIDENCE, Schedule
+from pgdyno.units import (
+    PER_MIB,
+    S_PER_HOUR,
+    Better,
+    Estimate,
+    format_duration,
+    group_digits,
+    signed,
+    significant,
+)
+
+# ----------------------------------------------------------------------
+# Number of complete checkpoint cycles in the windows of an arm.
+#
+# The cost of writing varies over a cycle. After the start of a checkpoint, the first change of each page
+# writes a full-page image into the WAL. The checkpoint writes pages for most of the time until the next one.
+# A window without a complete cycle shows only a part of it.
+# ----------------------------------------------------------------------
+
+START_COUNTERS = ("num_timed", "num_requested")
+
+WAL_MIN_MIB = 1.0
+"""Minimum WAL of a window: with less there is nothing to checkpoint."""
+
+CYCLES_REQUESTED = 1
+"""Complete cycles per window, if the study sets no number."""
+
+
+@dataclass(frozen=True)
+class Cycles:
+    """Checkpoints in an arm's trials with known counts.
+
+    ``checkpoints`` is the mean number started per window, ``windows_without`` the number of windows without
+    one. ``complete_cycles`` is the minimum per window, ``cycles_requested`` the requested number.
+    ``has_wal``: a window has enough WAL for a checkpoint, or its WAL is unknown.
+    """
+
+    trials: int
+    checkpoints: float
+    windows_without: int
+    complete_cycles: int
+    cycles_requested: int
+    has_wal: bool
+
+
+def checkpoint_starts(series: SampleSeries) -> list[float]:
+    """Return the times at which a checkpoint was first seen, in seconds since the trial's epoch."""
+    grew = np.logical_or.reduce([np.diff(series.column(name)) > 0 for name in START_COUNTERS])
+    at_s: list[float] = series.points[1:, 0][grew].tolist()
+    return at_s
+
+
+def cycles_of_arm(
+    plan: Study,
+    trials: Sequence[Trial],
+    series: Mapping[int, SampleSeries],
+    telemetry: Mapping[int, TrialTelemetry],
+) -> Cycles | None:
+    """Return the cycles of an arm; None if the checkpoints of no trial are known."""
+    ok = [trial for trial in trials if trial.status is TrialStatus.OK]
+    counts = [
+        (trial, n)
+        for trial in ok
+        if (n := _checkpoints(telemetry.get(trial.trial), series.get(trial.trial))) is not None
+    ]
+    if not counts:
+        return None
+    wal_mib = [
+        of.values["wal.bytes"] for trial, _ in counts if "wal.bytes" in (of := telemetry[trial.trial]).values
+    ]
+    return Cycles(
+        trials=len(counts),
+        checkpoints=sum(n for _, n in counts) / len(counts),
+        windows_without=sum(n == 0 for _, n in counts),
+        complete_cycles=min(_whole(trial, n) for trial, n in counts),
+        cycles_requested=CYCLES_REQUESTED if plan.checkpoints is None else plan.checkpoints,
+        has_wal=not wal_mib or max(wal_mib) >= WAL_MIN_MIB,
+    )
+
+
+def cycle_caveats(plan: Study, name: str, found: Cycles) -> list[Caveat]:
+    """Return caveats of the arm with that name."""
+    if not found.has_wal:
+        return []
+    if 2 * found.windows_without > found.trials:
+        return [Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": name})]
+    if found.complete_cycles >= found.cycles_requested or plan.schedule is Schedule.SLICES:
+        return []  # for slices, CHECKPOINT_IN_SLICES reports it for each block
+    names: dict[str, Parameter] = {
+        "arm": name,
+        "cycles": found.complete_cycles,
+        "wanted": found.cycles_requested,
+        "checkpoints": significant(found.checkpoints, 3),
+    }
+    return [Caveat(Code.FEW_CHECKPOINT_CYCLES, names)]
+
+
+def _whole(trial: Trial, checkpoints: int) -> int:
+    """Return the complete cycles: a window that begins with a checkpoint begins with a cycle."""
+    begins_with_one = trial.driver.ordered_checkpoint_s is not None
+    return checkpoints if begins_with_one else max(0, checkpoints - 1)
+
+
+def _checkpoints(telemetry: TrialTelemetry | None, series: SampleSeries | None) -> int | None:
+    """Return the number of checkpoints, by the counters at both ends of the window, else by its samples."""
+    counters = (
+        []
+        if telemetry is None
+        else [telemetry.values.get(f"checkpoints.{how}") for how in ("timed", "requested")]
+    )
+    known = [n for n in counters if n is not None]
+    if known:
+        return round(sum(known))
+    if series is None or not any(name in series.columns for name in START_COUNTERS):
+        return None
+    return len(checkpoint_starts(series))
+
+
+# ----------------------------------------------------------------------
+# Stationarity of the measured part of an arm's trials: trends over trials, steps within one.
+#
+# - Trend: the least-squares line of each trial gives the change of its rate over the window, in percent of
+#   its mean. Seconds depend on each other, trials do not: Student's t over the trials. In slices, the same is
+#   done for the logarithm of the ratio to the baseline, round by round, to test whether the effect itself
+#   changes. If it does, the comparison has no verdict: the effect depends on the length of the warm-up.
+# - Step: the self-normalized test of Shao and Zhang ("Testing for change points in time series", JASA 2010),
+#   over the means of ``PARTS`` parts. It needs no estimate of the autocorrelation.
+#
+# Both have the level ``ALARM`` for the whole study, for any number of cases, arms and trials (Bonferroni over
+# the three tests and the cases, Holm within each). Significant changes below the margin are ignored.
+# ----------------------------------------------------------------------
+
+Floats = npt.NDArray[np.float64]
+
+ALARM = 0.05
+ALARM_OF_TRENDS, ALARM_OF_STEPS, ALARM_OF_EFFECTS = 0.025, 0.01, 0.015
+
+SUSPICION = 0.1
+"""Level of the trend of an effect at which a study does not stop on its verdict. A false alarm costs a block
+or two. Without it, three in ten studies stopped too early if arms had time constants of 2 and 10 s."""
+
+EXTENDED_BLOCKS_MIN = 3
+"""Minimum number of blocks after an extension of the warm-up, to compare the effect with that before."""
+
+VALUES_MIN = 4
+"""Minimum number of values of a trial for a line."""
+
+SLICES_MIN = 2
+"""Minimum number of slices for the change of an effect. Its error is that between blocks, not of the line."""
+
+PARTS = 20
+PART_S_MIN, PART_VALUES_MIN = 5.0, 3
+"""Minimum length of a part, much longer than the autocorrelation. Shorter windows are not tested."""
+
+CRITICAL = (
+    (0.1, 27.5),
+    (0.05, 38.2),
+    (0.02, 54.3),
+    (0.01, 68.0),
+    (0.005, 83.2),
+    (0.002, 105.9),
+    (0.001, 125.1),
+    (0.0005, 145.5),
+    (0.0002, 174.7),
+    (0.0001, 201.9),
+    (0.00005, 232.3),
+    (0.00002, 273.4),
+    (0.00001, 302.5),
+)
+"""p → quantile of the statistic for PARTS independent normal values, from three million simulations."""
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Rates of a trial over its window. ``at_s`` is the time since the window began."""
+
+    at_s: Floats
+    per_s: Floats
+
+    @property
+    def span_s(self) -> float:
+        """Time from the first to the last interval, including both."""
+        n = len(self.at_s)
+        return float(self.at_s[-1] - self.at_s[0]) * n / (n - 1) if n > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Mean change over the window in percent, over n trials. ``p_value`` is None for a single trial.
+
+    ``truncation_s`` is the length of the beginning of the trials' mean that MSER excludes; None if it is half
+    or more.
+    """
+
+    percent: Estimate
+    p_value: float | None
+    span_s: float
+    truncation_s: float | None
+
+
+@dataclass(frozen=True)
+class LargestStep:
+    """The largest step in a trial, at ``at_s`` since the window began."""
+
+    trial: int
+    block: int
+    at_s: float
+    percent: float
+    p_value: float
+
+
+def observed(trial: Trial, points: Sequence[ThroughputPoint]) -> Observed | None:
+    """Return the rates by slice, or by interval if the trial has one slice. None with too few values."""
+    by_slice = slice_rates(trial)
+    if len(by_slice.at_s) >= VALUES_MIN:
+        return by_slice
+    measured = [point for point in points if point.role is Role.MEASURE]
+    begun_s = next((piece.opened_s for piece in trial.measured if piece.counted_s > 0), 0.0)
+    at, rates = [point.at_s - begun_s for point in measured], [point.per_s for point in measured]
+    return Observed(np.array(at), np.array(rates)) if len(at) >= VALUES_MIN else None
+
+
+def slice_rates(trial: Trial) -> Observed:
+    """Return the rates by measured slice."""
+    pieces = [piece for piece in trial.measured if piece.counted_s > 0]
+    at = [(piece.counted_from_s + piece.closed_s) / 2 - pieces[0].opened_s for piece in pieces]
+    rates = [sum(counts.executed for counts in piece.kinds.values()) / piece.counted_s for piece in pieces]
+    return Observed(np.array(at), np.array(rates))
+
+
+def counted_rates(
+    trials: Sequence[Trial], points: Mapping[int, Sequence[ThroughputPoint]]
+) -> dict[int, Observed]:
+    """Return the rates of the trials that count, by trial."""
+    ok = (trial for trial in trials if trial.status is TrialStatus.OK)
+    found = ((trial.trial, observed(trial, points.get(trial.trial, ()))) for trial in ok)
+    return {trial: one for trial, one in found if one is not None and float(one.per_s.mean()) > 0}
+
+
+def trend_of_trials(trials: Sequence[Observed], confidence: float) -> Trend | None:
+    """Return the trend of an arm's trials; None without trials."""
+    if not trials:
+        return None
+    summary = student([change(one.at_s, one.per_s, one.span_s) for one in trials], confidence)
+    low, high = (None if end is None else 100 * end for end in (summary.low, summary.high))
+    return Trend(
+        percent=Estimate(100 * summary.mean, "%", summary.n, Better.NEITHER, low, high, confidence),
+        p_value=summary.p_value,
+        span_s=float(np.mean([one.span_s for one in trials])),
+        truncation_s=_truncation_s(trials),
+    )
+
+
+def change(at_s: Floats, values: Floats, span_s: float) -> float:
+    """Return the change of the least-squares line over the span, as a share of the mean."""
+    at = at_s - at_s.mean()
+    return float(at @ values / (at @ at) * span_s / values.mean())
+
+
+def effect_trend(arm: Sequence[Observed], baseline: Sequence[Observed], confidence: float) -> Trend | None:
+    """Return the trend of the ratio to the baseline, over blocks with equal numbers of slices, or None."""
+    changes, spans = [], []
+    for mine, other in zip(arm, baseline, strict=True):
+        if len(mine.per_s) != len(other.per_s) or len(mine.per_s) < SLICES_MIN:
+            continue
+        if min(mine.per_s.min(), other.per_s.min()) <= 0:
+            continue
+        at = (mine.at_s + other.at_s) / 2 - (mine.at_s + other.at_s).mean() / 2
+        ratios = np.log(mine.per_s / other.per_s)
+        changes.append(float(at @ ratios / (at @ at) * mine.span_s))
+        spans.append(mine.span_s)
+    if not changes:
+        return None
+    summary = student(changes, confidence)
+    return Trend(summary.percent(Better.NEITHER), summary.p_value, float(np.mean(spans)), None)
+
+
+def effect_trends(plan: Study, arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Trend | None]:
+    """Return the trend of the effect of each arm against the first, from blocks in which both trials count.
+
+    None for the first arm, without blocks, and if the arms do not run together.
+    """
+    if not plan.schedule.is_together:
+        return [None for _ in arms]
+    ok: dict[int, dict[int, Observed]] = {arm.arm: {} for arm in arms}
+    for trial in trials:
+        if trial.status is TrialStatus.OK:
+            ok[trial.arm][trial.block] = slice_rates(trial)
+    found: list[Trend | None] = [None]
+    for arm in arms[1:]:
+        mine, other = ok[arm.arm], ok[arms[0].arm]
+        both = sorted(mine.keys() & other.keys())
+        found.append(
+            effect_trend([mine[block] for block in both], [other[block] for block in both], plan.confidence)
+        )
+    return found
+
+
+def trending(
+    trends: Sequence[Trend | None], margin: float, cases: int = 1, alarm: float = ALARM_OF_EFFECTS
+) -> list[bool]:
+    """Return which effects of a case change significantly, by more than the margin over the window.
+
+    ``alarm``: level for a study of that number of cases. At the default, effects that do not change are held
+    back in 1.5% of the interim analyses, and at any of those of 10 blocks in at most 5% of studies.
+    """
+    flags = surely([None if of is None else of.p_value for of in trends], alarm / cases)
+    return [
+        of is not None and flag and abs(of.percent.value) > 100 * margin
+        for of, flag in zip(trends, flags, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class WarmUpChange:
+    """Mean log ratio to the baseline with the longest warm-up, and with the one before."""
+
+    before: float
+    after: float
+
+    def exceeds(self, margin: float) -> bool:
+        """Return whether the longer warm-up changed the effect by more than the margin.
+
+        Without a test: the warm-up was extended because the effect depended on it, so the burden of proof is
+        reversed. With noisy blocks this costs further extensions.
+        """
+        return abs(self.after - self.before) > math.log1p(margin)
+
+
+def warm_up_changes(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[WarmUpChange | None]:
+    """Return the change of the effect of each arm by the last extension of the warm-up.
+
+    None for the first arm, without an extension, below EXTENDED_BLOCKS_MIN blocks since, and for an arm that
+    cannot be the reason of the extension: one of several, without a trend before it.
+    """
+    by_block: dict[int, dict[int, Trial]] = {}
+    for trial in trials:
+        if trial.status in (TrialStatus.OK, TrialStatus.SUPERSEDED) and trial.driver.warm_up is not None:
+            by_block.setdefault(trial.block, {})[trial.arm] = trial
+    return [_warm_up_change(arm.arm, by_block, is_only=len(arms) == 2) for arm in arms]
+
+
+def _warm_up_change(
+    arm: int, by_block: Mapping[int, Mapping[int, Trial]], *, is_only: bool
+) -> WarmUpChange | None:
+    stages: dict[int, list[float]] = {}
+    superseded: list[tuple[Observed, Observed]] = []
+    for of_arm in by_block.values():
+        if arm == 0 or not {0, arm} <= of_arm.keys():
+            continue
+        rates, other = slice_rates(of_arm[arm]), slice_rates(of_arm[0])
+        warm_up = of_arm[arm].driver.warm_up
+        if warm_up is None or not rates.per_s.sum() or not other.per_s.sum():
+            continue
+        ratio = math.log(float(rates.per_s.mean() / other.per_s.mean()))
+        stages.setdefault(warm_up.times, []).append(ratio)
+        if of_arm[arm].status is TrialStatus.SUPERSEDED:
+            superseded.append((rates, other))
+    if len(stages) < 2:
+        return None
+    *_, before, after = (stages[times] for times in sorted(stages))
+    if len(after) < EXTENDED_BLOCKS_MIN:
+        return None
+    if not is_only:
+        trend = effect_trend([mine for mine, _ in superseded], [base for _, base in superseded], CONFIDENCE)
+        if trend is None or trend.p_value is None or trend.p_value > SUSPICION:
+            return None
+    return WarmUpChange(float(np.mean(before)), float(np.mean(after)))
+
+
+def _truncation_s(trials: Sequence[Observed]) -> float | None:
+    cut = mser_of_mean([one.per_s for one in trials])
+    return None if cut is None else trials[0].span_s * cut / len(trials[0].per_s)
+
+
+def step(trial: Trial, one: Observed) -> LargestStep | None:
+    """Return the largest step; None if the window is too short."""
+    if one.span_s < PARTS * PART_S_MIN or len(one.per_s) < PARTS * PART_VALUES_MIN:
+        return None
+    edges = np.linspace(0, len(one.per_s), PARTS + 1).round().astype(int)
+    means = np.add.reduceat(one.per_s, edges[:-1]) / np.diff(edges)
+    statistic, at = self_normalised(means)
+    before, after = float(one.per_s[: edges[at]].mean()), float(one.per_s[edges[at] :].mean())
+    percent = 100 * (after - before) / float(one.per_s.mean())
+    at_s = float(one.at_s[edges[at] - 1] + one.at_s[edges[at]]) / 2
+    return LargestStep(trial.trial, trial.block, at_s, percent, stationarity_p_value(statistic))
+
+
+def self_normalised(values: Floats) -> tuple[float, int]:
+    """Return the maximum of Shao's and Zhang's T(k)² / V(k), and k, the number of values before the step."""
+    n = len(values)
+    sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
+    best, at = 0.0, n // 2
+    for k in range(2, n - 1):
+        t, u = np.arange(1, k + 1), np.arange(1, n - k + 1)
+        before = sums[1 : k + 1] - t / k * sums[k]
+        after = sums[k + 1 :] - sums[k] - u / (n - k) * (sums[n] - sums[k])
+        # Sums from the end mirror those from k on and have the same variance.
+        within = float(before @ before + after @ after) / n**2
+        found = sums[k] ** 2 / n / within if within > 0 else (math.inf if sums[k] else 0.0)
+        if found > best:
+            best, at = found, k
+    return best, at
+
+
+def stationarity_p_value(statistic: float) -> float:
+    """Return the p-value for values that are independent of time.
+
+    Interpolated in the logarithm of p, and limited to the range of the table.
+    """
+    ps, limits = (np.array(of) for of in zip(*CRITICAL, strict=True))
+    if statistic < limits[0]:
+        return 1.0
+    return float(np.exp(np.interp(statistic, limits, np.log(ps))))
+
+
+def surely(p_values: Sequence[float | None], alarm: float) -> list[bool]:
+    """Return which p-values are significant at a joint level (Holm, Scandinavian J. of Statistics 1979).
+
+    None is a test that was not done.
+    """
+    asked = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    stand = [False] * len(p_values)
+    for rank, (p, i) in enumerate(asked):
+        if p > alarm / (len(asked) - rank):
+            break
+        stand[i] = True
+    return stand
+
+
+# ----------------------------------------------------------------------
+# Drift within long windows: slopes per hour of rate, WAL, ages and sizes.
+# ----------------------------------------------------------------------
+
+RATE = "tps"
+
+SIZES: Mapping[str, tuple[str, str]] = {
+    "database.growth": ("size of the database", "MiB"),
+    "relations.growth": ("size of tables with their indexes", "MiB"),
+    "relations.indexes_growth": ("size of indexes", "MiB"),
+    "relations.dead_growth": ("dead tuples", "tuples"),
+}
+"""Quantities read only at the ends of a window: change per time, without an interval for one trial."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """Drift of one quantity. ``estimate`` is per hour, ``percent`` in percent of its mean per hour.
+
+    n is the number of trials, or of parts if there is only one trial.
+    """
+
+    key: str
+    name: str
+    estimate: Estimate
+    percent: Estimate | None = None
+    slope: Slope | None = None
+
+
+def drifts_of_arm(
+    arm: Arm,
+    trials: Sequence[Trial],
+    points: Mapping[int, Sequence[ThroughputPoint]],
+    series: Mapping[int, Mapping[str, SampleSeries]],
+    telemetry: Mapping[int, TrialTelemetry],
+    confidence: float,
+) -> list[Drift]:
+    """Return the drifts of an arm's ok trials with long windows. The mappings are by trial ID."""
+    mine = [trial for trial in trials if trial.arm == arm.arm and trial.status is TrialStatus.OK]
+    rates = [_rate(points.get(trial.trial, ()), confidence) for trial in mine]
+    found = _drift(RATE, "transactions per second", "tx/s", Better.MORE, rates, confidence)
+    sampled = [series.get(trial.trial, {}).get(SERVER) for trial in mine]
+    wal = [_growth(of, "lsn_bytes", PER_MIB, confidence) for of in sampled]
+    found += _drift("wal.bytes", "WAL written", "MiB", Better.NEITHER, wal, confidence, relative=False)
+    ages = [_growth(of, "frozen_xid_age", 1.0, confidence) for of in sampled]
+    found += _drift(
+        "wraparound.age", "age of datfrozenxid", "xids", Better.LESS, ages, confidence, relative=False
+    )
+    known = [telemetry[trial.trial] for trial in mine if trial.trial in telemetry]
+    return found + [drift for key in SIZES for drift in _sizes(key, known, confidence)]
+
+
+def drift_caveats(
+    arm: Arm, found: Sequence[Drift], window_s: float, margin: float, asked: int = 1
+) -> list[Caveat]:
+    """Return a caveat if the rate changed significantly, by more than the margin during the window.
+
+    The level is ALARM_OF_TRENDS for the whole study (Bonferroni): ``asked`` is the number of arms in all
+    cases.
+    """
+    for drift in found:
+        slope = drift.slope
+        if drift.key != RATE or slope is None or slope.p_value is None or drift.percent is None:
+            continue
+        if slope.p_value > ALARM_OF_TRENDS / asked:
+            continue
+        if abs(drift.percent.value) / 100 * window_s / S_PER_HOUR > margin:
+            percent = group_digits(drift.percent.value, drift.percent.decimals)
+            names: dict[str, Parameter] = {"arm": arm.name, "slope_percent_per_hour": percent}
+            return [Caveat(Code.NO_STEADY_STATE, names)]
+    return []
+
+
+def _rate(points: Sequence[ThroughputPoint], confidence: float) -> Slope | None:
+    measured = [point for point in points if point.role is Role.MEASURE]
+    return trend([point.at_s for point in measured], [point.per_s for point in measured], confidence)
+
+
+def _growth(series: SampleSeries | None, column: str, scale: float, confidence: float) -> Slope | None:
+    if series is None:
+        return None
+    return growth(series.points[:, 0], scale * series.column(column), confidence)
+
+
+def _drift(
+    key: str,
+    name: str,
+    unit: str,
+    better: Better,
+    slopes: Sequence[Slope | None],
+    confidence: float,
+    *,
+    relative: bool = True,
+) -> list[Drift]:
+    slope = mean_slope([one for one in slopes if one is not None], confidence)
+    if slope is None:
+        return []
+    percent = slope.percent(better) if relative else None
+    return [Drift(key, name, slope.estimate(unit, better), percent, slope)]
+
+
+def _sizes(key: str, trials: Sequence[TrialTelemetry], confidence: float) -> list[Drift]:
+    per_hour = [
+        S_PER_HOUR * of.values[key] / of.elapsed_s
+        for of in trials
+        if key in of.values and of.elapsed_s is not None and of.elapsed_s >= SPAN_S_MIN
+    ]
+    if not per_hour:
+        return []
+    name, unit = SIZES[key]
+    summary = student(per_hour, confidence)
+    unit = f"{unit} per hour"
+    return [
+        Drift(
+            key,
+            name,
+            Estimate(summary.mean, unit, summary.n, Better.LESS, summary.low, summary.high, confidence),
+        )
+    ]
+
+
+# ----------------------------------------------------------------------
+# Steady state of a case: warm-ups, windows, checkpoint cycles.
+# ----------------------------------------------------------------------
+
+TESTS_MIN = 4
+FALSE_UNSTEADY = 0.35
+"""Probability that a steady series fails the test after each of at least TESTS_MIN values. Simulated: 32%
+with noise of 20% and autocorrelation 0.7, less with others."""
+
+TESTS_MANY = 25
+FALSE_UNSTEADY_OF_MANY = 0.02
+"""Rate for TESTS_MANY tests over at least three quarters of the warm-up. Simulated: 0.5%."""
+
+
+@dataclass(frozen=True)
+class WarmUps:
+    """Warm-ups of an arm's trials that count.
+
+    ``tested`` is the number of trials with enough tests, ``unsteady`` those of them that never passed one.
+    ``false_alarm`` is the probability of this for a steady series.
+    """
+
+    trials: int
+    ended_steady: int
+    shortest_s: float
+    longest_s: float
+    tested: int
+    unsteady: int
+    false_alarm: float
+
+
+def warm_ups(arm: Arm, trials: Sequence[Trial]) -> WarmUps | None:
+    """Return the warm-ups of an arm; None without a warm-up."""
+    mine = [trial for trial in trials if trial.arm == arm.arm and trial.status is TrialStatus.OK]
+    driven_s = [seconds for trial in mine if (seconds := _driven_s(trial)) > 0]
+    if not driven_s:
+        return None
+    stored = [end for trial in mine if (end := trial.driver.warm_up) is not None]
+    tested = [(one, p) for one in stored if (p := _false_alarm_probability(one)) is not None]
+    return WarmUps(
+        trials=len(driven_s),
+        ended_steady=sum(one.by == "evidence" for one in stored),
+        shortest_s=min(driven_s),
+        longest_s=max(driven_s),
+        tested=len(tested),
+        unsteady=sum(one.looks_steady == 0 for one, _ in tested),
+        false_alarm=max((p for _, p in tested), default=1.0),
+    )
+
+
+def warm_up_caveats(found: Mapping[str, WarmUps | None], cases: int = 1) -> list[Caveat]:
+    """Return caveats for arms with significantly many unsteady warm-ups. ``found`` is by arm name."""
+    alarm = ALARM / max(1, len(found) * cases)
+    return [
+        Caveat(
+            Code.WARM_UP_TOO_SHORT,
+            {
+                "arm": name,
+                "trials": of.unsteady,
+                "of": of.trials,
+                "time": format_duration(of.longest_s),
+            },
+        )
+        for name, of in found.items()
+        if of is not None and of.unsteady and _at_least(of.unsteady, of.tested, of.false_alarm) <= alarm
+    ]
+
+
+def _at_least(k: int, n: int, probability: float) -> float:
+    """Return the probability of at least k successes among n."""
+    return sum(math.comb(n, i) * probability**i * (1 - probability) ** (n - i) for i in range(k, n + 1))
+
+
+def _driven_s(trial: Trial) -> float:
+    return sum(piece.drained_s - piece.opened_s for piece in trial.slices if piece.role is Role.WARM_UP)
+
+
+def _false_alarm_probability(warmed: WarmUpEnd) -> float | None:
+    """Return the probability that a steady warm-up never passes the test; None with too few tests."""
+    tests, values = warmed.looks, warmed.values
+    if tests >= TESTS_MANY and tests >= 3 * (values - tests):
+        return FALSE_UNSTEADY_OF_MANY
+    return FALSE_UNSTEADY if tests >= TESTS_MIN else None
+
+
+@dataclass(frozen=True)
+class SteadyState:
+    """Steady state of an arm. ``effect_trend`` is the trend of the ratio to the baseline if arms alternated.
+
+    ``steps`` are the significant ones, of ``tested`` trials with windows that are long enough.
+    """
+
+    arm: Arm
+    warm_ups: WarmUps | None
+    rate_trend: Trend | None
+    effect_trend: Trend | None
+    warm_up_change: WarmUpChange | None = None
+    steps: Sequence[LargestStep] = field(default_factory=list)
+    tested: int = 0
+    cycles: Cycles | None = None
+
+
+def find_steady_state(
+    plan: Study,
+    arms: Sequence[Arm],
+    trials: Sequence[Trial],
+    points: Mapping[int, Sequence[ThroughputPoint]],
+    series: Mapping[int, SampleSeries],
+    telemetry: Mapping[int, TrialTelemetry],
+    cases: int = 1,
+) -> list[SteadyState]:
+    """Return the steady state of each arm. The mappings are by trial ID; ``series`` is of the server."""
+    seen = {
+        arm.arm: counted_rates([trial for trial in trials if trial.arm == arm.arm], points) for arm in arms
+    }
+    steps = _steps(trials, seen)
+    significant = {
+        id(one)
+        for one, is_significant in zip(steps, _significant(steps, cases), strict=True)
+        if is_significant
+    }
+    return [
+        SteadyState(
+            arm=arm,
+            warm_ups=warm_ups(arm, trials),
+            rate_trend=trend_of_trials(list(seen[arm.arm].values()), plan.confidence),
+            effect_trend=effect_trend,
+            warm_up_change=warm_up_change,
+            steps=[
+                one
+                for one in steps
+                if one.trial in seen[arm.arm]
+                and id(one) in significant
+                and abs(one.percent) > 100 * plan.margin
+            ],
+            tested=sum(one.trial in seen[arm.arm] for one in steps),
+            cycles=cycles_of_arm(
+                plan, [trial for trial in trials if trial.arm == arm.arm], series, telemetry
+            ),
+        )
+        for arm, effect_trend, warm_up_change in zip(
+            arms,
+            effect_trends(plan, arms, trials),
+            warm_up_changes(arms, trials),
+            strict=True,
+        )
+    ]
+
+
+def steady_state_caveats(plan: Study, found: Sequence[SteadyState], cases: int = 1) -> list[Caveat]:
+    """Return the caveats that are significant for the whole study and exceed the margin."""
+    caveats = warm_up_caveats({of.arm.name: of.warm_ups for of in found}, cases)
+    trends = [of.rate_trend for of in found]
+    alarm = ALARM_OF_TRENDS / cases
+    flags = surely([None if one is None else one.p_value for one in trends], alarm)
+    for of, one, is_significant in zip(found, trends, flags, strict=True):
+        # For long windows, the slope per hour reports it.
+        if one is None or not is_significant or one.span_s >= SPAN_S_MIN:
+            continue
+        if abs(one.percent.value) > 100 * plan.margin:
+            caveats.append(_changes(Code.RATE_TREND, of, one, found[0].arm.name))
+    effects = [of.effect_trend for of in found]
+    for of, one, is_trending in zip(found, effects, trending(effects, plan.margin, cases), strict=True):
+        if one is not None and is_trending:
+            caveats.append(_changes(Code.EFFECT_TREND, of, one, found[0].arm.name))
+    for of in found:
+        if of.warm_up_change is not None and of.warm_up_change.exceeds(plan.margin):
+            before, after = (
+                signed(percent_of(d), 1, "%") for d in (of.warm_up_change.before, of.warm_up_change.after)
+            )
+            names = {"arm": of.arm.name, "baseline": found[0].arm.name, "before": before, "after": after}
+            caveats.append(Caveat(Code.EFFECT_CHANGED_BY_WARM_UP, names))
+    caveats += [_step_caveat(of) for of in found if of.steps]
+    return caveats + [
+        caveat
+        for of in found
+        if of.cycles is not None
+        for caveat in cycle_caveats(plan, of.arm.name, of.cycles)
+    ]
+
+
+def _changes(code: Code, of: SteadyState, one: Trend, baseline: str) -> Caveat:
+    percent = one.percent
+    names: dict[str, Parameter] = {
+        "arm": of.arm.name,
+        "change": percent.signed_text,
+        "interval": percent.signed_interval_text,
+        "window": format_duration(one.span_s),
+        "trials": percent.n,
+    }
+    if code is Code.EFFECT_TREND:
+        return Caveat(code, {**names, "baseline": baseline})
+    if one.truncation_s is None:
+        cut = "no part of them is in a steady state"
+    elif one.truncation_s:
+        cut = f"their first {format_duration(one.truncation_s)} belong to the warm-up"
+    else:
+        cut = "the change continues to their end"
+    return Caveat(code, {**names, "cut": cut})
+
+
+def _step_caveat(of: SteadyState) -> Caveat:
+    largest = max(of.steps, key=lambda one: abs(one.percent))
+    return Caveat(
+        Code.RATE_STEP,
+        {
+            "arm": of.arm.name,
+            "trials": len(of.steps),
+            "of": of.tested,
+            "size": signed(largest.percent, 0, "%"),
+            "at": format_duration(largest.at_s),
+            "block": largest.block + 1,
+        },
+    )
+
+
+def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) -> list[LargestStep]:
+    """Return the largest step of each trial that is long enough."""
+    found = (step(trial, seen[trial.arm][trial.trial]) for trial in trials if trial.trial in seen[trial.arm])
+    return [one for one in found if one is not None]
+
+
+def _significant(steps: Sequence[LargestStep], cases: int) -> list[bool]:
+    return surely([one.p_value for one in steps], ALARM_OF_STEPS / cases)

@@ -1,1 +1,0 @@
-"""Steady state: warm-ups, stationarity of the measured windows, drift, checkpoint cycles."""

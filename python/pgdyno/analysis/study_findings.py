@@ -1,0 +1,148 @@
+"""Findings of all cases of a study, and results over all cases."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.case_findings import Findings, find_case
+from pgdyno.analysis.comparison import Comparison, Verdict
+from pgdyno.analysis.measurement_noise import floor_of_average, read_noise
+from pgdyno.analysis.statistics.intervals import method_of
+from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, case_values
+from pgdyno.features.capacity.section import Capacity, capacity_of
+from pgdyno.features.factors.effects import Effects, design_of, effects_of
+from pgdyno.features.factors.scalability import Scalability, scalability_of
+from pgdyno.features.published.plan import Published
+from pgdyno.features.published.tables import (
+    Changed,
+    MeasuredTable,
+    SourceChange,
+    changes_of_source,
+    published_changes,
+    with_measured_values,
+)
+from pgdyno.results.reader import Evidence
+
+
+@dataclass(frozen=True)
+class OverCases:
+    """One arm against the baseline over all cases that have both, by name.
+
+    ``average`` is of the metric of the verdicts; None if no case has a block. ``floor`` is its noise floor as
+    a log ratio; None if unknown.
+    """
+
+    baseline: str
+    arm: str
+    comparisons: Mapping[str, Comparison]  # by case
+    average: Combined | None
+    floor: float | None = None
+
+    @property
+    def stalled(self) -> list[str]:
+        """Cases that are not in the average, because an arm lost a block or the effect changes in windows."""
+        return [case for case, comparison in self.comparisons.items() if comparison.is_held_back]
+
+    @property
+    def is_under_floor(self) -> bool:
+        """True if the average is below its noise floor."""
+        return (
+            self.average is not None
+            and self.floor is not None
+            and abs(self.average.summary.mean) < self.floor
+        )
+
+    @property
+    def verdicts(self) -> Counter[Verdict]:
+        """Number of each verdict."""
+        return Counter(comparison.verdict for comparison in self.comparisons.values())
+
+
+@dataclass(frozen=True)
+class StudyFindings:
+    """Findings of a study. A comparison has one case, without a name."""
+
+    cases: Sequence[Findings]
+    over_cases: Sequence[OverCases]
+    published: Sequence[MeasuredTable]  # the source's tables with measured values
+    source_notes: Sequence[str]  # notes on the published values
+    not_repeated: Sequence[str]  # published figures without a counterpart, with the reason
+    source_changes: Sequence[SourceChange]  # the published changes beside the measured ones
+    effects: Effects | None  # of the factors, if several vary
+    scalability: Scalability | None  # if the number of clients varies enough
+    capacity: Capacity | None  # if the study limits the latency
+
+    @property
+    def first(self) -> Findings:
+        """The first case, for properties that all cases share."""
+        return self.cases[0]
+
+
+def find_study(evidence: Evidence) -> StudyFindings:
+    """Read all cases from one snapshot, and compute their findings."""
+    with evidence.snapshot():
+        noise = read_noise(evidence)
+        cases = [find_case(evidence, case, noise[case]) for case in evidence.cases()]
+    names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
+    design = design_of(cases)
+    confidence = cases[0].study.plan.confidence
+    source = _source(cases)
+    return StudyFindings(
+        cases=cases,
+        over_cases=[_over(cases, *pair) for pair in names],
+        published=[] if source is None else with_measured_values(source, _values(cases)),
+        source_notes=() if source is None else source.notes,
+        not_repeated=() if source is None else source.not_repeated,
+        source_changes=[] if source is None else changes_of_source(source, _values(cases)),
+        effects=None if design is None else effects_of(design, confidence),
+        scalability=None if design is None else scalability_of(design, confidence),
+        capacity=capacity_of(cases),
+    )
+
+
+def _source(cases: Sequence[Findings]) -> Published | None:
+    given = cases[0].study.published
+    return None if given is None else Published.model_validate_json(json.dumps(given))
+
+
+def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list[list[Changed | None]]]:
+    """Return the change in each figure of the published tables; ``names`` are the labels of the cases."""
+    source = _source(cases)
+    if source is None:
+        return []
+    values = [replace(of, name=name) for name, of in zip(names, _values(cases), strict=True)]
+    return published_changes(source, values)
+
+
+def _values(cases: Sequence[Findings]) -> list[CaseValues]:
+    return [case_values(of.study, of.trials, (), of.telemetry.by_trial) for of in cases]
+
+
+def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
+    found = {
+        of.study.case: comparison
+        for of in cases
+        for comparison in of.comparisons
+        if (comparison.baseline.name, comparison.arm.name) == (baseline, arm)
+    }
+    # The other blocks of a case would bias the average in favor of an arm that lost a block. A trend of the
+    # effect biases all blocks.
+    whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.is_held_back}
+    ratios = {case: primary.log_ratios for case, primary in whole.items()}
+    plan = cases[0].study.plan
+    average = combine(ratios, plan.confidence, method_of(plan, cases[0].trials))
+    return OverCases(baseline, arm, found, average, _floor(cases, ratios, average))
+
+
+def _floor(
+    cases: Sequence[Findings], ratios: Mapping[str, LogRatios], average: Combined | None
+) -> float | None:
+    if average is None:
+        return None
+    noises = {of.study.case: of.noise for of in cases if of.study.case in average.names}
+    blocks = {case: len(ratios[case]) for case in noises}
+    return floor_of_average(noises, blocks, average.summary.confidence)

@@ -1,0 +1,310 @@
+"""Throughput dips, the events that coincide with them, and their cost.
+
+A point of a trial's series (an interval of about a second from the driver) is low if it is below its baseline
+by more than SDS robust standard deviations and by more than DEPTH_MIN. The baseline is the median of the
+trial, in long windows that of a minute. The deviation is the median absolute deviation of all points of the
+arm, so dips do not mask themselves. Consecutive low points are one dip.
+
+An event coincides with a dip if it overlaps its time. It is called the cause only if events of this kind
+coincide with the arm's dips significantly often. Under the null hypothesis the dips of each trial are rotated
+by a random number of points, all by the same number: dips that cluster stay a cluster, and so do events. The
+distribution is exact (all rotations of a trial; the trials are independent). Holm's correction is over the
+kinds. All other dips are unexplained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from pgdyno.analysis.statistics.intervals import holm_confidences, robust_sd
+from pgdyno.analysis.telemetry.samples import BACKGROUND, Event, Events, merge_adjacent, overlapped
+from pgdyno.results.records import Executed, Trial
+
+Floats = npt.NDArray[np.float64]
+
+RUNNING_POINTS = 61
+"""Window of the running median, in points, with linear interpolation, for series of two or more."""
+
+SHORT_SHARE = 0.5
+"""Minimum share of the usual length: a shorter interval, at the end of a slice, is not used."""
+
+
+@dataclass(frozen=True)
+class TrialRates:
+    """Measured points of one trial."""
+
+    from_s: Floats
+    to_s: Floats
+    n: Floats
+
+    @property
+    def per_s(self) -> Floats:
+        """Executed transactions per second."""
+        return self.n / (self.to_s - self.from_s)
+
+
+@dataclass(frozen=True)
+class Dip:
+    """A dip. ``depth`` is the relative loss of throughput, ``lost`` the loss in transactions."""
+
+    trial: int
+    first: int  # its first point
+    points: int
+    from_s: float
+    to_s: float
+    depth: float
+    lost: float
+    causes: Sequence[Event] = ()
+
+
+def rates_of(executed: Executed) -> TrialRates:
+    """Return the measured points, without truncated intervals."""
+    took_s = executed.to_s - executed.from_s
+    kept = executed.measured & (took_s > 0)
+    if kept.any():
+        kept &= took_s >= SHORT_SHARE * np.median(took_s[kept])
+    return TrialRates(executed.from_s[kept], executed.to_s[kept], executed.n[kept])
+
+
+def baseline(per_s: Floats) -> Floats:
+    """Return the usual rate at each point."""
+    parts = len(per_s) // RUNNING_POINTS
+    if parts < 2:
+        return np.full(len(per_s), np.median(per_s))
+    whole = per_s[: parts * RUNNING_POINTS].reshape(parts, RUNNING_POINTS)
+    middles = (np.arange(parts) + 0.5) * RUNNING_POINTS - 0.5
+    return np.interp(np.arange(len(per_s)), middles, np.median(whole, axis=1))
+
+
+def relative(per_s: Floats, usual: Floats) -> Floats:
+    """Return the relative deviation of each point from the usual rate."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(usual > 0, per_s / usual - 1, 0.0)
+
+
+def follows(rates: TrialRates) -> npt.NDArray[np.bool_]:
+    """Return whether each point follows the previous one directly, without another arm's slice in between."""
+    took_s = rates.to_s - rates.from_s
+    return np.concatenate([[False], rates.from_s[1:] - rates.to_s[:-1] < SHORT_SHARE * took_s[1:]])
+
+
+def runs(low: npt.NDArray[np.bool_], follows: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the first index and the end index (exclusive) of each run of low points."""
+    begins = low & ~(follows & np.concatenate([[False], low[:-1]]))
+    firsts = np.flatnonzero(begins)
+    ends = [int(np.argmin(low[i:] & np.concatenate([[True], ~begins[i + 1 :]]))) for i in firsts]
+    return [
+        (int(first), int(first) + length if length else len(low))
+        for first, length in zip(firsts, ends, strict=True)
+    ]
+
+
+def dips_in(trial: int, rates: TrialRates, usual: Floats, low: npt.NDArray[np.bool_]) -> list[Dip]:
+    """Return the runs of low points as dips."""
+    found = []
+    for first, behind in runs(low, follows(rates)):
+        own = slice(first, behind)
+        expected = float(np.sum(usual[own] * (rates.to_s[own] - rates.from_s[own])))
+        lost = expected - float(np.sum(rates.n[own]))
+        from_s, to_s = float(rates.from_s[first]), float(rates.to_s[behind - 1])
+        found.append(Dip(trial, first, behind - first, from_s, to_s, lost / expected, lost))
+    return found
+
+
+Ints = npt.NDArray[np.intp]
+
+ALPHA = 0.05
+"""Probability that a kind of event is called a cause although it coincides at random."""
+
+
+@dataclass(frozen=True)
+class Coincidence:
+    """One kind of event: the number of dips it coincides with, and the number expected at random."""
+
+    event: Event
+    dips: int
+    expected: float
+    p_value: float
+    is_cause: bool
+
+
+def with_other_arms(trials: Sequence[Trial], events: Mapping[int, Events]) -> dict[int, Events]:
+    """Return each trial's events with the background work of servers that ran at the same time.
+
+    These are trials of the same block and run, which have the same epoch.
+    """
+    together: dict[tuple[int, float | None], list[int]] = {}
+    for trial in trials:
+        together.setdefault((trial.block, trial.epoch_unix_s), []).append(trial.trial)
+    found: dict[int, Events] = {}
+    for up in together.values():
+        for own in up:
+            others = [
+                events[other][event]
+                for other in up
+                if other != own and other in events
+                for event in BACKGROUND
+                if event in events[other]
+            ]
+            happened = dict(events.get(own, {}))
+            if others:
+                spans = np.concatenate(others)
+                happened[Event.OTHER_ARM] = merge_adjacent(_merged(spans[np.argsort(spans[:, 0])]))
+            found[own] = happened
+    return found
+
+
+def _merged(spans: Floats) -> Floats:
+    """Return spans with nondecreasing ends, so that a span within another one ends with it."""
+    return np.column_stack([spans[:, 0], np.maximum.accumulate(spans[:, 1])])
+
+
+def cause_time_range(rates: TrialRates, first: Ints, last: Ints) -> tuple[Floats, Floats]:
+    """Return the time range, in seconds, in which the cause of points ``first`` .. ``last`` may be.
+
+    It begins at the previous point if time is continuous: an event that begins within a point slows that
+    point partly, and the next ones fully.
+    """
+    before = rates.from_s[np.maximum(first - 1, 0)]
+    return np.where(follows(rates)[first], before, rates.from_s[first]), rates.to_s[last]
+
+
+def overlapping_events(dip: Dip, rates: TrialRates, events: Events) -> list[Event]:
+    """Return the kinds of events that overlap the dip's time."""
+    place = cause_time_range(rates, np.array([dip.first]), np.array([dip.first + dip.points - 1]))
+    return [event for event in Event if event in events and overlapped(events[event], *place)[0]]
+
+
+def coincidences_of(
+    dips: Sequence[Dip], rates: Mapping[int, TrialRates], events: Mapping[int, Events]
+) -> list[Coincidence]:
+    """Return a result for each kind of event that overlaps a dip. The mappings are by trial of the arm."""
+    met = [overlapping_events(dip, rates[dip.trial], events[dip.trial]) for dip in dips]
+    found = []
+    for event in Event:
+        k = sum(event in of for of in met)
+        if k:
+            chances = chances_of_coincidences(event, dips, rates, events)
+            expected = float(chances @ np.arange(len(chances)))
+            p_value = min(1.0, float(np.sum(chances[k:])))
+            found.append(Coincidence(event, k, expected, p_value, is_cause=False))
+    levels = holm_confidences([one.p_value for one in found], 1 - ALPHA)
+    return [replace(one, is_cause=one.p_value <= 1 - level) for one, level in zip(found, levels, strict=True)]
+
+
+def chances_of_coincidences(
+    event: Event, dips: Sequence[Dip], rates: Mapping[int, TrialRates], events: Mapping[int, Events]
+) -> Floats:
+    """Return the probabilities of 0, 1, 2 … coincident dips if the dips of each trial are rotated."""
+    chances = np.array([1.0])
+    for trial, of in rates.items():
+        mine = [dip for dip in dips if dip.trial == trial]
+        if not mine or event not in events[trial]:
+            continue
+        first, met = np.arange(len(of.n)), np.zeros(len(of.n), dtype=int)
+        for points in {dip.points for dip in mine}:
+            last = np.minimum(first + points - 1, len(of.n) - 1)
+            hit = overlapped(events[trial][event], *cause_time_range(of, first, last))
+            for dip in mine:
+                if dip.points == points:
+                    met += np.roll(hit, -dip.first)
+        chances = np.convolve(chances, np.bincount(met) / len(met))
+    return chances
+
+
+SDS = 5.0
+"""With normal noise, one point in three million is lower (``tests/unit/test_throughput_dips.py``)."""
+
+DEPTH_MIN = 0.10
+"""Minimum depth of a dip relative to the baseline, even with little noise."""
+
+DEPTH_ALWAYS = 0.8
+"""Depth that is always a dip, even with much noise, so that stalls are found."""
+
+POINTS_MIN = 20
+"""Minimum number of points of an arm to estimate their SD."""
+
+
+@dataclass(frozen=True)
+class ArmDips:
+    """Dips of all ``trials`` of an arm that count.
+
+    ``peaks`` is the number of excursions above the baseline of the same size, which shows the effect of
+    noise.
+    """
+
+    dips: Sequence[Dip]
+    coincidences: Sequence[Coincidence]
+    peaks: int
+    points: int
+    measured_s: float
+    transactions: float
+    trials: Sequence[int] = ()
+
+    @property
+    def unexplained(self) -> list[Dip]:
+        """The dips without a known cause."""
+        return [dip for dip in self.dips if not dip.causes]
+
+    def of(self, event: Event) -> list[Dip]:
+        """Return the dips caused by this event."""
+        return [dip for dip in self.dips if event in dip.causes]
+
+    def share_of_time(self, dips: Iterable[Dip]) -> float:
+        """Return the share of the measured time."""
+        return sum(dip.to_s - dip.from_s for dip in dips) / self.measured_s
+
+    def share_of_transactions(self, dips: Iterable[Dip]) -> float:
+        """Return the lost transactions as a share of the executed ones."""
+        return sum(dip.lost for dip in dips) / self.transactions if self.transactions else 0.0
+
+
+def find_dips(
+    trials: Sequence[Trial], rates: Mapping[int, TrialRates], events: Mapping[int, Events]
+) -> dict[int, ArmDips]:
+    """Return the dips by arm, over trials that count. Arms with too few points are omitted."""
+    happened = with_other_arms(trials, events)
+    found = {}
+    for arm in sorted({trial.arm for trial in trials}):
+        mine = [t.trial for t in trials if t.arm == arm and t.trial in rates and len(rates[t.trial].n)]
+        if sum(len(rates[trial].n) for trial in mine) >= POINTS_MIN:
+            found[arm] = _of_arm({t: rates[t] for t in mine}, {t: happened.get(t, {}) for t in mine})
+    return found
+
+
+def _of_arm(rates: Mapping[int, TrialRates], events: Mapping[int, Events]) -> ArmDips:
+    baselines = {trial: baseline(of.per_s) for trial, of in rates.items()}
+    apart = {trial: relative(rates[trial].per_s, baselines[trial]) for trial in rates}
+    every = np.concatenate(list(apart.values()))
+    sd = float(robust_sd(every))
+    limit = min(max(SDS * sd, DEPTH_MIN), DEPTH_ALWAYS)
+    dips = [
+        dip
+        for trial, of in rates.items()
+        for dip in dips_in(trial, of, baselines[trial], apart[trial] < -limit)
+    ]
+    coincidences = coincidences_of(dips, rates, events)
+    causes = {one.event for one in coincidences if one.is_cause}
+    return ArmDips(
+        dips=[
+            replace(
+                dip,
+                causes=[
+                    event
+                    for event in overlapping_events(dip, rates[dip.trial], events[dip.trial])
+                    if event in causes
+                ],
+            )
+            for dip in dips
+        ],
+        coincidences=coincidences,
+        peaks=sum(len(runs(of > limit, follows(rates[trial]))) for trial, of in apart.items()),
+        points=len(every),
+        measured_s=sum(float(np.sum(of.to_s - of.from_s)) for of in rates.values()),
+        transactions=sum(float(np.sum(of.n)) for of in rates.values()),
+        trials=list(rates),
+    )

@@ -1,0 +1,369 @@
+"""Breakdown of a transaction's time by statement and by resource, and the change by an arm.
+
+docs/explanation/why.md describes each part.
+
+For a closed loop, the whole is the time that a client spends on a transaction: clients × time / transactions
+(Little, "A proof for the queuing formula L = λW", Operations Research 1961), which is clients / throughput.
+For a fixed load it is the mean latency. Each of two decompositions adds up to it in every trial:
+
+- by statement: execution of each statement that clients send, planning if it is tracked, and the remainder
+  outside of statements: parsing, commit, protocol, network, driver.
+- by resource: on CPU, runnable (waiting for CPU), waits of several kinds, driver.
+
+Differences are B − A in µs by block. Their intervals have the method and confidence of the verdict, with
+Holm's correction over the parts of a decomposition. They add up to the difference of the wholes, because they
+do in every block. In a closed loop, the differences of a block are multiplied by one factor, so that the
+mean of its two wholes is the same in all blocks. As in the ratio of throughputs, variations of the machine's
+speed cancel. A mean latency under a fixed load is not proportional to that speed, and has no such factor.
+Levels are means of the measured times, so that an arm has the same levels in all comparisons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from pgdyno.analysis.statistics.intervals import Method, simultaneous, summarize
+from pgdyno.analysis.telemetry.samples import RUNNING
+from pgdyno.analysis.telemetry.trial_telemetry import CLIENT, OTHER, RESOURCES, ClientTime
+from pgdyno.results.records import Arm, Trial, TrialStatus
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.units import US_PER_S, Better, Estimate
+
+STATEMENTS_MAX = 10
+"""Number of statements with their own part: those with the most time in either arm."""
+
+STATEMENT_SHARE_MIN = 0.005
+"""Minimum share of the whole for a statement with its own part."""
+
+STATEMENT, PLANNING, OTHER_STATEMENTS, OUTSIDE = "statement", "planning", "statements", "outside"
+CPU, RUNNABLE, EXECUTING, DRIVER, LAG = "cpu", "runnable", "executing", "driver", "lag"
+UNEXPLAINED, UNKNOWN, REMAINDER = "unexplained", "unknown", "remainder"
+"""Residuals of the whole: UNEXPLAINED is neither work nor a wait; UNKNOWN applies without wait-event samples;
+REMAINDER applies to a fixed load, where transactions do not wait for idle clients."""
+
+WAITS = (*(resource for resource in RESOURCES if resource != CLIENT), OTHER)
+"""Resources of waits, except CLIENT, which is added to idle time."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Times of one trial per executed transaction: the whole, and values of its probes."""
+
+    trial: Trial
+    clients: int
+    whole_us: float
+    lag_us: float | None  # for a fixed load: wait for a client
+    time: ClientTime
+
+    @property
+    def per_backend_us(self) -> float:
+        """Time per transaction for an average of one backend: Little's law."""
+        return US_PER_S * counted_s(self.trial) / executed(self.trial)
+
+
+Parts = dict[str, float]
+Split = Mapping[int, Parts]
+"""Parts of the whole by trial."""
+
+
+def by_statement(every: Sequence[Timed]) -> Split:
+    """Return the parts by statement; empty if a trial has no times of statements."""
+    if any(one.time.statements is None for one in every):
+        return {}
+    largest: dict[str, float] = {}
+    for one in every:
+        for text, us in (one.time.statements or {}).items():
+            largest[text] = max(largest.get(text, 0.0), us / one.whole_us)
+    own = [text for text, share in largest.items() if share >= STATEMENT_SHARE_MIN]
+    own = sorted(own, key=lambda text: -largest[text])[:STATEMENTS_MAX]
+    return {one.trial.trial: _of_statements(one, own) for one in every}
+
+
+def _of_statements(one: Timed, own: Sequence[str]) -> Parts:
+    by_text = one.time.statements or {}
+    parts = {f"{STATEMENT}:{text}": by_text.get(text, 0.0) for text in own}
+    parts[OTHER_STATEMENTS] = one.time.others_us + sum(us for text, us in by_text.items() if text not in own)
+    parts[PLANNING] = one.time.planning_us or 0.0
+    parts[LAG] = one.lag_us or 0.0
+    parts[OUTSIDE] = one.whole_us - sum(parts.values())
+    return parts
+
+
+def by_resource(every: Sequence[Timed]) -> tuple[Split, float | None]:
+    """Return the parts by resource that every trial has, and the scale factor of the waits.
+
+    The kernel measures the time of the clients' server processes on CPU and runnable without CPU. They wait
+    for the rest of the whole. Wait-event samples show the reasons, with each process in one state. A woken
+    process still shows its wait event until it gets a CPU, so samples may find more waiting than there was.
+    The waits are then scaled to the measured waiting time. If samples find less, the remainder is
+    unexplained: neither on CPU, nor runnable, nor in a named wait (stolen by the hypervisor, page faults).
+    All trials together determine which case applies.
+    """
+    has_cpu = all(one.time.on_cpu_us is not None for one in every)
+    has_runnable = all(one.time.runnable_us is not None for one in every)
+    has_samples = all(one.time.wait_samples is not None for one in every)
+    if not has_runnable and not has_samples:
+        return {}, None
+    found: dict[int, Parts] = {}
+    for one in every:
+        parts = _measured(one, has_cpu=has_cpu, has_runnable=has_runnable)
+        if has_samples:
+            parts |= _sampled_waits(one, executing=not has_cpu)
+        found[one.trial.trial] = parts
+    scaled = None
+    wholes = {one.trial.trial: one.whole_us for one in every}
+    if has_samples and has_cpu and every[0].lag_us is None:
+        scaled = _scale(found, wholes)
+    rest = UNKNOWN if not has_samples else REMAINDER if every[0].lag_us is not None else UNEXPLAINED
+    _subtract_driver(found, every)
+    for trial, parts in found.items():
+        # If the samples cover everything, the residual is only the rounding error of a dozen numbers.
+        left = wholes[trial] - sum(parts.values())
+        parts[rest] = left if abs(left) > 1e-13 * wholes[trial] else 0.0
+    return found, scaled
+
+
+def _measured(one: Timed, *, has_cpu: bool, has_runnable: bool) -> Parts:
+    parts = {LAG: one.lag_us or 0.0}
+    if has_cpu:
+        parts[CPU] = one.time.on_cpu_us or 0.0
+    if has_runnable:
+        parts[RUNNABLE] = one.time.runnable_us or 0.0
+    return parts
+
+
+def _sampled_waits(one: Timed, *, executing: bool) -> Parts:
+    samples = one.time.wait_samples
+    assert samples is not None
+    each_us = one.per_backend_us
+    parts = {kind: each_us * samples.backends.get(kind, 0.0) for kind in WAITS}
+    if one.lag_us is None:
+        # An idle server process waits for its client, because the loop is closed.
+        idle = one.clients - samples.active + samples.backends.get(CLIENT, 0.0)
+        parts[CLIENT] = each_us * idle
+    if executing:
+        parts[EXECUTING] = each_us * samples.backends.get(RUNNING, 0.0)
+    return parts
+
+
+def _scale(found: Split, wholes: Mapping[int, float]) -> float | None:
+    """Scale the waits of each trial to fill its whole, if they exceed it. Return the mean factor, or None."""
+    waited = {trial: sum(parts[kind] for kind in (*WAITS, CLIENT)) for trial, parts in found.items()}
+    available = {
+        trial: wholes[trial] - parts[CPU] - parts.get(RUNNABLE, 0.0) for trial, parts in found.items()
+    }
+    if sum(waited.values()) <= sum(available.values()):
+        return None
+    for trial, parts in found.items():
+        for kind in (*WAITS, CLIENT):
+            parts[kind] *= available[trial] / waited[trial] if waited[trial] else 0.0
+    return sum(available.values()) / sum(waited.values())
+
+
+def _subtract_driver(found: Split, every: Sequence[Timed]) -> None:
+    """Subtract the driver's CPU time from the waits for the client, if these are larger."""
+    own = {one.trial.trial: one.time.driver_us or 0.0 for one in every}
+    if every[0].lag_us is None and sum(parts.get(CLIENT, 0.0) for parts in found.values()) > sum(
+        own.values()
+    ):
+        for trial, parts in found.items():
+            parts[DRIVER] = own[trial]
+            parts[CLIENT] -= own[trial]
+
+
+def executed(trial: Trial) -> int:
+    """Return the number of transactions that ended in the counted parts of the measured slices."""
+    return sum(counts.executed for piece in trial.measured for counts in piece.kinds.values())
+
+
+def counted_s(trial: Trial) -> float:
+    """Return the total length of these parts."""
+    return sum(piece.counted_s for piece in trial.measured)
+
+
+UNIT = "µs"
+
+ALWAYS_REPORTED = {UNEXPLAINED}
+"""Parts that are reported even if they are 0, because this is a result."""
+
+
+@dataclass(frozen=True)
+class TimePart:
+    """One part. ``key`` is its name (for a statement, followed by a colon and its text).
+
+    ``a_us`` and ``b_us`` are means over blocks, as measured. ``difference`` is B − A, with an interval at the
+    confidence of Holm's test; in a closed loop, blocks are scaled to one speed.
+    """
+
+    key: str
+    a_us: float
+    b_us: float
+    difference: Estimate
+    p_value: float | None
+    by_block: Mapping[int, float]
+
+    @property
+    def significant(self) -> bool:
+        """True if the interval excludes 0 and is based on enough blocks."""
+        low, high = self.difference.low, self.difference.high
+        return (
+            low is not None
+            and high is not None
+            and self.difference.n >= VERDICT_BLOCKS_MIN
+            and low * high > 0
+        )
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """A decomposition. ``parts`` add up to ``total`` in A, in B, and in the difference."""
+
+    total: TimePart
+    parts: Sequence[TimePart]
+
+
+@dataclass(frozen=True)
+class TimeBreakdown:
+    """Breakdown of one arm against the baseline. A decomposition is None without data.
+
+    ``latency``: the whole is the mean latency. ``samples`` is the number of wait-event samples in both arms.
+    ``scaled`` is the factor of the sampled waits, which limits them to the waiting time that the kernel
+    measured; None without scaling. ``cpu_is_of_all``: the server's CPU time includes processes without a
+    client. ``twice``: names of arms in which statements inside functions are counted twice.
+    """
+
+    baseline: Arm
+    arm: Arm
+    latency: bool
+    by_statement: Waterfall | None
+    by_resource: Waterfall | None
+    samples: float
+    scaled: float | None
+    cpu_is_of_all: bool
+    twice: Sequence[str]
+
+
+Pairs = Mapping[int, tuple[Timed, Timed]]
+"""block → (baseline, arm)."""
+
+Latency = Mapping[int, tuple[float, float]]
+"""trial → (mean latency, mean lag) in µs, for a fixed load."""
+
+
+def break_down_time(
+    arms: Sequence[Arm],
+    trials: Sequence[Trial],
+    times: Mapping[int, ClientTime],
+    latency: Latency | None,
+    confidences: Mapping[int, float],
+    method: Method,
+) -> dict[int, TimeBreakdown]:
+    """Return the breakdown of each arm after the first, against the first.
+
+    ``times`` is by trial. ``latency`` is None for a closed loop. ``confidences`` are those of the verdicts,
+    by arm.
+    """
+    timed: dict[tuple[int, int], Timed] = {}
+    clients = {arm.arm: arm.clients for arm in arms}
+    for trial in trials:
+        if trial.status is TrialStatus.OK and trial.trial in times and executed(trial):
+            found = _timed(trial, times[trial.trial], clients[trial.arm], latency)
+            if found is not None:
+                timed[trial.block, trial.arm] = found
+    why = {}
+    for arm in arms[1:]:
+        blocks = sorted(block for block, of in timed if of == arm.arm and (block, 0) in timed)
+        pairs = {block: (timed[block, 0], timed[block, arm.arm]) for block in blocks}
+        if pairs:
+            why[arm.arm] = _why(arms[0], arm, pairs, confidences[arm.arm], method)
+    return why
+
+
+def _timed(trial: Trial, time: ClientTime, clients: int, latency: Latency | None) -> Timed | None:
+    if latency is None:
+        whole_us = clients * US_PER_S * counted_s(trial) / executed(trial)
+        return Timed(trial, clients, whole_us, None, time)
+    known = latency.get(trial.trial)
+    return None if known is None else Timed(trial, clients, known[0], known[1], time)
+
+
+def _why(baseline: Arm, arm: Arm, pairs: Pairs, confidence: float, method: Method) -> TimeBreakdown:
+    every = [one for pair in pairs.values() for one in pair]
+    resources, scaled = by_resource(every)
+    return TimeBreakdown(
+        baseline=baseline,
+        arm=arm,
+        latency=every[0].lag_us is not None,
+        by_statement=_waterfall(pairs, by_statement(every), confidence, method),
+        by_resource=_waterfall(pairs, resources, confidence, method),
+        samples=sum(one.time.wait_samples.n for one in every if one.time.wait_samples),
+        scaled=scaled,
+        cpu_is_of_all=any(one.time.cpu_is_of_all for one in every),
+        twice=[
+            of.name for i, of in enumerate((baseline, arm)) if any(_twice(pair[i]) for pair in pairs.values())
+        ],
+    )
+
+
+def _twice(one: Timed) -> bool:
+    """Return whether statements inside functions are counted twice, as up to PostgreSQL 13."""
+    version = str(one.trial.settings.get("server_version_num", ""))
+    tracked = one.trial.settings.get("pg_stat_statements.track")
+    return bool(one.time.statements) and tracked == "all" and version.isdigit() and int(version) < 14_00_00
+
+
+def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) -> Waterfall | None:
+    if not split:
+        return None
+    factors = _factors(pairs)
+    keys = [
+        key
+        for key in next(iter(split.values()))
+        if key in ALWAYS_REPORTED or any(parts[key] for parts in split.values())
+    ]
+    values = {
+        key: {
+            block: (split[a.trial.trial][key], split[b.trial.trial][key]) for block, (a, b) in pairs.items()
+        }
+        for key in keys
+    }
+    parts = simultaneous([partial(_part, key, of, factors, method) for key, of in values.items()], confidence)
+    wholes = {block: (a.whole_us, b.whole_us) for block, (a, b) in pairs.items()}
+    return Waterfall(_part("", wholes, factors, method, confidence), parts)
+
+
+def _factors(pairs: Pairs) -> dict[int, float]:
+    """Return block → the factor that makes the whole of its baseline equal to the mean of all; 1 for a fixed
+    load.
+
+    The scaled difference of the wholes is then linear in the ratio of the block. With the mean of both arms
+    as the unit it would approach a constant for large ratios, and its interval would vanish.
+    """
+    if any(one.lag_us is not None for pair in pairs.values() for one in pair):
+        return dict.fromkeys(pairs, 1.0)
+    usual = sum(a.whole_us for a, _ in pairs.values()) / len(pairs)
+    return {block: usual / a.whole_us for block, (a, _) in pairs.items()}
+
+
+def _part(
+    key: str,
+    values: Mapping[int, tuple[float, float]],
+    factors: Mapping[int, float],
+    method: Method,
+    confidence: float,
+) -> TimePart:
+    by_block = {block: factors[block] * (b - a) for block, (a, b) in values.items()}
+    summary = summarize(list(by_block.values()), confidence, method)
+    n = len(values)
+    return TimePart(
+        key=key,
+        a_us=sum(a for a, _ in values.values()) / n,
+        b_us=sum(b for _, b in values.values()) / n,
+        difference=Estimate(
+            summary.mean, UNIT, n, Better.LESS, summary.low, summary.high, confidence=confidence
+        ),
+        p_value=summary.p_value,
+        by_block=by_block,
+    )

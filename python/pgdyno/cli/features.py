@@ -1,0 +1,45 @@
+"""The assembly: every command with its module and its line of help. Only here the core names features."""
+
+from __future__ import annotations
+
+COMMANDS = {
+    "compare": (
+        "pgdyno.cli.compare",
+        "Compare servers: which is faster, by how much, with confidence intervals.",
+    ),
+    "run": ("pgdyno.cli.run", "Run a study file: all cases, with telemetry, next to published results."),
+    "report": ("pgdyno.cli.report", "Show the results of a study: verdict, figures, caveats."),
+    "bisect": (
+        "pgdyno.features.bisect.command",
+        "Find the commit that changed the performance, by binary search.",
+    ),
+    "crash": (
+        "pgdyno.features.crash.command",
+        "Crash servers on purpose and count the acknowledged commits that are gone.",
+    ),
+    "history": (
+        "pgdyno.features.history.command",
+        "Find when the results of a repeated study changed, and what changed with them.",
+    ),
+    "load": ("pgdyno.features.runs.command", "Load the data of a workload into a database."),
+    "drive": ("pgdyno.features.runs.command", "Run a workload once against a loaded database."),
+    "check": ("pgdyno.features.runs.command", "Check the consistency of the data of a workload."),
+    "pgbench": ("pgdyno.features.runs.command", "Run pgbench benchmarks with the pgdyno engine."),
+    "doctor": ("pgdyno.cli.doctor", "Find sources of measurement noise on this machine, with remedies."),
+    "demo": (
+        "pgdyno.features.demo.command",
+        "Measure the effect of synchronous_commit in about two minutes.",
+    ),
+    "study": ("pgdyno.features.planning.command", "Check, explain and list study files."),
+    "servers": ("pgdyno.cli.servers", "List installed and downloadable PostgreSQL servers."),
+    "workload": (
+        "pgdyno.features.statements.command",
+        "Make scripts from the statements of a running database.",
+    ),
+    "data": ("pgdyno.features.own_data.command", "Name, list and remove data of your own for --data."),
+    "settings": ("pgdyno.cli.settings", "Show settings profiles and explain settings."),
+    "docs": ("pgdyno.cli.docs", "Print a page of the documentation, or a section of it."),
+    "cache": ("pgdyno.cli.cache", "List and prune the cache of servers and datasets."),
+}
+"""Module and help of each command. The module has a function of that name, or an ``app`` with subcommands.
+``tests/unit/test_cli_commands.py`` keeps the help equal to the command's own."""

@@ -1,1 +1,0 @@
-"""Driving servers through the engine: specification, runs and results."""

@@ -1,0 +1,1 @@
+"""Data with a history: upgraded by pg_upgrade, or aged by load."""

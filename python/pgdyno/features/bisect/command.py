@@ -1,0 +1,498 @@
+"""``pgdyno bisect``: find the commit that changed the performance; its report.
+
+- Sentences and JSON of a search for the commit that changed the performance.
+- ``pgdyno bisect``: find the commit that changed the performance.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.status import Status
+from rich.text import Text
+
+from pgdyno.analysis.statistics.intervals import percent_of
+from pgdyno.cli import options
+from pgdyno.cli.compare import BlockOptions, DesignOptions, study_of
+from pgdyno.cli.console import err, out, print_json, say
+from pgdyno.cli.execution import refuse_ignored_options
+from pgdyno.cli.gate_options import INCONCLUSIVE
+from pgdyno.cli.options import ClientOptions, expanded
+from pgdyno.cli.report import read_report, write_html
+from pgdyno.cli.workload_options import WorkloadOptions
+from pgdyno.errors import Interrupted, UsageError
+from pgdyno.features.bisect.run import LOCK, StepEnded, StepStarted, read_commits, run_bisect
+from pgdyno.features.bisect.search import (
+    Commit,
+    Confirmation,
+    Ends,
+    Measured,
+    Outcome,
+    SearchRecord,
+    Step,
+    read_search,
+    steps_needed,
+    write_search,
+)
+from pgdyno.interruption import Interruption
+from pgdyno.measure.progress import (
+    BlockStarted,
+    InterimVerdicts,
+    LoadProgress,
+    PreparationStep,
+    Progress,
+    Warned,
+)
+from pgdyno.server.directories import locked_if_free
+from pgdyno.study.arm_spec import ArmSpec, parse_arm, with_own_files
+from pgdyno.study.sizing import CONFIDENCE
+from pgdyno.units import Better, Estimate, ci_text, counted, format_duration, given_percent, share_text
+
+# ----------------------------------------------------------------------
+# Sentences and JSON of a search for the commit that changed the performance.
+# ----------------------------------------------------------------------
+
+
+def effect_of(measured: Measured) -> Estimate | None:
+    """Return the effect in percent of the baseline; None without a block."""
+    if measured.mean is None:
+        return None
+    return Estimate(
+        value=percent_of(measured.mean),
+        unit="%",
+        n=measured.blocks,
+        better=Better.MORE,
+        low=None if measured.low is None else percent_of(measured.low),
+        high=None if measured.high is None else percent_of(measured.high),
+        confidence=measured.confidence,
+    )
+
+
+def effect_text(measured: Measured | None) -> str:
+    """Return ``−4.8% (99.3% CI [−6.0%, −3.6%], 8 blocks)``, or "no block" in words."""
+    effect = None if measured is None else effect_of(measured)
+    if effect is None:
+        return "no valid block"
+    blocks = counted(effect.n, "block")
+    if effect.low is None:
+        return f"{effect.signed_text} ({blocks})"
+    return f"{effect.signed_text} ({ci_text(effect.confidence)} {effect.signed_interval_text}, {blocks})"
+
+
+def is_conclusive(record: SearchRecord) -> bool:
+    """Return whether the search found one commit, and its effect was confirmed."""
+    if record.ends is not Ends.DIFFERENT or not record.search.is_found:
+        return False
+    return record.last == 1 or record.confirmation is Confirmation.CONFIRMED
+
+
+def sentences(record: SearchRecord, folder: str) -> list[str]:
+    """Return the result of the search, one sentence or list item per line."""
+    more = f"pgdyno bisect --resume {shlex.quote(folder)} --minutes 60"
+    good, bad = record.commits[0], record.commits[-1]
+    ends = f"BAD {bad.short} vs. GOOD {good.short}: {effect_text(record.ends_measured)}."
+    if record.ends is not Ends.DIFFERENT:
+        return [ends, _no_ends(record, more)]
+    return [*_found(record, more), ends, *_confirmation(record, more), *_limits(record)]
+
+
+def _no_ends(record: SearchRecord, more: str) -> str:
+    if record.ends is Ends.SAME:
+        return (
+            f"GOOD and BAD are the same within ±{given_percent(record.study.margin)}, so there is no commit "
+            "to find. To search for a smaller effect, start again with a smaller --margin."
+        )
+    reason = f" ({record.ends_reason})" if record.ends_reason else ""
+    return f"It is undecided whether GOOD and BAD differ{reason}. To continue: {more}"
+
+
+def _found(record: SearchRecord, more: str) -> list[str]:
+    search, commits = record.search, record.commits
+    if search.is_found:
+        return [
+            f"First {direction(record)} commit: {commits[search.bad].sha} {commits[search.bad].subject!r}"
+        ]
+    listed = [f"  {commits[number].title}" for number in range(search.good + 1, search.bad + 1)]
+    if len(listed) > LISTED_MAX:
+        listed[LISTED_MAX - 2 : -1] = [f"  … {len(listed) - LISTED_MAX + 1} more …"]
+    number = counted(search.bad - search.good, "commit")
+    lines = [f"The first {direction(record)} commit is one of {number}:", *listed]
+    if (step := record.undecided) is not None:
+        lines.append(f"Commit {commits[step.commit].title} is undecided: {effect_text(step.measured)}.")
+        lines.append(f"Reason: {step.reason}. To continue: {more}")
+    else:
+        lines.append("The commits between them were skipped.")
+    return lines
+
+
+LISTED_MAX = 20
+"""Maximum number of commits of a range that are listed. The range has its ends in any case."""
+
+
+def direction(record: SearchRecord) -> str:
+    """Return ``slower`` or ``faster``: BAD against GOOD."""
+    return "slower" if (record.reference or 0) < 0 else "faster"
+
+
+def _confirmation(record: SearchRecord, more: str) -> list[str]:
+    search = record.search
+    if not search.is_found or record.last == 1:
+        return []
+    if record.confirmation is None:
+        return [f"It was not yet compared with its parent. To continue: {more}"]
+    commit, parent = (record.commits[number].short for number in (search.bad, search.good))
+    words = f"Confirmation, {commit} vs. its parent {parent}: {effect_text(record.confirmation_measured)}."
+    if record.confirmation is Confirmation.CONFIRMED:
+        return [words, *_part(record)]
+    if record.confirmation is Confirmation.UNDECIDED:
+        return [words, f"It is undecided whether this commit changes the performance. To continue: {more}"]
+    return [
+        words,
+        "The commit has less than half of the effect between the ends, or none. Several commits may have a "
+        "part of it, or a step was wrong.",
+    ]
+
+
+def _part(record: SearchRecord) -> list[str]:
+    """Say so if the commit has only a part of the effect between the ends."""
+    found, ends = record.confirmation_measured, record.ends_measured
+    if found is None or ends is None or found.mean is None or not ends.mean:
+        return []
+    limits = [end for end in (found.low, found.high) if end is not None]
+    # The reference is the smallest effect between the ends that is not excluded.
+    if record.reference is None or not limits or max(map(abs, limits)) >= abs(record.reference):
+        return []
+    share = share_text(found.mean / ends.mean)
+    return [f"This is about {share} of the effect between the ends: other commits have a part of it."]
+
+
+def _limits(record: SearchRecord) -> list[str]:
+    skipped = [step for step in record.steps if step.outcome is Outcome.SKIPPED]
+    tests = 1 + sum(step.level > 0 for step in record.steps)
+    lines = [
+        f"Error bound: the probability of a wrong step is at most {share_text(record.level_spent)} "
+        f"({counted(tests, 'comparison')}), if the effect has one cause.",
+        f"Time: {format_duration(record.spent_s)} of blocks.",
+    ]
+    if skipped:
+        lines.append(f"Skipped: {counted(len(skipped), 'commit')}.")
+        lines += [f"  {record.commits[step.commit].title}: {step.reason}" for step in skipped]
+    return lines
+
+
+def bisect_json(record: SearchRecord, folder: str) -> dict[str, Any]:
+    """Return the document of ``--json``."""
+    search = record.search
+    is_found = record.ends is Ends.DIFFERENT and search.is_found
+    commits = record.commits
+
+    def named(number: int) -> dict[str, str]:
+        return commits[number].model_dump()
+
+    return {
+        "repository": record.repository,
+        "directory": folder,
+        "good": named(0),
+        "bad": named(record.last),
+        "commits": record.last,
+        "ends": {"result": record.ends, "effect": _effect_json(record.ends_measured)},
+        "direction": direction(record) if record.ends is Ends.DIFFERENT else None,
+        "found": named(search.bad) if is_found else None,
+        "range": [named(search.good), named(search.bad)] if record.ends is Ends.DIFFERENT else None,
+        "confirmation": {
+            "result": record.confirmation,
+            "effect": _effect_json(record.confirmation_measured),
+        },
+        "conclusive": is_conclusive(record),
+        "wrong_step_probability_max": record.level_spent,
+        "minutes": record.spent_s / 60,
+        "steps": [_step_json(record, step) for step in record.steps],
+    }
+
+
+def _step_json(record: SearchRecord, step: Step) -> dict[str, Any]:
+    return {
+        **record.commits[step.commit].model_dump(),
+        "outcome": step.outcome,
+        "level": step.level,
+        "effect": _effect_json(step.measured),
+        "reason": step.reason or None,
+    }
+
+
+def _effect_json(measured: Measured | None) -> dict[str, Any] | None:
+    """Return the effect in percent; None without a block."""
+    effect = None if measured is None else effect_of(measured)
+    if measured is None or effect is None:
+        return None
+    return {
+        "value": effect.value,
+        "unit": "%",
+        "low": effect.low,
+        "high": effect.high,
+        "confidence": effect.confidence,
+        "blocks": measured.blocks,
+        "minutes": measured.spent_s / 60,
+        "file": measured.file,
+    }
+
+
+def minutes_text(seconds: float) -> str:
+    """Return whole minutes for an estimate, at least one: ``about 12 min``."""
+    return f"about {max(1, math.ceil(seconds / 60))} min"
+
+
+# ----------------------------------------------------------------------
+# ``pgdyno bisect``: find the commit that changed the performance.
+# ----------------------------------------------------------------------
+
+MINUTES = 120.0
+"""Default time of a search for 5% among 64 commits (docs/explanation/bisect.md)."""
+
+READ_ON_RESUME = ("resume", "minutes", "as_json", "quiet")
+
+
+@expanded
+def bisect(
+    context: typer.Context,
+    good: Annotated[
+        str | None, typer.Argument(metavar="GOOD", help="Commit, tag or branch before the change.")
+    ] = None,
+    bad: Annotated[
+        str | None, typer.Argument(metavar="BAD", help="Commit, tag or branch with the change.")
+    ] = None,
+    *,
+    repository: Annotated[
+        Path, typer.Option("--repository", metavar="DIR", help="Clone of PostgreSQL's repository.")
+    ] = Path(),
+    build_script: Annotated[
+        str | None,
+        typer.Option(
+            "--build-script",
+            metavar="COMMAND",
+            help="Shell command that builds the commit in its working directory and installs it to "
+            "$PGDYNO_PREFIX. Exit status 125, or another failure, skips the commit. [default: pgdyno "
+            "builds it]",
+        ),
+    ] = None,
+    settings: Annotated[
+        str | None,
+        typer.Option(
+            metavar="@PROFILE|SETTING=VALUE,…", help="Settings of all servers, as in an ARM of `compare`."
+        ),
+    ] = None,
+    clients: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Number of client connections per server, 1 to 2000. [default: 4 per core of an arm]",
+        ),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            parser=options.parse_minutes,
+            metavar="N|DURATION",
+            help="Time budget for the blocks of all steps, in minutes. Builds and loads are not included. "
+            f"With --resume, time to add. [default: {MINUTES:g}]",
+        ),
+    ] = None,
+    confidence: Annotated[
+        str,
+        typer.Option(
+            metavar="PERCENT",
+            help="Confidence level. The probability of a wrong step is at most 100% minus this, over all "
+            "steps together.",
+        ),
+    ] = f"{CONFIDENCE:.0%}",
+    seed: Annotated[
+        int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
+    ] = None,
+    design: BlockOptions,
+    load: ClientOptions,
+    workload: WorkloadOptions,
+    directory: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="New directory of the results. [default: pgdyno-bisect-TIME]"),
+    ] = None,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Continue the search in this directory.")
+    ] = None,
+    as_json: options.Json = False,
+    quiet: options.Quiet = False,
+) -> int:
+    """Find the commit that changed the performance, by binary search.
+
+    First GOOD and BAD are compared. Then each commit in the middle is compared with GOOD, until its effect is
+    like that of GOOD or of BAD. The commit found is compared with its parent at the end. Commits that do not
+    build are skipped. Ctrl-C keeps the results for --resume. Exit status: 0 a confirmed commit, 4 none.
+    Examples:
+
+    \b
+      pgdyno bisect REL_17_0 master --repository ~/postgresql --workload pgbench -f query.sql
+      pgdyno bisect v1 v2 --build-script './configure --prefix=$PGDYNO_PREFIX && make -sj4 install'
+      pgdyno bisect --resume pgdyno-bisect-20261121-213000 --minutes 60
+    """
+    options.require_minutes(minutes)
+    if resume is not None:
+        refuse_ignored_options(context, READ_ON_RESUME, "the directory")
+        folder, record = resume, read_search(resume)
+        if minutes is not None:
+            record = record.model_copy(update={"minutes": record.minutes + minutes})
+    else:
+        if good is None or bad is None:
+            raise UsageError("bisect requires GOOD and BAD; for example: pgdyno bisect REL_17_0 master")
+        commits = read_commits(repository, good, bad)
+        total = MINUTES if minutes is None else minutes
+        study = study_of(
+            _placeholders(settings, commits),
+            clients,
+            total,
+            DesignOptions(**asdict(design), confidence=confidence, seed=seed, no_aa=True),
+            load,
+            workload,
+        )
+        record = SearchRecord(
+            repository=str(repository.absolute()),
+            commits=tuple(commits),
+            study=study.model_copy(update={"aa_refused_by": "bisect"}),
+            script=build_script or "",
+            confidence=study.confidence,
+            minutes=total,
+        )
+        folder = directory or Path(time.strftime("pgdyno-bisect-%Y%m%d-%H%M%S"))
+        _create(folder)
+    try:
+        record = _run(folder, record, quiet=quiet)
+    except Interrupted as error:
+        message = f"interrupted; to continue: pgdyno bisect --resume {shlex.quote(str(folder))}"
+        raise Interrupted(message, error.exit_status) from error
+    return _report(folder, record, as_json=as_json, quiet=quiet)
+
+
+def _run(folder: Path, record: SearchRecord, *, quiet: bool) -> SearchRecord:
+    """Run or continue the search. Raises UsageError if another process runs it, and Interrupted."""
+    with locked_if_free(folder / LOCK) as free, Interruption() as interruption:
+        if not free:
+            raise UsageError(f"another pgdyno continues the search in {folder}: wait for its end")
+        write_search(folder, record)
+        with BisectView(record, quiet=quiet) as view:
+            return run_bisect(folder, record, view, interruption)
+
+
+def _placeholders(settings: str | None, commits: list[Commit]) -> tuple[ArmSpec, ...]:
+    """Return the arms GOOD and BAD, with the settings of all commits. Raises UsageError."""
+    arm = with_own_files(parse_arm(f"git:HEAD,{settings}" if settings else "git:HEAD"))
+    if arm.load:
+        raise UsageError(f"--settings has no {next(iter(arm.load))}: use the option of the workload")
+    ends = {"GOOD": commits[0], "BAD": commits[-1]}
+    return tuple(
+        arm.model_copy(update={"name": name, "is_named": True, "server": commit.sha})
+        for name, commit in ends.items()
+    )
+
+
+def _create(folder: Path) -> None:
+    """Create the directory of a new search. Raises UsageError."""
+    try:
+        folder.mkdir()
+    except FileExistsError:
+        raise UsageError(f"{folder} exists: name another, or continue it with --resume {folder}") from None
+    except OSError as error:
+        raise UsageError(f"cannot create {folder}: {error.strerror}: name another --directory") from None
+
+
+def _report(folder: Path, record: SearchRecord, *, as_json: bool, quiet: bool) -> int:
+    """Print the result. Return the exit status."""
+    if as_json:
+        print_json(bisect_json(record, str(folder)))
+    else:
+        for line in sentences(record, str(folder)):
+            out.print(Text(line), soft_wrap=True)
+    if record.confirmation_measured is not None and record.confirmation is not Confirmation.UNDECIDED:
+        page = folder / "confirmation.html"
+        write_html(read_report(folder / record.confirmation_measured.file), page)
+        if not quiet:
+            say(f"report of the commit and its parent: {page}")
+    if not quiet:
+        say(f"results {folder}")
+    return 0 if is_conclusive(record) else INCONCLUSIVE
+
+
+class BisectView:
+    """Progress of a search on standard error: a line per step, and on a terminal the current block."""
+
+    def __init__(self, record: SearchRecord, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._minutes = record.minutes
+        self._line = ""
+        self._spent_s, self._steps, self._left = record.spent_s, 0, 0
+        self._warned: set[str] = set()
+        self._status = Status("", console=err) if err.is_terminal and not quiet else None
+        if not quiet:
+            steps = steps_needed(record.last) + (2 if record.last > 1 else 1)
+            say(
+                f"{counted(record.last, 'commit')}, about {counted(steps, 'step')}; "
+                f"at most {record.minutes:g} min of blocks"
+            )
+
+    def __enter__(self) -> BisectView:
+        if self._status:
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
+
+    def __call__(self, event: StepStarted | StepEnded | Progress) -> None:
+        """Show an event."""
+        match event:
+            case StepStarted(number, expected, what):
+                self._line = f"step {number} of about {expected}: {what}"
+                self._left = expected - number
+                self._show("")
+            case StepEnded():
+                self._end(event)
+            case PreparationStep(text):
+                self._show(text)
+            case LoadProgress(dataset, phase, share):
+                self._show(f"loading {dataset}: {phase} {share:.0%}")
+            case BlockStarted(block=block):
+                self._show(f"block {block + 1}")
+            case InterimVerdicts(standings):
+                change = standings[0].change
+                shown = "" if change is None else f", {change.signed_text} {change.signed_interval_text}"
+                self._show(f"{counted(0 if change is None else change.n, 'block')}{shown}")
+            case Warned(text):
+                self._warn(text)
+
+    def _warn(self, text: str) -> None:
+        """Print a warning, unless an earlier step had it with other numbers."""
+        kind = re.sub(r"[\d.,]+.*", "", text)
+        if not self._quiet and kind not in self._warned:
+            say(f"! {text}", wrap=True)
+        self._warned.add(kind)
+
+    def _show(self, detail: str) -> None:
+        if self._status:
+            self._status.update(Text(f"{self._line} … {detail}"))
+
+    def _end(self, event: StepEnded) -> None:
+        """Print the line of the step, with the likely time of those that are left."""
+        spent, left = "", ""
+        if event.measured is not None:
+            self._steps += 1
+            self._spent_s += event.measured.spent_s
+            spent = f", {effect_text(event.measured)}, {format_duration(event.measured.spent_s)}"
+            if self._left > 0:
+                left = f"; {minutes_text(self._left * self._spent_s / self._steps)} of blocks left"
+        if not self._quiet:
+            say(f"{self._line} … {event.result}{spent}{left}")

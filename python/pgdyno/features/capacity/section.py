@@ -1,0 +1,370 @@
+"""The capacity of each arm: findings and section.
+
+- Capacity: the highest rate of an open loop at which an arm keeps a latency limit.
+- Capacity section: the highest rate that meets the latency limit, with tables and charts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from markupsafe import Markup
+
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.comparison import Decision, Verdict, decide
+from pgdyno.analysis.statistics.intervals import Method, own_level, simultaneous, summarize
+from pgdyno.features.capacity.search import LatencyLimit, crossing, parse_limit
+from pgdyno.features.factors.effects import FactorialDesign, Levels, counted_passes, design_of
+from pgdyno.features.factors.scalability import (
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    baseline_of,
+    curve_name,
+    height,
+    legend,
+)
+from pgdyno.report import result_tables
+from pgdyno.report.document import Section
+from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, log_ticks, polyline, text
+from pgdyno.report.result_tables import Table
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
+from pgdyno.units import (
+    ABSENT,
+    NO_BREAK,
+    Better,
+    Estimate,
+    ci_text,
+    decimals_of,
+    given_number,
+    given_percent,
+    group_digits,
+    significant,
+)
+
+# ----------------------------------------------------------------------
+# Capacity: the highest rate of an open loop at which an arm keeps a latency limit.
+#
+# Computed if ``rate`` is a factor of the study and the study has a latency limit (p99 < 20 ms). Each pass has
+# a block of every rate. Going up from the lowest rate, the capacity is between the last rate that meets the
+# limit and the first that misses it. It is interpolated in the logarithms of rate and latency. If the latency
+# is infinite because many transactions were never answered, the capacity is the geometric mean of the two
+# rates. Latency is measured from the intended start (ADR 6), and a transaction without an answer misses the
+# limit (``latency.limited_ms``).
+#
+# A pass has one capacity per arm. Its logarithm is compared like any other metric: paired by pass, Student's
+# interval, several arms corrected (Holm). If a pass meets the limit at the highest rate, or misses it at the
+# lowest, only a bound of its capacity is known. Omitting such passes would bias the estimate, so none is
+# given, and the missing rates are reported.
+# ----------------------------------------------------------------------
+
+FACTOR = "rate"
+
+UNIT = "tx/s"
+
+
+@dataclass(frozen=True)
+class ArmCapacity:
+    """Capacity of one combination of the other factors. ``by_pass``: pass → capacity, tx/s.
+
+    ``above`` is the number of passes that met the limit at the highest rate, ``below`` of those that missed
+    it at the lowest. With any of these, or without a complete pass, ``capacity`` is None. ``latency_ms``:
+    rate → the limited quantile, infinite if it was so in any pass; None for a rate without blocks.
+    """
+
+    name: str
+    by_pass: Mapping[int, float]
+    above: int
+    below: int
+    rates: Sequence[float]
+    latency_ms: Mapping[float, Estimate | None]
+    capacity: Estimate | None
+
+
+@dataclass(frozen=True)
+class CapacityChange:
+    """Change of an arm's capacity from its baseline."""
+
+    name: str
+    baseline: str
+    percent: Estimate
+    decision: Decision
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """Capacities of all arms."""
+
+    limit: LatencyLimit
+    text: str
+    arms: Sequence[ArmCapacity]
+    changes: Sequence[CapacityChange]
+
+
+def capacity_of(cases: Sequence[Findings]) -> Capacity | None:
+    """Return the capacities; None if the study has no latency limit or does not vary the rate."""
+    plan = cases[0].study.plan
+    text = plan.capacity
+    if text is None:
+        return None
+    design = design_of(cases, lambda of, trial: of.limited_ms.get(trial.trial))
+    if design is None or not any(factor.name == FACTOR for factor in design.factors):
+        return None
+    limit = parse_limit(text)
+    contexts = design.contexts(FACTOR)
+    arms = {curve_name(context): _kept(design, context, limit, plan.confidence) for context in contexts}
+    pairs = [(curve_name(of), curve_name(baseline_of(design, of, FACTOR))) for of in contexts]
+    known = [pair for pair in pairs if pair[0] != pair[1] and all(arms[name].capacity for name in pair)]
+    return Capacity(
+        limit=limit,
+        text=text,
+        arms=list(arms.values()),
+        changes=_changes(known, arms, plan.confidence, plan.margin, design.method),
+    )
+
+
+def _kept(design: FactorialDesign, context: Levels, limit: LatencyLimit, confidence: float) -> ArmCapacity:
+    levels = next(factor.levels for factor in design.factors if factor.name == FACTOR)
+    cells = [cell for level in levels if (cell := design.at({**context, FACTOR: level})) is not None]
+    cells.sort(key=lambda cell: cell.rate_per_s or 0.0)
+    rates = [cell.rate_per_s or 0.0 for cell in cells]
+    passes = sorted(set.intersection(*(set(cell.logs) for cell in cells))) if cells else []
+    aim = math.log(limit.latency_s * 1e3)
+    found = {number: crossing(rates, [cell.logs[number] for cell in cells], aim) for number in passes}
+    above = sum(rate == math.inf for rate in found.values())
+    below = sum(rate == 0 for rate in found.values())
+    known = {number: rate for number, rate in found.items() if 0 < rate < math.inf}
+    return ArmCapacity(
+        name=curve_name(context),
+        by_pass=known,
+        above=above,
+        below=below,
+        rates=rates,
+        latency_ms={
+            rate: _level([cell.logs[number] for number in passes], confidence)
+            for rate, cell in zip(rates, cells, strict=True)
+        },
+        capacity=None if above or below else own_level(known, UNIT, Better.MORE, confidence),
+    )
+
+
+def _level(logs: Sequence[float], confidence: float) -> Estimate | None:
+    """Return the latency in ms over the passes."""
+    if any(math.isinf(value) for value in logs):
+        return Estimate(math.inf, "ms", len(logs), Better.LESS)
+    return own_level({i: math.exp(v) for i, v in enumerate(logs)}, "ms", Better.LESS, confidence)
+
+
+def _changes(
+    pairs: Sequence[tuple[str, str]],
+    arms: Mapping[str, ArmCapacity],
+    confidence: float,
+    margin: float,
+    method: Method,
+) -> list[CapacityChange]:
+    logs = []
+    for name, baseline in pairs:
+        one, other = arms[name].by_pass, arms[baseline].by_pass
+        logs.append([math.log(one[number] / other[number]) for number in sorted(set(one) & set(other))])
+    there = [(pair, d) for pair, d in zip(pairs, logs, strict=True) if d]
+    summaries = simultaneous([partial(summarize, d, method=method) for _, d in there], confidence)
+    return [
+        CapacityChange(*pair, summary.percent(Better.MORE), decide(summary, Better.MORE, margin, confidence))
+        for (pair, _), summary in zip(there, summaries, strict=True)
+    ]
+
+
+# ----------------------------------------------------------------------
+# Capacity section: the highest rate that meets the latency limit, with tables and charts.
+# ----------------------------------------------------------------------
+
+ARMS_MAX = 6
+"""Maximum number of arms in the chart; the tables have all."""
+
+
+def latency_chart(found: Capacity) -> list[Panel]:
+    """Return one chart of all arms, or none if no latency is finite."""
+    arms = found.arms[:ARMS_MAX]
+    known = [latency for kept in arms for _, latency in _points(kept)]
+    rates = sorted({rate for kept in arms for rate in kept.rates})
+    if not known or len(rates) < 2:
+        return []
+    limit_ms = found.limit.latency_s * 1e3
+    low, high = min([*known, limit_ms]) / 1.3, max([*known, limit_ms]) * 1.3
+    title = f"p{100 * found.limit.quantile:.6g} by rate, with the limit"
+    return [Panel(title, _picture(arms, rates, (low, high), limit_ms))]
+
+
+def _points(kept: ArmCapacity) -> list[tuple[float, float]]:
+    return [
+        (rate, level.value)
+        for rate, level in kept.latency_ms.items()
+        if level is not None and math.isfinite(level.value)
+    ]
+
+
+def _picture(
+    arms: Sequence[ArmCapacity], rates: Sequence[float], span_ms: tuple[float, float], limit_ms: float
+) -> Markup:
+    x = Scale(rates[0] / 1.05, rates[-1] * 1.05, LEFT, WIDTH - RIGHT, log=True)
+    y = Scale(*span_ms, BOTTOM, TOP, log=True)
+    parts = [text(x(rate), BOTTOM + 15, group_digits(rate, 0), class_="middle small") for rate in rates]
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, UNIT, class_="middle small"))
+    for tick in log_ticks(*span_ms):
+        label = significant(tick, 1)
+        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
+        parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
+    parts.append(line(LEFT, y(limit_ms), WIDTH - RIGHT, y(limit_ms), class_="zero"))
+    parts.append(text(LEFT + 4, y(limit_ms) - 4, "limit", class_="small"))
+    parts.append(text(LEFT - 5, TOP - 10, "ms", class_="end small"))
+    for number, kept in enumerate(arms):
+        color, points = arm_class(number), _points(kept)
+        parts.append(polyline([(x(rate), y(ms)) for rate, ms in points], class_=f"curve {color}"))
+        for rate, ms in points:
+            title = f"{kept.name}, {group_digits(rate, 0)} {UNIT}: {significant(ms, 3)} ms"
+            parts.append(circle(x(rate), y(ms), 3.2, title, class_=f"dot {color}"))
+    names = {kept.name: number for number, kept in enumerate(arms)}
+    return drawing(WIDTH, height(len(names)), "Latency by rate", [*parts, *legend(names)], "curves")
+
+
+LARGER = {
+    Verdict.FASTER: "higher",
+    Verdict.SLOWER: "lower",
+    Verdict.SAME: "same",
+    Verdict.UNDECIDED: "undecided",
+}
+
+
+def capacity_section(found: Capacity, plan: Study) -> Section:
+    """Return the section: sentences, tables and chart."""
+    made = [capacities(found, plan), limit_latency_table(found)]
+    title = f"Capacity: highest rate with {limit_text(found)}"
+    sentences = [
+        *(capacity_sentence(kept, found) for kept in found.arms),
+        *(capacity_change_sentence(change) for change in found.changes),
+    ]
+    return Section(
+        title=title,
+        sentences=sentences,
+        tables=[table for table in made if table.rows],
+        panels=latency_chart(found),
+        brief=[f"{title}: {sentence}" for sentence in sentences[:1]],
+    )
+
+
+def limit_text(found: Capacity) -> str:
+    """Return the latency limit, for example ``p99 < 20 ms``."""
+    percentile = f"p{100 * found.limit.quantile:.6g}"
+    limit_ms = found.limit.latency_s * 1e3
+    return f"{percentile} < {given_number(limit_ms)}{NO_BREAK}ms"
+
+
+def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
+    """Return a sentence with the capacity, or with the rates that the study lacks."""
+    passes = len(kept.by_pass) + kept.above + kept.below
+    if not passes:
+        return f"{kept.name}: capacity unknown, because no pass has enough transactions at every rate."
+    parts = []
+    if kept.above:
+        highest = f"{group_digits(kept.rates[-1], 0)}{NO_BREAK}{UNIT}"
+        parts.append(
+            f"{kept.above} of {counted_passes(passes)} meet {limit_text(found)} at {highest}, "
+            "the highest rate of the study (add higher rates)"
+        )
+    if kept.below:
+        lowest = f"{group_digits(kept.rates[0], 0)}{NO_BREAK}{UNIT}"
+        parts.append(
+            f"{kept.below} of {counted_passes(passes)} exceed {limit_text(found)} at {lowest}, "
+            "the lowest rate of the study (add lower rates)"
+        )
+    if parts or kept.capacity is None:
+        return f"{kept.name}: capacity unknown: {'; '.join(parts)}."
+    interval = _interval(kept.capacity)
+    rate = _rate(kept.capacity)
+    return f"{kept.name} meets {limit_text(found)} up to {rate}{NO_BREAK}{UNIT} ({interval})."
+
+
+def _rate(capacity: Estimate) -> str:
+    decimals = decimals_of(capacity.value, 3) if capacity.n < VERDICT_BLOCKS_MIN else capacity.decimals
+    return group_digits(capacity.value, decimals)
+
+
+def _interval(estimate: Estimate, text: str | None = None) -> str:
+    if estimate.low is None or estimate.n < VERDICT_BLOCKS_MIN:
+        return f"no CI yet, {counted_passes(estimate.n)}"
+    interval = f"{ci_text(estimate.confidence)} {text or estimate.interval_text}"
+    return f"{interval}, {counted_passes(estimate.n)}"
+
+
+def capacity_change_sentence(change: CapacityChange) -> str:
+    """Return the change and its verdict, for example ``18 vs. 17: capacity +4.2% (…): higher.``"""
+    verdict = {
+        Verdict.SAME: f"equivalent (margin {given_percent(change.decision.margin)})",
+    }.get(change.decision.verdict, LARGER[change.decision.verdict])
+    size = result_tables.change_text(change.percent, "%")
+    interval = _interval(change.percent, change.percent.signed_interval_text)
+    return f"{change.name} vs. {change.baseline}: capacity {size} ({interval}): {verdict}."
+
+
+def capacities(found: Capacity, plan: Study) -> Table:
+    """Return a row for each arm: capacity, change, verdict."""
+    changes = {change.name: change for change in found.changes}
+    numeric = (f"capacity, {UNIT}", "change, %", "passes")
+    rows = []
+    for kept in found.arms:
+        change, capacity = changes.get(kept.name), kept.capacity
+        cell = ABSENT
+        if capacity is not None:
+            cell = _rate(capacity)
+            if capacity.low is not None and capacity.n >= VERDICT_BLOCKS_MIN:
+                cell += f" {capacity.interval_text}".replace(" ", NO_BREAK)
+        rows.append(
+            [
+                kept.name,
+                cell,
+                result_tables.with_interval(change.percent, plan.confidence) if change else "",
+                LARGER[change.decision.verdict] if change else "",
+                str(len(kept.by_pass) + kept.above + kept.below),
+            ]
+        )
+    return Table(
+        title="Capacity (higher is better)",
+        columns=("arm", *numeric[:2], "verdict", numeric[2]),
+        rows=rows,
+        note=(
+            "In each pass, the latency is interpolated between the highest rate that meets the limit and the "
+            "next rate, which exceeds it. Unanswered transactions exceed the limit. The CIs of the changes "
+            f"are corrected (Holm); a CI without a confidence level has {given_percent(plan.confidence)}."
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("passes",),
+    )
+
+
+def limit_latency_table(found: Capacity) -> Table:
+    """Return the percentile of the limit at each rate, one row per arm."""
+    rates = sorted({rate for kept in found.arms for rate in kept.rates})
+    columns = [f"{group_digits(rate, 0)}{NO_BREAK}{UNIT}" for rate in rates]
+    rows = [[kept.name, *(_latency(kept.latency_ms.get(rate)) for rate in rates)] for kept in found.arms]
+    percentile = limit_text(found).split(" ")[0]
+    return Table(
+        title=f"{percentile} at each rate, ms (lower is better)",
+        columns=("arm", *columns),
+        rows=rows,
+        note=(
+            "Geometric means over the passes; latency counts from the intended start. ∞: in at least one "
+            "pass, the percentile falls on an unanswered transaction."
+        ),
+        numeric=frozenset(columns),
+    )
+
+
+def _latency(level: Estimate | None) -> str:
+    if level is None:
+        return ABSENT
+    return "∞" if math.isinf(level.value) else significant(level.value, 3)

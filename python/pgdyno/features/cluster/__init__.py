@@ -1,0 +1,1 @@
+"""Connection to a Ray cluster, which load generators and fleets share."""

@@ -1,0 +1,112 @@
+"""The options ``--durability`` and ``--cuts``: a crash test of a study's arms after the study."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pgdyno.cli.console import say
+from pgdyno.errors import UsageError
+from pgdyno.interruption import Interruption
+from pgdyno.study.plan import Study
+from pgdyno.study.sizing import CUTS, CUTS_MAX
+
+if TYPE_CHECKING:
+    from pgdyno.features.crash.records import Crash
+
+
+@dataclass(frozen=True)
+class DurabilityOptions:
+    """Options of commands that run a study."""
+
+    durability: Annotated[
+        bool,
+        typer.Option(
+            "--durability",
+            help="After the study, cut the power under the servers of all arms and count lost commits, as "
+            "pgdyno crash does. The report has speed and loss side by side. Needs root, /dev/fuse and a loop "
+            "device.",
+        ),
+    ] = False
+    cuts: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=CUTS_MAX,
+            help=f"Power cuts per arm with --durability, about 7 s each. [default: {CUTS}]",
+        ),
+    ] = None
+
+    def check(self, studies: Sequence[Study]) -> None:
+        """Raise UsageError if the arms of these cases cannot crash on this machine, or differ by case."""
+        if not self.durability:
+            if self.cuts is not None:
+                raise UsageError("--cuts requires --durability: add it, or remove --cuts")
+            return
+        if any(study.arms != studies[0].arms for study in studies):
+            raise UsageError(
+                "--durability requires the same servers and settings in all cases: remove it, and use pgdyno "
+                "crash"
+            )
+        from pgdyno.features.crash.crash_test import require_possible  # noqa: PLC0415
+        from pgdyno.features.crash.plan import CrashPlan  # noqa: PLC0415
+
+        require_possible(CrashPlan(arms=studies[0].arms))
+
+    def run(self, path: Path, interruption: Interruption, *, quiet: bool) -> None:
+        """Run or continue the crash test of the study in a results file, with the builds and settings that
+        were measured. Raises PgdynoError.
+        """
+        from pgdyno.features.crash.crash_test import run_crash_test  # noqa: PLC0415
+        from pgdyno.features.crash.plan import CrashPlan  # noqa: PLC0415
+        from pgdyno.features.crash.records import read_crash_test  # noqa: PLC0415
+        from pgdyno.features.crash.sections import progress_line  # noqa: PLC0415
+        from pgdyno.results.reader import Evidence  # noqa: PLC0415
+
+        found = read_crash_test(path, verify=False)
+        seed = found[0].plan.seed if found else secrets.randbelow(2**48)
+        cuts = self.cuts or (found[0].plan.cuts if found else CUTS)
+        with Evidence(path, verify=False) as evidence:
+            study, arms = evidence.study().plan, evidence.arms()
+        measured = [
+            spec.model_copy(
+                update={
+                    "server": arm.server["bin_dir"],
+                    "build_options": "",
+                    "extension": "",
+                    "profiles": (),
+                    "files": {},
+                    "settings": dict(arm.settings_requested),
+                    "optional": (*spec.optional, *(name for name in spec.known_settings if "." in name)),
+                }
+            )
+            for spec, arm in zip(study.arms, arms, strict=True)
+        ]
+        plan = CrashPlan(
+            arms=tuple(measured),
+            cuts=cuts,
+            seed=seed,
+            checksums=study.checksums,
+            wal_segment_mb=study.wal_segment_mb,
+        )
+
+        def on_crash(one: Crash, name: str) -> None:
+            if not quiet:
+                say(progress_line(one, name, plan))
+
+        command = shlex.join(["pgdyno", *sys.argv[1:]])
+        run_crash_test(path, plan, command, (lambda _: None) if quiet else say, on_crash, interruption)
+
+    def on_resume(self) -> list[str]:
+        """Return the options with which a resumed study continues the test."""
+        if not self.durability:
+            return []
+        return ["--durability", *(["--cuts", str(self.cuts)] if self.cuts is not None else [])]

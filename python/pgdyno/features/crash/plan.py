@@ -1,0 +1,223 @@
+"""Plan of a crash test: arms, kinds of crash, and the moment of each, which follows from the seed."""
+
+from __future__ import annotations
+
+import random
+from enum import StrEnum
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.sizing import CUTS, CUTS_MAX
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
+
+
+class CrashKind(StrEnum):
+    """Kind of a crash. ``backend``: one backend ends. ``server``: all processes of the server end. ``power``:
+    the power of the machine is cut, so that also the operating system's and the disk's caches are lost.
+    """
+
+    BACKEND = "backend"
+    SERVER = "server"
+    POWER = "power"
+
+
+class DiskBehavior(StrEnum):
+    """Behavior of the simulated disk. ``honest``: without faults. ``lying``: it acknowledges flushes and
+    ignores them. ``failing``: one write or flush fails with EIO, and the power is cut up to 2 s later.
+    ``full``: no space is left from a moment up to 2 s before the power cut.
+    """
+
+    HONEST = "honest"
+    LYING = "lying"
+    FAILING = "failing"
+    FULL = "full"
+
+    @property
+    def fails_before_cut(self) -> bool:
+        """True if something goes wrong before the power cut."""
+        return self in (DiskBehavior.FAILING, DiskBehavior.FULL)
+
+
+class FileSystem(StrEnum):
+    """File system on the simulated disk."""
+
+    EXT4 = "ext4"
+    XFS = "xfs"
+    BTRFS = "btrfs"
+
+
+class DiskOperation(StrEnum):
+    """An operation of the disk that can fail."""
+
+    WRITE = "write"
+    FLUSH = "flush"
+
+
+class CrashMoment(StrEnum):
+    """Moment of a crash. ``any``: at random. ``checkpoint``, ``vacuum``: during a checkpoint or a VACUUM of
+    all tables that begins at a random moment. A power cut then waits until the disk has many unflushed
+    writes. ``commit``: a power cut at the next flush after a random moment, before it takes effect:
+    usually a commit waits for it.
+    """
+
+    ANY = "any"
+    COMMIT = "commit"
+    CHECKPOINT = "checkpoint"
+    VACUUM = "vacuum"
+
+    @property
+    def is_forced(self) -> bool:
+        """True for a phase that pgdyno starts."""
+        return self in (CrashMoment.CHECKPOINT, CrashMoment.VACUUM)
+
+
+class StandbyCrash(StrEnum):
+    """Servers that crash, of a primary and its synchronous standby. ``primary``: the primary; the standby is
+    promoted. ``both``: both at the same time; the standby starts again and is promoted. ``standby``: the
+    standby, which starts again, catches up and is promoted.
+    """
+
+    PRIMARY = "primary"
+    BOTH = "both"
+    STANDBY = "standby"
+
+
+class Survivors(StrEnum):
+    """Survivors of writes that were not flushed at a power cut: nothing, everything, a random subset of
+    blocks of 4 KiB, or the same with some blocks torn at 512 bytes.
+    """
+
+    NOTHING = "nothing"
+    ALL = "all"
+    PIECES = "pieces"
+    TORN = "torn"
+
+
+class CrashWorkload(StrEnum):
+    """Transactions of the clients. ``ledger``: the two changes of the ledger alone. ``tpcc``, ``pgbench``:
+    each transaction of the workload makes these changes, too.
+    """
+
+    LEDGER = "ledger"
+    TPCC = "tpcc"
+    PGBENCH = "pgbench"
+
+
+ACTIVE_S_MIN = 1.0
+ACTIVE_S_MAX = 5.0
+"""Default range of the time from the first transaction until the crash: at least five cycles of the WAL
+writer, and the whole cycle of a file system's journal (5 s)."""
+
+ACTIVE_S_LIMIT = 3600.0
+
+
+DELAY_S_MAX = 0.1
+"""Maximum time from the start of a forced checkpoint or VACUUM until a crash of the server."""
+
+FAULT_S_MAX = 2.0
+"""Maximum time from a fault of the disk until the power cut: the server can restart within it."""
+
+FAILING_NTH_MAX = 32
+"""The fault hits one of this many next operations, so that it is not always of the same file."""
+
+VOLATILE_RANGES = {CrashMoment.CHECKPOINT: (16, 128), CrashMoment.VACUUM: (4, 32)}
+"""Number of unflushed blocks of 4 KiB at a power cut in a phase, from and to. Commits of a few clients leave
+less than a checkpoint, which writes 64 at a time. A VACUUM of the small tables leaves about 60 in all."""
+
+
+DISK_BLOCK_BYTES = 4096
+DISK_BYTES_MIN = 1 << 30
+DISK_BYTES_MAX = 1 << 40
+"""Range of the size of the simulated disk: a cluster with 1 GB of WAL does not fit into less."""
+
+
+class CrashPlan(BaseModel):
+    """A crash test as the user requested it. ``cuts``: crashes per arm."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arms: tuple[ArmSpec, ...] = Field(min_length=1)
+    kind: CrashKind = CrashKind.POWER
+    real: bool = False
+    """True if the user cuts the power of the server's machine; the arm is its connection string."""
+    disk: DiskBehavior = DiskBehavior.HONEST
+    file_system: FileSystem = FileSystem.EXT4
+    at: CrashMoment = CrashMoment.ANY
+    standby: StandbyCrash | None = None
+    """None: there is no standby."""
+    survivors: Survivors | None = None
+    """None: a random one for each cut."""
+    workload: CrashWorkload = CrashWorkload.LEDGER
+    scale: int = Field(default=1, gt=0, le=1000)
+    """Warehouses of tpcc, or scale of pgbench."""
+    active_s_max: float = Field(default=ACTIVE_S_MAX, ge=ACTIVE_S_MIN, le=ACTIVE_S_LIMIT)
+    cuts: int = Field(default=CUTS, gt=0, le=CUTS_MAX)
+    clients: int = Field(default=8, gt=0, le=80)
+    slots: int = Field(default=2000, gt=0, le=1_000_000)
+    disk_bytes: int = Field(
+        default=4 << 30, ge=DISK_BYTES_MIN, le=DISK_BYTES_MAX, multiple_of=DISK_BLOCK_BYTES
+    )
+    checksums: bool = True
+    wal_segment_mb: int | None = None
+    seed: int = 0
+
+    @property
+    def parameters(self) -> TpccParameters | PgbenchParameters | None:
+        """Parameters of the workload; None for the ledger alone."""
+        match self.workload:
+            case CrashWorkload.TPCC:
+                return TpccParameters(warehouses=self.scale)
+            case CrashWorkload.PGBENCH:
+                return PgbenchParameters(scale=self.scale)
+        return None
+
+
+class PlannedCrash(BaseModel):
+    """One crash of one arm. ``active_s``: time from the first transaction until the crash, the forced
+    checkpoint or VACUUM, or the fault of the disk. ``delay_s`` then separates a crash of the server from the
+    start of the checkpoint; a power cut waits for ``volatile`` unflushed blocks. ``key``: part of all
+    checksums of its rows. With a failing disk the ``failing_nth`` ``failing_operation`` fails; ``fault_s``
+    separates a fault from the power cut.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    arm: int
+    active_s: float
+    delay_s: float
+    volatile: int
+    survivors: Survivors
+    seed: int
+    key: int
+    failing_operation: DiskOperation
+    failing_nth: int
+    fault_s: float
+
+
+def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
+    """Return a crash, from 0 to ``cuts`` - 1. All arms crash at the same time of their n-th run."""
+    shared = random.Random(f"{plan.seed} {number}")
+    active_s = shared.uniform(ACTIVE_S_MIN, plan.active_s_max)
+    delay_s = shared.uniform(0, DELAY_S_MAX)
+    survivors = shared.choice(list(Survivors))
+    volatile = shared.randint(*VOLATILE_RANGES.get(plan.at, VOLATILE_RANGES[CrashMoment.CHECKPOINT]))
+    operation = shared.choice(list(DiskOperation))
+    nth = shared.randint(1, FAILING_NTH_MAX)
+    fault_s = shared.uniform(0, FAULT_S_MAX)
+    own = random.Random(f"{plan.seed} {number} {arm}")
+    return PlannedCrash(
+        number=number,
+        arm=arm,
+        active_s=active_s,
+        delay_s=delay_s,
+        volatile=volatile,
+        survivors=plan.survivors or survivors,
+        seed=own.getrandbits(53),
+        key=own.getrandbits(53),
+        failing_operation=operation,
+        failing_nth=nth,
+        fault_s=fault_s,
+    )

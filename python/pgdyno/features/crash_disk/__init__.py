@@ -1,0 +1,1 @@
+"""Where crashes happen: a disk whose power can be cut, a real machine, a standby."""

@@ -1,0 +1,338 @@
+"""A disk whose power can be cut, with a file system on it.
+
+    image file ─ engine (FUSE, volatile write cache) ─ loop device ─ file system ─ data directory
+
+    create_image(path, size_bytes)
+    with FaultyDisk.attach(directory, image) as disk:     # one life of the disk
+        disk.format()
+        disk.mount()
+        ...                                               # a server on disk.root
+        cut = disk.cut("torn", seed)
+    with FaultyDisk.attach(directory, image) as disk:     # the next life: what survived
+        disk.mount()
+
+Each life has a new process, a new FUSE mount and a new loop device, so no cache of the kernel outlives a cut.
+The kernel turns each flush of the file system into an fsync of the image, as the loop device has a
+write-back cache; ``attach`` checks that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pgdyno.errors import DiskFullError, ServerError
+from pgdyno.features.crash.plan import DISK_BLOCK_BYTES, DiskOperation, FileSystem, Survivors
+from pgdyno.server.directories import (
+    LOOPS,
+    STEP_TIMEOUT_S,
+    abort_connection,
+    mounts_below,
+    release_disks,
+    run_step,
+)
+from pgdyno.server.engine import find_engine
+
+ANSWER_TIMEOUT_S = 20.0
+"""Timeout of an answer of the disk's process. A cut writes at most the cache to the page cache."""
+
+CACHE_BYTES_MAX = 1 << 30
+"""Size of the volatile cache. Beyond it the oldest writes become durable, as on a disk with less cache."""
+
+CUT_WITHIN_S = 2.0
+"""Maximum wait for the moment of a cut: a forced checkpoint of a few MB ends within it."""
+
+INODES = 16384
+"""A data directory has about 1,000 files."""
+
+FORMAT: Mapping[FileSystem, tuple[str, ...]] = {
+    FileSystem.EXT4: (
+        *("mkfs.ext4", "-q", "-F", "-b", "4096", "-N", str(INODES)),
+        *("-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
+    ),
+    FileSystem.XFS: ("mkfs.xfs", "-q", "-f", "-K"),
+    FileSystem.BTRFS: ("mkfs.btrfs", "-q", "-f", "-K"),
+}
+"""Commands that create a file system, without the device."""
+
+MOUNT_OPTIONS: Mapping[FileSystem, str] = {
+    FileSystem.EXT4: "nodev,nosuid",
+    FileSystem.XFS: "nodev,nosuid,nouuid",  # the images of primary and standby are copies of one template
+    FileSystem.BTRFS: "nodev,nosuid",
+}
+
+BALLAST = "ballast"
+"""File that takes the free space of a full disk."""
+
+TOOLS = ("losetup", "mount", "umount")
+
+
+@dataclass(frozen=True)
+class DiskCut:
+    """A cut of the power. ``at_ns``: instant on the monotonic clock. Pieces have 4 KiB. ``counts``: requests
+    and bytes since ``restart_counts``. ``is_planned``: True if it happened at the moment that was asked for.
+    """
+
+    at_ns: int
+    volatile: int
+    survived: int
+    torn: int
+    counts: Mapping[str, int]
+    is_planned: bool
+
+
+def missing_for_power_cuts(file_system: FileSystem = FileSystem.EXT4) -> list[str]:
+    """Return what this machine lacks for a disk whose power can be cut; empty if nothing."""
+    missing = []
+    if os.geteuid() != 0:
+        missing.append("root privileges")
+    for device in ("/dev/fuse", "/dev/loop-control"):
+        if not Path(device).exists():
+            missing.append(device)
+        elif not os.access(device, os.R_OK | os.W_OK):
+            missing.append(f"access to {device}")
+    tools = (*TOOLS, FORMAT[file_system][0], *(("btrfs",) if file_system is FileSystem.BTRFS else ()))
+    missing += [tool for tool in tools if shutil.which(tool) is None]
+    if not (missing or _kernel_knows(file_system)):
+        missing.append(f"{file_system} in the kernel")
+    return missing
+
+
+def _kernel_knows(file_system: FileSystem) -> bool:
+    """Return whether the kernel has the file system, or a module that a mount loads."""
+    names = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
+    if file_system in names:
+        return True
+    if shutil.which("modprobe") is None:
+        return False
+    found = subprocess.run(["modprobe", "--dry-run", file_system], capture_output=True, check=False)
+    return found.returncode == 0
+
+
+def create_image(path: Path, size_bytes: int) -> None:
+    """Create a sparse image file that only its owner can read."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.ftruncate(descriptor, size_bytes)
+    finally:
+        os.close(descriptor)
+
+
+class FaultyDisk:
+    """One life of a disk: its process, FUSE mount and loop device, and the mounted file system."""
+
+    def __init__(self, directory: Path, process: subprocess.Popen[bytes], file_system: FileSystem) -> None:
+        """Use ``attach``."""
+        self._directory = directory
+        self._file_system = file_system
+        self._process = process
+        self._buffer = b""
+        self._loop: str | None = None
+        self._counts_before: Mapping[str, int] = {}
+
+    @property
+    def root(self) -> Path:
+        """Directory on which the file system is mounted."""
+        return self._directory / "disk"
+
+    @classmethod
+    @contextlib.contextmanager
+    def attach(
+        cls,
+        directory: Path,
+        image: Path,
+        file_system: FileSystem = FileSystem.EXT4,
+        *,
+        lies: bool = False,
+    ) -> Iterator[Self]:
+        """Serve an image as a loop device. At the end, everything is unmounted and detached, in any state.
+
+        ``directory`` belongs to this disk alone. Raises ServerError.
+        """
+        fuse = directory / "fuse"
+        for path in (fuse, directory / "disk"):
+            path.mkdir(mode=0o755, exist_ok=True)
+        specification = {
+            "image": str(image),
+            "mount": str(fuse),
+            "cache_bytes_max": CACHE_BYTES_MAX,
+            "lies": lies,
+        }
+        disk = cls(directory, _start(), file_system)
+        try:
+            disk._ask(specification, "serving")
+            disk._attach_loop(fuse / "image")
+            yield disk
+        except BaseException:
+            disk._remove(orderly=False)
+            raise
+        disk._remove(orderly=True)
+
+    def _attach_loop(self, file: Path) -> None:
+        command = ["losetup", "--find", "--show", "--nooverlap", "--direct-io=on", str(file)]
+        self._loop = run_step(command).strip()
+        cache = (LOOPS / Path(self._loop).name / "queue" / "write_cache").read_text().strip()
+        if cache != "write back":
+            raise ServerError(
+                f"{self._loop} has the write cache {cache!r} and would not pass on flushes: "
+                "this kernel cannot test power cuts"
+            )
+
+    def format(self) -> None:
+        """Create a file system. Raises ServerError."""
+        run_step([*FORMAT[self._file_system], self._device()])
+
+    def mount(self) -> None:
+        """Mount the file system, which replays its journal. Raises ServerError."""
+        if self._file_system is FileSystem.BTRFS:
+            # An earlier life of this disk had another loop device, and perhaps a newer state.
+            with contextlib.suppress(ServerError):  # before the kernel has loaded its module
+                run_step(["btrfs", "device", "scan", "--forget"])
+        options = MOUNT_OPTIONS[self._file_system]
+        run_step(["mount", "-t", self._file_system, "-o", options, self._device(), str(self.root)])
+        try:
+            (self.root / BALLAST).unlink(missing_ok=True)
+        except OSError as error:
+            raise ServerError(f"the file system on {self._device()} is damaged: {error}") from error
+
+    def cut(self, survivors: Survivors, seed: int, at: int | Literal["flush"] | None = None) -> DiskCut:
+        """Cut the power. From then on, every request fails. Raises ServerError, DiskFullError.
+
+        ``at``: cut in the write that makes this many pieces volatile, or at the next flush before it does
+        anything, at the latest after CUT_WITHIN_S.
+        """
+        moment = {"volatile": at} if isinstance(at, int) else at
+        when = None if at is None else {"at": moment, "within_ms": round(1000 * CUT_WITHIN_S)}
+        event = self._ask({"do": "cut", "survivors": survivors, "seed": seed, "when": when}, "cut")
+        after = self._ask({"do": "counts"}, "counts")
+        if after["image_error"] is not None:
+            raise DiskFullError(
+                f"cannot write the image of the disk below {self._directory}: {after['image_error']}"
+            )
+        pieces = (event["volatile"], event["survived"], event["torn"])
+        return DiskCut(event["at_ns"], *pieces, self._since_restart(after["counts"]), event["planned"])
+
+    def fail(self, operation: DiskOperation, nth: int) -> None:
+        """Let the n-th write or flush from now on fail with EIO. Later ones succeed."""
+        self._ask({"do": "fail", "operation": operation, "nth": nth}, "failing")
+
+    def fill(self) -> None:
+        """Take all space that an unprivileged user has left. The next ``mount`` frees it."""
+        space = os.statvfs(self.root)
+        free, taken = space.f_bavail * space.f_frsize, 0
+        piece = free
+        with (self.root / BALLAST).open("wb") as file:
+            # xfs and btrfs need a part of the free space for their own structures.
+            while (piece := min(piece, free - taken)) >= DISK_BLOCK_BYTES:
+                try:
+                    os.posix_fallocate(file.fileno(), taken, piece)
+                    taken += piece
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+                    piece //= 2
+
+    def restart_counts(self) -> None:
+        """Count requests and bytes from now on. Raises ServerError."""
+        self._counts_before = self._ask({"do": "counts"}, "counts")["counts"]
+
+    def _since_restart(self, counts: Mapping[str, int]) -> Mapping[str, int]:
+        return {name: count - self._counts_before.get(name, 0) for name, count in counts.items()}
+
+    def _device(self) -> str:
+        assert self._loop is not None
+        return self._loop
+
+    def _remove(self, *, orderly: bool) -> None:
+        """Unmount and detach. ``orderly``: keep everything that was written. Raises ServerError if a mount or
+        loop device remains.
+        """
+        for mount in mounts_below(self._directory.resolve()):
+            if mount.kind.startswith("fuse"):
+                continue
+            with contextlib.suppress(ServerError):
+                run_step(["umount", str(mount.point)])
+        if self._loop is not None:
+            with contextlib.suppress(ServerError):
+                run_step(["losetup", "--detach", self._loop])
+        failure = self._stop(orderly)
+        left = release_disks(self._directory)
+        if orderly and failure:
+            raise ServerError(f"the disk below {self._directory} did not end: {failure}")
+        if left:
+            raise ServerError(
+                f"cannot remove {', '.join(left)}: unmount or detach it with umount -l and losetup -d"
+            )
+
+    def _stop(self, orderly: bool) -> str:
+        """End the process. Return the reason if it did not settle its contents."""
+        failure = ""
+        try:
+            if orderly:
+                self._ask({"do": "stop"}, "result")
+        except ServerError as error:
+            failure = str(error)
+        for mount in mounts_below(self._directory.resolve()):
+            if mount.kind.startswith("fuse"):
+                abort_connection(mount)
+        with contextlib.suppress(OSError):
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+        try:
+            self._process.wait(1.0 if orderly else 0.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(STEP_TIMEOUT_S)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return failure
+
+    def _ask(self, message: Mapping[str, Any], expected: str) -> dict[str, Any]:
+        """Send a command and return its event. Raises ServerError for another event, or none in time."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(message).encode() + b"\n")
+            self._process.stdin.flush()
+        except OSError:
+            pass  # the end of its output says the same
+        event: dict[str, Any] = json.loads(self._line())
+        if event["event"] != expected:
+            raise ServerError(f"the simulated disk failed: {event.get('message', event['event'])}")
+        return event
+
+    def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        deadline_s = time.monotonic() + ANSWER_TIMEOUT_S
+        while b"\n" not in self._buffer:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0 or not select.select([self._process.stdout], [], [], left_s)[0]:
+                raise ServerError(f"the simulated disk did not answer within {ANSWER_TIMEOUT_S:g} s")
+            part = os.read(self._process.stdout.fileno(), 65536)
+            if not part:
+                raise ServerError("the process of the simulated disk has ended")
+            self._buffer += part
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+
+def _start() -> subprocess.Popen[bytes]:
+    """Start the process. It ends with pgdyno: at the end of its input it stops serving."""
+    return subprocess.Popen(
+        [find_engine(), "disk"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        start_new_session=True,
+    )

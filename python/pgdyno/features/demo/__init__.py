@@ -1,0 +1,1 @@
+"""The demo: the effect of synchronous_commit in about two minutes."""

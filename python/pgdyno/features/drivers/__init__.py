@@ -1,0 +1,1 @@
+"""Load generators on other nodes."""

@@ -1,0 +1,142 @@
+"""Load generators in reports.
+
+- Load generators on other nodes: what each did in the ok trials of a case.
+- Load generators on other nodes: a row per node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.report.result_tables import Table
+from pgdyno.results.records import DriverNode, Trial, TrialStatus
+from pgdyno.units import ABSENT, number_text, share_text
+
+# ----------------------------------------------------------------------
+# Load generators on other nodes: what each did in the ok trials of a case.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DriverNodeSummary:
+    """One node over its trials: medians; of lateness, clocks and the share of SELECT 1 the maximum.
+
+    None if unknown. ``trials`` is their number: a study may have more nodes than a block uses.
+    """
+
+    name: str
+    trials: int
+    clients: int
+    executed_per_s: float
+    driver_cpu_share: float | None
+    busy_share: float | None
+    wake_late_p99_ms_max: float | None
+    received_bytes_per_s: float | None
+    sent_bytes_per_s: float | None
+    clock_spread_ms_max: float
+    ceiling_per_s: float | None
+    ceiling_share_max: float | None
+
+
+def driver_node_summaries(trials: Sequence[Trial]) -> list[DriverNodeSummary]:
+    """Return the summary of each node, by name; empty if the driver ran on the machine of pgdyno."""
+    nodes: dict[str, list[DriverNode]] = {}
+    for trial in trials:
+        if trial.status is TrialStatus.OK:
+            for node in trial.driver.nodes or ():
+                nodes.setdefault(node.name, []).append(node)
+    return [_summary(name, nodes[name]) for name in sorted(nodes)]
+
+
+def _summary(name: str, seen: Sequence[DriverNode]) -> DriverNodeSummary:
+    late_ns = [node.wake_late_ns.p99 for node in seen if node.wake_late_ns.p99 is not None]
+    shares = [node.executed_per_s / node.ceiling_per_s for node in seen if node.ceiling_per_s]
+    return DriverNodeSummary(
+        name=name,
+        trials=len(seen),
+        clients=max(node.clients for node in seen),
+        executed_per_s=median(node.executed_per_s for node in seen),
+        driver_cpu_share=_median([node.driver_cpu_share for node in seen]),
+        busy_share=_median([node.busy_share for node in seen]),
+        wake_late_p99_ms_max=max(late_ns) / 1e6 if late_ns else None,
+        received_bytes_per_s=_median([node.received_bytes_per_s for node in seen]),
+        sent_bytes_per_s=_median([node.sent_bytes_per_s for node in seen]),
+        clock_spread_ms_max=1e3 * max(node.clock_spread_s for node in seen),
+        ceiling_per_s=_median([node.ceiling_per_s for node in seen]),
+        ceiling_share_max=max(shares, default=None),
+    )
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+# ----------------------------------------------------------------------
+# Load generators on other nodes: a row per node.
+# ----------------------------------------------------------------------
+
+COLUMNS = (
+    "node",
+    "trials",
+    "clients",
+    "tx/s",
+    "CPU of driver",
+    "CPU busy",
+    "timer delay p99, ms",
+    "received, kB/s",
+    "sent, kB/s",
+    "clock error, ms",
+    "SELECT 1 per s",
+    "share of SELECT 1",
+)
+
+
+def driver_nodes(findings: Findings) -> Table:
+    """Return the table of the nodes; empty if the driver ran on the machine of pgdyno."""
+    return Table(
+        "Load generators",
+        COLUMNS,
+        [_row(one) for one in driver_node_summaries(findings.trials)],
+        "Medians over the trials of a node, in the measured part of a block with all its arms; maxima of "
+        "the timer delay, the clock error and the share of SELECT 1. The nodes are a random choice for each "
+        "block. SELECT 1 per s is the rate of the same clients before, with few other nodes: a generator far "
+        "below it is not the limit. Traffic of the loopback interface is not included.",
+        numeric=frozenset(COLUMNS[1:]),
+        dispensable=(
+            "received, kB/s",
+            "sent, kB/s",
+            "CPU busy",
+            "clock error, ms",
+            "trials",
+            "SELECT 1 per s",
+        ),
+    )
+
+
+def _row(node: DriverNodeSummary) -> list[str]:
+    return [
+        node.name,
+        str(node.trials),
+        str(node.clients),
+        number_text(node.executed_per_s),
+        _share(node.driver_cpu_share),
+        _share(node.busy_share),
+        number_text(node.wake_late_p99_ms_max),
+        _kilobytes(node.received_bytes_per_s),
+        _kilobytes(node.sent_bytes_per_s),
+        number_text(node.clock_spread_ms_max),
+        number_text(node.ceiling_per_s),
+        _share(node.ceiling_share_max),
+    ]
+
+
+def _share(value: float | None) -> str:
+    return ABSENT if value is None else share_text(value)
+
+
+def _kilobytes(value: float | None) -> str:
+    return ABSENT if value is None else number_text(value / 1e3)

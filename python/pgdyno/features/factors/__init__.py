@@ -1,0 +1,1 @@
+"""Factors of a study: main effects, interactions, scalability."""

@@ -1,0 +1,266 @@
+"""Changed, merged and dropped levels of a factor, and the update of all references to them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pgdyno.errors import StudyFileError
+from pgdyno.features.published.plan import Cell, Published, PublishedTable, Reference
+from pgdyno.study.cases import COMBINATIONS_MAX, cases_of
+from pgdyno.study.study_file import Drop, StudyFile, excludes, level_names
+from pgdyno.study.values import Level, Scalar, level_name
+from pgdyno.units import format_duration
+
+RATIO_TOLERANCE = 0.1
+"""Changes of a ratio below 10% are not reported: warehouses, branches, seconds and megabytes are whole."""
+
+RATIO_MAX = 2.0
+"""Largest change of a ratio that keeps the question. Sizes are estimates, and a hit ratio changes little
+within a factor of two. Data up to this multiple of the memory count as data in memory."""
+
+
+@dataclass(frozen=True)
+class FitChange:
+    """A change by the fit. ``key``: path in the study file, or a derived ratio (``data : memory``)."""
+
+    key: str
+    before: str
+    after: str
+    why: str
+
+    @property
+    def sentence(self) -> str:
+        """The change as text: ``run.window: 1 h → 12 s (…)``."""
+        return f"{self.key}: {self.before} → {self.after} ({self.why})"
+
+
+def ratio(number: float) -> str:
+    """Format with three significant digits and without an exponent: ``4.6``, ``0.012``, ``1300``."""
+    if number >= 1000:
+        return f"{round(number)}"
+    return f"{number:.3g}" if number >= 0.001 else f"{number:.6f}".rstrip("0")
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """The new levels of a factor, and the new name of each old level; None for a dropped one."""
+
+    levels: tuple[Level, ...]
+    names: Mapping[str, str | None]
+
+
+Exclusion = Mapping[str, Scalar | tuple[Scalar, ...]]
+R = TypeVar("R", bound=Reference)
+
+
+def changed_values(levels: Sequence[Level], change: Callable[[Any], Any]) -> Mapped:
+    """Return the levels with changed values. Levels with equal values merge into the first one.
+
+    A level named after its value is renamed.
+    """
+    kept: dict[Any, Level] = {}
+    names: dict[str, str | None] = {}
+    for level in levels:
+        value = change(level.value)
+        if value not in kept:
+            listed = level.place != level.name
+            kept[value] = Level(
+                name=level_name(value) if listed else level.name,
+                value=value,
+                place=len(kept) if listed else level.name,
+            )
+        names[level.name] = kept[value].name
+    return Mapped(tuple(kept.values()), names)
+
+
+def without_level(levels: Sequence[Level], name: str) -> Mapped:
+    """Return the levels without the named one."""
+    left = [level for level in levels if level.name != name]
+    placed = [
+        level if level.place == level.name else level.model_copy(update={"place": n})
+        for n, level in enumerate(left)
+    ]
+    kept = {level.name for level in left}
+    return Mapped(tuple(placed), {level.name: level.name if level.name in kept else None for level in levels})
+
+
+def with_levels(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile:
+    """Return the file with new levels of a factor, also in exclusions, published tables and the fit."""
+    file = file.model_copy(update={"factors": {**file.factors, factor: mapped.levels}})
+    exclude = [one for old in file.exclude if (one := _exclusion(old, factor, mapped.names)) is not None]
+    return file.model_copy(
+        update={
+            "exclude": _effective(file, exclude),
+            "fit": file.fit.model_copy(update={"drop": _drops(file.fit.drop, factor, mapped)}),
+            "published": None if file.published is None else _published(file.published, factor, mapped.names),
+        }
+    )
+
+
+def _merged(given: Iterable[str], names: Mapping[str, str | None]) -> list[str]:
+    """Return the new levels whose old levels are all given, in the order of their last old level."""
+    given = list(given)
+    wanted = {name for name in names.values() if name is not None}
+    whole = {new for new in wanted if all(old in given for old, name in names.items() if name == new)}
+    last = {names[old]: n for n, old in enumerate(given)}
+    return sorted(whole, key=lambda name: last[name])
+
+
+def _exclusion(old: Exclusion, factor: str, names: Mapping[str, str | None]) -> Exclusion | None:
+    """Return the exclusion with new names. A merged level is excluded only if all its old levels were."""
+    if factor not in old:
+        return old
+    left = _merged(level_names(old[factor]), names)
+    if not left:
+        return None
+    return {**old, factor: tuple(left) if isinstance(old[factor], tuple) else left[0]}
+
+
+def _effective(file: StudyFile, exclude: Sequence[Exclusion]) -> tuple[Exclusion, ...]:
+    """Return the exclusions that still have an effect."""
+    names = [[level.name for level in levels] for levels in file.factors.values()]
+    product = itertools.islice(itertools.product(*names), COMBINATIONS_MAX)
+    left = [dict(zip(file.factors, chosen, strict=True)) for chosen in product]
+    kept = []
+    for one in exclude:
+        others = [levels for levels in left if not excludes(one, levels)]
+        if len(others) < len(left):
+            kept.append(one)
+        left = others
+    return tuple(kept)
+
+
+def _drops(drops: Sequence[Drop], factor: str, mapped: Mapped) -> tuple[Drop, ...]:
+    """Return the remaining levels to drop; at least one level of the factor is kept."""
+    kept: list[Drop] = []
+    dropped: set[str] = set()
+    for old in drops:
+        if old.factor != factor:
+            kept.append(old)
+            continue
+        names = [name for name in _merged(level_names(old.levels), mapped.names) if name not in dropped]
+        names = names[: len(mapped.levels) - 1 - len(dropped)]
+        dropped |= set(names)
+        if names:
+            kept.append(Drop(factor=factor, levels=tuple(names)))
+    return tuple(kept)
+
+
+def _published(published: Published, factor: str, names: Mapping[str, str | None]) -> Published:
+    tables = tuple(_table(table, factor, names) for table in published.tables)
+    return published.model_copy(update={"tables": tables})
+
+
+def _table(table: PublishedTable, factor: str, names: Mapping[str, str | None]) -> PublishedTable:
+    """Return the table with renamed references; cells that refer to a dropped level are marked.
+
+    Only a change refers to the levels of ``against``.
+    """
+    if any(_is_dropped(part, factor, names) for part in _parts(table)):
+        table = _with_references_in_cells(table)
+
+    def renamed(part: R) -> R:
+        return _renamed(part, factor, names)
+
+    rows = tuple(
+        renamed(row).model_copy(update={"cells": tuple(map(renamed, row.cells))}) for row in table.rows
+    )
+    return renamed(table).model_copy(update={"columns": tuple(map(renamed, table.columns)), "rows": rows})
+
+
+def _parts(table: PublishedTable) -> Iterable[Reference]:
+    yield table
+    yield from table.columns
+    for row in table.rows:
+        yield row
+        yield from row.cells
+
+
+NOTHING: Mapping[str, object] = {"metric": None, "levels": {}, "against": {}, "show": None}
+
+
+def _is_dropped(part: Reference, factor: str, names: Mapping[str, str | None]) -> bool:
+    return any(factor in of and names[level_name(of[factor])] is None for of in (part.levels, part.against))
+
+
+def _renamed(part: R, factor: str, names: Mapping[str, str | None]) -> R:
+    if _is_dropped(part, factor, names):
+        is_asked = part.metric is not None and isinstance(part, Cell) and part.value is not None
+        update = {**NOTHING, "show": part.show}
+        return part.model_copy(update={**update, "dropped": True} if is_asked else update)
+    update = {
+        key: {**of, factor: names[level_name(of[factor])]}
+        for key, of in (("levels", part.levels), ("against", part.against))
+        if factor in of
+    }
+    return part.model_copy(update=update) if update else part
+
+
+def _with_references_in_cells(table: PublishedTable) -> PublishedTable:
+    """Return an equal table in which metric and levels are in the cells only."""
+    columns = tuple(column.model_copy(update=NOTHING) for column in table.columns)
+    rows = []
+    for row, whole in zip(table.rows, table.figures(), strict=True):
+        cells = tuple(
+            cell.model_copy(update=_reference_of(found)) for cell, found in zip(row.cells, whole, strict=True)
+        )
+        rows.append(row.model_copy(update={**NOTHING, "cells": cells}))
+    return table.model_copy(update={**NOTHING, "columns": columns, "rows": tuple(rows)})
+
+
+def _reference_of(cell: Cell) -> dict[str, object]:
+    found = {key: getattr(cell, key) for key in NOTHING}
+    return found if cell.show == "change" else {**found, "against": {}}
+
+
+def with_dropped_levels(file: StudyFile) -> Iterator[StudyFile]:
+    """Yield the file, then with one more level dropped each time, in the order of ``[fit]``."""
+    yield file
+    for drop in file.fit.drop:
+        for name in level_names(drop.levels):
+            left = _if_possible(file, drop.factor, without_level(file.factors[drop.factor], name))
+            if left is not None:
+                file = left
+                yield file
+
+
+def with_fewer_levels(file: StudyFile) -> Iterator[StudyFile]:
+    """Yield the file with fewer levels of the longest case factor: first, middle and last; two; one."""
+    while factors := [name for name in file.case_factors if len(file.factors[name]) > 1]:
+        longest = max(factors, key=lambda name: len(file.factors[name]))
+        levels = file.factors[longest]
+        last = len(levels) - 1
+        kept = {0, last // 2, last} if last > 2 else {0, last} if last == 2 else {0}
+        for name in [level.name for n, level in enumerate(levels) if n not in kept]:
+            left = _if_possible(file, longest, without_level(file.factors[longest], name))
+            if left is None:
+                return
+            file = left
+        yield file
+
+
+def _if_possible(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile | None:
+    """Return the file with these levels, or None if a case would have fewer than two arms."""
+    left = with_levels(file, factor, mapped)
+    try:
+        cases_of(left)
+    except StudyFileError:
+        return None
+    return left
+
+
+def level_changes(before: StudyFile, after: StudyFile, minutes: float) -> list[FitChange]:
+    """Return the changes of factors with dropped levels."""
+    why = f"all of them do not fit into {format_duration(60 * minutes)}"
+    return [
+        FitChange(f"factors.{name}", _listed(before, name), _listed(after, name), why)
+        for name in before.factors
+        if len(before.factors[name]) != len(after.factors[name])
+    ]
+
+
+def _listed(file: StudyFile, factor: str) -> str:
+    return ", ".join(level.name for level in file.factors[factor])

@@ -1,0 +1,1 @@
+"""Whole studies on the nodes of a Ray cluster."""

@@ -1,0 +1,1 @@
+"""Changes in the results of a repeated study."""

@@ -1,0 +1,417 @@
+"""Report of a history: the changes with date and size, as text, tables and an HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from importlib.resources import files
+from itertools import pairwise
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.gates import GateOutcome
+from pgdyno.features.history.changes import (
+    NIGHTS,
+    FileDifference,
+    HistoryChange,
+    HistoryPoint,
+    HistorySeries,
+    Separation,
+    StudyHistory,
+)
+from pgdyno.report.plot import (
+    Panel,
+    Scale,
+    arm_class,
+    circle,
+    drawing,
+    element,
+    line,
+    nice_ticks,
+    text,
+    tick_labels,
+)
+from pgdyno.report.result_tables import Table, level_text
+from pgdyno.report.visible_text import visible
+from pgdyno.units import ci_text, counted, given_percent, with_unit
+
+BARS = "▁▂▃▄▅▆▇█"
+
+BARS_MAX = 32
+"""Maximum number of bars of a sparkline; in a longer history, several files share a bar."""
+
+DIFFERENCES_MAX = 8
+"""Maximum number of differences named in a sentence; JSON has all."""
+
+TEXT_MAX = 60
+"""Maximum length of a shown value, for example of the build flags."""
+
+NEWEST_FILES = 10
+"""Default number of newest files whose confirmed changes fail the gate. Older changes are known, and would
+fail a pipeline forever."""
+
+
+class HistoryCondition(StrEnum):
+    """Conditions of ``--fail-if``."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    CHANGE = "change"
+
+
+@dataclass(frozen=True)
+class HistoryReport:
+    """All histories of a directory. ``skipped`` maps an unused file to the reason."""
+
+    histories: Sequence[StudyHistory]
+    skipped: Mapping[str, str]
+
+
+def heading(history: StudyHistory) -> str:
+    """Return title, machine and number of files of a history."""
+    return f"{history.title}, on machine {history.machine}, {counted(len(history.files), 'file')}"
+
+
+def subject(series: HistorySeries) -> str:
+    """Return the name of a series: ``clients 8: 18 vs. 17``, or ``clients 8: 18`` for the level of an arm."""
+    key = series.key
+    of = f"{key.arm} vs. {key.baseline}" if key.baseline else key.arm
+    return f"{key.case}: {of}" if key.case else of
+
+
+def history_change_sentence(series: HistorySeries, change: HistoryChange) -> str:
+    """Return sentences with the first file, the size, the basis and the confirmation of a change."""
+    point, percent = series.points[change.at], change.percent
+    interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
+    files = f"{len(change.before)} files before, {len(change.after)} since"
+    became = "may have become" if change is series.awaiting else "became"
+    return (
+        f"{subject(series)} {became} {change.verdict} with {point.file} ({day(point.created_unix_s)}): "
+        f"{series.key.name} {percent.signed_text} ({interval}; {files}). {_confirmation(series, change)}"
+    )
+
+
+def _confirmation(series: HistorySeries, change: HistoryChange) -> str:
+    if change is series.awaiting:
+        return "To be confirmed by the next run; not gated until then."
+    if change.confirmed_at is None:
+        return "Not gated, since a level contains the drift of the machine."
+    return f"Confirmed by {series.points[change.confirmed_at].file}."
+
+
+def other_differences(change: HistoryChange) -> str:
+    """Return the other differences between the file and the previous one."""
+    if not change.differences:
+        return "The files record no other difference."
+    return f"Other differences from the previous file: {_named(change.differences)}."
+
+
+def _named(differences: Sequence[FileDifference]) -> str:
+    named = [_difference(of) for of in differences[:DIFFERENCES_MAX]]
+    rest = len(differences) - len(named)
+    return "; ".join(named) + (f"; and {rest} more" if rest > 0 else "")
+
+
+def _difference(of: FileDifference) -> str:
+    return f"{of.name} ({_short(of.before)} → {_short(of.after)})"
+
+
+def _short(fact: str) -> str:
+    if not fact:
+        return "none"
+    return fact if len(fact) <= TEXT_MAX else f"{fact[: TEXT_MAX - 1]}…"
+
+
+def history_sentences(history: StudyHistory) -> list[str]:
+    """Return sentences for each change, newest first, or one that nothing changed.
+
+    The last sentence explains why these files do not continue another history of the same title.
+    """
+    found = [
+        (
+            series.points[change.at].created_unix_s,
+            f"{history_change_sentence(series, change)} {other_differences(change)}",
+        )
+        for series in history.series
+        for change in shown_changes(series)
+    ]
+    changes = [text for _, text in sorted(found, key=lambda one: -one[0])]
+    changes = changes or [_unchanged(history)]
+    return [*changes, new_series_sentence(history.separation)] if history.separation else changes
+
+
+def _unchanged(history: StudyHistory) -> str:
+    short = sum(series.is_too_short for series in history.series)
+    if short == len(history.series):
+        return f"Too few files to detect changes: at least {_points_min(history.series)} are needed."
+    none = f"None of the {len(history.series)} series changed"
+    if not short:
+        return f"{none}."
+    return f"{none}; {short} have too few files (at least {_points_min(history.series)} are needed)."
+
+
+def _points_min(series: Sequence[HistorySeries]) -> int:
+    return max(of.points_min for of in series if of.is_too_short)
+
+
+def shown_changes(series: HistorySeries) -> list[HistoryChange]:
+    """Return the changes of a series and the one that awaits confirmation, oldest first."""
+    return [*series.changes, *([series.awaiting] if series.awaiting else [])]
+
+
+def ungated_metrics(report: HistoryReport, newest: int) -> list[str]:
+    """Return a sentence for each metric that a gate cannot judge.
+
+    It has no changes from a baseline, or too few files to detect changes.
+    """
+    found = []
+    for history in _continuing(report, newest):
+        for name in dict.fromkeys(series.key.name for series in history.series):
+            gated = [of for of in history.series if of.key.name == name and of.key.is_change]
+            if not gated:
+                found.append(
+                    f"{heading(history)}: {name} has only levels, which contain the drift of the machine: "
+                    "no file has a change from the baseline."
+                )
+            elif any(series.is_too_short for series in gated):
+                found.append(
+                    f"{heading(history)}: too few files to detect changes of {name}: "
+                    f"at least {_points_min(gated)} are needed."
+                )
+    return found
+
+
+def _continuing(report: HistoryReport, newest: int) -> list[StudyHistory]:
+    """Return the histories with one of the ``newest`` files of the directory; others have ended."""
+    ended = sorted(
+        point.created_unix_s
+        for history in report.histories
+        for point in {p.file: p for series in history.series for p in series.points}.values()
+    )
+    since = ended[-newest:][0]
+    return [
+        history
+        for history in report.histories
+        if max(series.points[-1].created_unix_s for series in history.series) >= since
+    ]
+
+
+def new_series_sentence(apart: Separation) -> str:
+    """Return why a file starts a new series, with the difference: ``window_s (20 → 40)``."""
+    return (
+        f"{apart.file} starts a new series and does not continue that of {apart.before}: "
+        f"{_difference(apart.difference)}."
+    )
+
+
+def overview(history: StudyHistory) -> Table:
+    """Return the table of a history, one row per series."""
+    rows = []
+    several = len({series.key.metric for series in history.series}) > 1
+    for series in history.series:
+        newest = series.points[-1].estimate
+        shown = shown_changes(series)
+        rows.append(
+            [
+                f"{subject(series)}, {series.key.name}" if several else subject(series),
+                str(len(series.points)),
+                newest.signed_text if series.key.is_change else with_unit(level_text(newest), newest.unit),
+                sparkline([point.log for point in series.points]),
+                str(len(series.changes)),
+                _last(series, shown[-1]) if shown else "",
+            ]
+        )
+    level = given_percent(1 - history.confidence)
+    return Table(
+        title=heading(history) if several else f"{heading(history)}: {history.series[0].key.name}",
+        columns=("series", "files", "newest", "oldest to newest", "changes", "last change"),
+        rows=rows,
+        note=(
+            "Arm vs. baseline: paired change, in which drift of the machine cancels. The probability of any "
+            f"false confirmed change is at most {level} in {NIGHTS} files. "
+            "Arm alone: its level, not gated, since it contains the drift."
+        ),
+        numeric=frozenset({"files", "newest", "oldest to newest", "changes", "last change"}),
+        dispensable=("files", "changes"),
+    )
+
+
+def _last(series: HistorySeries, change: HistoryChange) -> str:
+    status = " (to be confirmed)" if change is series.awaiting else ""
+    return f"{change.verdict}, {day(series.points[change.at].created_unix_s)}{status}"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """Return at most BARS_MAX bars, of medium height if all values are equal."""
+    parts = np.array_split(np.asarray(values), min(len(values), BARS_MAX))
+    means = np.array([float(part.mean()) for part in parts])
+    extent = float(np.ptp(means))
+    if extent == 0:
+        return BARS[len(BARS) // 2] * len(means)
+    places = np.minimum(((means - means.min()) / extent * len(BARS)).astype(int), len(BARS) - 1)
+    return "".join(BARS[place] for place in places)
+
+
+def day(unix_s: float) -> str:
+    """Return the date of a file in UTC."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d")
+
+
+def recent_changes(report: HistoryReport, asked: Sequence[HistoryCondition], newest: int) -> list[str]:
+    """Return sentences for each confirmed change that meets one of the conditions ``asked``.
+
+    Only the last one of a series counts, and only if one of its ``newest`` files confirmed it.
+    """
+    found = []
+    for history in report.histories:
+        for series in history.series:
+            last = series.changes[-1] if series.changes else None
+            if last is None or last.confirmed_at is None or not _is_requested(last, asked):
+                continue
+            if last.confirmed_at >= len(series.points) - newest:
+                found.append(f"{history_change_sentence(series, last)} {other_differences(last)}")
+    return found
+
+
+def awaiting_changes(report: HistoryReport, asked: Sequence[HistoryCondition], newest: int) -> list[str]:
+    """Return sentences for each change that meets a condition ``asked`` once the next run confirms it."""
+    return [
+        history_change_sentence(series, series.awaiting)
+        for history in _continuing(report, newest)
+        for series in history.series
+        if series.awaiting and _is_requested(series.awaiting, asked)
+    ]
+
+
+def gate_outcome(met: Sequence[str], not_evaluable: Sequence[str], awaiting: Sequence[str]) -> GateOutcome:
+    """Return the outcome of a gate. A change that is not yet confirmed leaves it inconclusive."""
+    if met:
+        return GateOutcome.FAILED
+    if not_evaluable:
+        return GateOutcome.NOT_EVALUABLE
+    return GateOutcome.INCONCLUSIVE if awaiting else GateOutcome.PASSED
+
+
+def _is_requested(change: HistoryChange, asked: Sequence[HistoryCondition]) -> bool:
+    word = HistoryCondition.FASTER if change.verdict is Verdict.FASTER else HistoryCondition.SLOWER
+    return HistoryCondition.CHANGE in asked or word in asked
+
+
+PANELS_MAX = 200
+"""Maximum number of charts; the table has all series."""
+
+LEVEL_COLOR, EFFECT_COLOR = arm_class(0), arm_class(1)
+
+
+def history_html(report: HistoryReport) -> str:
+    """Return a self-contained document. Text from files is escaped."""
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    folder = files("pgdyno.report")
+    template = environment.from_string(folder.joinpath("history.html.j2").read_text("utf-8"))
+    document = template.render(
+        style=folder.joinpath("report.css").read_text("utf-8"),
+        histories=[
+            {
+                "heading": heading(history),
+                "sentences": history_sentences(history),
+                "changed": any(map(shown_changes, history.series)),
+                "table": overview(history),
+                "panels": panels(history),
+            }
+            for history in report.histories
+        ],
+        skipped=report.skipped,
+    )
+    return visible(document)
+
+
+def panels(history: StudyHistory) -> list[Panel]:
+    """Return the charts; series with a change come first."""
+    ordered = sorted(history.series, key=lambda series: not shown_changes(series))
+    return [
+        Panel(f"{subject(series)}: {series.key.name}", _picture(series, history.differences))
+        for series in ordered[:PANELS_MAX]
+    ]
+
+
+def _picture(series: HistorySeries, differences: Mapping[str, Sequence[FileDifference]]) -> Markup:
+    width, height, left, right, top, bottom = 640.0, 226.0, 64.0, 14.0, 26.0, 180.0
+    points, relative = series.points, series.key.is_change
+    low, high = _range(points)
+    begin, end = points[0].created_unix_s, points[-1].created_unix_s
+    x, y = Scale(begin, end, left + 8, width - right - 8), Scale(low, high, bottom, top)
+    parts: list[Markup] = []
+    ticks = nice_ticks(low, high, 5)
+    for tick, label in zip(ticks, tick_labels(ticks, "%" if relative else None), strict=True):
+        zero = "zero" if relative and abs(tick) < 1e-9 else "grid"
+        parts.append(line(left, y(tick), width - right, y(tick), class_=zero))
+        parts.append(text(left - 6, y(tick) + 4, label, class_="end"))
+    parts.append(text(left, bottom + 20, day(begin), class_="quiet"))
+    parts.append(text(width - right, bottom + 20, day(end), class_="quiet end"))
+    unit = "%" if relative else points[-1].estimate.unit
+    parts.append(text(left, 14, f"{unit}, {series.better} is better", class_="quiet"))
+    color = EFFECT_COLOR if relative else LEVEL_COLOR
+    for change in shown_changes(series):
+        status = " (to be confirmed)" if change is series.awaiting else ""
+        label = f"{change.verdict} {change.percent.signed_text}{status}"
+        at = x(points[change.at].created_unix_s)
+        parts.append(line(at, top, at, bottom, class_="zero"))
+        parts.append(text(at, bottom + 36, label, class_="middle strong"))
+    for point in points:
+        parts += _point(point, x, y, color)
+        if point.file in differences:
+            parts.append(_mark(point, differences[point.file], x(point.created_unix_s), bottom))
+    parts += _means(series, x, y, color)
+    label = f"{subject(series)}: {series.key.name}, {len(points)} files, {len(series.changes)} changes"
+    return drawing(width, height, label, parts, "effect")
+
+
+def _range(points: Sequence[HistoryPoint]) -> tuple[float, float]:
+    """Return the range of the values, with the ends of intervals that lie near them."""
+    values = [point.estimate.value for point in points]
+    extent = max(values) - min(values)
+    ends = [
+        end
+        for point in points
+        for end in (point.estimate.low, point.estimate.high)
+        if end is not None and min(values) - extent <= end <= max(values) + extent
+    ]
+    values += ends
+    padding = 0.06 * (max(values) - min(values)) or 0.05 * abs(values[0]) or 1.0
+    return min(values) - padding, max(values) + padding
+
+
+def _point(point: HistoryPoint, x: Scale, y: Scale, color: str) -> list[Markup]:
+    of, at = point.estimate, x(point.created_unix_s)
+    value = of.signed_text if point.is_change else of.value_text
+    title = f"{point.file}, {day(point.created_unix_s)}: {value}, CI {of.interval_text}"
+    parts = []
+    if of.low is not None and of.high is not None:
+        low, high = (min(max(end, y.low), y.high) for end in (of.low, of.high))
+        parts.append(line(at, y(low), at, y(high), class_=f"tick faint {color}"))
+    return [*parts, circle(at, y(of.value), 3.4, title, class_=f"dot {color}")]
+
+
+def _mark(point: HistoryPoint, differences: Sequence[FileDifference], x: float, bottom: float) -> Markup:
+    """Return a mark below a file that records other builds, settings or facts than the previous one."""
+    title = element("title", f"{point.file}, {day(point.created_unix_s)}: {_named(differences)}")
+    return text(x, bottom + 8, Markup("▴") + title, class_="middle quiet")
+
+
+def _means(series: HistorySeries, x: Scale, y: Scale, color: str) -> list[Markup]:
+    """Return a line for each segment, at the mean of its dots."""
+    edges = [0, *(change.at for change in series.changes), len(series.points)]
+    parts = []
+    for begin, end in pairwise(edges):
+        of = series.points[begin:end]
+        mean = sum(point.estimate.value for point in of) / len(of)
+        first, last = x(of[0].created_unix_s), x(of[-1].created_unix_s)
+        parts.append(line(first, y(mean), last, y(mean), class_=f"rate {color}"))
+    return parts

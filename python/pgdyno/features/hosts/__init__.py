@@ -1,0 +1,1 @@
+"""One study from several hosts: identity, pooled effects, reports."""

@@ -1,0 +1,561 @@
+"""One study from several hosts: findings of each, and pooled effects.
+
+- One effect over several hosts: estimates by host, the pooled one, and its verdict.
+- Findings of one study from several hosts: of each host, and pooled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import accumulate
+from types import MappingProxyType
+
+from pgdyno.analysis.comparison import Comparison, Effect, Verdict, judge
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, simultaneous, summarize
+from pgdyno.analysis.statistics.pooling import (
+    WHOLE,
+    LogRatios,
+    Pooled,
+    common_parts,
+    pool_groups,
+    sign_caveats,
+)
+from pgdyno.analysis.study_findings import StudyFindings, changes_beside
+from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency, split_key
+from pgdyno.caveats import Caveat, Code
+from pgdyno.features.fleet.records import HostWork, incomplete_hosts, unusual_hosts
+from pgdyno.features.hosts.identity import files_by_machine, fitted_differences, require_same
+from pgdyno.features.published.tables import Changed, MeasuredCell, MeasuredTable
+from pgdyno.results.records import Json
+from pgdyno.study.cases import label_of
+from pgdyno.study.plan import Study
+from pgdyno.units import Better, Estimate
+
+# ----------------------------------------------------------------------
+# One effect over several hosts: estimates by host, the pooled one, and its verdict.
+#
+# A level belongs to a machine, so a mean of levels over machines has no meaning. Pooled values are therefore
+# changes: those of the table, or the change from the baseline of each of its values. A study fitted to each
+# machine has other levels on each, so figures are matched by their position in the tables. An average is over
+# the cases and statements that every host has, and several files of one machine are one host.
+# ----------------------------------------------------------------------
+
+ByHost = Mapping[str, Mapping[str, Sequence[Comparison]]]
+"""host → case → its comparisons."""
+
+AVERAGE = "average"
+"""Placeholder for a case: the average over all cases."""
+
+Pair = tuple[str, str]
+"""Names of baseline and arm."""
+
+Place = tuple[str, str, str]
+"""Case and key of a pooled effect, and the part of it."""
+
+
+@dataclass(frozen=True)
+class OverHosts:
+    """One effect over the hosts.
+
+    ``absent`` are hosts without this effect, which do not count. ``stalled`` are hosts whose effect is biased
+    (``Comparison.is_held_back``), so there is no verdict. ``own`` is the verdict of a single comparison of a
+    single host, which accounts for the noise floor.
+    """
+
+    case: str
+    baseline: str
+    arm: str
+    key: str
+    name: str
+    better: Better
+    pooled: Pooled
+    absent: Sequence[str]
+    stalled: Sequence[str] = ()
+    own: Verdict | None = None
+
+    @property
+    def percent(self) -> Estimate:
+        """The pooled change; n is the number of hosts. For a single host: its own change; n is in blocks."""
+        return self.pooled.percent(self.better)
+
+    def of_host(self, host: str) -> LogRatioSummary | None:
+        """Return a host's own result."""
+        return next((of.summary for of in self.pooled.hosts if of.host == host), None)
+
+    def verdict(self, plan: Study) -> Verdict:
+        """Return the verdict of the interval of ``percent``. A change in the better direction is faster.
+
+        The interval accounts for few hosts, so there is no minimum number of hosts. The minimum number of
+        blocks is that of a single host.
+        """
+        if self.own is not None:
+            return self.own
+        if self.stalled:
+            return Verdict.UNDECIDED
+        equivalence = self.pooled.effect.equivalence(plan.confidence)
+        return judge(self.pooled.effect, equivalence, plan.margin, self.better, self.pooled.blocks)
+
+    def caveats(self) -> list[Caveat]:
+        """Return a caveat if the hosts disagree on the sign."""
+        place = "on the average over the cases" if self.case == AVERAGE else f"in {self.case}"
+        named = f"{self.name} {place}" if self.case else self.name
+        return sign_caveats(self.pooled, arm=self.arm, baseline=self.baseline, metric=named)
+
+
+def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
+    """Return every effect of any host, by case, in the order of the first host that has it."""
+    return _pooled(by_host, confidence, lambda case, key: (case, key, WHOLE))
+
+
+def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[OverHosts]:
+    """Return the pooled average over the cases on each host, for each pair of arms.
+
+    Only cases of every host are included; otherwise hosts would differ in their cases.
+    """
+
+    def place(case: str, own: str) -> Place | None:
+        is_common = all(case in cases for cases in by_host.values())
+        return (AVERAGE, key, case) if own == key and is_common else None
+
+    return _pooled(by_host, confidence, place)
+
+
+def average_over_parts(by_host: ByHost, key: str, confidence: float) -> list[OverHosts]:
+    """Return the averages over the statements (tables, waits) of every host, by case."""
+
+    def place(case: str, own: str) -> Place | None:
+        of, part = split_key(own)
+        return (case, key, part) if of == key and part else None
+
+    return [replace(over, name=AVERAGE) for over in _pooled(by_host, confidence, place)]
+
+
+@dataclass
+class _Effects:
+    """Effects that are pooled as one, by pair of arms. ``ratios``: pair → host → part."""
+
+    name: str
+    better: Better
+    method: Method
+    ratios: dict[Pair, dict[str, dict[str, LogRatios]]] = field(default_factory=dict)
+    verdicts: dict[Pair, list[Verdict | None]] = field(default_factory=dict)
+
+
+def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Place | None]) -> list[OverHosts]:
+    """Return the effects over hosts. ``place`` has the place of an effect, by its case and key, or None.
+
+    Parts of one place are averaged on each host. Arms are matched by name. The intervals of several arms hold
+    simultaneously (Holm); a host's own intervals have the confidence of the pooled one.
+    """
+    found: dict[tuple[str, str], _Effects] = {}
+    stalled: dict[Pair, list[tuple[str, str]]] = {}
+    for host, case, pair, comparison in _comparisons(by_host):
+        if comparison.is_held_back:
+            stalled.setdefault(pair, []).extend([(case, host), (AVERAGE, host)])
+        for own, effect in comparison.effects.items():
+            placed = place(case, own)
+            if placed is None:
+                continue
+            method = effect.summary.method
+            one = found.setdefault(placed[:2], _Effects(effect.name, effect.percent.better, method))
+            one.method = Method.ANYTIME if one.method is Method.ANYTIME else method  # a resumed study
+            one.ratios.setdefault(pair, {}).setdefault(host, {})[placed[2]] = effect.log_ratios
+            one.verdicts.setdefault(pair, []).append(_own_verdict(comparison, own))
+    return [
+        OverHosts(
+            *(case, *pair, key, one.name, one.better, pooled, _absent(by_host, pooled)),
+            stalled=list(dict.fromkeys(host for at, host in stalled.get(pair, ()) if at == case)),
+            own=_only(one.verdicts[pair]),
+        )
+        for (case, key), one in found.items()
+        for pair, pooled in _of_pairs(one, confidence)
+    ]
+
+
+def _of_pairs(effects: _Effects, confidence: float) -> list[tuple[Pair, Pooled]]:
+    """Return the pooled effect of each pair of arms for which the hosts have parts in common."""
+    common = {pair: groups for pair, of in effects.ratios.items() if (groups := common_parts(of))}
+    poolings = [partial(pool_groups, groups, method=effects.method) for groups in common.values()]
+    return list(zip(common, simultaneous(poolings, confidence), strict=True))
+
+
+def _own_verdict(comparison: Comparison, key: str) -> Verdict | None:
+    """Return the verdict of the comparison; None for another metric or without a decision."""
+    is_primary = comparison.primary is not None and comparison.primary.key == key
+    return comparison.verdict if is_primary and comparison.decision is not None else None
+
+
+def _only(verdicts: Sequence[Verdict | None]) -> Verdict | None:
+    """Return the verdict of a single comparison; for several, the noise floor is unknown."""
+    return verdicts[0] if len(verdicts) == 1 else None
+
+
+def _comparisons(by_host: ByHost) -> Iterable[tuple[str, str, Pair, Comparison]]:
+    for host, cases in by_host.items():
+        for case, comparisons in cases.items():
+            for comparison in comparisons:
+                yield host, case, (comparison.baseline.name, comparison.arm.name), comparison
+
+
+def _absent(by_host: ByHost, pooled: Pooled) -> list[str]:
+    there = {of.host for of in pooled.hosts}
+    return [host for host in by_host if host not in there]
+
+
+@dataclass(frozen=True)
+class PooledCell:
+    """A cell of a published table. ``published`` is that of the first file.
+
+    ``over`` is of the hosts with a ratio; None with fewer than two. ``is_requested``: whether it should have
+    one.
+    """
+
+    published: MeasuredCell
+    over: OverHosts | None
+    is_requested: bool
+
+
+@dataclass(frozen=True)
+class PooledTable:
+    """A pooled table. ``of_changes``: the table has changes, and only these are pooled."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[PooledCell]]
+    of_changes: bool
+
+
+def first_blocks(files: Iterable[Iterable[int]]) -> list[int]:
+    """Return the number of each file's first block if the blocks of all files are numbered consecutively.
+
+    ``files`` are the blocks of each file, from 0. Missing ones count, so that block n of every case remains
+    of the same pass.
+    """
+    lengths = [1 + max(blocks, default=-1) for blocks in files]
+    return [0, *accumulate(lengths)][:-1]
+
+
+def pooled_tables(hosts: Mapping[str, Sequence[StudyFindings]], confidence: float) -> list[PooledTable]:
+    """Return the pooled tables; empty for a single host, or if hosts have different tables."""
+    every = [study for of_host in hosts.values() for study in of_host]
+    shapes = [[(t.title, t.columns, len(t.rows)) for t in study.published] for study in every]
+    if len(hosts) < 2 or any(shape != shapes[0] for shape in shapes):
+        return []
+    by_place = len({len(study.cases) for study in every}) == 1
+    found = {host: [_file(study, by_place=by_place) for study in of_host] for host, of_host in hosts.items()}
+    return [_table(n, table, found, confidence) for n, table in enumerate(every[0].published)]
+
+
+_File = tuple[Sequence[int], Sequence[Sequence[Sequence[Changed | None]]]]
+"""Blocks of the trials, and changes of the figures."""
+
+
+def _file(study: StudyFindings, *, by_place: bool) -> _File:
+    """Return the blocks and changes of one file. Cases are matched by position, else by name."""
+    names = [str(n) if by_place else case.study.case for n, case in enumerate(study.cases)]
+    blocks = [trial.block for case in study.cases for trial in case.trials]
+    return blocks, changes_beside(study.cases, names)
+
+
+def _table(
+    n: int, table: MeasuredTable, files: Mapping[str, Sequence[_File]], confidence: float
+) -> PooledTable:
+    of_changes = any(cell.is_change for row in table.rows for cell in row)
+    rows = []
+    for r, row in enumerate(table.rows):
+        cells = []
+        for c, cell in enumerate(row):
+            by_host = {
+                host: [(blocks, found[n][r][c]) for blocks, found in of_host]
+                for host, of_host in files.items()
+            }
+            asked = cell.is_requested and (cell.is_change or not of_changes)
+            there = asked and any(changed for of_host in by_host.values() for _, changed in of_host)
+            cells.append(PooledCell(cell, _over(by_host, confidence) if there else None, asked))
+        rows.append(cells)
+    return PooledTable(table.title, table.columns, rows, of_changes)
+
+
+def _over(
+    by_host: Mapping[str, Sequence[tuple[Sequence[int], Changed | None]]], confidence: float
+) -> OverHosts | None:
+    """Return the pooled effect; None with fewer than two hosts. ``by_host``: (blocks, change) per file."""
+    found = {host: ratios for host, files in by_host.items() if (ratios := _of_host(files))}
+    common = common_parts(found) if len(found) > 1 else {}
+    if not common:
+        return None
+    changes = [changed for files in by_host.values() for _, changed in files if changed]
+    method = Method.ANYTIME if any(of.method is Method.ANYTIME for of in changes) else Method.STUDENT
+    absent = [host for host in by_host if host not in found]
+    pooled = pool_groups(common, confidence, method)
+    return OverHosts("", "", "", "", "", changes[0].better, pooled, absent)
+
+
+def _of_host(files: Sequence[tuple[Sequence[int], Changed | None]]) -> dict[str, LogRatios]:
+    """Return the ratios of a machine's files by case and part, with consecutive blocks.
+
+    Empty if a file has none.
+    """
+    if any(changed is None for _, changed in files):
+        return {}
+    found: dict[tuple[str, str], dict[int, float]] = {}
+    for (_, changed), begin in zip(files, first_blocks(blocks for blocks, _ in files), strict=True):
+        for name, ratios in changed.ratios.items() if changed else ():
+            found.setdefault(name, {}).update({begin + block: d for block, d in ratios.items()})
+    common = set.intersection(*(set(changed.ratios) for _, changed in files if changed))
+    return {str(name): found[name] for name in sorted(common)}
+
+
+# ----------------------------------------------------------------------
+# Findings of one study from several hosts: of each host, and pooled.
+#
+# Results are pooled over hosts, not files. Two studies on one machine share its disk, its memory and its
+# neighbors. Host is the random effect, so their blocks are blocks of one host (``Host.studies`` has two), and
+# a caveat reports this. If all files are of one machine, the pooled estimate has no interval.
+# ----------------------------------------------------------------------
+
+KEYS_NAMED_MAX = 8
+"""Maximum number of keys that a caveat lists."""
+
+ByCase = Mapping[str, Sequence[Comparison]]
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine with the studies of its files, by file. Its name is made of the file names."""
+
+    name: str
+    studies: Mapping[str, StudyFindings]
+
+    @property
+    def facts(self) -> Json:
+        """Description of the machine in its first file."""
+        return next(iter(self.studies.values())).first.study.host
+
+
+@dataclass(frozen=True)
+class HostsFindings:
+    """Findings over hosts. ``effects`` are of every case, arm and metric, including telemetry.
+
+    ``averages`` are of the primary metric over the cases; empty for a single case. ``statements`` are
+    averages over the mean times of the statements that all hosts have, for each case and arm. ``compared``
+    has (case, baseline, arm) of every comparison, also of those without values. ``published`` are the
+    source's tables, pooled. ``incomplete``: caveats about hosts of a fleet that were lost or failed.
+    """
+
+    hosts: Sequence[Host]
+    cases: Sequence[str]
+    effects: Sequence[OverHosts]
+    averages: Sequence[OverHosts]
+    statements: Sequence[OverHosts]
+    caveats: Sequence[Caveat]
+    compared: Sequence[tuple[str, str, str]]
+    published: Sequence[PooledTable] = ()
+    incomplete: Sequence[Caveat] = ()
+
+    @property
+    def studies(self) -> dict[str, StudyFindings]:
+        """All studies by file."""
+        return {name: study for host in self.hosts for name, study in host.studies.items()}
+
+    @property
+    def first(self) -> StudyFindings:
+        """The first study, for properties that all hosts share."""
+        return next(iter(self.hosts[0].studies.values()))
+
+    @property
+    def primary(self) -> list[OverHosts]:
+        """Effects on the metric of the verdicts, for each case and arm."""
+        key = self.first.first.primary.key
+        return [of for of in self.effects if of.key == key]
+
+
+def find_hosts(
+    studies: Mapping[str, StudyFindings], works: Mapping[str, HostWork] = MappingProxyType({})
+) -> HostsFindings:
+    """Return the findings. ``studies`` is by file name. Raises EvidenceError for different studies.
+
+    ``works``: the works of a fleet study by file name, also those without a file.
+    """
+    require_same(studies)
+    named = _with_common_names(studies)
+    hosts, by_host = [], {}
+    for files in files_by_machine(studies):
+        host = Host(" and ".join(files), {file: studies[file] for file in files})
+        hosts.append(host)
+        by_host[host.name] = _consecutive([named[file] for file in files])
+    first = next(iter(studies.values())).first
+    confidence, key = first.study.plan.confidence, first.primary.key
+    effects = over_hosts(by_host, confidence)
+    cases = list(dict.fromkeys(case for of_host in by_host.values() for case in of_host))
+    averages = average_over_hosts(by_host, key, confidence) if len(cases) > 1 else []
+    statements = average_over_parts(by_host, MEAN_TIME, confidence)
+    disagree = [caveat for of in [*averages, *effects] if of.key == key for caveat in of.caveats()]
+    incomplete = incomplete_hosts(works, studies)
+    by_name = {host.name: list(host.studies.values()) for host in hosts}
+    caveats = [*incomplete, *unusual_hosts(by_name), *_host_caveats(hosts, studies), *disagree]
+    compared = dict.fromkeys(
+        (case, of.baseline.name, of.arm.name)
+        for cases_of_host in by_host.values()
+        for case, comparisons in cases_of_host.items()
+        for of in comparisons
+    )
+    published = pooled_tables({host.name: list(host.studies.values()) for host in hosts}, confidence)
+    return HostsFindings(
+        hosts, cases, effects, averages, statements, caveats, list(compared), published, incomplete
+    )
+
+
+def _host_caveats(hosts: Sequence[Host], studies: Mapping[str, StudyFindings]) -> Iterator[Caveat]:
+    for host in hosts:
+        if len(host.studies) > 1:
+            yield Caveat(Code.ONE_MACHINE, {"files": host.name})
+    first, *others = studies.values()
+    keys = list(dict.fromkeys(key for other in others for key in fitted_differences(first, other)))
+    if keys:
+        rest = len(keys) - KEYS_NAMED_MAX
+        named = ", ".join(keys[:KEYS_NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
+        yield Caveat(Code.HOSTS_FITTED_DIFFERENTLY, {"keys": named})
+    builds = "; ".join(_build_differences(hosts))
+    if builds:
+        yield Caveat(Code.HOSTS_BUILDS_DIFFER, {"difference": builds})
+
+
+def _build_differences(hosts: Sequence[Host]) -> Iterator[str]:
+    """Yield differences such as ``12: 12.4 on small, 12.6 on large``."""
+    found: dict[str, dict[str, str]] = {}
+    for host in hosts:
+        for study in host.studies.values():
+            for of in study.first.arms:
+                found.setdefault(of.arm.name, {}).setdefault(host.name, of.arm.server_facts.shown)
+    for arm, labels in found.items():
+        if len(set(labels.values())) > 1:
+            yield f"{arm}: {', '.join(f'{label} on {host}' for host, label in labels.items())}"
+
+
+def _with_common_names(studies: Mapping[str, StudyFindings]) -> dict[str, ByCase]:
+    """Return each file's comparisons by case, with common names.
+
+    If a study was fitted to each machine, a level may differ between machines. Levels are then matched by
+    position, and named by all their values (``scale 100 / 300``). Otherwise hosts may have different cases.
+    """
+    is_fitted = any(study.first.study.changes for study in studies.values())
+    every = [of.study.levels for study in studies.values() for of in study.cases]
+    factors = list(dict.fromkeys(factor for levels in every for factor in levels))
+    names = {
+        factor: [[str(of.study.levels.get(factor, "")) for of in study.cases] for study in studies.values()]
+        for factor in factors
+    }
+    levels = {factor: _joined(of_factor, by_place=is_fitted) for factor, of_factor in names.items()}
+    arms = _joined([[of.arm.name for case in study.cases for of in case.arms] for study in studies.values()])
+    several = len({frozenset(of.items()) for of in every}) > 1
+    result: dict[str, ByCase] = {}
+    for place, (file, study) in enumerate(studies.items()):
+        by_case = {}
+        for of in study.cases:
+            renamed = {f: levels[f][place][str(name)] for f, name in of.study.levels.items()}
+            case = (label_of(renamed) or of.study.case) if several else of.study.case
+            by_case[case] = [
+                _renamed(comparison, arms[place], of.telemetry.effects.get(comparison.arm.arm, {}))
+                for comparison in of.comparisons
+            ]
+        result[file] = by_case
+    return result
+
+
+def _joined(lists: Sequence[Sequence[str]], *, by_place: bool = True) -> list[dict[str, str]]:
+    """Return the common names for each list.
+
+    ``by_place``: names are matched by position if all lists have the same length. Otherwise they stay
+    unchanged.
+    """
+    distinct = [list(dict.fromkeys(names)) for names in lists]
+    if not by_place or len({len(names) for names in distinct}) > 1:
+        return [{name: name for name in names} for names in distinct]
+    joint = [" / ".join(dict.fromkeys(names)) for names in zip(*distinct, strict=True)]
+    return [dict(zip(names, joint, strict=True)) for names in distinct]
+
+
+def _renamed(comparison: Comparison, names: Mapping[str, str], telemetry: Mapping[str, Effect]) -> Comparison:
+    """Return the comparison with common arm names and telemetry effects, without some latencies.
+
+    Incomplete or dispersed ones are omitted. In the missing blocks an arm was too slow for enough
+    transactions, so the others would bias the effect. Dispersed ones have no interval on their host.
+    """
+    a, b = comparison.baseline, comparison.arm
+    whole = {
+        key: effect
+        for key, effect in comparison.effects.items()
+        if not is_latency(key)
+        or (len(effect.log_ratios) == len(comparison.blocks) and not effect.is_dispersed)
+    }
+    return replace(
+        comparison,
+        baseline=replace(a, name=names[a.name]),
+        arm=replace(b, name=names[b.name]),
+        effects={**whole, **telemetry},
+    )
+
+
+def _consecutive(studies: Sequence[ByCase]) -> ByCase:
+    """Combine the blocks of several studies on one machine, numbered consecutively.
+
+    Blocks of a file stay together: block n of every case is of the same pass, also after a file that ended
+    during a pass.
+    """
+    if len(studies) == 1:
+        return studies[0]
+    found: dict[str, dict[str, list[Comparison]]] = {}
+    for by_case, begin in zip(studies, first_blocks(map(_blocks, studies)), strict=True):
+        for case, comparisons in by_case.items():
+            for comparison in comparisons:
+                found.setdefault(case, {}).setdefault(comparison.arm.name, []).append(_on(comparison, begin))
+    return {case: [_merged(same) for same in by_arm.values()] for case, by_arm in found.items()}
+
+
+def _blocks(by_case: ByCase) -> Iterator[int]:
+    """Yield the blocks of a study that have a ratio, with repetitions."""
+    for comparisons in by_case.values():
+        for comparison in comparisons:
+            for effect in comparison.effects.values():
+                yield from effect.log_ratios
+
+
+def _on(comparison: Comparison, begin: int) -> Comparison:
+    """Return the comparison with its blocks numbered from ``begin``."""
+    effects = {
+        key: replace(effect, log_ratios={begin + block: d for block, d in effect.log_ratios.items()})
+        for key, effect in comparison.effects.items()
+    }
+    return replace(comparison, effects=effects)
+
+
+def _merged(comparisons: Sequence[Comparison]) -> Comparison:
+    """Merge effects, lost blocks and names. Other fields are not used."""
+    keys = dict.fromkeys(key for comparison in comparisons for key in comparison.effects)
+    common = [key for key in keys if all(key in comparison.effects for comparison in comparisons)]
+    return replace(
+        comparisons[0],
+        effects={key: _merged_effect([c.effects[key] for c in comparisons]) for key in common},
+        stalled=[block for comparison in comparisons for block in comparison.stalled],
+        censored=[block for comparison in comparisons for block in comparison.censored],
+        failed=[block for comparison in comparisons for block in comparison.failed],
+        decision=None,
+    )
+
+
+def _merged_effect(effects: Sequence[Effect]) -> Effect:
+    ratios = {block: d for effect in effects for block, d in effect.log_ratios.items()}
+    first = effects[0]
+    methods = [effect.summary.method for effect in effects]
+    method = Method.ANYTIME if Method.ANYTIME in methods else first.summary.method
+    summary = summarize(list(ratios.values()), first.summary.confidence, method)
+    return replace(
+        first,
+        log_ratios=ratios,
+        summary=summary,
+        percent=summary.percent(first.percent.better),
+        bootstrap=None,
+    )

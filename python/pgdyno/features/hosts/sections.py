@@ -1,0 +1,551 @@
+"""Reports of one study from several hosts.
+
+- Tables and forest plots over several hosts: estimates by host, pooled estimates, metrics, machines.
+- The report of one study from several hosts: the pooled results, then the report of each file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from markupsafe import Markup
+
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.statistics.intervals import percent_of
+from pgdyno.analysis.statistics.pooling import Pooled
+from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, Metric, latency_key
+from pgdyno.caveats import Code
+from pgdyno.features.crash.sections import CrashReport, durability_by_host
+from pgdyno.features.hosts.findings import Host, HostsFindings, OverHosts, PooledCell, PooledTable
+from pgdyno.features.published.section import as_printed
+from pgdyno.report import result_tables, study_report
+from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, Headline, ShownCaveat, by_severity
+from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, element, line, nice_ticks, text
+from pgdyno.report.result_tables import Table, enumeration, with_coverage
+from pgdyno.report.study_report import WORDS, StudyReport, build_study, lost_question
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.units import (
+    ABSENT,
+    Better,
+    Estimate,
+    ci_text,
+    counted,
+    decimals_of,
+    format_size,
+    given_percent,
+    group_digits,
+    share_text,
+    signed,
+    significant,
+)
+
+# ----------------------------------------------------------------------
+# Tables and forest plots over several hosts: estimates by host, pooled estimates, metrics, machines.
+# ----------------------------------------------------------------------
+
+FURTHER_LATENCIES = tuple(latency_key(ALL_KINDS, quantile) for quantile in ("p50", "p99"))
+"""Latencies in the table of further metrics; the report of each host has the others."""
+
+ROWS_AT_A_GLANCE = 36
+"""Maximum number of rows of further metrics that HTML does not collapse."""
+
+_DESCRIPTIVE = "The CIs are descriptive and not corrected for the number of metrics."
+
+
+def estimates(findings: HostsFindings) -> Table:
+    """Return the primary metric for each case and arm: a row per host, then the pooled one."""
+    metric = findings.first.first.primary
+    usual = findings.first.first.study.plan.confidence
+    several = len(findings.cases) > 1
+    rows = []
+    for over in [*findings.primary, *findings.averages]:
+        case = [over.case] if several else []
+        for i, host in enumerate(findings.hosts):
+            place = [*case, over.arm] if i == 0 else [""] * (1 + len(case))
+            rows.append([*place, host.name, *_own(over, host.name, usual)])
+        if len(over.pooled.hosts) > 1:
+            pooled = f"pooled, {len(over.pooled.hosts)} hosts"
+            blank = [""] * (1 + len(case))
+            rows.append([*blank, pooled, pooled_text(over, usual), str(over.pooled.blocks), ""])
+    numeric = ("change, %", "blocks", "weight")
+    return Table(
+        title=f"{metric.name[0].upper()}{metric.name[1:]} by host ({metric.better.word} is better)",
+        columns=(*(("case",) if several else ()), "arm", "host", *numeric),
+        rows=rows,
+        note=(
+            "The width of the pooled CI depends on the number of hosts; more blocks per host hardly narrow "
+            "it. With two hosts, it extends 12.7 standard errors to each side. "
+            f"{ABSENT}: no value on that host."
+            + (" The average is over the cases that every host has." if findings.averages else "")
+        ),
+        numeric=frozenset(numeric),
+        dispensable=("weight", "blocks"),
+    )
+
+
+def _own(over: OverHosts, host: str, usual: float) -> list[str]:
+    """Return the cells of one host: change with interval, blocks, weight in the pooled estimate."""
+    for effect, weight in zip(over.pooled.hosts, over.pooled.weights, strict=True):
+        if effect.host == host:
+            change = effect.summary.percent(over.better)
+            return [result_tables.with_interval(change, usual), str(effect.summary.n), share_text(weight)]
+    return [ABSENT, "0", ABSENT]
+
+
+def pooled_text(over: OverHosts, usual: float) -> str:
+    """Return the pooled value with its interval, which is shown even for two hosts."""
+    percent = over.percent
+    if len(over.pooled.hosts) < 2:
+        return ABSENT
+    if percent.low is None or percent.high is None:
+        return pooled_change_text(percent, "")
+    low, high = (signed(end, percent.decimals, "") for end in (percent.low, percent.high))
+    interval = result_tables.in_cell(low, high, percent.confidence, usual)
+    return f"{pooled_change_text(percent, '')} {interval}"
+
+
+def pooled_change_text(percent: Estimate, unit: str) -> str:
+    """Return a pooled change with at least two digits.
+
+    The wide interval of few hosts would otherwise round it away from the values of the hosts.
+    """
+    two = min(1, decimals_of(percent.value, result_tables.DIGITS_WITHOUT_INTERVAL))
+    return signed(percent.value, two if percent.low is None else max(two, percent.decimals), unit)
+
+
+def further_metrics(findings: HostsFindings) -> Table:
+    """Return the changes of the other metrics, for each host and pooled."""
+    first = findings.first.first
+    keys = [*(metric.key for metric in first.metrics), *FURTHER_LATENCIES]
+    chosen = [of for of in findings.effects if of.key in keys and of.key != first.primary.key]
+    chosen.sort(key=lambda of: (findings.cases.index(of.case), keys.index(of.key)))
+    note = (
+        f"{_DESCRIPTIVE} Different signs near zero may be noise. {ABSENT}: no value on that host, or too few "
+        "transactions beyond that percentile."
+    )
+    named = [(_name(of), of) for of in chosen]
+    table = _by_host(findings, "Change in other metrics by host", "metric", named, note)
+    return replace(table, long=len(table.rows) > ROWS_AT_A_GLANCE)
+
+
+def telemetry(findings: HostsFindings) -> Table:
+    """Return the changes of telemetry of whole trials; JSON also has those of each table and wait."""
+    known = {metric.key: metric for of in findings.studies.values() for metric in _metrics(of)}
+    chosen = [
+        (f"{over.name}, {known[over.key].unit}", over)
+        for over in findings.effects
+        if over.key in known and ":" not in over.key
+    ]
+    table = _by_host(findings, "Change in telemetry by host", "metric", chosen, _DESCRIPTIVE)
+    return replace(table, long=True)
+
+
+def host_statement_table(findings: HostsFindings) -> Table:
+    """Return the changes of the mean time of each statement, and their average."""
+    chosen = [
+        (over.key.partition(":")[2], over)
+        for over in findings.effects
+        if over.key.partition(":")[0] == MEAN_TIME
+    ]
+    chosen.sort(key=lambda of: findings.cases.index(of[1].case))
+    averages = [("average", over) for over in findings.statements] if len(chosen) > 1 else []
+    title = "Change in mean statement time by host (lower is better)"
+    note = "The average is the geometric mean of the ratios, over the statements common to all hosts."
+    table = _by_host(findings, title, "statement", [*averages, *chosen], note if averages else "")
+    return replace(table, long=True)
+
+
+def _metrics(of: StudyFindings) -> list[Metric]:
+    return [metric for case in of.cases for metric in case.telemetry.metrics.values()]
+
+
+def _by_host(
+    findings: HostsFindings, title: str, head: str, chosen: Sequence[tuple[str, OverHosts]], note: str
+) -> Table:
+    """Return a table with a row per host, then the pooled one, for each of ``chosen`` (name, values)."""
+    several, usual = len(findings.cases) > 1, findings.first.first.study.plan.confidence
+    rows = []
+    for name, over in chosen:
+        place = [*([over.case] if several else []), name, str(over.better), over.arm]
+        for host in findings.hosts:
+            rows.append([*place, host.name, _own(over, host.name, usual)[0], ""])
+            place = [""] * len(place)
+        if len(over.pooled.hosts) > 1:
+            signs = "differ" if over.pooled.signs_differ else "same"
+            rows.append([*place, "pooled", pooled_text(over, usual), signs])
+    return Table(
+        title=title,
+        columns=(*(("case",) if several else ()), head, "better", "arm", "host", "change, %", "signs"),
+        rows=rows,
+        note=note if rows else "",
+        numeric=frozenset({"change, %"}),
+        dispensable=("better", "signs"),
+    )
+
+
+def _name(over: OverHosts) -> str:
+    is_latency = over.key in FURTHER_LATENCIES
+    return f"{over.key.rpartition('.')[2]} latency" if is_latency else over.name
+
+
+def hardware_table(findings: HostsFindings) -> Table:
+    """Return the hardware of each host and, with a single case, the level of its baseline."""
+    metric, alone = findings.first.first.primary, len(findings.cases) < 2
+    numeric = ("cores", "memory", *((f"baseline, {metric.unit}",) if alone else ()))
+    rows = [[*_machine(host), *([_baseline(host, metric.key)] if alone else [])] for host in findings.hosts]
+    return Table(
+        title="Hosts",
+        columns=("host", "processor", "kernel", "file system", *numeric),
+        rows=rows,
+        numeric=frozenset(numeric),
+        dispensable=("kernel", "file system"),
+    )
+
+
+def _machine(host: Host) -> list[str]:
+    facts = host.facts
+    memory = facts.get("memory_bytes")
+    return [
+        host.name,
+        str(facts.get("processor", ABSENT)),
+        str(facts.get("kernel", ABSENT)),
+        str(facts.get("file_system", ABSENT)).partition(" ")[0],
+        str(facts.get("cores", ABSENT)),
+        format_size(int(memory)) if memory is not None else ABSENT,
+    ]
+
+
+def _baseline(host: Host, key: str) -> str:
+    levels = [study.first.arms[0].levels.get(key) for study in host.studies.values()]
+    return " and ".join(result_tables.level_text(level) for level in levels if level) or ABSENT
+
+
+def host_fit_change_table(findings: HostsFindings) -> Table:
+    """Return the changes that fit the study file to each machine."""
+    found: dict[tuple[str, str], dict[str, tuple[str, str]]] = {}
+    for file, one in findings.studies.items():
+        for key, was, now, why in study_report.fit_change_table(one).rows:
+            found.setdefault((key, was), {})[file] = (now, why)
+    rows = [
+        [
+            *key,
+            *(of_file[file][0] if file in of_file else "unchanged" for file in findings.studies),
+            next(iter(of_file.values()))[1],
+        ]
+        for key, of_file in found.items()
+    ]
+    columns = ("setting", "as published", *findings.studies, "reason")
+    return Table(
+        "Settings fitted to each machine", columns, rows, "All other settings are those of the study file."
+    )
+
+
+PANELS_MAX = 24
+"""Maximum number of charts; the table has all cases and arms."""
+
+HOST_COLOR, POOLED_COLOR = arm_class(0), arm_class(1)
+
+NAME_LENGTH_MAX = 18
+
+REACH_MAX = 4.0
+"""An interval that extends beyond this multiple of the estimates is clipped, with an arrow. The interval of
+two hosts can be hundreds of percent wide and would hide everything else."""
+
+
+def forest(findings: HostsFindings) -> list[Panel]:
+    """Return one forest plot of the primary metric for each case and arm."""
+    margin = findings.first.first.study.plan.margin
+    chosen = [*findings.averages, *findings.primary][:PANELS_MAX]
+    low, high = _range(chosen, margin)
+    return [
+        Panel(
+            f"{over.arm} vs. {over.baseline}: change of {over.name}"
+            + (f", {over.case}" if over.case else ""),
+            _picture(over, margin, low, high),
+        )
+        for over in chosen
+    ]
+
+
+def _rows(over: OverHosts) -> list[tuple[str, Estimate, str]]:
+    """Return name, estimate and color of each row; no interval below VERDICT_BLOCKS_MIN blocks."""
+    rows = []
+    for of in over.pooled.hosts:
+        own = of.summary.percent(over.better)
+        if own.n < VERDICT_BLOCKS_MIN:
+            own = Estimate(own.value, own.unit, own.n, own.better)
+        rows.append((of.host, own, HOST_COLOR))
+    return [*rows, ("pooled", over.percent, POOLED_COLOR)]
+
+
+def _range(chosen: list[OverHosts], margin: float) -> tuple[float, float]:
+    """Return the range of all estimates and intervals; pooled intervals are clipped to REACH_MAX."""
+    own = [-125 * margin, 125 * margin, 0.0]
+    pooled: list[float] = []
+    for over in chosen:
+        for name, estimate, _ in _rows(over):
+            ends = [end for end in (estimate.low, estimate.high) if end is not None]
+            own.append(estimate.value)
+            (pooled if name == "pooled" else own).extend(ends)
+    reach = REACH_MAX * max(map(abs, own))
+    values = [*own, *(min(max(end, -reach), reach) for end in pooled)]
+    padding = 0.04 * (max(values) - min(values))
+    return min(values) - padding, max(values) + padding
+
+
+def _picture(over: OverHosts, margin: float, low: float, high: float) -> Markup:
+    width, left, right, top, step = 560.0, 130.0, 14.0, 52.0, 26.0
+    rows = _rows(over)
+    bottom = top + step * len(rows)
+    x = Scale(low, high, left, width - right)
+    less = over.better is Better.LESS
+    limit = math.log1p(margin)
+    inner, outer = x(percent_of(-limit)), x(percent_of(limit))
+    parts = [
+        element("rect", x=inner, y=top - 6, width=outer - inner, height=bottom - top + 6, class_="margin"),
+        text((inner + outer) / 2, top - 14, f"margin ±{given_percent(margin)}", class_="quiet middle"),
+        text(left, 18, f"← {'faster' if less else 'slower'}", class_="quiet"),
+        text(width - right, 18, f"{'slower' if less else 'faster'} →", class_="quiet end"),
+    ]
+    for tick in nice_ticks(low, high, 7):
+        parts += [
+            line(x(tick), top - 6, x(tick), bottom, class_="zero" if abs(tick) < 1e-9 else "grid"),
+            text(x(tick), bottom + 17, signed(tick, 0 if tick == int(tick) else 1, "%"), class_="middle"),
+        ]
+    for i, (name, estimate, color) in enumerate(rows):
+        parts += _row(name, estimate, color, top + step * (i + 0.5), left, x)
+    label = f"{over.arm} on {len(rows) - 1} hosts, pooled {over.percent.signed_text}"
+    return drawing(width, bottom + 26, label, parts, "effect")
+
+
+def _row(name: str, estimate: Estimate, color: str, y: float, left: float, x: Scale) -> list[Markup]:
+    parts = []
+    if estimate.low is not None and estimate.high is not None:
+        ends = [min(max(end, x.low), x.high) for end in (estimate.low, estimate.high)]
+        parts.append(line(x(ends[0]), y, x(ends[1]), y, class_=f"interval {color}"))
+        for drawn, end, arrow in zip(ends, (estimate.low, estimate.high), "◂▸", strict=True):
+            if drawn == end:
+                parts.append(line(x(end), y - 7, x(end), y + 7, class_=f"cap {color}"))
+            else:
+                parts.append(text(x(drawn), y + 5, arrow, class_="middle quiet"))
+    title = f"{name}: {estimate.signed_text}, CI {estimate.signed_interval_text}"
+    parts.append(circle(x(estimate.value), y, 5, title, class_=f"dot {color}"))
+    short = name if len(name) <= NAME_LENGTH_MAX else f"{name[: NAME_LENGTH_MAX - 1]}…"
+    parts.append(text(left - 10, y + 4, short, class_="end strong" if name == "pooled" else "end"))
+    return parts
+
+
+def with_pooled_changes(table: PooledTable, confidence: float, hosts: int) -> Table | None:
+    """Return the published table with a column of pooled changes after each published column.
+
+    Returns None if no host has a change for any of its cells.
+    """
+    asked = [any(row[n].is_requested for row in table.rows) for n in range(len(table.columns))]
+    if not any(cell.over for row in table.rows for cell in row):
+        return None
+    head = "pooled" if table.of_changes else "pooled change, %"
+    columns: list[str] = []
+    numeric: set[str] = set()
+    for title, is_asked in zip(table.columns, asked, strict=True):
+        columns.append(title)
+        if is_asked:
+            columns.append(f"{title}, {head}")
+            numeric |= {title, columns[-1]}
+    rows = []
+    for row in table.rows:
+        cells = []
+        for cell, is_asked in zip(row, asked, strict=True):
+            cells += [as_printed(cell.published), *([_pooled(cell, confidence)] if is_asked else [])]
+        rows.append(cells)
+    note = (
+        f"Pooled over {hosts} hosts: (B − A) / A in percent of the baseline. The width of the CI depends on "
+        "the number of hosts. Levels depend on the machine and are not pooled: see the table of each host. "
+        f"{ABSENT}: fewer than two hosts, or the baseline itself."
+    )
+    return Table(f"{table.title}: {counted(hosts, 'host')}", columns, rows, note, frozenset(numeric))
+
+
+def _pooled(cell: PooledCell, confidence: float) -> str:
+    if cell.over is None:
+        return ABSENT if cell.is_requested else ""
+    few = f"; {counted(len(cell.over.pooled.hosts), 'host')}" if cell.over.absent else ""
+    return f"{pooled_text(cell.over, confidence)}{few}"
+
+
+# ----------------------------------------------------------------------
+# The report of one study from several hosts: the pooled results, then the report of each file.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class HostsReport:
+    """``studies`` maps the name of a file to its report. The other fields are about all hosts."""
+
+    title: str
+    findings: HostsFindings
+    headlines: Sequence[Headline]
+    unfinished: str
+    lost: str  # sentence: how a fit lost the question of the source; empty if none did
+    agreement: Sequence[str]  # sentences: agreement of each host with the source
+    percent_of: str
+    published: Sequence[Table]  # published tables beside the pooled values
+    results: Sequence[Table]
+    caveats: Sequence[ShownCaveat]
+    studies: Mapping[str, StudyReport]
+    background: Sequence[Table]
+    derived: str
+    command: str
+
+
+def build_hosts(
+    findings: HostsFindings, crashes: Mapping[str, CrashReport | None] | None = None
+) -> HostsReport:
+    """Return the report over hosts. ``crashes``: the crash test of each file, if it has one."""
+    tested = crashes or {}
+    studies = {name: build_study(study, tested.get(name)) for name, study in findings.studies.items()}
+    first = next(iter(studies.values()))
+    results = [
+        estimates(findings),
+        durability_by_host({name: found for name, found in tested.items() if found is not None}),
+        further_metrics(findings),
+        host_statement_table(findings),
+        hardware_table(findings),
+    ]
+    background = [host_fit_change_table(findings), telemetry(findings)]
+    unfinished = [caveat.text for caveat in findings.incomplete]
+    explained = {caveat.parameters["host"] for caveat in findings.incomplete}
+    unfinished += [
+        f"{name}: {study.unfinished}"
+        for name, study in studies.items()
+        if study.unfinished and name not in explained
+    ]
+    return HostsReport(
+        title=first.title,
+        findings=findings,
+        headlines=[
+            replace(one, basis=with_coverage(one.basis, [case.study for case in findings.first.cases]))
+            for one in _headlines(findings)
+        ],
+        unfinished=" ".join(unfinished),
+        lost=lost_question(list(findings.studies.values())),
+        agreement=[f"{name}: {of}" for name, study in studies.items() for of in study.agreement[:1]],
+        percent_of=(
+            "Percentages are (B − A) / A, where A is the baseline. Pooled: random-effects mean over hosts; "
+            "its CI applies to similar hosts, not only to these."
+        ),
+        published=_published(findings),
+        results=[table for table in results if table.rows],
+        caveats=_shown_caveats(findings, studies),
+        studies=studies,
+        background=[table for table in background if table.rows],
+        derived=next(iter(first.cases.values())).derived,
+        command="\n".join(dict.fromkeys(study.command for study in studies.values())),
+    )
+
+
+def _published(findings: HostsFindings) -> list[Table]:
+    usual, hosts = findings.first.first.study.plan.confidence, len(findings.hosts)
+    tables = [with_pooled_changes(table, usual, hosts) for table in findings.published]
+    return [table for table in tables if table is not None]
+
+
+def _headlines(findings: HostsFindings) -> list[Headline]:
+    if len(findings.cases) < 2:
+        return [_headline(over, findings) for over in findings.primary]
+    found = [_headline_over_cases(over, findings) for over in findings.averages]
+    return found or [_headline(over, findings) for over in findings.primary[:CAVEATS_PER_CODE_MAX]]
+
+
+def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
+    """Return the headline of one case."""
+    plan = findings.first.first.study.plan
+    verdict, percent, hosts = over.verdict(plan), over.percent, over.pooled.hosts
+    margin = given_percent(plan.margin)
+    place = f"Over {len(hosts)} hosts" if len(hosts) > 1 else f"On {hosts[0].host} alone"
+    match verdict:
+        case Verdict.FASTER | Verdict.SLOWER:
+            size = f"{group_digits(abs(percent.value), max(0, percent.decimals))}%"
+            claim = f"{over.arm} is {size} {verdict} than {over.baseline}"
+            if over.better is Better.LESS:
+                direction = "lower" if percent.value < 0 else "higher"
+                claim = f"{over.arm} is {verdict} than {over.baseline}: its {over.name} is {size} {direction}"
+        case Verdict.SAME:
+            claim = f"{over.arm} and {over.baseline} are equivalent within ±{margin}: {_change(percent)}"
+        case _:
+            claim = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
+    place = f"{place}, {over.case}" if over.case else place
+    basis = f"{over.name}, {_basis(over, percent)}; equivalence margin {margin}"
+    return Headline(verdict, f"{place}: {claim}", basis, variation_sentence(over.pooled))
+
+
+def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Headline:
+    plan = findings.first.first.study.plan
+    same = [of for of in findings.primary if (of.baseline, of.arm) == (over.baseline, over.arm)]
+    verdicts = [of.verdict(plan) for of in same]
+    counts = enumeration([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
+    hosts, cases = counted(len(over.pooled.hosts), "host"), counted(len(same), "case")
+    claim = f"{over.arm} vs. {over.baseline}, {hosts}, {cases}: {counts}"
+    percent = over.percent
+    basis = (
+        f"average over the cases common to all hosts {_change(percent)}: {over.name}, {_basis(over, percent)}"
+    )
+    return Headline(over.verdict(plan), claim, basis, variation_sentence(over.pooled))
+
+
+def _change(percent: Estimate) -> str:
+    return pooled_change_text(percent, percent.unit)
+
+
+def _basis(over: OverHosts, percent: Estimate) -> str:
+    hosts, blocks = len(over.pooled.hosts), over.pooled.blocks
+    interval = "no CI yet"
+    if percent.low is not None and (hosts > 1 or blocks >= VERDICT_BLOCKS_MIN):
+        interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
+    return f"{interval}, {counted(hosts, 'host')}, {counted(blocks, 'block')}"
+
+
+def variation_sentence(pooled: Pooled) -> str:
+    """Return a sentence on the variation between hosts (τ and I²)."""
+    if len(pooled.hosts) < 2:
+        return "There is only one host: variation between machines is unknown."
+    if pooled.tau is None or pooled.i2 is None:
+        return (
+            "Some hosts have too few blocks for a standard deviation. All hosts have equal weight, and "
+            "variation between hosts cannot be separated from variation within hosts."
+        )
+    if pooled.tau == 0:
+        return "The hosts do not differ beyond the noise within each host (τ = 0, I² = 0)."
+    varies = percent_of(pooled.tau)
+    return (
+        f"The effect varies between hosts by about {significant(varies, 2)}% (τ, a "
+        f"standard deviation); {share_text(pooled.i2)} of the variance between hosts is not explained by the "
+        "noise within hosts (I²)."
+    )
+
+
+def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[ShownCaveat]:
+    """Return each caveat once: those about the hosts first, then those of the files, with the files."""
+    about: dict[Code, list[ShownCaveat]] = {}
+    for caveat in findings.caveats:
+        about.setdefault(caveat.code, []).append(ShownCaveat.of(caveat))
+    found = []
+    for code, caveats in about.items():
+        found += caveats[:CAVEATS_PER_CODE_MAX]
+        rest = len(caveats) - CAVEATS_PER_CODE_MAX
+        if rest > 0:
+            sentence = f"{code}: {counted(rest, 'more comparison')}."
+            found.append(replace(caveats[0], sentence=sentence))
+    raised: dict[ShownCaveat, list[str]] = {}
+    for name, study in studies.items():
+        report = study.only
+        for shown in report.caveats if report else study.caveats:
+            raised.setdefault(shown, []).append(name)
+    for shown, where in raised.items():
+        everywhere = len(where) == len(studies)
+        found.append(
+            shown if everywhere else replace(shown, sentence=f"{enumeration(where)}: {shown.sentence}")
+        )
+    return by_severity(found)

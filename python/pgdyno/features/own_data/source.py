@@ -1,0 +1,912 @@
+"""Sources of the user's data: recognition, digest, and facts about their origin.
+
+- Compressed SQL files: gzip, bzip2, xz, zip, and zstd and lz4 by their programs.
+- Facts that a copy of a database shares with its origin: roles with their privileges, and numbers of rows.
+- Objects that selected tables need and pg_dump --table leaves out: types, functions, schemas, extensions.
+- Sources of the user's data: recognition, digest, names in the cache, and the one reading of a database.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from pgdyno.errors import ConnectError, DatasetError, UsageError, in_one_line
+from pgdyno.features.own_data.dump import JOBS, ORIGIN, DumpFilter, Relation
+from pgdyno.features.own_data.plan import Form, OwnData, is_connection_string
+from pgdyno.server.builds import Build, read_tool_major, version_of
+from pgdyno.server.connections import Dsn, connect
+from pgdyno.server.directories import OURSELVES, locked, locked_if_free
+from pgdyno.server.find_build import EmbeddedStore, system_builds
+from pgdyno.server.processes import Connection, tool_lines
+
+# ----------------------------------------------------------------------
+# Compressed SQL files: gzip, bzip2, xz, zip, and zstd and lz4 by their programs.
+# ----------------------------------------------------------------------
+
+UNPACK_TIMEOUT_S = 6 * 3600.0
+ARCHIVE, TAR = b"PGDMP", b"ustar"
+HEAD_BYTES = 512
+
+_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\0": "xz",
+    b"PK\3\4": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\x1f\x9d": "uncompress",
+    b"7z\xbc\xaf\x27\x1c": "7z",
+}
+"""First bytes of a file, and its compression."""
+
+_COMMANDS = {
+    "gzip": "gzip -dk",
+    "bzip2": "bzip2 -dk",
+    "xz": "xz -dk",
+    "zip": "unzip",
+    "zstd": "zstd -d",
+    "lz4": "lz4 -d",
+    "uncompress": "uncompress -k",
+    "7z": "7z x",
+}
+"""Commands that unpack a file."""
+
+_BY_PROGRAM = frozenset({"zstd", "lz4"})
+
+
+def is_archive(head: bytes) -> bool:
+    """Return whether a file with these first bytes is an archive of pg_dump."""
+    return head.startswith(ARCHIVE) or head[257:262] == TAR
+
+
+def compression_of(path: Path) -> str:
+    """Return the compression of a file; empty if unknown. Raises OSError."""
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "")
+
+
+def require_readable(path: Path, compression: str) -> None:
+    """Raise UsageError, with the command that unpacks the file, unless pgdyno can read it."""
+    unpack = f"unpack it with {_COMMANDS[compression]} {path}"
+    if compression in ("uncompress", "7z"):
+        raise UsageError(f"--data: {path} is compressed in a way that pgdyno does not read: {unpack}")
+    if compression in _BY_PROGRAM and shutil.which(compression) is None:
+        raise UsageError(
+            f"--data: {path} needs {compression}, which is not installed: install it, or {unpack}"
+        )
+    try:
+        head = b"".join(_first(lines_of_plain_dump(path), HEAD_BYTES))
+    except DatasetError as error:
+        raise UsageError(f"--data: {error}") from None
+    if is_archive(head):
+        raise UsageError(f"--data: {path} is a compressed archive of pg_dump: {unpack}")
+    if b"\0" in head:
+        raise UsageError(f"--data: {path} contains neither a dump of pg_dump nor SQL")
+
+
+def _first(lines: Iterator[bytes], size_bytes: int) -> Iterator[bytes]:
+    for line in lines:
+        yield line
+        size_bytes -= len(line)
+        if size_bytes <= 0:
+            return
+
+
+def lines_of_plain_dump(path: Path) -> Iterator[bytes]:
+    """Yield the lines of an SQL file, which may be compressed. Raises DatasetError."""
+    try:
+        yield from _lines(path, compression_of(path))
+    except subprocess.CalledProcessError as error:
+        raise DatasetError(f"cannot read {path}: {error.stderr.strip()}") from None
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:
+        raise DatasetError(f"cannot read {path}: {error}") from error
+
+
+def _lines(path: Path, compression: str) -> Iterator[bytes]:
+    if compression == "zip":
+        with zipfile.ZipFile(path) as packed:
+            names = [info.filename for info in packed.infolist() if not info.is_dir()]
+            if len(names) != 1:
+                raise DatasetError(f"{path} contains {len(names)} files: unpack it with unzip {path}")
+            with packed.open(names[0]) as file:
+                yield from file
+    elif compression in _BY_PROGRAM:
+        command = [shutil.which(compression) or compression, "-dc", str(path)]
+        with contextlib.closing(tool_lines(command, OURSELVES, UNPACK_TIMEOUT_S)) as lines:
+            yield from lines
+    else:
+        with _OPEN.get(compression, Path.open)(path, "rb") as file:
+            yield from file
+
+
+_OPEN: Mapping[str, Callable[[Path, Any], Any]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+
+
+# ----------------------------------------------------------------------
+# Facts that a copy of a database shares with its origin: roles with their privileges, and numbers of rows.
+#
+# The facts are read in the transaction whose snapshot pg_dump reads. A comment, the last line of the dump,
+# has them.
+# ----------------------------------------------------------------------
+
+_SQL = resources.files(__package__).joinpath("sql")
+ROLES = _SQL.joinpath("roles_of_database.sql").read_bytes()
+RELATIONS = _SQL.joinpath("relations_to_count.sql").read_bytes()
+
+COUNT_TIMEOUT_S = 120
+"""Maximum time to count the rows of one table or view at the origin, and in the copy."""
+
+SESSION = {
+    "timezone": "UTC",
+    "datestyle": "ISO, MDY",
+    "intervalstyle": "postgres",
+    "default_text_search_config": "pg_catalog.simple",
+    "search_path": "",
+}
+"""Settings on which the rows of a view can depend: the same at the origin and in the copy."""
+
+REFUSED = -1
+"""Number of rows of a relation that the session cannot read."""
+
+Kind = Literal["table", "view", "loose"]
+"""loose: its rows may differ. It is a materialized view, which can be stale, or depends on one."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """A role. ``groups``: roles of which it is a member."""
+
+    name: str
+    is_superuser: bool = False
+    bypasses_policies: bool = False
+    inherits: bool = True
+    groups: Sequence[str] = ()
+
+    @property
+    def attributes(self) -> str:
+        """The attributes for CREATE ROLE. No role of a copy can log in."""
+        chosen = {
+            "SUPERUSER": self.is_superuser,
+            "BYPASSRLS": self.bypasses_policies,
+            "NOINHERIT": not self.inherits,
+        }
+        return " ".join(["NOLOGIN", *(name for name, is_set in chosen.items() if is_set)])
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A table or view. ``rows`` is None if they were not counted in time, and REFUSED after an error."""
+
+    schema: str
+    name: str
+    kind: Kind
+    rows: int | None
+
+    @property
+    def label(self) -> str:
+        """Schema and name."""
+        return f"{self.schema}.{self.name}"
+
+
+@dataclass(frozen=True)
+class OriginFacts:
+    """Facts of an origin.
+
+    ``emptied``: tables whose rows were left out on purpose, and views that depend on them. ``missing_keys``:
+    foreign keys that were left out, because their target was not read.
+    """
+
+    roles: Sequence[Role] = ()
+    counted: Sequence[Counted] = ()
+    emptied: Sequence[str] = ()
+    missing_keys: Sequence[str] = ()
+
+    def line(self) -> bytes:
+        """Return the line of a dump with these facts."""
+        return f"{ORIGIN}{json.dumps(asdict(self))}\n".encode()
+
+    @classmethod
+    def parse(cls, line: str) -> OriginFacts:
+        """Read the line. Raises ValueError, TypeError or KeyError if it is malformed."""
+        facts = json.loads(line.removeprefix(ORIGIN))
+        return cls(
+            [Role(**one) for one in facts["roles"]],
+            [Counted(**one) for one in facts["counted"]],
+            facts["emptied"],
+            facts["missing_keys"],
+        )
+
+
+@dataclass(frozen=True)
+class _Relation:
+    schema: str
+    name: str
+    relkind: str
+    varies: bool  # with time, session or catalogs
+    is_of_extension: bool
+    is_unreadable: bool  # an unlogged table on a standby, which pg_dump leaves out
+    below: Sequence[int]
+
+    @property
+    def names(self) -> Relation:
+        return self.schema, self.name
+
+    @property
+    def is_empty_in_copy(self) -> bool:
+        return self.relkind == "f" or self.is_unreadable or self.names in JOBS
+
+
+def read_roles(connection: psycopg.Connection[Any]) -> list[Role]:
+    """Return the roles that the database names, and those of which they are members."""
+    return [Role(*row) for row in connection.execute(ROLES).fetchall()]
+
+
+def relations_to_count(
+    connection: psycopg.Connection[Any], dumped: Callable[[Relation], bool]
+) -> tuple[list[tuple[Relation, Kind]], list[str]]:
+    """Return the tables and views whose rows can be compared, and those that are empty in the copy.
+
+    Empty are foreign tables, which could contact other servers, tables that jobs and standbys leave out, and
+    views that depend on them.
+
+    Views that depend on time, the session or catalogs are left out. ``dumped``: whether a relation is read.
+    """
+    found = {row[0]: _Relation(*row[1:]) for row in connection.execute(RELATIONS).fetchall()}
+    chosen: list[tuple[Relation, Kind]] = []
+    emptied = []
+    for number, one in found.items():
+        if not dumped(one.names):
+            continue
+        if one.is_empty_in_copy:
+            emptied.append(".".join(one.names))
+        elif one.is_of_extension or one.relkind == "p":
+            continue
+        elif one.relkind == "r":
+            chosen.append((one.names, "table"))
+        else:
+            below = [found[of] for of in _closure(number, found)]
+            if one.relkind == "v" and any(of.is_empty_in_copy for of in below):
+                emptied.append(".".join(one.names))
+            elif not any(of.varies for of in [one, *below]):
+                is_loose = any(of.relkind == "m" or of.is_of_extension for of in [one, *below])
+                chosen.append((one.names, "loose" if is_loose else "view"))
+    return chosen, emptied
+
+
+def _closure(number: int, found: Mapping[int, _Relation]) -> set[int]:
+    """Return the relations below a view, without those of the system."""
+    reached: set[int] = set()
+    pending = [number]
+    while pending:
+        new = {of for of in found[pending.pop()].below if of in found} - reached - {number}
+        reached |= new
+        pending.extend(new)
+    return reached
+
+
+def count_rows(
+    connection: psycopg.Connection[Any],
+    relations: Sequence[tuple[Relation, Kind]],
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[Counted]:
+    """Yield the relations with their number of rows.
+
+    The session must be in a transaction, whose settings change. Raises psycopg.Error if the connection ends.
+    """
+    for name, text in SESSION.items():
+        connection.execute("SELECT set_config(%s, %s, true)", (name, text))
+    connection.execute(f"SET LOCAL statement_timeout = '{COUNT_TIMEOUT_S}s'")
+    for (schema, name), kind in relations:
+        check()
+        # Policies do not hide rows of tables from the check; a view has the privileges of its owner.
+        connection.execute(f"SET LOCAL row_security = {'off' if kind == 'table' else 'on'}")
+        only = sql.SQL("ONLY " if kind == "table" else "")
+        query = sql.SQL("SELECT count(*) FROM {}{}").format(only, sql.Identifier(schema, name))
+        try:
+            with connection.transaction():
+                row = connection.execute(query).fetchone()
+            rows = None if row is None else int(row[0])
+        except psycopg.errors.QueryCanceled:
+            rows = None
+        except psycopg.Error:
+            if connection.closed:
+                raise
+            rows = REFUSED
+        yield Counted(schema, name, kind, rows)
+
+
+def differences(origin: Sequence[Counted], copy: Sequence[Counted]) -> tuple[list[str], list[str], list[str]]:
+    """Return the relations whose rows differ although they must not, those that may differ and do, each with
+    both numbers, and those that were not compared.
+    """
+    wrong: list[str] = []
+    loose: list[str] = []
+    uncounted: list[str] = []
+    for ours, theirs in zip(copy, origin, strict=True):
+        if theirs.rows in (None, REFUSED) or ours.rows is None:
+            uncounted.append(theirs.label)
+        elif ours.rows != theirs.rows:
+            have = "an error" if ours.rows == REFUSED else f"{ours.rows:,}"
+            text = f"{theirs.label} ({have} instead of {theirs.rows:,} rows)"
+            (loose if theirs.kind == "loose" else wrong).append(text)
+    return wrong, loose, uncounted
+
+
+# ----------------------------------------------------------------------
+# Objects that selected tables need and pg_dump --table leaves out: types, functions, schemas, extensions.
+#
+# They are chosen from a dump without tables by the OIDs in its list of contents, and are loaded first.
+# ----------------------------------------------------------------------
+
+OBJECTS = resources.files(__package__).joinpath("sql", "objects_of_tables.sql").read_bytes()
+_ENTRY = re.compile(r"\d+; (?P<class>\d+) (?P<oid>\d+) (?P<what>ACL )?(?P<name>.*)")
+
+Tool = Callable[[Path, Sequence[str]], Iterator[bytes]]
+"""Runs pg_dump or pg_restore with arguments, and yields the lines of its output."""
+
+
+def tables_in(lines: Iterator[bytes]) -> set[Relation]:
+    """Return the tables and views that a dump creates."""
+    found = DumpFilter()
+    for _ in found.changed(lines):
+        pass
+    return found.created
+
+
+def objects_of(connection: psycopg.Connection[Any], tables: Collection[Relation]) -> set[tuple[int, int]]:
+    """Return catalog and OID of the objects that the tables need. Raises UsageError if they need another
+    relation, except by a foreign key.
+    """
+    schemas, names = [schema for schema, _ in tables], [name for _, name in tables]
+    rows = connection.execute(OBJECTS, {"schemas": schemas, "names": names}).fetchall()
+    if missing := [f"{kind} {identity}" for *_, kind, identity, is_relation in rows if is_relation]:
+        raise UsageError(
+            f"--tables leaves out what the tables need: {', '.join(missing)}: add them to the patterns"
+        )
+    return {(row[0], row[1]) for row in rows}
+
+
+def definitions(
+    run: Tool, pg_dump: Path, pg_restore: Path, objects: Collection[tuple[int, int]], place: Sequence[str]
+) -> list[bytes]:
+    """Return the statements that create the objects. ``place``: snapshot and connection for pg_dump.
+
+    The dump without tables stays in memory, because it can contain passwords.
+    """
+    everything = ["--format=custom", "--schema-only", "--exclude-table=*.*", *place]
+    with tempfile.NamedTemporaryFile() as chosen, _in_memory(run(pg_dump, everything)) as dump:
+        entries = [line.decode(errors="replace") for line in run(pg_restore, ["--list", dump])]
+        chosen.write("".join(_chosen(entries, objects)).encode())
+        chosen.flush()
+        return list(run(pg_restore, ["--file=-", f"--use-list={chosen.name}", dump]))
+
+
+def _chosen(entries: Sequence[str], objects: Collection[tuple[int, int]]) -> Iterator[str]:
+    """Yield the entries of the list that are wanted: the objects, and the privileges on them."""
+    found = [entry for entry in map(_ENTRY.fullmatch, (line.strip() for line in entries)) if entry]
+    labels = set()
+    for entry in found:
+        if (int(entry["class"]), int(entry["oid"])) in objects and not entry["what"]:
+            kind, schema, label = entry["name"].split(" ", 2)
+            labels.add(f"{schema} {kind} {label}")
+            yield f"{entry[0]}\n"
+    yield from (f"{entry[0]}\n" for entry in found if entry["what"] and entry["name"] in labels)
+
+
+@contextlib.contextmanager
+def _in_memory(lines: Iterator[bytes]) -> Iterator[str]:
+    """Yield the path of a file in memory with these lines."""
+    with os.fdopen(os.memfd_create("dump"), "wb") as file:
+        file.writelines(lines)
+        file.flush()
+        yield f"/proc/{os.getpid()}/fd/{file.fileno()}"
+
+
+# ----------------------------------------------------------------------
+# Sources of the user's data: recognition, digest, names in the cache, and the one reading of a database.
+#
+# A name stands for a file or directory that stays where it is, or for a dump of a database in the cache.
+# ----------------------------------------------------------------------
+
+LOAD_SCRIPT = "load.sql"
+NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
+READ_TIMEOUT_S = 6 * 3600.0
+"""Maximum time to read or load a database."""
+
+LOCK_TIMEOUT_S = 10
+"""Maximum wait for a lock on a database that data are read from, so that the reading does not queue behind a
+migration, and other sessions behind the reading."""
+
+CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Part of a database that is read. ``tables``: patterns of pg_dump; empty means all."""
+
+    tables: Sequence[str] = ()
+    schema_only: bool = False
+
+    def arguments(self) -> list[str]:
+        """Return the arguments of pg_dump."""
+        chosen = [f"--table={table}" for table in self.tables]
+        return [*chosen, "--schema-only"] if self.schema_only else chosen
+
+
+@dataclass(frozen=True)
+class NamedData:
+    """Data under a name, with the time at which they were added."""
+
+    data: OwnData
+    origin: str
+    added_unix_s: float
+    is_copy: bool  # the cache has the only dump
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether the source still exists."""
+        return Path(self.data.path).exists()
+
+
+@dataclass(frozen=True)
+class NamedDataStore:
+    """The user's data by name, in a directory of the cache."""
+
+    directory: Path
+    builds: Callable[[], Sequence[Build]]
+    warn: Callable[[str], None] = lambda _: None
+
+    def names(self) -> list[str]:
+        """Return the names."""
+        return sorted(path.parent.name for path in self.directory.glob("*/data.json"))
+
+    def read(self, name: str) -> NamedData:
+        """Return the data of that name. Raises UsageError."""
+        try:
+            facts = json.loads((self.directory / name / "data.json").read_text())
+            return NamedData(**{**facts, "data": OwnData.model_validate(facts["data"])})
+        except (OSError, ValueError, TypeError, KeyError):
+            known = ", ".join(self.names()) or "none"
+            raise UsageError(
+                f"--data: there are no data {name!r} (known names: {known}): name a file, a directory or a "
+                "DSN, or add it with pgdyno data add"
+            ) from None
+
+    def add(
+        self, name: str, data: OwnData, selection: Selection, check: Callable[[], None] = lambda: None
+    ) -> NamedData:
+        """Store a source under a name; a database is read now. Raises UsageError, ServerError, DatasetError,
+        Interrupted.
+        """
+        if not NAME.fullmatch(name):
+            raise UsageError(f"invalid name {name!r}: use up to 40 of a-z, 0-9, - and _")
+        sweep(self.directory)
+        with locked(self.directory / f".{name}.lock"):
+            if (self.directory / name).exists():
+                raise UsageError(f"the data {name} exist: choose another name, or pgdyno data remove {name}")
+            is_copy = is_connection_string(data.source)
+            if not is_copy and selection != Selection():
+                raise UsageError("--tables and --schema-only require a DSN: a dump is loaded as it is")
+            part = self.directory / f".{name}.part"
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(mode=0o700)  # rows of production
+            try:
+                origin = data.source
+                if is_copy:
+                    origin, data = self._read_database(data, part, selection, check)
+                found = examined(data.model_copy(update={"name": name}), check)
+                path = str(self.directory / name / DUMP) if is_copy else found.path
+                found = found.model_copy(update={"source": name, "path": path})
+                facts = {"data": found.model_dump(), "origin": origin, "added_unix_s": time.time()}
+                (part / "data.json").write_text(json.dumps({**facts, "is_copy": is_copy}))
+                part.rename(self.directory / name)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+        return self.read(name)
+
+    def remove(self, name: str) -> NamedData:
+        """Delete a name, and the dump if the cache has it. Files elsewhere stay. Raises UsageError."""
+        sweep(self.directory)
+        removed = self.read(name)
+        with locked(self.directory / f".{name}.lock"):
+            shutil.rmtree(self.directory / name)
+        return removed
+
+    def resolved(self, data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData:
+        """Return the data with everything that determines them; a DSN is read unless it was read before.
+
+        Raises UsageError, ServerError, DatasetError, Interrupted.
+        """
+        if data.digest:
+            return data  # of a results file
+        options = {"analyze": data.analyze}
+        if is_connection_string(data.source):
+            name = f"dsn-{identity_of(Dsn(data.source))}"
+            with contextlib.suppress(UsageError):
+                return self.read(name).data.model_copy(update=options)
+            return self.add(name, data, Selection(), check).data.model_copy(update=options)
+        if NAME.fullmatch(data.source) and not Path(data.source).exists():
+            named = self.read(data.source).data
+            if not Path(named.path).exists():
+                return named.model_copy(update=options)  # enough if the datasets are loaded
+            again = examined(named.model_copy(update={"source": named.path}), check)
+            return again.model_copy(update={**options, "source": data.source})
+        return examined(data, check)
+
+    def _read_database(
+        self, data: OwnData, part: Path, selection: Selection, check: Callable[[], None]
+    ) -> tuple[str, OwnData]:
+        """Dump the database to ``part``. Return a text about the origin, and the data of the dump."""
+        dsn = Dsn(data.source)
+        try:
+            with _session(dsn) as connection:
+                version = version_of(connection)
+                where = f"host {connection.info.host}, port {connection.info.port}"
+                pg_dump = client_program(
+                    "pg_dump", same_major_first(self.builds(), version.major), at_least=version.major
+                )
+                self._read(dsn, connection, pg_dump, part / DUMP, selection, check)
+        except subprocess.TimeoutExpired:
+            raise DatasetError(f"reading {dsn} took longer than 6 h: select tables with --tables") from None
+        except subprocess.CalledProcessError as error:
+            said = in_one_line(error.stderr) or "pg_dump failed"
+            raise DatasetError(f"reading {dsn} failed: {dsn.masked(said)}") from None
+        except psycopg.Error as error:
+            raise DatasetError(f"reading {dsn} failed: {dsn.masked(in_one_line(error))}") from None
+        read_on = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        parts = [*selection.tables, *(["without rows"] if selection.schema_only else [])]
+        origin = f"{dsn}, {where}, PostgreSQL {version}, read on {read_on}"
+        found = data.model_copy(update={"source": str(part / DUMP), "major": version.major})
+        return (f"{origin} ({', '.join(parts)})" if parts else origin), found
+
+    def _read(
+        self,
+        dsn: Dsn,
+        connection: Connection,
+        pg_dump: Path,
+        target: Path,
+        selection: Selection,
+        check: Callable[[], None],
+    ) -> None:
+        """Write a dump without servers and passwords, and facts of the same snapshot."""
+        settings = self._without_tracking(connection)
+        connection.isolation_level, connection.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
+        with connection.transaction(), gzip.open(target, "wb", compresslevel=1) as packed:
+            file = io.BufferedWriter(packed, CHUNK_BYTES)
+            connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            file.write(_header(connection))
+            place = [
+                f"--snapshot={_value(connection, EXPORT)}",
+                *(f"--lock-wait-timeout={LOCK_TIMEOUT_S}s", "--no-subscriptions", "--no-publications"),
+                f"--dbname={_conninfo_of(dsn, connection, settings)}",
+            ]
+
+            def run(program: Path, arguments: Sequence[str]) -> Generator[bytes, None, None]:
+                command, environment = [str(program), *arguments], dict(os.environ)
+                # OURSELVES has ~/.pgpass and certificates.
+                return tool_lines(command, OURSELVES, READ_TIMEOUT_S, check=check, environment=environment)
+
+            chosen = [*selection.arguments(), *place]
+            if selection.tables:
+                tables = tables_in(run(pg_dump, ["--schema-only", "--section=pre-data", *chosen]))
+                objects = objects_of(connection, tables)
+                builds = same_major_first(self.builds(), connection.info.server_version // 10000)
+                pg_restore = client_program("pg_restore", builds, at_least=read_tool_major(pg_dump))
+                needed = definitions(run, pg_dump, pg_restore, objects, place)
+                file.writelines(DumpFilter().changed(needed))
+            changes = DumpFilter(is_part=bool(selection.tables))
+            jobs = [f"--exclude-table-data={schema}.{table}" for schema, table in sorted(JOBS)]
+            with contextlib.closing(run(pg_dump, ["--format=plain", *jobs, *chosen])) as lines:
+                file.writelines(changes.changed(lines))
+            names = changes.created if selection.tables else changes.created | JOBS
+            relations, emptied = relations_to_count(connection, names.__contains__)
+            facts = OriginFacts(
+                read_roles(connection),
+                [] if selection.schema_only else list(count_rows(connection, relations, check)),
+                emptied,
+                changes.left_out,
+            )
+            file.write(facts.line())
+            file.flush()
+
+    def _without_tracking(self, connection: Connection) -> Mapping[str, str]:
+        """Return the settings with which pg_stat_statements does not record the statements of pg_dump, which
+        replace those of the application. Warn if the role may not set them.
+        """
+        try:
+            for name, text in UNTRACKED.items():
+                connection.execute("SELECT set_config(%s, %s, false)", (name, text))
+        except psycopg.errors.InsufficientPrivilege:
+            if _value(connection, "SELECT current_setting('pg_stat_statements.max', true)"):
+                role = connection.info.user
+                self.warn(
+                    "pg_stat_statements records the statements of pg_dump, which can replace those of the "
+                    "application: run pgdyno workload from-statements before, or GRANT SET ON PARAMETER "
+                    f"pg_stat_statements.track TO {role}"
+                )
+            return {}
+        return UNTRACKED
+
+
+def unfinished(directory: Path) -> dict[Path, Path]:
+    """Return what readings that were killed have left, each with the lock of its name."""
+    parts = sorted(directory.glob(".*.part"))
+    return {part: part.with_suffix(".lock") for part in parts}
+
+
+def sweep(directory: Path) -> None:
+    """Remove what readings that were killed have left: a part of the rows of a database."""
+    for part, lock in unfinished(directory).items():
+        with locked_if_free(lock) as is_free:
+            if is_free:
+                shutil.rmtree(part, ignore_errors=True)
+
+
+DUMP = "database.sql.gz"
+EXPORT = "SELECT pg_export_snapshot()"
+UNTRACKED = {"pg_stat_statements.track": "none"}
+
+DATABASE = (
+    "SELECT to_jsonb(d), pg_encoding_to_char(encoding) FROM pg_database AS d "
+    "WHERE datname = current_database()"
+)
+PROVIDERS = {"i": "icu", "b": "builtin", "c": "libc"}
+
+IDENTITY = (
+    "SELECT session_user, current_user, current_database(), (SELECT oid FROM pg_database WHERE datname = "
+    "current_database())"
+)
+SYSTEM = "SELECT system_identifier FROM pg_control_system()"
+
+
+def identity_of(dsn: Dsn) -> str:
+    """Return a digest of the database that a connection string, the environment and the service file mean:
+    server, port, database, user, and system identifier.
+    """
+    with _session(dsn) as connection:
+        found = connection.execute(IDENTITY).fetchone()
+        try:
+            system = _value(connection, SYSTEM)
+        except psycopg.errors.InsufficientPrivilege:
+            system = ""
+        info = connection.info
+        facts = [info.host, info.port, *(found or ()), system]
+    return hashlib.sha256(json.dumps(facts, default=str).encode()).hexdigest()[:8]
+
+
+@contextlib.contextmanager
+def _session(dsn: Dsn) -> Iterator[Connection]:
+    """Open a session that cannot write. Raises ConnectError."""
+    try:
+        connection = connect(read_only_conninfo(dsn))
+    except (psycopg.Error, OSError, UnicodeError) as error:
+        raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from error
+    with contextlib.closing(connection):
+        yield connection
+
+
+def _value(connection: Connection, statement: str) -> Any:
+    row = connection.execute(statement.encode()).fetchone()
+    return None if row is None else row[0]
+
+
+def _header(connection: Connection) -> bytes:
+    """Return a comment with encoding and locale of the database, as pg_dump --create writes them."""
+    row = connection.execute(DATABASE.encode()).fetchone()
+    assert row is not None
+    facts: Mapping[str, Any] = row[0]
+    provider = PROVIDERS.get(str(facts.get("datlocprovider", "c")), "libc")
+    options = {"ENCODING": row[1], "LC_COLLATE": facts["datcollate"], "LC_CTYPE": facts["datctype"]}
+    if provider != "libc":
+        locale = facts.get("datlocale") or facts.get("daticulocale")
+        options |= {"LOCALE_PROVIDER": provider, f"{provider.upper()}_LOCALE": locale}
+    written = " ".join(f"{name} = '{value}'" for name, value in options.items())
+    return f"-- CREATE DATABASE origin WITH TEMPLATE = template0 {written};\n".encode()
+
+
+def _conninfo_of(dsn: Dsn, connection: Connection, settings: Mapping[str, str]) -> str:
+    """Return the connection string of the server that the session is on: of several hosts, pg_dump could
+    choose another.
+    """
+    info = connection.info
+    address = {} if not info.hostaddr or info.hostaddr.startswith("/") else {"hostaddr": info.hostaddr}
+    return make_conninfo(
+        read_only_conninfo(dsn, settings=settings), host=info.host, port=info.port, **address
+    )
+
+
+def read_only_conninfo(
+    dsn: Dsn,
+    purpose: str = "data",
+    statement_timeout_s: float = READ_TIMEOUT_S,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return the connection string with which a database is read: sessions cannot write, and wait neither for
+    locks nor for statements without limit. ``purpose`` is part of the application name; ``settings`` are
+    set, too.
+    """
+    limits = {
+        "default_transaction_read_only": "on",
+        "lock_timeout": f"{LOCK_TIMEOUT_S}s",
+        "statement_timeout": f"{statement_timeout_s:.0f}s",
+        **settings,
+    }
+    given = str(conninfo_to_dict(dsn.conninfo).get("options") or os.environ.get("PGOPTIONS") or "")
+    options = " ".join([given, *(f"-c {name}={value}" for name, value in limits.items())]).strip()
+    return make_conninfo(dsn.conninfo, options=options, application_name=f"pgdyno {purpose}")
+
+
+def client_program(name: str, builds: Sequence[Build], *, at_least: int = 0) -> Path:
+    """Return the path of pg_dump, pg_restore or psql of the first build that has it, or on the PATH.
+
+    ``at_least``: the oldest major version that works. Raises UsageError.
+    """
+    found = [build.program(name) for build in builds if build.has(name)]
+    on_path = shutil.which(name)
+    candidates = [*found, *([Path(on_path)] if on_path else [])]
+    for program in candidates:
+        if not at_least or read_tool_major(program) >= at_least:
+            return program
+    version = f" {at_least} or newer" if at_least else ""
+    have = f" (found: {', '.join(map(str, dict.fromkeys(candidates)))})" if candidates else ""
+    raise UsageError(
+        f"{name}{version} is required and not installed{have}: install the client programs of PostgreSQL"
+    )
+
+
+def newest_first(builds: Sequence[Build]) -> list[Build]:
+    """Return the builds, newest first. Newer programs read the dumps of older ones."""
+    return sorted(builds, key=lambda build: build.version, reverse=True)
+
+
+def same_major_first(builds: Sequence[Build], major: int) -> list[Build]:
+    """Return the builds, those of this major version first. Its pg_dump knows best what the catalogs contain:
+    a newer one can be older than the last minor version of the server.
+    """
+    return sorted(builds, key=lambda build: build.version.major != major)
+
+
+def installed_clients(store: EmbeddedStore) -> Sequence[Build]:
+    """Return all builds of this machine that may have client programs, newest first."""
+    return newest_first([*system_builds(), *store.source_builds.cached(), *store.cached()])
+
+
+def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData:
+    """Return the data with form, digest and size of the source. Raises UsageError."""
+    path = Path(data.source).expanduser().absolute()
+    form = form_of(path)
+    try:
+        files = list(_files(path, form))
+        size_bytes = sum(file.stat().st_size for file in files)
+        digest = _digest(path, form, files, check)
+        major = _major_of_backup(path) if form == "backup" else data.major
+    except OSError as error:
+        raise UsageError(f"--data: cannot read {error.filename}: {error.strerror}") from None
+    found = {"form": form, "path": str(path), "digest": digest, "size_bytes": size_bytes, "major": major}
+    return data.model_copy(update={**found, "name": data.name or path.name.partition(".")[0]})
+
+
+def form_of(path: Path) -> Form:
+    """Return the form of a source. Raises UsageError for an unknown form."""
+    if path.is_dir():
+        if (path / "global" / "pg_control").exists() or (path / "PG_VERSION").exists():
+            return "backup"
+        if (path / "toc.dat").exists():
+            return "archive"
+        if (path / LOAD_SCRIPT).is_file():
+            return "scripts"
+        if list(path.glob("base.tar*")):
+            raise UsageError(f"--data: {path} is a base backup in tar format: unpack base.tar and pg_wal.tar")
+        raise UsageError(
+            f"--data: {path} is no directory dump (toc.dat), data directory (PG_VERSION) or directory with "
+            f"{LOAD_SCRIPT}"
+        )
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise UsageError(f"--data: cannot read {path}: {error.strerror}") from None
+    if is_archive(head):
+        return "archive"
+    if compression := compression_of(path):
+        require_readable(path, compression)
+    elif b"\0" in head:
+        raise UsageError(f"--data: {path} is neither a dump of pg_dump nor SQL")
+    return "plain"
+
+
+def _files(path: Path, form: Form) -> Iterator[Path]:
+    """Yield the files of a source in order, also those behind symbolic links and those that scripts name by
+    an absolute path.
+    """
+    found = [path] if path.is_file() else _tree(path)
+    known = set(found)
+    for file in found:
+        yield file
+        for named in _files_named_in(file) if form in ("plain", "scripts") else ():
+            if named not in known:
+                known.add(named)
+                found.append(named)
+
+
+def _tree(path: Path) -> list[Path]:
+    """Return the files below a directory. A link to a directory that contains it is not followed."""
+    found = []
+    for folder, directories, names in os.walk(path, followlinks=True):
+        above = {one.resolve() for one in (Path(folder), *Path(folder).parents)}
+        directories[:] = [name for name in directories if Path(folder, name).resolve() not in above]
+        found += [Path(folder, name) for name in names if Path(folder, name).is_file()]
+    return sorted(found)
+
+
+def _files_named_in(path: Path) -> Iterator[Path]:
+    """Yield the files that a script reads by an absolute path. Large files are no scripts."""
+    if path.stat().st_size > SCRIPT_BYTES_MAX:
+        return
+    text = path.read_bytes()
+    for found in _NAMED_FILE.finditer(text):
+        quoted = found[1].startswith(b"'")
+        name = os.fsdecode(found[1][1:-1].replace(b"''", b"'") if quoted else found[1])
+        if Path(name).is_file():
+            yield Path(name)
+
+
+SCRIPT_BYTES_MAX = 64 << 20
+"""Largest file that is searched for names of other files."""
+
+_NAMED_FILE = re.compile(
+    rb"(?:^[ \t]*\\(?:i|ir|include|include_relative|lo_import)[ \t]+|\bcopy\b[^;]{0,2000}?\bfrom\s+)"
+    rb"('/(?:[^']|'')*'|/\S+)",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A file that psql or the server reads by an absolute path."""
+
+
+def _digest(path: Path, form: Form, files: Sequence[Path], check: Callable[[], None]) -> str:
+    """Return a digest of the names and contents of the files.
+
+    Of a backup: of the control file, which every checkpoint changes, and of the sizes of the files.
+    """
+    digest = hashlib.sha256(form.encode())
+    for file in files:
+        name = file.relative_to(path) if file.is_relative_to(path) else file
+        digest.update(f"\0{'' if file == path else name}\0{file.stat().st_size}\0".encode())
+        if form == "backup" and file.name not in ("pg_control", "backup_label"):
+            continue
+        with file.open("rb") as content:
+            while chunk := content.read(CHUNK_BYTES):
+                digest.update(chunk)
+                check()
+    return digest.hexdigest()[:16]
+
+
+def _major_of_backup(path: Path) -> int:
+    text = (path / "PG_VERSION").read_text().strip()
+    if not text.isdecimal():
+        raise UsageError(f"--data: {path} is of PostgreSQL {text[:20]}: use 10 or newer")
+    return int(text)

@@ -1,0 +1,1 @@
+"""Check and explanation of study files before they run."""

@@ -1,0 +1,462 @@
+"""``pgdyno study``: check and explain study files; their JSON Schema.
+
+- JSON Schema of a study file, for editors, made from the model and the parameters of each workload.
+- ``pgdyno study``: check and explain study files without running them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+
+from pgdyno.cli import options
+from pgdyno.cli.completion import complete_study
+from pgdyno.cli.console import out, print_json, say
+from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.features.fitting.fit import NOT_THE_QUESTION, FitMachine, PlanCommand, fit_study, needs_of
+from pgdyno.features.fitting.levels import FitChange
+from pgdyno.features.planning.forecast import StudyForecast, study_forecast
+from pgdyno.server.builds import is_version, parse_version_spec
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.directories import free_bytes
+from pgdyno.server.settings import profile_named, refuse_reserved
+from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
+from pgdyno.study.settings_file import is_settings_file
+from pgdyno.study.sizing import FIT_MIN
+from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile
+from pgdyno.study.study_file_reader import FILE_BYTES_MAX, bundled_studies, examine_text, line_of, lines_of
+from pgdyno.study.study_file_reader import Path as Keys
+from pgdyno.study.values import Settings
+from pgdyno.units import counted, format_duration, format_size
+from pgdyno.workloads.pgbench.parameters import variants
+
+# ----------------------------------------------------------------------
+# JSON Schema of a study file, for editors, made from the model and the parameters of each workload.
+# ----------------------------------------------------------------------
+
+SETTING = {"type": ["string", "number", "boolean", "object"]}
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema. Factors and workload have the keys that are checked when cases are made."""
+    whole = StudyFile.model_json_schema(by_alias=True)
+    whole["$schema"] = "http://json-schema.org/draft-07/schema#"
+    whole["title"] = "A study of pgdyno"
+    parts: dict[str, Any] = whole["$defs"]
+    parameters: dict[str, Any] = {}
+    for parameters_of in PARAMETERS.values():
+        own = parameters_of.model_json_schema()
+        parts |= own.pop("$defs", {})
+        parameters |= {name: field for name, field in own["properties"].items() if name != "kind"}
+    parameters["variant"] = {
+        "enum": list(variants()),
+        "description": "A predefined set of parameters of pgbench; other parameters override it.",
+    }
+    script = {"type": "string", "description": "Built-in script: NAME or NAME@WEIGHT."}
+    parameters["scripts"]["items"] = {"anyOf": [script, parameters["scripts"]["items"]]}
+    parameters["data"]["anyOf"] = [{"type": "string"}, {"$ref": "#/$defs/OwnData"}]
+    for field in parameters.values():
+        field.pop("default", None)
+        field.pop("title", None)
+    properties: dict[str, Any] = whole["properties"]
+    kind = {"enum": list(PARAMETERS), "description": "Workload of the clients."}
+    properties["workload"] |= _table({"kind": kind, **parameters}, required=["kind"])
+    properties["warmup_workload"] |= _table(parameters)
+    del properties["warmup_workload"]["anyOf"]
+    driving = {name: parts["Drive"]["properties"][name] for name in Drive.model_fields}
+    server = {"type": "string", "description": "Versions, directories, or named connection strings."}
+    values = {"server": server, **driving, **parameters}
+    settings = {
+        "anyOf": [{"type": "string"}, {"$ref": "#/$defs/Settings"}],
+        "description": "Sets of settings: as in an arm (@PROFILE or NAME=VALUE), or tables.",
+    }
+    factors = {name: _levels(value) for name, value in values.items()} | {"settings": _levels(settings)}
+    setting = _levels({"type": ["string", "number", "boolean"], "description": "Levels of one setting."})
+    properties["factors"] |= _table(factors) | {"patternProperties": {r"^settings\.": setting}}
+    own_keys = {name: parts["Settings"]["properties"][name] for name in ("about", "profiles", "optional")}
+    parts["Settings"] = {"type": "object", "properties": own_keys, "additionalProperties": SETTING}
+    _bare_cells(parts)
+    del parts["Level"]
+    return whole
+
+
+def _table(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
+    made = {"type": "object", "properties": properties, "additionalProperties": False}
+    return made | ({"required": required} if required else {})
+
+
+def _levels(value: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a list of values or a table of named values."""
+    of = {key: one for key, one in value.items() if key not in ("default", "title", "description")}
+    listed = {"type": "array", "items": of, "minItems": 1}
+    described = {"description": value["description"]} if "description" in value else {}
+    return described | {
+        "anyOf": [
+            listed,
+            _table({"levels": {**listed, "description": "List of levels."}}, required=["levels"]),
+            {"type": "object", "additionalProperties": of, "minProperties": 1},
+        ]
+    }
+
+
+def _bare_cells(parts: dict[str, Any]) -> None:
+    """Allow a plain number or text as a cell."""
+    cells = parts["Row"]["properties"]["cells"]
+    cells["items"] = {"anyOf": [{"type": ["string", "number"]}, {"$ref": "#/$defs/Cell"}]}
+
+
+# ----------------------------------------------------------------------
+# ``pgdyno study``: check and explain study files without running them.
+# ----------------------------------------------------------------------
+
+CASES_SHOWN_MAX = 40
+SCHEDULES = {
+    "slices": "the arms take turns in slices",
+    "duet": "the arms run simultaneously, each on its own CPU partition",
+    "blocks": "the arms run one after the other, in random order",
+    "sequential": "all blocks of one arm run before those of the next",
+}
+
+
+def size_of(cases: tuple[Case, ...]) -> str:
+    """Return the size of a study: ``16 cases of 2 arms``."""
+    arms = sorted({len(case.arms) for case in cases})
+    many = str(arms[0]) if len(arms) == 1 else f"{arms[0]} to {arms[-1]}"
+    return f"{counted(len(cases), 'case')} of {many} arms"
+
+
+def plan_lines(
+    file: StudyFile, found: StudyForecast, changes: Sequence[FitChange], lost: Sequence[str] = ()
+) -> Iterator[str]:
+    """Yield the lines of the plan, from title to cases."""
+    yield file.title
+    if file.source:
+        named = (file.source.author, str(file.source.year), file.source.title, file.source.where)
+        yield ", ".join(part for part in named if part)
+    yield ""
+    yield from _part("question", lost)
+    yield from _part("arms", [_levels_line(file, name) for name in file.compare])
+    yield from _part("cases", [_levels_line(file, name) for name in file.case_factors])
+    yield from _part("excluded", [_exclusion(one) for one in file.exclude])
+    drivings = [case.study.driving(n) for case in found.cases for n in range(len(case.arms))]
+    yield from _part("workload", dict.fromkeys(one.workload.name for one in drivings))
+    yield from _part("clients", [", ".join(dict.fromkeys(str(one.clients) for one in drivings))])
+    yield from _part("trial", [_trial(found)])
+    yield from _part(
+        "blocks", [f"{found.blocks} of {size_of(found.cases)}: {counted(found.trials, 'trial')}"]
+    )
+    yield from _part("A/A", [_aa(found)])
+    yield from _part("time", [_time(file, found)])
+    yield from _part("disk", [_disk(found)])
+    yield from _part("servers", [_server(spec, words) for spec, words in found.servers.items()])
+    yield from _part("settings", found.settings)
+    yield from _part("changed", [change.sentence for change in changes])
+    yield from _part("lost", file.fit.notes if changes else ())
+    names = [case.name for case in found.cases[:CASES_SHOWN_MAX]] if len(found.cases) > 1 else []
+    more = len(found.cases) - CASES_SHOWN_MAX
+    yield from _part("each case", [*names, *([f"and {more} more"] if names and more > 0 else [])])
+
+
+def plan_as_json(
+    file: StudyFile, found: StudyForecast, changes: Sequence[FitChange], lost: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the plan as JSON; sizes in bytes, times in seconds."""
+    return {
+        "title": file.title,
+        "lost_question": list(lost),
+        "cases": [
+            {
+                "name": case.name,
+                "levels": dict(case.levels),
+                "arms": [arm.name for arm in case.study.arms],
+                "workload": case.study.workload.name,
+                "warmup_s": case.study.warmup_s,
+                "warmup_min_s": case.study.warmup_min_s,
+                "window_s": None if case.study.transactions else case.study.rounds * case.study.slice_s,
+                "transactions": case.study.transactions,
+            }
+            for case in found.cases
+        ],
+        "search_s": found.search_s,
+        "blocks": found.blocks,
+        "trials": found.trials,
+        "aa_blocks": found.aa_blocks,
+        "aa_s": found.aa_s,
+        "why_no_aa": found.why_no_aa,
+        "total_s": found.total_s,
+        "load_s": found.load_s,
+        "disk_bytes": found.disk_bytes,
+        "disk_free_bytes": found.disk_free_bytes,
+        "servers": found.servers,
+        "settings": list(found.settings),
+        "changes": [change.sentence for change in changes],
+    }
+
+
+def _part(name: str, texts: Any) -> Iterator[str]:
+    for n, text in enumerate(texts):
+        yield f"{'' if n else name:<11}{text}"
+
+
+def _levels_line(file: StudyFile, factor: str) -> str:
+    return f"{factor}: {', '.join(level.name for level in file.factors[factor])}"
+
+
+def _exclusion(one: Any) -> str:
+    parts = [
+        f"{factor} {', '.join(map(str, levels)) if isinstance(levels, tuple) else levels}"
+        for factor, levels in one.items()
+    ]
+    return " with ".join(parts)
+
+
+def _trial(found: StudyForecast) -> str:
+    study, measured = found.cases[0].study, _range(found.window_s)
+    if study.transactions is None:
+        measured += " measurement"
+    else:
+        measured = f"{counted(study.transactions, 'transaction')} per client, about {measured}"
+    warmups_s = sorted(case.study.warmup_s for case in found.cases)
+    least = "" if study.warmup_min_s is None else "at most "
+    warmup = f"{least}{_range((warmups_s[0], warmups_s[-1]))} warm-up, then " if warmups_s[-1] else ""
+    search = (
+        f"about {format_duration(round(found.search_s))} capacity search, then " if found.search_s else ""
+    )
+    return f"{search}{warmup}{measured}; {SCHEDULES[study.schedule]}"
+
+
+def _range(ends_s: tuple[float, float]) -> str:
+    first, last = map(format_duration, ends_s)
+    return first if first == last else f"{first} to {last}"
+
+
+def _aa(found: StudyForecast) -> str:
+    """Describe the A/A blocks, in which an arm is compared with an identical arm."""
+    if found.why_no_aa and not found.aa_s:
+        return f"no A/A blocks: {found.why_no_aa}"
+    if not found.aa_blocks:
+        return "no A/A block: the study has few blocks per case"
+    return f"{counted(found.aa_blocks, 'A/A block')} of identical arms, about {format_duration(found.aa_s)}"
+
+
+def _time(file: StudyFile, found: StudyForecast) -> str:
+    by_budget = file.run.budget_s is not None and found.total_s == file.run.budget_s
+    total = format_duration(found.total_s)
+    total = f"{total}, the budget" if by_budget else f"about {total}"
+    loading = f"about {format_duration(found.load_s)} for loading data once"
+    return f"{total}, plus {loading} (estimate for a small machine)"
+
+
+def _disk(found: StudyForecast) -> str:
+    enough = "" if found.fits_the_disk else ", which is too little: use --fit to scale the study down"
+    return (
+        f"{format_size(found.disk_bytes)} at most for datasets and live copies; "
+        f"{format_size(found.disk_free_bytes)} free{enough}"
+    )
+
+
+def _server(spec: str, words: str) -> str:
+    return f"{spec}: {words}"
+
+
+app = typer.Typer(help="Check, explain and list study files.", no_args_is_help=True)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+
+def study_path(given: str) -> Path:
+    """Return the file of that path, or the bundled study of that name. Raises UsageError."""
+    path = Path(given)
+    if path.exists() or path.suffix or len(path.parts) > 1:
+        return path
+    known = {found.stem: found for found in bundled_studies().rglob("*.toml")}
+    if given in known:
+        return known[given]
+    close = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else "`pgdyno study list` shows the bundled studies"
+    raise UsageError(f"unknown study {given!r}: {hint}")
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a study file. Raises UsageError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)  # a device may be endless
+        if len(data) > FILE_BYTES_MAX:
+            raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a study file")
+        return data.decode("utf-8").replace("\r\n", "\n")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
+
+
+def read_study(given: str) -> StudyFile:
+    """Return the study of a path or name. Raises UsageError with the first error found."""
+    path = study_path(given)
+    file, problems = examined(path)
+    if file is None or problems:
+        raise UsageError(problems[0])
+    return file
+
+
+def examined(path: Path) -> tuple[StudyFile | None, list[str]]:
+    """Return the study and one line per error, including versions, profiles and reserved settings."""
+    text = text_of(path)
+    file, problems = examine_text(text, str(path), path.parent)
+    if file is not None and not problems:
+        lines = lines_of(text)
+        found = sorted((line_of(lines, one.path), str(one)) for one in _refused(file))
+        problems = [f"{path}:{line}: {words}" for line, words in found]
+    return file, problems
+
+
+def _refused(file: StudyFile) -> Iterator[StudyFileError]:
+    for keys, ask in _questions(file):
+        try:
+            ask()
+        except UsageError as error:
+            yield StudyFileError(keys, str(error))
+
+
+def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
+    """Yield checks of versions, profiles and settings reserved for pgdyno, with their keys."""
+    servers: list[tuple[Keys, object]] = [(("server",), file.server)]
+    servers += [(("factors", "server", one.place), one.value) for one in file.factors.get("server", ())]
+    for keys, server in servers:
+        if isinstance(server, str) and is_version(server):
+            yield keys, partial(parse_version_spec, server)
+    levels = file.factors.get("settings", ())
+    sets: list[tuple[Keys, Settings]] = [(("settings",), file.settings)]
+    sets += [(("factors", "settings", one.place), own_settings_of({"settings": one})) for one in levels]
+    for factor in file.factors:
+        if setting := setting_of(factor):
+            yield ("factors", factor), partial(refuse_reserved, {setting: ""})
+    for keys, settings in sets:
+        for name in settings.values:
+            yield (*keys, name), partial(refuse_reserved, {name: ""})
+        for n, profile in enumerate(settings.profiles):
+            if not is_settings_file(profile):
+                yield (*keys, "profiles", n), partial(profile_named, profile)
+
+
+@app.command("check")
+def check(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE…",
+            help="Study files, or names of bundled studies.",
+            autocompletion=complete_study,
+        ),
+    ],
+) -> int:
+    """Check study files and print each error with its line number.
+
+    \b
+      pgdyno study check mine.toml
+    """
+    status = 0
+    for given in files:
+        path = study_path(given)
+        file, problems = examined(path)
+        if file is None or problems:
+            status = UsageError.exit_status
+            for problem in problems:
+                say(f"pgdyno: {problem}")
+        else:
+            out.print(f"{path}: ok: {size_of(cases_of(file))}", markup=False, soft_wrap=True)
+    return status
+
+
+@app.command("plan", cls=PlanCommand)
+def plan(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Study file, or name of a bundled study.",
+            autocompletion=complete_study,
+        ),
+    ],
+    fit_it: Annotated[
+        bool,
+        typer.Option(
+            "--fit", help="Scale the study to this machine and to --minutes, and report the changes."
+        ),
+    ] = False,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            parser=options.parse_minutes,
+            metavar="N|DURATION",
+            help="With --fit: time budget for measurement, in minutes or with a unit (300s), without "
+            f"loading. [default: {FIT_MIN:g}]",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show cases, run time and disk usage of a study without running it.
+
+    \b
+      pgdyno study plan mine.toml
+      pgdyno study plan moppel-2019-pgbench-11-vs-12 --fit --minutes 30
+    """
+    options.require_minutes(minutes)
+    if minutes is not None and not fit_it:
+        raise UsageError(f"--minutes {minutes:g} requires --fit: add --fit, or remove --minutes")
+    study, cache = read_study(file), Cache.open()
+    machine = options.machine_size()
+    changes: tuple[FitChange, ...] = ()
+    lost: list[str] = []
+    if fit_it:
+        to = FitMachine(machine.cores, machine.memory_bytes, free_bytes(cache.root))
+        fitted = fit_study(study, to, minutes or FIT_MIN)
+        if fitted.lost:
+            lost = [NOT_THE_QUESTION, *(one.sentence for one in fitted.lost)]
+            needs = needs_of(study, to, minutes or FIT_MIN, fitted)
+            lost += [f"{'or ' if number else ''}needs {need.sentence}" for number, need in enumerate(needs)]
+        study, changes = fitted.file, fitted.changes
+    found = study_forecast(study, cache, machine)
+    if as_json:
+        print_json(plan_as_json(study, found, changes, lost))
+    else:
+        for line in plan_lines(study, found, changes, lost):
+            out.print(line, markup=False, soft_wrap=True)
+
+
+@app.command("list")
+def list_studies(as_json: AsJson = False) -> None:
+    """List the bundled studies: published experiments and templates.
+
+    To write a study, copy a template and edit it; its comments explain each key.
+    """
+    found = [(path, tomllib.loads(text_of(path))) for path in sorted(bundled_studies().rglob("*.toml"))]
+    if as_json:
+        print_json([{"name": path.stem, "path": str(path), "title": data["title"]} for path, data in found])
+        return
+    for heading, folder in (("published", bundled_studies()), ("templates", bundled_studies() / "templates")):
+        table = Table(heading, "", box=None, title_justify="left")
+        for path, data in found:
+            if path.parent == folder:
+                table.add_row(path.stem, data["title"])
+        out.print(table)
+        out.print(str(folder), markup=False, soft_wrap=True)
+        out.print()
+
+
+@app.command("schema")
+def print_schema() -> None:
+    """Print the JSON Schema of study files, for use in editors.
+
+    \b
+      pgdyno study schema > study.schema.json       # and in the study: #:schema study.schema.json
+    """
+    print_json(schema())

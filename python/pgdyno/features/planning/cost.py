@@ -1,0 +1,284 @@
+"""Forecast of the disk space and run time of a study from its file.
+
+The rates are pessimistic: those of a small, busy machine (2 cores and a shared virtual disk, November 2026).
+A plan based on them ends in time; a faster machine runs more blocks instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pgdyno.features.capacity.search import expected_search_s, parse_limit
+from pgdyno.features.own_data.plan import OwnData
+from pgdyno.features.sysbench.parameters import SysbenchParameters
+from pgdyno.study.cases import Case
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import share_of_time
+from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, MachineSize, Schedule, discard_s
+from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.workloads.pgbench.parameters import COPY, PgbenchParameters, index_parts
+from pgdyno.workloads.tpcc.parameters import TpccParameters
+
+LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6, "sysbench": 40e6}
+"""Load rate. Measured: 56 to 92 MB/s with two or more warehouses, 135 to 181 MB/s."""
+
+CHECK_BYTES_PER_S = {"tpcc": 150e6, "pgbench": 1e9, "sysbench": 1e9}
+"""The checks of a trial read all data, those of tpcc several times. Measured: 175 MB/s, 1.6 GB/s."""
+
+RESTORE_BYTES_PER_S = 300e6
+"""Restore rate, if a trial changes all data files. Measured: 190 MB/s to 1.1 GB/s."""
+
+READ_BYTES_PER_S = 300e6
+"""Rate of prewarming and of a VACUUM after the measured part."""
+
+INSPECT_BYTES_PER_S = 1e9
+"""Rate of pgstattuple with data in memory."""
+
+TRIAL_S = 1.0
+"""Time for start, connections and stop. Measured: 0.6 s."""
+
+RECOVERY_S = 10.0
+"""Time of a crash and its recovery; the amount of WAL to replay is unknown in advance."""
+
+CLUSTER_BYTES = 100_000_000
+"""Size of a cluster without data: system catalogs and the first WAL files."""
+
+CLUSTER_S = 5.0
+"""Time of initdb, start and shutdown around a load."""
+
+GROWTH_BYTES_PER_CORE_S = 500_000
+"""Growth of the data by writing transactions. Published: 0.1 MB (56 cores, 118 to 335 GB in ten hours)."""
+
+GROWTH_MAX = 2.0
+"""Maximum growth as a multiple of the data: longer runs slow down before they reach it."""
+
+MAX_WAL_SIZE_BYTES = 1 << 30
+"""PostgreSQL's default of max_wal_size, the approximate size of the WAL."""
+
+TRANSACTIONS_PER_CORE_S = {"tpcc": 100.0, "pgbench": 300.0, "sysbench": 100.0}
+"""Throughput with data larger than memory. Published: 102 (56 cores), 325 (4 cores)."""
+
+TRANSACTIONS_IN_MEMORY_PER_CORE_S = {"tpcc": 300.0, "pgbench": 1000.0, "sysbench": 300.0}
+"""Throughput with data in memory. Measured with synchronous commits: 1000 (procedures), 1300."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Data of an arm. ``units``: warehouses, branches, or rows of a table of sysbench.
+
+    Equal keys and units mean the same dataset.
+    """
+
+    key: str
+    kind: str
+    units: int
+    unit_bytes: float
+
+    def units_at(self, factor: float) -> int:
+        """Return the units at a factor, rounded down so that limits hold; at least one."""
+        return units_at(self.units, factor)
+
+    def bytes_at(self, factor: float) -> int:
+        """Return the size of heap, indexes and an empty cluster."""
+        return round(self.units_at(factor) * self.unit_bytes) + CLUSTER_BYTES
+
+
+def units_at(units: int, factor: float) -> int:
+    """Return ``units`` times ``factor``, rounded down; at least one."""
+    return max(1, int(units * factor + 1e-9))
+
+
+def data_of(parameters: WorkloadParameters, server: str = "") -> Data:
+    """Return the data that a workload has on a server."""
+    shape = dict(parameters.shape())
+    match parameters:
+        case TpccParameters():
+            units, unit_bytes = int(shape.pop("warehouses")), WAREHOUSE_BYTES
+        case PgbenchParameters(data=OwnData() as own):
+            units, unit_bytes = 1, float(max(1, own.size_bytes))
+        case PgbenchParameters():
+            units, unit_bytes = int(shape.pop("scale")), _branch_bytes(parameters)
+        case SysbenchParameters():
+            # Data of a script: as many rows as its options say, which may be wrong.
+            shape.pop("table_size", None)
+            units, unit_bytes = parameters.n_rows, parameters.n_tables * SYSBENCH_ROW_BYTES
+        case _:
+            raise TypeError(f"the size of {parameters!r} is unknown")
+    key = json.dumps([server, parameters.kind, {**shape, **parameters.history()}], sort_keys=True)
+    return Data(key, parameters.kind, units, unit_bytes)
+
+
+SYSBENCH_ROW_BYTES = 250.0
+"""A row of sbtest with its keys."""
+
+ROWS_PER_BRANCH = 100_000
+ROW_BYTES = 132
+ENTRY_BYTES, VALUE_BYTES, FILLER_BYTES = 13.4, 8.9, 98.0  # of an index, in pages that are 90% full
+COPY_BYTES_PER_BRANCH = 15.8e6
+
+
+def _branch_bytes(parameters: PgbenchParameters) -> float:
+    heap = ROWS_PER_BRANCH * ROW_BYTES
+    size = BRANCH_BYTES + heap * (100 / parameters.fillfactor - 1)
+    for index in parameters.indexes:
+        table, columns = index_parts(index)
+        if table in ("pgbench_accounts", COPY):
+            values = sum(FILLER_BYTES if column == "filler" else VALUE_BYTES for column in columns)
+            size += ROWS_PER_BRANCH * (ENTRY_BYTES + values)
+    return size + (COPY_BYTES_PER_BRANCH if parameters.accounts_copy else 0)
+
+
+@dataclass(frozen=True)
+class ArmCost:
+    """Requirements of one arm of one case; a running server has none on this machine."""
+
+    data: Data
+    clients: int
+    writes: bool
+    is_dsn: bool
+    settings: Mapping[str, str]
+    has_profile: bool
+
+
+Costs = Sequence[Sequence[ArmCost]]
+"""Costs by case and arm."""
+
+
+def costs_of(cases: Sequence[Case]) -> Costs:
+    """Return the costs of the cases of a study file."""
+    return [[_arm_cost(case.study, index) for index in range(len(case.study.arms))] for case in cases]
+
+
+def _arm_cost(study: Study, index: int) -> ArmCost:
+    arm, driving = study.arms[index], study.driving(index)
+    return ArmCost(
+        data_of(driving.workload, arm.build),
+        driving.clients,
+        driving.workload.writes,
+        arm.is_dsn,
+        arm.known_settings,
+        bool(arm.profiles),
+    )
+
+
+def datasets_of(costs: Costs, factor: float = 1.0) -> dict[tuple[str, int], Data]:
+    """Return the datasets in the cache: one for each server, shape and size."""
+    ours = (arm.data for case in costs for arm in case if not arm.is_dsn)
+    return {(data.key, data.units_at(factor)): data for data in ours}
+
+
+def load_s(costs: Costs, factor: float = 1.0) -> float:
+    """Return the time to load all datasets into an empty cache."""
+    return sum(
+        CLUSTER_S + data.bytes_at(factor) / LOAD_BYTES_PER_S[data.kind]
+        for data in datasets_of(costs, factor).values()
+    )
+
+
+def data_s(costs: Costs, study: Study, factor: float = 1.0) -> float:
+    """Return the time of one block of every case that depends on the size: restores, checks and scans."""
+    return sum(
+        arm.data.bytes_at(factor) * _s_per_byte(arm.data.kind, study) for case in costs for arm in case
+    )
+
+
+def _s_per_byte(kind: str, study: Study) -> float:
+    read = (study.cache_state == "prewarmed") + study.vacuum_after
+    inspected = 2 * ("pgstattuple" in study.probes)  # before and after
+    return (
+        1 / RESTORE_BYTES_PER_S
+        + 1 / CHECK_BYTES_PER_S[kind]
+        + read / READ_BYTES_PER_S
+        + inspected / INSPECT_BYTES_PER_S
+    )
+
+
+def trials_s(costs: Costs, study: Study) -> float:
+    """Return the time of one block of every case that does not depend on the size of the data."""
+    return sum(map(len, costs)) * (TRIAL_S + (RECOVERY_S if study.recovery else 0.0))
+
+
+def window_s(study: Study, machine: MachineSize) -> float:
+    """Return the measured time of a trial; a number of transactions takes a pessimistic time."""
+    if study.transactions is None:
+        return study.rounds * study.slice_s
+    return study.transactions * study.clients / transactions_per_s(study, machine)
+
+
+def search_s(study: Study, machine: MachineSize, slice_s: float | None = None) -> float:
+    """Return the time of the capacity search before a trial, with slices of ``slice_s`` if given."""
+    if study.capacity is None or not study.searches_capacity:
+        return 0.0
+    limit, closed_per_s = parse_limit(study.capacity), transactions_per_s(study, machine)
+    discarded_s = study.discard_s if slice_s is None else discard_s(slice_s)
+    return expected_search_s(limit, slice_s or study.slice_s, discarded_s, closed_per_s)
+
+
+def searches_s(cases: Sequence[Case], machine: MachineSize, slice_s: float | None = None) -> float:
+    """Return the time of the searches of one block of every case, one arm at a time."""
+    return sum(len(case.study.arms) * search_s(case.study, machine, slice_s) for case in cases)
+
+
+def driven_s(study: Study, machine: MachineSize) -> float:
+    """Return the time in which the clients of a trial change its data, without the warm-up."""
+    return search_s(study, machine) + window_s(study, machine)
+
+
+def transactions_per_s(study: Study, machine: MachineSize) -> float:
+    """Return a pessimistic throughput of all clients together."""
+    data = data_of(study.workload)
+    in_memory = data.bytes_at(1) < machine.memory_bytes
+    rates = TRANSACTIONS_IN_MEMORY_PER_CORE_S if in_memory else TRANSACTIONS_PER_CORE_S
+    return rates[data.kind] * machine.cores
+
+
+def sequential_trials(study: Study) -> int:
+    """Return the number of trials of a block that run one after another."""
+    return 1 if study.schedule == "duet" else len(study.arms)
+
+
+def pass_s(cases: Sequence[Case], machine: MachineSize) -> float:
+    """Return the time of one block of every case, including its share of A/A blocks."""
+    costs = costs_of(cases)
+    measured_s = sum(
+        sequential_trials(case.study) * (case.study.warmup_s + window_s(case.study, machine))
+        for case in cases
+    )
+    fixed_s = data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)
+    return (1 + aa_share(cases)) * (measured_s + searches_s(cases, machine) + fixed_s)
+
+
+def aa_share(cases: Sequence[Case], *, in_slices: bool = False) -> float:
+    """Return the time of A/A blocks as a share of the other blocks; ``in_slices``: for alternating slices."""
+    studies = [case.study for case in cases]
+    if in_slices:
+        studies = [study.model_copy(update={"schedule": Schedule.SLICES}) for study in studies]
+    return sum(map(share_of_time, studies)) / len(studies)
+
+
+WalSize = Callable[[ArmCost, float], int]
+"""WAL size of the server of an arm, at a factor of the data."""
+
+
+def disk_bytes(costs: Costs, growing_s: float, cores: int, wal: WalSize, factor: float = 1.0) -> int:
+    """Return the size of datasets and live copies, including growth and WAL.
+
+    Each dataset has one live copy per position among the arms, shared by the cases.
+    """
+    kept = sum(data.bytes_at(factor) for data in datasets_of(costs, factor).values())
+    live: dict[tuple[str, int, int], int] = {}
+    for case in costs:
+        for index, arm in enumerate(case):
+            if not arm.is_dsn:
+                place = (arm.data.key, arm.data.units_at(factor), index)
+                needed = _live_bytes(arm, growing_s, cores, wal, factor)
+                live[place] = max(needed, live.get(place, 0))
+    return kept + sum(live.values())
+
+
+def _live_bytes(arm: ArmCost, growing_s: float, cores: int, wal: WalSize, factor: float) -> int:
+    size = arm.data.bytes_at(factor)
+    growth = min(GROWTH_MAX * size, GROWTH_BYTES_PER_CORE_S * cores * growing_s) if arm.writes else 0.0
+    return size + round(growth) + wal(arm, factor)

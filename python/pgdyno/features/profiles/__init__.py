@@ -1,0 +1,1 @@
+"""CPU profiles of the server, compared by function and stack."""

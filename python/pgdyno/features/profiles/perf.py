@@ -1,0 +1,203 @@
+"""CPU profiles of server processes with Linux ``perf``.
+
+    profiler = Profiler.start(postmaster_pid, hz=199)       # raises ProfileError with a remedy
+    …                                                       # the measured part
+    rows = profiler.stop()                                  # a row of facts, then one per stack
+
+Samples follow the CPU time of the server processes (event cpu-clock, available in every kernel and virtual
+machine). So a waiting server has no samples, and shares are shares of its CPU time. Stacks are unwound with
+frame pointers: for programs without them only the innermost functions are reliable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Self
+
+from pgdyno.measure.host_counters import child_pids
+from pgdyno.measure.server_probes import Row
+from pgdyno.server.processes import Runs
+
+EVENT = "cpu-clock"
+
+HZ_MAX = 199
+"""Samples per second of CPU time. 499 cost a loop 2% on a virtual machine with two busy cores. Not 200, to
+avoid synchronization with periodic work of the server."""
+
+SAMPLES_MAX = 400_000
+"""Maximum number of samples per trial: 100 MB on disk until they are counted. Longer windows have a lower
+rate."""
+
+STACKS_MAX = 3000
+"""Maximum number of stacks in the results file, those with the most samples; others count for their innermost
+function."""
+
+DEPTH_MAX = 64
+
+ANSWER_S = 10.0
+END_S = 60.0
+"""Timeout for perf to write its data, which takes about a second."""
+
+COUNT_S = 600.0
+
+ATTEMPTS = 5
+GONE = "No such process"
+"""Error of perf if a process ended after it was listed: the list is then read again."""
+
+UNKNOWN = "[unknown]"
+"""Name in perf for an unknown function."""
+
+
+class ProfileError(Exception):
+    """Raised if a profile is not possible; the message has the reason and the remedy."""
+
+
+@dataclass
+class Profiler:
+    """A running perf. ``folder``: its temporary directory, which ``cleanup`` removes."""
+
+    process: subprocess.Popen[bytes]
+    orders: IO[bytes]
+    answers: IO[bytes]
+    folder: Path
+    hz: int
+    cleanup: contextlib.ExitStack
+
+    @classmethod
+    def start(cls, postmaster_pid: int, hz: int, runs: Runs) -> Self:
+        """Start perf and wait until it samples all server processes. Later processes are added.
+
+        ``runs`` has its temporary directory, so that the next pgdyno removes it after a kill.
+        """
+        for _ in range(ATTEMPTS):
+            profiler = cls._launch([postmaster_pid, *child_pids(postmaster_pid)], hz, runs)
+            try:
+                profiler._send("enable")
+                return profiler
+            except ProfileError as error:
+                profiler.give_up()
+                if GONE not in str(error):
+                    raise
+        raise ProfileError("the server processes exit before perf can attach")
+
+    @classmethod
+    def _launch(cls, pids: Sequence[int], hz: int, runs: Runs) -> Self:
+        """Start perf without sampling."""
+        perf = shutil.which("perf")
+        if perf is None:
+            raise ProfileError("perf is not installed: install linux-perf, perf or linux-tools")
+        cleanup = contextlib.ExitStack()
+        folder = cleanup.enter_context(runs.open("profile")).path
+        (order_in, order_out), (answer_in, answer_out) = os.pipe(), os.pipe()
+        command = [perf, "record", "-e", EVENT, "-F", str(hz), "-g", "-N", "-B", "-D", "-1"]
+        command += ["-o", str(folder / "data"), "--control", f"fd:{order_in},{answer_out}"]
+        command += ["-p", ",".join(map(str, pids))]
+        with (folder / "errors").open("wb") as errors:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                pass_fds=(order_in, answer_out),
+                start_new_session=True,  # only pgdyno handles Ctrl-C
+            )
+        os.close(order_in)
+        os.close(answer_out)
+        return cls(process, os.fdopen(order_out, "wb", 0), os.fdopen(answer_in, "rb", 0), folder, hz, cleanup)
+
+    def stop(self) -> list[Row]:
+        """End perf and count the stacks. Raises ProfileError."""
+        try:
+            self._send("disable")
+            self.process.send_signal(signal.SIGINT)
+            self.process.wait(END_S)
+            return rows_of(self._stacks(), self.hz)
+        except subprocess.TimeoutExpired as error:
+            raise ProfileError(f"perf timed out after {error.timeout:g} s") from None
+        finally:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Kill perf and remove its files. Never raises."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        for pipe in (self.orders, self.answers):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self.cleanup.close()
+
+    def _send(self, order: str) -> None:
+        """Send a command to perf and wait until it is executed. If perf ends, it closes the pipe."""
+        with contextlib.suppress(BrokenPipeError):
+            self.orders.write(f"{order}\n".encode())
+        ready, _, _ = select.select([self.answers], [], [], ANSWER_S)
+        if not ready or not self.answers.read(5).startswith(b"ack"):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(ANSWER_S)
+            raise ProfileError(reason_of((self.folder / "errors").read_text(errors="replace")))
+
+    def _stacks(self) -> Counter[tuple[str, ...]]:
+        command = ["perf", "script", "-i", str(self.folder / "data"), "-F", "comm,ip,sym", "--no-inline"]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, errors="replace", timeout=COUNT_S, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise ProfileError(f"perf script timed out after {error.timeout:g} s") from None
+        if done.returncode != 0:
+            raise ProfileError(reason_of(done.stderr))
+        return stacks_of(done.stdout.splitlines())
+
+
+def hz_for(window_s: float, cores: int) -> int:
+    """Return the rate at which a window of this length with all cores busy stays below SAMPLES_MAX."""
+    return max(1, min(HZ_MAX, int(SAMPLES_MAX / max(1.0, window_s * cores))))
+
+
+def reason_of(errors: str) -> str:
+    """Return the error in one line, with the remedy."""
+    if "perf_event_paranoid" in errors or "ermission" in errors:
+        return "perf is not permitted: set kernel.perf_event_paranoid to 1 (sysctl), or run as root"
+    words = " ".join(errors.split())
+    return f"perf failed: {words[:200] or 'no error message'}"
+
+
+def stacks_of(lines: Iterable[str]) -> Counter[tuple[str, ...]]:
+    """Count the stacks in the output of ``perf script``: a line per sample, then its functions, the innermost
+    first.
+
+    Functions without a name are excluded unless they are the innermost.
+    """
+    found: Counter[tuple[str, ...]] = Counter()
+    stack: list[str] = []
+    for line in [*lines, ""]:
+        frame = re.match(r"\s+[0-9a-f]+\s+(.*)$", line)
+        if frame is not None:
+            stack.append(frame[1].strip() or UNKNOWN)
+        elif stack and not line.strip():
+            known = [stack[0], *(name for name in stack[1:] if name != UNKNOWN)]
+            found[tuple(reversed(known[:DEPTH_MAX]))] += 1
+            stack = []
+    return found
+
+
+def rows_of(stacks: Counter[tuple[str, ...]], hz: int) -> list[Row]:
+    """Return a row of facts, then stacks from the outermost function to the innermost, joined by
+    semicolons."""
+    kept: Counter[str] = Counter()
+    for rank, (stack, n) in enumerate(stacks.most_common()):
+        kept[";".join(stack) if rank < STACKS_MAX else stack[-1]] += n
+    rows: list[Row] = [{"event": EVENT, "hz": hz, "samples": stacks.total()}]
+    rows += [{"stack": stack, "n": n} for stack, n in kept.most_common()]
+    return rows

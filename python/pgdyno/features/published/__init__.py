@@ -1,0 +1,1 @@
+"""Published experiments: their tables with measured values."""

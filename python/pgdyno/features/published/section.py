@@ -1,0 +1,370 @@
+"""Published tables in reports, with their charts.
+
+- Charts of a published table: one of the published values, and one of those measured here.
+- Published tables with the measured values beside the published ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from markupsafe import Markup
+
+from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.caveats import Code
+from pgdyno.features.fitting.fit import LOST
+from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable, SourceChange, counts_of
+from pgdyno.report import result_tables
+from pgdyno.report.document import Section
+from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, log_ticks, polyline, text
+from pgdyno.report.result_tables import Table
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.units import (
+    ABSENT,
+    counted,
+    decimals_of,
+    given_percent,
+    group_digits,
+    signed,
+    significant,
+    with_unit,
+)
+
+# ----------------------------------------------------------------------
+# Charts of a published table: one of the published values, and one of those measured here.
+# ----------------------------------------------------------------------
+
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 312.0, 216.0, 62.0, 12.0, 24.0, 176.0
+LEGEND_LINE = 12.0
+
+Value = Callable[[MeasuredCell], float | None]
+
+
+def source_charts(table: MeasuredTable) -> list[Panel]:
+    """Return the charts of the values of a table.
+
+    Each has its own logarithmic scale, because levels depend on the machine.
+    """
+    kinds: Sequence[tuple[str, Value]] = (
+        ("published", lambda cell: cell.value),
+        ("here", lambda cell: cell.measured.value if cell.measured else None),
+    )
+    pictures = [(name, _lines(table, value)) for name, value in kinds]
+    return [Panel(f"{table.title}, {name}", picture) for name, picture in pictures if picture is not None]
+
+
+def _lines(table: MeasuredTable, value: Value) -> Markup | None:
+    curves = {
+        title: [
+            (r, v)
+            for r, row in enumerate(table.rows)
+            if not row[c].is_change and (v := value(row[c])) is not None and v > 0
+        ]
+        for c, title in enumerate(table.columns)
+    }
+    curves = {title: points for title, points in curves.items() if points}
+    if not curves:
+        return None
+    every = [v for points in curves.values() for _, v in points]
+    low, high = min(every) / 1.2, max(every) * 1.2
+    y = Scale(low, high, BOTTOM, TOP, log=True)
+    x = Scale(-0.4, len(table.rows) - 0.6, LEFT, WIDTH - RIGHT)
+    parts = [text(x(r), BOTTOM + 15, row[0].text, class_="middle small") for r, row in enumerate(table.rows)]
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, table.columns[0], class_="middle small"))
+    for tick in log_ticks(low, high):
+        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
+        label = significant(tick, 1)
+        parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
+    for number, (title, points) in enumerate(curves.items()):
+        color = arm_class(number)
+        parts.append(polyline([(x(r), y(v)) for r, v in points], class_=f"curve {color}"))
+        for r, v in points:
+            said = f"{title}, {table.rows[r][0].text}: {significant(v, 3)}"
+            parts.append(circle(x(r), y(v), 3.2, said, class_=f"dot {color}"))
+        place = BOTTOM + 44 + LEGEND_LINE * number
+        parts.append(line(LEFT, place - 3, LEFT + 14, place - 3, class_=f"curve {color}"))
+        parts.append(text(LEFT + 19, place, title, class_="small"))
+    return drawing(WIDTH, HEIGHT + LEGEND_LINE * len(curves), table.title, parts, "curves")
+
+
+# ----------------------------------------------------------------------
+# Published tables with the measured values beside the published ones.
+# ----------------------------------------------------------------------
+
+HERE = "here"
+AS_ABOVE = "as above"
+"""Shown instead of a repeated number, which would look like a second measurement."""
+
+
+def source_section(findings: StudyFindings) -> list[Section]:
+    """Return the sections below the published tables: agreement with them, and their notes."""
+    sections = []
+    if panels := [panel for table in findings.published if table.chart for panel in source_charts(table)]:
+        sections.append(Section("Charts of the source", (), (), panels))
+    if findings.source_changes:
+        sections.append(Section("Agreement with the source", (), [_agreement(findings)]))
+    if findings.published and findings.source_notes:
+        sections.append(Section("Notes on the published values", findings.source_notes, ()))
+    if findings.not_repeated:
+        sections.append(Section("Published, and not repeated", findings.not_repeated, ()))
+    return sections
+
+
+CONTRADICTIONS = (Agreement.OPPOSITE, Agreement.NOT_REPRODUCED)
+
+CONTRADICTIONS_MAX = 3
+"""Maximum number of contradictions with a sentence each, the largest first; the table has all."""
+
+REASONS_MAX = 4
+
+REASONS = (
+    LOST,
+    "data : ",
+    "window : ",
+    "factors.settings",
+    "run.window",
+    "run.transactions",
+    "drive.",
+    "factors.",
+)
+"""Beginnings of the changes of a fit, most probable reason of another effect first."""
+
+
+def agreement_sentences(findings: StudyFindings) -> list[str]:
+    """Return the number of changes by agreement, and those that contradict the source, with reasons."""
+    if not findings.source_changes:
+        return []
+    counts = counts_of(findings.source_changes)
+    said = "; ".join(f"{n} {agreement}" for agreement, n in counts.items())
+    sentences = [f"{counted(len(findings.source_changes), 'change')} of the source measured here: {said}."]
+    contradicting = [one for one in findings.source_changes if one.agreement in CONTRADICTIONS]
+    contradicting.sort(key=lambda one: -abs(one.published_percent))
+    sentences += [
+        f"{_named(one)}: {_beside(one)}: {one.agreement}." for one in contradicting[:CONTRADICTIONS_MAX]
+    ]
+    if counts.keys() & {*CONTRADICTIONS, Agreement.ONLY_HERE, Agreement.SMALLER, Agreement.LARGER} and (
+        reasons := probable_reasons(findings)
+    ):
+        sentences.append(f"Probable reasons of differences: {'; '.join(reasons)}.")
+    return sentences
+
+
+def _named(change: SourceChange) -> str:
+    return f"{change.what}, {change.arm} vs. {change.baseline}"
+
+
+def _beside(change: SourceChange) -> str:
+    then = signed(change.published_percent, decimals_of(change.published_percent, 3), "%")
+    return f"source {then}, here {result_tables.change_with_ci(change.measured)}"
+
+
+def probable_reasons(findings: StudyFindings) -> list[str]:
+    """Return the deviations from the source that can change an effect, most important first."""
+    changes = findings.first.study.changes
+    ranked = [
+        change for beginning in REASONS for change in changes if str(change["key"]).startswith(beginning)
+    ]
+    texts = [
+        f"{str(change['key']).removeprefix(LOST)} {change['before']} → {change['after']}" for change in ranked
+    ]
+    reasons = list(dict.fromkeys(texts))[:REASONS_MAX]
+    if any(caveat.code is Code.NEAREST_VERSION for of in findings.cases for caveat in of.caveats):
+        reasons.append("other minor versions")
+    if any(change["key"] == "fit.machine" for change in changes):
+        reasons.append("other hardware")
+    return reasons
+
+
+def _agreement(findings: StudyFindings) -> Table:
+    confidence = findings.first.study.plan.confidence
+    rows = [
+        [
+            one.what,
+            f"{one.arm} vs. {one.baseline}",
+            signed(one.published_percent, decimals_of(one.published_percent, 3), ""),
+            result_tables.with_interval(one.measured, confidence),
+            one.agreement.value,
+        ]
+        for one in findings.source_changes
+    ]
+    columns = ("figure", "change", "source, %", f"{HERE}, %", "agreement")
+    note = (
+        "The source has no CI: agrees means that the CI contains its value. Not resolved: the CI contains "
+        "its value and 0. Not reproduced: the CI contains 0 and not its value. The CIs are corrected over "
+        "all changes (Holm); a CI without a confidence level has "
+        f"{given_percent(confidence)}. "
+        "Levels of settings of different cases are compared between the blocks of a pass."
+    )
+    return Table("Published and measured changes", columns, rows, note, frozenset(columns[2:4]))
+
+
+def with_measured_columns(table: MeasuredTable, confidence: float) -> Table:
+    """Return the published table with a column of measured values after each column that has any.
+
+    A unit that all numbers of a column share is in its heading, any other unit is beside its number.
+    """
+    measured = [any(row[n].is_requested for row in table.rows) for n in range(len(table.columns))]
+    units = [_common_unit([row[n] for row in table.rows]) for n in range(len(table.columns))]
+    titles = _titles(table, units)
+    columns: list[str] = []
+    numeric: set[str] = set()
+    for title, has_ours in zip(titles, measured, strict=True):
+        columns.append(title)
+        if has_ours:
+            columns.append(f"{title}, {HERE}")
+            numeric |= {title, columns[-1]}
+    rows = [
+        _row(row, measured, units, confidence, again=n > 0 and _is_the_same(row, table.rows[n - 1]))
+        for n, row in enumerate(table.rows)
+    ]
+    return Table(
+        title=table.title,
+        columns=columns,
+        rows=rows,
+        note=_note(table),
+        numeric=frozenset(numeric),
+        narrow=_narrow(table, measured, titles, rows),
+    )
+
+
+def _common_unit(cells: Sequence[MeasuredCell]) -> str:
+    """Return the unit of all published and measured numbers of a column; empty if they differ."""
+    units = {cell.unit for cell in cells if cell.value is not None}
+    units |= {cell.measured.unit for cell in cells if cell.measured is not None}
+    return units.pop() if len(units) == 1 else ""
+
+
+def _titles(table: MeasuredTable, units: Sequence[str]) -> list[str]:
+    return [
+        f"{title}, {unit}" if unit and not title.endswith(unit) else title
+        for title, unit in zip(table.columns, units, strict=True)
+    ]
+
+
+def _narrow(
+    table: MeasuredTable, measured: Sequence[bool], titles: Sequence[str], rows: Sequence[Sequence[str]]
+) -> Table | None:
+    """Return the table with a line for each number; None if it has no measured numbers.
+
+    The texts of a row are its name, with the first one of the row above if its own is empty. With several
+    numbers per row the name has a line of its own above them.
+    """
+    if not any(measured):
+        return None
+    places = [n + sum(measured[:n]) for n in range(len(titles))]
+    has_number = [any(row[n].value is not None for row in table.rows) for n in range(len(titles))]
+    names = [n for n in range(len(titles)) if not measured[n] and not has_number[n]]
+    groups: list[tuple[str, list[list[str]]]] = []
+    first = ""
+    for cells, row in zip(table.rows, rows, strict=True):
+        texts = [row[places[n]] for n in names]
+        if texts and any(texts):
+            texts[0] = first = texts[0] or first
+        figures = [
+            [title, row[places[n]], row[places[n] + 1] if measured[n] else ""]
+            for n, title in enumerate(titles)
+            if n not in names and (cells[n].text or cells[n].is_requested)
+        ]
+        groups.append((", ".join(filter(None, texts)), figures))
+    head = ", ".join(filter(None, (titles[n] for n in names)))
+    numeric = frozenset(("published", HERE))
+    if names and any(len(figures) > 1 for _, figures in groups):
+        lines = []
+        for name, figures in groups:
+            lines += [[name, "", ""], *([f"  {title}", *numbers] for title, *numbers in figures)]
+        return Table(table.title, (head, "published", HERE), lines, numeric=numeric)
+    lines = [[name, *figure] for name, figures in groups for figure in figures]
+    return Table(table.title, (head, "figure", "published", HERE), lines, numeric=numeric)
+
+
+def _is_the_same(row: Sequence[MeasuredCell], above: Sequence[MeasuredCell]) -> bool:
+    """Return True if both rows show the same trials: two levels can become one when fitted to a machine."""
+    pairs = list(zip(row, above, strict=True))
+    return any(cell.measured for cell in row) and all(
+        cell.measured == other.measured for cell, other in pairs
+    )
+
+
+def _row(
+    row: Sequence[MeasuredCell],
+    measured: Sequence[bool],
+    units: Sequence[str],
+    confidence: float,
+    *,
+    again: bool,
+) -> list[str]:
+    cells = []
+    for cell, has_ours, unit in zip(row, measured, units, strict=True):
+        cells.append(as_printed(cell, in_head=unit))
+        if has_ours:
+            cells.append(AS_ABOVE if again and cell.measured else _measured(cell, unit, confidence))
+    return cells
+
+
+def as_printed(cell: MeasuredCell, *, in_head: str = "") -> str:
+    """Return the published number or text with its unit, and the correct value if it was wrong.
+
+    ``in_head``: unit in the heading of the column.
+    """
+    known = cell.value is not None and cell.unit and cell.unit != in_head
+    is_whole = cell.value is not None and cell.text.isdigit()
+    text = group_digits(float(cell.text), 0) if is_whole else cell.text
+    text = with_unit(text, cell.unit) if known and not text.endswith(cell.unit) else text
+    if cell.corrected is None:
+        return text
+    right = signed(cell.corrected, decimals_of(cell.corrected, 3), cell.unit)
+    return f"{text} (correct: {right})"
+
+
+def _measured(cell: MeasuredCell, in_head: str, confidence: float) -> str:
+    if cell.measured is None:
+        return ABSENT if cell.is_requested else ""
+    found = cell.measured
+    if cell.is_change:
+        return result_tables.with_interval(found, confidence)
+    text = group_digits(found.value, 0) if found.value <= 0 else result_tables.level_text(found)
+    return text if found.unit in ("", in_head) else with_unit(text, found.unit)
+
+
+def _note(table: MeasuredTable) -> str:
+    """Return the notes of the source and of cells, the reasons for missing values, and the averages."""
+    every = [cell for row in table.rows for cell in row]
+    notes = [*table.notes, *_notes_on_figures(table)]
+    notes += [
+        f"{ABSENT}: {reason}"
+        for reason in dict.fromkeys(cell.missing_reason for cell in every if cell.missing_reason)
+    ]
+    notes += _averages(table)
+    if any(cell.is_change and cell.measured and cell.measured.n < VERDICT_BLOCKS_MIN for cell in every):
+        notes.append(f"Fewer than {VERDICT_BLOCKS_MIN} blocks: no CIs")
+    if any(cell.is_requested for cell in every):
+        notes.append(f"“{HERE}”: measured on this machine")
+    if any(cell.is_change and cell.measured for cell in every):
+        notes.append("Changes are (B − A) / A in percent of the baseline")
+    return " ".join(f"{sentence.rstrip('.')}." for sentence in dict.fromkeys(notes))
+
+
+def _notes_on_figures(table: MeasuredTable) -> Iterator[str]:
+    """Yield notes such as ``growth of the database, change: in percent of the newer version``."""
+    for row in table.rows:
+        for title, cell in zip(table.columns, row, strict=True):
+            if cell.note:
+                yield f"{row[0].text}, {title}: {cell.note}" if row[0].text else f"{title}: {cell.note}"
+
+
+def _averages(table: MeasuredTable) -> Iterator[str]:
+    """Yield the cases and parts that a mean covers: once for a column if all rows agree, else by row."""
+    by_column = [
+        {_over(row[n]) for row in table.rows if row[n].measured is not None}
+        for n in range(len(table.columns))
+    ]
+    for row in table.rows:
+        for title, cell, over in zip(table.columns, row, by_column, strict=True):
+            if cell.measured is not None and (mean := _over(cell)):
+                yield f"{title if len(over) == 1 else row[0].text or title}: {HERE} over {mean}"
+
+
+def _over(cell: MeasuredCell) -> str:
+    """Return the basis of a mean: ``2 cases and 3 statements``; empty for a single value."""
+    several = [(len(cell.cases), "case"), (len(cell.parts), cell.part)]
+    return " and ".join(counted(n, noun) for n, noun in several if n)

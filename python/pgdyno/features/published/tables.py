@@ -1,0 +1,517 @@
+"""Published tables with measured values, and their agreement.
+
+- Published tables with measured values: the same rows and columns, with intervals.
+- Comparison of the measured changes with the published ones: direction and size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import partial
+
+from pgdyno.analysis.statistics.intervals import Method, level_of, simultaneous
+from pgdyno.analysis.statistics.pooling import LogRatios, combine
+from pgdyno.analysis.telemetry.metrics import split_key
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels
+from pgdyno.features.published.plan import Cell, Published, PublishedTable
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.units import Better, Estimate
+
+# ----------------------------------------------------------------------
+# Published tables with measured values: the same rows and columns, with intervals.
+#
+# A value is an arm's level over the blocks; for several cases or statements, their mean. A change is (B − A)
+# / A in percent, where A is the baseline, whatever base the source uses. For several cases or statements it
+# is the change of the geometric mean of their ratios (``pooling.py``). Each interval has the study's
+# confidence, without correction for the number of values in a table. Intervals of verdicts are corrected.
+# ----------------------------------------------------------------------
+
+SIZES: Mapping[str, float] = {
+    "B": 1.0,
+    "kB": 2.0**10,
+    "KB": 2.0**10,
+    "KiB": 2.0**10,
+    "MB": 2.0**20,
+    "MiB": 2.0**20,
+    "GB": 2.0**30,
+    "GiB": 2.0**30,
+    "TB": 2.0**40,
+    "TiB": 2.0**40,
+}
+"""Sizes in bytes, in PostgreSQL's notation: 1 GB is 2³⁰ bytes."""
+
+SMALLER = ("TB", "GB", "MB", "kB", "B")
+"""Units for sizes smaller than one published unit, because a fitted study is small."""
+
+TIMES: Mapping[str, float] = {
+    "ns": 1e-9,
+    "µs": 1e-6,
+    "us": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+}
+"""Times in seconds."""
+
+PARTS_OF = ("statement", "relation", "wait")
+"""Kinds of objects that have their own metrics."""
+
+NOT_RUN = "case or arm not run"
+NOT_MEASURED = "not measured"
+NO_RATIO = "zero or less in a block: undefined ratio"
+NO_PAIRS = "no block has both arms"
+
+
+@dataclass(frozen=True)
+class MeasuredCell:
+    """A published figure with the measured one. ``text`` is as printed, empty if there was no figure.
+
+    ``measured`` is in the published unit if that can be converted. It is the mean of ``cases`` and ``parts``,
+    each of the kind ``part`` (statement, relation, wait); both are empty for a single one.
+    ``missing_reason`` is the reason if a measured value was requested and is missing.
+    """
+
+    text: str
+    value: float | None
+    corrected: float | None
+    unit: str
+    note: str
+    is_change: bool
+    measured: Estimate | None = None
+    missing_reason: str = ""
+    cases: Sequence[str] = ()
+    parts: Sequence[str] = ()
+    part: str = ""
+
+    @property
+    def is_requested(self) -> bool:
+        """True if a measured value was requested."""
+        return self.measured is not None or bool(self.missing_reason)
+
+
+@dataclass(frozen=True)
+class MeasuredTable:
+    """A published table. ``notes`` are the source's, and notes on its corrected figures."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[MeasuredCell]]
+    notes: Sequence[str]
+    chart: bool = False
+
+
+def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[MeasuredTable]:
+    """Return every table with measured values. ``cases`` are those that were run."""
+    return [_table(table, cases) for table in published.tables]
+
+
+def _table(table: PublishedTable, cases: Sequence[CaseValues]) -> MeasuredTable:
+    rows = [[_cell(cell, cases) for cell in row] for row in table.figures()]
+    return MeasuredTable(
+        table.title, [column.title for column in table.columns], rows, list(table.notes), table.chart
+    )
+
+
+def _cell(cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
+    found = MeasuredCell(
+        text=cell.text if cell.text is not None else "" if cell.value is None else f"{cell.value:.15g}",
+        value=cell.value,
+        corrected=cell.corrected,
+        unit="%" if cell.show == "change" else cell.unit or "",
+        note=cell.note,
+        is_change=cell.show == "change",
+    )
+    if cell.dropped:
+        return replace(found, missing_reason=NOT_RUN)
+    # A text is the row's name or an empty cell of the source, for any metric of the column.
+    return found if cell.metric is None or cell.value is None else _filled(found, cell, cases)
+
+
+@dataclass(frozen=True)
+class Item:
+    """One value of one arm of one case. ``baseline`` is the arm to which its change refers."""
+
+    case: CaseValues
+    key: str
+    arm: int
+    baseline: int | None
+
+    @property
+    def name(self) -> tuple[str, str]:
+        return self.case.name, split_key(self.key)[1]
+
+    def blocks(self, arm: int) -> Mapping[int, float]:
+        return self.case.values[self.key].by_block.get(arm, {})
+
+
+def _filled(cell: MeasuredCell, asked: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
+    arms = [found for case in cases if (found := _arm(case, asked)) is not None]
+    if not arms:
+        return replace(cell, missing_reason=NOT_RUN)
+    items = _items_in(asked, arms)
+    if cell.is_change:
+        items = [item for item in items if item.baseline != item.arm]
+        if not items and all(arm == baseline for _, arm, baseline in arms):
+            return cell  # the baseline's own change
+    if not items:
+        return replace(cell, missing_reason=NOT_MEASURED)
+    named = list(dict.fromkeys(item.case.name for item in items))
+    parts = list(dict.fromkeys(item.name[1] for item in items))
+    cell = replace(cell, cases=named if len(named) > 1 else (), parts=parts if len(parts) > 1 else ())
+    cell = replace(cell, part=(asked.metric or "").partition(".")[0] if cell.parts else "")
+    return _changed(cell, items) if cell.is_change else _valued(cell, items)
+
+
+def items_of(asked: Cell, cases: Sequence[CaseValues]) -> list[Item]:
+    """Return the values of a figure: one for each case that it covers, and for each statement or the like."""
+    return _items_in(asked, [found for case in cases if (found := _arm(case, asked)) is not None])
+
+
+def _items_in(asked: Cell, arms: Sequence[tuple[CaseValues, int, int | None]]) -> list[Item]:
+    return [
+        Item(case, key, arm, baseline)
+        for case, arm, baseline in arms
+        for key in _keys(case, asked)
+        if case.values[key].by_block.get(arm)
+    ]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Change of a figure's arm: (case, part) → block → log ratio to its baseline."""
+
+    ratios: Mapping[tuple[str, str], Mapping[int, float]]
+    better: Better
+    method: Method
+
+
+def published_changes(published: Published, cases: Sequence[CaseValues]) -> list[list[list[Changed | None]]]:
+    """Return the changes of all figures by table and row, for published values and changes.
+
+    None without a published figure, for a baseline, and without a ratio.
+    """
+    return [[[_change(c, cases) for c in row] for row in table.figures()] for table in published.tables]
+
+
+def _change(asked: Cell, cases: Sequence[CaseValues]) -> Changed | None:
+    if asked.metric is None or asked.value is None:
+        return None
+    arms = [found for case in cases if (found := _arm(case, asked)) is not None]
+    items = [item for item in _items_in(asked, arms) if item.baseline != item.arm]
+    ratios = _ratios(items)
+    if not ratios:
+        return None
+    first = items[0]
+    return Changed(ratios, first.case.values[first.key].better, first.case.method)
+
+
+def _arm(case: CaseValues, asked: Cell) -> tuple[CaseValues, int, int | None] | None:
+    """Return the case's arm with all requested levels, and its reference arm.
+
+    Factors of the arms that are not named have the baseline's level. The reference arm has the same levels,
+    except for the named factors: for those it has the levels of ``against``, or the baseline's.
+    """
+    if not case.arms or any(case.levels.get(f, level) != level for f, level in asked.levels.items()):
+        return None
+    first = case.arms[0]
+    wanted = {factor: str(asked.levels.get(factor, level)) for factor, level in first.items()}
+    if any(factor not in first and factor not in case.levels for factor in asked.levels):
+        return None
+    arm = _number(case, wanted)
+    if arm is None:
+        return None
+    base = {f: str(asked.against.get(f, first[f])) if f in _named(asked) else of for f, of in wanted.items()}
+    return case, arm, _number(case, base)
+
+
+def _named(asked: Cell) -> set[str]:
+    return {*asked.levels, *asked.against}
+
+
+def _number(case: CaseValues, levels: Levels) -> int | None:
+    return next((i for i, arm in enumerate(case.arms) if dict(arm) == dict(levels)), None)
+
+
+def _keys(case: CaseValues, asked: Cell) -> Iterator[str]:
+    """Yield the requested keys. A metric per statement has a key for every matching statement."""
+    metric = asked.metric or ""
+    if metric.partition(".")[0] not in PARTS_OF:
+        if metric in case.values:
+            yield metric
+        return
+    for key in case.values:
+        of, part = split_key(key)
+        if of == metric and _is_requested(part, asked):
+            yield key
+
+
+def _is_requested(part: str, asked: Cell) -> bool:
+    if asked.relation is not None:
+        return part == asked.relation or part.endswith(f".{asked.relation}")
+    text = " ".join(part.split())
+    return not asked.statements or any(text.startswith(" ".join(of.split())) for of in asked.statements)
+
+
+def _ratios(items: Sequence[Item]) -> dict[tuple[str, str], dict[int, float]] | None:
+    """Return the log ratios; None if a block has a value of zero or less."""
+    ratios: dict[tuple[str, str], dict[int, float]] = {}
+    for item in items:
+        if item.baseline is None:
+            continue
+        a, b = item.blocks(item.baseline), item.blocks(item.arm)
+        both = sorted(a.keys() & b.keys())
+        if any(a[block] <= 0 or b[block] <= 0 for block in both):
+            return None
+        if both:
+            ratios[item.name] = {block: math.log(b[block] / a[block]) for block in both}
+    return ratios
+
+
+def _changed(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
+    ratios = _ratios(items)
+    if ratios is None:
+        return replace(cell, missing_reason=NO_RATIO)
+    case = items[0].case
+    named = {f"{name}: {part}": d for (name, part), d in ratios.items()}
+    combined = combine(named, case.confidence, case.method)
+    if combined is None:
+        return replace(cell, missing_reason=NO_PAIRS)
+    first = items[0]
+    return replace(cell, measured=combined.percent(first.case.values[first.key].better))
+
+
+def _valued(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
+    """Return the value. Several are averaged in each common block, or without one over their levels."""
+    of, confidence = items[0].case.values[items[0].key], items[0].case.confidence
+    every = [item.blocks(item.arm) for item in items]
+    common = sorted(set.intersection(*(set(blocks) for blocks in every)))
+    if common:
+        means = {block: sum(blocks[block] for blocks in every) / len(every) for block in common}
+        found = level_of(means, of.unit, of.better, confidence)
+    else:
+        levels = [level for b in every if (level := level_of(b, of.unit, of.better, confidence)) is not None]
+        found = Estimate(sum(one.value for one in levels) / len(levels), of.unit, len(levels), of.better)
+    return replace(cell, measured=None if found is None else in_unit(found, cell.unit))
+
+
+def in_unit(estimate: Estimate, unit: str) -> Estimate:
+    """Convert to the published unit if it measures the same quantity.
+
+    A size smaller than one unit is shown in a smaller unit.
+    """
+    for table in (SIZES, TIMES):
+        if unit in table and estimate.unit in table:
+            if table is SIZES:
+                unit = _fitting(abs(estimate.value) * table[estimate.unit], unit)
+            return _scaled(estimate, table[estimate.unit] / table[unit], unit)
+    return estimate
+
+
+def _fitting(size_bytes: float, unit: str) -> str:
+    smaller = [one for one in SMALLER if SIZES[one] <= SIZES[unit]]
+    return next((one for one in [unit, *smaller] if size_bytes >= SIZES[one]), unit)
+
+
+def _scaled(estimate: Estimate, factor: float, unit: str) -> Estimate:
+    low, high = (None if end is None else end * factor for end in (estimate.low, estimate.high))
+    return replace(estimate, value=estimate.value * factor, unit=unit, low=low, high=high)
+
+
+# ----------------------------------------------------------------------
+# Comparison of the measured changes with the published ones: direction and size.
+#
+# A published table has changes, or values of which changes follow: an arm against the baseline in the same
+# table, and a level of ``settings`` against the first one. A published value has no interval, so agreement
+# means that the interval measured here contains it. The intervals hold simultaneously (Holm), because a few
+# of many changes would differ from the source at random.
+# ----------------------------------------------------------------------
+
+
+class Agreement(StrEnum):
+    """Result of the comparison; the text is shown."""
+
+    OPPOSITE = "opposite sign"
+    NOT_REPRODUCED = "not reproduced"
+    ONLY_HERE = "change here only"
+    SMALLER = "same sign, smaller"
+    LARGER = "same sign, larger"
+    AGREES = "agrees"
+    UNRESOLVED = "not resolved"
+    NO_INTERVAL = "no CI"
+
+
+@dataclass(frozen=True)
+class SourceChange:
+    """A change in percent: of the source (corrected, if it was wrong), and measured here.
+
+    ``what`` names the row, ``arm`` and ``baseline`` are compared.
+    """
+
+    table: str
+    what: str
+    arm: str
+    baseline: str
+    published_percent: float
+    measured: Estimate
+
+    @property
+    def agreement(self) -> Agreement:
+        """Return whether direction and size agree with the source."""
+        here, then = self.measured, self.published_percent
+        if here.low is None or here.high is None or here.n < VERDICT_BLOCKS_MIN:
+            return Agreement.NO_INTERVAL
+        contains_zero = here.low <= 0 <= here.high
+        if here.low <= then <= here.high:
+            return Agreement.UNRESOLVED if contains_zero and then else Agreement.AGREES
+        if contains_zero:
+            return Agreement.NOT_REPRODUCED
+        if then == 0:
+            return Agreement.ONLY_HERE
+        if here.value * then < 0:
+            return Agreement.OPPOSITE
+        return Agreement.LARGER if abs(here.value) > abs(then) else Agreement.SMALLER
+
+
+def changes_of_source(published: Published, cases: Sequence[CaseValues]) -> list[SourceChange]:
+    """Return each change of the source that was measured here, in the order of its tables."""
+    if not cases or not cases[0].arms:
+        return []
+    found: dict[object, Compared] = {}
+    for table in published.tables:
+        for key, compared in _changes(table, cases):
+            found.setdefault(key, compared)
+    estimators = [partial(combine, ratios, method=cases[0].method) for _, ratios in found.values()]
+    estimates = simultaneous(estimators, cases[0].confidence)
+    return [
+        change_of(estimate.percent(Better.NEITHER))
+        for (change_of, _), estimate in zip(found.values(), estimates, strict=True)
+        if estimate is not None
+    ]
+
+
+Place = tuple[int, int]
+Compared = tuple[Callable[[Estimate], SourceChange], Mapping[str, LogRatios]]
+"""A published change without its estimate, and the measured log ratios by case or statement."""
+
+
+def _changes(table: PublishedTable, cases: Sequence[CaseValues]) -> Iterator[tuple[object, Compared]]:
+    figures = {
+        (r, c): cell
+        for r, row in enumerate(table.figures())
+        for c, cell in enumerate(row)
+        if cell.metric is not None and cell.value is not None
+    }
+    for place, cell in sorted(figures.items(), key=lambda one: one[1].show != "change"):
+        if cell.show == "change":
+            yield from _printed(table, place, cell, cases)
+            continue
+        for base in _bases(cell, figures, cases):
+            yield from _of_values(table, place, base, figures, cases)
+
+
+def _identity(cell: Cell) -> tuple[object, ...]:
+    return cell.metric, cell.relation, cell.statements
+
+
+def _printed(
+    table: PublishedTable, place: Place, cell: Cell, cases: Sequence[CaseValues]
+) -> Iterator[tuple[object, Compared]]:
+    first = cases[0].arms[0]
+    levels = {factor: str(level) for factor, level in {**first, **cell.levels}.items()}
+    against = {
+        factor: str(cell.against.get(factor, first.get(factor, level))) for factor, level in levels.items()
+    }
+    compared = {factor for factor in (*cell.levels, *cell.against) if factor in first}
+    base = cell.model_copy(update={"levels": {**cell.levels, **{f: against[f] for f in compared}}})
+    ratios, then = _ratios_of_cell(cell, base, cases), _right_value(cell)
+    if ratios and then is not None:
+        names = _names(levels, {**levels, **{f: against[f] for f in compared}})
+        key = (_identity(cell), tuple(sorted(levels.items())), tuple(sorted(against.items())))
+        yield key, (partial(SourceChange, table.title, _row_name(table, place), *names, then), ratios)
+
+
+def _right_value(cell: Cell) -> float | None:
+    """Return the published value, corrected if it was wrong."""
+    return cell.value if cell.corrected is None else cell.corrected
+
+
+def _bases(cell: Cell, figures: Mapping[Place, Cell], cases: Sequence[CaseValues]) -> Iterator[Place]:
+    """Yield the figures of the baseline and of the first level of ``settings``; other levels are equal."""
+    first = cases[0].arms[0]
+    own = dict(cell.levels)
+    wanted = [{**own, **{f: level for f, level in first.items() if f in own}}]
+    settings = next((case.levels["settings"] for case in cases if "settings" in case.levels), None)
+    if settings is not None and "settings" in own:
+        wanted.append({**own, "settings": settings})
+    values = {place: of for place, of in figures.items() if of.show != "change"}
+    same = {place: of for place, of in values.items() if _identity(of) == _identity(cell)}
+    for levels in wanted:
+        if levels != own:
+            yield from [place for place, of in same.items() if dict(of.levels) == levels][:1]
+
+
+def _of_values(
+    table: PublishedTable,
+    place: Place,
+    base: Place,
+    figures: Mapping[Place, Cell],
+    cases: Sequence[CaseValues],
+) -> Iterator[tuple[object, Compared]]:
+    cell, other = figures[place], figures[base]
+    value, base_value = _right_value(cell), _right_value(other)
+    if not value or not base_value:
+        return
+    ratios = _ratios_of_cell(cell, other, cases)
+    if not ratios:
+        return
+    then = 100 * (value / base_value - 1)
+    names = _names(cell.levels, other.levels)
+    levels = [tuple(sorted((f, str(v)) for f, v in one.levels.items())) for one in (cell, other)]
+    yield (
+        (_identity(cell), *levels),
+        (partial(SourceChange, table.title, _row_name(table, place), *names, then), ratios),
+    )
+
+
+def _names(levels: Mapping[str, object], base: Mapping[str, object]) -> tuple[str, str]:
+    """Return the levels of both that differ."""
+    differing = [factor for factor in levels if levels[factor] != base.get(factor)]
+    arm, baseline = (", ".join(str(of[factor]) for factor in differing) for of in (levels, base))
+    return arm, baseline
+
+
+def _row_name(table: PublishedTable, place: Place) -> str:
+    """Return the texts of the row, where an empty first one repeats the row above, and the other levels."""
+    row, _ = place
+    cells = table.rows[row].cells
+    texts = [cell.text for cell in cells if cell.value is None and cell.text]
+    if cells[0].text == "":
+        above = next((of.cells[0].text for of in reversed(table.rows[:row]) if of.cells[0].text), None)
+        texts = [above, *texts] if above else texts
+    column = table.columns[place[1]].title
+    return ", ".join(filter(None, [*texts, column]))
+
+
+def _ratios_of_cell(cell: Cell, base: Cell, cases: Sequence[CaseValues]) -> dict[str, dict[int, float]]:
+    """Return the log ratios of common blocks by case or statement; empty if one of the two has no value."""
+    pair = items_of(cell, cases), items_of(base, cases)
+    if not pair[0] or len(pair[0]) != len(pair[1]) or pair[0] == pair[1]:
+        return {}
+    ratios = {f"{n}": _log_ratios(*of) for n, of in enumerate(zip(*pair, strict=True))}
+    return {name: of for name, of in ratios.items() if of}
+
+
+def _log_ratios(item: Item, base: Item) -> dict[int, float]:
+    x, y = item.blocks(item.arm), base.blocks(base.arm)
+    return {b: math.log(x[b] / y[b]) for b in sorted(x.keys() & y.keys()) if x[b] > 0 and y[b] > 0}
+
+
+def counts_of(changes: Sequence[SourceChange]) -> Mapping[Agreement, int]:
+    """Return the number of changes by agreement, in the order of ``Agreement``."""
+    found = Counter(change.agreement for change in changes)
+    return {agreement: found[agreement] for agreement in Agreement if found[agreement]}

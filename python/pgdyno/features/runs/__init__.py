@@ -1,0 +1,1 @@
+"""Single runs without a comparison: load, check, drive, pgbench."""

@@ -1,0 +1,197 @@
+"""``pgdyno workload``: scripts from the statements that a database has recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.options import Dsn, Json, parse_percent
+from pgdyno.features.statements.scripts import (
+    LeftOut,
+    StatementScripts,
+    read_load,
+    read_transactions,
+    reading_session,
+    require_coverage,
+    scripts_of_load,
+)
+from pgdyno.interruption import Interruption
+from pgdyno.report.visible_text import visible
+from pgdyno.server.connections import Dsn as ConnectionString
+from pgdyno.units import counted, group_digits, percent_text
+from pgdyno.workloads.pgbench.parameters import LIST, SCRIPTS_MAX, STUB, require_directory, write_directory
+
+app = typer.Typer(help="Make scripts from the statements of a running database.", no_args_is_help=True)
+
+LISTED_SHARE_MIN = 0.001
+"""Smallest share of the time for which a statement has its own line; JSON and the list have all."""
+
+COVERAGE_REFUSED_BELOW = 0.5
+"""Smallest share of the execution time that scripts have without --min-coverage."""
+
+
+@app.command("from-statements")
+def from_statements(
+    dsn: Dsn,
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="DIR", help="Directory of the scripts.")],
+    database: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Database of the statements. [default: that of the DSN]"),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", min=1, max=SCRIPTS_MAX, help="Maximum number of scripts.")
+    ] = 100,
+    share: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Stop when the scripts have this share of the execution time. [default: all statements]",
+        ),
+    ] = None,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="csvlog or jsonlog of the server with all statements (log_min_duration_statement = 0): the "
+            "statements of a transaction become one script, equal values are drawn once, and numbers and "
+            "intervals that no column shows have the range of the log.",
+        ),
+    ] = None,
+    min_coverage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Smallest share of the execution time that the scripts must have. [default: 50%, or less if "
+            "--share is less]",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the scripts in a directory that pgdyno wrote.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Make pgbench scripts with weights from pg_stat_statements.
+
+    The DSN is read in sessions that cannot write. The scripts contain no values of rows: they sample values
+    from the data that are measured. Values that pgdyno cannot derive are stubs, to be edited before the
+    scripts are measured. What has no script is listed with its share of the execution time. Examples:
+
+    \b
+      pgdyno workload from-statements postgresql://reader@db.example/shop --output shop-load
+      pgdyno compare 17 18 --data shop -f shop-load
+    """
+    share_max = 1.0 if share is None else parse_percent(share)
+    coverage_min = (
+        min(COVERAGE_REFUSED_BELOW, share_max) if min_coverage is None else parse_percent(min_coverage)
+    )
+    require_directory(output, replace=overwrite)
+    source = ConnectionString(dsn)
+    if database is not None:
+        source = source.with_database(database)
+    with Interruption() as interruption, reading_session(source) as connection:
+        load = read_load(connection)
+        say(f"reading {counted(len(load.statements), 'statement')} of the database {load.database}")
+        transactions = None if log is None else read_transactions(log, load.database, interruption.check)
+        made = scripts_of_load(connection, load, limit, share_max, transactions, interruption.check)
+    require_coverage(made, coverage_min)
+    scripts = [one.script for one in made.scripts]
+    write_directory(output, scripts, [f"from-statements {source}", *_summary(made), *_left_out_lines(made)])
+    if as_json:
+        print_json(_facts(made, output))
+    else:
+        _print(made, output)
+
+
+def _summary(made: StatementScripts) -> Iterator[str]:
+    yield (
+        f"{group_digits(made.made, 0)} of {group_digits(made.statements, 0)} statements have "
+        f"scripts, which cover {percent_text(made.coverage, 1)} of the recorded time"
+    )
+
+
+def _left_out_lines(made: StatementScripts) -> Iterator[str]:
+    if made.left_out:
+        yield f"Left out: {percent_text(1 - made.coverage, 1)}"
+    for one in made.left_out:
+        yield f"{percent_text(one.share, 2):>7}  {visible(_reason(one))}  {visible(one.shown)}"
+
+
+def _reason(one: LeftOut) -> str:
+    text = f"{one.reason}: {one.detail}" if one.detail else str(one.reason)
+    return f"{text} ({counted(one.statements, 'statement')})" if one.statements > 1 else text
+
+
+def _print(made: StatementScripts, output: Path) -> None:
+    table = Table("script", "calls", "time", "statement", box=None)
+    for one in made.scripts:
+        row = (one.script.name, group_digits(one.calls, 0), percent_text(one.share, 1), one.shown)
+        table.add_row(*map(Text, row))  # no markup in names
+    out.print(table)
+    for line in _summary(made):
+        out.print(line, soft_wrap=True)
+    listed = [one for one in made.left_out if one.share >= LISTED_SHARE_MIN]
+    if listed:
+        rest = Table("left out", "time", "statement", box=None)
+        for left in listed:
+            rest.add_row(*map(Text, (_reason(left), percent_text(left.share, 1), left.shown or left.queryid)))
+        out.print(rest)
+    if few := len(made.left_out) - len(listed):
+        out.print(
+            f"{group_digits(few, 0)} more with less than 0.1% each: {output / LIST} lists them",
+            soft_wrap=True,
+        )
+    stubs = [
+        (one.script.name, line.removeprefix(STUB).strip())
+        for one in made.scripts
+        for line in (one.script.text or "").splitlines()
+        if line.startswith(STUB)
+    ]
+    if stubs:
+        table = Table("script", "stub", box=None)
+        for name, line in stubs:
+            table.add_row(Text(f"{name}.sql"), Text(line))
+        out.print(table)
+        say(f"edit {counted(len(stubs), 'stub')} first: pgdyno refuses scripts that contain an unedited stub")
+    say(f"next: pgdyno compare ARM ARM --data SOURCE -f {output}")
+
+
+def _facts(made: StatementScripts, output: Path) -> dict[str, Any]:
+    return {
+        "directory": str(output),
+        "database": made.load.database,
+        "statements": made.statements,
+        "time_ms": made.load.time_ms,
+        "coverage": made.coverage,
+        "scripts": [
+            {
+                "file": f"{one.script.name}.sql",
+                "weight": one.script.weight,
+                "queryids": list(one.queryids),
+                "calls": one.calls,
+                "share": one.share,
+                "parameters": [
+                    {"number": draw.number, "type": draw.type, "drawn": draw.about, "stub": draw.is_stub}
+                    for draw in one.draws
+                ],
+            }
+            for one in made.scripts
+        ],
+        "left_out": [
+            {
+                "queryid": one.queryid or None,
+                "statements": one.statements,
+                "calls": one.calls,
+                "share": one.share,
+                "reason": one.reason.name.lower(),
+                "detail": one.detail,
+                "statement": one.shown,
+            }
+            for one in made.left_out
+        ],
+    }

@@ -1,0 +1,1 @@
+"""Workload sysbench: scripts of sysbench, their options, data and checks."""

@@ -1,0 +1,364 @@
+"""One run of the driver over the trials of a block, with checkpoints and the capacity search before it.
+
+Arms that run at the same time search in turn. A step is one run of the driver with one slice of each arm, in
+random order, each at its own rate. Changes of the data by these steps remain, so the checks of the trial
+begin after them.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import psycopg
+
+from pgdyno.analysis.telemetry.percentiles import limited_ms, merge
+from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import EngineError, FleetError, ServerError, in_one_line
+from pgdyno.features.capacity.search import (
+    CLOSED_LOOP_S,
+    LatencyLimit,
+    SearchStep,
+    capacity,
+    next_rate,
+    parse_limit,
+    step_s,
+)
+from pgdyno.features.drivers.group import NODE_LOST
+from pgdyno.measure.arms import LabArm, brief_session
+from pgdyno.measure.engine_runs import (
+    EngineRun,
+    Pinning,
+    drive_specification,
+    histograms_from,
+    interval_from,
+    run_drive,
+    slice_from,
+)
+from pgdyno.measure.progress import PreparationStep, Running, Warned
+from pgdyno.measure.telemetry_collection import TelemetryCollection
+from pgdyno.measure.trial import BarrierReadings, Lab, RunningTrial, read_surroundings
+from pgdyno.measure.warm_up import WarmUp, interval_s_of
+from pgdyno.results.records import CapacitySearch, Counts, Measure
+from pgdyno.results.records import Slice as Driven
+from pgdyno.server.engine import Event
+from pgdyno.study.plan import Driving, Rate, Study
+from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
+from pgdyno.workloads.registry import workload_of
+
+
+def force_checkpoints(lab: Lab, trials: Sequence[RunningTrial]) -> None:
+    """Force a checkpoint on each server at the barrier before the measured part, when no transaction runs.
+
+    Adds a caveat if it fails, for example without permission. The driver detects a lost server.
+    """
+    for trial in trials:
+        lab.watch(PreparationStep(f"forced checkpoint of {trial.arm.name}"))
+        begun_s = time.monotonic()
+        try:
+            with brief_session(trial.arm) as connection:
+                connection.execute("CHECKPOINT")
+        except (psycopg.Error, ServerError) as error:
+            names = {"arm": trial.arm.name, "reason": in_one_line(error)}
+            caveat = Caveat(Code.CHECKPOINT_NOT_FORCED, names)
+            lab.watch(Warned(caveat.text))
+            lab.writer.add_caveat(caveat, lab.case)
+        else:
+            trial.ordered_checkpoint_s = time.monotonic() - begun_s
+
+
+Targets = Sequence[tuple[str, str]]
+
+
+def search_capacities(
+    lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial], targets: Targets
+) -> EngineRun | None:
+    """Search the capacity of each arm and store it in its trial. Returns a run that ended early, if any."""
+    assert lab.study.capacity is not None
+    limit = parse_limit(lab.study.capacity)
+    rng = random.Random(f"search:{block.seed}")
+    lab.watch(PreparationStep("measuring the arms in a closed loop"))
+    order = rng.sample(range(len(targets)), len(targets))
+    closed, run = _closed_loop(lab, block, trials, targets, [*order, *reversed(order)])
+    if not run.complete:
+        return _cut_short(run)
+    tried: dict[int, list[SearchStep]] = {target: [] for target in range(len(targets))}
+    for number in range(1, 10_000):  # next_rate ends it
+        wanted = {target: next_rate(tried[target], limit, closed[target]) for target in tried}
+        rates = {target: rate for target, rate in wanted.items() if rate is not None}
+        if not rates:
+            break
+        lab.watch(PreparationStep(f"searching the capacity, step {number}"))
+        run = _step(lab, block, number, trials, targets, rates, limit, rng)
+        if not run.complete:
+            return _cut_short(run)
+        for target, rate in rates.items():
+            tried[target].append(SearchStep(rate, _latency_ms(run, target, limit)))
+    for target, trial in enumerate(trials.values()):
+        driving = lab.study.driving(trial.arm.index)
+        trial.checks = workload_of(driving.workload).checks(driving.clients, restored=False)
+        trial.search = CapacitySearch.of(lab.study.capacity, closed[target], tried[target])
+        trial.rate_per_s = (
+            capacity(tried[target], limit) or (tried[target] or [SearchStep(1.0, 0.0)])[-1].rate_per_s
+        )
+        assert trial.crash_detector is not None
+        trial.checks.begin(trial.crash_detector)
+    return None
+
+
+def _cut_short(run: EngineRun) -> EngineRun:
+    """Mark the run as part of the search: its counts do not belong to the trial."""
+    return replace(run, before="while searching for the capacity: ")
+
+
+def _closed_loop(
+    lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial], targets: Targets, order: Sequence[int]
+) -> tuple[list[float], EngineRun]:
+    """Return the transactions per second of each target, and the run."""
+    slices = [
+        PlannedSlice(target, Role.MEASURE, CLOSED_LOOP_S, i // len(targets)) for i, target in enumerate(order)
+    ]
+    driven: list[list[Driven]] = [[] for _ in targets]
+    drivings = [_search_driving(lab, index, None) for index in trials]
+    specification = drive_specification(drivings[0], block.seed, slices, targets, drivings)
+
+    def on_event(event: Mapping[str, object]) -> None:
+        if event["event"] == "slice":
+            driven[int(str(event["target"]))].append(slice_from(event))
+
+    run = run_drive(
+        specification,
+        lab.interruption,
+        on_event,
+        start=lab.engine_of(block.seed),
+    )
+    rates = []
+    for pieces in driven:
+        counted_s = sum(piece.counted_s for piece in pieces)
+        executed = sum(counts.executed for piece in pieces for counts in piece.kinds.values())
+        rates.append(max(1.0, executed / counted_s) if counted_s else 1.0)
+    return rates, run
+
+
+def _step(
+    lab: Lab,
+    block: PlannedBlock,
+    number: int,
+    trials: Mapping[int, RunningTrial],
+    targets: Targets,
+    rates: Mapping[int, float],
+    limit: LatencyLimit,
+    rng: random.Random,
+) -> EngineRun:
+    """Run one slice of each target whose search continues."""
+    study = lab.study
+    order = rng.sample(sorted(rates), len(rates))
+    slices = [
+        PlannedSlice(target, Role.MEASURE, step_s(rates[target], limit, study.slice_s, study.discard_s), 0)
+        for target in order
+    ]
+    drivings = [_search_driving(lab, index, rates.get(target)) for target, index in enumerate(trials)]
+    specification = drive_specification(drivings[0], block.seed + number, slices, targets, drivings)
+    return run_drive(
+        specification,
+        lab.interruption,
+        lambda _: None,
+        start=lab.engine_of(block.seed),
+    )
+
+
+def _search_driving(lab: Lab, arm: int, rate_per_s: float | None) -> Driving:
+    return driving_at(lab.study.driving(arm), rate_per_s)
+
+
+def driving_at(driving: Driving, rate_per_s: float | None) -> Driving:
+    """Return the same clients with the given rate, or in a closed loop."""
+    rate = None if rate_per_s is None else Rate(per_s=rate_per_s)
+    return driving.model_copy(update={"rate": rate})
+
+
+def _latency_ms(run: EngineRun, target: int, limit: LatencyLimit) -> float:
+    """Return the latency percentile of the limit; infinite if too few transactions were completed."""
+    assert run.result is not None
+    found = run.result.targets[target]
+    counts = [Counts(**kind.counts) for kind in found.kinds.values()]
+    answered = sum(of.executed for of in counts)
+    every = sum(of.all for of in counts)
+    pairs = merge(h.pairs for h in histograms_from(found) if h.measure is Measure.LATENCY)
+    latency_ms = limited_ms(pairs, answered, every - answered, limit.quantile)
+    return math.inf if latency_ms is None else latency_ms
+
+
+Seen = dict[str, BarrierReadings]
+
+
+def drive_trials(
+    lab: Lab,
+    block: PlannedBlock,
+    trials: Mapping[int, RunningTrial],
+    seen: Seen,
+    telemetry: TelemetryCollection,
+) -> EngineRun:
+    """Drive the trials of the block. ``seen`` and ``telemetry`` receive the readings at the barriers."""
+    arms = list(trials)
+    targets = [(trials[index].arm.name, trials[index].arm.conninfo()) for index in arms]
+    slices = [replace(s, arm=arms.index(s.arm)) for s in block.slices if s.arm in trials]
+    pinning = _pinning(lab.study, [trials[index].arm for index in arms])
+    if lab.study.warmup_workload is not None:
+        clients = [lab.study.driving(index).clients for index in arms]
+        _warm_up(lab, block, slices, targets, clients, pinning)
+        slices = [s for s in slices if s.role == "measure"]
+    if lab.study.searches_capacity and (cut_short := search_capacities(lab, block, trials, targets)):
+        return cut_short
+    for trial in trials.values():
+        trial.log_from = len(trial.arm.log() or "")
+    drivings = [_driving(lab, trials[index]) for index in arms]
+    interval_s = interval_s_of(lab.study)
+    specification = drive_specification(
+        drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s, pinning=pinning
+    )
+    # Warm-ups of earlier blocks are comparable at the same rate only; a capacity search finds another rate.
+    earlier = [[] if lab.study.searches_capacity else lab.rates.get(index, []) for index in arms]
+    warm_up = WarmUp(
+        lab.block_study, len(arms), interval_s, earlier, lab.warmed_s.get((lab.case, block.index))
+    )
+
+    def on_event(event: Event) -> None:
+        match event["event"]:
+            case "started":
+                telemetry.epoch_unix_s = event["epoch_unix_ns"] / 1e9
+            case "slice":
+                _note_slice(lab, trials[arms[event["target"]]], event)
+            case "error":
+                trials[arms[event["target"]]].sqlstate = event["sqlstate"] or ""
+            case "interval":
+                _note_interval(lab, trials[arms[event["target"]]], event)
+                telemetry.store_series()
+            case _:
+                pass
+
+    def at_barrier() -> None:
+        # The servers' CPU time is read last before the measured part and first after it, without our own
+        # queries.
+        ours = [trials[index].arm for index in arms]
+        if not seen:
+            if lab.study.checkpoints is not None:
+                force_checkpoints(lab, list(trials.values()))
+            seen["measure"] = read_surroundings(ours)
+            telemetry.begin()
+            telemetry.read_server_cpu()
+        else:
+            telemetry.read_server_cpu()
+            telemetry.end()
+            seen["end"] = read_surroundings(ours)
+
+    lab.watch(PreparationStep("connecting"))
+    run = run_drive(
+        specification,
+        lab.interruption,
+        on_event,
+        at_barrier,
+        telemetry.note_driver,
+        warm_up.ends_with,
+        lab.engine_of(block.seed),
+    )
+    _note_warm_ups(lab, block, trials, warm_up, complete=run.complete)
+    return run
+
+
+def _note_warm_ups(
+    lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial], warm_up: WarmUp, *, complete: bool
+) -> None:
+    """Keep what later blocks compare their warm-ups with."""
+    for target, index in enumerate(trials):
+        if (found := warm_up.found(target)) is not None:
+            trials[index].warmed = replace(found, times=lab.warm_up_times)
+        if complete:
+            lab.rates.setdefault(index, []).append(warm_up.rates(target))
+            lab.measured[index] = [piece for piece in trials[index].slices if piece.role is Role.MEASURE]
+        if lab.study.schedule == "blocks" and (found := warm_up.found(target)) is not None:
+            first_s = found.driven_s if found.by == "evidence" else lab.study.warmup_s
+            lab.warmed_s.setdefault((lab.case, block.index), first_s)
+
+
+def _pinning(study: Study, arms: Sequence[LabArm]) -> Pinning | None:
+    """Return the CPU partitions of a duet. If a server has ended since its start, the engine's run fails."""
+    if study.cpu_partition is None:
+        return None
+    return Pinning(study.cpu_partition.cores, [arm.postmaster_pid() or 0 for arm in arms])
+
+
+def _driving(lab: Lab, trial: RunningTrial) -> Driving:
+    """Return the clients of a trial, at the rate of its capacity search if there was one."""
+    driving = lab.study.driving(trial.arm.index)
+    return driving if trial.rate_per_s is None else driving_at(driving, trial.rate_per_s)
+
+
+def _warm_up(
+    lab: Lab,
+    block: PlannedBlock,
+    slices: Sequence[PlannedSlice],
+    targets: Sequence[tuple[str, str]],
+    clients: Sequence[int],
+    pinning: Pinning | None,
+) -> None:
+    """Warm up with another workload in a separate run. Its results are not stored."""
+    assert lab.study.warmup_workload is not None
+    lab.watch(PreparationStep("warming up"))
+    workload, threads = lab.study.warmup_workload, lab.study.threads
+    drivings = [Driving(workload=workload, clients=n, threads=threads) for n in clients]
+    warm = [s for s in slices if s.role == "warm-up"]
+    specification = drive_specification(drivings[0], block.seed, warm, targets, drivings, pinning=pinning)
+    start = lab.engine_of(block.seed)
+    run = run_drive(specification, lab.interruption, lambda _: None, start=start)
+    if run.failure is not None:
+        if run.failure.stage == NODE_LOST:
+            raise FleetError(run.failure.message)
+        kind = EngineError if run.failure.target is None else ServerError
+        raise kind(f"warm-up failed: {run.failure.message}")
+
+
+def _note_slice(lab: Lab, trial: RunningTrial, event: Event) -> None:
+    piece = slice_from(event)
+    lab.writer.add_slice(trial.id, piece)
+    trial.slices.append(piece)
+    if piece.role is Role.MEASURE:
+        trial.counted_s += piece.counted_s
+        trial.ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
+
+
+def _note_interval(lab: Lab, trial: RunningTrial, event: Event) -> None:
+    interval = interval_from(event)
+    lab.writer.add_interval(trial.id, interval)
+    n = sum(counts.executed for counts in interval.kinds.values())
+    errors = sum(counts.failed + counts.retried for counts in interval.kinds.values())
+    took_s = max(interval.to_s - interval.from_s, 1e-9)
+    share = None
+    if interval.role is Role.MEASURE:
+        trial.measured_s += interval.to_s - interval.from_s
+        trial.measured_n += sum(counts.all for counts in interval.kinds.values())
+        share = _share(lab.study, trial)
+    p99_ns = interval.latency_p99_ns
+    lab.watch(
+        Running(
+            arm=trial.arm.index,
+            role=event["role"],
+            transactions_per_s=n / took_s,
+            latency_p99_s=None if p99_ns is None else p99_ns / 1e9,
+            share=share,
+            errors_per_s=errors / took_s,
+            sqlstate=trial.sqlstate,
+        )
+    )
+
+
+def _share(study: Study, trial: RunningTrial) -> float:
+    """Return the finished share of a trial's window. Slices drain after their end, so at most 1."""
+    if study.transactions is not None:
+        done = trial.measured_n / (study.transactions * study.driving(trial.arm.index).clients)
+    else:
+        done = trial.measured_s / (study.rounds * study.slice_s)
+    return min(1.0, done)

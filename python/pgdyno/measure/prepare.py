@@ -1,0 +1,346 @@
+"""Preparation of the arms of all cases: checks of the requests, then creation or reuse of datasets."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import UsageError
+from pgdyno.features.aged_data.history import HistoryMaker
+from pgdyno.features.own_data.preflight import own_data_caveats, require_working_own_data, with_own_data
+from pgdyno.features.own_data.sampling import with_samples
+from pgdyno.features.own_data.source import installed_clients
+from pgdyno.interruption import Interruption
+from pgdyno.measure.arms import BuildArm, DsnArm, LabArm, Placement, Prepared, open_dsn_arm, require_usable
+from pgdyno.measure.dataset_loading import (
+    WAL_RESERVE_BYTES,
+    Maker,
+    dataset_key,
+    init_options,
+    own_data_of,
+    require_space,
+)
+from pgdyno.measure.engine_runs import examine_scripts
+from pgdyno.measure.machine import machine_resources
+from pgdyno.measure.preflight import (
+    ArmRequest,
+    empty_clusters,
+    fit_schedule,
+    require_connections,
+    require_starts,
+    require_working_scripts,
+    resolve_arms,
+)
+from pgdyno.measure.progress import Warned, Watch
+from pgdyno.measure.trial import untested_version
+from pgdyno.results import records
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.directories import free_bytes
+from pgdyno.server.settings import usable_cores
+from pgdyno.server.snapshots import Dataset
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import CHECKPOINT_TIMEOUT, aa_arms, aa_study, timeout_s, why_no_aa, with_window
+from pgdyno.study.sizing import partition_of
+
+
+@contextlib.contextmanager
+def prepare_arms(
+    studies: Sequence[Study], watch: Watch, interruption: Interruption
+) -> Iterator[Sequence[Prepared]]:
+    """Prepare the arms of each case. At the end of the block, servers are stopped and live directories
+    removed.
+
+    All requests are checked before anything is loaded. Raises UsageError, ServerError, DiskFullError,
+    DatasetError, Interrupted.
+    """
+    cache = Cache.open()
+    cache.sweep()
+    machine = machine_resources(cache.root)
+    checked = []
+    for given in map(with_cpu_partition, studies):
+        interruption.check()
+        study = with_own_data(given, cache, watch, interruption)
+        caveats = _script_caveats(study, watch)
+        wanted = resolve_arms(study, cache, machine, watch, caveats)
+        fitting = fit_schedule(study, wanted, machine, watch, caveats)
+        require_usable(fitting, watch)
+        require_connections(fitting, wanted)
+        checked.append((fitting, wanted, caveats))
+    requests = [(study, wanted) for study, wanted, _ in checked]
+    for note in dict.fromkeys(
+        note for _, wanted in requests for arm in wanted.values() for note in arm.requested.notes
+    ):
+        watch(Warned(note))
+    with empty_clusters(cache) as clusters:
+        in_effect = require_starts(requests, clusters, watch, interruption)
+        require_working_scripts(requests, clusters, watch, interruption)
+    with contextlib.ExitStack() as stack:
+        places = _DataPlaces(cache, watch, interruption, stack)
+        ready = [
+            _with_settings(_ready(study, wanted, caveats, places), settings)
+            for (study, wanted, caveats), settings in zip(checked, in_effect, strict=True)
+        ]
+        places.require_room_for_copies()
+        places.add_second_places()
+        ready = with_samples(ready, watch, interruption)
+        require_working_own_data(ready, watch, interruption)
+        for prepared in ready:
+            prepared.caveats.extend(_placement_caveats(prepared.arms))
+        ready = [_with_aa(prepared) for prepared in ready]
+        for prepared in ready:
+            second_servers = [arm for doubled in prepared.aa.values() for arm in doubled.arms]
+            for arm in [*prepared.arms, *second_servers]:
+                stack.callback(arm.stop)
+            if any(arm.is_local() for arm in prepared.arms):
+                prepared.caveats.append(Caveat(Code.SHARED_MACHINE, {"cores": machine.cores}))
+        yield ready
+
+
+def with_cpu_partition(study: Study) -> Study:
+    """Return the study with the CPU partitions of a duet. Raises UsageError if there are too few cores, or
+    other cores than in earlier blocks.
+    """
+    if study.schedule != "duet":
+        return study
+    partition = partition_of(usable_cores())
+    if study.cpu_partition not in (None, partition):
+        raise UsageError(
+            f"the study ran on the cores {study.cpu_partition.cores}, and pgdyno now has {partition.cores}: "
+            "run it on the same cores, or start a new study"
+        )
+    return study.model_copy(update={"cpu_partition": partition})
+
+
+def _script_caveats(study: Study, watch: Watch) -> list[Caveat]:
+    """Examine the scripts of all workloads first, because this takes no time. Returns their caveats."""
+    workloads = {
+        study.driving(i).workload.model_dump_json(): study.driving(i).workload for i in range(len(study.arms))
+    }
+    found = [caveat for workload in workloads.values() for caveat in examine_scripts(workload)]
+    for caveat in found:
+        watch(Warned(caveat.text))
+    return found
+
+
+@dataclass
+class _DataPlaces:
+    """Data of all cases. Cases with the same data share them, because only one runs at a time."""
+
+    cache: Cache
+    watch: Watch
+    interruption: Interruption
+    stack: contextlib.ExitStack
+    datasets: dict[str, Dataset] = field(default_factory=dict)
+    placements: dict[str, Placement] = field(default_factory=dict)
+    dsn_arms: dict[tuple[str, str, int], DsnArm] = field(default_factory=dict)
+
+    def dataset(self, study: Study, index: int, wanted: ArmRequest) -> Dataset:
+        """Return the dataset; load it if neither the cache nor an earlier case has it."""
+        workload, init = study.driving(index).workload, init_options(study)
+        key = dataset_key(wanted.build, workload, init, wanted.upgrade)
+        if key.name not in self.datasets:
+            copies = sum(not arm.is_dsn for arm in study.arms)
+            maker = Maker(
+                self.cache.root,
+                self.cache.account,
+                copies,
+                self.watch,
+                self.interruption,
+                init,
+                self._promised_bytes(),
+                installed_clients(self.cache.store()) if own_data_of(workload) else (),
+            )
+            history = HistoryMaker(self.cache.cached_datasets(), maker)
+            self.datasets[key.name] = self.stack.enter_context(
+                history.hold(wanted.build, workload, wanted.upgrade)
+            )
+        return self.datasets[key.name]
+
+    def placement(self, dataset: Dataset, places: int) -> Placement:
+        """Return the live directories of a dataset, at least ``places``; cases share them."""
+        found = self.placements.setdefault(dataset.name, Placement(dataset.name, []))
+        while len(found.directories) < places:
+            found.directories.append(self.stack.enter_context(self.cache.live_runs().open("arm")))
+        return found
+
+    def add_second_places(self) -> None:
+        """Open a second live directory for each dataset with one, if the disk has room for all of them."""
+        alone = [name for name, placement in self.placements.items() if len(placement.directories) == 1]
+        more = sum(self.datasets[name].snapshot.size_bytes for name in alone)
+        if self._promised_bytes() + more + WAL_RESERVE_BYTES <= free_bytes(self.cache.root):
+            for name in alone:
+                self.placement(self.datasets[name], 2)
+
+    def dsn_arm(self, study: Study, index: int, spec: ArmSpec) -> DsnArm:
+        """Return the arm on a running server; cases with the same data share it."""
+        workload = study.driving(index).workload
+        place = (spec.server, f"{workload.kind} {sorted(workload.shape().items())}", index)
+        if place not in self.dsn_arms:
+            opened = open_dsn_arm(index, spec, study, self.watch, self.interruption)
+            self.dsn_arms[place] = self.stack.enter_context(opened)
+        return replace(self.dsn_arms[place], name=spec.name)
+
+    def require_room_for_copies(self) -> None:
+        """Raise DiskFullError if the live copies of all datasets do not fit."""
+        if self._promised_bytes():
+            smaller = "reduce the study"
+            require_space(self.cache.root, 0, 0, smaller, promised_bytes=self._promised_bytes())
+
+    def _promised_bytes(self) -> int:
+        """Return the size of the live copies that the restores will create."""
+        return sum(
+            len(placement.directories) * self.datasets[name].snapshot.size_bytes
+            for name, placement in self.placements.items()
+        )
+
+
+def _with_settings(prepared: Prepared, tried: Mapping[int, Mapping[str, str]]) -> Prepared:
+    running = {
+        arm.index: arm.effective() for arm in prepared.arms if isinstance(arm, DsnArm) and arm.is_local()
+    }
+    return replace(prepared, in_effect={**tried, **running})
+
+
+def _is_fixed(arm: LabArm) -> bool:
+    """Return whether the data of the arm stay in one place."""
+    return isinstance(arm, BuildArm) and len(arm.placement.directories) == 1
+
+
+def _placement_caveats(arms: Sequence[LabArm]) -> Iterator[Caveat]:
+    fixed = [arm.name for arm in arms if _is_fixed(arm)]
+    if len(arms) > 1 and fixed:
+        yield Caveat(Code.PLACEMENT_FIXED, {"arms": ", ".join(fixed)})
+
+
+def _with_aa(prepared: Prepared) -> Prepared:
+    """Add the arms of the A/A blocks, unless their data do not fit: they must not make a study fail."""
+    study, arms = prepared.study, prepared.arms
+    reason = why_no_aa(study)
+    doubled = {index: arms[index] for index in aa_arms(study)} if not reason else {}
+    if any(_is_fixed(arm) for arm in doubled.values()):
+        doubled, reason = {}, "the disk is too small for the data of a second server"
+    aa = {}
+    for index, arm in doubled.items():
+        assert isinstance(arm, BuildArm)
+        own = aa_study(study, index)
+        both = [
+            replace(arm, index=k, name=spec.name, position=k, seed=own.seed)
+            for k, spec in enumerate(own.arms)
+        ]
+        described = [replace(prepared.records[index], arm=k, name=one.name) for k, one in enumerate(both)]
+        aa[index] = Prepared(own, both, described, [], prepared.data_path)
+    return replace(prepared, aa=aa, why_no_aa=reason)
+
+
+def _ready(
+    study: Study, wanted: Mapping[int, ArmRequest], caveats: list[Caveat], places: _DataPlaces
+) -> Prepared:
+    arms: list[LabArm] = []
+    described: list[records.Arm] = []
+    with_data: Counter[str] = Counter()
+    for index, spec in enumerate(study.arms):
+        places.interruption.check()
+        if spec.is_dsn:
+            dsn_arm = places.dsn_arm(study, index, spec)
+            arms.append(dsn_arm)
+            described.append(_record(index, study, dsn_arm.facts, {}, dsn_arm.dataset))
+            caveats += untested_version(spec.name, dsn_arm.description.version)
+            caveats.append(Caveat(Code.SERVER_NOT_RESTARTED, {"arm": spec.name}))
+            if study.into_existing:
+                caveats.append(Caveat(Code.DATA_NOT_RESTORED, {"arm": spec.name}))
+        else:
+            arm, facts = _build_arm(index, wanted[index], study, places, with_data)
+            caveats += untested_version(spec.name, wanted[index].build.version)
+            caveats += [one for one in own_data_caveats(study, index, facts) if one not in caveats]
+            arms.append(arm)
+            server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
+            described.append(_record(index, study, server, settings, facts))
+    for group in shared_servers(study, arms):
+        for sharing in group:
+            sharing.shares_server = True
+        caveats.append(Caveat(Code.ONE_SERVER, {"arms": ", ".join(sharing.name for sharing in group)}))
+    if study.checkpoints is not None:
+        study = with_window(study, [_timeout_s(arm, wanted.get(arm.index)) for arm in arms])
+    return Prepared(study, arms, described, caveats, places.cache.root)
+
+
+def _timeout_s(arm: LabArm, wanted: ArmRequest | None) -> float | None:
+    """Return the checkpoint_timeout of the arm's server in seconds."""
+    if wanted is None:
+        return timeout_s(arm.effective().get(CHECKPOINT_TIMEOUT, ""))
+    initial = wanted.catalogue.initial.get(CHECKPOINT_TIMEOUT, "")
+    return timeout_s(wanted.requested.settings.get(CHECKPOINT_TIMEOUT, initial))
+
+
+def shared_servers(study: Study, arms: Sequence[LabArm]) -> list[list[DsnArm]]:
+    """Return the groups of arms that take turns on the same running server."""
+    on: dict[object, list[DsnArm]] = {}
+    for arm in arms if study.schedule == "slices" else ():
+        if isinstance(arm, DsnArm):
+            on.setdefault(arm.remote.identity()[0], []).append(arm)
+    return [sharing for sharing in on.values() if len(sharing) > 1]
+
+
+def _build_arm(
+    index: int, wanted: ArmRequest, study: Study, places: _DataPlaces, with_data: Counter[str]
+) -> tuple[BuildArm, Mapping[str, object]]:
+    """Return the arm, and facts about its data. ``with_data``: number of arms so far by dataset."""
+    dataset = places.dataset(study, index, wanted)
+    position = with_data[dataset.name]
+    with_data[dataset.name] += 1
+    arm = BuildArm(
+        index=index,
+        name=wanted.spec.name,
+        build=wanted.build,
+        database=dataset.details.get("database", study.workload.kind),
+        settings=wanted.requested.settings,
+        optional=wanted.requested.optional,
+        snapshot=dataset.snapshot,
+        placement=places.placement(dataset, position + 1),
+        position=position,
+        seed=study.seed,
+        account=places.cache.account,
+        hides_values=own_data_of(study.driving(index).workload) is not None,
+    )
+    facts = {"name": dataset.name, "size_bytes": dataset.snapshot.size_bytes, "made_s": dataset.made_s}
+    return arm, {**dataset.facts, **facts, **dataset.details}
+
+
+def _server_facts(wanted: ArmRequest) -> dict[str, object]:
+    build = wanted.build
+    return {
+        "provider": build.provider,
+        "version": str(build.version),
+        "origin": build.origin,
+        "label": build.label,
+        "build_id": build.build_id,
+        "bin_dir": str(build.bin_dir),
+        "version_text": wanted.catalogue.version_text,
+        "compiled": dict(wanted.catalogue.compiled),
+        **({"extensions": [asdict(one) for one in build.extensions]} if build.extensions else {}),
+    }
+
+
+def _record(
+    index: int,
+    study: Study,
+    server: Mapping[str, object],
+    settings: Mapping[str, str],
+    dataset: Mapping[str, object],
+) -> records.Arm:
+    spec, driving = study.arms[index], study.driving(index)
+    return records.Arm(
+        arm=index,
+        name=spec.name,
+        spec=spec.full_name,
+        server=server,
+        settings_requested=settings,
+        safety=(),
+        workload=driving.workload.model_dump(),
+        clients=driving.clients,
+        dataset=dataset,
+    )

@@ -1,0 +1,114 @@
+"""Progress events of the lab, for a live view, a log or a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pgdyno.analysis.comparison import Verdict, VerdictForecast
+from pgdyno.study.schedule import Role
+from pgdyno.units import Estimate
+
+
+@dataclass(frozen=True)
+class PreparationStep:
+    """A step of the preparation begins; text for output, for example ``restoring 18``.
+
+    ``may_last``: it may take minutes, so that a log has a line for it.
+    """
+
+    text: str
+    may_last: bool = False
+
+
+@dataclass(frozen=True)
+class LoadProgress:
+    """A dataset is being loaded; ``share`` is 0..1 of the phase."""
+
+    dataset: str
+    phase: str
+    share: float
+
+
+@dataclass(frozen=True)
+class BlockStarted:
+    """A block begins.
+
+    ``blocks_expected``: estimated number of blocks of its case within the budget. ``total_s``: estimated
+    total time, None if unknown; with ``may_stop`` a verdict may end the study earlier. ``unit``: that of the
+    rates at the end of a block. ``case``: empty if the study has only one.
+    """
+
+    block: int
+    blocks_expected: int | None
+    elapsed_s: float
+    total_s: float | None
+    unit: str
+    case: str = ""
+    arms: tuple[str, ...] = ()
+    may_stop: bool = False
+
+
+@dataclass(frozen=True)
+class Running:
+    """An interval of a slice: arm, rate in transactions per second, p99 in seconds if known.
+
+    ``share``: finished part of the arm's window in this block, by time or transactions; None in a warm-up.
+    ``errors_per_s``: failed attempts, retried or not; ``sqlstate``: that of the last reported error, if any.
+    """
+
+    arm: int
+    role: Role
+    transactions_per_s: float
+    latency_p99_s: float | None
+    share: float | None = None
+    errors_per_s: float = 0.0
+    sqlstate: str = ""
+
+
+@dataclass(frozen=True)
+class BlockEnded:
+    """A block is in the results file. ``rates`` per arm; None if its trial has none that counts."""
+
+    block: int
+    rates: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class ArmVerdict:
+    """Interim result of one arm against the baseline. ``change``: None without valid blocks.
+    ``blocks_needed``: None if the comparison is decided or held back. ``forecast``: None if the comparison is
+    decided or held back, or with too few blocks. ``is_trending``: there is no verdict, because the effect
+    changes within the windows. ``may_trend``: it may change, so that the study continues after a verdict.
+    """
+
+    arm: str
+    baseline: str
+    verdict: Verdict
+    change: Estimate | None
+    blocks_needed: int | None
+    forecast: VerdictForecast | None = None
+    is_trending: bool = False
+    may_trend: bool = False
+
+
+@dataclass(frozen=True)
+class InterimVerdicts:
+    """Interim analysis of all finished blocks of a case, in a study that stops on its verdict.
+
+    ``block_s``: duration of a block, None before the first one.
+    """
+
+    standings: tuple[ArmVerdict, ...]
+    block_s: float | None
+
+
+@dataclass(frozen=True)
+class Warned:
+    """A message for immediate output: a failed trial, a caveat."""
+
+    text: str
+
+
+Progress = PreparationStep | LoadProgress | BlockStarted | Running | BlockEnded | InterimVerdicts | Warned
+Watch = Callable[[Progress], None]

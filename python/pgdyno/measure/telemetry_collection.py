@@ -1,0 +1,325 @@
+"""Collection of the telemetry of trials: probes around the measured part, samples during it.
+
+Probes never fail a trial: the results file has the reason for missing readings. After the loss of a server
+the driver fails the trial, not the probes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg import sql
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import ServerError, in_one_line
+from pgdyno.features.profiles.perf import ProfileError, Profiler, hz_for
+from pgdyno.measure.arms import Connection, LabArm, brief_session
+from pgdyno.measure.hardware_counters import CountersError, HardwareCounters
+from pgdyno.measure.host_counters import HostCounters, ServerCpu, scheduled, server_cpu
+from pgdyno.measure.sampler import Cost, Sampler, monotonic_of, step_for
+from pgdyno.measure.server_probes import (
+    EXTENSIONS,
+    PROBES,
+    Chunk,
+    SeriesEnd,
+    Target,
+    find_clients,
+    read_probe,
+    sample,
+    sample_waits,
+)
+from pgdyno.measure.trial import Lab, RunningTrial
+from pgdyno.results.records import Moment, SampleSeries, StoredReading
+from pgdyno.server.cache_directory import Cache
+from pgdyno.study.sizing import Absence
+
+OF_SEVERAL_ARMS = "its server counts what other arms do, too"
+
+AFTER_VACUUM = ("relations", "database", "pgstattuple")
+"""Probes that are read again after a VACUUM: sizes and free space."""
+
+ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
+"""Columns of ``host``: CPU and runnable time of the backends that serve the clients."""
+
+SEPARATE_SAMPLES_S_MAX = 600.0
+"""Longest run in which each wait-event sample is stored separately, so that even a slice of half a second has
+samples. In longer runs slices are long, and five rows per second would be too many.
+"""
+
+SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
+"""Probes with values in the one-second series of the server."""
+
+
+PROFILE, HARDWARE = "profile", "hardware"
+
+CPU_ERROR_SHARE_MAX = 0.05
+"""Maximum error of the server's CPU time as a share of it. If processes of the server ended in the window, a
+time below 0.4 s is not precise enough.
+"""
+
+CPU_TOO_SHORT = (
+    "processes of the server ended meanwhile, the kernel rounds their CPU time to 10 ms: measure for longer"
+)
+
+
+@dataclass
+class TelemetryCollection:
+    """Telemetry of trials that run at the same time. ``epoch_unix_s`` and ``driver_pid`` are set at the start
+    of the run."""
+
+    lab: Lab
+    trials: Sequence[RunningTrial]
+    epoch_unix_s: float = 0.0
+    driver_pid: int | None = None
+    _sampler: Sampler | None = None
+    _host: HostCounters | None = None
+    _cost: Cost | None = None
+    _readings: dict[int, list[StoredReading]] = field(default_factory=dict)
+    _profilers: dict[int, Profiler] = field(default_factory=dict)
+    _counters: dict[int, HardwareCounters | CountersError] = field(default_factory=dict)
+    _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
+    _server_cpu: dict[int, list[ServerCpu]] = field(default_factory=dict)  # by trial: at the barriers
+
+    @classmethod
+    @contextlib.contextmanager
+    def open(cls, lab: Lab, trials: Sequence[RunningTrial]) -> Iterator[TelemetryCollection]:
+        """Create extensions for the probes in restored databases, and start the hardware counters. Stop
+        sampling and counting at the end.
+        """
+        for trial in trials:
+            if trial.arm.is_restored():
+                _create_extensions(lab, trial.arm)
+        telemetry = cls(lab, trials)
+        try:
+            if HARDWARE in lab.study.probes:
+                telemetry._open_counters()
+            yield telemetry
+        finally:
+            telemetry._stop_sampling()
+            telemetry._close_counters()
+            for profiler in telemetry._profilers.values():
+                profiler.give_up()
+
+    def note_driver(self, pid: int) -> None:
+        """Store the process ID of the driver."""
+        self.driver_pid = pid
+
+    def begin(self) -> None:
+        """Read the probes and start sampling, at the barrier before the measured part."""
+        if not self.lab.study.probes:
+            return
+        if "host" in self.lab.study.probes:
+            paths = [path for trial in self.trials if (path := trial.arm.data_path()) is not None]
+            self._host = HostCounters(paths, self.driver_pid)
+        self._read(Moment.BEGIN)
+        asked = frozenset(self.lab.study.probes)
+        targets = [
+            Target(
+                number,
+                trial.arm.connect,
+                sample if asked & SAMPLED else None,
+                sample_waits if "waits" in asked else None,
+                trial.arm.postmaster_pid,
+                each_look=self.lab.study.window_likely_s() <= SEPARATE_SAMPLES_S_MAX,
+            )
+            for number, trial in enumerate(self.trials)
+        ]
+        host = self._host.read if self._host else dict
+        self._sampler = Sampler(
+            targets, host, monotonic_of(self.epoch_unix_s), step_s=step_for(self.lab.study.window_likely_s())
+        )
+        self._sampler.start()
+        if PROFILE in asked:
+            for trial in self.trials:
+                self._start_profile(trial)
+        self._count(Moment.BEGIN)
+
+    def end(self) -> None:
+        """Stop sampling and read the probes, at the barrier after the measured part."""
+        if not self.lab.study.probes:
+            return
+        self._count(Moment.END)
+        self._close_counters()
+        if PROFILE in self.lab.study.probes:
+            for trial in self.trials:
+                self._end_profile(trial)
+        self._stop_sampling()
+        self._read(Moment.END)
+
+    def store_series(self) -> None:
+        """Write the samples since the last call to the results file."""
+        if self._sampler is not None:
+            for chunk in self._sampler.drain():
+                self._store(chunk)
+
+    def vacuum_and_read(self, trial: RunningTrial) -> None:
+        """Run VACUUM and read sizes and free space after it. Raises psycopg.Error, ServerError."""
+        with trial.arm.connect() as connection:
+            connection.execute("VACUUM")
+        self._read_trial(
+            trial, Moment.AFTER, [probe for probe in self.lab.study.probes if probe in AFTER_VACUUM]
+        )
+
+    def readings_of(self, trial: RunningTrial) -> Sequence[StoredReading]:
+        """Return all readings of a trial."""
+        return self._readings.get(trial.id, [])
+
+    def read_server_cpu(self) -> None:
+        """Read the CPU time of the servers that have only one arm's work."""
+        for trial in self.trials:
+            pid = trial.arm.postmaster_pid()
+            if pid is None or trial.arm.shares_server:
+                continue
+            # The driver detects and reports a server that has ended.
+            with contextlib.suppress(ProcessLookupError):
+                self._server_cpu.setdefault(trial.id, []).append(server_cpu(pid))
+
+    def server_cpu_s(self, trial: RunningTrial) -> float | None:
+        """Return the CPU time of the trial's server between the barriers; None, with a caveat, if it is less
+        than the error allows.
+        """
+        readings = self._server_cpu.get(trial.id, [])
+        if len(readings) != 2:
+            return None
+        used = readings[1].since(readings[0])
+        if used.error_s <= CPU_ERROR_SHARE_MAX * used.used_s:
+            return used.used_s
+        names = {"arm": trial.arm.name, "probes": "CPU time of the server", "reason": CPU_TOO_SHORT}
+        self.lab.writer.add_caveat(Caveat(Code.PROBE_UNAVAILABLE, names, trial.id), self.lab.case)
+        return None
+
+    def cpu_s(self, trial: RunningTrial) -> float | None:
+        """Return the CPU time of sampling this trial's server: its backend and its share of the thread."""
+        return None if self._cost is None else self._cost.of(list(self.trials).index(trial))
+
+    def _stop_sampling(self) -> None:
+        if self._sampler is not None:
+            self._sampler.stop()
+            self.store_series()
+            self._cost = self._sampler.mark()
+            self._sampler = None
+
+    def _store(self, chunk: Chunk) -> None:
+        trial = self.trials[chunk.target]
+        if len(chunk.points):
+            self.lab.writer.add_series(trial.id, SampleSeries(chunk.probe, chunk.columns, chunk.points))
+        if chunk.ending is not None:
+            self._add_unavailable(trial, chunk.probe, _reason_text(chunk.ending, chunk.reason))
+
+    def _read(self, moment: Moment) -> None:
+        for trial in self.trials:
+            queried = [probe for probe in self.lab.study.probes if probe not in (PROFILE, HARDWARE)]
+            self._read_trial(trial, moment, queried)
+
+    def _read_trial(self, trial: RunningTrial, moment: Moment, probes: Sequence[str]) -> None:
+        """Read probes over a new connection, so that only the sampler's connection exists during the
+        window."""
+        readings = self._readings.setdefault(trial.id, [])
+        try:
+            with brief_session(trial.arm) as connection:
+                if moment is Moment.BEGIN and trial.arm.postmaster_pid() is not None:
+                    self._clients[trial.id] = find_clients(connection)
+                readings += [self._reading(trial, connection, moment, probe) for probe in probes]
+        except (psycopg.Error, ServerError) as error:
+            at_s, lost = self._now_s(), _reason_text(SeriesEnd.SERVER_LOST, in_one_line(error))
+            readings += [StoredReading(probe, moment, at_s, 0.0, None, lost) for probe in probes]
+
+    def _reading(
+        self, trial: RunningTrial, connection: Connection, moment: Moment, probe: str
+    ) -> StoredReading:
+        at_s, begun_s = self._now_s(), time.monotonic()
+        if probe == "host":
+            rows = [{**self._host.read(), **self._scheduled(trial)}] if self._host else None
+            return StoredReading(probe, moment, at_s, time.monotonic() - begun_s, rows)
+        if trial.arm.shares_server and PROBES[probe].of_server:
+            return StoredReading(probe, moment, at_s, 0.0, None, OF_SEVERAL_ARMS, Absence.SHARED_SERVER)
+        found = read_probe(connection, probe)
+        return StoredReading(probe, moment, at_s, found.took_s, found.rows, found.reason, found.absence)
+
+    def _scheduled(self, trial: RunningTrial) -> Mapping[str, float]:
+        """Return the CPU and runnable time of the backends of the clients."""
+        clients = self._clients.get(trial.id)
+        of = scheduled(clients) if clients else None
+        return {} if of is None else {ON_CPU: of.on_cpu_s, READY: of.ready_s}
+
+    def _open_counters(self) -> None:
+        """Start the counters of servers that have only one arm's work, before the clients connect."""
+        for trial in self.trials:
+            if trial.arm.shares_server:
+                continue
+            try:
+                if (pid := trial.arm.postmaster_pid()) is None:
+                    raise CountersError("the server's processes are not visible on this machine")
+                self._counters[trial.id] = HardwareCounters.open(pid)
+            except CountersError as error:
+                self._counters[trial.id] = error
+
+    def _count(self, moment: Moment) -> None:
+        """Read the hardware counters: last before the measured part and first after it, without our own
+        queries, as the CPU time.
+        """
+        for trial_id, counters in self._counters.items():
+            at_s, begun_s = self._now_s(), time.monotonic()
+            if isinstance(counters, CountersError):
+                reading = StoredReading(HARDWARE, moment, at_s, 0.0, None, str(counters))
+            else:
+                rows = [counters.read()]
+                reading = StoredReading(HARDWARE, moment, at_s, time.monotonic() - begun_s, rows)
+            self._readings.setdefault(trial_id, []).append(reading)
+
+    def _close_counters(self) -> None:
+        for counters in self._counters.values():
+            if isinstance(counters, HardwareCounters):
+                counters.close()
+        self._counters.clear()
+
+    def _start_profile(self, trial: RunningTrial) -> None:
+        pid, window_s = trial.arm.postmaster_pid(), self.lab.study.window_likely_s()
+        reason = ""
+        try:
+            if pid is None:
+                raise ProfileError("only servers started by pgdyno can be profiled")
+            hz = hz_for(window_s, len(os.sched_getaffinity(0)))
+            self._profilers[trial.id] = Profiler.start(pid, hz, Cache.open().live_runs())
+        except ProfileError as error:
+            reason = str(error)
+        begun = StoredReading(PROFILE, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
+        self._readings.setdefault(trial.id, []).append(begun)
+
+    def _end_profile(self, trial: RunningTrial) -> None:
+        profiler = self._profilers.pop(trial.id, None)
+        if profiler is None:
+            return
+        at_s, begun_s = self._now_s(), time.monotonic()
+        rows, reason = None, ""
+        try:
+            rows = profiler.stop()
+        except ProfileError as error:
+            reason = str(error)
+        took_s = time.monotonic() - begun_s
+        self._readings[trial.id].append(StoredReading(PROFILE, Moment.END, at_s, took_s, rows, reason))
+
+    def _now_s(self) -> float:
+        return time.time() - self.epoch_unix_s
+
+    def _add_unavailable(self, trial: RunningTrial, probe: str, reason: str) -> None:
+        names = {"arm": trial.arm.name, "probes": f"the series of {probe}", "reason": reason}
+        self.lab.writer.add_caveat(Caveat(Code.PROBE_UNAVAILABLE, names, trial.id), self.lab.case)
+
+
+def _reason_text(ending: SeriesEnd, reason: str) -> str:
+    """Return the reason; for a lost server with a uniform prefix, as the error message varies."""
+    return f"the server was lost: {reason}" if ending is SeriesEnd.SERVER_LOST else reason
+
+
+def _create_extensions(lab: Lab, arm: LabArm) -> None:
+    """Create the extensions that the build has. A probe reports a missing one."""
+    for probe in lab.study.probes:
+        if name := EXTENSIONS.get(probe):
+            with contextlib.suppress(psycopg.Error, ServerError), arm.connect() as connection:
+                connection.execute(sql.SQL("CREATE EXTENSION IF NOT EXISTS {}").format(sql.Identifier(name)))

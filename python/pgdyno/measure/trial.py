@@ -1,0 +1,448 @@
+"""A trial: its outcome, and its execution.
+
+- Outcome of a trial from the result of the engine and the checks of the workload.
+- A trial during a run: restored data, state of the caches, a started server, caveats.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import psycopg
+
+from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.errors import ServerError
+from pgdyno.features.drivers.group import NODE_LOST
+from pgdyno.features.drivers.pool import DriverPool
+from pgdyno.features.own_data.checks import PREFIX, message_without_values
+from pgdyno.interruption import Interruption
+from pgdyno.measure.arms import Connection, LabArm, brief_session
+from pgdyno.measure.engine_runs import EngineRun, StartEngine, failures_from, histograms_from, start_local
+from pgdyno.measure.host_counters import MachineCpu, machine_cpu
+from pgdyno.measure.progress import PreparationStep, Watch
+from pgdyno.measure.server_probes import autovacuum_runs
+from pgdyno.measure.warm_up import with_longer_warm_up
+from pgdyno.results import records
+from pgdyno.results.records import (
+    ENGINE,
+    CapacitySearch,
+    DriverFacts,
+    DriverNode,
+    Slice,
+    TrialOutcome,
+    TrialStatus,
+    WarmUpEnd,
+    driver_facts,
+)
+from pgdyno.results.writer import Writer
+from pgdyno.server.builds import NEWEST_MAJOR, Version
+from pgdyno.server.engine import Event
+from pgdyno.server.processes import keep_idle
+from pgdyno.server.settings import safety
+from pgdyno.server.snapshots import prewarm
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role
+from pgdyno.units import given_percent, percent_text
+from pgdyno.workloads.registry import workload_of
+from pgdyno.workloads.workload import TrialChecks
+
+# ----------------------------------------------------------------------
+# Outcome of a trial from the result of the engine and the checks of the workload.
+# ----------------------------------------------------------------------
+
+
+def trial_outcome(
+    run: EngineRun,
+    target: int,
+    arm: str,
+    restore_s: float | None,
+    start_s: float | None,
+    *,
+    hides_values: bool = False,
+) -> TrialOutcome:
+    """Return the outcome of one target before the checks. For a run that belongs to the capacity search, it
+    has only status and reason. ``hides_values``: in errors, because the rows are those of the user.
+    """
+    status, reason = status_of(run, target, arm)
+    outcome = TrialOutcome(
+        status, time.time(), reason=f"{run.before}{reason}", restore_s=restore_s, start_s=start_s
+    )
+    culprit = _culprit(run)
+    if culprit is None and run.failure is not None:
+        culprit = ENGINE  # a failure of a server names its arm
+    if culprit != arm:
+        outcome = replace(outcome, driver=DriverFacts(stopped_by=culprit))
+    if run.before:
+        return outcome
+    outcome = replace(
+        outcome,
+        epoch_unix_s=run.epoch_unix_s,
+        transactions=run.transactions(target),
+    )
+    if run.result is None:
+        return outcome
+    found = run.result.targets[target]
+    round_trip_ns = next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
+    driver = driver_facts({**run.result.driver, "round_trip_ns": round_trip_ns})
+    return replace(
+        outcome,
+        counters=found.counters,
+        driver_memory_bytes=driver.memory_peak_bytes,
+        driver=replace(driver, stopped_by=outcome.driver.stopped_by),
+        tally=found.tally,
+        failures=failures_from(found, _errors(run, target, hides_values=hides_values)),
+        histograms=histograms_from(found),
+    )
+
+
+def _errors(run: EngineRun, target: int, *, hides_values: bool) -> list[Event]:
+    ours = [error for error in run.errors if error["target"] == target]
+    if not hides_values:
+        return ours
+    return [
+        {**error, "message": message_without_values(error["message"], error["sqlstate"] or "")}
+        for error in ours
+    ]
+
+
+def status_of(run: EngineRun, target: int, arm: str) -> tuple[TrialStatus, str]:
+    """Return the status of a run for one target according to the engine, and the reason of a failure."""
+    because = because_of("driver", _culprit(run), arm)
+    if run.failure is not None and run.failure.stage == NODE_LOST:
+        return TrialStatus.INTERRUPTED, run.failure.message
+    if run.failure is not None:
+        return TrialStatus.FAILED, f"{because}{run.failure.stage}: {run.failure.message}"
+    if run.result is not None and run.result.stopped == "server-lost":
+        return TrialStatus.FAILED, f"{because}the server was lost in the middle of the trial"
+    if not run.complete:
+        return TrialStatus.INTERRUPTED, "stopped before its last slice"
+    assert run.result is not None
+    if lost := run.result.targets[target].connections_lost:
+        # A server that crashed and recovered between two slices works again, but its caches are cold.
+        return TrialStatus.FAILED, f"connections to the server were lost: {lost}"
+    return TrialStatus.OK, ""
+
+
+def _culprit(run: EngineRun) -> str | None:
+    """Return the arm that caused an early end of the run, if one did."""
+    found: str | None = None
+    if run.failure is not None:
+        found = run.failure.target
+    elif run.result is not None and run.result.stopped == "server-lost":
+        found = run.result.lost
+    return found
+
+
+def because_of(what: str, culprit: str | None, arm: str) -> str:
+    """Return the prefix of the reason of a trial that another arm has ended."""
+    return "" if culprit in (None, arm) else f"the {what} stopped because of {culprit}: "
+
+
+def judge_trial(
+    outcome: TrialOutcome,
+    arm: LabArm,
+    run: EngineRun,
+    target: int,
+    trial_checks: TrialChecks,
+    log_from: int = 0,
+) -> TrialOutcome:
+    """Check the database, the driver's random numbers and the server log from ``log_from`` on. Earlier
+    entries belong to other runs. A failed check excludes the trial.
+    """
+    assert run.result is not None
+    log = arm.log()
+    ours = None if log is None else log[log_from:]
+    checks = trial_checks.end(arm.connect, run.result.targets[target], ours)
+    failed = [
+        f"{check.name} {check.detail}" if check.name.startswith(PREFIX) else check.name
+        for check in checks
+        if not check.passed
+    ]
+    return replace(
+        outcome,
+        status=TrialStatus.EXCLUDED if failed else outcome.status,
+        reason=f"failed checks: {', '.join(failed)}" if failed else outcome.reason,
+        ended_unix_s=time.time(),
+        checks=checks,
+        settings=dict(arm.effective()),
+        server_log=arm.log() or "",
+    )
+
+
+# ----------------------------------------------------------------------
+# A trial during a run: restored data, state of the caches, a started server, caveats.
+#
+# ``analysis.comparison.comparison_caveats`` finds the caveats that follow from the results file.
+# ----------------------------------------------------------------------
+
+DRIVER_SHARE_MAX = 0.25
+"""Maximum driver CPU as a share of all cores. Clients of other tools take 14% to 30% for this workload; this
+driver takes far less."""
+
+DRIVER_LATE_NS_MAX = 10_000_000
+"""Maximum lateness at the 99th percentile. Beyond it the driver adds more latency than the fsync of a
+commit."""
+
+STEAL_SHARE_MAX = 0.05
+
+CLOCK_SPREAD_S_MAX = 0.005
+"""Maximum error of the common start of slices on several nodes."""
+
+RETRANSMITTED_SHARE_MAX = 0.001
+"""Maximum share of TCP segments that a node sends again. Each may delay a transaction by 200 ms or more."""
+
+NODE_CPU_SHARE_MAX = 0.7
+"""Maximum CPU of a load generator as a share of its node, which runs nothing else."""
+
+CEILING_SHARE_MAX = 0.5
+"""Maximum rate of a node as a share of its rate of SELECT 1. Other transactions take more of its CPU."""
+
+
+@dataclass(frozen=True)
+class BarrierReadings:
+    """Readings at a barrier in addition to the servers' CPU time. ``autovacuums`` per arm of the run, in its
+    order; None if the server does not answer.
+    """
+
+    cpu: MachineCpu
+    autovacuums: Sequence[int | None]
+
+
+def untested_version(server: str, version: Version) -> Iterator[Caveat]:
+    """Yield the caveat on a server that is newer than every version that pgdyno is tested with."""
+    if version.is_untested:
+        yield Caveat(Code.UNTESTED_VERSION, {"arm": server, "version": str(version), "newest": NEWEST_MAJOR})
+
+
+def read_surroundings(arms: Sequence[LabArm]) -> BarrierReadings:
+    """Read them now, when no transaction runs."""
+    return BarrierReadings(machine_cpu(), [_autovacuums(arm) for arm in arms])
+
+
+def _autovacuums(arm: LabArm) -> int | None:
+    try:
+        with brief_session(arm) as connection:
+            return autovacuum_runs(connection)
+    except (ServerError, psycopg.Error):
+        # The server ended; the driver detects and reports it.
+        return None
+
+
+def trial_caveats(
+    study: Study,
+    trial: int,
+    arm: LabArm,
+    driver: DriverFacts,
+    target: int,
+    seen: Mapping[str, BarrierReadings],
+    slices: Sequence[Slice],
+) -> Iterator[Caveat]:
+    """Yield the caveats of one trial with these slices. ``seen`` has the readings at the barriers reached."""
+    yield from driver_node_caveats(trial, arm, driver.nodes or ())
+    if arm.is_local() and driver.nodes is None:
+        cores = study.cpu_partition.size if study.cpu_partition else len(os.sched_getaffinity(0))
+        yield from driver_busy(trial, arm, slices, cores)
+    if {"measure", "end"} <= seen.keys():
+        yield from _steal(trial, arm, seen["measure"].cpu, seen["end"].cpu)
+        before, after = (seen[name].autovacuums[target] for name in ("measure", "end"))
+        if study.schedule == "slices" and before is not None and after is not None and after > before:
+            yield Caveat(Code.AUTOVACUUM_IN_SLICES, {"arm": arm.name, "n": after - before}, trial)
+    late_ns = driver.wake_late_ns.p99 if driver.wake_late_ns else None
+    if late_ns is not None and late_ns > DRIVER_LATE_NS_MAX:
+        names: dict[str, Parameter] = {
+            "arm": arm.name,
+            "late_ms": round(late_ns / 1e6, 1),
+            "limit_ms": DRIVER_LATE_NS_MAX // 1_000_000,
+        }
+        yield Caveat(Code.DRIVER_LATE, names, trial)
+    checkpoints = (arm.log() or "").count("checkpoint starting")
+    if study.schedule == "slices" and checkpoints:
+        yield Caveat(Code.CHECKPOINT_IN_SLICES, {"arm": arm.name, "n": checkpoints}, trial)
+    is_probed = "checkpoints" in study.probes  # then the analysis is more precise
+    if arm.log() is not None and not checkpoints and not is_probed and _writes(study, arm):
+        yield Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": arm.name})
+
+
+def _writes(study: Study, arm: LabArm) -> bool:
+    """Return whether the workload changes data that a checkpoint writes."""
+    return study.driving(arm.index).workload.writes
+
+
+def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) -> Iterator[Caveat]:
+    """Yield a caveat if the driver used too much CPU in the measured slices, as a share of the arm's
+    cores."""
+    measured = [piece for piece in slices if piece.role is Role.MEASURE]
+    elapsed_s = sum(piece.drained_s - piece.opened_s for piece in measured)
+    if elapsed_s <= 0:
+        return
+    share = sum(piece.driver_cpu_s for piece in measured) / (cores * elapsed_s)
+    if share > DRIVER_SHARE_MAX:
+        yield Caveat(Code.DRIVER_BUSY, _share(arm, share, DRIVER_SHARE_MAX), trial)
+
+
+def driver_node_caveats(trial: int, arm: LabArm, nodes: Sequence[DriverNode]) -> Iterator[Caveat]:
+    """Yield the caveats of load generators on nodes: inexact clocks, lost packets, and nodes that may be
+    the limit.
+    """
+    for node in nodes:
+        names: dict[str, Parameter] = {"arm": arm.name, "node": node.name}
+        if node.clock_spread_s > CLOCK_SPREAD_S_MAX:
+            spread = {"spread_ms": round(node.clock_spread_s * 1e3, 1), "limit_ms": CLOCK_SPREAD_S_MAX * 1e3}
+            yield Caveat(Code.DRIVER_CLOCKS, {**names, **spread}, trial)
+        if (share := node.retransmitted_share or 0.0) > RETRANSMITTED_SHARE_MAX:
+            lost = {"share": percent_text(share, 1), "limit": given_percent(RETRANSMITTED_SHARE_MAX)}
+            yield Caveat(Code.DRIVER_NETWORK, {**names, **lost}, trial)
+        if (busy_share := node.driver_cpu_share or 0.0) > NODE_CPU_SHARE_MAX:
+            busy = {"share": percent_text(busy_share, 0), "limit": given_percent(NODE_CPU_SHARE_MAX)}
+            yield Caveat(Code.DRIVER_NODE_BUSY, {**names, **busy}, trial)
+        if not node.ceiling_per_s:
+            yield Caveat(Code.DRIVER_CEILING_UNKNOWN, names, trial)
+        elif (used := node.executed_per_s / node.ceiling_per_s) > CEILING_SHARE_MAX:
+            near = {"share": percent_text(used, 0), "limit": given_percent(CEILING_SHARE_MAX)}
+            yield Caveat(Code.DRIVER_NEAR_CEILING, {**names, **near}, trial)
+
+
+def _steal(trial: int, arm: LabArm, before: MachineCpu, after: MachineCpu) -> Iterator[Caveat]:
+    busy_s = after.busy_s - before.busy_s
+    if busy_s <= 0:
+        return
+    stolen = (after.steal_s - before.steal_s) / busy_s
+    if stolen > STEAL_SHARE_MAX:
+        yield Caveat(Code.STEAL, _share(arm, stolen, STEAL_SHARE_MAX), trial)
+
+
+def _share(arm: LabArm, share: float, limit: float) -> dict[str, str | int | float]:
+    return {"arm": arm.name, "share": percent_text(share, 1), "limit": given_percent(limit)}
+
+
+KEPT_SHARE_MAX = 0.05
+"""Maximum share of the data in the page cache at a cold start."""
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Context of all steps of a case."""
+
+    study: Study
+    arms: Sequence[LabArm]
+    writer: Writer
+    watch: Watch
+    interruption: Interruption
+    case: int = 0
+    name: str = ""  # of the case
+    kept: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
+    """(block, arm) of trials that need not be repeated, with the rate of those that count."""
+    aa: Mapping[int, Lab] = field(default_factory=dict)  # by arm: its A/A comparison
+    rates: dict[int, list[Sequence[float]]] = field(default_factory=dict)
+    """By arm, the rates from the start of the warm-up in each block so far, for later warm-ups."""
+    measured: dict[int, Sequence[Slice]] = field(default_factory=dict)
+    """By arm, the measured slices of the last block."""
+    warmed_s: dict[tuple[int, int], float] = field(default_factory=dict)
+    """By case and block, the warm-up of the first arm in seconds, if arms run one after the other."""
+    warm_up_times: int = 1
+    """Maximum of the warm-up as a multiple of the plan's. It grows while an effect changes in the windows."""
+    drivers: DriverPool | None = None  # load generators on other nodes
+
+    @property
+    def block_study(self) -> Study:
+        """The plan of the next block."""
+        return with_longer_warm_up(self.study, self.warm_up_times)
+
+    def engine_of(self, seed: int) -> StartEngine:
+        """Return what starts the drives of a block with this seed."""
+        return start_local if self.drivers is None else partial(self.drivers.start, seed)
+
+
+@dataclass
+class RunningTrial:
+    """A trial while it runs."""
+
+    arm: LabArm
+    id: int
+    checks: TrialChecks
+    restore_s: float | None = None
+    start_s: float | None = None
+    crash_detector: Connection | None = None
+    counted_s: float = 0.0
+    ok: Counter[str] = field(default_factory=Counter)  # by kind, in the counted time
+    slices: list[records.Slice] = field(default_factory=list)
+    log_from: int = 0  # characters of the server log from earlier runs of the driver
+    measured_s: float = 0.0  # of the window, so far
+    measured_n: int = 0  # transactions in the window, whatever their result
+    sqlstate: str = ""  # of the last reported error
+    warmed: WarmUpEnd | None = None
+    ordered_checkpoint_s: float | None = None  # duration of the forced checkpoint before its window
+    search: CapacitySearch | None = None
+    rate_per_s: float | None = None  # result of the search
+
+
+def begin_trial(lab: Lab, block: int, arm: LabArm) -> RunningTrial:
+    """Record the start of a trial, before its first step."""
+    driving = lab.study.driving(arm.index)
+    as_loaded = arm.is_restored() and not driving.workload.age
+    checks = workload_of(driving.workload).checks(driving.clients, restored=as_loaded)
+    return RunningTrial(arm, lab.writer.begin_trial(block, arm.index, time.time(), lab.case), checks)
+
+
+def restore_data(trial: RunningTrial, block: int) -> None:
+    """Restore the data of a trial. Safe in a thread of its own. Raises the errors of ``LabArm``."""
+    begun_s = time.monotonic()
+    trial.arm.restore(block)
+    trial.restore_s = time.monotonic() - begun_s
+
+
+def bring_up(lab: Lab, trial: RunningTrial) -> None:
+    """Start the server on the restored data. Raises the errors of ``LabArm``."""
+    arm = trial.arm
+    if lab.study.cache_state == "cold":
+        lab.watch(PreparationStep(f"emptying the cache of {arm.name}"))
+        kept = arm.drop_cache()
+        if kept > KEPT_SHARE_MAX:
+            names = {"arm": arm.name, "share": percent_text(kept, 0)}
+            lab.writer.add_caveat(Caveat(Code.CACHE_NOT_COLD, names, trial.id), lab.case)
+    lab.watch(PreparationStep(f"starting {arm.name}"))
+    begun_s = time.monotonic()
+    arm.start()
+    trial.start_s = time.monotonic() - begun_s
+    lab.writer.describe_arm(arm.index, case=lab.case, safety=_badges(arm))
+    if dropped := arm.dropped():
+        names = {"arm": arm.name, "settings": ", ".join(sorted(dropped))}
+        lab.writer.add_caveat(Caveat(Code.SETTINGS_DROPPED, names), lab.case)
+    if lab.study.cache_state == "prewarmed":
+        lab.watch(PreparationStep(f"prewarming the cache of {arm.name}"))
+        with arm.connect() as connection:
+            prewarm(connection, arm.data_path())
+    trial.crash_detector = keep_idle(arm.connect())
+    trial.checks.begin(trial.crash_detector)
+
+
+def _badges(arm: LabArm) -> list[records.Guarantee]:
+    found = safety(arm.effective())
+    return [records.Guarantee(badge.name, records.Kept(badge.kept), badge.reason) for badge in found.badges]
+
+
+def failed(trial: RunningTrial, reason: str) -> TrialOutcome:
+    """Return the outcome of a failed trial."""
+    return TrialOutcome(
+        TrialStatus.FAILED,
+        time.time(),
+        reason=reason,
+        restore_s=trial.restore_s,
+        start_s=trial.start_s,
+        server_log=trial.arm.log() or "",
+    )
+
+
+def voided(reason: str) -> TrialOutcome:
+    """Return the outcome of a trial whose load generator was lost: its block is repeated."""
+    return TrialOutcome(TrialStatus.INTERRUPTED, time.time(), reason=reason)
+
+
+def interrupted() -> TrialOutcome:
+    """Return the outcome of a trial that the user stopped."""
+    return TrialOutcome(TrialStatus.INTERRUPTED, time.time(), reason="stopped by the user")

@@ -1,1 +1,0 @@
-"""Probes: sources of telemetry of servers and the machine."""

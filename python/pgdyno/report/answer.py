@@ -1,0 +1,648 @@
+"""The report of a case, and the first screen.
+
+- The text and tables of a report, shared by all output formats.
+- The summary of a case that fits a terminal: effect, differences of the arms, causes, main caveats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.comparison import BUDGET_FACTOR_MAX, POWER, Comparison, Decision, Verdict, less_noise_of
+from pgdyno.analysis.telemetry.metrics import CAPACITY
+from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
+from pgdyno.features.drivers import section
+from pgdyno.features.profiles.section import cpu_by_function
+from pgdyno.report import background, conditions, result_tables, telemetry_tables, why_section
+from pgdyno.report import background as background_module
+from pgdyno.report.background import DERIVED_FROM_TPC_C, method_paragraphs
+from pgdyno.report.result_tables import Table, in_a_head, level_or_bound, of_several_arms, with_interval
+from pgdyno.report.why_section import WhyReport
+from pgdyno.results.records import Counts, ServerFacts
+from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
+from pgdyno.units import (
+    ABSENT,
+    Better,
+    Estimate,
+    bracketed,
+    ci_text,
+    counted,
+    decimals_of,
+    given_percent,
+    group_digits,
+    share_text,
+    time_of_blocks,
+    with_unit,
+)
+
+# ----------------------------------------------------------------------
+# The text and tables of a report, shared by all output formats.
+# ----------------------------------------------------------------------
+
+CAVEATS_PER_CODE_MAX = 3
+"""Maximum number of caveats shown per code; the rest are counted."""
+
+
+MERGED_OVER_ARMS = frozenset(
+    {
+        Code.WINDOW_WITHOUT_CHECKPOINT,
+        Code.SERVER_NOT_RESTARTED,
+        Code.DATA_NOT_RESTORED,
+        Code.DEBUG_SERVER,
+        Code.UNSAFE_ARM,
+        Code.FEW_BLOCKS,
+        Code.STEAL,
+        Code.DRIVER_BUSY,
+        Code.DRIVER_LATE,
+        Code.CHECKPOINT_IN_SLICES,
+        Code.AUTOVACUUM_IN_SLICES,
+        Code.PROBE_UNAVAILABLE,
+    }
+)
+"""Codes of caveats that are merged over the arms of a block or of the study."""
+
+
+INSTRUCTIONS = ("hardware.instructions_per_tx", "hardware.user_instructions_per_tx")
+"""Keys of the metric that a headline adds. The first one with values is used: a choice by the size of the
+effects would be biased."""
+
+
+UNFINISHED = "The study is still running or was interrupted. These are preliminary results."
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The verdict on one arm: the claim and its basis (interval, blocks, margin).
+
+    ``more`` is the number of blocks that an undecided verdict needs, a difference in instructions that the
+    verdict does not show, or the variation between hosts; it is empty otherwise.
+    """
+
+    verdict: Verdict
+    claim: str
+    basis: str
+    more: str
+
+    @property
+    def sentence(self) -> str:
+        """Claim and basis in one sentence."""
+        return f"{self.claim} ({self.basis})."
+
+
+@dataclass(frozen=True)
+class ShownCaveat:
+    """The text of a caveat, with the block where it was raised."""
+
+    code: Code
+    severity: Severity
+    sentence: str
+    remedy: str
+    link: str = ""  # page of the documentation
+
+    @property
+    def more(self) -> str:
+        """The command that prints the explanation; empty without one."""
+        page = self.link.removeprefix("docs/").replace(".md", "")
+        return f"pgdyno docs {page}" if page else ""
+
+    @classmethod
+    def of(cls, caveat: Caveat, place: str = "") -> ShownCaveat:
+        """``place`` precedes the text: ``Block 3: ``."""
+        return cls(caveat.code, caveat.severity, place + caveat.text, caveat.remedy, caveat.link)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All text and tables. ``findings`` serve charts and the formats with raw numbers."""
+
+    title: str
+    findings: Findings
+    headlines: Sequence[Headline]
+    why: Sequence[WhyReport]
+    queries: Sequence[str]  # sentences
+    dips: Sequence[str]  # sentences
+    unfinished: str  # a sentence while the study has not ended; empty otherwise
+    percent_of: str  # definition of the percentages
+    results: Sequence[Table]
+    caveats: Sequence[ShownCaveat]
+    safety: Sequence[str]  # sentences: which guarantees which arms give up
+    background: Sequence[Table]
+    method: Sequence[str]  # paragraphs
+    noise: str  # measurement noise, from hidden A/A blocks
+    probes: str  # overhead of the probes; empty without probes
+    derived: str  # the statement that the TPC requires; empty for other workloads
+    command: str
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """All tables in reading order."""
+        return [*self.results, *self.background]
+
+
+def case_report(findings: Findings) -> Report:
+    """Return the report of one case."""
+    baseline = findings.arms[0].arm
+    tpcc = findings.study.plan.workload.kind == "tpcc"
+    reasons = why_section.why_reports(findings)
+    results = [
+        result_tables.level_table(findings),
+        result_tables.latency_table(findings),
+        result_tables.latency_changes(findings),
+        background_module.failures(findings),
+        conditions.outlier_trials(findings),
+        *(table for one in reasons for table in one.tables),
+        why_section.dip_table(findings),
+        telemetry_tables.drift_table(findings),
+        telemetry_tables.brief(findings),
+        *telemetry_tables.query_tables(findings),
+        telemetry_tables.statement_table(findings),
+        cpu_by_function(findings),
+        result_tables.safety_table(findings),
+        background_module.deviations(findings),
+        result_tables.checks(findings),
+        section.driver_nodes(findings),
+        conditions.noise_table(findings),
+    ]
+    behind = [
+        conditions.steady_state_table(findings),
+        telemetry_tables.relations(findings),
+        *telemetry_tables.groups(findings),
+        background_module.scripts(findings),
+        background_module.script_options(findings),
+        background_module.workload(findings),
+        background_module.transactions(findings),
+        background_module.settings(findings),
+        background_module.version_specific_settings(findings),
+        background_module.server_table(findings),
+        background_module.trials(findings),
+        background_module.host(findings),
+        background_module.machine_check_table(findings),
+    ]
+    return Report(
+        title=findings.study.title,
+        findings=findings,
+        headlines=[
+            replace(one, basis=result_tables.with_coverage(one.basis, [findings.study]))
+            for one in (_headline(comparison, findings) for comparison in findings.comparisons)
+        ],
+        why=reasons,
+        queries=telemetry_tables.query_sentences(findings),
+        dips=why_section.dip_sentences(findings),
+        unfinished=UNFINISHED if findings.study.ended_because is None else "",
+        percent_of=f"Percentages are (B − A) / A, where A is the baseline {baseline.name}."
+        f"{_full_names(findings)}",
+        results=[table for table in results if table.rows],
+        caveats=_shown_caveats(findings),
+        safety=result_tables.lost_guarantees(findings),
+        background=[table for table in behind if table.rows],
+        method=method_paragraphs(findings),
+        noise=conditions.noise_sentence(findings),
+        probes=telemetry_tables.probe_overhead(findings),
+        derived=DERIVED_FROM_TPC_C if tpcc else "",
+        command=findings.study.command,
+    )
+
+
+def _full_names(findings: Findings) -> str:
+    """Return the full names of arms whose names are shortened or given."""
+    return "".join(
+        f" {of.arm.name} is {of.arm.spec}."
+        for of, asked in zip(findings.arms, findings.study.plan.arms, strict=True)
+        if asked.is_named or not (asked.is_dsn or of.arm.spec in of.arm.name)
+    )
+
+
+def _headline(comparison: Comparison, findings: Findings) -> Headline:
+    a, b, effect = comparison.baseline.name, comparison.arm.name, comparison.primary
+    if effect is None:
+        basis = "too many arrivals were skipped" if comparison.censored else "no valid block yet"
+        reason = _why_held_back(comparison, findings) if comparison.is_held_back else ""
+        return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", basis, reason)
+    estimate, verdict = effect.percent, comparison.verdict
+    if effect.key == CAPACITY.key:
+        claim = _capacity_claim(verdict, a, b, estimate, comparison.margin)
+    else:
+        claim = _claim(verdict, a, b, estimate, comparison.margin, findings.primary.name)
+    basis = f"{_interval(verdict, estimate)}, {counted(estimate.n, 'block')}"
+    if effect.key == CAPACITY.key:
+        basis = f"{findings.study.plan.capacity}, {basis}"
+    if estimate.better is Better.LESS and verdict in {Verdict.SAME, Verdict.UNDECIDED}:
+        basis = f"{findings.primary.name}, {basis}"
+    if verdict in {Verdict.FASTER, Verdict.SLOWER}:
+        basis += f"; equivalence margin {given_percent(comparison.margin)}"
+    more = (_more(comparison, findings), _instructions(comparison, findings), _unlike_builds(comparison))
+    return Headline(verdict, claim, basis, " ".join(filter(None, more)))
+
+
+def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, margin: float, metric: str) -> str:
+    match verdict:
+        case Verdict.FASTER | Verdict.SLOWER:
+            # "4.0% slower" has its sign in the word, so neither the number nor the interval has one.
+            if estimate.better is not Better.LESS:
+                return f"{b} is {_size(estimate)} {verdict} than {a}"
+            direction = "lower" if estimate.value < 0 else "higher"
+            return f"{b} is {verdict} than {a}: its {metric} is {_size(estimate)} {direction}"
+        case Verdict.SAME:
+            return f"{b} and {a} are equivalent within ±{given_percent(margin)}: {estimate.signed_text}"
+        case _:
+            return f"Undecided: {b} vs. {a} {_undecided_change(estimate)}"
+
+
+def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate, margin: float) -> str:
+    """Return the claim about a capacity that each block has searched for."""
+    match verdict:
+        case Verdict.FASTER:
+            return f"The capacity of {b} is {_size(estimate)} higher than that of {a}"
+        case Verdict.SLOWER:
+            return f"The capacity of {b} is {_size(estimate)} lower than that of {a}"
+        case Verdict.SAME:
+            within = f"equivalent within ±{given_percent(margin)}"
+            return f"The capacities of {b} and {a} are {within}: {estimate.signed_text}"
+        case _:
+            return f"Undecided: capacity of {b} vs. {a} {_undecided_change(estimate)}"
+
+
+def _undecided_change(estimate: Estimate) -> str:
+    """Return the change with the digits that the table has, according to its interval."""
+    return result_tables.change_text(estimate, "%", INTERVAL_BLOCKS_MIN)
+
+
+def _interval(verdict: Verdict, estimate: Estimate) -> str:
+    """Return the interval: of a difference without signs, which the claim has in a word."""
+    if estimate.low is None or estimate.high is None:
+        return "no CI yet"
+    interval = estimate.signed_interval_text
+    if verdict in {Verdict.FASTER, Verdict.SLOWER}:
+        near, far = sorted(abs(end) for end in (estimate.low, estimate.high))
+        interval = bracketed(*(with_unit(group_digits(end, estimate.decimals), "%") for end in (near, far)))
+    return f"{ci_text(estimate.confidence)} {interval}"
+
+
+def _size(estimate: Estimate) -> str:
+    return with_unit(group_digits(abs(estimate.value), estimate.decimals), "%")
+
+
+def _why_held_back(comparison: Comparison, findings: Findings) -> str:
+    """Return the reasons for a missing verdict, whatever the interval is."""
+    plan = findings.study.plan
+    stalled = (
+        f"an arm met {plan.capacity} at no rate" if plan.searches_capacity else "an arm completed nothing"
+    )
+    lost = {
+        "a server failed or did its work incorrectly": comparison.failed,
+        stalled: comparison.stalled,
+        "an arm was overloaded": comparison.censored,
+    }
+    reasons = [f"{words} in {counted(len(blocks), 'block')}" for words, blocks in lost.items() if blocks]
+    if comparison.is_trending:
+        reasons.append("the effect depends on the length of the warm-up")
+    if comparison.unconfirmed:
+        arms = result_tables.enumeration(list(comparison.unconfirmed))
+        reasons.append(f"the latency limit did not hold in the measured windows of {arms}")
+    return f"No verdict: {result_tables.enumeration(reasons)}."
+
+
+def _more(comparison: Comparison, findings: Findings) -> str:
+    if comparison.is_held_back:
+        return _why_held_back(comparison, findings)
+    decision = comparison.decision
+    if decision is not None and decision.verdict is Verdict.UNDECIDED:
+        return " ".join(
+            filter(
+                None,
+                [
+                    _limits(comparison, findings.primary.name),
+                    _missing(comparison, decision, findings),
+                ],
+            )
+        )
+    return ""
+
+
+def _unlike_builds(comparison: Comparison) -> str:
+    """Return a sentence if the builds of the arms have different optimization."""
+    levels = [of.server_facts.optimization for of in (comparison.baseline, comparison.arm)]
+    if not all(levels) or levels[0] == levels[1]:
+        return ""
+    return (
+        f"The builds have different optimization ({levels[0]} and {levels[1]}), which may explain a part of "
+        "the change."
+    )
+
+
+def _limits(comparison: Comparison, metric: str) -> str:
+    """Return the largest change in each direction that the interval contains.
+
+    Empty if the interval excludes 0: then the noise floor is the reason, which these bounds do not have.
+    """
+    primary = comparison.primary
+    change = None if primary is None else primary.percent
+    if primary is None or change is None or change.n < VERDICT_BLOCKS_MIN:
+        return ""
+    if change.low is None or change.high is None or not change.low <= 0 <= change.high:
+        return ""
+    less, more = change.unsigned_ends
+    is_rate = change.better is not Better.LESS and primary.key != CAPACITY.key
+    words = ("slower", "faster") if is_rate else ("lower", "higher")
+    b, a = comparison.arm.name, comparison.baseline.name
+    subject, other = (b, a) if is_rate else (f"The {metric} of {b}", f"that of {a}")
+    return f"{subject} is at most {less} {words[0]} and at most {more} {words[1]} than {other}."
+
+
+def _missing(comparison: Comparison, decision: Decision, findings: Findings) -> str:
+    """Return what is needed for a verdict."""
+    if decision.blocks_needed is None:
+        return ""
+    n, block_s = len(comparison.blocks), findings.block_s
+    if n < VERDICT_BLOCKS_MIN:
+        # A standard deviation of so few blocks predicts nothing.
+        missing = VERDICT_BLOCKS_MIN - n
+        minutes = time_of_blocks(missing, block_s)
+        return f"A verdict needs at least {VERDICT_BLOCKS_MIN} blocks: {missing} more{minutes}."
+    minutes = time_of_blocks(decision.blocks_needed, block_s)
+    are = "is" if decision.blocks_needed == 1 else "are"
+    sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"
+    if decision.detectable_percent is not None:
+        sentence += (
+            f"; the smallest effect detectable so far is {share_text(decision.detectable_percent / 100)} "
+            f"({given_percent(POWER)} power)"
+        )
+    if decision.blocks_needed <= (BUDGET_FACTOR_MAX - 1) * n:
+        return f"{sentence}."
+    found = less_noise_of(
+        findings.study.plan, max(of.arm.clients for of in findings.arms), findings.study.host_facts.cores or 1
+    )
+    return f"{sentence}. To resolve smaller changes in this time: {conditions.less_noise_text(found)}."
+
+
+def _instructions(comparison: Comparison, findings: Findings) -> str:
+    """Return a significant difference in instructions per transaction, if the verdict is no difference."""
+    effects = findings.telemetry.effects[comparison.arm.arm]
+    effect = next((effects[key] for key in INSTRUCTIONS if key in effects), None)
+    is_told = comparison.verdict in {Verdict.FASTER, Verdict.SLOWER}
+    if effect is None or is_told or comparison.is_held_back or findings.has_own_rates:
+        return ""
+    a, b, estimate = comparison.baseline.name, comparison.arm.name, effect.percent
+    if estimate.n < VERDICT_BLOCKS_MIN or estimate.low is None or estimate.high is None:
+        return ""
+    if estimate.low <= 0 <= estimate.high:
+        return ""
+    change = f"{_size(estimate)} {'fewer' if estimate.value < 0 else 'more'} {effect.name}"
+    basis = f"{_interval(Verdict.SLOWER, estimate)}, {counted(estimate.n, 'block')}"
+    return f"{b} needs {change} than {a} ({basis})."
+
+
+def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
+    by_code: dict[Code, list[Caveat]] = {}
+    for caveat in findings.caveats:
+        by_code.setdefault(caveat.code, []).append(caveat)
+    blocks = {trial.trial: trial.block for trial in findings.trials}
+    names = [of.arm.name for of in findings.arms]
+    found = []
+    for caveats in by_code.values():
+        equal: dict[object, list[Caveat]] = {}
+        for caveat in caveats:
+            equal.setdefault(_merge_key(caveat, blocks), []).append(caveat)
+        groups = list(equal.values())
+        found += [_shown_caveat(group, names, blocks) for group in groups[:CAVEATS_PER_CODE_MAX]]
+        rest = sum(map(len, groups[CAVEATS_PER_CODE_MAX:]))
+        if rest:
+            first = ShownCaveat.of(caveats[0])
+            found.append(replace(first, sentence=f"{first.code}: {counted(rest, 'more trial')}."))
+    return by_severity(found)
+
+
+def by_severity(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
+    """The most severe first, then in the order of ``caveats.toml``."""
+    severities, codes = list(Severity), list(WORDINGS)
+    return sorted(caveats, key=lambda caveat: (severities.index(caveat.severity), codes.index(caveat.code)))
+
+
+def _merge_key(caveat: Caveat, blocks: Mapping[int, int]) -> object:
+    """Return the key by which caveats are merged."""
+    if caveat.code not in MERGED_OVER_ARMS:
+        return id(caveat)
+    place = blocks.get(caveat.trial) if caveat.trial is not None else None
+    return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != "arm"))
+
+
+def _shown_caveat(equal: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, int]) -> ShownCaveat:
+    """Merge equal caveats of several arms into one; its arms are in the order of the study."""
+    first = equal[0]
+    place = ""
+    if first.trial is not None:
+        place = f"Block {blocks[first.trial] + 1}: " if first.trial in blocks else "In a repeated trial: "
+    if len(equal) == 1:
+        return ShownCaveat.of(first, place)
+    seen = {str(caveat.parameters["arm"]) for caveat in equal}
+    listed = result_tables.enumeration([name for name in names if name in seen] or sorted(seen))
+    whole = Caveat(first.code, {**first.parameters, "arm": listed})
+    return ShownCaveat.of(whole, place)
+
+
+# ----------------------------------------------------------------------
+# The summary of a case that fits a terminal: effect, differences of the arms, causes, main caveats.
+# ----------------------------------------------------------------------
+
+HEADLINES_MAX = 2
+"""Maximum number of arms with a headline each; the table of more arms has a column of verdicts."""
+
+SETTINGS_MAX = 4
+UNKNOWN = "unknown"
+FAILURES_MAX = 1
+CAVEATS_MAX = 2
+
+BAR_WIDTH = 23
+"""Characters of the bar, an odd number: zero is in the middle."""
+
+
+def reach_of(estimates: Iterable[Estimate], margin: float) -> float:
+    """Return the end of an axis around 0 that shows these changes and twice the margin, in percent."""
+    return max([2 * margin, *(abs(end) for of in estimates for end in ends_of(of))])
+
+
+def effect_table(findings: Findings) -> Table:
+    """Return one row per arm: level, change with its interval, and both as a bar against the margin."""
+    metric, baseline = findings.primary, findings.arms[0].arm.name
+    by_arm = {comparison.arm.arm: comparison for comparison in findings.comparisons}
+    shown = {arm: of.primary.percent for arm, of in by_arm.items() if of.primary is not None}
+    margin = 100 * findings.study.plan.margin
+    reach = reach_of(shown.values(), margin)
+    change, bar = f"change vs. {in_a_head(baseline)}, %", axis(reach)
+    rows = []
+    for of in findings.arms:
+        estimate = shown.get(of.arm.arm)
+        interval = (
+            with_interval(estimate, findings.study.plan.confidence, INTERVAL_BLOCKS_MIN) if estimate else ""
+        )
+        verdict = by_arm[of.arm.arm].verdict if of.arm.arm in by_arm else "baseline"
+        drawn = bar_of(estimate, margin, reach) if estimate else ""
+        rows.append([of.arm.name, level_or_bound(of, metric.key), interval, verdict, drawn])
+    table = Table(
+        title="",
+        columns=("arm", metric.label, change, "verdict", bar),
+        rows=rows,
+        note=of_several_arms(findings).strip(),
+        numeric=frozenset({metric.label, change, bar}),
+        dispensable=(bar, metric.label),
+        drawing=bar,
+    )
+    if len(findings.comparisons) > HEADLINES_MAX:
+        return table
+    return _without(table, "verdict")
+
+
+def _without(table: Table, column: str) -> Table:
+    """Return the table without a column, which the headlines repeat."""
+    at = list(table.columns).index(column)
+    return replace(
+        table,
+        columns=[*table.columns[:at], *table.columns[at + 1 :]],
+        rows=[[*row[:at], *row[at + 1 :]] for row in table.rows],
+    )
+
+
+ROWS_MAX = 7
+"""Maximum number of rows of a table over cases or hosts."""
+
+
+def first_rows(table: Table) -> Table:
+    """Return the first rows, and the first sentence of the note."""
+    rest = len(table.rows) - ROWS_MAX
+    note = [f"{counted(rest, 'more row')} with --full."] if rest > 0 else []
+    note.append(re.split(r"(?<=\.) ", table.note)[0])
+    return replace(table, rows=table.rows[:ROWS_MAX], note=" ".join(note))
+
+
+def ends_of(estimate: Estimate) -> tuple[float, ...]:
+    """Return the value and the known ends of its interval."""
+    return tuple(end for end in (estimate.low, estimate.value, estimate.high) if end is not None)
+
+
+def axis(reach: float) -> str:
+    """Return the head of a column of ``bar_of``."""
+    low, high = (f"{sign}{group_digits(reach, min(1, decimals_of(reach, 2)))}" for sign in "−+")
+    space = BAR_WIDTH - len(low) - len(high)
+    return low + "0".center(space) + high
+
+
+def bar_of(estimate: Estimate, margin: float, reach: float) -> str:
+    """Return a line of BAR_WIDTH characters from −reach to +reach: interval, estimate, zero, margin."""
+    half = BAR_WIDTH // 2
+
+    def column(value: float) -> int:
+        return half + max(-half, min(half, round(half * value / reach)))
+
+    line = [" "] * BAR_WIDTH
+    for end in (-margin, margin):
+        line[column(end)] = "┊"
+    line[half] = "│"
+    if estimate.low is not None and estimate.high is not None:
+        low, high = column(estimate.low), column(estimate.high)
+        line[low : high + 1] = "─" * (high + 1 - low)
+        line[low], line[high] = "├", "┤"
+    line[column(estimate.value)] = "●"
+    return "".join(line).rstrip().ljust(BAR_WIDTH)
+
+
+MAIN_SETTINGS = (
+    *("shared_buffers", "synchronous_commit", "fsync", "full_page_writes", "wal_level", "wal_compression"),
+    *("max_wal_size", "checkpoint_timeout", "checkpoint_completion_target", "wal_buffers", "min_wal_size"),
+    *("work_mem", "maintenance_work_mem", "effective_cache_size", "huge_pages", "io_method", "io_workers"),
+    "io_max_workers",
+    *("effective_io_concurrency", "random_page_cost", "jit", "autovacuum", "max_parallel_workers_per_gather"),
+    *("max_worker_processes", "max_connections", "synchronous_standby_names", "shared_preload_libraries"),
+    *("data_checksums", "track_io_timing", "bgwriter_delay", "wal_writer_delay", "commit_delay"),
+)
+"""Settings that affect throughput most, shown first if no setting was requested, as on running servers."""
+
+COMPUTED_SETTINGS = frozenset(
+    {"commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers", "io_max_concurrency"}
+)
+"""Settings that the server computes from others by default, shown last."""
+
+
+def _place_of(setting: str) -> int:
+    """Return the place of a setting in the order of differences; equal for settings in neither list."""
+    if setting in MAIN_SETTINGS:
+        return MAIN_SETTINGS.index(setting)
+    return len(MAIN_SETTINGS) + (setting in COMPUTED_SETTINGS)
+
+
+def differences(findings: Findings) -> list[str]:
+    """Return what differs between the arms: servers, their builds, then settings, requested ones first."""
+    facts = [of.arm.server_facts for of in findings.arms]
+    found = [
+        f"{name} {_values(values)}"
+        for name, values in (
+            ("PostgreSQL", [of.version or UNKNOWN for of in facts]),
+            ("extension", [of.extensions_shown or "none" for of in facts]),
+            ("compiler", [_compiler(of) for of in facts]),
+            ("CFLAGS", [of.optimization or UNKNOWN for of in facts]),
+            ("clients", [str(of.arm.clients) for of in findings.arms]),
+        )
+        if len(set(values)) > 1 and UNKNOWN not in values
+    ]
+    requested = {name for of in findings.arms for name in of.arm.settings_requested}
+    known = [row for row in background.differing_settings(findings) if ABSENT not in row]
+    settings = sorted(known, key=lambda row: (row[0] not in requested, _place_of(row[0])))
+    found += [f"{name} {_values(values)}" for name, *values in settings[:SETTINGS_MAX]]
+    more = len(settings) - SETTINGS_MAX
+    return [*found, *([counted(more, "more setting")] if more > 0 else [])]
+
+
+def failures(findings: Findings) -> list[str]:
+    """Return the most frequent error of the first arms with failed transactions."""
+    table = background.failures(findings)
+    most: dict[str, Sequence[str]] = {}
+    for row in table.rows:
+        most.setdefault(row[0], row)
+    attempts = attempts_without_success(findings)
+    return [
+        (
+            f"No transaction of {arm} succeeded in {group_digits(attempts[arm], 0)} attempts"
+            if arm in attempts
+            else f"Failed transactions of {arm}, most frequent: {n} {kind}"
+        )
+        + f", SQLSTATE {sqlstate}: {sample}"
+        for arm, kind, sqlstate, n, sample in most.values()
+    ][:FAILURES_MAX]
+
+
+def attempts_without_success(findings: Findings) -> dict[str, int]:
+    """Return the number of attempts of each arm without a successful transaction."""
+    attempts = {}
+    for of in findings.arms:
+        trials = [trial for trial in findings.trials if trial.arm == of.arm.arm]
+        counts = sum(
+            (n for one in trials for piece in one.measured for n in piece.kinds.values()), start=Counts()
+        )
+        if not counts.executed:
+            attempts[of.arm.name] = counts.failed + counts.retried
+    return attempts
+
+
+def _values(values: Sequence[str]) -> str:
+    return (" → " if len(values) == 2 else " | ").join(values)
+
+
+def _compiler(of: ServerFacts) -> str:
+    found = re.search(r"compiled by (.+?),", of.version_text or "")
+    return found[1] if found else UNKNOWN
+
+
+def causes(report: Report) -> list[str]:
+    """Return a paragraph on the causes of the difference of each arm, if these are few."""
+    if len(report.why) > HEADLINES_MAX:
+        return []
+    return [" ".join(one.sentences) for one in report.why if one.sentences]
+
+
+def main_caveats(caveats: Sequence[ShownCaveat], most: int = CAVEATS_MAX) -> tuple[list[ShownCaveat], str]:
+    """Return the most severe caveats, at most ``most``, and the number of the others in words."""
+    first = [one for one in caveats if one.severity is not Severity.LOW][:most]
+    rest = len(caveats) - len(first)
+    return first, counted(rest, "other caveat" if first else "minor caveat") if rest else ""

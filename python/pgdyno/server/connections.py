@@ -1,0 +1,436 @@
+"""Connections to servers: connection strings without passwords, limits of time and size.
+
+- Connection string that is printed without its password.
+- Connections with a time limit on every wait and a size limit on every answer.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import fcntl
+import getpass
+import os
+import socket
+import struct
+import termios
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import psycopg
+from psycopg import waiting
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
+
+from pgdyno.errors import UsageError
+from pgdyno.interruption import stopping
+from pgdyno.study.arm_spec import SECRET_WORDS, without_secrets
+
+# ----------------------------------------------------------------------
+# Connection string that is printed without its password.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Dsn:
+    """A connection string. ``conninfo`` is for libpq and the engine only; ``str`` and ``repr`` omit
+    secrets."""
+
+    conninfo: str = field(repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            conninfo_to_dict(self.conninfo)
+        except psycopg.Error as error:
+            # The message of libpq quotes the string, including the password.
+            raise UsageError(f"the connection string is malformed ({type(error).__name__})") from None
+
+    def with_database(self, dbname: str) -> Dsn:
+        """Return the connection string for another database of the same server."""
+        return Dsn(make_conninfo(self.conninfo, dbname=dbname))
+
+    @property
+    def names_database(self) -> bool:
+        """True if the database is given, not libpq's default."""
+        given = conninfo_to_dict(self.conninfo).keys()
+        return bool({"dbname", "service"} & given) or bool({"PGDATABASE", "PGSERVICE"} & os.environ.keys())
+
+    @property
+    def database(self) -> str:
+        """Name of the database; the default is the name of the user, as in libpq."""
+        parts = conninfo_to_dict(self.conninfo)
+        given = parts.get("dbname") or os.environ.get("PGDATABASE")
+        return str(given or parts.get("user") or os.environ.get("PGUSER") or getpass.getuser())
+
+    @property
+    def shown(self) -> str:
+        """Text for output and for comparison of servers, without passwords."""
+        return without_secrets(self.conninfo)
+
+    def masked(self, text: str) -> str:
+        """Return a message with the secrets replaced by ***."""
+        for name in SECRET_WORDS:
+            secret = conninfo_to_dict(self.conninfo).get(name)
+            if secret:
+                text = text.replace(str(secret), "***")
+        return text
+
+    def __str__(self) -> str:
+        return self.shown
+
+    def __repr__(self) -> str:
+        return f"Dsn({self.shown!r})"
+
+
+# ----------------------------------------------------------------------
+# Connections with a time limit on every wait and a size limit on every answer.
+#
+# psycopg keeps a whole result in memory, so the limit works while the result arrives: ``limit_bytes`` wraps
+# the generator that waits for it. Every connection of pgdyno's Python goes through ``LimitedConnection``.
+#
+# A frozen server, or a network that drops its packets, sends nothing at all. Neither ``statement_timeout``
+# nor a Unix socket ends that wait, and no time limit distinguishes a dead server from one that executes a
+# statement for hours. So pgdyno tests a server that was silent for ANSWER_TIMEOUT_S over a second connection.
+# The statement continues if the server answers there.
+# ----------------------------------------------------------------------
+
+READ_BYTES_MAX = 32 << 20
+"""Maximum size of the results of one statement. The largest reading, thousands of statement texts, is a few
+MiB; libpq needs a few times as much memory."""
+
+LOGIN_BYTES_MAX = 1 << 20
+"""Maximum size of the answers to a login: some parameters, and perhaps a certificate chain."""
+
+READ_ROWS_MAX = 100_000
+"""Maximum number of rows of one result. Each row becomes Python objects of about 1 kB."""
+
+_UNIX_READ_BYTES_MIN = 8192
+"""Minimum number of bytes that libpq reads from a socket that is never empty."""
+
+_BYTES_RECEIVED = struct.Struct("@Q")
+_BYTES_RECEIVED_AT = 128  # offset of tcpi_bytes_received in struct tcp_info, <linux/tcp.h>, since Linux 4.1
+
+Waiting = Generator[Any, Any, Any]
+"""Generator of psycopg: yields the events that it waits for, and receives the events that occurred."""
+
+
+class ReadLimitExceeded(psycopg.OperationalError):
+    """Raised if a result is larger than any that pgdyno requests. The connection is closed."""
+
+
+class LimitedCursor(psycopg.Cursor[Any]):
+    """Cursor that rejects a result with too many rows before it creates Python objects."""
+
+    def execute(self, *args: Any, **kwargs: Any) -> Self:
+        """Execute a statement as in psycopg. Raises ReadLimitExceeded."""
+        done = super().execute(*args, **kwargs)
+        if self.pgresult is not None and (rows := self.pgresult.ntuples) > READ_ROWS_MAX:
+            self.close()
+            raise ReadLimitExceeded(f"the server returned {rows:,} rows; the maximum is {READ_ROWS_MAX:,}")
+        return done
+
+
+class LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
+    """Connection with size limits. Every statement can raise ReadLimitExceeded."""
+
+    cursor_factory: type[psycopg.Cursor[Any]] = LimitedCursor
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cursor_factory = LimitedCursor
+
+    @classmethod
+    def _connect_gen(cls, *args: Any, **kwargs: Any) -> Waiting:
+        return limit_bytes_of_login(super()._connect_gen(*args, **kwargs))
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        """Wait as in psycopg, within the size limit."""
+        try:
+            return super().wait(limit_bytes(gen, self.pgconn.socket), *args, **kwargs)
+        except ReadLimitExceeded:
+            self.pgconn.finish()
+            raise
+
+
+def limit_bytes(gen: Waiting, fileno: int) -> Waiting:
+    """Wrap a generator of psycopg. Raises ReadLimitExceeded if the result is too large."""
+    received = _Received(READ_BYTES_MAX)
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            received.before(fileno)
+            try:
+                wanted = gen.send(ready)
+            finally:
+                received.after(fileno)
+    except StopIteration as ended:
+        return ended.value
+
+
+def limit_bytes_of_login(gen: Waiting) -> Waiting:
+    """Wrap the generator of a login, which also yields the file descriptor. See ``limit_bytes``."""
+    received = _Received(LOGIN_BYTES_MAX)
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            received.before(wanted[0])
+            try:
+                wanted = gen.send(ready)
+            finally:
+                received.after(wanted[0])
+    except StopIteration as ended:
+        return ended.value
+
+
+class _Received:
+    """Counter of the bytes that libpq reads from a socket: exact over TCP, a lower bound for a Unix socket.
+
+    libpq reads one value without a pause while data arrive. So a single value can reach the limit of the
+    protocol, 1 GiB, before it is rejected; libpq then has it twice, in its buffer and in its result. A Unix
+    socket has no counter, so such a value can pass there. The
+    server is then a process of this machine.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._taken_bytes = 0
+        self._pending_bytes = 0
+        self._before_bytes: int | None = None
+
+    def before(self, fileno: int) -> None:
+        """Record the state of the socket before libpq reads from it."""
+        if (count := _tcp_received_bytes(fileno)) is None:
+            self._pending_bytes = _pending_bytes(fileno)
+        elif self._before_bytes is None or count < self._before_bytes:
+            self._before_bytes = count  # first call, or another socket with the same descriptor
+
+    def after(self, fileno: int) -> None:
+        """Count what libpq has read. Raises ReadLimitExceeded."""
+        if self._before_bytes is not None and (count := _tcp_received_bytes(fileno)) is not None:
+            self._taken_bytes = count - self._before_bytes
+        elif self._pending_bytes:
+            left = _pending_bytes(fileno)
+            self._taken_bytes += max(
+                self._pending_bytes - left, min(self._pending_bytes, _UNIX_READ_BYTES_MIN)
+            )
+            self._pending_bytes = 0
+        if self._taken_bytes > self._bytes_max:
+            raise ReadLimitExceeded(
+                f"the server returned more than {self._bytes_max >> 20} MiB in one result: check the DSN"
+            )
+
+
+def _pending_bytes(fileno: int) -> int:
+    """Return the number of unread bytes in the kernel; 0 if the socket is closed."""
+    found = array.array("i", [0])
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(fileno, termios.FIONREAD, found)
+    return found[0]
+
+
+def _tcp_received_bytes(fileno: int) -> int | None:
+    """Return the number of bytes received over TCP; None for a Unix socket or without kernel support."""
+    try:
+        with socket.socket(fileno=os.dup(fileno)) as ours:
+            if ours.family == socket.AF_UNIX:
+                return None
+            info = ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    except OSError:
+        return None
+    if len(info) < _BYTES_RECEIVED_AT + _BYTES_RECEIVED.size:
+        return None
+    return int(_BYTES_RECEIVED.unpack_from(info, _BYTES_RECEIVED_AT)[0])
+
+
+CONNECT_TIMEOUT_S = 15
+"""A login takes milliseconds on a busy server, and a second through a distant pooler. A ``connect_timeout``
+in the DSN has precedence."""
+
+ANSWER_TIMEOUT_S = 30.0
+"""Time without an answer after which pgdyno tests the server over a second connection."""
+
+MIDDLE_TIMEOUT_S = 300.0
+"""Maximum silence within a result. The server can take a while to compute rows. A network can pass small
+packets and drop large ones, which a second connection does not detect."""
+
+STATEMENT_TIMEOUT_S = 6 * 3600.0
+"""Maximum duration of a statement. A check of thousands of warehouses takes an hour or two."""
+
+CANCEL_TIMEOUT_S = 1.0
+"""Timeout of a cancel request. The server may not answer on that connection either."""
+
+TICK_S = 0.1
+"""Interval at which a wait checks its limits."""
+
+ADVICE = "check the server and the network"
+
+TCP_LIMITS = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,
+}
+"""TCP settings, unless the DSN sets them: a broken connection fails after about a minute. The default of the
+kernel is two hours."""
+
+
+class NoAnswer(psycopg.OperationalError):
+    """Raised if the server did not answer within a time limit. The connection is closed."""
+
+
+class BoundedConnection(LimitedConnection):
+    """Connection with time and size limits, created by ``connect``. ``statement_timeout_s`` limits each
+    statement."""
+
+    statement_timeout_s: float = STATEMENT_TIMEOUT_S
+    bounded_conninfo: str = ""
+    is_asking: bool = False  # true for the second connection, which tests the server
+
+    @classmethod
+    def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
+        return _watched(super()._connect_gen(*args, **kwargs), _Login().check)
+
+    def execute(self, *args: Any, **kwargs: Any) -> Any:
+        """Execute a statement as in psycopg. Raises OperationalError if the server starts a COPY."""
+        try:
+            return super().execute(*args, **kwargs)
+        except psycopg.ProgrammingError as error:
+            if self.pgconn.transaction_status != TransactionStatus.ACTIVE:
+                raise
+            # The server now waits for data or sends them, and accepts no other statement.
+            self.pgconn.finish()
+            raise psycopg.OperationalError("the server started an unexpected COPY") from error
+
+    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+        """Wait as in psycopg, within the limits. Raises NoAnswer, ReadLimitExceeded."""
+        del args, kwargs  # those of psycopg have no limit
+        try:
+            limited = limit_bytes(gen, self.pgconn.socket)
+            return waiting.wait(
+                _watched(limited, _Statement(self).check), self.pgconn.socket, interval=TICK_S
+            )
+        except (NoAnswer, ReadLimitExceeded):
+            self.pgconn.finish()
+            raise
+        except KeyboardInterrupt:
+            # Otherwise the server continues a statement without a client.
+            cancel(self)
+            self.pgconn.finish()
+            raise
+
+
+def connect(conninfo: str) -> BoundedConnection:
+    """Open a connection in autocommit mode. Raises psycopg.Error, OSError, UnicodeError like psycopg."""
+    given = conninfo_to_dict(conninfo)
+    # Without the encoding, psycopg returns bytes instead of text from a database in SQL_ASCII.
+    defaults = {**TCP_LIMITS, "client_encoding": "UTF8"}
+    limits: dict[str, Any] = {name: value for name, value in defaults.items() if name not in given}
+    timeout_s = _connect_timeout_s(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT"))
+    try:
+        connection = BoundedConnection.connect(
+            conninfo,
+            autocommit=True,
+            application_name="pgdyno",
+            connect_timeout=timeout_s,
+            **limits,
+        )
+    except psycopg.errors.ConnectionTimeout as error:
+        raise psycopg.errors.ConnectionTimeout(
+            f"the login timed out after {timeout_s} s: {ADVICE}, or set connect_timeout"
+        ) from error
+    connection.bounded_conninfo = conninfo
+    return connection
+
+
+def _connect_timeout_s(given: object) -> int:
+    """Return the login timeout. 0 means no limit in libpq and is replaced by the default. The minimum of
+    psycopg and libpq is 2 s."""
+    try:
+        asked = int(str(given)) if given else 0
+    except ValueError:
+        asked = 0  # psycopg reports the error
+    return max(asked, 2) if asked > 0 else CONNECT_TIMEOUT_S
+
+
+def cancel(connection: psycopg.Connection[Any]) -> None:
+    """Send a cancel request for the current statement, with a short timeout. Never raises."""
+    with contextlib.suppress(psycopg.Error, OSError):
+        connection.cancel_safe(timeout=CANCEL_TIMEOUT_S)
+
+
+def set_limit(connection: psycopg.Connection[Any], timeout_s: float) -> None:
+    """Set a shorter timeout for the statements of a connection."""
+    if isinstance(connection, BoundedConnection):
+        connection.statement_timeout_s = timeout_s
+
+
+class _Login:
+    """Checks during a login: only an interrupt ends it, because psycopg applies the time limit."""
+
+    def __init__(self) -> None:
+        self._begun_s = time.monotonic()
+
+    def check(self, has_arrived: bool) -> None:
+        del has_arrived
+        if stopping.is_over(self._begun_s):
+            raise NoAnswer("interrupted while waiting for the login")
+
+
+class _Statement:
+    """Checks during a statement."""
+
+    def __init__(self, connection: BoundedConnection) -> None:
+        self._connection = connection
+        self._begun_s = self._heard_s = self._asked_s = time.monotonic()
+        self._has_begun = False  # the server has begun to answer
+
+    def check(self, has_arrived: bool) -> None:
+        """Apply the limits after each tick and each arrival of data. Raises NoAnswer."""
+        now_s = time.monotonic()
+        if has_arrived:
+            self._heard_s = self._asked_s = now_s
+            self._has_begun = True
+        elif stopping.is_over(self._begun_s):
+            cancel(self._connection)
+            raise NoAnswer("interrupted while waiting for the server")
+        if now_s - self._begun_s > self._connection.statement_timeout_s:
+            raise _no_answer("a statement", self._connection.statement_timeout_s)
+        if self._has_begun and now_s - self._heard_s > MIDDLE_TIMEOUT_S:
+            raise _no_answer("the rest of a result", MIDDLE_TIMEOUT_S)
+        if not self._connection.is_asking and now_s - self._asked_s > ANSWER_TIMEOUT_S:
+            self._ask()
+            self._asked_s = time.monotonic()
+
+    def _ask(self) -> None:
+        """Test the server over a second connection. Raises NoAnswer if it does not answer there either."""
+        try:
+            with contextlib.closing(connect(self._connection.bounded_conninfo)) as second:
+                second.is_asking, second.statement_timeout_s = True, CONNECT_TIMEOUT_S
+                second.execute("select 1")
+        except (NoAnswer, psycopg.errors.ConnectionTimeout):
+            raise _no_answer(
+                "a statement and a second connection", time.monotonic() - self._heard_s
+            ) from None
+        except (psycopg.Error, OSError):
+            return  # a rejected connection is an answer
+
+
+def _no_answer(what: str, limit_s: float) -> NoAnswer:
+    return NoAnswer(f"timed out after {limit_s:.0f} s waiting for {what}: {ADVICE}")
+
+
+def _watched(gen: Generator[Any, Any, Any], check: Any) -> Generator[Any, Any, Any]:
+    """Wrap a generator of psycopg, which receives the events that occurred, or nothing at a tick. Calls
+    ``check`` each time with whether data arrived."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            check(bool(ready))
+            wanted = gen.send(ready)
+    except StopIteration as ended:
+        return ended.value

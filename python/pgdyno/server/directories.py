@@ -1,0 +1,330 @@
+"""Directories: mounts and their removal, file systems, accounts.
+
+- The kernel's table of mounts.
+- Mounts and loop devices below a directory, and their removal, also after a kill or with a disk that hangs.
+- File systems: sync of one, free space, locks, permissions, atomic publication.
+- Operating-system account of the servers, and directories that it can access.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import fcntl
+import os
+import pwd
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pgdyno.errors import ServerError, UsageError, in_one_line
+
+# ----------------------------------------------------------------------
+# The kernel's table of mounts.
+#
+# Paths in it are bytes in which blank, tab, newline and backslash are octal escapes. Any other byte stands
+# for itself: paths in UTF-8 are not escaped, and a path need not be UTF-8.
+# ----------------------------------------------------------------------
+
+TABLE = Path("/proc/self/mountinfo")
+
+_ESCAPE = re.compile(rb"\\([0-7]{3})")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mount point, its file system with its options and source, and the number of its device.
+
+    Of FUSE the device has no major number, and the connection as its minor number.
+    """
+
+    point: Path
+    kind: str
+    options: str
+    source: str
+    device: int
+
+
+def read_mounts() -> list[Mount]:
+    """Return the mounts that this process sees, in their order."""
+    return mounts_of(TABLE.read_bytes())
+
+
+def mounts_of(table: bytes) -> list[Mount]:
+    """Return the mounts in a text of ``/proc/self/mountinfo``.
+
+    A line is ``36 35 98:0 /root /mount/point rw,noatime shared:1 - ext4 /dev/sda1 rw``.
+    """
+    found = []
+    for line in filter(None, table.split(b"\n")):
+        before, _, after = line.partition(b" - ")
+        fields = before.split(b" ")
+        kind, source, of_file_system = after.split(b" ", 2)
+        major, _, minor = fields[2].partition(b":")
+        options = dict.fromkeys([*fields[5].split(b","), *of_file_system.split(b",")])
+        mount = Mount(
+            Path(_unescaped(fields[4])),
+            _unescaped(kind),
+            _unescaped(b",".join(options)),
+            _unescaped(source),
+            os.makedev(int(major), int(minor)),
+        )
+        found.append(mount)
+    return found
+
+
+def mount_of(path: Path, mounts: Iterable[Mount]) -> Mount | None:
+    """Return the mount that a path is on: of the deepest mount point above it the latest."""
+    real = path.resolve()
+    above = [mount for mount in mounts if real.is_relative_to(mount.point)]
+    return max(reversed(above), key=lambda mount: len(mount.point.parts), default=None)
+
+
+def _unescaped(field: bytes) -> str:
+    return os.fsdecode(_ESCAPE.sub(lambda escape: bytes([int(escape[1], 8) & 0xFF]), field))
+
+
+# ----------------------------------------------------------------------
+# Mounts and loop devices below a directory, and their removal, also after a kill or with a disk that hangs.
+#
+# Everything is found through the kernel, by the path of the directory: a killed pgdyno leaves no other notes.
+# Only mounts below that directory and loop devices on files below it are touched. Each step is a child
+# process with a timeout, because a system call on a disk that does not answer cannot be interrupted.
+# ----------------------------------------------------------------------
+
+STEP_TIMEOUT_S = 20.0
+"""Timeout of mount, umount, losetup and mkfs. On a disk that answers they take well under a second."""
+
+CONNECTIONS = Path("/sys/fs/fuse/connections")
+LOOPS = Path("/sys/block")
+
+
+def run_step(command: Sequence[str], timeout_s: float = STEP_TIMEOUT_S) -> str:
+    """Run a system tool and return its output. Raises ServerError if it fails or takes too long."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout_s,
+            start_new_session=True,  # Ctrl-C must not end it halfway
+        )
+    except FileNotFoundError:
+        raise ServerError(f"{command[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise ServerError(f"{' '.join(command)} did not end within {timeout_s:g} s") from None
+    if done.returncode != 0:
+        raise ServerError(f"{' '.join(command)} failed: {in_one_line(done.stderr or done.stdout)}")
+    return done.stdout
+
+
+def mounts_below(directory: Path) -> list[Mount]:
+    """Return the mounts below a directory, the latest first."""
+    return [mount for mount in reversed(read_mounts()) if directory in mount.point.parents]
+
+
+def loops_below(directory: Path) -> list[Path]:
+    """Return the loop devices whose file is below a directory."""
+    found = []
+    for path in sorted(LOOPS.glob("loop*")):
+        with contextlib.suppress(OSError):
+            file = Path(os.fsdecode((path / "loop" / "backing_file").read_bytes().removesuffix(b"\n")))
+            if directory in file.parents:
+                found.append(Path("/dev", path.name))
+    return found
+
+
+def release_disks(directory: Path) -> list[str]:
+    """Unmount what is mounted below a directory and detach its loop devices. Return what remains.
+
+    A FUSE connection is aborted first if its process cannot answer: without that, unmounting would hang.
+    """
+    directory = directory.resolve()
+    for mount in mounts_below(directory):
+        if mount.kind.startswith("fuse"):
+            _detach_all(directory)
+            abort_connection(mount)
+        _unmount(mount.point)
+    _detach_all(directory)
+    left = [str(mount.point) for mount in mounts_below(directory)]
+    return [*left, *map(str, loops_below(directory))]
+
+
+def _detach_all(directory: Path) -> None:
+    for loop in loops_below(directory):
+        with contextlib.suppress(ServerError):
+            run_step(["losetup", "--detach", str(loop)])
+
+
+def _unmount(point: Path) -> None:
+    """Unmount a directory; if that fails or hangs, take it out of the tree at once (lazy)."""
+    try:
+        run_step(["umount", str(point)])
+    except ServerError:
+        with contextlib.suppress(ServerError):
+            run_step(["umount", "--lazy", str(point)])
+
+
+def abort_connection(mount: Mount) -> None:
+    """Make all requests to a FUSE mount fail, now and later. Does nothing if its connection has ended, or if
+    fusectl is not mounted: the connection then ends with its process.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(CONNECTIONS / str(os.minor(mount.device)) / "abort", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"1")
+        finally:
+            os.close(descriptor)
+
+
+# ----------------------------------------------------------------------
+# File systems: sync of one, free space, locks, permissions, atomic publication.
+# ----------------------------------------------------------------------
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def sync_file_system(path: Path) -> None:
+    """Write back all dirty pages of the file system that contains ``path``, and wait for it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        if _libc.syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number), str(path))
+    finally:
+        os.close(descriptor)
+
+
+def publish(part: Path, final: Path) -> None:
+    """Rename a finished directory to its final name. The step is atomic, even after a power loss."""
+    sync_file_system(part)
+    part.rename(final)
+    descriptor = os.open(final.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def open_to_all(tree: Path) -> None:
+    """Make the tree readable for the user of the servers, whatever the umask; nothing becomes writable."""
+    tree.chmod(0o755)
+    for path in tree.rglob("*"):
+        if not path.is_symlink():
+            mode = path.stat().st_mode
+            runs = path.is_dir() or mode & stat.S_IXUSR
+            path.chmod(stat.S_IMODE(mode) | (0o555 if runs else 0o444))
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold a file lock, after waiting for other holders. The end of the process releases it, too."""
+    descriptor = _open_lock(path)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked_if_free(path: Path) -> Iterator[bool]:
+    """Hold a file lock if it is free. Yields whether it was free."""
+    descriptor = _open_lock(path)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = True
+        except OSError as error:
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise
+            free = False
+        yield free
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(path: Path) -> int:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def free_bytes(path: Path) -> int:
+    """Return the free bytes of the file system of ``path`` or its nearest existing parent."""
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free
+
+
+# ----------------------------------------------------------------------
+# Operating-system account of the servers, and directories that it can access.
+#
+# PostgreSQL refuses to run as root. As root, pgdyno therefore runs its servers as the user who called sudo,
+# else as ``postgres``, else as ``nobody``. That user must have access to the files. pgdyno never changes
+# permissions of directories that it did not create, so the cache moves to an accessible directory.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Account:
+    """Operating-system user of the servers. ``switch``: pgdyno itself runs as another user (root)."""
+
+    name: str
+    uid: int
+    gid: int
+    switch: bool
+
+    def own(self, path: Path) -> None:
+        """Change the owner of a file or directory that pgdyno created to this user."""
+        if self.switch:
+            os.chown(path, self.uid, self.gid, follow_symlinks=False)
+
+    def can_reach(self, path: Path) -> bool:
+        """Return whether this user can enter every existing parent directory of ``path``."""
+        return all(self._may_enter(folder) for folder in path.resolve().parents if folder.is_dir())
+
+    def _may_enter(self, folder: Path) -> bool:
+        found = folder.stat()
+        if found.st_uid == self.uid:
+            return bool(found.st_mode & stat.S_IXUSR)
+        if found.st_gid == self.gid:
+            return bool(found.st_mode & stat.S_IXGRP)
+        return bool(found.st_mode & stat.S_IXOTH)
+
+
+OURSELVES = Account("", -1, -1, switch=False)
+"""The account of pgdyno itself, also as root: that of builds, and of tools that read the user's files."""
+
+
+def server_account(environ: Mapping[str, str] = os.environ) -> Account:
+    """Return the user of the servers: the current user, or as root an unprivileged one. Raises UsageError if
+    none exists.
+    """
+    if os.geteuid() != 0:
+        entry = pwd.getpwuid(os.geteuid())
+        return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, switch=False)
+    for entry in _candidates(environ):
+        if entry.pw_uid != 0:
+            return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, switch=True)
+    raise UsageError(
+        "PostgreSQL cannot run as root, and neither user postgres nor nobody exists: create one of them, "
+        "or run pgdyno as another user"
+    )
+
+
+def _candidates(environ: Mapping[str, str]) -> Iterator[pwd.struct_passwd]:
+    behind_sudo = environ.get("SUDO_UID", "")
+    if behind_sudo.isdigit():
+        with contextlib.suppress(KeyError):
+            yield pwd.getpwuid(int(behind_sudo))
+    for name in ("postgres", "nobody"):
+        with contextlib.suppress(KeyError):
+            yield pwd.getpwnam(name)

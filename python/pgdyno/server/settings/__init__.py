@@ -1,1 +1,0 @@
-"""Settings: definitions, profiles, values in effect, and safety."""

@@ -1,1 +1,0 @@
-"""Workloads: their data on servers, and the checks of trials."""

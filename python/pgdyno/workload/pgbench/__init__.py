@@ -1,1 +1,0 @@
-"""Workload pgbench outside the engine: data, and checks after a trial."""

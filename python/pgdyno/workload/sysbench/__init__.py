@@ -1,1 +1,0 @@
-"""Workload sysbench: data and checks."""

@@ -1,1 +1,0 @@
-"""Workload tpcc outside the engine: its dataset, and checks after a trial."""

@@ -1,0 +1,1 @@
+"""Workloads: parameters, data on servers, checks of trials. One folder per workload."""

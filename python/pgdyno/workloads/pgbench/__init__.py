@@ -1,0 +1,1 @@
+"""Workload pgbench outside the engine: parameters, data, and checks after a trial."""

@@ -1,0 +1,570 @@
+"""Parameters of the workload ``pgbench``, and its script files.
+
+- Parameters of the workload ``pgbench`` (docs/reference/workload-pgbench.md).
+- Files of pgbench scripts with weights, and directories of them: ``--file FILE@WEIGHT``, ``--file DIR``.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+
+from pgdyno.errors import PgdynoError, UsageError
+from pgdyno.features.own_data.plan import Invariant, OwnData
+from pgdyno.study.workload_parameters import Pace, WorkloadParameters, read_script
+
+# ----------------------------------------------------------------------
+# Parameters of the workload ``pgbench`` (docs/reference/workload-pgbench.md).
+# ----------------------------------------------------------------------
+
+Effect = Literal["all", "accounts", "none", "unknown"]
+"""Tables changed by the transaction of a script. all: an account, a teller and a branch by one amount, and
+the history; accounts: an account and the history; none: nothing; unknown: a custom script."""
+
+BUILTINS: Mapping[str, Effect] = {"tpcb-like": "all", "simple-update": "accounts", "select-only": "none"}
+
+COPY = "pgbench_accounts_copy"
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "pgbench_accounts": ("aid", "bid", "abalance", "filler"),
+    "pgbench_branches": ("bid", "bbalance", "filler"),
+    "pgbench_tellers": ("tid", "bid", "tbalance", "filler"),
+    "pgbench_history": ("tid", "bid", "aid", "delta", "mtime", "filler"),
+    COPY: ("aid", "bid", "abalance", "filler"),
+}
+
+
+def index_parts(text: str) -> tuple[str, tuple[str, ...]]:
+    """Parse ``pgbench_accounts (bid, abalance)`` to table and columns. Raises ValueError."""
+    found = re.fullmatch(r"\s*(\w+)\s*\(([\w\s,]+)\)\s*", text.lower())
+    if not found:
+        raise ValueError(
+            f"{text!r} does not have the form TABLE (COLUMN, …); for example: "
+            "pgbench_accounts (bid, abalance)"
+        )
+    table, columns = found[1], tuple(column.strip() for column in found[2].split(","))
+    if table not in COLUMNS:
+        raise ValueError(f"unknown table {table!r}; available: {', '.join(COLUMNS)}")
+    for column in columns:
+        if column not in COLUMNS[table]:
+            raise ValueError(f"{table} has no column {column!r}; available: {', '.join(COLUMNS[table])}")
+    if len(set(columns)) < len(columns):
+        raise ValueError(f"{text!r} names a column twice")
+    return table, columns
+
+
+def _canonical(text: str) -> str:
+    table, columns = index_parts(text)
+    return f"{table} ({', '.join(columns)})"
+
+
+Index = Annotated[str, AfterValidator(_canonical)]
+
+
+NAMED_MAX = 4
+"""Maximum number of scripts whose names are in the name of a workload."""
+
+
+class Script(BaseModel):
+    """A script. Without a text, the built-in script of that name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(min_length=1, description="Name; without a text, that of a built-in script.")
+    weight: int = Field(default=1, ge=0, le=2**31 - 1, description="Relative frequency.")
+    text: str | None = Field(default=None, description="Text in the language of pgbench.")
+    effect: Effect = Field(default="unknown", description="Tables that the transaction changes.")
+    share: float | None = Field(
+        default=None, ge=0, le=1, description="Share of the execution time of the recorded statements."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent_share(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit an absent share, so that results files equal those of versions without shares."""
+        written: dict[str, Any] = serialize(self)
+        return {name: value for name, value in written.items() if value is not None or name != "share"}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _builtin_is_known(cls, given: Any) -> Any:
+        """Set the effect of a built-in script."""
+        if not isinstance(given, dict) or given.get("text") is not None:
+            return given
+        name = str(given.get("name"))
+        if name not in BUILTINS:
+            raise ValueError(f"unknown pgbench script {name!r}; available: {', '.join(BUILTINS)}")
+        return {**given, "effect": BUILTINS[name]}
+
+    def to_drive(self) -> dict[str, Any]:
+        """Return the script as the engine reads it."""
+        named = {"builtin": self.name} if self.text is None else {"name": self.name, "text": self.text}
+        return {**named, "weight": self.weight}
+
+
+class PgbenchParameters(WorkloadParameters):
+    """Tables and scripts of pgbench, with the defaults of pgbench."""
+
+    PACE: ClassVar[Pace] = Pace("tx/s", None, 1.0)
+    SMALLER: ClassVar[str] = "use a smaller --scale"
+    HAS_PACING: ClassVar[bool] = False
+    OMITTED: ClassVar[frozenset[str]] = frozenset({"data", "checks"})
+
+    kind: Literal["pgbench"] = "pgbench"
+    scale: int = Field(ge=1, le=214_748_364, description="Size of the data: 100,000 accounts or 16 MB each.")
+    partitions: int = Field(default=0, ge=0, le=100_000, description="Number of partitions of the accounts.")
+    partition_method: Literal["range", "hash"] | None = Field(
+        default=None, description="Partitioning method; requires partitions. [default: range]"
+    )
+    fillfactor: int = Field(default=100, ge=10, le=100, description="Fillfactor of the tables, in percent.")
+    unlogged: bool = Field(default=False, description="Create unlogged tables.")
+    foreign_keys: bool = Field(default=False, description="Create foreign keys between the tables.")
+    indexes: tuple[Index, ...] = Field(
+        default=(), description="Additional indexes, such as pgbench_accounts (bid, abalance)."
+    )
+    accounts_copy: bool = Field(
+        default=False, description="Create a copy of the accounts, pgbench_accounts_copy."
+    )
+    scripts: tuple[Script, ...] = Field(
+        default=(Script(name="tpcb-like"),),
+        min_length=1,
+        max_length=128,
+        description="Scripts of the clients, chosen by weight. [default: tpcb-like]",
+    )
+    protocol: Literal["simple", "extended", "prepared"] = Field(
+        default="simple", description="Query protocol."
+    )
+    define: dict[str, str] = Field(default_factory=dict, description="Variables of the scripts.")
+    data: OwnData | None = Field(
+        default=None,
+        description="Data of your own instead of the pgbench tables: a dump, a directory, a DSN or a name "
+        "(Measure your own database).",
+    )
+    checks: tuple[Invariant, ...] = Field(
+        default=(), description="Queries that must return no row after a trial: tables with name and text."
+    )
+
+    @property
+    def coverage(self) -> float | None:
+        shares = [one.share for one in self.scripts if one.share is not None and one.weight]
+        is_recorded = any(one.share is not None for one in self.scripts)
+        return min(1.0, sum(shares)) if is_recorded else None
+
+    _samples: Mapping[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_data_have_no_scale(cls, given: Any) -> Any:
+        """Set the scale of own data, which is also the value of :scale, as in pgbench with custom scripts."""
+        if isinstance(given, dict) and given.get("data") is not None:
+            return {**given, "scale": given.get("scale", 1)}
+        return given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _partitions_have_a_method(cls, given: Any) -> Any:
+        """Set the default method, so that equal data have equal parameters."""
+        if isinstance(given, dict) and given.get("partitions") and given.get("partition_method") is None:
+            return {**given, "partition_method": "range"}
+        return given
+
+    @model_validator(mode="after")
+    def _parts_fit_together(self) -> Self:
+        if self.partition_method is not None and self.partitions == 0:
+            raise ValueError("--partition-method requires --partitions")
+        if len(set(self.indexes)) < len(self.indexes):
+            raise ValueError("an index is given twice: remove one of them")
+        if not self.accounts_copy and any(index_parts(text)[0] == COPY for text in self.indexes):
+            raise ValueError(f"an index of {COPY} requires --accounts-copy")
+        names = [script.name for script in self.scripts]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ValueError(
+                f"the script {twice.pop()} is given twice: give it once, with the sum of the weights"
+            )
+        if not any(script.weight for script in self.scripts):
+            raise ValueError("every script has the weight 0: give at least one a greater weight")
+        if self.data is not None:
+            self._own_data_stand_alone()
+        return self
+
+    def _own_data_stand_alone(self) -> None:
+        """Raise ValueError for parameters and scripts of the pgbench tables."""
+        builtin = next((script.name for script in self.scripts if script.text is None), None)
+        if builtin is not None:
+            raise ValueError(
+                f"--data requires scripts of your own (got {builtin}): add --file FILE and remove --builtin"
+            )
+        of_own_data = {"scale": 1, "fillfactor": 100}
+        for name, value in self._tables().items():
+            if value != of_own_data.get(name, "" if isinstance(value, str) else 0):
+                option = "index" if name == "indexes" else name.replace("_", "-")
+                raise ValueError(f"--{option} is for the pgbench tables: remove it or --data")
+
+    @property
+    def size(self) -> str:
+        """The size of the data as text."""
+        return f"scale {self.scale}" if self.data is None else f"data {self.data.label}"
+
+    @property
+    def data_name(self) -> str:
+        """The name of the data with their size."""
+        return super().data_name if self.data is None else f"{self.size}{self.history_text}"
+
+    @property
+    def label(self) -> str:
+        """A label of scale and non-default parameters of the data."""
+        if self.data is not None:
+            return re.sub(r"[^a-z0-9]+", "-", self.data.label.lower()).strip("-")
+        parts = {
+            f"scale{self.scale}": True,
+            f"{self.partition_method}{self.partitions}": self.partitions,
+            f"fillfactor{self.fillfactor}": self.fillfactor != 100,
+            "unlogged": self.unlogged,
+            "foreignkeys": self.foreign_keys,
+            f"indexes{len(self.indexes)}": self.indexes,
+            "copy": self.accounts_copy,
+        }
+        return "-".join(part for part, is_there in parts.items() if is_there)
+
+    @property
+    def name(self) -> str:
+        """The name with scripts, or their number if there are many, and size."""
+        n = len(self.scripts)
+        scripts = " + ".join(script.name for script in self.scripts) if n <= NAMED_MAX else f"{n} scripts"
+        return f"{self.kind} {scripts}, {self.size}{self.history_text}"
+
+    @property
+    def major_min(self) -> int:
+        """Oldest PostgreSQL version: partitioned tables have primary keys since 11, and can be referenced
+        since 12.
+        """
+        if self.partitions == 0:
+            return super().major_min
+        return 12 if self.foreign_keys else 11
+
+    def require_major(self, major: int, server: str) -> None:
+        """Raise UsageError if the server cannot have the data: a backup is of one major version."""
+        super().require_major(major, server)
+        is_backup = self.data is not None and self.data.form == "backup" and not self.is_upgraded
+        if self.data is not None and is_backup and self.data.major != major:
+            raise UsageError(
+                f"the data {self.data.label} are a backup of PostgreSQL {self.data.major}, and {server} has "
+                f"version {major}: use servers of version {self.data.major}, a dump (pg_dump), or "
+                f"data=pg_upgrade:{self.data.major} for this arm"
+            )
+
+    def before_upgrade(self) -> Self:
+        """Return the workload with the data of the older server, which are analyzed."""
+        before = super().before_upgrade()
+        if self.data is None or not self.is_upgraded:
+            return before
+        return before.model_copy(update={"data": self.data.model_copy(update={"analyze": True})})
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        """The effects of all scripts with a weight above 0."""
+        return frozenset(script.effect for script in self.scripts if script.weight)
+
+    @property
+    def writes(self) -> bool:
+        """False if every script only reads."""
+        return self.effects != {"none"}
+
+    def shape(self) -> Mapping[str, int | str]:
+        """Return the parameters of the data, with the indexes sorted."""
+        return self._tables() if self.data is None else self.data.shape()
+
+    def _tables(self) -> dict[str, int | str]:
+        return {
+            "scale": self.scale,
+            "partitions": self.partitions,
+            "partition_method": self.partition_method or "",
+            "fillfactor": self.fillfactor,
+            "unlogged": int(self.unlogged),
+            "foreign_keys": int(self.foreign_keys),
+            "indexes": "; ".join(sorted(self.indexes)),
+            "accounts_copy": int(self.accounts_copy),
+        }
+
+    def work(self) -> str:
+        """Return the scripts with their relative frequencies, and the variables that they may read."""
+        total = sum(script.weight for script in self.scripts)
+        scripts = [(script.text or script.name, script.weight / total) for script in self.scripts]
+        own = [script for script in scripts if script[1]]
+        return json.dumps([sorted(own), self.define if self._reads_variables else {}], sort_keys=True)
+
+    @property
+    def _reads_variables(self) -> bool:
+        """True if a script is not built in."""
+        return any(script.text is not None for script in self.scripts)
+
+    def to_load(self) -> dict[str, Any]:
+        """Return the parameters of the pgbench tables; additional indexes and the copy are made later."""
+        of_engine = (
+            "kind",
+            "scale",
+            "partitions",
+            "partition_method",
+            "fillfactor",
+            "unlogged",
+            "foreign_keys",
+        )
+        return {name: getattr(self, name) for name in of_engine}
+
+    def with_sample_values(self, samples: Mapping[str, tuple[str, ...]]) -> Self:
+        """Return a copy that drives with these values of ``\\sample``, by source. They are never stored."""
+        drawn = self.model_copy()
+        drawn._samples = samples
+        return drawn
+
+    def to_drive(self) -> dict[str, Any]:
+        """Return the parameters of the load, always with the scale of the data."""
+        samples = {"samples": self._samples} if self._samples else {}
+        return {
+            "kind": self.kind,
+            "scripts": [script.to_drive() for script in self.scripts],
+            "scale": self.scale,
+            "protocol": self.protocol,
+            "define": self.define,
+            **samples,
+        }
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A variant: non-default fields of PgbenchParameters."""
+
+    name: str
+    about: str
+    data: Mapping[str, Any]
+    transactions: Mapping[str, Any]
+
+
+def _read_only(name: str) -> Script:
+    file = resources.files(__package__).joinpath("scripts", f"{name}.sql")
+    return Script(name=name, text=file.read_text(encoding="utf-8"), effect="none")
+
+
+_ANALYTICAL = (
+    "average_of_even_branches",
+    "distinct_accounts",
+    "even_accounts_with_copy",
+    "sum_of_tenth_branches",
+)
+
+_EXTRA_INDEXES = (
+    "pgbench_accounts (bid)",
+    "pgbench_history (tid)",
+    "pgbench_history (bid, aid)",
+    "pgbench_history (mtime)",
+)
+
+
+@functools.cache
+def variants() -> Mapping[str, Variant]:
+    """Return all variants by name.
+
+    The first four compared PostgreSQL 11 with 12 in 2019, the last one 10 with 15 in 2022.
+    """
+    tpcb_like, simple_update, select_only = (
+        {"scripts": (Script(name=name),)} for name in ("tpcb-like", "simple-update", "select-only")
+    )
+    analytical = {"scripts": tuple(_read_only(name) for name in _ANALYTICAL)}
+    every = (
+        Variant("default", "tpcb-like, the default of pgbench", {}, tpcb_like),
+        Variant(
+            "extra-indexes", "tpcb-like with four additional indexes", {"indexes": _EXTRA_INDEXES}, tpcb_like
+        ),
+        Variant("select-only", "select-only", {}, select_only),
+        Variant(
+            "analytical",
+            "four queries over all accounts and a copy of them",
+            {"accounts_copy": True},
+            analytical,
+        ),
+        Variant(
+            "skip-some-updates",
+            "simple-update, prepared, with an index of accounts by branch and balance",
+            {"indexes": ("pgbench_accounts (bid, abalance)",)},
+            {**simple_update, "protocol": "prepared"},
+        ),
+    )
+    return {variant.name: variant for variant in every}
+
+
+def variant_of(name: str) -> Variant:
+    """Return the variant of that name. Raises UsageError with a list of the known variants."""
+    known = variants()
+    if name not in known:
+        listed = "; ".join(f"{one.name}: {one.about}" for one in known.values())
+        raise UsageError(f"unknown pgbench variant {name!r}; available: {listed}")
+    return known[name]
+
+
+# ----------------------------------------------------------------------
+# Files of pgbench scripts with weights, and directories of them: ``--file FILE@WEIGHT``, ``--file DIR``.
+#
+# ``pgdyno workload`` writes the directories. Their list ``workload.toml`` has the weights, and the share of
+# each script in the recorded time. Only files in the list are replaced.
+# ----------------------------------------------------------------------
+
+LIST = "workload.toml"
+MARK = "# Written by pgdyno workload"
+"""Beginning of a list that pgdyno wrote, and may replace."""
+
+SCRIPTS_MAX = 128
+"""Maximum number of scripts of a workload, as in pgbench."""
+
+STUB = "-- stub:"
+"""Beginning of a line that marks a value that the user has to edit."""
+
+WEIGHT_DIGITS_MAX = 10
+"""Digits of the largest weight, 2**31 - 1; Python refuses numbers with thousands of digits."""
+
+
+def script_files(text: str) -> tuple[Script, ...]:
+    """Return the script of ``FILE@WEIGHT``, or those of a directory. Raises UsageError."""
+    if Path(text).is_dir():
+        return read_directory(Path(text))
+    name, weight = weighted(text)
+    if Path(name).is_dir():
+        raise UsageError(f"{text!r}: the directory has weights in its {LIST}: remove @{weight}")
+    return (Script(name=name, weight=weight, text=_edited(Path(name))),)
+
+
+def _edited(path: Path) -> str:
+    """Return the text of a script. Raises UsageError if a value is still a stub."""
+    text = read_script(path)
+    stubs = [line for line in text.splitlines() if line.startswith(STUB)]
+    if stubs:
+        more = f" (and {len(stubs) - 1} more in this file)" if len(stubs) > 1 else ""
+        raise UsageError(
+            f"{path} contains an unedited stub{more}: {stubs[0].removeprefix(STUB).strip()}; or remove "
+            f"the script from {LIST}"
+        )
+    return text
+
+
+def weighted(text: str) -> tuple[str, int]:
+    """Split at the last @, as pgbench does; the weight is 1 without one. Raises UsageError."""
+    name, at, weight = text.rpartition("@")
+    if not at:
+        return text, 1
+    if not weight.isdecimal() or len(weight) > WEIGHT_DIGITS_MAX or int(weight) >= 2**31:
+        raise UsageError(
+            f"invalid weight {weight!r} in {text!r}: give an integer from 0 to {2**31 - 1}, as in {name}@2"
+        )
+    return name, int(weight)
+
+
+class _Listed(BaseModel):
+    """A script in the list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    file: str = Field(pattern=r"^[A-Za-z0-9_.-]+\.sql$")
+    weight: int = Field(default=1, ge=0, le=2**31 - 1)
+    share: float | None = Field(default=None, ge=0, le=1)
+
+
+class _List(BaseModel):
+    """The list."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    scripts: tuple[_Listed, ...] = Field(min_length=1, max_length=SCRIPTS_MAX)
+
+
+def read_directory(directory: Path) -> tuple[Script, ...]:
+    """Return the scripts of a directory, named as their files without suffix. Raises UsageError."""
+    return tuple(
+        Script(
+            name=one.file.removesuffix(".sql"),
+            weight=one.weight,
+            text=_edited(directory / one.file),
+            share=one.share,
+        )
+        for one in _listed(directory).scripts
+    )
+
+
+def require_directory(directory: Path, *, replace: bool) -> None:
+    """Check that scripts can be written to a directory. Raises UsageError.
+
+    It must be absent or empty, or with ``replace`` one that pgdyno wrote.
+    """
+    if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
+        raise UsageError(f"cannot write {directory}: it is not a directory; name another")
+    if not directory.parent.is_dir():
+        raise UsageError(f"cannot write {directory}: {directory.parent} is not a directory; create it first")
+    if not directory.exists() or not any(directory.iterdir()):
+        return
+    try:
+        is_ours = (directory / LIST).read_text(encoding="utf-8").startswith(MARK)
+    except (OSError, UnicodeDecodeError):
+        is_ours = False
+    if not is_ours:
+        raise UsageError(f"{directory} was not written by pgdyno: name another directory")
+    if not replace:
+        raise UsageError(
+            f"{directory} exists: name another directory, or replace its scripts with --overwrite"
+        )
+
+
+def write_directory(directory: Path, scripts: Sequence[Script], remarks: Sequence[str]) -> None:
+    """Write scripts and their list, in place of those that pgdyno wrote before.
+
+    Raises PgdynoError, UsageError. ``remarks``: lines of comment at the beginning of the list.
+    """
+    require_directory(directory, replace=True)
+    try:
+        directory.mkdir(exist_ok=True)
+        if (directory / LIST).exists():
+            for old in _listed(directory).scripts:
+                (directory / old.file).unlink(missing_ok=True)
+        for script in scripts:
+            (directory / f"{script.name}.sql").write_text(script.text or "", encoding="utf-8")
+        lines = [MARK, *(f"# {remark}".rstrip() for remark in remarks)]
+        for script in scripts:
+            lines += ["", "[[scripts]]", f'file = "{script.name}.sql"', f"weight = {script.weight}"]
+            if script.share is not None:
+                lines.append(f"share = {script.share:.6f}")
+        (directory / LIST).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PgdynoError(f"cannot write {error.filename or directory}: {error.strerror}") from error
+
+
+def _listed(directory: Path) -> _List:
+    path = directory / LIST
+    try:
+        with path.open("rb") as file:
+            return _List.model_validate(tomllib.load(file))
+    except FileNotFoundError:
+        raise UsageError(
+            f"{directory} has no {LIST}: name the script files, or a directory written by pgdyno workload"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not valid TOML: {error}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise UsageError(f"{path}: {place}: {first['msg']}") from None

@@ -1,0 +1,1 @@
+"""Workload tpcc outside the engine: parameters, dataset, and checks after a trial."""
