@@ -1,8 +1,8 @@
 //! Deviations from TPC-C: single defects of other drivers, to be switched on one by one.
 //!
-//! `python/pgdyno/workloads/tpcc/tpcc_deviations.toml` describes them; a test compares the names. SQL that differs under a
-//! deviation marks its lines: `--[if NAME]` is a line that exists only with it, `--[unless NAME]` one that exists only
-//! without it. A line may have several such marks.
+//! `python/pgdyno/workloads/tpcc/tpcc_deviations.toml` describes them; a test compares the names. SQL that differs
+//! under a deviation marks its lines: `--[if NAME]` is a line that exists only with it, `--[unless NAME]` one that
+//! exists only without it. A line may have several such marks.
 
 use std::borrow::Cow;
 use std::fmt;

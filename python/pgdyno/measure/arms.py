@@ -51,7 +51,7 @@ from pgdyno.workloads.registry import workload_of
 # ----------------------------------------------------------------------
 # Interface of an arm for the lab, and its implementation for builds.
 #
-# ``BuildArm`` restores a snapshot and starts a server. ``DsnArm`` (``dsn_arm.py``) copies a database on a
+# ``BuildArm`` restores a snapshot and starts a server. ``DsnArm`` copies a database on a
 # running server.
 # ----------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 - A case in the JSON of reports. ``json_format`` makes JSON and the JSON Schema from these dataclasses.
 - The JSON documents of reports: one case, several cases, several hosts, history.
 - One case as the dataclass for JSON.
-- Reports as JSON: the documents of ``json_models`` and their JSON Schema.
+- Reports as JSON: the documents and their JSON Schema.
 """
 
 from __future__ import annotations
@@ -426,7 +426,7 @@ class CaseEntry:
 # ----------------------------------------------------------------------
 # The JSON documents of reports: one case, several cases, several hosts, history.
 #
-# ``json_case_models`` has the parts of a case, and explains how JSON is made of both.
+# Parts of a case are above, with how JSON is made of both.
 # ----------------------------------------------------------------------
 
 
@@ -1141,7 +1141,7 @@ def _outlier_trials(found: OutlierTrials) -> OutlierTrialsEntry:
 
 
 # ----------------------------------------------------------------------
-# Reports as JSON: the documents of ``json_models`` and their JSON Schema.
+# Reports as JSON: the documents and their JSON Schema.
 # ----------------------------------------------------------------------
 
 Document = CaseDocument | CasesDocument | HostsDocument | HistoryDocument

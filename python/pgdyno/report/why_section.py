@@ -2,7 +2,7 @@
 
 - Throughput dips and coincident events: sentences and a table.
 - Charts over time, one per block: throughput with checkpoints, and the WAL rate of longer windows.
-- Sentences and tables on why an arm is faster or slower, from ``causes/time_breakdown.py``.
+- Sentences and tables on why an arm is faster or slower, from the breakdown of time.
 - Waterfall chart of the time per transaction: from the baseline to an arm, by part.
 """
 
@@ -289,7 +289,7 @@ def _one_line(
 
 
 # ----------------------------------------------------------------------
-# Sentences and tables on why an arm is faster or slower, from ``causes/time_breakdown.py``.
+# Sentences and tables on why an arm is faster or slower, from the breakdown of time.
 # ----------------------------------------------------------------------
 
 TEXT_MAX = 64

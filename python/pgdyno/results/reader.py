@@ -51,7 +51,7 @@ OF_CASE = "WHERE trial IN (SELECT trial FROM trial WHERE case_id = ?)"
 
 class Evidence:
     """An open results file of a study. Raises EvidenceError if it is damaged, has another version or is
-    another file. ``crash_file`` reads crash tests.
+    another file. Crash tests have a reader of their own.
     """
 
     def __init__(self, path: Path, *, verify: bool = True) -> None:

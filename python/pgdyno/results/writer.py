@@ -11,8 +11,8 @@ The order of calls::
     writer.finish_study(ending, ended_unix_s)
     writer.close()
 
-A trial that has started and not finished is ``running``. ``resume`` sets it to ``interrupted``, and ``lab``
-repeats its block.
+A trial that has started and not finished is ``running``. ``resume`` sets it to ``interrupted``, and
+``measure`` repeats its block.
 """
 
 from __future__ import annotations

@@ -397,7 +397,7 @@ class Remote:
         """Create a database with an ownership marker; with ``template`` (a marked database), as a copy of it.
 
         ``purpose`` (workload, scale …) is part of the marker. During creation the database has a temporary
-        name and marker (see ``ownership_marker``). So a killed pgdyno blocks no name, and the next one drops
+        name and marker (see above). So a killed pgdyno blocks no name, and the next one drops
         the remainder. Raises DatasetError if the name exists or PostgreSQL reports an error.
         """
         check_name(dbname)

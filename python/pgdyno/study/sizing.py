@@ -1,6 +1,6 @@
 """Sizes that fit this machine, default values, the cores of arms, and names of probes.
 
-- Default values of a study that do not depend on the machine. ``sizing.py`` has those that do.
+- Default values of a study that do not depend on the machine.
 - Names of the probes (docs/reference/telemetry.md), those of a command, and codes for missing values.
 - CPU partition: the cores of a machine in two sets, for two servers driven at the same time. Pure.
 - Default sizes for this machine, which are printed and stored, and which options override.
@@ -20,10 +20,10 @@ from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec
 
 # ----------------------------------------------------------------------
-# Default values of a study that do not depend on the machine. ``sizing.py`` has those that do.
+# Default values of a study that do not depend on the machine.
 #
-# The command line, study files and the model of a study share them. The default probes are in
-# ``probe_names.py``, and the defaults of a workload in its parameters (``*_parameters.py``).
+# The command line, study files and the model of a study share them. A workload has its defaults in its
+# parameters.
 # ----------------------------------------------------------------------
 
 

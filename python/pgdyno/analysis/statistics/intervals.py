@@ -401,7 +401,7 @@ def _log_threshold(confidence: float, prior: float) -> float:
 #
 # A block is the unit of replication (ADR 4). In block b the arms give x_A and x_B; d_b = ln(x_B / x_A). The
 # estimate is exp(mean d). Its interval is Student's t on d, mapped by exp. A study that stops on its verdict
-# uses an interval that is valid at any stopping time (``sequential``, ADR 9). A BCa bootstrap (Efron, "Better
+# uses an interval that is valid at any stopping time (ADR 9). A BCa bootstrap (Efron, "Better
 # bootstrap confidence intervals", JASA 1987) checks Student's interval. On the log scale, swapping A and B
 # mirrors the result, and a machine that is twice as fast gives the same one.
 #

@@ -222,7 +222,7 @@ def resource_of(event: str) -> str:
 # ----------------------------------------------------------------------
 # Times per transaction of a trial, from its probes: by statement, on CPU, runnable, and in waits.
 #
-# Unit: µs per transaction, or a mean number of backends. ``causes/time_breakdown.py`` combines them. Sources:
+# Unit: µs per transaction, or a mean number of backends. ``time_breakdown.py`` combines them. Sources:
 #
 # - statements: Δ total_exec_time of pg_stat_statements, for statements that clients send. Statements inside a
 #   function are included in the calling statement and not added to it (``toplevel``, from PostgreSQL 14 on).

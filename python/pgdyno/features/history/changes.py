@@ -357,11 +357,11 @@ def _p_value_min(n: int) -> float:
 # Each case has a series of every arm's change from the baseline, in which the machine's own drift cancels,
 # and one of every arm's level.
 #
-# - Changes from the baseline are tested after each file (``confirmed_changes``), and gates use them. All
+# - Changes from the baseline are tested after each file, and gates use them. All
 #   those of a study on a machine are one family. In 365 files without a change, the probability of any
 #   confirmed one is at most 1 − confidence.
 # - Levels contain the drift of the machine, so no gate uses them. They are cut by E-divisive means
-#   (``change_points``), as a description. Holm's correction is over their first cuts. If files were
+#  , as a description. Holm's correction is over their first cuts. If files were
 #   independent and nothing changed, the probability of any cut would be at most 1 − confidence in each
 #   evaluation.
 # ----------------------------------------------------------------------
