@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from itertools import pairwise
 
 import numpy as np
@@ -11,8 +10,6 @@ from bench.history import (
     FIRST,
     INDEPENDENT,
     MACHINES,
-    PAGE,
-    TEMPLATE,
     alarms,
     both_arms,
     nights_to_confirm,
@@ -149,9 +146,3 @@ def test_the_simulation_confirms_as_the_product_does() -> None:
 def test_large_changes_are_confirmed_within_days() -> None:
     median, most, _, _ = (int(of) for of in nights_to_confirm(30, 5, 200))
     assert 2 <= median <= 4 and most <= 5
-
-
-def test_the_page_has_the_text_of_its_template() -> None:
-    page = PAGE.read_text("utf-8")
-    for part in re.split(r"\{\w+\}", TEMPLATE.read_text("utf-8")):
-        assert part in page, "run `python -m bench history`"

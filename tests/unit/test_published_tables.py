@@ -228,7 +228,7 @@ def test_measured_values_have_the_published_unit(
 
 
 STUDIES = Path(__file__).parents[2] / "studies"
-SCRIPTS = Path(pgdyno.__file__).parent / "study" / "scripts"
+SCRIPTS = Path(pgdyno.__file__).parent / "workloads" / "pgbench" / "scripts"
 STATEMENTS = [
     "UPDATE pgbench_accounts SET abalance = abalance + $1 WHERE aid = $2",
     "SELECT abalance FROM pgbench_accounts WHERE aid = $1",

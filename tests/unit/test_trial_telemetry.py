@@ -55,7 +55,7 @@ from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import Absence, Schedule
 from pgdyno.units import Better
 
-SQL = Path(pgdyno.__file__).parent / "probe" / "sql"
+SQL = Path(pgdyno.__file__).parent / "measure" / "sql"
 MIB = 1 << 20
 
 
