@@ -1,1 +1,1 @@
-"""What the program can do beyond the comparison of servers. Each folder is one feature."""
+"""Features beyond the comparison of servers, one folder each."""

@@ -27,7 +27,7 @@ from pgdyno.report.result_tables import Table, change_text
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.visible_text import visible
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.units import ABSENT, ci_text, counted, group_digits, signed
+from pgdyno.units import ABSENT, ci_text, counted, given_number, group_digits
 
 # ----------------------------------------------------------------------
 # The outcome of a gate as text.
@@ -121,7 +121,8 @@ def why_inconclusive(one: Inconclusive, of: Gate) -> str:
         return ""
     if not one.of.has_interval:
         return f"; a limit needs a CI, and {VERDICT_BLOCKS_MIN} blocks"
-    return f"; the CI contains {signed(one.condition.limit_of(one.of), 6, '%')}"
+    limit = one.condition.limit_of(one.of)
+    return f"; the CI contains {'−' if limit < 0 else '+'}{given_number(abs(limit))}%"
 
 
 def _place(of: GateComparison) -> str:

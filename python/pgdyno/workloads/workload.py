@@ -1,4 +1,4 @@
-"""What a workload is for a study, sessions for its checks, and tests of its distributions.
+"""Interface of a workload for a study, sessions for its checks, and tests of its distributions.
 
 - Interface of a workload for the lab: its data on a server, and checks of a trial.
 - Sessions for checks: read-only, with plans that do not depend on statistics.

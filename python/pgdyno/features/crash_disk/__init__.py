@@ -1,1 +1,1 @@
-"""Where crashes happen: a disk whose power can be cut, a real machine, a standby."""
+"""Sites of crashes: a disk whose power can be cut, a real machine, a standby."""
