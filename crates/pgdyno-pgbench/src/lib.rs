@@ -8,14 +8,12 @@
 //! | threads, clock of the run | [`bench`](mod@bench) |
 //! | one client | [`client`] |
 //! | transaction log | [`transaction_log`] |
-//! | resumable runs | [`checkpoint`] |
 //! | counts and durations | [`statistics`], [`record`] |
 //! | pgbench's output, and additional output | [`report`], [`detail`] |
 //! | connecting, passwords | [`connect`](mod@connect) |
 //! | messages, including the server's | [`log`], [`libpq`] |
 
 pub mod bench;
-pub mod checkpoint;
 pub mod client;
 pub mod connect;
 pub mod detail;
@@ -41,7 +39,6 @@ use std::{env, fs};
 
 pub use bench::Bench;
 use bench::{Results, Unfinished};
-use checkpoint::Checkpoint;
 use initialise::options::Initialisation;
 use libpq::system_text;
 use log::{Log, Reported};
@@ -117,7 +114,7 @@ fn initialise(options: &Options, initialisation: &Initialisation, log: &Log) -> 
 }
 
 /// Executes a run. Errors are reported.
-fn run(mut options: Options, log: &Log) -> Result<ExitCode, Reported> {
+fn run(options: Options, log: &Log) -> Result<ExitCode, Reported> {
     let log = &Log { debug: options.debug, ..log.clone() };
     let say = |message: &dyn Display| {
         log.error(&message.to_string());
@@ -125,24 +122,13 @@ fn run(mut options: Options, log: &Log) -> Result<ExitCode, Reported> {
     };
     files::reserve(&options, log)?;
     files::try_results(&options, log)?;
-    let opened = checkpoint::open(&options.checkpoint).map_err(|error| say(&error))?;
-    let resumed = opened.as_ref().and_then(|(_, resumed)| resumed.as_ref());
-    // A resumed run continues: history is not truncated.
-    options.no_vacuum |= resumed.is_some();
-    let seed = match resumed.filter(|_| options.random_seed.is_none()).and_then(Checkpoint::seed) {
-        Some(seed) => seed,
-        None => seed(&options, log)?,
-    };
+    let seed = seed(&options, log)?;
     let scripts = setup::scripts(&options).map_err(|error| say(&error))?;
     let mut conninfo = conninfo(&options, log, "setup")?;
     let tables = setup::prepare(&options, &scripts, &mut conninfo, log)?;
     let program = setup::program(scripts, &options, tables.scale, seed, log);
     let program = program.map_err(|error| say(&error))?;
-    let mut bench = Bench::new(options, program, conninfo, tables, seed, log.clone());
-    if let Some((checkpoint_files, resumed)) = opened {
-        bench.keep(checkpoint_files, resumed).map_err(|error| say(&error))?;
-    }
-    let bench = Arc::new(bench);
+    let bench = Arc::new(Bench::new(options, program, conninfo, tables, seed, log.clone()));
     let results = match bench::run(&bench) {
         Ok(results) => results,
         Err(Unfinished::NotBegun) => return Err(Reported),
@@ -211,7 +197,6 @@ fn show(bench: &Bench, results: &Results) -> Result<(), Reported> {
         if detail.is_text {
             text += &detail::text(bench, results);
         }
-        text += &detail::history(bench);
     }
     let printed = bench.log.print(&text);
     let files = [

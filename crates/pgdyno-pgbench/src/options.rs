@@ -4,7 +4,6 @@ use pgbench::run::{Protocol, split_definition};
 use pgbench::script::builtin::Builtin;
 use pgbench::script::weight::split_weight;
 
-use super::checkpoint::CheckpointOptions;
 use super::detail::DetailOptions;
 use super::getopt::{self, Spelling};
 use super::initialise::options::{Given, Initialisation};
@@ -68,7 +67,6 @@ pub struct Options {
     pub exit_on_abort: bool,
     pub log: LogOptions,
     pub detail: DetailOptions,
-    pub checkpoint: CheckpointOptions,
     pub continue_on_error: bool,
     pub random_seed: Option<String>,
     pub host: Option<String>,
@@ -129,7 +127,6 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "continue-on-error" => options.continue_on_error = true,
             "log" | "log-prefix" | "sampling-rate" | "aggregate-interval" => options.log.read(name, value)?,
             "pgdyno" | "json" | "hdr-file" | "hdr-log" => options.detail.read(name, value),
-            "checkpoint" | "checkpoint-interval" | "resume" => options.checkpoint.read(name, value)?,
             "random-seed" => options.random_seed = Some(value.to_owned()),
             "host" => options.host = Some(value.to_owned()),
             "port" => options.port = Some(value.to_owned()),
@@ -178,7 +175,6 @@ impl Default for Options {
             exit_on_abort: false,
             log: LogOptions::default(),
             detail: DetailOptions::default(),
-            checkpoint: CheckpointOptions::default(),
             continue_on_error: false,
             random_seed: None,
             host: None,
@@ -241,7 +237,6 @@ impl Options {
         self.time_s = time_s.unwrap_or(0);
         self.jobs = self.jobs.min(self.clients);
         self.log.check(self.time_s)?;
-        self.checkpoint.check()?;
         if self.progress_timestamp && self.progress_s == 0 {
             return refuse("--progress-timestamp is allowed only under --progress");
         }
@@ -281,7 +276,7 @@ const fn own(long: &'static str, takes: bool) -> Spelling {
 }
 
 /// All options, including unsupported ones.
-pub const SPELLINGS: [Spelling; 52] = [
+pub const SPELLINGS: [Spelling; 49] = [
     spelling(b'b', "builtin", true),
     spelling(b'c', "client", true),
     spelling(b'C', "connect", false),
@@ -331,9 +326,6 @@ pub const SPELLINGS: [Spelling; 52] = [
     own("json", false),
     own("hdr-file", true),
     own("hdr-log", true),
-    own("checkpoint", true),
-    own("checkpoint-interval", true),
-    own("resume", true),
 ];
 
 #[cfg(test)]

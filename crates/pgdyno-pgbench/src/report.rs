@@ -167,19 +167,13 @@ fn scripts(out: &mut String, bench: &Bench, results: &Results, total: &Statistic
 }
 
 /// State at the last progress line.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Progress {
     last: Statistics,
     last_s: f64,
 }
 
 impl Progress {
-    /// Initial state: the statistics before this run.
-    #[must_use]
-    pub fn new(before: Statistics, run: reactor::Nanos) -> Self {
-        Self { last: before, last_s: run.as_s() }
-    }
-
     /// The line for the time since the last one.
     pub fn line(&mut self, bench: &Bench, now: Statistics, run: reactor::Nanos, unix_s: f64) -> String {
         let run_s = run.as_s();

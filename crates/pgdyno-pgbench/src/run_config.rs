@@ -1,4 +1,4 @@
-//! Configuration of a run in its result and its checkpoint.
+//! Configuration of a run in its result.
 
 use serde_json::{Value, json};
 
@@ -26,21 +26,6 @@ pub fn options(bench: &Bench) -> Value {
         "continue_on_error": options.continue_on_error,
         "random_seed": bench.seed,
     })
-}
-
-/// The same, and everything else that must not change when a run is resumed.
-#[must_use]
-pub fn all(bench: &Bench) -> Value {
-    let mut all = options(bench);
-    let scripts = bench.program.scripts.scripts().iter().map(|script| {
-        let commands: Vec<_> = script.commands.iter().map(|command| &command.line).collect();
-        json!({"name": script.name, "weight": script.weight, "commands": commands})
-    });
-    all["scripts"] = scripts.collect();
-    all["is_detailed"] = json!(bench.options.detail.is_recorded());
-    all["report_per_command"] = json!(bench.options.report_per_command);
-    all["sampling_rate"] = json!(bench.options.log.sampling_rate);
-    all
 }
 
 /// Name of the protocol as in the option.

@@ -1,21 +1,15 @@
 //! Counts and durations in pgbench's report.
 
-use serde::{Deserialize, Serialize};
-
-use pgbench::value::bits;
 use reactor::Nanos;
 
 /// Durations in ms: count, sum, and sum of squares.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Durations {
     /// Count.
     pub count: u64,
     /// Maximum in ms.
-    #[serde(with = "bits")]
     pub max_ms: f64,
-    #[serde(with = "bits")]
     sum_ms: f64,
-    #[serde(with = "bits")]
     squares: f64,
 }
 
@@ -105,7 +99,7 @@ impl Ended {
 }
 
 /// Statistics of one script.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs)] // Named as in pgbench.
 pub struct Statistics {
     pub done: u64,
@@ -170,7 +164,7 @@ impl Statistics {
 }
 
 /// Statistics of one command of a script.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[allow(missing_docs)] // As for Statistics.
 pub struct CommandStatistics {
     pub time: Durations,

@@ -14,7 +14,6 @@ mod error;
 mod gate;
 mod inbox;
 mod mailbox;
-mod mapped;
 mod pool;
 mod prefetch;
 mod process;
@@ -37,7 +36,6 @@ pub use error::{Attempt, Attempts, Error, Failure, ServerError};
 pub use gate::Gate;
 pub use inbox::Seen;
 pub use mailbox::{Mailbox, Sender, mailbox};
-pub use mapped::{MappedCounters, read_counters};
 pub use pgwire::backend::TransactionStatus;
 pub use process::{
     Usage, catch_termination, file_limit, memory_peak_bytes, raise_file_limit, thread_usage, usage,

@@ -1,7 +1,5 @@
 //! Histograms of durations from 1 ns to 60 s, with three significant digits.
 
-use serde::{Deserialize, Serialize};
-
 use reactor::Nanos;
 
 /// The longest duration of the histogram's range.
@@ -16,8 +14,7 @@ pub(super) const DIGITS: u8 = 3;
 ///
 /// It takes about 220 kB of address space, of which only touched pages use memory. Counters have 64 bits,
 /// because those of a run of weeks exceed 32.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(from = "Stored", into = "Stored")]
+#[derive(Clone)]
 pub struct Histogram {
     bins: hdrhistogram::Histogram<u64>,
     /// Number of values above the range, which are recorded as the maximum.
@@ -117,30 +114,6 @@ impl Histogram {
     }
 }
 
-/// A histogram as stored: its nonempty bins.
-#[derive(Serialize, Deserialize)]
-struct Stored {
-    bins: Vec<(u64, u64)>,
-    saturated: u64,
-}
-
-impl From<Histogram> for Stored {
-    fn from(histogram: Histogram) -> Self {
-        Self { bins: histogram.bins(), saturated: histogram.saturated }
-    }
-}
-
-impl From<Stored> for Histogram {
-    fn from(stored: Stored) -> Self {
-        let mut histogram = Self::default();
-        for (value, count) in stored.bins {
-            histogram.record_many(Nanos(value), count);
-        }
-        histogram.saturated = stored.saturated;
-        histogram
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,15 +138,6 @@ mod tests {
             let whole = histogram(&[left, right].concat());
             prop_assert_eq!(merged.bins(), whole.bins());
             prop_assert_eq!(merged.saturated(), whole.saturated());
-        }
-
-        #[test]
-        fn a_stored_histogram_round_trips(values in prop::collection::vec(0_u64..100_000_000_000, 0..100)) {
-            let histogram = histogram(&values);
-            let stored = serde_json::to_string(&histogram).map_err(|e| TestCaseError::fail(e.to_string()))?;
-            let read: Histogram = serde_json::from_str(&stored).map_err(|e| TestCaseError::fail(e.to_string()))?;
-            prop_assert_eq!(read.bins(), histogram.bins());
-            prop_assert_eq!((read.saturated(), read.max_ns()), (histogram.saturated(), histogram.max_ns()));
         }
 
         #[test]

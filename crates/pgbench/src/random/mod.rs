@@ -8,10 +8,8 @@ pub mod hash;
 #[cfg(test)]
 mod tests;
 
-use serde::{Deserialize, Serialize};
-
 /// State of a generator. Restoring a copy repeats the same numbers, which a retry of a transaction does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prng {
     low: u64,
     high: u64,
@@ -168,7 +166,7 @@ fn truncate(number: f64) -> i64 {
 }
 
 /// The three generators of a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadStreams {
     /// Chooses scripts by weight, for all clients of the thread.
     pub choose: Prng,

@@ -1,18 +1,16 @@
 //! Values of pgbench's language: four types, their conversions and their text.
 
-pub mod bits;
 #[cfg(test)]
 mod tests;
 
 use std::fmt::{self, Write};
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::random::{GAUSSIAN_MIN, ZIPFIAN_MAX, ZIPFIAN_MIN};
 
 /// A value of an expression.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// SQL null.
     Null,
@@ -21,7 +19,7 @@ pub enum Value {
     /// A 64-bit integer.
     Int(i64),
     /// A double.
-    Double(#[serde(with = "bits")] f64),
+    Double(f64),
 }
 
 impl Value {

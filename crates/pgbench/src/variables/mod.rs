@@ -5,18 +5,17 @@ mod tests;
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::value::{EvaluationError, IntError, Value, looks_like_int, parse_double, parse_int};
 
-/// The variables of one client. Copying those of another client sets the values of `-D`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// The variables of one client. A clone of others has the values of `-D`.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Variables {
     cells: Vec<Cell>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 struct Cell {
     content: Content,
     /// Kept for its capacity while `content` is a value.
@@ -24,7 +23,7 @@ struct Cell {
 }
 
 /// A text is kept as given, even after conversion to a value: `+3` is not sent as `3`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Content {
     #[default]
     Undefined,
@@ -38,19 +37,6 @@ impl Variables {
     #[must_use]
     pub fn new(names: &Names) -> Self {
         Self { cells: vec![Cell::default(); names.len()] }
-    }
-
-    /// Copies the values of another client with the same names. Does not allocate once texts have their
-    /// capacity.
-    pub fn copy_from(&mut self, other: &Self) {
-        self.cells.resize_with(other.cells.len(), Cell::default);
-        for (mine, theirs) in self.cells.iter_mut().zip(&other.cells) {
-            mine.content = theirs.content;
-            mine.text.clear();
-            if matches!(theirs.content, Content::Text | Content::TextOf(_)) {
-                mine.text.extend_from_slice(&theirs.text);
-            }
-        }
     }
 
     /// Sets a variable to a value, as `\set` does.

@@ -9,7 +9,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 pub use run::{Unfinished, run};
 
-use super::checkpoint::{Before, CheckpointFiles, ThreadPosition, ThreadState};
 use super::log::Log;
 use super::options::Options;
 use super::record::{Record, lock};
@@ -39,15 +38,9 @@ pub struct Bench {
     pub latency_limit: Option<Nanos>,
     /// Whether the duration of commands is measured.
     pub are_commands_timed: bool,
-    /// State that earlier runs leave to this one.
-    pub before: Before,
-    /// Checkpoint files, if checkpoints are written.
-    pub checkpoint_files: Option<CheckpointFiles>,
     clock: Clock,
     /// Unix time of the epoch of the clock.
     zero: Nanos,
-    /// By thread: initial position.
-    places: Vec<ThreadPosition>,
     /// By thread.
     records: Vec<Mutex<Record>>,
     barrier: Barrier,
@@ -104,17 +97,14 @@ impl Bench {
     ) -> Self {
         let jobs = options.jobs as usize;
         let is_detailed = options.detail.is_recorded();
-        let states = ThreadState::all(&program, options.clients as usize, jobs, is_detailed);
-        let mut bench = Self {
+        let record = || Mutex::new(Record::new(&program.scripts, is_detailed));
+        Self {
             throttle_us: options.rate_per_s.map(|rate| 1e6 / rate * jobs as f64),
             latency_limit: options.latency_limit_ms.map(|limit_ms| Nanos((limit_ms * 1e6).round() as u64)),
             clock: Clock::monotonic(),
             zero: Nanos::from_s(unix_s()),
             are_commands_timed: options.report_per_command || is_detailed,
-            before: Before::default(),
-            checkpoint_files: None,
-            places: Vec::new(),
-            records: Vec::new(),
+            records: (0..jobs).map(|_| record()).collect(),
             barrier: Barrier::new(jobs),
             start: OnceLock::new(),
             has_failed: AtomicBool::new(false),
@@ -124,24 +114,7 @@ impl Bench {
             tables,
             seed,
             log,
-        };
-        bench.set_states(states);
-        bench
-    }
-
-    /// Sets the initial positions of the threads, before they start.
-    pub fn set_states(&mut self, states: Vec<ThreadState>) {
-        let parts = states.into_iter().map(|state| (state.place, Mutex::new(state.record)));
-        (self.places, self.records) = parts.unzip();
-    }
-
-    /// Initial positions of the threads.
-    #[must_use]
-    pub fn states(&self) -> Vec<ThreadState> {
-        let states = self.places.iter().zip(&self.records);
-        states
-            .map(|(place, record)| ThreadState { place: place.clone(), record: lock(record).clone() })
-            .collect()
+        }
     }
 
     /// Whether the transaction limit of a client allows another one.
@@ -153,17 +126,13 @@ impl Bench {
     /// CPU time of the run so far.
     #[must_use]
     pub fn cpu(&self) -> Usage {
-        let mut cpu = self.before.cpu;
-        if let Some(start) = self.start.get() {
-            cpu += usage() - start.cpu;
-        }
-        cpu
+        self.start.get().map_or_else(Usage::default, |start| usage() - start.cpu)
     }
 
     /// Duration of the run at an instant of its clock.
     #[must_use]
     pub fn run_until(&self, at: Nanos) -> Nanos {
-        self.before.run + self.start.get().map_or(Nanos::ZERO, |start| at - start.at)
+        self.start.get().map_or(Nanos::ZERO, |start| at - start.at)
     }
 
     /// Statistics of all threads so far, with the retries of transactions that have not ended.

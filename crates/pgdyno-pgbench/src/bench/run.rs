@@ -5,7 +5,6 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Bench, Results, ThreadResult, unix_s};
-use crate::checkpoint::writer;
 use crate::record::Record;
 use crate::report;
 use pgbench::random::clients_per_thread;
@@ -30,27 +29,18 @@ pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
     let from = bench.clock.now();
     let (sender, thread_results) = mpsc::channel();
     let could_not = |source| say(&Error::System { action: "start a thread".to_owned(), source });
-    let (states, snapshot) = writer::channel(options.jobs as usize);
-    let writer_thread = match &bench.checkpoint_files {
-        Some(_) => Some(writer::keep(Arc::clone(bench), snapshot).map_err(could_not)?),
-        None => None,
-    };
     let mut first = 0;
     for (thread, count) in
         clients_per_thread(options.clients as usize, options.jobs as usize).into_iter().enumerate()
     {
         let (bench, sender, count) = (Arc::clone(bench), sender.clone(), count as u32);
-        let states = writer_thread.is_some().then(|| states.clone());
-        let work = move || drop(sender.send(bench.work(thread, first, count, states.as_ref())));
+        let work = move || drop(sender.send(bench.work(thread, first, count)));
         let started = thread::Builder::new().name(format!("driver {thread}")).spawn(work);
         started.map_err(could_not)?;
         first += count;
     }
-    drop((sender, states));
-    let results = wait(bench, from, &thread_results)?;
-    // A failed writer has reported its error.
-    let _ = writer_thread.map(thread::JoinHandle::join);
-    Ok(results)
+    drop(sender);
+    wait(bench, from, &thread_results)
 }
 
 /// Waits for the threads and reports progress.
@@ -68,7 +58,7 @@ fn wait(
         is_aborted: false,
         is_logged: true,
     };
-    let mut progress = report::Progress::new(bench.so_far(), bench.before.run);
+    let mut progress = report::Progress::default();
     let every = Duration::from_secs(u64::from(bench.options.progress_s));
     let start = bench.clock.now();
     let mut next = start + Nanos(every.as_nanos() as u64);
@@ -100,7 +90,7 @@ fn wait(
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let now = bench.clock.now();
-                tell(progress.line(bench, bench.so_far(), bench.before.run + (now - start), unix_s()));
+                tell(progress.line(bench, bench.so_far(), now - start, unix_s()));
                 next = next + Nanos(every.as_nanos() as u64);
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => break,

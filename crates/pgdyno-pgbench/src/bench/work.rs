@@ -5,10 +5,8 @@ use std::fs::File;
 use std::process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::SyncSender;
 
 use super::{Bench, ThreadResult};
-use crate::checkpoint::writer::ThreadSnapshot;
 use crate::client::{Client, Thread};
 use crate::connect::connect;
 use crate::libpq::system_text;
@@ -27,13 +25,7 @@ struct Ready {
 
 impl Bench {
     /// Runs one thread, from connecting to the end. `None`: it failed to start and has reported the reason.
-    pub(super) fn work(
-        &self,
-        thread: usize,
-        first: u32,
-        count: u32,
-        states: Option<&SyncSender<ThreadSnapshot>>,
-    ) -> Result<Option<ThreadResult>, Error> {
+    pub(super) fn work(&self, thread: usize, first: u32, count: u32) -> Result<Option<ThreadResult>, Error> {
         let reactor = Reactor::with_io(self.clock.clone(), Io::Auto)?;
         let ready = reactor.block_on(self.prepare(&reactor, thread, first..first + count))?;
         self.has_failed.fetch_or(ready.is_none(), Ordering::SeqCst);
@@ -43,34 +35,22 @@ impl Bench {
         };
         let began = self.start().at;
         let time = Nanos(u64::from(self.options.time_s) * 1_000_000_000);
-        let place = self.places[thread].clone();
         let columns = Columns::new(&self.options);
         let log = |file| TransactionLog::new(file, columns, self.zero, &self.options.log, began);
         let shared = Thread {
             bench: self,
             reactor: reactor.clone(),
-            streams: Cell::new(place.streams),
+            streams: Cell::new(self.program.startup.threads()[thread]),
             due: Cell::new(began),
-            ends: if time > Nanos::ZERO { began + (time - self.before.run) } else { Nanos::MAX },
+            ends: if time > Nanos::ZERO { began + time } else { Nanos::MAX },
             record: &self.records[thread],
-            connecting: Cell::new(place.connecting),
-            first,
-            clients: place.clients.into_iter().map(RefCell::new).collect(),
+            connecting: Cell::new(Nanos::ZERO),
             log: ready.log.map(|file| RefCell::new(log(file))),
         };
         let clients = (first..).zip(ready.connections).map(|(id, connection)| {
             Client::new(&shared, ScriptRunner::new(Arc::clone(&self.program), id), connection)
         });
-        let give = |is_over| {
-            let (run, state) = (self.run_until(self.clock.now()), shared.state());
-            ThreadSnapshot { thread, run, state, is_over }
-        };
-        let keep = states.map(|states| Box::pin(self.keep_on(&reactor, states, &give)) as Routine<'_>);
-        let aborted = self.drive(&reactor, clients.collect(), keep)?;
-        if let Some(states) = states {
-            // The writer ends after the threads, so it still receives this.
-            let _ = states.send(give(!aborted));
-        }
+        let aborted = self.drive(&reactor, clients.collect())?;
         let connecting = shared.connecting.get();
         let is_logged = self.close_log(thread, shared.log);
         Ok(Some(ThreadResult { thread, connecting, aborted, is_logged }))
@@ -110,29 +90,8 @@ impl Bench {
         Some(Ready { log, connections })
     }
 
-    /// Sends the thread's state periodically.
-    async fn keep_on(
-        &self,
-        reactor: &Reactor,
-        states: &SyncSender<ThreadSnapshot>,
-        give: &dyn Fn(bool) -> ThreadSnapshot,
-    ) {
-        let Some(checkpoint_files) = &self.checkpoint_files else { return };
-        loop {
-            reactor.sleep_until(reactor.now() + checkpoint_files.every).await;
-            // If the writer is behind, clients do not wait for it.
-            let _ = states.try_send(give(false));
-        }
-    }
-
-    /// Runs clients until all have ended, with another future in parallel. Returns whether a client was
-    /// aborted.
-    fn drive<'a>(
-        &'a self,
-        reactor: &'a Reactor,
-        clients: Vec<Client<'_, '_>>,
-        beside: Option<Routine<'a>>,
-    ) -> Result<bool, Error> {
+    /// Runs clients until all have ended. Returns whether a client was aborted.
+    fn drive(&self, reactor: &Reactor, clients: Vec<Client<'_, '_>>) -> Result<bool, Error> {
         let (aborted, left, gate) = (Cell::new(false), Cell::new(clients.len()), Gate::default());
         let run = async |client: Client<'_, '_>| {
             if client.run().await.is_err() {
@@ -144,7 +103,7 @@ impl Bench {
         let ends_early = || aborted.get() && self.options.exit_on_abort;
         let end = gate.wait(reactor, || (left.get() == 0 || ends_early()).then_some(()));
         let run = clients.into_iter().map(|client| Box::pin(run(client)) as Routine<'_>);
-        reactor.run_concurrently(end, run.chain(beside).collect())?;
+        reactor.run_concurrently(end, run.collect())?;
         Ok(aborted.get())
     }
 

@@ -10,7 +10,6 @@ use pgwire::backend::ProtocolError;
 use reactor::{Connection, Error, Nanos, Reactor};
 
 use super::bench::Bench;
-use super::checkpoint::{ClientState, ThreadPosition, ThreadState};
 use super::connect::connect;
 use super::log::{server_text, statement_text};
 use super::record::{Record, lock};
@@ -33,10 +32,6 @@ pub struct Thread<'a> {
     pub record: &'a Mutex<Record>,
     /// Time spent on connecting with `--connect`.
     pub connecting: Cell<Nanos>,
-    /// Number of its first client.
-    pub first: u32,
-    /// State of each client; variables and generators only if checkpoints are written.
-    pub clients: Vec<RefCell<ClientState>>,
     /// Transaction log, if enabled.
     pub log: Option<RefCell<TransactionLog>>,
 }
@@ -51,8 +46,6 @@ pub struct Client<'a, 'b> {
     pub connection: Option<Connection>,
     /// Number of its completed transactions, with any outcome.
     ended: u64,
-    /// Script already drawn for the first transaction of a resumed run.
-    drawn: Option<usize>,
 }
 
 /// A client was aborted and has reported the reason.
@@ -71,8 +64,7 @@ impl Client<'_, '_> {
         let bench = self.thread.bench;
         let mut connection = self.connection.take();
         while self.is_to_go_on() && self.thread.reactor.now() < self.thread.ends {
-            let script = self.drawn.take().unwrap_or_else(|| self.choose());
-            self.keep_place(script);
+            let script = self.choose();
             bench.log.debug(|| {
                 let name = &self.runner.program.scripts.scripts()[script].name;
                 format!("client {} executing script \"{name}\"", self.runner.client().id)
@@ -136,7 +128,6 @@ impl Client<'_, '_> {
         self.ended += 1;
         let bench = self.thread.bench;
         lock(self.thread.record).add(ended, bench.run_until(ended.at));
-        self.keep_count();
         if let Some(log) = self.thread.log.as_ref().filter(|_| self.is_sampled()) {
             log.borrow_mut().add(self.runner.client().id, self.ended, ended);
         }
@@ -314,47 +305,9 @@ fn is_copy(error: &Error) -> bool {
     matches!(error, Error::Protocol(ProtocolError::Unexpected { message, .. }) if message.starts_with("Copy"))
 }
 
-impl Thread<'_> {
-    /// The thread's state between two turns of its loop: completed transactions are counted, all others are
-    /// executed from their start.
-    pub fn state(&self) -> ThreadState {
-        let clients = self.clients.iter().map(|client| client.borrow().clone()).collect();
-        let place =
-            ThreadPosition { streams: self.streams.get(), connecting: self.connecting.get(), clients };
-        ThreadState { place, record: lock(self.record).clone() }
-    }
-}
-
 impl<'a, 'b> Client<'a, 'b> {
-    /// Creates a client from its thread's state.
-    pub fn new(thread: &'a Thread<'b>, mut runner: ScriptRunner, connection: Option<Connection>) -> Self {
-        let client = runner.client_mut();
-        let state = thread.clients[(client.id - thread.first) as usize].borrow();
-        client.random = state.random;
-        client.variables.copy_from(&state.variables);
-        Self { thread, runner, connection, ended: state.ended, drawn: state.script }
-    }
-
-    /// Stores the state at the start of a transaction, if checkpoints are written.
-    fn keep_place(&self, script: usize) {
-        if self.thread.bench.checkpoint_files.is_none() {
-            return;
-        }
-        let client = self.runner.client();
-        let mut place = self.place().borrow_mut();
-        (place.script, place.random) = (Some(script), client.random);
-        place.variables.copy_from(&client.variables);
-    }
-
-    fn place(&self) -> &RefCell<ClientState> {
-        &self.thread.clients[(self.runner.client().id - self.thread.first) as usize]
-    }
-
-    /// Stores the number of completed transactions, if checkpoints are written.
-    fn keep_count(&self) {
-        if let Some(checkpoint_files) = &self.thread.bench.checkpoint_files {
-            self.place().borrow_mut().ended = self.ended;
-            checkpoint_files.live.set(self.runner.client().id, self.ended);
-        }
+    /// Creates a client of a thread.
+    pub fn new(thread: &'a Thread<'b>, runner: ScriptRunner, connection: Option<Connection>) -> Self {
+        Self { thread, runner, connection, ended: 0 }
     }
 }

@@ -22,7 +22,6 @@ pub use options::DetailOptions;
 pub use progress::remaining;
 
 use super::bench::{Bench, Results};
-use super::checkpoint::History;
 use super::options::POSTGRESQL;
 use super::record::{CommandRecord, Point, Record, ScriptRecord, Series};
 use super::run_config;
@@ -159,7 +158,6 @@ fn result(bench: &Bench, results: &Results) -> Value {
         "connecting_s": results.connecting_first.as_s(),
         "reconnecting_s": results.connecting_again.as_s(),
         "is_aborted": results.is_aborted,
-        "history": bench.before.history,
         "latency_from": if has_schedule(bench) { "scheduled start" } else { "start" },
         "tps": tps(&total, results.duration),
         "transactions": transactions(&total),
@@ -320,19 +318,4 @@ fn footnotes(out: &mut String, results: &Results, total: &Statistics, latency: &
         out,
         "driver's CPU: {each_us:.3} us per transaction sent (user {user_s:.3} s, system {system_s:.3} s)"
     );
-}
-
-/// Statistics of a resumed run; empty for others.
-#[must_use]
-pub fn history(bench: &Bench) -> String {
-    let History { resumed, run_again, in_flight_max, is_incomplete } = bench.before.history;
-    if resumed == 0 {
-        return String::new();
-    }
-    let times = if resumed == 1 { "once".to_owned() } else { format!("{resumed} times") };
-    let at_least = if is_incomplete { "at least " } else { "" };
-    format!(
-        "pgdyno: resumed {times}; {at_least}{run_again} transactions that had ended after a checkpoint were run again, \
-         and up to {in_flight_max} more that were under way\n"
-    )
 }

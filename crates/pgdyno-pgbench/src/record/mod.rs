@@ -10,12 +10,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use driver::record::Histogram;
 use pgbench::script::Scripts;
 use reactor::Nanos;
-use serde::{Deserialize, Serialize};
 
 use super::statistics::{CommandStatistics, Ended, Outcome, Statistics};
 
 /// Record of one command of a script.
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Clone, Default)]
 pub struct CommandRecord {
     /// Statistics of pgbench's report.
     pub statistics: CommandStatistics,
@@ -24,7 +23,7 @@ pub struct CommandRecord {
 }
 
 /// Record of one script.
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Clone, Default)]
 pub struct ScriptRecord {
     /// Statistics of pgbench's report.
     pub statistics: Statistics,
@@ -35,7 +34,7 @@ pub struct ScriptRecord {
 }
 
 /// Record of all scripts.
-#[derive(Clone, Default, Serialize, Deserialize)]
+#[derive(Clone, Default)]
 pub struct Record {
     /// By script.
     pub scripts: Vec<ScriptRecord>,
@@ -147,7 +146,7 @@ pub const POINTS_MAX: usize = 4096;
 const FIRST_STEP: Nanos = Nanos(1_000_000_000);
 
 /// Transactions that ended within one step.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Point {
     /// Executed.
     pub done: u64,
@@ -175,7 +174,7 @@ impl Point {
 }
 
 /// Consecutive points from the start of the run.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
     /// Length of each point.
     pub step: Nanos,

@@ -39,9 +39,8 @@ fn too_many_clients_for_the_file_limit_are_rejected_before_any_connection() {
     // The soft limit is raised, and the estimate is sufficient.
     let one = pgbench.script("one.sql", "select 1;\n");
     let file = pgbench.path("result");
-    let state = pgbench.path("state");
     let log = pgbench.path("log");
-    let files = ["-l", "--log-prefix", &log, "--hdr-file", &file, "--checkpoint", &state];
+    let files = ["-l", "--log-prefix", &log, "--hdr-file", &file];
     let run = ["-n", "-f", &one, "-c", "20", "-j", "2", "-t", "5", &pgbench.database.name];
     let ours = limited(Path::new(OURS), "20:48", &[&files[..], &run].concat());
     assert_eq!(ours, (vec![], Some(0)));

@@ -8,7 +8,6 @@
 
 mod allocations;
 mod cases;
-mod checkpoint;
 mod command;
 mod connections;
 mod detail;
