@@ -31,16 +31,15 @@ pub mod statistics;
 pub mod transaction_log;
 pub mod values;
 
+use std::env;
 use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::{env, fs};
 
 pub use bench::Bench;
 use bench::{Results, Unfinished};
 use initialise::options::Initialisation;
-use libpq::system_text;
 use log::{Log, Reported};
 use options::{Options, POSTGRESQL, Request};
 use values::Refusal;
@@ -121,7 +120,6 @@ fn run(options: Options, log: &Log) -> Result<ExitCode, Reported> {
         Reported
     };
     files::reserve(&options, log)?;
-    files::try_results(&options, log)?;
     let seed = seed(&options, log)?;
     let scripts = setup::scripts(&options).map_err(|error| say(&error))?;
     let mut conninfo = conninfo(&options, log, "setup")?;
@@ -198,16 +196,5 @@ fn show(bench: &Bench, results: &Results) -> Result<(), Reported> {
             text += &detail::text(bench, results);
         }
     }
-    let printed = bench.log.print(&text);
-    let files = [
-        detail.hdr_file.as_ref().map(|path| (path, detail::hgrm(results))),
-        detail.hdr_log.as_ref().map(|path| (path, detail::hlog(bench, results, bench::unix_s()))),
-    ];
-    for (path, text) in files.into_iter().flatten() {
-        fs::write(path, text).map_err(|error| {
-            bench.log.error(&format!("could not write file \"{path}\": {}", system_text(&error)));
-            Reported
-        })?;
-    }
-    printed
+    bench.log.print(&text)
 }

@@ -126,7 +126,8 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "exit-on-abort" => options.exit_on_abort = true,
             "continue-on-error" => options.continue_on_error = true,
             "log" | "log-prefix" | "sampling-rate" | "aggregate-interval" => options.log.read(name, value)?,
-            "pgdyno" | "json" | "hdr-file" | "hdr-log" => options.detail.read(name, value),
+            "pgdyno" => options.detail.is_text = true,
+            "json" => options.detail.is_json = true,
             "random-seed" => options.random_seed = Some(value.to_owned()),
             "host" => options.host = Some(value.to_owned()),
             "port" => options.port = Some(value.to_owned()),
@@ -276,7 +277,7 @@ const fn own(long: &'static str, takes: bool) -> Spelling {
 }
 
 /// All options, including unsupported ones.
-pub const SPELLINGS: [Spelling; 49] = [
+pub const SPELLINGS: [Spelling; 47] = [
     spelling(b'b', "builtin", true),
     spelling(b'c', "client", true),
     spelling(b'C', "connect", false),
@@ -324,8 +325,6 @@ pub const SPELLINGS: [Spelling; 49] = [
     spelling(0, "debug", false),
     own("pgdyno", false),
     own("json", false),
-    own("hdr-file", true),
-    own("hdr-log", true),
 ];
 
 #[cfg(test)]

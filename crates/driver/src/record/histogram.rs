@@ -6,9 +6,9 @@ use reactor::Nanos;
 pub const HIGHEST: Nanos = Nanos(60_000_000_000);
 
 /// The shortest duration of the range, in ns.
-pub(super) const LOWEST: u64 = 1;
+const LOWEST: u64 = 1;
 
-pub(super) const DIGITS: u8 = 3;
+const DIGITS: u8 = 3;
 
 /// Histogram of durations.
 ///
@@ -91,26 +91,6 @@ impl Histogram {
     pub fn bins(&self) -> Vec<(u64, u64)> {
         let bins = self.bins.iter_recorded();
         bins.map(|bin| (bin.value_iterated_to().min(HIGHEST.0), bin.count_at_value())).collect()
-    }
-
-    /// Mean and standard deviation in ns, at the precision of the histogram; 0 if it is empty.
-    #[must_use]
-    pub fn mean_and_deviation_ns(&self) -> (f64, f64) {
-        (self.bins.mean(), self.bins.stdev())
-    }
-
-    /// The percentile distribution as HdrHistogram's tools print it, with five steps per halving of the
-    /// distance to 100%.
-    ///
-    /// Each step has a duration in ns, its quantile, and the number of durations up to it.
-    #[must_use]
-    pub fn steps(&self) -> Vec<(u64, f64, u64)> {
-        let mut reached = 0;
-        let steps = self.bins.iter_quantiles(5).map(|step| {
-            reached += step.count_since_last_iteration();
-            (step.value_iterated_to().min(HIGHEST.0), step.quantile_iterated_to(), reached)
-        });
-        steps.collect()
     }
 }
 

@@ -3,11 +3,9 @@
 //! Each thread has one [`Recorder`] per target; the control thread merges them. Nothing here reads a clock.
 
 mod counts;
-mod encoding;
 mod histogram;
 mod recorder;
 
 pub use counts::{Counts, Outcome};
-use histogram::{DIGITS, LOWEST};
 pub use histogram::{HIGHEST, Histogram};
 pub use recorder::{Finished, Kind, Recorder, Sample, merge_counters, merge_counts};

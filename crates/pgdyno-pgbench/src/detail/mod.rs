@@ -1,59 +1,45 @@
-//! Output beyond pgbench's: percentiles, a time series, the complete result as JSON, histograms for other
-//! tools.
+//! Output beyond pgbench's: percentiles, a time series, the complete result as JSON.
 //!
 //! All of it uses the same latency histograms of completed transactions, measured from their scheduled start.
 //! With a rate, latency therefore includes the wait for a free client.
 
-mod options;
 mod progress;
-#[cfg(test)]
-mod tests;
 
 use std::fmt::Write;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use driver::record::{HIGHEST, Histogram};
 use pgbench::script::Script;
 use reactor::Nanos;
 use serde_json::{Map, Value, json};
 
-pub use options::DetailOptions;
 pub use progress::remaining;
 
 use super::bench::{Bench, Results};
 use super::options::POSTGRESQL;
-use super::record::{CommandRecord, Point, Record, ScriptRecord, Series};
+use super::record::{CommandRecord, Point, ScriptRecord, Series};
 use super::run_config;
 use super::statistics::{Durations, Statistics};
+
+/// Options for additional output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DetailOptions {
+    /// Percentiles after pgbench's report.
+    pub is_text: bool,
+    /// JSON instead of pgbench's report.
+    pub is_json: bool,
+}
+
+impl DetailOptions {
+    /// Whether histograms and the time series are recorded.
+    #[must_use]
+    pub fn is_recorded(self) -> bool {
+        self.is_text || self.is_json
+    }
+}
 
 /// Reported quantiles.
 const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
-
-/// The section after pgbench's report.
-#[must_use]
-pub fn text(bench: &Bench, results: &Results) -> String {
-    section(bench, results)
-}
-
-/// The complete result as one line of JSON.
-#[must_use]
-pub fn json(bench: &Bench, results: &Results) -> String {
-    result(bench, results).to_string() + "\n"
-}
-
-/// Latencies of all transactions in ms, in the format of HdrHistogram's tools.
-#[must_use]
-pub fn hgrm(results: &Results) -> String {
-    percentiles(&results.record.latency().unwrap_or_default())
-}
-
-/// All latencies, including those of scripts and commands, as a HdrHistogram log.
-#[must_use]
-pub fn hlog(bench: &Bench, results: &Results, ended_unix_s: f64) -> String {
-    histogram_log(&results.record, bench.program.scripts.scripts(), ended_unix_s, results.duration)
-}
 
 /// Whether transactions are scheduled by a rate.
 fn has_schedule(bench: &Bench) -> bool {
@@ -74,81 +60,14 @@ fn quantiles_ms(durations: &Durations, histogram: &Histogram) -> [f64; QUANTILES
     QUANTILES.map(|(_, quantile)| (histogram.quantile_ns(quantile) as f64 / 1e6).min(durations.max_ms))
 }
 
-/// Number of HdrHistogram's sub-buckets for three significant digits.
-const SUB_BUCKETS: u64 = 2048;
-
-/// The distribution in ms.
-fn percentiles(latency: &Histogram) -> String {
-    let ms = |ns: f64| ns / 1e6;
-    let mut out =
-        format!("{:>12} {:>14} {:>10} {:>14}\n\n", "Value", "Percentile", "TotalCount", "1/(1-Percentile)");
-    for (value_ns, quantile, reached) in latency.steps() {
-        let value = ms(value_ns as f64);
-        // Writing to a String cannot fail.
-        let _ = write!(out, "{value:12.3} {quantile:.12} {reached:10}");
-        if quantile < 1.0 {
-            let _ = write!(out, " {:14.2}", 1.0 / (1.0 - quantile));
-        }
-        out.push('\n');
-    }
-    let (mean, deviation) = latency.mean_and_deviation_ns();
-    let _ = writeln!(out, "#[Mean    = {:12.3}, StdDeviation   = {:12.3}]", ms(mean), ms(deviation));
-    let (max, count) = (ms(latency.max_ns() as f64), latency.len());
-    let _ = writeln!(out, "#[Max     = {max:12.3}, Total count    = {count:12}]");
-    let buckets = HIGHEST.0.div_ceil(SUB_BUCKETS).next_power_of_two().ilog2() + 1;
-    let _ = writeln!(out, "#[Buckets = {buckets:12}, SubBuckets     = {SUB_BUCKETS:12}]");
-    out
-}
-
-const LEGEND: &str =
-    "\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"";
-
-/// The log of a run with this end time (Unix) and duration, as a single interval.
-fn histogram_log(record: &Record, scripts: &[Script], ended_unix_s: f64, duration: Nanos) -> String {
-    let start_s = ended_unix_s - duration.as_s();
-    let mut out = format!(
-        "#[pgdyno-pgbench {}: histograms of latencies in ns, Interval_Max in ms]\n",
-        env!("CARGO_PKG_VERSION")
-    );
-    out.push_str("#[Histogram log format version 1.3]\n");
-    // Writing to a String cannot fail.
-    let _ = writeln!(out, "#[StartTime: {start_s:.3} (seconds since epoch)]");
-    let _ = writeln!(out, "#[BaseTime: {start_s:.3} (seconds since epoch)]");
-    for (script, number) in scripts.iter().zip(1..) {
-        let _ = writeln!(out, "#[Tag script.{number}: {}]", one_line(&script.name));
-        for (command, place) in script.commands.iter().zip(1..) {
-            let _ = writeln!(out, "#[Tag script.{number}.command.{place}: {}]", one_line(&command.line));
-        }
-    }
-    let _ = writeln!(out, "{LEGEND}");
-    let mut line = |tag: &str, latency: Option<&Histogram>| {
-        let Some(latency) = latency else { return };
-        let (length_s, max_ms) = (duration.as_s(), latency.max_ns() as f64 / 1e6);
-        let histogram = STANDARD.encode(latency.encoded_for_log());
-        let _ = writeln!(out, "{tag}0.000,{length_s:.3},{max_ms:.3},{histogram}");
-    };
-    line("", record.latency().as_ref());
-    for (script, number) in record.scripts.iter().zip(1..) {
-        line(&format!("Tag=script.{number},"), script.latency.as_ref());
-        for (command, place) in script.commands.iter().zip(1..) {
-            line(&format!("Tag=script.{number}.command.{place},"), command.latency.as_ref());
-        }
-    }
-    out
-}
-
-/// Replaces line breaks in a comment.
-fn one_line(text: &str) -> String {
-    text.split(char::is_control).map(str::trim).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
-}
-
-/// See [`json`].
-fn result(bench: &Bench, results: &Results) -> Value {
+/// The complete result as one line of JSON.
+#[must_use]
+pub fn json(bench: &Bench, results: &Results) -> String {
     let total = results.record.total();
     let latency = results.record.latency();
     let scripts = bench.program.scripts.scripts().iter().zip(&results.record.scripts);
     let found = &bench.tables;
-    json!({
+    let result = json!({
         "pgdyno": env!("CARGO_PKG_VERSION"),
         "pgbench": POSTGRESQL,
         "server_version": found.server_version,
@@ -170,7 +89,8 @@ fn result(bench: &Bench, results: &Results) -> Value {
             "system_s": results.cpu.system.as_s(),
             "per_transaction_us": cpu_us_each(results, &total),
         },
-    })
+    });
+    format!("{result}\n")
 }
 
 fn one_script(script: &Script, record: &ScriptRecord, duration: Nanos) -> Value {
@@ -253,8 +173,9 @@ fn points(series: &Series, duration: Nanos) -> Value {
     series.points.iter().enumerate().map(point).collect()
 }
 
-/// See [`text`].
-fn section(bench: &Bench, results: &Results) -> String {
+/// The section after pgbench's report.
+#[must_use]
+pub fn text(bench: &Bench, results: &Results) -> String {
     let total = results.record.total();
     let latency = results.record.latency().unwrap_or_default();
     let from = if has_schedule(bench) {

@@ -1,6 +1,5 @@
 //! Output beyond pgbench's: percentiles, JSON, histograms.
 
-use std::fs;
 use std::process::Output;
 
 use serde_json::{Value, json};
@@ -35,10 +34,8 @@ fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
     let Some(pgbench) = Pgbench::find("percentiles") else { return };
     let one = pgbench.script("one.sql", "\\set x 1\nselect :x;\n");
     let two = pgbench.script("two.sql", "select 2;\n");
-    let [file, log] = ["latency.hgrm", "latency.hlog"].map(|name| pgbench.script(name, ""));
     let run = ["-f", &one, "-f", &two, "-t", "50", "-c", "2", "-j", "2", "--pgdyno"];
-    let arguments = [&run[..], &["--hdr-file", &file, "--hdr-log", &log]].concat();
-    let text = printed(&pgbench.ours(&arguments));
+    let text = printed(&pgbench.ours(&run));
     let (report, section) =
         text.split_once("pgdyno: latency of transactions done, in ms, lower is better; ").unwrap();
     assert!(report.contains("\ntps = "), "{report}");
@@ -56,28 +53,8 @@ fn percentiles_of_scripts_and_statements_follow_the_report_of_pgbench() {
     assert_eq!((n[0], n[1] + n[4]), (100, 100));
     assert_eq!((n[1], n[1], n[4]), (n[2], n[3], n[5]));
     assert!(section.contains("\ndriver's CPU: "), "{section}");
-    let histogram = fs::read_to_string(file).unwrap();
-    assert!(histogram.contains("Total count    =          100]"), "{histogram}");
-    let log = fs::read_to_string(log).unwrap();
-    let tags =
-        log.lines().filter(|line| !line.starts_with(['#', '"'])).map(|line| line.split(',').next().unwrap());
-    let scripts = ["0.000", "Tag=script.1", "Tag=script.1.command.1", "Tag=script.1.command.2"];
-    assert_eq!(
-        tags.collect::<Vec<_>>(),
-        [&scripts[..], &["Tag=script.2", "Tag=script.2.command.1"]].concat()
-    );
     // None of it is printed without the options.
     assert!(!printed(&pgbench.ours(&["-f", &one])).contains("pgdyno:"));
-    let place = pgbench.path("none/x");
-    for option in ["--hdr-file", "--hdr-log"] {
-        let nowhere = pgbench.ours(&["-f", &one, option, &place]);
-        assert_eq!(nowhere.status.code(), Some(1));
-        let errors = String::from_utf8_lossy(&nowhere.stderr).into_owned();
-        assert!(
-            errors.contains(&format!("could not write file \"{place}\": No such file or directory")),
-            "{errors}"
-        );
-    }
 }
 
 #[test]
