@@ -4,7 +4,8 @@
 
 The pages are docs/reference/cli.md, caveats.md, metrics.md and study-file.md, and two tables of
 workload-tpcc.md. The schemas are
-studies/study.schema.json and docs/reference/report-schema.json.
+studies/study.schema.json, docs/reference/report-schema.json, and the tables of the results file in
+python/pgdyno/results/schema.sql.
 tests/unit/test_docs.py fails if a page is out of date.
 """
 
@@ -34,9 +35,12 @@ from pgdyno.analysis.telemetry.metrics import (
 )
 from pgdyno.caveats import WORDINGS, Severity
 from pgdyno.cli.main import app
+from pgdyno.features.crash import records as crash_records
 from pgdyno.features.planning.command import schema
 from pgdyno.features.runs.command import NAME
 from pgdyno.report import json_format
+from pgdyno.results import records
+from pgdyno.results.codec import definition
 from pgdyno.units import Better
 from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS
 
@@ -457,6 +461,19 @@ def _tpcc_tables() -> Iterator[str]:
         yield f"| `{dialect.name}` | {dialect.about} | {defaults} |\n"
 
 
+RECORDS_BEGIN = "-- Tables of docs/generate.py, from the records.\n"
+RECORDS_END = "-- End of the tables.\n"
+
+
+def results_schema() -> str:
+    """Return schema.sql with the tables of the records between their marks."""
+    text = (PACKAGE / "results" / "schema.sql").read_text(encoding="utf-8")
+    before, _, rest = text.partition(RECORDS_BEGIN)
+    after = rest.partition(RECORDS_END)[2]
+    tables = "\n".join(map(definition, (*records.TABLES, *crash_records.TABLES)))
+    return f"{before}{RECORDS_BEGIN}\n{tables}\n{RECORDS_END}{after}"
+
+
 PAGES = {
     "reference/workload-tpcc.md": tpcc_page,
     "reference/cli.md": cli_page,
@@ -465,6 +482,7 @@ PAGES = {
     "reference/study-file.md": study_page,
     "reference/report-schema.json": report_schema,
     "../studies/study.schema.json": study_schema,
+    "../python/pgdyno/results/schema.sql": results_schema,
 }
 
 

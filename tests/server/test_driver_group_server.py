@@ -13,7 +13,7 @@ import pytest
 from pgdyno.features.drivers.group import NODE_LOST, DriverGroup, LocalLink, split
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
-from pgdyno.results.records import driver_facts
+from pgdyno.results.records import DriverFacts, facts_from
 from pgdyno.server.engine import Event
 from pgdyno.server.processes import Server
 from pgdyno.study.plan import Driving, Rate
@@ -117,7 +117,7 @@ def test_engines_together_have_the_arrivals_of_one(server: Server) -> None:
 def test_each_node_has_its_evidence(server: Server) -> None:
     run, _, _ = play(server, 2, [limited(0, Role.MEASURE, 20), limited(1, Role.MEASURE, 20)])
     assert run.result is not None
-    nodes = driver_facts(run.result.driver).nodes
+    nodes = facts_from(DriverFacts, run.result.driver).nodes
     assert nodes is not None
     assert [node.name for node in nodes] == ["node0", "node1"]
     assert sum(node.clients for node in nodes) == CLIENTS

@@ -21,7 +21,7 @@ from pgdyno.features.drivers.plan import DriversPlan
 from pgdyno.features.drivers.pool import DriverPool
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
-from pgdyno.results.records import driver_facts
+from pgdyno.results.records import DriverFacts, facts_from
 from pgdyno.server.engine import Event, find_engine
 from pgdyno.server.processes import Server
 from pgdyno.study.plan import Driving
@@ -120,7 +120,7 @@ def test_nodes_send_the_transactions_of_one_engine_and_no_password_reaches_ray(
         assert run.complete
         assert (len(rows), rows) == (120, expected)
         assert run.result is not None
-        found = driver_facts(run.result.driver).nodes
+        found = facts_from(DriverFacts, run.result.driver).nodes
         assert found is not None
         assert [node.name for node in found] == pool.names_of(7), "random, but the same for a seed"
         assert all(node.ceiling_per_s and node.busy_share is not None for node in found)

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pydantic import TypeAdapter
 
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import EngineRun, Pinning, drive_specification, run_drive
-from pgdyno.results.records import driver_facts
+from pgdyno.results.records import DriverFacts, facts_from
 from pgdyno.server.engine import Event
 from pgdyno.server.processes import Server
 from pgdyno.server.settings import usable_cores
@@ -125,7 +126,8 @@ def test_both_arms_are_driven_at_once_on_cpu_partitions_that_are_swapped_and_rel
     assert run.result is not None
     of_slices = sum(sum(event["driver_cpu_ns"].values()) for event in seen.slices)
     assert of_slices <= sum(run.result.driver["cpu_ns"].values())
-    assert driver_facts(run.result.driver).as_json() == run.result.driver
+    facts = facts_from(DriverFacts, run.result.driver)
+    assert TypeAdapter(DriverFacts).dump_python(facts) == run.result.driver
     for arm in (0, 1):
         assert sum(event["kinds"]["one"]["ok"] for event in seen.slices if event["target"] == arm) > 10
     pairs = [[event for event in seen.slices if event["slice"] == number] for number in range(3)]

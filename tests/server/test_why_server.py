@@ -21,7 +21,7 @@ from pgdyno.measure.sampler import Sampler, monotonic_of
 from pgdyno.measure.server_probes import Target, sample, sample_waits
 from pgdyno.measure.study_runner import start_study
 from pgdyno.report.answer import Report
-from pgdyno.results.reader import concatenate_chunks
+from pgdyno.results.reader import concatenated
 from pgdyno.results.records import Executed, Interval, SampleSeries, StudyEnd
 from pgdyno.server.builds import Build
 from pgdyno.server.engine import Event as Said
@@ -201,8 +201,8 @@ def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, Sam
         thread.join()
     samplers[0].stop()
     assert run.complete
-    chunks: dict[str, list[tuple[Sequence[str], object]]] = {}
+    chunks: dict[str, list[SampleSeries]] = {}
     for chunk in samplers[0].drain():
         assert not chunk.reason
-        chunks.setdefault(chunk.probe, []).append((chunk.columns, chunk.points))
-    return seen, {probe: concatenate_chunks(probe, of) for probe, of in chunks.items()}  # type: ignore[arg-type]
+        chunks.setdefault(chunk.probe, []).append(SampleSeries(chunk.probe, chunk.columns, chunk.points))
+    return seen, {probe: concatenated(probe, of) for probe, of in chunks.items()}

@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -101,7 +101,7 @@ def crash_of(
         survivors=Survivors.TORN,
         acknowledged=acknowledged,
         recovery_s=None if lost is None else 0.1 * (number + 1),
-        audit=audit,
+        **({} if audit is None else asdict(audit)),
         corruption=list(corruption),
         unchecked=["amcheck"],
         replayed_bytes=None if lost is None else 1000 * number,

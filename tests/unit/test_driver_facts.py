@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 from synthetic_study import Synthetic, write_study
 
 from edited_evidence import edited
@@ -21,9 +22,9 @@ from pgdyno.results.records import (
     RoundTripNs,
     WakeLateNs,
     WarmUpEnd,
-    driver_facts_from_json,
 )
 
+FACTS_JSON = TypeAdapter(DriverFacts)
 STORED: dict[str, Any] = {
     "cpu_ns": {"user": 7, "system": 8},
     "memory_peak_bytes": 9_000_000,
@@ -56,15 +57,15 @@ FACTS = DriverFacts(
 
 
 def test_stored_facts_round_trip() -> None:
-    assert driver_facts_from_json(json.dumps(STORED)) == FACTS
-    assert json.loads(json.dumps(FACTS.as_json())) == STORED
+    assert FACTS_JSON.validate_json(json.dumps(STORED)) == FACTS
+    assert FACTS_JSON.dump_python(FACTS, mode="json") == STORED
     assert FACTS.capacity is not None and FACTS.capacity.tried == TRIED
 
 
 @pytest.mark.parametrize("text", ["{}", '{"of_a_later_version": [1]}', '{"round_trip_ns": null}'])
 def test_unknown_keys_and_missing_facts_are_no_error(text: str) -> None:
-    assert driver_facts_from_json(text) == DriverFacts()
-    assert DriverFacts().as_json() == {}
+    assert FACTS_JSON.validate_json(text) == DriverFacts()
+    assert FACTS_JSON.dump_python(DriverFacts()) == {}
 
 
 @pytest.mark.parametrize(

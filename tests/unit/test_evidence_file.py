@@ -127,7 +127,6 @@ def test_written_records_round_trip(tmp_path: Path) -> None:
         (histogram,) = evidence.histograms(trial, Measure.LATENCY)
         assert histogram.pairs.tolist() == HISTOGRAM.pairs.tolist()
         assert evidence.histograms(trial, Measure.LAG) == []
-        assert evidence.tally(trial) == outcome.tally
         assert evidence.readings(trial) == [UNREAD, READ]
         (wal,) = evidence.series(trial).values()
         assert list(wal.columns) == ["at_s", "late_s", "lsn", "fpi"]
@@ -547,7 +546,11 @@ def test_damage_in_a_file_too_large_for_a_full_check_is_found_when_read(
 @pytest.mark.parametrize(
     ("change", "read", "complaint"),
     [
-        ("UPDATE histogram SET n = n + 1", lambda of: of.histograms(1, Measure.LATENCY), "do not add up"),
+        (
+            "UPDATE histogram SET n = n + 1",
+            lambda of: of.histograms(1, Measure.LATENCY),
+            r"histogram\.n .* does not agree",
+        ),
         ("ALTER TABLE study RENAME COLUMN published TO announced", Evidence.study, "has an invalid value"),
         (
             "UPDATE study_case SET plan = json_set(plan, '$.schedule', 'by the moon')",

@@ -37,7 +37,7 @@ from pgdyno.results.records import (
     TrialOutcome,
     TrialStatus,
     WarmUpEnd,
-    driver_facts,
+    facts_from,
 )
 from pgdyno.results.writer import Writer
 from pgdyno.server.builds import NEWEST_MAJOR, Version
@@ -88,7 +88,7 @@ def trial_outcome(
         return outcome
     found = run.result.targets[target]
     round_trip_ns = next((e["round_trip_ns"] for e in run.connected if e["target"] == target), None)
-    driver = driver_facts({**run.result.driver, "round_trip_ns": round_trip_ns})
+    driver = facts_from(DriverFacts, {**run.result.driver, "round_trip_ns": round_trip_ns})
     return replace(
         outcome,
         counters=found.counters,

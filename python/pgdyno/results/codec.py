@@ -1,39 +1,46 @@
-"""Conversion of records to rows: masking, packing, and the columns of ``schema.sql``.
+"""The one conversion between records and rows of a results file: masked, packed, and read back.
 
 - Masking of passwords in everything that is written to a results file.
 - Packing of large values in a results file: zlib streams of plain layouts, readable from any language.
-- Conversion of records to rows of ``schema.sql``, packed and masked.
+- Tables of records: their columns, ``insert``, ``update`` and ``select``.
+- The definition of a table in SQL, for ``schema.sql``.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, fields, is_dataclass
+from enum import EnumType
+from functools import cache
+from itertools import pairwise
+from sqlite3 import Connection
+from textwrap import wrap
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from urllib.parse import unquote
 
 import numpy as np
+import numpy.typing as npt
+from pydantic import TypeAdapter
 
 from pgdyno.errors import EvidenceError
-from pgdyno.results.records import (
-    Arm,
-    Check,
-    Counts,
-    Failure,
-    Guarantee,
-    Histogram,
-    Interval,
-    Pairs,
-    Points,
-    SampleSeries,
-    Slice,
-    StoredReading,
-    StudyRecord,
-    TrialOutcome,
-)
 from pgdyno.study.arm_spec import SECRET_WORDS
 
 # ----------------------------------------------------------------------
@@ -78,7 +85,7 @@ def masked_json(value: Any) -> str:
 def _masked(value: Any) -> Any:
     if isinstance(value, str):
         return mask_passwords(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {
             str(key): MASK if str(key).lower() in SECRET_WORDS else _masked(item)
             for key, item in value.items()
@@ -99,7 +106,7 @@ UNPACKED_BYTES_MAX = 64 << 20
 """Limit for every unpacked value. pgdyno writes no larger one, so a file with a larger one is not valid."""
 
 
-def pairs_from(values: Iterable[tuple[int, int]]) -> Pairs:
+def pairs_from(values: Iterable[tuple[int, int]]) -> npt.NDArray[np.uint64]:
     """Return the engine's ``[[value_ns, n], …]`` as an array. Raises ValueError unless values ascend."""
     pairs = np.array(list(values), dtype=np.uint64).reshape(-1, 2)
     if np.any(pairs[1:, 0] <= pairs[:-1, 0]):
@@ -107,20 +114,17 @@ def pairs_from(values: Iterable[tuple[int, int]]) -> Pairs:
     return pairs
 
 
-def pack_pairs(pairs: Pairs) -> bytes:
+def pack_pairs(pairs: npt.NDArray[np.uint64]) -> bytes:
     """Return the blob of ``histogram.pairs``."""
     return zlib.compress(np.ascontiguousarray(pairs, dtype="<u8").tobytes(), 6)
 
 
-def unpack_pairs(blob: bytes, n: int) -> Pairs:
-    """Reverse ``pack_pairs``. Raises EvidenceError unless the counts add up to ``n``."""
+def unpack_pairs(blob: bytes) -> npt.NDArray[np.uint64]:
+    """Reverse ``pack_pairs``. Raises EvidenceError if the blob is damaged."""
     data = _unpack(blob)
     if len(data) % 16:
         raise EvidenceError("a histogram in the results file is damaged: restore the file from a copy")
-    pairs = np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 2)
-    if int(pairs[:, 1].sum()) != n:
-        raise EvidenceError("the counts of a histogram do not add up: restore the file from a copy")
-    return pairs
+    return np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 2)
 
 
 _NEXT_ENTRY = re.compile(r"\n(?!\t)")  # PostgreSQL begins the further lines of an entry with a tab
@@ -164,20 +168,20 @@ def unpack_json(blob: bytes) -> Any:
         ) from error
 
 
-def pack_points(points: Points) -> bytes:
+def pack_points(points: npt.NDArray[np.float64]) -> bytes:
     """Return the blob of ``series.points``."""
     return zlib.compress(np.ascontiguousarray(points, dtype="<f8").tobytes(), 6)
 
 
-def unpack_points(blobs: Iterable[bytes], columns: int) -> Points:
-    """Reverse ``pack_points`` for consecutive blobs: a read-only array with one row per sample.
+def unpack_points(blob: bytes, columns: int) -> npt.NDArray[np.float64]:
+    """Reverse ``pack_points``: a read-only array with one row per sample.
 
-    Raises EvidenceError if the blobs are damaged or do not have this number of columns.
+    Raises EvidenceError if the blob is damaged or does not have this number of columns.
     """
-    chunks = [_unpack(blob) for blob in blobs]
-    if columns < 1 or any(len(data) % (8 * columns) for data in chunks):
+    data = _unpack(blob)
+    if columns < 1 or len(data) % (8 * columns):
         raise EvidenceError("a series in the results file is damaged: restore the file from a copy")
-    return np.frombuffer(b"".join(chunks), dtype="<f8").astype(np.float64, copy=False).reshape(-1, columns)
+    return np.frombuffer(data, dtype="<f8").astype(np.float64, copy=False).reshape(-1, columns)
 
 
 def _unpack(blob: bytes) -> bytes:
@@ -196,162 +200,329 @@ def _unpack(blob: bytes) -> bytes:
 
 
 # ----------------------------------------------------------------------
-# Conversion of records to rows of ``schema.sql``, packed and masked.
+# Tables of records: ``insert``, ``update`` and ``select``.
+#
+# A record is a frozen dataclass with its table in ``TABLE``. The type of a field gives its column:
+#
+# - int, float, bool: the number.
+# - str: TEXT, masked. An enumeration: TEXT, restricted to its members.
+# - A sequence of records, or a mapping from names to records: rows of another table, not a column.
+# - Everything else: masked JSON as TEXT, or packed as BLOB.
+# - ``| None``: the column may be null, except that JSON is never null: its text is.
+#
+# A field without ``init`` is computed from the others and stored for other readers. It must agree when read.
 # ----------------------------------------------------------------------
 
-Row = tuple[object, ...]
+
+@dataclass(frozen=True)
+class Packing:
+    """Conversion of a value to a BLOB and back. ``unpack`` also gets the row."""
+
+    pack: Callable[[Any], bytes]
+    unpack: Callable[[bytes, Mapping[str, Any]], Any]
 
 
-def of_study(study: StudyRecord) -> Row:
-    """Return the row of ``study``, without its key."""
-    return (
-        mask_passwords(study.title),
-        study.created_unix_s,
-        study.ended_unix_s,
-        study.ended_because,
-        study.pgdyno_version,
-        masked_json(study.engine),
-        mask_passwords(study.command),
-        masked_json(study.host),
-        mask_passwords(study.file),
-        masked_json(study.changes),
-        masked_json(study.published),
-    )
+PAIRS = Packing(pack_pairs, lambda blob, _: unpack_pairs(blob))
+POINTS = Packing(pack_points, lambda blob, row: unpack_points(blob, len(json.loads(row["columns"]))))
+LOG = Packing(pack_text, lambda blob, _: unpack_text(blob))
+COUNTERS = Packing(pack_json, lambda blob, _: unpack_json(blob))
+READINGS = Packing(lambda rows: pack_json(_masked(rows)), COUNTERS.unpack)
 
 
-def of_case(case: int, study: StudyRecord) -> Row:
-    """Return the row of ``study_case``."""
-    return (
-        case,
-        study.case,
-        masked_json(study.levels),
-        masked_json(study.plan.model_dump(mode="json")),
-        masked_json(study.arm_levels),
-        mask_passwords(study.why_no_aa),
-        study.aa_of,
-        study.aa_arm,
-        masked_json(study.aa_before),
-    )
+@dataclass(frozen=True)
+class Column:
+    """Properties of a column that the type of its field does not give.
 
-
-def arm_row(case: int, arm: Arm) -> Row:
-    """Return the row of ``arm``."""
-    return (
-        case,
-        arm.arm,
-        mask_passwords(arm.name),
-        mask_passwords(arm.spec),
-        masked_json(arm.server),
-        masked_json(arm.settings_requested),
-        of_safety(arm.safety),
-        masked_json(arm.workload),
-        arm.clients,
-        masked_json(arm.dataset),
-    )
-
-
-def of_safety(safety: Sequence[Guarantee]) -> str:
-    """Return the column ``safety`` of ``arm``."""
-    return masked_json([asdict(badge) for badge in safety])
-
-
-def of_slice(piece: Slice) -> Row:
-    """Return the row of ``slice``, without the trial."""
-    return (
-        piece.position,
-        piece.role,
-        piece.opened_s,
-        piece.counted_from_s,
-        piece.closed_s,
-        piece.drained_s,
-        piece.driver_cpu_user_s,
-        piece.driver_cpu_system_s,
-    )
-
-
-def of_interval(interval: Interval) -> Row:
-    """Return the row of ``interval``, without the trial."""
-    return (
-        interval.position,
-        interval.role,
-        interval.from_s,
-        interval.to_s,
-        sum(counts.executed for counts in interval.kinds.values()),
-        interval.latency_p50_ns,
-        interval.latency_p95_ns,
-        interval.latency_p99_ns,
-        interval.latency_max_ns,
-    )
-
-
-def of_counts(trial: int, owner: float, kinds: Mapping[str, Counts]) -> list[Row]:
-    """Return rows of ``slice_count`` or ``interval_count``.
-
-    ``owner`` is the position of the slice or ``from_s`` of the interval.
+    ``name``: if it is not that of the field. ``before``: the column that it precedes in the file, if that is
+    not the next one. ``values``: those of an enumeration that are stored; empty for any value. ``sql``: its
+    constraints.
     """
-    return [
-        (trial, owner, kind, c.ok, c.rolled_back, c.failed, c.skipped, c.retried) for kind, c in kinds.items()
+
+    name: str = ""
+    before: str = ""
+    values: Sequence[str] | None = None
+    sql: str = ""
+    packing: Packing | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The table of a record. Columns and constraints are in SQL.
+
+    ``owner``: the first columns, which say to what a row belongs; a record need not have them. ``key``: the
+    primary key, if it is not one of these columns. ``order``: the order of the rows, if it is not the key.
+    """
+
+    name: str
+    owner: tuple[str, ...] = ()
+    key: str = ""
+    order: str = ""
+    constraints: tuple[str, ...] = ()
+    has_rowid: bool = True
+
+    @property
+    def owner_names(self) -> list[str]:
+        """Names of the columns of the owner."""
+        return [column.split()[0] for column in self.owner]
+
+
+class Record(Protocol):
+    """A dataclass with a table."""
+
+    TABLE: ClassVar[Table]
+
+
+R = TypeVar("R", bound=Record)
+Row = dict[str, Any]
+"""Column → value as SQLite stores it."""
+
+
+def insert(connection: Connection, record: object, *owner: object, kind: type[Record] | None = None) -> None:
+    """Insert a record and its mappings of names to records.
+
+    ``owner``: the values of the columns that the record does not have. ``kind``: the class of which the
+    fields are inserted, if not that of the record.
+    """
+    kind = kind or cast(type[Record], type(record))
+    _insert(connection, kind, kind.TABLE, record, owner)
+
+
+def _insert(
+    connection: Connection, kind: type, table: Table, record: object, owner: Iterable[object]
+) -> None:
+    shape = _shape(kind, table)
+    row = dict(zip(shape.owner, map(_masked, owner), strict=True))
+    row |= {field.column: field.encoded(getattr(record, field.name)) for field in shape.fields}
+    marks = ", ".join("?" * len(row))
+    connection.execute(f"INSERT INTO {table.name} ({', '.join(row)}) VALUES ({marks})", [*row.values()])
+    for child in shape.children:
+        key = [row[column] for column in child.key]
+        for name, one in getattr(record, child.name).items():
+            _insert(connection, child.kind, child.table, one, [*key, name])
+
+
+def update(
+    connection: Connection, kind: type[Record], values: Mapping[str, object], where: str, *of: object
+) -> int:
+    """Store values of fields by name in the rows that meet the condition. Return the number of these rows.
+
+    Values that are not columns of the record are ignored.
+    """
+    known = [field for field in _shape(kind, kind.TABLE).fields if field.name in values]
+    assignments = ", ".join(f"{field.column} = ?" for field in known)
+    encoded = [field.encoded(values[field.name]) for field in known]
+    statement = f"UPDATE {kind.TABLE.name} SET {assignments} WHERE {where}"
+    return connection.execute(statement, [*encoded, *of]).rowcount
+
+
+def select(
+    connection: Connection, kind: type[R], where: str = "TRUE", *of: object, order: str = ""
+) -> list[R]:
+    """Return the records of the rows that meet the condition, with their rows of other tables.
+
+    Raises EvidenceError, ValueError, TypeError or KeyError for an invalid value or a missing column.
+    """
+    return [record for _, record in _select(connection, kind, kind.TABLE, where, of, order)]
+
+
+def _select(
+    connection: Connection, kind: type, table: Table, where: str, of: Sequence[object], order: str = ""
+) -> Iterator[tuple[Row, Any]]:
+    """Yield each row with its record."""
+    shape = _shape(kind, table)
+    children = [(child, _by_parent(connection, child, table, where, of)) for child in shape.children]
+    given = [field for field in shape.fields if field.is_given]
+    computed = [field for field in shape.fields if not field.is_given]
+    order = order or table.order or table.key or "rowid"
+    rows = connection.execute(f"SELECT * FROM {table.name} WHERE {where} ORDER BY {order}", of)
+    columns = [name for name, *_ in rows.description]
+    for values in rows:
+        row = dict(zip(columns, values, strict=True))
+        found = {
+            field.name: value if field.decode is None or value is None else field.decode(value, row)
+            for field in given
+            for value in (row[field.column],)
+        }
+        for child, by_parent in children:
+            key = tuple([row[column] for column in child.key])
+            found[child.name] = by_parent.get(key) or ({} if child.is_named else [])
+        record = kind(**found)
+        for field in computed:
+            if getattr(record, field.name) != row[field.column]:
+                raise EvidenceError(
+                    f"{table.name}.{field.column} in the results file does not agree with its row: "
+                    "restore the file from a copy"
+                )
+        yield row, record
+
+
+def _by_parent(
+    connection: Connection, child: _Child, parents: Table, where: str, of: Sequence[object]
+) -> dict[tuple[Any, ...], Any]:
+    """Return the records of a field of all rows of a table that meet the condition, by their common key."""
+    found: dict[tuple[Any, ...], Any] = {}
+    first, last = child.key[0], child.table.owner_names[-1]
+    belongs = f"{first} IN (SELECT {first} FROM {parents.name} WHERE {where})"
+    for row, record in _select(connection, child.kind, child.table, belongs, of):
+        key = tuple([row[column] for column in child.key])
+        if child.is_named:
+            found.setdefault(key, {})[row[last]] = record
+        else:
+            found.setdefault(key, []).append(record)
+    return found
+
+
+class _Field(NamedTuple):
+    """A field that is a column. ``encode`` and ``decode`` get a value that is not null; None: as it is."""
+
+    name: str
+    column: str
+    sql: str
+    is_given: bool
+    is_nullable: bool
+    encode: Callable[[Any], Any]
+    decode: Callable[[Any, Row], Any] | None
+
+    def encoded(self, value: object) -> Any:
+        return None if value is None and self.is_nullable else self.encode(value)
+
+
+class _Child(NamedTuple):
+    """A field of which the records are rows of another table. ``key``: the columns of their parent there."""
+
+    name: str
+    kind: type
+    table: Table
+    is_named: bool
+    key: list[str]
+
+
+class _Shape(NamedTuple):
+    """How a record is stored. ``owner``: the columns that it does not have itself."""
+
+    owner: list[str]
+    fields: list[_Field]
+    children: list[_Child]
+
+
+@cache
+def _shape(kind: type, table: Table) -> _Shape:
+    hints = get_type_hints(kind, include_extras=True)
+    found: list[_Field] = []
+    children = []
+    for field in fields(kind):
+        hint, *more = _parts(hints[field.name])
+        child = _child(field.name, hint, more)
+        if child is not None:
+            children.append(child)
+            continue
+        column = next((one for one in more if isinstance(one, Column)), Column())
+        before = [one.column for one in found].index(column.before) if column.before else len(found)
+        found.insert(before, _field(column, field, hint))
+    mine = {field.column for field in found}
+    return _Shape([name for name in table.owner_names if name not in mine], found, children)
+
+
+def _parts(hint: Any) -> tuple[Any, ...]:
+    """Return a type, followed by its annotations."""
+    return get_args(hint) if get_origin(hint) is Annotated else (hint,)
+
+
+def _child(name: str, hint: Any, more: Sequence[object]) -> _Child | None:
+    kind: Any = get_args(hint)[-1] if get_args(hint) else None
+    table = next((one for one in more if isinstance(one, Table)), getattr(kind, "TABLE", None))
+    if table is None:
+        return None
+    is_named, names = get_origin(hint) is Mapping, table.owner_names
+    return _Child(name, kind, table, is_named, names[:-1] if is_named else names)
+
+
+def _field(column: Column, field: Field[Any], hint: Any) -> _Field:
+    is_optional = get_origin(hint) in (Union, UnionType) and NoneType in get_args(hint)
+    base = get_args(hint)[0] if is_optional else hint
+    is_scalar = isinstance(base, type) and issubclass(base, str | int | float)
+    is_nullable = is_optional and (is_scalar or column.packing is not None)
+    name = column.name or field.name
+    values: Sequence[object] = column.values or ()
+    encode: Callable[[Any], Any] = _masked
+    decode: Callable[[Any, Row], Any] | None = None
+    if column.packing is not None:
+        of, encode, decode = "BLOB", column.packing.pack, column.packing.unpack
+    elif not is_scalar:
+        of, (encode, decode) = "TEXT", _json_conversions(base)
+    elif isinstance(base, EnumType):
+        of, encode, decode = "TEXT", str, lambda value, _: base(value)
+        values = [str(value) for value in (base if column.values is None else values)]
+    elif base is bool:
+        of, decode, values = "INTEGER", lambda value, _: bool(value), (0, 1)
+    else:
+        of = {str: "TEXT", int: "INTEGER", float: "REAL"}[base]
+    null = "" if is_nullable else "NOT NULL"
+    check = f"CHECK ({name} IN ({', '.join(map(repr, values))}))" if values else ""
+    sql = " ".join(filter(None, (name, of, null, column.sql, check)))
+    return _Field(field.name, name, sql, field.init, is_nullable, encode, decode)
+
+
+def _json_conversions(base: Any) -> tuple[Callable[[Any], str], Callable[[str, Row], Any]]:
+    if _is_json(base):
+        return masked_json, lambda text, _: json.loads(text)
+    adapter = TypeAdapter(base)
+    strict = is_dataclass(base) or None
+    return (
+        lambda value: masked_json(adapter.dump_python(value, mode="json")),
+        lambda text, _: adapter.validate_json(text, strict=strict),
+    )
+
+
+def _is_json(hint: Any) -> bool:
+    """Return whether the values of a type are those of JSON, so that they need no conversion."""
+    parts = get_args(hint)
+    return hint in (Any, str, int, float, NoneType) or (bool(parts) and all(map(_is_json, parts)))
+
+
+# ----------------------------------------------------------------------
+# The definition of a table in SQL, for ``schema.sql``.
+# ----------------------------------------------------------------------
+
+
+def definition(kind: type[Record]) -> str:
+    """Return the statements that create the table of a record and those of its mappings.
+
+    Their comments are the docstrings of the class and of its fields.
+    """
+    shape, comments = _shape(kind, kind.TABLE), _docstrings(kind)
+    own = _definition(shape, kind.TABLE, inspect.getdoc(kind) or "", comments)
+    mappings = (
+        _definition(_shape(child.kind, child.table), child.table, comments.get(child.name, ""), {})
+        for child in shape.children
+        if child.is_named
+    )
+    return "\n".join((own, *mappings))
+
+
+def _definition(shape: _Shape, table: Table, about: str, comments: Mapping[str, str]) -> str:
+    names = {field.column: field.name for field in shape.fields}
+    columns = [*table.owner, *(one.sql for one in shape.fields if one.column not in table.owner_names)]
+    lines = [(sql, comments.get(names.get(sql.split()[0], ""), "")) for sql in columns]
+    if table.key:
+        lines.append((f"PRIMARY KEY ({table.key})", ""))
+    lines += [(constraint, "") for constraint in table.constraints]
+    text = [
+        f"    {sql}{',' * (n < len(lines))}{f'  -- {comment}' if comment else ''}"
+        for n, (sql, comment) in enumerate(lines, 1)
     ]
+    head = wrap(about.replace("``", ""), 110, initial_indent="-- ", subsequent_indent="-- ")
+    end = ") STRICT;" if table.has_rowid else ") STRICT, WITHOUT ROWID;"
+    return "\n".join([*head, f"CREATE TABLE {table.name} (", *text, end, ""])
 
 
-def of_failure(failure: Failure) -> Row:
-    """Return the row of ``failure``, without the trial."""
-    return (failure.kind, failure.sqlstate, failure.n, mask_passwords(failure.sample))
-
-
-def of_histogram(histogram: Histogram) -> Row:
-    """Return the row of ``histogram``, without the trial."""
-    return (histogram.kind, histogram.measure, histogram.n, pack_pairs(histogram.pairs))
-
-
-def of_check(check: Check) -> Row:
-    """Return the row of ``check_result``, without the trial."""
-    passed = None if check.skipped else int(check.passed)
-    return (check.name, passed, check.statistic, check.p_value, mask_passwords(check.detail))
-
-
-def of_outcome(outcome: TrialOutcome) -> Row:
-    """Return the columns of ``trial`` that are known at its end, in the order of ``Writer._update_trial``."""
-    return (
-        outcome.status,
-        mask_passwords(outcome.reason),
-        mask_passwords(outcome.log_error),
-        outcome.ended_unix_s,
-        outcome.epoch_unix_s,
-        outcome.restore_s,
-        outcome.start_s,
-        outcome.server_cpu_s,
-        outcome.transactions,
-        masked_json(outcome.counters),
-        outcome.driver_memory_bytes,
-        masked_json(outcome.driver.as_json()),
-        masked_json(outcome.settings),
-        None if outcome.tally is None else pack_json(outcome.tally),
-        outcome.recovery_s,
-        outcome.restart_s,
-        outcome.probe_cpu_s,
-    )
-
-
-def of_reading(reading: StoredReading) -> Row:
-    """Return the row of ``reading``, without the trial."""
-    found = None if reading.rows is None else pack_json(json.loads(masked_json(reading.rows)))
-    return (
-        reading.probe,
-        reading.moment,
-        reading.at_s,
-        reading.took_s,
-        mask_passwords(reading.reason),
-        reading.absence,
-        found,
-    )
-
-
-def of_series(series: SampleSeries) -> Row:
-    """Return the row of ``series``, without the trial. Requires at least one sample."""
-    return (
-        series.probe,
-        float(series.points[0, 0]),
-        json.dumps(list(series.columns)),
-        pack_points(series.points),
-    )
+def _docstrings(kind: type) -> dict[str, str]:
+    """Return the docstrings of the fields of a class, in one line each."""
+    (tree,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for pair in pairwise(tree.body):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                found[name] = " ".join(text.replace("``", "").split())
+    return found

@@ -1,8 +1,8 @@
-"""Typed records of a results file, and the facts stored in it as JSON.
+"""Records of a results file, which define its tables, and the facts stored in it as JSON.
 
 - Facts about the driver of a trial: the JSON in the column ``driver`` of ``trial``.
 - Facts about servers, machine and engine that the analysis compares, from JSON in the results file.
-- Typed records of a results file: one per table of ``schema.sql``, which defines the units.
+- Records: a class with a ``TABLE`` is a table, and its fields are the columns (``codec``).
 """
 
 from __future__ import annotations
@@ -10,17 +10,19 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AfterValidator, Field, TypeAdapter
+from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
 
+from pgdyno.caveats import Code
 from pgdyno.errors import UsageError
 from pgdyno.features.capacity.search import SearchStep, capacity, parse_limit
+from pgdyno.results.codec import COUNTERS, LOG, PAIRS, POINTS, READINGS, Column, Record, Table
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import Absence
@@ -175,24 +177,9 @@ class DriverFacts:
     ordered_checkpoint_s: NotNegative | None = None
     nodes: Sequence[DriverNode] | None = None
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the stored object."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
-
-
-def driver_facts(found: Mapping[str, object]) -> DriverFacts:
-    """Return the facts in an object of the engine. Raises ValueError (pydantic)."""
-    return _driver_codec().validate_python(found)
-
-
-def driver_facts_from_json(text: str) -> DriverFacts:
-    """Return the facts in a stored object. Raises ValueError (pydantic)."""
-    return _driver_codec().validate_json(text, strict=True)
-
-
-@cache
-def _driver_codec() -> TypeAdapter[DriverFacts]:
-    return TypeAdapter(DriverFacts)
+    @model_serializer(mode="wrap")
+    def _known(self, as_json: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in as_json(self).items() if value is not None}
 
 
 # ----------------------------------------------------------------------
@@ -289,33 +276,60 @@ def _codec(kind: type[Any]) -> TypeAdapter[Any]:
 
 
 # ----------------------------------------------------------------------
-# Typed records of a results file: one per table of ``schema.sql``, which defines the units.
+# Records: a class with a ``TABLE`` is a table, and its fields are the columns.
 #
-# Times of slices and intervals are seconds since the trial's epoch (the start of the driver's run).
+# The unit is the end of a column's name (``schema.sql``). Times of slices and intervals are seconds since the
+# trial's epoch (the start of the driver's run).
 # ----------------------------------------------------------------------
+
+_OF_CASE = "case_id INTEGER NOT NULL REFERENCES study_case"
+_OF_TRIAL = "trial INTEGER NOT NULL REFERENCES trial"
+_DEFAULT_EMPTY = Column(sql="DEFAULT ''")
+_DEFAULT_OBJECT = Column(sql="DEFAULT '{}'")
+
+
+def _of_trial(name: str, *key: str) -> Table:
+    return Table(name, (_OF_TRIAL,), key=", ".join(("trial", *key)), has_rowid=False)
+
+
+def _counts(name: str, of: str, parent: str) -> Table:
+    """Return the table of the transactions of a slice or an interval, by kind."""
+    key = f"trial, {of.split(maxsplit=1)[0]}"
+    owner = ("trial INTEGER NOT NULL", of, "kind TEXT NOT NULL")
+    more = (f"FOREIGN KEY ({key}) REFERENCES {parent}",)
+    return Table(name, owner, key=f"{key}, kind", constraints=more, has_rowid=False)
 
 
 @dataclass(frozen=True)
 class Check:
-    """Result of a check of a trial or a database.
+    """Result of a check of a trial or a database. One failed check excludes the trial from the estimate."""
 
-    ``statistic`` and ``p_value``: those of a statistical test. ``detail``: one line with the compared values
-    and, if the check failed, the first violations. ``skipped``: it was not run, because it cannot hold;
-    ``detail`` is the reason, and ``passed`` is true, so that the trial counts.
-    """
+    TABLE: ClassVar = _of_trial("check_result", "name")
 
     name: str
-    passed: bool
+    result: Annotated[bool | None, Column("passed")]
+    """Null: skipped, because it cannot hold; the detail is the reason."""
     statistic: float | None = None
+    """Of a statistical test, else null."""
     p_value: float | None = None
-    detail: str = ""
-    skipped: bool = False
+    detail: Annotated[str, _DEFAULT_EMPTY] = ""
+    """One line with the compared values and, if the check failed, the first violations."""
+
+    @property
+    def skipped(self) -> bool:
+        """True if it was not run."""
+        return self.result is None
+
+    @property
+    def passed(self) -> bool:
+        """True if it did not fail, so that the trial counts."""
+        return self.result is not False
 
 
 Json = Mapping[str, Any]
-Pairs = npt.NDArray[np.uint64]
+Pairs = Annotated[npt.NDArray[np.uint64], Column(packing=PAIRS)]
 """Shape (n, 2): value in ns, count; ascending in the value."""
-Points = npt.NDArray[np.float64]
+Points = Annotated[npt.NDArray[np.float64], Column(packing=POINTS)]
 """Shape (samples, columns)."""
 
 
@@ -364,37 +378,63 @@ class Measure(StrEnum):
 NOT_ASKED_FOR = "not requested"
 
 
-@dataclass(frozen=True)
-class StudyRecord:
-    """The row of ``study`` with the values of one of its cases, to which ``plan`` belongs.
+@dataclass(frozen=True, kw_only=True)
+class StudyRow:
+    """One row."""
 
-    ``case`` is the name of the case, empty for a single case. ``levels`` are the levels of its factors.
-    ``file`` is the text of the study file, and ``changes`` lists the values fitted to this machine.
-    ``published`` has the tables of the source, as ``study.published`` reads them. ``arm_levels`` has each
-    arm's levels of the compared factors. ``why_no_aa`` is the reason for missing A/A blocks, else empty.
-    ``aa_before`` are log ratios of A/A blocks of earlier studies with the same load. ``aa_of`` and
-    ``aa_arm`` are set for hidden A/A blocks: the case and the arm that they duplicate.
-    """
+    TABLE: ClassVar = Table("study", ("id INTEGER PRIMARY KEY CHECK (id = 1)",))
 
     title: str
     created_unix_s: float
+    ended_unix_s: float | None = None
+    """Null during the study, and after a kill."""
+    ended_because: StudyEnd | None = None
     pgdyno_version: str
     engine: Json
+    """JSON: output of pgdyno-engine version (docs/reference/engine-protocol.md)."""
     command: str
-    plan: Study
+    """Command line that repeats the study."""
     host: Json
-    ended_unix_s: float | None = None
-    ended_because: StudyEnd | None = None
-    case: str = ""
-    levels: Json = field(default_factory=dict)
+    """JSON: machine facts, name → text or number; states: the machine before and after
+    (docs/reference/doctor.md)."""
     file: str = ""
+    """Text of the study file; empty for a comparison without one."""
     changes: Sequence[Json] = ()
+    """JSON: values fitted to this machine, list of {key, before, after, why}; a note has only why."""
     published: Json | None = None
+    """JSON: tables of the source (docs/reference/study-file.md) with the levels that were run; else null."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseRow:
+    """One comparison of arms. A study file has one for each combination of the factors that are not compared.
+    Reports show the cases with aa_of null. The others, after them, contain the hidden A/A blocks. Their block
+    numbers are those of the blocks that they accompany.
+    """
+
+    TABLE: ClassVar = Table("study_case", ("case_id INTEGER PRIMARY KEY",))
+
+    case: Annotated[str, Column("name", sql="UNIQUE")] = ""
+    """Empty for a single case."""
+    levels: Json = field(default_factory=dict)
+    """JSON: factor → level."""
+    plan: Study
+    """JSON: see Study in study/plan.py."""
     arm_levels: Sequence[Mapping[str, str]] = ()
+    """JSON: list of {factor: level} of the compared factors, one per arm."""
     why_no_aa: str = NOT_ASKED_FOR
-    aa_of: int | None = None
+    """Reason for missing A/A blocks; empty if there are any."""
+    aa_of: Annotated[int | None, Column(sql="REFERENCES study_case")] = None
+    """For A/A blocks: the case of the duplicated arm; the arms are this one and its duplicate. Else null."""
     aa_arm: int | None = None
+    """For A/A blocks: the duplicated arm of that case. Else null."""
     aa_before: Sequence[float] = ()
+    """JSON: list of log ratios of A/A blocks of earlier studies with the same load."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyRecord(CaseRow, StudyRow):
+    """A study with the values of one of its cases."""
 
     @cached_property
     def host_facts(self) -> HostFacts:
@@ -427,17 +467,25 @@ class Guarantee:
 
 @dataclass(frozen=True)
 class Arm:
-    """One thing compared. Arm 0 is the baseline."""
+    """One thing compared: an arm of a case. Arm 0 is the baseline."""
+
+    TABLE: ClassVar = Table("arm", (_OF_CASE,), key="case_id, arm", constraints=("UNIQUE (case_id, name)",))
 
     arm: int
     name: str
     spec: str
+    """As the user wrote it."""
     server: Json
+    """JSON: provider, version, compiler options, initdb options."""
     settings_requested: Mapping[str, str]
+    """JSON: name → value, as PostgreSQL writes them."""
     safety: Sequence[Guarantee]
+    """JSON: list of {name, kept: yes, partly, no, unknown; text}."""
     workload: Json
-    clients: int
+    """JSON: kind and parameters."""
+    clients: Annotated[int, Column(sql="CHECK (clients > 0)")]
     dataset: Json
+    """JSON: workload, scale, seed, size."""
 
     @cached_property
     def server_facts(self) -> ServerFacts:
@@ -447,15 +495,20 @@ class Arm:
 
 @dataclass(frozen=True)
 class Block:
-    """One trial of every arm, close in time. ``seed`` is below 2**63."""
+    """One trial of every arm, close in time."""
+
+    TABLE: ClassVar = Table("block", (_OF_CASE,), key="case_id, block")
 
     block: int
+    """Position in the plan of its case: 0, 1, …"""
     seed: int
+    """Below 2^63."""
     arm_order: Sequence[int]
+    """JSON: arm indices in the order of the slices or trials."""
     started_unix_s: float
-    status: BlockStatus = BlockStatus.RUNNING
+    status: Annotated[BlockStatus, Column(before="started_unix_s")] = BlockStatus.RUNNING
     ended_unix_s: float | None = None
-    case: int = 0
+    case: Annotated[int, Column("case_id")] = 0
 
 
 @dataclass(frozen=True)
@@ -491,17 +544,26 @@ class Counts:
 
 @dataclass(frozen=True)
 class Slice:
-    """A short turn of one arm. ``kinds`` counts the transactions that ended in counted_from_s .. closed_s."""
+    """A short turn of one arm. In the blocks schedule a trial has one warm-up and one measured slice."""
+
+    TABLE: ClassVar = _of_trial("slice", "position")
 
     position: int
+    """In the driver's run, over all arms."""
     role: Role
     opened_s: float
     counted_from_s: float
+    """Earlier transactions are not counted."""
     closed_s: float
+    """Later transactions neither start nor count."""
     drained_s: float
+    """The last one in flight ended."""
     driver_cpu_user_s: float
+    """Opened to drained."""
     driver_cpu_system_s: float
-    kinds: Mapping[str, Counts]
+    kinds: Annotated[Mapping[str, Counts], _counts("slice_count", "position INTEGER NOT NULL", "slice")]
+    """Transactions that ended in the counted part of a slice, by kind. Every transaction is exactly one of
+    ok, rolled_back (as designed), failed, skipped; retried counts attempts."""
 
     @property
     def counted_s(self) -> float:
@@ -516,17 +578,28 @@ class Slice:
 
 @dataclass(frozen=True)
 class Interval:
-    """Counts of a part of a slice, and latencies of its ok transactions (None without any)."""
+    """A part of a slice, streamed by the driver. Latency is that of its ok transactions of all kinds; null
+    without any.
+    """
+
+    TABLE: ClassVar = _of_trial("interval", "from_s")
 
     position: int
+    """Of its slice."""
     role: Role
     from_s: float
     to_s: float
-    kinds: Mapping[str, Counts]
+    kinds: Annotated[Mapping[str, Counts], _counts("interval_count", "from_s REAL NOT NULL", "interval")]
+    executed: int = field(init=False)
+    """Ok and rolled_back of all kinds, so that a series is read without kinds."""
     latency_p50_ns: int | None = None
     latency_p95_ns: int | None = None
     latency_p99_ns: int | None = None
     latency_max_ns: int | None = None
+
+    def __post_init__(self) -> None:
+        """Compute the sum."""
+        object.__setattr__(self, "executed", sum(counts.executed for counts in self.kinds.values()))
 
 
 class Executed(NamedTuple):
@@ -545,10 +618,12 @@ class Executed(NamedTuple):
 class Failure:
     """Failed transactions of one kind and SQLSTATE (``connection`` for a lost one), with one message."""
 
+    TABLE: ClassVar = _of_trial("failure", "kind", "sqlstate")
+
     kind: str
     sqlstate: str
     n: int
-    sample: str = ""
+    sample: Annotated[str, _DEFAULT_EMPTY] = ""
 
     @property
     def message(self) -> str:
@@ -558,16 +633,25 @@ class Failure:
 
 @dataclass(frozen=True)
 class Histogram:
-    """Durations of the ok, or the skipped, transactions of one kind. See ``Pairs``."""
+    """HDR histogram of the ok transactions of one kind with intended start in the counted part of a slice,
+    including those that ended while it drained (docs/adr/0006): 3 significant digits, 1 ns to 60 s.
+    latency = done − intended, service = done − sent, lag = sent − intended.
+    skipped: the time that each skipped arrival of an open loop had waited, a lower bound of its latency.
+    """
+
+    TABLE: ClassVar = _of_trial("histogram", "kind", "measure")
 
     kind: str
     measure: Measure
+    n: int = field(init=False)
+    """Sum of the counts in pairs; readers check it."""
     pairs: Pairs
+    """Zlib stream (RFC 1950) of (value in ns, count) pairs in ascending order of value, each number an
+    unsigned 64-bit little-endian integer. A value represents all values of its bucket within 0.1%."""
 
-    @property
-    def n(self) -> int:
-        """The number of durations."""
-        return int(self.pairs[:, 1].sum())
+    def __post_init__(self) -> None:
+        """Compute the sum."""
+        object.__setattr__(self, "n", int(self.pairs[:, 1].sum()))
 
 
 def with_log_error(reason: str, log_error: str) -> str:
@@ -618,28 +702,45 @@ class Moment(StrEnum):
 
 @dataclass(frozen=True)
 class StoredReading:
-    """Raw counters that one probe read at one moment, or the reason why they are missing."""
+    """Raw counters that a probe read at one moment, from the server or the host, or the reason why they are
+    missing. Readers compute the differences.
+    """
+
+    TABLE: ClassVar = _of_trial("reading", "probe", "moment")
 
     probe: str
     moment: Moment
+    """Before and after the measured part; after a VACUUM."""
     at_s: float
+    """Since the trial's epoch."""
     took_s: float
-    rows: Sequence[Mapping[str, float | int | str | None]] | None
-    reason: str = ""
-    absence: Absence | None = None  # the code of the reason
+    rows: Annotated[
+        Sequence[Mapping[str, float | int | str | None]] | None, Column("found", packing=READINGS)
+    ]
+    """Zlib of JSON: list of {column: number, text or null}; null if unavailable."""
+    reason: Annotated[str, Column(before="found", sql="DEFAULT ''")] = ""
+    """Reason for missing rows."""
+    absence: Annotated[Absence | None, Column(before="found")] = None
+    """Code of the reason."""
 
 
 @dataclass(frozen=True)
 class SampleSeries:
-    """Samples of one probe: ``points`` has shape (n, len(columns)), ascending in ``at_s``.
+    """Samples of a probe in each second (less often in a long window), about ten minutes per row."""
 
-    The first two columns are ``at_s`` (seconds since the trial's epoch) and ``late_s``. NaN marks missing
-    values.
-    """
+    TABLE: ClassVar = _of_trial("series", "probe", "from_s")
 
     probe: str
+    from_s: float = field(init=False)
+    """Since the trial's epoch: the first sample's at_s."""
     columns: Sequence[str]
+    """JSON: list of names, first at_s (since the trial's epoch) and late_s."""
     points: Points
+    """Zlib of little-endian float64, row by row, ascending in at_s; NaN for missing values."""
+
+    def __post_init__(self) -> None:
+        """Find the begin of the first sample."""
+        object.__setattr__(self, "from_s", float(self.points[0, 0]) if len(self.points) else 0.0)
 
     @cached_property
     def step_s(self) -> float:
@@ -655,32 +756,61 @@ class SampleSeries:
 
 @dataclass(frozen=True)
 class Trial:
-    """One arm's part of a block, as read. Histograms and log are large and read separately."""
+    """One arm's part of a block. A repeated trial is a new row with the next attempt, and the last one
+    counts.
+    """
+
+    TABLE: ClassVar = Table(
+        "trial",
+        ("trial INTEGER PRIMARY KEY", "case_id INTEGER NOT NULL"),
+        order="block, arm, attempt",
+        constraints=(
+            "UNIQUE (case_id, block, arm, attempt)",
+            "FOREIGN KEY (case_id, block) REFERENCES block",
+            "FOREIGN KEY (case_id, arm) REFERENCES arm",
+        ),
+    )
 
     trial: int
     block: int
     arm: int
-    attempt: int
-    status: TrialStatus
-    reason: str
-    log_error: str
+    attempt: Annotated[int, Column(sql="DEFAULT 1")]
+    status: Annotated[TrialStatus, Column(values=("running", "ok", "excluded", "failed", "interrupted"))]
+    reason: Annotated[str, _DEFAULT_EMPTY]
+    """Reason if it is not ok."""
+    log_error: Annotated[str, _DEFAULT_EMPTY]
+    """First severe message of the server's log, if it explains the reason."""
     started_unix_s: float
     ended_unix_s: float | None
     epoch_unix_s: float | None
+    """Epoch of the driver: origin of the times of slices and intervals."""
     restore_s: float | None
+    """Null without a restore (dsn)."""
     start_s: float | None
+    """Server start until it accepts connections; null for dsn."""
     server_cpu_s: float | None
+    """User + system of all the server's processes over the window; null for dsn."""
     transactions: int | None
-    counters: Mapping[str, int]
+    """Executed (not skipped) between the two readings of server_cpu_s."""
+    counters: Annotated[Mapping[str, int], _DEFAULT_OBJECT]
+    """JSON: counters of the workload since connection, including warm-up; name → number."""
     driver_memory_bytes: int | None
-    driver: DriverFacts
-    settings: Mapping[str, str]
+    """Peak of the driver."""
+    driver: Annotated[DriverFacts, _DEFAULT_OBJECT]
+    """JSON: threads, round_trip_ns, wake_late_ns, warm_up, capacity (its search), …"""
+    settings: Annotated[Mapping[str, str], _DEFAULT_OBJECT]
+    """JSON: effective settings, name → value."""
     slices: Sequence[Slice]
     failures: Sequence[Failure]
     checks: Sequence[Check]
     recovery_s: float | None = None
+    """From a crash after the measured part until the server accepts connections; null if not measured."""
     restart_s: float | None = None
+    """Clean stop and start; null if not measured."""
     probe_cpu_s: float | None = None
+    """CPU of the probes over the window: their thread and their backends; null without probes."""
+    tally: Annotated[Json | None, Column(before="recovery_s", packing=COUNTERS)] = None
+    """Zlib of JSON: counters of the workload, for conformance checks."""
 
     @property
     def failed_by_itself(self) -> bool:
@@ -703,3 +833,33 @@ class Trial:
     def driver_cpu_s(self) -> float:
         """CPU time of the driver in the measured slices."""
         return sum(piece.driver_cpu_s for piece in self.measured)
+
+
+@dataclass(frozen=True)
+class StoredCaveat:
+    """Caveat, from the closed list in caveats.toml."""
+
+    TABLE: ClassVar = Table("caveat", ("caveat INTEGER PRIMARY KEY", _OF_CASE))
+
+    trial: Annotated[int | None, Column(sql="REFERENCES trial")]
+    """Null for a caveat about the whole case."""
+    code: Annotated[Code, Column(values=())]
+    parameters: Json
+    """JSON."""
+
+
+@dataclass(frozen=True)
+class ServerLog:
+    """The server's log over the trial."""
+
+    TABLE: ClassVar = Table("log", ("trial INTEGER PRIMARY KEY REFERENCES trial",))
+
+    text: Annotated[str, Column(packing=LOG)]
+    """Zlib (RFC 1950) of UTF-8 text."""
+
+
+TABLES: tuple[type[Record], ...] = (
+    *(StudyRow, CaseRow, Arm, Block, Trial, Slice, Interval, Failure, Histogram, Check),
+    *(StoredReading, SampleSeries, StoredCaveat, ServerLog),
+)
+"""The records of a study, in the order of their tables in the file."""

@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pgdyno.errors import DiskFullError, EvidenceError
+from pgdyno.errors import DiskFullError, EvidenceError, in_one_line
 
 # ----------------------------------------------------------------------
 # Checksums of the tables of a results file: updated on writes, compared when it is opened.
@@ -493,6 +493,18 @@ def translated(path: Path) -> Iterator[None]:
                 f"{path} is damaged ({_one_line(str(error))}): restore it from a copy"
             ) from error
         raise EvidenceError(f"{path}: {_one_line(str(error))}") from error
+
+
+@contextmanager
+def validated(path: Path) -> Iterator[None]:
+    """Convert the errors of ``translated`` and those of an invalid value to EvidenceError."""
+    try:
+        with translated(path):
+            yield
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+        raise EvidenceError(
+            f"{path} has an invalid value ({in_one_line(error)}): restore it from a copy"
+        ) from error
 
 
 def _one_line(text: str) -> str:

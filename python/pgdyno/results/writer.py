@@ -30,19 +30,24 @@ from typing import Self
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, EvidenceExistsError
-from pgdyno.results import codec, results_file
-from pgdyno.results.codec import masked_json, pack_text
+from pgdyno.results import results_file
+from pgdyno.results.codec import insert, masked_json, select, update
 from pgdyno.results.records import (
     Arm,
     Block,
     BlockStatus,
+    CaseRow,
     Guarantee,
     Interval,
     Json,
     SampleSeries,
+    ServerLog,
     Slice,
+    StoredCaveat,
     StudyEnd,
     StudyRecord,
+    StudyRow,
+    Trial,
     TrialOutcome,
     TrialStatus,
 )
@@ -147,17 +152,10 @@ class Writer:
         dataset: Json | None = None,
     ) -> None:
         """Replace values of an arm that were unknown at creation, for example before its first start."""
-        given = {
-            "server": None if server is None else masked_json(server),
-            "safety": None if safety is None else codec.of_safety(safety),
-            "dataset": None if dataset is None else masked_json(dataset),
-        }
+        given = {"server": server, "safety": safety, "dataset": dataset}
+        known = {name: value for name, value in given.items() if value is not None}
         with self._transaction() as connection:
-            for column, value in given.items():
-                if value is not None:
-                    connection.execute(
-                        f"UPDATE arm SET {column} = ? WHERE case_id = ? AND arm = ?", (value, case, arm)
-                    )
+            update(connection, Arm, known, "case_id = ? AND arm = ?", case, arm)
 
     def note_more_time(self) -> None:
         """Store for every case and its A/A blocks that the study continues beyond its planned end."""
@@ -172,43 +170,30 @@ class Writer:
         A/A blocks of earlier studies had another load and no longer apply.
         """
         with self._transaction() as connection:
-            connection.execute(
-                "UPDATE study_case SET plan = ?, aa_before = '[]' WHERE case_id = ?",
-                (masked_json(plan.without_passwords().model_dump(mode="json")), case),
-            )
+            values = {"plan": plan.without_passwords(), "aa_before": ()}
+            update(connection, CaseRow, values, "case_id = ?", case)
             for table in ("block", "trial"):
                 connection.execute(f"UPDATE {table} SET status = 'interrupted' WHERE case_id = ?", (case,))
 
     def add_machine_state(self, state: Json) -> None:
         """Append the state of the machine before or after the study to ``states`` of its host."""
         with self._transaction() as connection:
-            host = json.loads(connection.execute("SELECT host FROM study").fetchone()[0])
-            host["states"] = [*host.get("states", ()), state]
-            connection.execute("UPDATE study SET host = ?", (masked_json(host),))
+            (study,) = select(connection, StudyRow)
+            states = [*study.host.get("states", ()), state]
+            update(connection, StudyRow, {"host": {**study.host, "states": states}}, "TRUE")
 
     def begin_block(self, block: Block) -> None:
         """Store the start of a block, also its repetition after an interruption."""
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO block (case_id, block, seed, arm_order, status, started_unix_s) "
-                "VALUES (?1, ?2, ?3, ?4, 'running', ?5) ON CONFLICT (case_id, block) DO UPDATE "
-                "SET seed = ?3, arm_order = ?4, status = 'running', started_unix_s = ?5, ended_unix_s = NULL",
-                (
-                    block.case,
-                    block.block,
-                    block.seed,
-                    json.dumps(list(block.arm_order)),
-                    block.started_unix_s,
-                ),
-            )
+            key = ("case_id = ? AND block = ?", block.case, block.block)
+            if not update(connection, Block, vars(block), *key):
+                insert(connection, block)
 
     def finish_block(self, block: int, status: BlockStatus, ended_unix_s: float, case: int = 0) -> None:
         """Store the end of a block."""
         with self._transaction() as connection:
-            connection.execute(
-                "UPDATE block SET status = ?, ended_unix_s = ? WHERE case_id = ? AND block = ?",
-                (status, ended_unix_s, case, block),
-            )
+            values = {"status": status, "ended_unix_s": ended_unix_s}
+            update(connection, Block, values, "case_id = ? AND block = ?", case, block)
 
     def begin_trial(self, block: int, arm: int, started_unix_s: float, case: int = 0) -> int:
         """Store the start of one arm's part of a block, at its restore. Return the ID of the trial."""
@@ -224,26 +209,17 @@ class Writer:
     def add_slice(self, trial: int, piece: Slice) -> None:
         """Store a drained slice."""
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO slice VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (trial, *codec.of_slice(piece))
-            )
-            counts = codec.of_counts(trial, piece.position, piece.kinds)
-            connection.executemany("INSERT INTO slice_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
+            insert(connection, piece, trial)
 
     def add_interval(self, trial: int, interval: Interval) -> None:
         """Store an interval from the driver."""
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO interval VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (trial, *codec.of_interval(interval)),
-            )
-            counts = codec.of_counts(trial, interval.from_s, interval.kinds)
-            connection.executemany("INSERT INTO interval_count VALUES (?, ?, ?, ?, ?, ?, ?, ?)", counts)
+            insert(connection, interval, trial)
 
     def add_series(self, trial: int, series: SampleSeries) -> None:
         """Store samples of a probe, about ten minutes of them."""
         with self._transaction() as connection:
-            connection.execute("INSERT INTO series VALUES (?, ?, ?, ?, ?)", (trial, *codec.of_series(series)))
+            insert(connection, series, trial)
 
     def finish_trial(self, trial: int, outcome: TrialOutcome) -> None:
         """Store the results of a trial in one transaction, then flush them to disk.
@@ -253,54 +229,28 @@ class Writer:
         if outcome.status is TrialStatus.RUNNING:
             raise ValueError("the status of a finished trial must not be running")
         with self._transaction() as connection:
-            self._update_trial(connection, trial, outcome)
-            connection.executemany(
-                "INSERT INTO failure VALUES (?, ?, ?, ?, ?)",
-                [(trial, *codec.of_failure(failure)) for failure in outcome.failures],
-            )
-            connection.executemany(
-                "INSERT INTO histogram VALUES (?, ?, ?, ?, ?)",
-                [(trial, *codec.of_histogram(histogram)) for histogram in outcome.histograms],
-            )
-            connection.executemany(
-                "INSERT INTO check_result VALUES (?, ?, ?, ?, ?, ?)",
-                [(trial, *codec.of_check(check)) for check in outcome.checks],
-            )
-            connection.executemany(
-                "INSERT INTO reading VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [(trial, *codec.of_reading(reading)) for reading in outcome.readings],
-            )
+            running = "trial = ? AND status = 'running'"
+            if update(connection, Trial, vars(outcome), running, trial) != 1:
+                raise ValueError(f"trial {trial} is not running")
+            for record in (*outcome.failures, *outcome.histograms, *outcome.checks, *outcome.readings):
+                insert(connection, record, trial)
             if outcome.server_log:
-                connection.execute("INSERT INTO log VALUES (?, ?)", (trial, pack_text(outcome.server_log)))
+                insert(connection, ServerLog(outcome.server_log), trial)
         self._checkpoint()
-
-    def _update_trial(self, connection: sqlite3.Connection, trial: int, outcome: TrialOutcome) -> None:
-        done = connection.execute(
-            "UPDATE trial SET status = ?, reason = ?, log_error = ?, ended_unix_s = ?, epoch_unix_s = ?, "
-            "restore_s = ?, start_s = ?, server_cpu_s = ?, transactions = ?, counters = ?, "
-            "driver_memory_bytes = ?, driver = ?, settings = ?, tally = ?, recovery_s = ?, restart_s = ?, "
-            "probe_cpu_s = ? "
-            "WHERE trial = ? AND status = 'running'",
-            (*codec.of_outcome(outcome), trial),
-        )
-        if done.rowcount != 1:
-            raise ValueError(f"trial {trial} is not running")
 
     def add_caveat(self, caveat: Caveat, case: int = 0) -> None:
         """Store a caveat. Duplicates are ignored."""
-        row = (case, caveat.trial, caveat.code, masked_json(caveat.parameters))
+        parameters = json.loads(masked_json(caveat.parameters))
+        stored = StoredCaveat(caveat.trial, caveat.code, parameters)
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO caveat (case_id, trial, code, parameters) SELECT ?1, ?2, ?3, ?4 "
-                "WHERE NOT EXISTS (SELECT 1 FROM caveat "
-                "WHERE case_id = ?1 AND trial IS ?2 AND code = ?3 AND parameters = ?4)",
-                row,
-            )
+            if stored not in select(connection, StoredCaveat, "case_id = ?", case):
+                insert(connection, stored, None, case)
 
     def finish_study(self, ending: StudyEnd, ended_unix_s: float) -> None:
         """Store the end of the study and its reason."""
         with self._transaction() as connection:
-            connection.execute("UPDATE study SET ended_unix_s = ?, ended_because = ?", (ended_unix_s, ending))
+            values = {"ended_unix_s": ended_unix_s, "ended_because": ending}
+            update(connection, StudyRow, values, "TRUE")
 
     def close(self) -> None:
         """Merge the WAL into the file if no reader prevents it, close it, and release the lock."""
@@ -322,17 +272,11 @@ class Writer:
 
     def _insert_study(self, cases: Sequence[tuple[StudyRecord, Sequence[Arm]]]) -> None:
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO study VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", codec.of_study(cases[0][0])
-            )
+            insert(connection, cases[0][0], 1, kind=StudyRow)
             for case, (study, arms) in enumerate(cases):
-                connection.execute(
-                    "INSERT INTO study_case VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", codec.of_case(case, study)
-                )
-                connection.executemany(
-                    "INSERT INTO arm VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    [codec.arm_row(case, arm) for arm in arms],
-                )
+                insert(connection, study, case, kind=CaseRow)
+                for arm in arms:
+                    insert(connection, arm, case)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

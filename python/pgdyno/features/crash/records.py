@@ -6,47 +6,61 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import closing
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Self
+from typing import Annotated, ClassVar, Self
 
 from pgdyno.features.crash.plan import CrashPlan, Survivors
-from pgdyno.results import codec, results_file
-from pgdyno.results.codec import mask_passwords, masked_json
-from pgdyno.results.records import Guarantee, Json, Kept
+from pgdyno.results import results_file
+from pgdyno.results.codec import Column, Record, Table, insert, select, update
+from pgdyno.results.records import Guarantee, Json
 from pgdyno.results.writer import Writer
 
 # ----------------------------------------------------------------------
-# Records of a crash test in a results file.
+# Records of a crash test in a results file, which define its tables.
 # ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CrashTestRecord:
-    """The row of ``crash_test``."""
+    """A crash test (pgdyno crash). A file has a study, a crash test, or a study with a crash test of its arms
+    (--durability). One row.
+    """
+
+    TABLE: ClassVar = Table("crash_test", ("id INTEGER PRIMARY KEY CHECK (id = 1)",))
 
     created_unix_s: float
     pgdyno_version: str
     engine: Json
+    """JSON: output of pgdyno-engine version."""
     command: str
+    """Command line that repeats the test."""
     host: Json
+    """JSON: machine facts, name → text or number."""
     plan: CrashPlan
-    ended_unix_s: float | None = None
+    """JSON: see CrashPlan in features/crash/plan.py."""
+    ended_unix_s: Annotated[float | None, Column(before="pgdyno_version")] = None
+    """Null during the test, and after a kill."""
 
 
 @dataclass(frozen=True)
 class CrashArm:
     """One arm of a crash test."""
 
+    TABLE: ClassVar = Table("crash_arm", ("arm INTEGER PRIMARY KEY",))
+
     arm: int
-    name: str
+    name: Annotated[str, Column(sql="UNIQUE")]
     server: Json
+    """JSON: version, provider."""
     settings: Mapping[str, str]
+    """JSON: requested settings, name → value."""
     safety: Sequence[Guarantee]
+    """JSON: list of {name, kept: yes, partly, no, unknown; text}, derived from the effective settings."""
     wal_writer_delay_s: float
+    """Effective value."""
 
 
 @dataclass(frozen=True)
@@ -71,26 +85,53 @@ class AuditCounts:
     loss_window_s: float | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Crash:
-    """One crash of one arm. ``audit`` is None if the rows could not be read, and ``recovery_s`` if the server
-    did not start. ``unchecked``: checks for which the build has no tool. ``replayed_bytes``: WAL that the
-    recovery replayed.
-    """
+    """One crash of an arm. Counts are transactions, except damaged: rows (docs/explanation/crashes.md)."""
+
+    TABLE: ClassVar = Table("crash", key="number, arm")
 
     number: int
-    arm: int
+    """0, 1, …"""
+    arm: Annotated[int, Column(sql="REFERENCES crash_arm")]
     started_unix_s: float
     took_s: float
+    """Of everything: start, load, crash, recovery, checks."""
     active_s: float
-    survivors: Survivors | None
+    """From the first transaction until the crash."""
+    survivors: Annotated[Survivors | None, Column(values=())]
+    """What survived of unflushed writes, for power cuts; else null."""
     acknowledged: int
+    """Transactions acknowledged before the crash."""
     recovery_s: float | None
-    audit: AuditCounts | None
-    corruption: Sequence[Corruption] = ()
-    unchecked: Sequence[str] = ()
+    """From the start of the server until it accepts connections; null if it does not."""
     replayed_bytes: int | None = None
+    """WAL that the recovery replayed; null if the log has no messages about it."""
+    lost: int | None = None
+    """Acknowledged and absent; null if the rows cannot be read; so are the next ones."""
+    in_doubt: int | None = None
+    """Sent and not acknowledged."""
+    in_doubt_present: int | None = None
+    phantoms: int | None = None
+    """Present and never sent."""
+    holes: int | None = None
+    """Lost before a present one of the same client."""
+    damaged: int | None = None
+    loss_window_s: float | None = None
+    """From the first lost acknowledgement until the crash; null without a loss."""
+    corruption: Sequence[Corruption] = ()
+    """JSON: list of {check, text}; check is mount, start, read, amcheck, checksums or log."""
+    unchecked: Sequence[str] = ()
+    """JSON: list of checks that the build has no tool for."""
     disk: Mapping[str, int] = field(default_factory=dict)
+    """JSON: counters at the crash, name → number: of the disk; no_space: the server found it full; in_phase:
+    before the end of the checkpoint or VACUUM."""
+
+    @property
+    def audit(self) -> AuditCounts | None:
+        """The counts of the audit; None if the rows could not be read."""
+        counts = {one.name: getattr(self, one.name) for one in fields(AuditCounts)}
+        return None if self.lost is None else AuditCounts(**counts)
 
     @property
     def has_loss(self) -> bool:
@@ -98,11 +139,13 @@ class Crash:
         return self.acknowledged > 0 if self.audit is None else self.audit.lost > 0
 
 
+TABLES: tuple[type[Record], ...] = (CrashTestRecord, CrashArm, Crash)
+"""The records of a crash test, in the order of their tables in the file."""
+
+
 # ----------------------------------------------------------------------
 # Writer and reader of crash tests in results files.
 # ----------------------------------------------------------------------
-
-_AUDIT = ("lost", "in_doubt", "in_doubt_present", "phantoms", "holes", "damaged", "loss_window_s")
 
 
 class CrashWriter(Writer):
@@ -119,10 +162,7 @@ class CrashWriter(Writer):
 
         def reopen(writer: Self) -> None:
             with writer._transaction() as connection:
-                connection.execute(
-                    "UPDATE crash_test SET ended_unix_s = NULL, plan = ?",
-                    (masked_json(plan.model_dump(mode="json")),),
-                )
+                update(connection, CrashTestRecord, {"ended_unix_s": None, "plan": plan}, "TRUE")
 
         return cls._open(path, reopen)
 
@@ -133,128 +173,39 @@ class CrashWriter(Writer):
 
     def _insert_test(self, record: CrashTestRecord, arms: Sequence[CrashArm]) -> None:
         with self._transaction() as connection:
-            connection.execute(
-                "INSERT INTO crash_test VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    record.created_unix_s,
-                    record.ended_unix_s,
-                    record.pgdyno_version,
-                    masked_json(record.engine),
-                    mask_passwords(record.command),
-                    masked_json(record.host),
-                    masked_json(record.plan.model_dump(mode="json")),
-                ),
-            )
-            connection.executemany(
-                "INSERT INTO crash_arm VALUES (?, ?, ?, ?, ?, ?)",
-                [
-                    (
-                        arm.arm,
-                        mask_passwords(arm.name),
-                        masked_json(arm.server),
-                        masked_json(dict(arm.settings)),
-                        codec.of_safety(arm.safety),
-                        arm.wal_writer_delay_s,
-                    )
-                    for arm in arms
-                ],
-            )
+            insert(connection, record, 1)
+            for arm in arms:
+                insert(connection, arm)
 
     def add_crash(self, crash: Crash) -> None:
         """Store a crash and flush it to disk."""
-        audit = crash.audit
         with self._transaction() as connection:
-            connection.execute(
-                f"INSERT INTO crash VALUES ({', '.join('?' * 19)})",
-                (
-                    crash.number,
-                    crash.arm,
-                    crash.started_unix_s,
-                    crash.took_s,
-                    crash.active_s,
-                    crash.survivors,
-                    crash.acknowledged,
-                    crash.recovery_s,
-                    crash.replayed_bytes,
-                    *((getattr(audit, name) for name in _AUDIT) if audit else (None for _ in _AUDIT)),
-                    masked_json([{"check": one.check, "text": one.text} for one in crash.corruption]),
-                    masked_json(list(crash.unchecked)),
-                    masked_json(dict(crash.disk)),
-                ),
-            )
+            insert(connection, crash)
         self._checkpoint()
 
     def finish_test(self, ended_unix_s: float) -> None:
         """Store the end of the test."""
         with self._transaction() as connection:
-            connection.execute("UPDATE crash_test SET ended_unix_s = ?", (ended_unix_s,))
+            update(connection, CrashTestRecord, {"ended_unix_s": ended_unix_s}, "TRUE")
 
 
 def read_crash_test(
     path: Path, *, verify: bool = True
 ) -> tuple[CrashTestRecord, list[CrashArm], list[Crash]] | None:
     """Return a crash test with its arms and crashes; None if the file has none. Raises EvidenceError."""
-    connection = results_file.open_for_reading(path, verify=verify)
-    connection.row_factory = sqlite3.Row
-    try:
-        with results_file.translated(path):
-            connection.execute("BEGIN")
-            test = connection.execute("SELECT * FROM crash_test").fetchone()
-            if test is None:
-                return None
-            arms = connection.execute("SELECT * FROM crash_arm ORDER BY arm").fetchall()
-            crashes = connection.execute("SELECT * FROM crash ORDER BY number, arm").fetchall()
-            return _test(test), [_arm(row) for row in arms], [_crash(row) for row in crashes]
-    finally:
-        connection.close()
+    with (
+        closing(results_file.open_for_reading(path, verify=verify)) as connection,
+        results_file.validated(path),
+    ):
+        connection.execute("BEGIN")
+        tests = select(connection, CrashTestRecord)
+        return (tests[0], select(connection, CrashArm), select(connection, Crash)) if tests else None
 
 
 def has_study(path: Path) -> bool:
     """Return whether a results file has a study. Raises EvidenceError."""
-    connection = results_file.open_for_reading(path, verify=False)
-    try:
-        with results_file.translated(path):
-            return connection.execute("SELECT 1 FROM study").fetchone() is not None
-    finally:
-        connection.close()
-
-
-def _test(row: sqlite3.Row) -> CrashTestRecord:
-    return CrashTestRecord(
-        created_unix_s=row["created_unix_s"],
-        ended_unix_s=row["ended_unix_s"],
-        pgdyno_version=row["pgdyno_version"],
-        engine=json.loads(row["engine"]),
-        command=row["command"],
-        host=json.loads(row["host"]),
-        plan=CrashPlan.model_validate_json(row["plan"]),
-    )
-
-
-def _arm(row: sqlite3.Row) -> CrashArm:
-    return CrashArm(
-        arm=row["arm"],
-        name=row["name"],
-        server=json.loads(row["server"]),
-        settings=json.loads(row["settings"]),
-        safety=[Guarantee(one["name"], Kept(one["kept"]), one["text"]) for one in json.loads(row["safety"])],
-        wal_writer_delay_s=row["wal_writer_delay_s"],
-    )
-
-
-def _crash(row: sqlite3.Row) -> Crash:
-    return Crash(
-        number=row["number"],
-        arm=row["arm"],
-        started_unix_s=row["started_unix_s"],
-        took_s=row["took_s"],
-        active_s=row["active_s"],
-        survivors=None if row["survivors"] is None else Survivors(row["survivors"]),
-        acknowledged=row["acknowledged"],
-        recovery_s=row["recovery_s"],
-        replayed_bytes=row["replayed_bytes"],
-        audit=None if row["lost"] is None else AuditCounts(**{name: row[name] for name in _AUDIT}),
-        corruption=[Corruption(one["check"], one["text"]) for one in json.loads(row["corruption"])],
-        unchecked=json.loads(row["unchecked"]),
-        disk=json.loads(row["disk"]),
-    )
+    with (
+        closing(results_file.open_for_reading(path, verify=False)) as connection,
+        results_file.translated(path),
+    ):
+        return connection.execute("SELECT 1 FROM study").fetchone() is not None

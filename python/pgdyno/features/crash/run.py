@@ -8,7 +8,7 @@ import select
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -104,7 +104,7 @@ class CrashRun:
             survivors=planned.survivors if self.plan.kind is CrashKind.POWER else None,
             acknowledged=len(np.unique(before[["client", "sequence"]])),
             recovery_s=found.recovery_s,
-            audit=found.audit,
+            **({} if found.audit is None else asdict(found.audit)),
             corruption=found.corruption,
             unchecked=found.unchecked,
             replayed_bytes=found.replayed_bytes,

@@ -15,7 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -239,7 +239,7 @@ class RealCrashes:
             survivors=None,
             acknowledged=len(np.unique(acknowledged[["client", "sequence"]])),
             recovery_s=None,
-            audit=found.audit,
+            **({} if found.audit is None else asdict(found.audit)),
             corruption=found.corruption,
             unchecked=found.unchecked,
             replayed_bytes=None,

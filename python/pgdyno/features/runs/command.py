@@ -14,7 +14,7 @@ import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -264,10 +264,15 @@ def check(
             require_warehouses(conn)
             checks = check_conditions(lambda: _connect(dsn), [DEVIATIONS[name] for name in names], sets)
     if as_json:
-        print_json({"passed": all(c.passed for c in checks), "checks": [asdict(c) for c in checks]})
+        print_json({"passed": all(c.passed for c in checks), "checks": [_check_json(c) for c in checks]})
     else:
         out.print(_check_table(checks))
     return 0 if all(c.passed for c in checks) else 1
+
+
+def _check_json(check: Check) -> dict[str, object]:
+    names = ("name", "passed", "statistic", "p_value", "detail", "skipped")
+    return {name: getattr(check, name) for name in names}
 
 
 def _connect(dsn: str) -> Connection:
