@@ -25,7 +25,9 @@ from pgdyno.results.records import (
     BlockStatus,
     Check,
     Failure,
+    Guarantee,
     Histogram,
+    Kept,
     Measure,
     StudyEnd,
     TrialOutcome,
@@ -56,7 +58,7 @@ def written_in_every_way(path: Path) -> None:
         writer.add_interval(trial, INTERVAL)
         writer.add_slice(trial, SLICE)
         writer.add_series(trial, SERIES[0])
-        writer.describe_arm(1, server={"version": "18"}, dataset={})
+        writer.describe_arm(1, safety=[Guarantee("durable", Kept.YES, "")])
         writer.add_machine_state({"cores": 2})
         writer.note_more_time()
         writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}, trial))

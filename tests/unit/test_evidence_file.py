@@ -39,8 +39,10 @@ from pgdyno.results.records import (
     Counts,
     DriverFacts,
     Failure,
+    Guarantee,
     Histogram,
     Interval,
+    Kept,
     Measure,
     Moment,
     Points,
@@ -296,7 +298,7 @@ def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
             writer.begin_block(Block(0, 7 + case, (1, 0), 5.0, case=case))
             trial = writer.begin_trial(0, 1, 5.5, case=case)
             writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 6.0))
-            writer.describe_arm(1, case=case, dataset={"of": case})
+            writer.describe_arm(1, case=case, safety=[Guarantee(f"of {case}", Kept.PARTLY, "")])
             writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": case}), case=case)
         writer.finish_block(0, BlockStatus.DONE, 9.0, case=1)
     with Evidence(tmp_path / "e") as evidence:
@@ -310,7 +312,7 @@ def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
                 [{"key": "x"}],
             )
             assert [arm.name for arm in evidence.arms(case)] == [arm.name for arm in arms]
-            assert evidence.arms(case)[1].dataset == {"of": case}
+            assert evidence.arms(case)[1].safety == [Guarantee(f"of {case}", Kept.PARTLY, "")]
             assert [(t.block, t.arm, t.attempt) for t in evidence.trials(case)] == [(0, 1, 1)]
             assert evidence.caveats(case) == [Caveat(Code.SHARED_MACHINE, {"cores": case})]
         assert [[b.status for b in evidence.blocks(case)] for case in (0, 1)] == [

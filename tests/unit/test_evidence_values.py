@@ -17,7 +17,17 @@ from pgdyno.errors import EvidenceError
 from pgdyno.measure.engine_runs import failures_from, histograms_from, interval_from, slice_from
 from pgdyno.results import codec
 from pgdyno.results.codec import mask_passwords, masked_json
-from pgdyno.results.records import Block, Counts, DriverFacts, Failure, Measure, TrialOutcome, TrialStatus
+from pgdyno.results.records import (
+    Block,
+    Counts,
+    DriverFacts,
+    Failure,
+    Guarantee,
+    Kept,
+    Measure,
+    TrialOutcome,
+    TrialStatus,
+)
 from pgdyno.results.writer import Writer
 from pgdyno.server.engine import DriveResult
 from pgdyno.study.schedule import Role
@@ -176,7 +186,7 @@ def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
     with Writer.create(tmp_path / "e", study_of(wanted), arms_of(wanted)) as writer:
         writer.begin_block(Block(0, 1, (0, 1), 0.0))
         trial = writer.begin_trial(0, 1, 0.0)
-        writer.describe_arm(1, server={"dsn": dsn})
+        writer.describe_arm(1, safety=[Guarantee("durable", Kept.UNKNOWN, dsn)])
         outcome = TrialOutcome(
             TrialStatus.FAILED,
             1.0,

@@ -518,11 +518,12 @@ def _definition(shape: _Shape, table: Table, about: str, comments: Mapping[str, 
 
 def _docstrings(kind: type) -> dict[str, str]:
     """Return the docstrings of the fields of a class, in one line each."""
-    (tree,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(tree, ast.ClassDef)
     found = {}
-    for pair in pairwise(tree.body):
-        match pair:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                found[name] = " ".join(text.replace("``", "").split())
+    for base in kind.__mro__[:-1]:
+        (tree,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(tree, ast.ClassDef)
+        for pair in pairwise(tree.body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.replace("``", "").split())
     return found

@@ -660,36 +660,52 @@ def with_log_error(reason: str, log_error: str) -> str:
 
 
 @dataclass(frozen=True)
-class TrialOutcome:
-    """Results of a trial apart from its slices, written in one transaction.
+class TrialResults:
+    """Results of a trial in its row, written at its end."""
 
-    ``log_error`` is the first severe message of the server's log, if it explains the ``reason``.
-    ``transactions`` are those executed between the two readings of ``server_cpu_s``. ``server_cpu_s`` is
-    None if the CPU time of the server cannot be read.
-    """
-
-    status: TrialStatus
-    ended_unix_s: float
-    reason: str = ""
-    log_error: str = ""
+    status: Annotated[TrialStatus, Column(values=("running", "ok", "excluded", "failed", "interrupted"))]
+    ended_unix_s: float | None
+    reason: Annotated[str, Column(before="ended_unix_s", sql="DEFAULT ''")] = ""
+    """Reason if it is not ok."""
+    log_error: Annotated[str, Column(before="ended_unix_s", sql="DEFAULT ''")] = ""
+    """First severe message of the server's log, if it explains the reason."""
     epoch_unix_s: float | None = None
+    """Epoch of the driver: origin of the times of slices and intervals."""
     restore_s: float | None = None
+    """Null without a restore (dsn)."""
     start_s: float | None = None
+    """Server start until it accepts connections; null for dsn."""
     server_cpu_s: float | None = None
+    """User + system of all the server's processes over the window; null if it cannot be read, as for dsn."""
     transactions: int | None = None
-    counters: Mapping[str, int] = field(default_factory=dict)  # of the workload, by name
+    """Executed (not skipped) between the two readings of server_cpu_s."""
+    counters: Annotated[Mapping[str, int], _DEFAULT_OBJECT] = field(default_factory=dict)
+    """JSON: counters of the workload since connection, including warm-up; name → number."""
     driver_memory_bytes: int | None = None
-    driver: DriverFacts = field(default_factory=DriverFacts)
-    settings: Mapping[str, str] = field(default_factory=dict)
-    tally: Json | None = None
-    failures: Sequence[Failure] = ()
-    histograms: Sequence[Histogram] = ()
-    checks: Sequence[Check] = ()
-    server_log: str = ""
+    """Peak of the driver."""
+    driver: Annotated[DriverFacts, _DEFAULT_OBJECT] = field(default_factory=DriverFacts)
+    """JSON: threads, round_trip_ns, wake_late_ns, warm_up, capacity (its search), …"""
+    settings: Annotated[Mapping[str, str], _DEFAULT_OBJECT] = field(default_factory=dict)
+    """JSON: effective settings, name → value."""
+    tally: Annotated[Json | None, Column(packing=COUNTERS)] = None
+    """Zlib of JSON: counters of the workload, for conformance checks."""
     recovery_s: float | None = None
+    """From a crash after the measured part until the server accepts connections; null if not measured."""
     restart_s: float | None = None
+    """Clean stop and start; null if not measured."""
     probe_cpu_s: float | None = None
+    """CPU of the probes over the window: their thread and their backends; null without probes."""
+    failures: Sequence[Failure] = ()
+    checks: Sequence[Check] = ()
+
+
+@dataclass(frozen=True)
+class TrialOutcome(TrialResults):
+    """Results of a trial apart from its slices and series, written in one transaction."""
+
+    histograms: Sequence[Histogram] = ()
     readings: Sequence[StoredReading] = ()
+    server_log: str = ""
 
 
 class Moment(StrEnum):
@@ -754,8 +770,8 @@ class SampleSeries:
         return self.points[:, list(self.columns).index(name)]
 
 
-@dataclass(frozen=True)
-class Trial:
+@dataclass(frozen=True, kw_only=True)
+class Trial(TrialResults):
     """One arm's part of a block. A repeated trial is a new row with the next attempt, and the last one
     counts.
     """
@@ -772,45 +788,11 @@ class Trial:
     )
 
     trial: int
-    block: int
-    arm: int
-    attempt: Annotated[int, Column(sql="DEFAULT 1")]
-    status: Annotated[TrialStatus, Column(values=("running", "ok", "excluded", "failed", "interrupted"))]
-    reason: Annotated[str, _DEFAULT_EMPTY]
-    """Reason if it is not ok."""
-    log_error: Annotated[str, _DEFAULT_EMPTY]
-    """First severe message of the server's log, if it explains the reason."""
-    started_unix_s: float
-    ended_unix_s: float | None
-    epoch_unix_s: float | None
-    """Epoch of the driver: origin of the times of slices and intervals."""
-    restore_s: float | None
-    """Null without a restore (dsn)."""
-    start_s: float | None
-    """Server start until it accepts connections; null for dsn."""
-    server_cpu_s: float | None
-    """User + system of all the server's processes over the window; null for dsn."""
-    transactions: int | None
-    """Executed (not skipped) between the two readings of server_cpu_s."""
-    counters: Annotated[Mapping[str, int], _DEFAULT_OBJECT]
-    """JSON: counters of the workload since connection, including warm-up; name → number."""
-    driver_memory_bytes: int | None
-    """Peak of the driver."""
-    driver: Annotated[DriverFacts, _DEFAULT_OBJECT]
-    """JSON: threads, round_trip_ns, wake_late_ns, warm_up, capacity (its search), …"""
-    settings: Annotated[Mapping[str, str], _DEFAULT_OBJECT]
-    """JSON: effective settings, name → value."""
+    block: Annotated[int, Column(before="status")]
+    arm: Annotated[int, Column(before="status")]
+    attempt: Annotated[int, Column(before="status", sql="DEFAULT 1")]
+    started_unix_s: Annotated[float, Column(before="ended_unix_s")]
     slices: Sequence[Slice]
-    failures: Sequence[Failure]
-    checks: Sequence[Check]
-    recovery_s: float | None = None
-    """From a crash after the measured part until the server accepts connections; null if not measured."""
-    restart_s: float | None = None
-    """Clean stop and start; null if not measured."""
-    probe_cpu_s: float | None = None
-    """CPU of the probes over the window: their thread and their backends; null without probes."""
-    tally: Annotated[Json | None, Column(before="recovery_s", packing=COUNTERS)] = None
-    """Zlib of JSON: counters of the workload, for conformance checks."""
 
     @property
     def failed_by_itself(self) -> bool:

@@ -84,7 +84,7 @@ CREATE TABLE trial (
     epoch_unix_s REAL,  -- Epoch of the driver: origin of the times of slices and intervals.
     restore_s REAL,  -- Null without a restore (dsn).
     start_s REAL,  -- Server start until it accepts connections; null for dsn.
-    server_cpu_s REAL,  -- User + system of all the server's processes over the window; null for dsn.
+    server_cpu_s REAL,  -- User + system of all the server's processes over the window; null if it cannot be read, as for dsn.
     transactions INTEGER,  -- Executed (not skipped) between the two readings of server_cpu_s.
     counters TEXT NOT NULL DEFAULT '{}',  -- JSON: counters of the workload since connection, including warm-up; name → number.
     driver_memory_bytes INTEGER,  -- Peak of the driver.

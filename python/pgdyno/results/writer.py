@@ -22,7 +22,7 @@ import json
 import re
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +31,7 @@ from typing import Self
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.results import results_file
-from pgdyno.results.codec import insert, masked_json, select, update
+from pgdyno.results.codec import Record, insert, masked_json, select, update
 from pgdyno.results.records import (
     Arm,
     Block,
@@ -142,20 +142,9 @@ class Writer:
             lock.release()
             raise
 
-    def describe_arm(
-        self,
-        arm: int,
-        *,
-        case: int = 0,
-        server: Json | None = None,
-        safety: Sequence[Guarantee] | None = None,
-        dataset: Json | None = None,
-    ) -> None:
-        """Replace values of an arm that were unknown at creation, for example before its first start."""
-        given = {"server": server, "safety": safety, "dataset": dataset}
-        known = {name: value for name, value in given.items() if value is not None}
-        with self._transaction() as connection:
-            update(connection, Arm, known, "case_id = ? AND arm = ?", case, arm)
+    def describe_arm(self, arm: int, *, safety: Sequence[Guarantee], case: int = 0) -> None:
+        """Replace the guarantees of an arm, which are unknown before its first start."""
+        self._update(Arm, {"safety": safety}, "case_id = ? AND arm = ?", case, arm)
 
     def note_more_time(self) -> None:
         """Store for every case and its A/A blocks that the study continues beyond its planned end."""
@@ -191,9 +180,8 @@ class Writer:
 
     def finish_block(self, block: int, status: BlockStatus, ended_unix_s: float, case: int = 0) -> None:
         """Store the end of a block."""
-        with self._transaction() as connection:
-            values = {"status": status, "ended_unix_s": ended_unix_s}
-            update(connection, Block, values, "case_id = ? AND block = ?", case, block)
+        values = {"status": status, "ended_unix_s": ended_unix_s}
+        self._update(Block, values, "case_id = ? AND block = ?", case, block)
 
     def begin_trial(self, block: int, arm: int, started_unix_s: float, case: int = 0) -> int:
         """Store the start of one arm's part of a block, at its restore. Return the ID of the trial."""
@@ -248,9 +236,7 @@ class Writer:
 
     def finish_study(self, ending: StudyEnd, ended_unix_s: float) -> None:
         """Store the end of the study and its reason."""
-        with self._transaction() as connection:
-            values = {"ended_unix_s": ended_unix_s, "ended_because": ending}
-            update(connection, StudyRow, values, "TRUE")
+        self._update(StudyRow, {"ended_unix_s": ended_unix_s, "ended_because": ending})
 
     def close(self) -> None:
         """Merge the WAL into the file if no reader prevents it, close it, and release the lock."""
@@ -277,6 +263,12 @@ class Writer:
                 insert(connection, study, case, kind=CaseRow)
                 for arm in arms:
                     insert(connection, arm, case)
+
+    def _update(
+        self, kind: type[Record], values: Mapping[str, object], where: str = "TRUE", *of: object
+    ) -> None:
+        with self._transaction() as connection:
+            update(connection, kind, values, where, *of)
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Self
 
 from pgdyno.features.crash.plan import CrashPlan, Survivors
 from pgdyno.results import results_file
-from pgdyno.results.codec import Column, Record, Table, insert, select, update
+from pgdyno.results.codec import Column, Record, Table, insert, select
 from pgdyno.results.records import Guarantee, Json
 from pgdyno.results.writer import Writer
 
@@ -160,11 +160,8 @@ class CrashWriter(Writer):
     def resume_test(cls, path: Path, plan: CrashPlan) -> Self:
         """Open an existing file to continue its test, with the number of cuts of ``plan``."""
 
-        def reopen(writer: Self) -> None:
-            with writer._transaction() as connection:
-                update(connection, CrashTestRecord, {"ended_unix_s": None, "plan": plan}, "TRUE")
-
-        return cls._open(path, reopen)
+        values = {"ended_unix_s": None, "plan": plan}
+        return cls._open(path, lambda writer: writer._update(CrashTestRecord, values))
 
     @classmethod
     def add_test(cls, path: Path, record: CrashTestRecord, arms: Sequence[CrashArm]) -> Self:
@@ -185,8 +182,7 @@ class CrashWriter(Writer):
 
     def finish_test(self, ended_unix_s: float) -> None:
         """Store the end of the test."""
-        with self._transaction() as connection:
-            update(connection, CrashTestRecord, {"ended_unix_s": ended_unix_s}, "TRUE")
+        self._update(CrashTestRecord, {"ended_unix_s": ended_unix_s})
 
 
 def read_crash_test(
