@@ -380,7 +380,7 @@ def study_file_errors() -> str:
     lines = []
     for name in MISTAKES:
         _, problems = examine_text(with_mistake(name), "x.toml")
-        own = [re.sub(r"^(x.toml:\d+:).*", r"\1", one) for one in problems] if "toml" in name else problems
+        own = [re.sub(r"^(x.toml:).*", r"\1", one) for one in problems] if "toml" in name else problems
         lines += [f"{name}:", *(f"    {one}" for one in own)]
     return "\n".join(lines) + "\n"
 

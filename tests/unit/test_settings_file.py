@@ -87,7 +87,7 @@ def test_a_line_of_postgresql_conf_is_a_setting(tmp_path: Path, line: str, setti
         "a.b.c = 1",
     ],
 )
-def test_what_the_server_refuses_is_an_error_with_its_line(tmp_path: Path, line: str) -> None:
+def test_what_the_server_refuses_is_an_error_with_its_key(tmp_path: Path, line: str) -> None:
     with pytest.raises(UsageError, match=r"tuned\.conf:2: is not a setting.*quote a value"):
         read_settings_file(written(tmp_path, f"fsync = on\n{line}\n"))
 
@@ -382,11 +382,11 @@ def test_settings_files_of_a_study_are_relative_to_it_and_are_stored(tmp_path: P
     assert text_with_files(complete, again) == complete
 
 
-def test_a_missing_settings_file_of_a_study_is_an_error_with_its_line(tmp_path: Path) -> None:
+def test_a_missing_settings_file_of_a_study_is_an_error_with_its_key(tmp_path: Path) -> None:
     written(tmp_path, "work_mem = 4MB")
     _, problems = examine_text(STUDY.format(directory=tmp_path), "s.toml", tmp_path)
     (problem,) = problems
-    assert problem.startswith("s.toml:9: settings: cannot read the settings file")
+    assert problem.startswith("s.toml: settings: cannot read the settings file")
 
 
 def test_a_study_without_settings_files_is_stored_as_it_is() -> None:

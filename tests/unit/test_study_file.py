@@ -1,4 +1,4 @@
-"""Strict parsing of study files: errors have the line and the path of the key."""
+"""Strict parsing of study files: errors have the path of the key."""
 
 import json
 import re
@@ -13,9 +13,9 @@ from pgdyno.study.study_file_reader import examine_text
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_every_error_has_its_line(name: str) -> None:
+def test_every_error_has_its_file(name: str) -> None:
     """Their sentences are in a golden file, ``study_file_errors.txt``."""
-    with pytest.raises(UsageError, match=r"^x\.toml:[0-9]+: "):
+    with pytest.raises(UsageError, match=r"^x\.toml: "):
         read_study(with_mistake(name), "x.toml")
 
 
@@ -24,7 +24,7 @@ def test_a_password_has_no_place_in_a_file() -> None:
     _, problems = examine_text(
         text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
     )
-    assert problems == ["x:3: server: must not contain a password: put it in ~/.pgpass"]
+    assert problems == ["x: server: must not contain a password: put it in ~/.pgpass"]
     # Also in an excluded level, or written with escapes.
     text = (
         'title = "t"\ncompare = ["clients"]\nfactors.clients = [1, 2]\n'
@@ -33,7 +33,7 @@ def test_a_password_has_no_place_in_a_file() -> None:
     _, problems = examine_text(
         text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
     )
-    assert problems == ["x:4: factors.server.b: must not contain a password: put it in ~/.pgpass"]
+    assert problems == ["x: factors.server.b: must not contain a password: put it in ~/.pgpass"]
 
 
 def test_a_whole_file_has_nothing_wrong_and_says_what_it_means() -> None:
@@ -83,4 +83,4 @@ def test_any_value_is_accepted_or_an_error_and_never_a_crash(literal: str) -> No
         if equals:
             text = "\n".join([*lines[:n], f"{key} = {literal}", *lines[n + 1 :]])
             _, problems = examine_text(text, "x.toml")
-            assert all(re.fullmatch(r"x\.toml:\d+: .+", problem) for problem in problems), problems
+            assert all(re.fullmatch(r"x\.toml: .+", problem) for problem in problems), problems

@@ -1,7 +1,7 @@
 """Model of a study file: arms, cases, measurement, published results.
 
 docs/reference/study-file.md is generated from the descriptions. ``study/cases.py`` derives the cases, and
-``study/study_file_reader.py`` parses the text and reports errors with their lines.
+``study/study_file_reader.py`` parses the text and reports errors with the path of the key.
 """
 
 from __future__ import annotations

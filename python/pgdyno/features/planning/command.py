@@ -31,7 +31,7 @@ from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
 from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import FIT_MIN
 from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile
-from pgdyno.study.study_file_reader import FILE_BYTES_MAX, bundled_studies, examine_text, line_of, lines_of
+from pgdyno.study.study_file_reader import FILE_BYTES_MAX, bundled_studies, examine_text
 from pgdyno.study.study_file_reader import Path as Keys
 from pgdyno.study.values import Settings
 from pgdyno.units import counted, format_duration, format_size
@@ -309,12 +309,9 @@ def read_study(given: str) -> StudyFile:
 
 def examined(path: Path) -> tuple[StudyFile | None, list[str]]:
     """Return the study and one line per error, including versions, profiles and reserved settings."""
-    text = text_of(path)
-    file, problems = examine_text(text, str(path), path.parent)
+    file, problems = examine_text(text_of(path), str(path), path.parent)
     if file is not None and not problems:
-        lines = lines_of(text)
-        found = sorted((line_of(lines, one.path), str(one)) for one in _refused(file))
-        problems = [f"{path}:{line}: {words}" for line, words in found]
+        problems = [f"{path}: {error}" for error in _refused(file)]
     return file, problems
 
 
@@ -358,7 +355,7 @@ def check(
         ),
     ],
 ) -> int:
-    """Check study files and print each error with its line number.
+    """Check study files and print each error with the path of its key.
 
     \b
       pgdyno study check mine.toml
