@@ -71,17 +71,17 @@ USAGE = {
     ),
     "a capacity and a pacing": (
         f"compare {A} {A} --capacity p99<20ms --pacing keying-and-thinking",
-        "capacity and pacing exclude each other",
+        "--capacity and --pacing exclude each other",
     ),
     "a pipeline of procedures": (f"compare {A} {A} --pipeline", "pipeline requires calls = statements"),
     "an unknown schedule": (f"compare {A} {A} --schedule x", "'slices', 'duet', 'blocks'"),
     "slices of checkpoint cycles": (
         f"compare {A} {A} --schedule slices --window checkpoints:2",
-        "--schedule slices.*--window checkpoints:2.*--schedule blocks.*remove --schedule slices",
+        "--window=checkpoints:2.*one arm at a time.*--schedule=slices: use --schedule=blocks",
     ),
     "slices of transactions": (
         f"compare {A} {A} --schedule slices --transactions 100",
-        "--schedule slices.*--transactions 100.*remove --schedule slices",
+        "--transactions=100.*one arm at a time.*--schedule=slices: use --schedule=blocks",
     ),
     "a slice of checkpoint cycles": (
         f"compare {A} {A} --slice 1s --window checkpoints:2",

@@ -150,7 +150,7 @@ def test_an_invalid_request_is_refused_before_anything_starts(
     assert ended.status == 2
     (complaint,) = ended.complaints
     assert message in complaint
-    assert "duet" not in words or "use the schedule slices" in " ".join(ended.err.split())
+    assert "duet" not in words or "use --schedule=slices" in " ".join(ended.err.split())
 
 
 @needs_two_cores

@@ -15,7 +15,6 @@ import numpy as np
 from synthetic_telemetry import PROBE_CPU_S, hardware_readings, machine_readings, readings, series
 
 from pgdyno.caveats import Caveat
-from pgdyno.features.capacity.search import parse_limit
 from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import (
     Arm,
@@ -46,6 +45,7 @@ from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Driving, Rate, Study
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import Schedule
+from pgdyno.study.values import parse_limit
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}

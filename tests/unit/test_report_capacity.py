@@ -19,10 +19,11 @@ from pgdyno.analysis.telemetry.percentiles import limited_ms
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
-from pgdyno.features.capacity.search import LatencyLimit, crossing, parse_limit
+from pgdyno.features.capacity.search import crossing
 from pgdyno.report.answer import case_report
 from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
+from pgdyno.study.values import LatencyLimit, parse_limit
 
 
 def sweep(limit: str, blocks: int = 6) -> list[Synthetic]:

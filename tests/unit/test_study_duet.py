@@ -156,7 +156,7 @@ def test_the_two_of_a_round_are_one_slice_of_the_engine() -> None:
         ({"arms": tuple(parse_arms(["16", "17", "18"]))}, r"exactly 2 arms \(got 3\)"),
         ({"arms": tuple(parse_arms(["18", "host=/tmp"]))}, r"\(got /tmp, a running server\)"),
         ({"rounds": 3}, "rounds must be even"),
-        ({"transactions": 10}, "use the schedule blocks"),
+        ({"transactions": 10}, "use --schedule=blocks"),
     ],
 )
 def test_an_invalid_duet_has_a_reason_and_a_remedy(changes: dict[str, object], words: str) -> None:

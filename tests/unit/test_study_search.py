@@ -16,16 +16,15 @@ from pgdyno.features.capacity.search import (
     STEP_S_MAX,
     STEPS_MAX,
     STEPS_USUAL,
-    LatencyLimit,
     SearchStep,
     bracket,
     capacity,
     expected_search_s,
     next_rate,
-    parse_limit,
     rate_min,
     step_s,
 )
+from pgdyno.study.values import LatencyLimit, parse_limit
 
 LIMIT = LatencyLimit(0.99, 0.02)
 

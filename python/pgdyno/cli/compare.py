@@ -24,12 +24,11 @@ from pgdyno.cli.console import say
 from pgdyno.cli.execution import refuse_ignored_options, run_and_report
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import (
-    CHECKPOINTS,
     ClientOptions,
     Output,
     expanded,
     parse_slice_s,
-    refuse_slices_for_whole_windows,
+    requests_whole_window,
     require_no_password,
     require_time_for_block,
     shortage,
@@ -337,7 +336,6 @@ def compare(
             f"compare requires at least 2 arms, baseline first (got {len(arms)}); "
             "for example: pgdyno compare 17 18, or pgdyno compare 17 --sweep work_mem=4MB,64MB"
         )
-    refuse_slices_for_whole_windows(context, design.window, design.transactions, design.schedule)
     chosen = choose_arms(arms, sweep or ())
     for arm in (arm for arm in chosen.arms if arm.is_dsn):
         require_no_password(arm.server)
@@ -381,7 +379,12 @@ def study_of(
         raise UsageError("--capacity and --rate exclude each other: remove one of them")
     machine = options.machine_size()
     on_nodes = drivers and drivers.plan()
-    schedule = design.schedule or _default_schedule(machine.cores, arms, design, on_nodes)
+    is_whole = requests_whole_window(design.window, design.transactions, design.slice_length)
+    schedule = design.schedule or (
+        Schedule.SLICES  # a duet measures no capacities, and its driver runs on this machine
+        if is_whole or design.capacity is not None or on_nodes is not None
+        else default_schedule(machine.cores, arms)
+    )
     if schedule == "duet":
         machine = replace(machine, cores=max(1, machine.cores // 2))
     n_clients = default_clients(machine) if clients is None else clients
@@ -418,7 +421,7 @@ def study_of(
         "title": title_of([arm.name for arm in arms]),
         "arms": arms,
         "capacity": design.capacity,
-        "schedule": "blocks" if design.transactions is not None and schedule == "slices" else schedule,
+        "schedule": "blocks" if is_whole and design.schedule is None else schedule,
         "transactions": design.transactions,
         "probes": requested_probes(design.probes, profile=design.profile),
         "slice_s": slice_s,
@@ -441,17 +444,6 @@ def study_of(
         "aa_refused_by": "--no-aa" if design.no_aa else "",
     }
     return Study.model_validate(fields)
-
-
-def _default_schedule(
-    cores: int, arms: Sequence[ArmSpec], design: DesignOptions, drivers: object
-) -> Schedule:
-    """Return the default schedule. A duet measures no capacities and no windows of one arm at a time, and its
-    driver runs on this machine.
-    """
-    is_whole = design.transactions is not None or (design.window or "").startswith(CHECKPOINTS)
-    in_slices = is_whole or design.capacity is not None or drivers is not None
-    return Schedule.SLICES if in_slices else default_schedule(cores, arms)
 
 
 def study_request(study: Study, levels: Sequence[Mapping[str, str]] | None = None) -> Request:

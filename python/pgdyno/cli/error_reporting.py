@@ -31,6 +31,7 @@ OPTION_OF_FIELD = {
     "rounds": "--window",
     "indexes": "--index",
     "checks": "--check",
+    "n": "--drivers",
 }
 """Fields of the study whose name differs from their option."""
 

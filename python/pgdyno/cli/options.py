@@ -26,7 +26,7 @@ from pgdyno.features.planning.cost import search_s
 from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import read_limits
 from pgdyno.study.arm_spec import ArmSpec, has_secrets
-from pgdyno.study.plan import CHECKPOINTS_MAX, VERDICT_BLOCKS_MIN, Driving, Rate, Study
+from pgdyno.study.plan import CHECKPOINTS_MAX, VERDICT_BLOCKS_MIN, Driving, Rate, Study, window_conflict
 from pgdyno.study.schedule import likely_timeout_s, rounds_for
 from pgdyno.study.sizing import (
     RETRIES_MAX,
@@ -327,36 +327,21 @@ def parse_slice_s(text: str) -> float:
     return slice_s
 
 
-def refuse_slices_for_whole_windows(
-    context: typer.Context, window: str | None, transactions: int | None, schedule: str | None
-) -> None:
-    """Refuse slices for windows that cannot be divided: checkpoint cycles and numbers of transactions.
+def requests_whole_window(window: str | None, transactions: int | None, slice_length: str | None) -> bool:
+    """Return whether a window is not divided into slices: checkpoint cycles, a number of transactions.
 
-    Such windows run with the schedule blocks. Raises UsageError if slices are requested explicitly.
+    Raises UsageError for two lengths, and for slices of such a window.
     """
-    if transactions is not None and window is not None:
-        raise UsageError("--transactions and --window exclude each other: remove one of them")
-    if window is not None and window.startswith(CHECKPOINTS):
-        window_option = f"--window {window}"
-    elif transactions is not None:
-        window_option = f"--transactions {transactions}"
-    else:
-        return
-    asked = {
-        "--schedule slices": schedule == "slices" and _is_given(context, "schedule"),
-        "--slice": _is_given(context, "slice_length"),
-    }
-    for option, is_asked in asked.items():
-        if is_asked:
-            raise UsageError(
-                f"{option} cannot be combined with {window_option}, which measures one arm at a time "
-                f"(--schedule blocks): remove {option}, or use a time in --window"
-            )
-
-
-def _is_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
+    if conflict := window_conflict(transactions=transactions, window=window):
+        raise UsageError(conflict)
+    is_whole = transactions is not None or (window or "").startswith(CHECKPOINTS)
+    if is_whole and slice_length is not None:
+        whole = f"--window {window}" if window else f"--transactions {transactions}"
+        raise UsageError(
+            f"--slice cannot be combined with {whole}, which measures one arm at a time "
+            "(--schedule blocks): remove --slice, or use a time in --window"
+        )
+    return is_whole
 
 
 def window_from_option(
@@ -379,13 +364,8 @@ def window_from_option(
             f"--window: the number of checkpoint cycles must be between 1 and {CHECKPOINTS_MAX} "
             f"(got {text!r}); for example: checkpoints:2"
         )
-    if schedule == "duet":
-        raise UsageError(
-            f"--schedule duet cannot be combined with --window {text}, which measures one arm at a time: "
-            "use --schedule blocks"
-        )
     rounds, unit_s = rounds_for(int(number), likely_timeout_s(arms))
-    return {"checkpoints": int(number), "rounds": rounds, "slice_s": unit_s, "schedule": "blocks"}
+    return {"checkpoints": int(number), "rounds": rounds, "slice_s": unit_s}
 
 
 BUDGETS_OF_A_BLOCK_MAX = 2.0

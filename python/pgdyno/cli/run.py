@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from pgdyno.cli import options
 from pgdyno.cli.completion import complete_study
@@ -39,9 +40,11 @@ from pgdyno.features.own_data.options import PG_UPGRADE
 from pgdyno.features.planning.command import read_study, size_of, study_path, text_of
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes
-from pgdyno.study.cases import Case, Request, cases_of, with_drivers
+from pgdyno.study.cases import Case, Request, cases_of
+from pgdyno.study.plan import Study
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import text_with_files
+from pgdyno.study.values import plain_message
 from pgdyno.units import format_duration
 
 AS_COMMAND = {"run": {"cls": FitCommand}}
@@ -204,9 +207,18 @@ class RequestedStudy:
 
     def driven_by(self, options: DriverOptions) -> RequestedStudy:
         """Return the study with the load generators of the command. Raises UsageError."""
-        cases = self.request.cases
+        cases, file = self.request.cases, self.fitted.file
         plan = options.plan(cases[0].study.drivers)
-        driven = [replace(case, study=with_drivers(case.study, plan)) for case in cases]
+        if plan == cases[0].study.drivers:
+            return self
+        try:
+            driven = [
+                replace(case, study=Study.model_validate({**dict(case.study), "drivers": plan}))
+                for case in cases
+            ]
+        except ValidationError as error:
+            message = plain_message(error.errors()[0]["msg"])
+            raise UsageError(file.as_keys(message, options=("drivers",))) from None
         return replace(self, request=replace(self.request, cases=driven))
 
 

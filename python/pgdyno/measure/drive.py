@@ -20,11 +20,9 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import EngineError, FleetError, ServerError, in_one_line
 from pgdyno.features.capacity.search import (
     CLOSED_LOOP_S,
-    LatencyLimit,
     SearchStep,
     capacity,
     next_rate,
-    parse_limit,
     step_s,
 )
 from pgdyno.features.drivers.group import NODE_LOST
@@ -47,6 +45,7 @@ from pgdyno.results.records import Slice as Driven
 from pgdyno.server.engine import Event
 from pgdyno.study.plan import Driving, Rate, Study
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
+from pgdyno.study.values import LatencyLimit, parse_limit
 from pgdyno.workloads.registry import workload_of
 
 

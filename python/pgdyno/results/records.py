@@ -21,11 +21,12 @@ from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, TypeA
 
 from pgdyno.caveats import Code
 from pgdyno.errors import UsageError
-from pgdyno.features.capacity.search import SearchStep, capacity, parse_limit
+from pgdyno.features.capacity.search import SearchStep, capacity
 from pgdyno.results.codec import COUNTERS, LOG, PAIRS, POINTS, READINGS, Column, Record, Table
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import Absence
+from pgdyno.study.values import parse_limit
 
 # ----------------------------------------------------------------------
 # Facts about the driver of a trial: the JSON in the column ``driver`` of ``trial``.

@@ -20,7 +20,6 @@ from psycopg import ProgrammingError
 from pydantic import ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError
-from pgdyno.features.drivers.plan import DriversPlan
 from pgdyno.study import sizing
 from pgdyno.study.arm_spec import (
     BUILD_OPTIONS,
@@ -32,10 +31,11 @@ from pgdyno.study.arm_spec import (
     parse_arm,
     parse_arms,
 )
-from pgdyno.study.plan import Driving, Study, require_duet
+from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import likely_timeout_s, rounds_for
 from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
+from pgdyno.study.study_file import Drive, StudyFile, key_of
 from pgdyno.study.values import Level, Settings, frozen, level_name, plain_message
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
@@ -43,7 +43,6 @@ from pgdyno.workloads.pgbench.parameters import Script, variant_of
 
 if TYPE_CHECKING:
     from pgdyno.features.published.plan import Published
-    from pgdyno.study.study_file import StudyFile
 
 
 # ----------------------------------------------------------------------
@@ -70,7 +69,7 @@ SPEAKING = ("server", "settings", "variant")
 SETTING_PREFIX = "settings."
 """Start of the name of a factor that is a single setting: ``settings.wal_compression``."""
 
-FILE_KEYS = {"per_s": "rate", "retries_max": "retries"}
+FILE_KEYS = {"per_s": "rate", "retries_max": "retries", "n": "drivers", "wal_segment_mb": "wal_segment"}
 """Keys of the file whose field in the plan has another name, by that name."""
 
 
@@ -191,7 +190,7 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
         "seed": seed_of(file.run.seed, name),
         "on_failure": file.run.on_failure,
         "nearest": file.run.nearest,
-        "drivers": drivers_of(file),
+        "drivers": _drivers(file),
         "aa": file.run.aa,
         "aa_refused_by": "" if file.run.aa else "run.aa = false",
         **layout,
@@ -204,11 +203,6 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
             words = "requires arms with the same data: remove the factors that change the data from compare"
             raise StudyFileError(("warmup_workload",), words)
         fields["warmup_workload"] = _warmup_workload(file, case, drivings[0])
-    if file.run.schedule == "duet":
-        try:
-            require_duet(fields["arms"])
-        except ValueError as error:
-            raise StudyFileError(("run", "schedule"), str(error)) from None
     try:
         study = Study.model_validate(fields)
     except ValidationError as error:
@@ -216,29 +210,23 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
     return Case(name, names_of(case), tuple(map(names_of, arms)), study)
 
 
-def drivers_of(file: StudyFile) -> DriversPlan | None:
-    """Return the load generators on other nodes. Raises StudyFileError."""
+def _drivers(file: StudyFile) -> dict[str, Any] | None:
+    """Return the load generators on other nodes."""
     fleet = file.fleet
     if fleet.drivers is None:
         return None
     names = () if isinstance(fleet.drivers, int) else fleet.drivers
-    try:
-        return DriversPlan(n=fleet.n, nodes=names, address=fleet.address, on_node_loss=fleet.on_node_loss)
-    except ValidationError as error:
-        raise StudyFileError(("fleet", "drivers"), str(error.errors()[0]["msg"])) from None
-
-
-def with_drivers(study: Study, plan: DriversPlan | None) -> Study:
-    """Return the study with these load generators. Raises ValidationError."""
-    return study if plan == study.drivers else Study.model_validate({**dict(study), "drivers": plan})
+    return {
+        "n": fleet.n,
+        "nodes": names,
+        "address": fleet.address,
+        "on_node_loss": fleet.on_node_loss,
+    }
 
 
 def seed_of(seed: int, case: str) -> int:
     """Return the seed of a case, which does not depend on the other cases."""
     return int.from_bytes(hashlib.blake2b(f"{seed}:{case}".encode(), digest_size=6).digest(), "big")
-
-
-PASSWORD = "must not contain a password: put it in ~/.pgpass"
 
 
 def has_password(server: str) -> bool:
@@ -260,8 +248,6 @@ def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
     settings = settings_of(file, levels)
     if spec.is_dsn and (settings.profiles or settings.values):
         raise StudyFileError(place, "settings cannot be given for a running server")
-    if has_password(server):
-        raise StudyFileError(place, PASSWORD)
     if spec.load:
         name = next(iter(spec.load))
         raise StudyFileError(place, f"{name} cannot be given with the server: use the workload, or a factor")
@@ -378,8 +364,6 @@ def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
 
 def is_parameter(factor: str) -> bool:
     """Return whether a factor is a parameter of the workload."""
-    from pgdyno.study.study_file import Drive  # noqa: PLC0415
-
     return factor not in ("server", "settings", *Drive.model_fields) and not setting_of(factor)
 
 
@@ -496,7 +480,10 @@ def _measuring(file: StudyFile) -> dict[str, Any]:
 def _located(file: StudyFile, levels: Levels, error: ValidationError) -> StudyFileError:
     """Return the first validation error of the plan, with the place of its value in the file."""
     first = error.errors()[0]
-    words = plain_message(first["msg"])
+    message = plain_message(first["msg"])
+    words = file.as_keys(message)
+    if not first["loc"] or message.startswith("--"):
+        return StudyFileError((), words)
     names = [FILE_KEYS.get(str(part), str(part)) for part in first["loc"]]
     for name in reversed(names):
         if name in levels:
@@ -504,10 +491,8 @@ def _located(file: StudyFile, levels: Levels, error: ValidationError) -> StudyFi
         if name in file.workload and name != "kind":
             deeper = first["loc"][names.index(name) + 1 :]
             return StudyFileError(("workload", name, *deeper), words)
-        if name in type(file.drive).model_fields:
-            return StudyFileError(("drive", name), words)
-        if f"{name}" in type(file.run).model_fields:
-            return StudyFileError(("run", type(file.run).model_fields[name].alias or name), words)
+        if key := key_of(name):
+            return StudyFileError(key, words)
     missing = f"{names[-1]}: " if first["type"] == "missing" else ""
     return StudyFileError(("workload",), f"{missing}{words}")
 

@@ -6,12 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from pgdyno.features.capacity.search import parse_limit
 from pgdyno.features.drivers.plan import PER_GENERATOR, DriversPlan, too_many_for
 from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.study.arm_spec import ArmSpec
@@ -30,6 +28,7 @@ from pgdyno.study.sizing import (
     ProbeName,
     Schedule,
 )
+from pgdyno.study.values import Limit
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -95,27 +94,21 @@ class Driving(BaseModel):
     @model_validator(mode="after")
     def _parts_fit_together(self) -> Self:
         if self.rate and self.pacing != "none":
-            raise ValueError("rate and pacing exclude each other, because both set the start times")
+            raise ValueError(
+                "--rate and --pacing exclude each other, because both set the start times: remove one of them"
+            )
         if self.pacing != "none" and not self.workload.HAS_PACING:
             raise ValueError(
-                f"--pacing {self.pacing} requires the workload tpcc (got {self.workload.kind}): remove it"
+                f"--pacing={self.pacing} requires the workload tpcc (got {self.workload.kind}): remove it"
             )
         self.workload.require_clients(self.clients)
         return self
 
 
-def require_duet(arms: Sequence[ArmSpec]) -> None:
-    """Raise ValueError unless both arms can run at the same time, each on half of the cores."""
-    if len(arms) != 2:
-        raise ValueError(
-            f"the schedule duet requires exactly 2 arms (got {len(arms)}): use the schedule slices"
-        )
-    for arm in arms:
-        if arm.is_dsn:
-            raise ValueError(
-                f"the schedule duet requires servers that pgdyno starts (got {arm.name}, a running server): "
-                "use the schedule slices"
-            )
+def window_conflict(**lengths: object) -> str:
+    """Return why a window cannot have all of these lengths, by option; empty if it can."""
+    given = [f"--{name}" for name, length in lengths.items() if length is not None]
+    return f"{' and '.join(given)} exclude each other: keep one of them" if len(given) > 1 else ""
 
 
 TRANSACTIONS_PER_CLIENT_PER_S = 1000.0
@@ -162,7 +155,7 @@ class Study(Driving):
     blocks_max: int | None = Field(default=None, ge=1)
     margin: float = Field(default=MARGIN, gt=0, lt=1)
     confidence: float = Field(default=CONFIDENCE, gt=0.5, lt=1)
-    capacity: str | None = None  # latency limit, parsed by capacity_search.py
+    capacity: Limit | None = None
     seed: int = Field(ge=0, lt=2**53)
     drivers: DriversPlan | None = None  # load generators on other nodes
     on_failure: Literal["continue", "stop"] = "continue"
@@ -175,50 +168,80 @@ class Study(Driving):
     resumed_for_more: bool = False  # a resume added time, perhaps because of the results so far
 
     @model_validator(mode="after")
-    def _slices_have_a_counted_part(self) -> Self:
-        if self.discard_s >= self.slice_s:
-            raise ValueError(
-                f"discard ({self.discard_s:g} s) must be shorter than slice ({self.slice_s:g} s)"
-            )
-        if error := self.schedule.rounds_error(self.rounds):
-            raise ValueError(f"rounds {error}")
-        return self
-
-    @model_validator(mode="after")
     def _warmup_can_end(self) -> Self:
-        if self.warmup_min_s is None:
-            return self
-        if self.warmup_min_s > self.warmup_s:
+        least_s, most_s = self.warmup_min_s, self.warmup_s
+        if least_s is not None and least_s > most_s:
             raise ValueError(
-                f"the minimum warm-up ({self.warmup_min_s:g} s) must not exceed the maximum "
-                f"({self.warmup_s:g} s)"
+                f"the minimum of --warmup ({least_s:g} s) must not exceed its maximum ({most_s:g} s)"
             )
-        if self.warmup_workload is not None:
-            raise ValueError("a warm-up with another workload requires a fixed time: remove warmup_min")
+        if least_s is not None and self.warmup_workload is not None:
+            raise ValueError(
+                "the minimum of --warmup and warmup_workload exclude each other: remove one of them"
+            )
         return self
 
     @model_validator(mode="after")
     def _schedule_can_be_kept(self) -> Self:
-        if self.transactions is not None and self.is_together:
-            raise ValueError("transactions cannot be divided into slices: use the schedule blocks")
-        if self.checkpoints is not None and self.is_together:
-            raise ValueError("checkpoint cycles are measured with one arm at a time: use the schedule blocks")
-        if self.checkpoints is not None and self.transactions is not None:
-            raise ValueError("transactions and checkpoints exclude each other, because both end a window")
-        if self.schedule == "sequential" and self.blocks_max is None:
-            raise ValueError("the schedule sequential requires repeats, the number of blocks")
+        if self.discard_s >= self.slice_s:
+            raise ValueError(
+                f"discard ({self.discard_s:g} s) must be shorter than slice ({self.slice_s:g} s)"
+            )
+        if conflict := window_conflict(transactions=self.transactions, checkpoints=self.checkpoints):
+            raise ValueError(conflict)
+        if self.is_together and (self.transactions or self.checkpoints):
+            whole = (
+                f"--window=checkpoints:{self.checkpoints}"
+                if self.checkpoints
+                else f"--transactions={self.transactions}"
+            )
+            raise ValueError(
+                f"{whole} measures one arm at a time and cannot be combined with "
+                f"--schedule={self.schedule}: use --schedule=blocks"
+            )
+        if self.rounds % 2 and self.is_together:
+            raise ValueError(
+                f"--rounds must be even with --schedule={self.schedule} (got {self.rounds}): each round is "
+                "followed by its mirror image"
+            )
+        if self.schedule is Schedule.SEQUENTIAL and self.blocks_max is None:
+            raise ValueError("--schedule=sequential requires a fixed number of blocks: set --blocks")
+        if self.schedule is Schedule.DUET:
+            self._require_duet()
         return self
 
-    @model_validator(mode="after")
-    def _duet_is_possible(self) -> Self:
-        if self.schedule == "duet":
-            require_duet(self.arms)
-        return self
+    def _require_duet(self) -> None:
+        """Raise ValueError unless both arms can run at the same time, each on half of the cores."""
+        if len(self.arms) != 2:
+            raise ValueError(
+                f"--schedule=duet requires exactly 2 arms (got {len(self.arms)}): use --schedule=slices"
+            )
+        for arm in self.arms:
+            if arm.is_dsn:
+                raise ValueError(
+                    f"--schedule=duet requires servers that pgdyno starts (got {arm.name}, a running "
+                    "server): use --schedule=slices"
+                )
+        if self.drivers is not None:
+            raise ValueError("--drivers and --schedule=duet exclude each other: use --schedule=slices")
+        if self.searches_capacity:
+            raise ValueError(
+                "--capacity is searched with one arm at a time and cannot be combined with "
+                "--schedule=duet: use --schedule=slices, or blocks"
+            )
 
     @model_validator(mode="after")
     def _generators_are_enough(self) -> Self:
         if problem := self.generators_problem(self.drivers.n if self.drivers else 1):
-            raise ValueError(f"--{problem}")
+            raise ValueError(problem)
+        if self.drivers is None:
+            return self
+        every = self.drivings or (self,)
+        if len({driving.threads for driving in every}) > 1:
+            raise ValueError("--drivers requires the same number of --threads for all arms")
+        if (fewest := min(driving.clients for driving in every)) < self.drivers.n:
+            raise ValueError(
+                f"--drivers={self.drivers.n} requires as many --clients (got {fewest}): use fewer drivers"
+            )
         return self
 
     def generators_problem(self, n: int) -> str:
@@ -228,21 +251,6 @@ class Study(Driving):
                 if (count := getattr(driving, what) or 1) > n * limit:
                     return too_many_for(what, count, n)
         return ""
-
-    @model_validator(mode="after")
-    def _drivers_are_possible(self) -> Self:
-        if self.drivers is None:
-            return self
-        if self.schedule == "duet":
-            raise ValueError("drivers on other nodes exclude the schedule duet: use the schedule slices")
-        every = self.drivings or (self,)
-        if len({driving.threads for driving in every}) > 1:
-            raise ValueError("drivers on other nodes need the same number of threads for all arms")
-        if (fewest := min(driving.clients for driving in every)) < self.drivers.n:
-            raise ValueError(
-                f"{self.drivers.n} drivers need as many clients (got {fewest}): use fewer drivers"
-            )
-        return self
 
     @model_validator(mode="after")
     def _each_arm_has_a_driving(self) -> Self:
@@ -280,14 +288,10 @@ class Study(Driving):
         return self.schedule.is_together
 
     @model_validator(mode="after")
-    def _capacity_search_is_possible(self) -> Self:
-        if self.capacity is not None:
-            parse_limit(self.capacity)
+    def _capacity_is_a_rate(self) -> Self:
         if self.capacity is not None and self.pacing != "none":
-            raise ValueError("capacity and pacing exclude each other, because a capacity is a rate")
-        if self.searches_capacity and self.schedule == "duet":
             raise ValueError(
-                "a capacity is searched with one arm at a time: use the schedule slices or blocks"
+                "--capacity and --pacing exclude each other, because a capacity is a rate: remove one of them"
             )
         return self
 

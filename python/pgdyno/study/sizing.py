@@ -40,12 +40,6 @@ class Schedule(StrEnum):
         """True if the servers of all arms run at the same time, and their trials are divided into slices."""
         return self in TOGETHER
 
-    def rounds_error(self, rounds: int) -> str:
-        """Return why a block cannot have so many rounds; empty if it can."""
-        if rounds % 2 and self.is_together:
-            return "must be even: each round is followed by its mirror image"
-        return ""
-
 
 TOGETHER = (Schedule.SLICES, Schedule.DUET)
 

@@ -6,7 +6,9 @@ docs/reference/study-file.md is generated from the descriptions. ``study/cases.p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -102,7 +104,7 @@ class Run(StudyTable):
         description="Minimum warm-up. After it, the warm-up ends at steady state.",
     )
     window_s: Duration | None = Field(
-        default=None, alias="window", description="Measurement window per arm and block, as a time."
+        default=None, gt=0, alias="window", description="Measurement window per arm and block, as a time."
     )
     transactions: int | None = Field(
         default=None, ge=1, description="Measurement window as a number of transactions per client."
@@ -116,6 +118,7 @@ class Run(StudyTable):
     )
     slice_s: Duration | None = Field(
         default=None,
+        gt=0,
         alias="slice",
         description=f"Length of a slice (schedules slices and duet). [default: {SLICE_S:g}s; "
         "longer with more than 5 load generators]",
@@ -127,7 +130,7 @@ class Run(StudyTable):
         default=None, ge=1, description="Number of blocks of every case; with stop = verdict the maximum."
     )
     budget_s: Duration | None = Field(
-        default=None, alias="budget", description="Time budget for the measurement of all cases."
+        default=None, gt=0, alias="budget", description="Time budget for the measurement of all cases."
     )
     stop: Literal["verdict", "budget"] | None = Field(
         default=None,
@@ -251,6 +254,28 @@ Factors = Annotated[
 ]
 
 
+TABLES: Mapping[str, type[StudyTable]] = {"drive": Drive, "run": Run, "fleet": Fleet, "initdb": Initdb}
+"""Tables with the keys that options of ``pgdyno compare`` have, too."""
+
+OTHER_NAMES = {
+    "--window=checkpoints:": "--checkpoints=",
+    "the minimum of --warmup": "--warmup-min",
+    "its maximum": "--warmup",
+    "--minutes": "--budget",
+    "--blocks": "--repeats",
+}
+"""Options whose key has another name, as they are written in messages."""
+
+
+def key_of(name: str) -> tuple[str, ...]:
+    """Return the path of the key of a field or option; empty if a study file has it in other places."""
+    for table, model in TABLES.items():
+        for field, info in model.model_fields.items():
+            if name in (field, info.alias):
+                return table, info.alias or field
+    return ()
+
+
 class StudyFile(StudyTable):
     """A study file."""
 
@@ -296,6 +321,23 @@ class StudyFile(StudyTable):
     def of(cls, data: Mapping[str, Any]) -> StudyFile:
         """Validate the result of a TOML or JSON parser. Raises ValidationError."""
         return cls.model_validate(frozen(data))
+
+    def as_keys(self, message: str, options: Collection[str] = ()) -> str:
+        """Return a message about options with the keys of this file: ``--schedule=duet`` is
+        ``run.schedule = "duet"``. ``options``: names that were given as options.
+        """
+
+        def key(found: re.Match[str]) -> str:
+            name, value = found[1].replace("-", "_"), found[2]
+            if name in options:
+                return found[0]
+            table = next((one for one in ("factors", "workload") if name in getattr(self, one)), "")
+            path = f"{table}.{name}" if table else ".".join(key_of(name)) or name
+            return f"{path} = {value if value.isdecimal() else json.dumps(value)}" if value else path
+
+        for option, other in OTHER_NAMES.items():
+            message = message.replace(option, other)
+        return re.sub(r"--([a-z][a-z-]*)(?:=(\w[\w.-]*))?", key, message)
 
     @property
     def case_factors(self) -> tuple[str, ...]:

@@ -18,22 +18,20 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError
-from pgdyno.features.capacity.search import parse_limit
-from pgdyno.features.drivers.plan import PER_GENERATOR, too_many_for
 from pgdyno.features.published.plan import Reference
 from pgdyno.study.arm_spec import read_files
 from pgdyno.study.cases import (
     COMBINATIONS_MAX,
-    PASSWORD,
     cases_of,
     files_of,
     has_password,
     own_settings_of,
     setting_of,
 )
-from pgdyno.study.sizing import SLICE_S, TOGETHER, Schedule
+from pgdyno.study.plan import window_conflict
+from pgdyno.study.sizing import SLICE_S, TOGETHER
 from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile, excludes, level_names
-from pgdyno.study.values import Level, Scalar, plain_message
+from pgdyno.study.values import Level, Scalar, parse_limit, plain_message
 
 # ----------------------------------------------------------------------
 # Checks of a study file beyond the types of its keys, such as names that do not exist.
@@ -112,27 +110,18 @@ def _factors(file: StudyFile) -> Errors:
             yield StudyFileError(("compare", n), unknown_name("factor", name, file.factors))
         elif name in file.compare[:n]:
             yield StudyFileError(("compare", n), f"names {name} twice")
+    if file.server is not None and has_password(file.server):
+        yield StudyFileError(("server",), PASSWORD)
     if "server" not in file.factors and file.server is None:
         yield StudyFileError((), "server is missing: set it for all arms, or as a factor")
     if "clients" not in file.factors and file.drive.clients is None:
         yield StudyFileError(("drive",), "clients is missing: set it here, or as a factor")
-    yield from _generators(file)
     for name in file.factors:
         for table, place in _also_fixed(file, name):
             yield StudyFileError(place, f"{name} is a factor: remove its value from {table}")
 
 
-def _generators(file: StudyFile) -> Errors:
-    """Yield an error for each number that the load generators cannot have."""
-    n = max(1, file.fleet.n)
-    for what in PER_GENERATOR:
-        given: list[tuple[Path, Any]] = [(("drive", what), getattr(file.drive, what))]
-        given += [(("factors", what, level.place), level.value) for level in file.factors.get(what, ())]
-        for place, count in given:
-            if isinstance(count, int) and count > n * PER_GENERATOR[what]:
-                yield StudyFileError(
-                    place, too_many_for(what, count, n).replace("--drivers", "[fleet] drivers =")
-                )
+PASSWORD = "must not contain a password: put it in ~/.pgpass"
 
 
 def _levels_of_factor(name: str, levels: tuple[Level, ...]) -> Errors:
@@ -183,30 +172,16 @@ def _also_fixed(file: StudyFile, factor: str) -> Iterator[tuple[str, Path]]:
 
 
 def _run(file: StudyFile) -> Errors:
+    """Yield errors in what a study does not have: how its window, its end and its budget were given."""
     run = file.run
-    if run.rounds is not None and (error := Schedule(run.schedule).rounds_error(run.rounds)):
-        yield StudyFileError(("run", "rounds"), error)
     lengths = {
         "window": run.window_s,
         "transactions": run.transactions,
         "checkpoints": run.checkpoints,
         "rounds": run.rounds,
     }
-    given = [name for name, value in lengths.items() if value is not None]
-    for name in given[1:]:
-        yield StudyFileError(("run", name), f"cannot be combined with {given[0]}: remove one of them")
-    if run.transactions is not None and run.schedule in TOGETHER:
-        yield StudyFileError(
-            ("run", "transactions"),
-            "requires the schedule blocks or sequential, because slices have a length in time",
-        )
-    if run.checkpoints is not None and run.schedule in TOGETHER:
-        yield StudyFileError(
-            ("run", "checkpoints"), "require the schedule blocks or sequential, which run one arm at a time"
-        )
-    if run.schedule == "sequential" and run.repeats is None:
-        message = "sequential requires a fixed number of blocks: set repeats"
-        yield StudyFileError(("run", "schedule"), message)
+    if conflict := window_conflict(**lengths):
+        yield StudyFileError((), file.as_keys(conflict))
     if run.schedule == "sequential" and run.budget_s is not None:
         message = (
             "cannot be combined with sequential, because it would shorten only the last arm: set repeats"
@@ -219,14 +194,10 @@ def _run(file: StudyFile) -> Errors:
             "verdict cannot be combined with sequential, which completes one arm before the next: remove stop"
         )
         yield StudyFileError(("run", "stop"), message)
-    if not given and run.budget_s is None:
+    if run.budget_s is None and all(length is None for length in lengths.values()):
         yield StudyFileError(
             ("run",), "has no window: set window, transactions, checkpoints, rounds or budget"
         )
-    yield from _warmup(file)
-    for name in ("window", "budget", "slice"):
-        if getattr(run, f"{name}_s") == 0:
-            yield StudyFileError(("run", name), "must be greater than 0")
 
 
 RATES_MIN = 3
@@ -240,14 +211,10 @@ def _capacity(file: StudyFile) -> Errors:
     run, place = file.run, ("run", "capacity")
     if run.capacity is None:
         return
-    if "pacing" in file.factors or file.drive.pacing not in (None, "none"):
-        yield StudyFileError(place, "cannot be combined with pacing: the capacity sets the rate")
     if "rate" not in file.factors:
         if file.drive.rate is not None:
             message = "requires several rates: make rate a factor, or remove it to search for the capacity"
             yield StudyFileError(place, message)
-        elif run.schedule == "duet":
-            yield StudyFileError(place, "requires the schedule slices or blocks, which run one arm at a time")
         return
     limit, rates = parse_limit(run.capacity), file.factors["rate"]
     numbers = [float(level.value) for level in rates if isinstance(level.value, int | float)]
@@ -256,7 +223,7 @@ def _capacity(file: StudyFile) -> Errors:
         yield StudyFileError(place, message)
         return
     slice_s = run.slice_s or SLICE_S
-    if run.schedule in ("slices", "duet") and slice_s < SLICE_PER_LIMIT_MIN * limit.latency_s:
+    if run.schedule in TOGETHER and slice_s < SLICE_PER_LIMIT_MIN * limit.latency_s:
         message = f"requires slices of at least {SLICE_PER_LIMIT_MIN} times the limit: increase slice"
         yield StudyFileError(place, message)
     window_s = run.window_s or (run.rounds * slice_s if run.rounds else None)
@@ -266,15 +233,6 @@ def _capacity(file: StudyFile) -> Errors:
             "the lowest rate"
         )
         yield StudyFileError(place, message)
-
-
-def _warmup(file: StudyFile) -> Errors:
-    run = file.run
-    if run.warmup_min_s is not None and run.warmup_s is not None and run.warmup_min_s > run.warmup_s:
-        yield StudyFileError(("run", "warmup_min"), "must not be longer than warmup")
-    elif run.warmup_min_s is not None and file.warmup_workload is not None:
-        message = "cannot be combined with warmup_workload: remove one of them"
-        yield StudyFileError(("run", "warmup_min"), message)
 
 
 def _initdb(file: StudyFile) -> Errors:

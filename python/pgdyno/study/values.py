@@ -1,10 +1,11 @@
-"""Values in a study file: durations, sizes, levels, settings; and messages about wrong ones."""
+"""Values in a study file: durations, sizes, limits, levels, settings; and messages about wrong ones."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import (
@@ -18,12 +19,11 @@ from pydantic import (
 )
 
 from pgdyno.errors import UsageError
-from pgdyno.features.capacity.search import parse_limit
 from pgdyno.units import parse_duration_s, parse_size_bytes
 
 
 def plain_message(message: str) -> str:
-    """Convert ``Input should be a valid integer`` to ``must be an integer``; name options as keys."""
+    """Convert ``Input should be a valid integer`` to ``must be an integer``."""
     text = message.removeprefix("Value error, ")
     for theirs, ours in (
         ("Input should be", "must be"),
@@ -38,7 +38,7 @@ def plain_message(message: str) -> str:
         ("Field required", "is missing"),
     ):
         text = text.replace(theirs, ours)
-    return re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), text)
+    return text
 
 
 NAME_LENGTH_MAX = 60
@@ -99,16 +99,58 @@ Size = Annotated[
 Scalar = str | int | float | bool
 
 
+_LIMIT = re.compile(r"p(\d{1,2}(?:\.\d+)?)\s*<\s*(.+)")
+
+BEYOND_MIN = 10
+"""Minimum number of transactions above a quantile, as in all reports."""
+
+TRANSACTIONS_MAX = 20_000_000
+"""Maximum number of transactions in a step of the search: no server completes more within STEP_S_MAX."""
+
+
+@dataclass(frozen=True)
+class LatencyLimit:
+    """Latency limit: the ``quantile`` of the latency is below ``latency_s``."""
+
+    quantile: float
+    latency_s: float
+
+    @property
+    def transactions_min(self) -> int:
+        """Minimum number of transactions that decides whether the limit is met."""
+        return round(BEYOND_MIN / (1 - self.quantile))
+
+
+def parse_limit(text: str) -> LatencyLimit:
+    """Parse ``p99 < 20ms``. Raises UsageError."""
+    match = _LIMIT.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
+    if re.fullmatch(r"[\d.]+", match[2].strip()):
+        raise UsageError(
+            f"{text!r} has no unit of time: write, for example, p{match[1]} < {match[2].strip()}ms"
+        )
+    limit = LatencyLimit(float(match[1]) / 100, parse_duration_s(match[2]))
+    if not 0 < limit.quantile < 1 or limit.latency_s <= 0:
+        raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
+    if limit.transactions_min > TRANSACTIONS_MAX:
+        raise UsageError(
+            f"{text!r} needs {limit.transactions_min} transactions at every rate, too many for a step of the "
+            "search: use a lower percentile, for example p99.99"
+        )
+    return limit
+
+
 def _limit(given: Any) -> str:
     try:
-        parse_limit(given if isinstance(given, str) else "")
-    except UsageError:
-        raise ValueError('must be a latency limit, for example "p99 < 20ms"') from None
+        parse_limit(str(given))
+    except UsageError as error:
+        raise ValueError(str(error)) from None
     return str(given)
 
 
 Limit = Annotated[str, BeforeValidator(_limit)]
-"""Latency limit, parsed by ``features/capacity/search.py``."""
+"""Latency limit, parsed by ``parse_limit``."""
 
 
 def level_name(value: Scalar) -> str:

@@ -19,10 +19,10 @@ import numpy as np
 from pgdyno.analysis.statistics.intervals import binomial_at_most
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, TrialLatencies, latency_key
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.features.capacity.search import parse_limit
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Measure, Pairs, Trial, TrialStatus
 from pgdyno.study.plan import Study
+from pgdyno.study.values import parse_limit
 from pgdyno.units import significant
 
 BEYOND_MIN = 10

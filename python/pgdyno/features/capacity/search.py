@@ -1,4 +1,4 @@
-"""The latency limit of a capacity study, and the search for the capacity of an arm within a block. Pure.
+"""The search for the capacity of an arm within a block. Pure.
 
 The capacity is the highest rate of an open loop that meets the latency limit. It lies between a rate that
 meets the limit and one that exceeds it. The search starts at START of the throughput of a closed loop and
@@ -16,55 +16,11 @@ Each block searches anew, on restored data: the between-block SD includes the re
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgdyno.errors import UsageError
-from pgdyno.units import parse_duration_s
-
-_LIMIT = re.compile(r"p(\d{1,2}(?:\.\d+)?)\s*<\s*(.+)")
-
-BEYOND_MIN = 10
-"""Minimum number of transactions above a quantile, as in all reports."""
-
-TRANSACTIONS_MAX = 20_000_000
-"""Maximum number of transactions in a step of the search: no server completes more within STEP_S_MAX."""
-
-
-@dataclass(frozen=True)
-class LatencyLimit:
-    """Latency limit: the ``quantile`` of the latency is below ``latency_s``."""
-
-    quantile: float
-    latency_s: float
-
-    @property
-    def transactions_min(self) -> int:
-        """Minimum number of transactions that decides whether the limit is met."""
-        return round(BEYOND_MIN / (1 - self.quantile))
-
-
-def parse_limit(text: str) -> LatencyLimit:
-    """Parse ``p99 < 20ms``. Raises UsageError."""
-    match = _LIMIT.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
-    if re.fullmatch(r"[\d.]+", match[2].strip()):
-        raise UsageError(
-            f"{text!r} has no unit of time: write, for example, p{match[1]} < {match[2].strip()}ms"
-        )
-    limit = LatencyLimit(float(match[1]) / 100, parse_duration_s(match[2]))
-    if not 0 < limit.quantile < 1 or limit.latency_s <= 0:
-        raise UsageError(f"{text!r} is not a latency limit; for example: p99 < 20ms")
-    if limit.transactions_min > TRANSACTIONS_MAX:
-        raise UsageError(
-            f"{text!r} needs {limit.transactions_min} transactions at every rate, too many for a step of the "
-            "search: use a lower percentile, for example p99.99"
-        )
-    return limit
-
+from pgdyno.study.values import LatencyLimit
 
 START = 0.7
 UP, DOWN = 1.25, 0.6

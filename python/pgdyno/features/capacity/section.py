@@ -16,7 +16,7 @@ from markupsafe import Markup
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Decision, Verdict, decide
 from pgdyno.analysis.statistics.intervals import Method, own_level, simultaneous, summarize
-from pgdyno.features.capacity.search import LatencyLimit, crossing, parse_limit
+from pgdyno.features.capacity.search import crossing
 from pgdyno.features.factors.effects import FactorialDesign, Levels, counted_passes, design_of
 from pgdyno.features.factors.scalability import (
     BOTTOM,
@@ -34,6 +34,7 @@ from pgdyno.report.document import Section
 from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, log_ticks, polyline, text
 from pgdyno.report.result_tables import Table
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
+from pgdyno.study.values import LatencyLimit, parse_limit
 from pgdyno.units import (
     ABSENT,
     NO_BREAK,

@@ -21,7 +21,7 @@ def too_many_for(what: str, count: int, n: int) -> str:
     limit = PER_GENERATOR[what]
     per, of = ("", "") if n == 1 else (" per load generator", f" for {n}")
     return (
-        f"{what} must be between 1 and {limit}{per} (got {count}{of}): use --drivers {-(-count // limit)}, "
+        f"--{what} must be between 1 and {limit}{per} (got {count}{of}): use --drivers={-(-count // limit)}, "
         f"or fewer {what}"
     )
 
@@ -43,25 +43,20 @@ class DriversPlan(BaseModel):
     @model_validator(mode="after")
     def _nodes_are_enough(self) -> Self:
         if len(set(self.nodes)) < len(self.nodes):
-            raise ValueError(f"drivers must name each node once (got {', '.join(self.nodes)})")
+            raise ValueError(f"--drivers must name each node once (got {', '.join(self.nodes)})")
         if self.nodes and self.n > len(self.nodes):
-            raise ValueError(f"{self.n} drivers need as many nodes (got {len(self.nodes)})")
+            raise ValueError(f"--drivers={self.n} requires as many nodes (got {len(self.nodes)})")
         return self
 
     @classmethod
     def of(
         cls, text: str, address: str = "", on_node_loss: Literal["stop", "continue"] = "stop"
     ) -> DriversPlan:
-        """Return the plan for a number of nodes, or for names of nodes. Raises UsageError."""
+        """Return the plan for a number or names of nodes. Raises UsageError, ValidationError."""
         names = [part.strip() for part in text.split(",")]
         if not all(names):
             raise UsageError(f"--drivers must be a number or names of nodes, NAME,NAME (got {text!r})")
         common = {"address": address, "on_node_loss": on_node_loss}
         if len(names) == 1 and text.strip().lstrip("-").isdigit():
-            n = int(text)
-            if not 1 <= n <= DRIVERS_MAX:
-                raise UsageError(f"--drivers must be between 1 and {DRIVERS_MAX} (got {n})")
-            return cls.model_validate({"n": n, **common})
-        if len(set(names)) < len(names):
-            raise UsageError(f"--drivers must name each node once (got {text!r})")
+            return cls.model_validate({"n": int(text), **common})
         return cls.model_validate({"n": len(names), "nodes": tuple(names), **common})

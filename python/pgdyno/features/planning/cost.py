@@ -10,13 +10,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pgdyno.features.capacity.search import expected_search_s, parse_limit
+from pgdyno.features.capacity.search import expected_search_s
 from pgdyno.features.own_data.plan import OwnData
 from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import share_of_time
 from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, MachineSize, Schedule, discard_s
+from pgdyno.study.values import parse_limit
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workloads.pgbench.parameters import COPY, PgbenchParameters, index_parts
 from pgdyno.workloads.tpcc.parameters import TpccParameters
