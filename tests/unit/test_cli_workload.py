@@ -12,6 +12,7 @@ from pgdyno.cli.compare import compare
 from pgdyno.cli.main import run_command
 from pgdyno.cli.options import expanded
 from pgdyno.cli.workload_options import (
+    PgbenchCalls,
     PgbenchData,
     PgbenchScripts,
     TpccCalls,
@@ -28,12 +29,9 @@ from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 
 def asked(which: Which, **options: Any) -> Any:
-    groups: list[Any] = []
-    for group in (TpccData, TpccCalls, PgbenchData, PgbenchScripts):
-        fields = {
-            name: value for name, value in options.items() if name in inspect.signature(group).parameters
-        }
-        groups.append(group(**fields))
+    groups: list[Any] = [PgbenchScripts(options.pop("builtin", None))]
+    for group in (TpccData, TpccCalls, PgbenchData, PgbenchCalls):
+        groups.append(group(**{name: value for name, value in options.items() if name in group.FIELDS}))
     return chosen_parameters(which, *groups, default_size=lambda _: 9)
 
 
@@ -103,7 +101,7 @@ def test_the_fields_of_a_group_are_options_and_round_trip() -> None:
     @expanded
     def command(name: str, *, data: TpccData, quiet: bool = False) -> int:
         assert (name, quiet) == ("x", True)
-        return data.warehouses or 0
+        return int(data.given["warehouses"])
 
     assert list(inspect.signature(command).parameters) == ["name", "warehouses", "quiet"]
     assert command("x", warehouses=4, quiet=True) == 4

@@ -18,6 +18,7 @@ from pgdyno.cli import options as cli_options
 from pgdyno.cli.compare import DesignOptions, study_of
 from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.workload_options import (
+    PgbenchCalls,
     PgbenchData,
     PgbenchScripts,
     SysbenchOptions,
@@ -213,7 +214,10 @@ def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cli_options, "machine_size", lambda: MachineSize(cores, 2**34))
-    tpcc, pgbench = (TpccData(), TpccCalls(), TpccDialect()), (PgbenchData(), PgbenchScripts())
+    tpcc, pgbench = (
+        (TpccData(), TpccCalls(), TpccDialect()),
+        (PgbenchData(), PgbenchScripts(), PgbenchCalls()),
+    )
     workload = WorkloadOptions(Which(), *tpcc, *pgbench, OwnDataOptions(), SysbenchOptions())
     study = study_of(tuple(parse_arms(arms)), None, None, DesignOptions(**options), ClientOptions(), workload)
     assert study.schedule == schedule

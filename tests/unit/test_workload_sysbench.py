@@ -154,7 +154,7 @@ def test_unreadable_scripts_are_rejected(tmp_path: Path) -> None:
 
 
 def test_options_of_the_command_line_reach_the_script() -> None:
-    options = SysbenchOptions(script="oltp_read_only", opt=["point-selects=5"])
+    options = SysbenchOptions(script="oltp_read_only", options=["point-selects=5"])
     found = chosen_parameters(Which("sysbench"), options.with_options(["--tables=3", "--skip_trx"]))
     assert isinstance(found, SysbenchParameters)
     assert (found.script.name, found.tables) == ("oltp_read_only", 3)

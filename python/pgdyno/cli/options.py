@@ -15,11 +15,13 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from types import UnionType
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import psutil
 import typer
 from psycopg import ProgrammingError
+from pydantic import BaseModel
 
 from pgdyno.errors import UsageError
 from pgdyno.features.planning.cost import search_s
@@ -40,6 +42,7 @@ from pgdyno.study.sizing import (
     block_overhead_s,
     whole_rounds,
 )
+from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import S_PER_MIN, counted, format_duration, parse_duration_s
 
@@ -59,7 +62,7 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
     """Return the command with the fields of its groups as parameters."""
     own = inspect.signature(command, eval_str=True)
     groups: dict[str, Any] = {
-        p.name: p.annotation for p in own.parameters.values() if is_dataclass(p.annotation)
+        p.name: p.annotation for p in own.parameters.values() if _is_group(p.annotation)
     }
     flat = [
         one for p in own.parameters.values() for one in (_options(p.annotation) if p.name in groups else [p])
@@ -79,11 +82,13 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
 
 def _options(group: Any) -> list[inspect.Parameter]:
     """Return the parameters of a group; a field that is a group itself gives all of its own."""
+    if issubclass(group, ModelOptions):
+        return [_parameter(group.MODEL, name) for name in group.FIELDS]
     hints = get_type_hints(group, include_extras=True)
     found = []
     for field in fields(group):
         hint = hints[field.name]
-        if is_dataclass(hint):
+        if _is_group(hint):
             found += _options(hint)
         else:
             kind = inspect.Parameter.KEYWORD_ONLY
@@ -93,15 +98,76 @@ def _options(group: Any) -> list[inspect.Parameter]:
 
 def _made(group: Any, given: dict[str, Any]) -> Any:
     """Return the group with its values, which leave ``given``; absent ones have their defaults."""
+    if issubclass(group, ModelOptions):
+        return group(**{name: given.pop(name) for name in group.FIELDS if name in given})
     hints = get_type_hints(group)
     values = {
-        field.name: _made(hints[field.name], given)
-        if is_dataclass(hints[field.name])
-        else given.pop(field.name)
+        field.name: _made(hints[field.name], given) if _is_group(hints[field.name]) else given.pop(field.name)
         for field in fields(group)
-        if is_dataclass(hints[field.name]) or field.name in given
+        if _is_group(hints[field.name]) or field.name in given
     }
     return group(**values)
+
+
+def _is_group(annotation: object) -> bool:
+    return isinstance(annotation, type) and (is_dataclass(annotation) or issubclass(annotation, ModelOptions))
+
+
+class ModelOptions:
+    """Base class of a group whose options are fields of a model, with the metadata ``Option``.
+
+    ``class TpccData(ModelOptions, model=TpccParameters, fields="warehouses")`` has the option --warehouses.
+    ``given``: the values on the command line by field; options that are absent have no value.
+    """
+
+    MODEL: ClassVar[type[BaseModel]]
+    FIELDS: ClassVar[Sequence[str]]
+
+    def __init_subclass__(cls, *, model: type[BaseModel], fields: str) -> None:
+        """Declare the model and its fields, in the order of the help."""
+        cls.MODEL, cls.FIELDS = model, fields.split()
+
+    def __init__(self, **given: Any) -> None:
+        self.given = {name: value for name, value in given.items() if value not in (None, [], ())}
+
+    def with_(self, **given: Any) -> Self:
+        """Return the options with other values."""
+        return type(self)(**{**self.given, **given})
+
+
+def option_of(model: type[BaseModel], name: str) -> Option:
+    """Return the option of a field."""
+    return next(one for one in model.model_fields[name].metadata if isinstance(one, Option))
+
+
+def option_name(model: type[BaseModel], name: str) -> str:
+    """Return the long spelling of the option of a field."""
+    return next(iter(option_of(model, name).names), f"--{name.replace('_', '-')}")
+
+
+def _parameter(model: type[BaseModel], name: str) -> inspect.Parameter:
+    """Return a field as a parameter of a command: of its type if typer has it, else of type str."""
+    field, option = model.model_fields[name], option_of(model, name)
+    annotation = field.annotation
+    if get_origin(annotation) in (Union, UnionType):
+        annotation = get_args(annotation)[0]
+    kind: Any = annotation if annotation in (bool, int, float) or get_origin(annotation) is Literal else str
+    default = option.default or (field.default if type(field.default) in (int, float, str) else None)
+    of = option.of or model.model_fields["kind"].default
+    text = re.sub(r"(--[a-z-]+)=", r"\1 ", option.help or field.description or "")
+    parts = [f"{of}: {text[:1].lower()}{text[1:]}"]
+    parts += ["May be repeated."] if option.is_repeated else []
+    parts += [] if default is None else [f"[default: {default}]"]
+    bounds = {key: getattr(one, key) for one in field.metadata for key in ("ge", "le") if hasattr(one, key)}
+    made = typer.Option(
+        *(option.names or [option_name(model, name)]),
+        metavar=option.metavar,
+        help=" ".join(parts),
+        min=bounds.get("ge") if option.has_range else None,
+        max=bounds.get("le") if option.has_range else None,
+    )
+    hint = Annotated[list[str] | None if option.is_repeated else kind | None, made]  # type: ignore[valid-type]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import typer
 
+from pgdyno.cli.options import ModelOptions, option_name
 from pgdyno.errors import UsageError
 from pgdyno.features.own_data.options import OwnDataOptions
 from pgdyno.features.sysbench.parameters import (
-    BULK_INSERT_THREADS,
-    STOCK,
-    TABLE_SIZE,
-    TABLES,
     SysbenchParameters,
     canonical_option,
     script_fields,
@@ -29,7 +26,7 @@ from pgdyno.workloads.pgbench.parameters import (
     variant_of,
     weighted,
 )
-from pgdyno.workloads.tpcc.parameters import TABLE_SETS_MAX, TpccParameters
+from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 
 def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:
@@ -88,134 +85,24 @@ class Which:
     ] = None
 
 
-@dataclass(frozen=True)
-class TpccData:
+class TpccData(ModelOptions, model=TpccParameters, fields="warehouses"):
     """Options of the tpcc data."""
 
-    warehouses: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="tpcc: number of warehouses, about 100 MB each. [default: in compare one per client, as far "
-            "as "
-            "memory allows; otherwise 1]",
-        ),
-    ] = None
 
-
-@dataclass(frozen=True)
-class PgbenchData:
-    """Options of the pgbench data."""
-
-    scale: Annotated[
-        int | None,
-        typer.Option(
-            "--scale",
-            "-s",
-            metavar="N",
-            help="pgbench: scale factor, 100,000 accounts (16 MB) each. [default: in compare one per client, "
-            "as far as memory allows; otherwise 1]",
-        ),
-    ] = None
-    partitions: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="pgbench: number of partitions of pgbench_accounts. [default: 0]"),
-    ] = None
-    partition_method: Annotated[
-        Literal["range", "hash"] | None,
-        typer.Option(help="pgbench: partitioning method of --partitions. [default: range]"),
-    ] = None
-    fillfactor: Annotated[
-        int | None,
-        typer.Option(metavar="PERCENT", help="pgbench: fillfactor of the tables, 10 to 100. [default: 100]"),
-    ] = None
-    unlogged: Annotated[bool | None, typer.Option("--unlogged", help="pgbench: create unlogged tables.")] = (
-        None
-    )
-    foreign_keys: Annotated[
-        bool | None,
-        typer.Option("--foreign-keys", help="pgbench: create foreign key constraints between the tables."),
-    ] = None
-    index: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TABLE(COLUMN,…)",
-            help="pgbench: additional index, for example 'pgbench_accounts (bid, abalance)'. May be "
-            "repeated.",
-        ),
-    ] = None
-    accounts_copy: Annotated[
-        bool | None,
-        typer.Option(
-            "--accounts-copy", help="pgbench: create pgbench_accounts_copy, a copy of pgbench_accounts."
-        ),
-    ] = None
-
-
-@dataclass(frozen=True)
-class TpccCalls:
+class TpccCalls(ModelOptions, model=TpccParameters, fields="calls pipeline isolation mix"):
     """Options of the tpcc transactions."""
 
-    calls: Annotated[
-        Literal["procedures", "statements"] | None,
-        typer.Option(
-            help="tpcc: call server-side functions (one round trip per transaction), or send single "
-            "statements. "
-            "[default: procedures]"
-        ),
-    ] = None
-    pipeline: Annotated[
-        bool | None,
-        typer.Option(
-            "--pipeline",
-            help="tpcc: with --calls statements, send statements in pipeline mode where they do not depend "
-            "on "
-            "each other.",
-        ),
-    ] = None
-    isolation: Annotated[
-        Literal["read committed", "repeatable read", "serializable"] | None,
-        typer.Option(help="tpcc: transaction isolation level. [default: read committed]"),
-    ] = None
-    mix: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KIND=WEIGHT,…",
-            help="tpcc: weights of new-order, payment, order-status, delivery and stock-level. Transactions "
-            "that are not listed do not run. [default: deck, the mix of TPC-C]",
-        ),
-    ] = None
 
-
-@dataclass(frozen=True)
-class TpccDialect:
+class TpccDialect(ModelOptions, model=TpccParameters, fields="dialect deviate table_sets"):
     """Options of the deviations from TPC-C, of data and transactions."""
 
-    dialect: Annotated[
-        Literal["spec", "hammerdb", "sysbench"] | None,
-        typer.Option(
-            help="tpcc: driver whose data and transactions are reproduced, with its deviations from TPC-C. "
-            "[default: spec]"
-        ),
-    ] = None
-    deviate: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,…",
-            help="tpcc: single deviations from TPC-C, such as no-rollback,uniform-items "
-            "(pgdyno docs workload-tpcc). [default: none]",
-        ),
-    ] = None
-    table_sets: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=TABLE_SETS_MAX,
-            help="tpcc with --dialect sysbench: sets of tables that share the warehouses, at most one per "
-            "warehouse. [default: 1]",
-        ),
-    ] = None
+
+class PgbenchData(
+    ModelOptions,
+    model=PgbenchParameters,
+    fields="scale partitions partition_method fillfactor unlogged foreign_keys indexes accounts_copy",
+):
+    """Options of the pgbench data."""
 
 
 @dataclass(frozen=True)
@@ -241,85 +128,22 @@ class PgbenchScripts:
             help="pgbench: custom script file, or a directory written by `pgdyno workload`. May be repeated.",
         ),
     ] = None
-    protocol: Annotated[
-        Literal["simple", "extended", "prepared"] | None,
-        typer.Option("--protocol", "-M", help="pgbench: query protocol. [default: simple, as in pgbench]"),
-    ] = None
-    define: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--define", "-D", metavar="NAME=VALUE", help="pgbench: script variable. May be repeated."
-        ),
-    ] = None
 
 
-@dataclass(frozen=True)
-class SysbenchOptions:
+class PgbenchCalls(ModelOptions, model=PgbenchParameters, fields="protocol define"):
+    """Options of how the pgbench scripts run."""
+
+
+class SysbenchOptions(
+    ModelOptions,
+    model=SysbenchParameters,
+    fields="script tables table_size options prepare_threads allow_os",
+):
     """Options of sysbench: script and data."""
-
-    script: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME|FILE.lua",
-            help=f"sysbench: script of the clients: {', '.join(STOCK)}, or a Lua file. "
-            "[default: oltp_read_write]",
-        ),
-    ] = None
-    tables: Annotated[
-        int | None, typer.Option(metavar="N", help=f"sysbench: number of tables. [default: {TABLES}]")
-    ] = None
-    table_size: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N", help=f"sysbench: rows of each table, 250 bytes each. [default: {TABLE_SIZE:,}]"
-        ),
-    ] = None
-    opt: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="sysbench: option of the script or of its random numbers, for example point-selects=5. May "
-            "be repeated.",
-        ),
-    ] = None
-    prepare_threads: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="sysbench: threads of the script's own command prepare. "
-            f"[default: 1; bulk_insert: {BULK_INSERT_THREADS}]",
-        ),
-    ] = None
-    allow_os: Annotated[
-        bool | None,
-        typer.Option(
-            "--allow-os",
-            help="sysbench: let scripts run commands, use all of the libraries os and io, and read any file. "
-            "Sleeping by os.execute needs no permission.",
-        ),
-    ] = None
 
     def with_options(self, texts: Iterable[str]) -> SysbenchOptions:
         """Return the options with ``--name=value`` of sysbench's command line."""
-        return replace(self, opt=[*(self.opt or ()), *texts])
-
-
-GROUPS: Mapping[type, Kind] = {
-    TpccData: "tpcc",
-    TpccCalls: "tpcc",
-    TpccDialect: "tpcc",
-    PgbenchData: "pgbench",
-    PgbenchScripts: "pgbench",
-    OwnDataOptions: "pgbench",
-    SysbenchOptions: "sysbench",
-}
-
-FIELD_OF_OPTION = {"index": "indexes", "opt": "options", "check": "checks"}
-"""Parameters whose name differs from their option."""
-
-OPTION_OF_FIELD = {field: option for option, field in FIELD_OF_OPTION.items()}
-
-Group = TypeVar("Group")
+        return self.with_(options=[*self.given.get("options", ()), *texts])
 
 
 @dataclass(frozen=True)
@@ -332,6 +156,7 @@ class WorkloadOptions:
     tpcc_dialect: TpccDialect
     pgbench_data: PgbenchData
     pgbench_scripts: PgbenchScripts
+    pgbench_calls: PgbenchCalls
     own_data: OwnDataOptions
     sysbench: SysbenchOptions
 
@@ -339,7 +164,7 @@ class WorkloadOptions:
         """Return the parameters as ``parameters_of`` does."""
         groups = (
             *(self.tpcc_data, self.tpcc_calls, self.tpcc_dialect),
-            *(self.pgbench_data, self.pgbench_scripts, self.own_data, self.sysbench),
+            *(self.pgbench_data, self.pgbench_scripts, self.pgbench_calls, self.own_data, self.sysbench),
         )
         implied = self.own_data.source is not None and self.which.workload == DEFAULT_WORKLOAD
         which = replace(self.which, workload="pgbench") if implied else self.which
@@ -351,28 +176,31 @@ class WorkloadOptions:
         """Return the options with dialect, deviations and data of an arm. Raises UsageError."""
         dialect: dict[str, Any] = {name: load[name] for name in ("dialect", "deviate") if name in load}
         own = replace(self, own_data=self.own_data.of_arm(load))
-        return replace(own, tpcc_dialect=replace(self.tpcc_dialect, **dialect))
+        return replace(own, tpcc_dialect=self.tpcc_dialect.with_(**dialect))
 
 
 OF_ANOTHER_WORKLOAD = {("script", "pgbench"): "file", ("file", "sysbench"): "script"}
 """Options by the option of another workload with the same purpose, and the workload."""
 
 
+WorkloadGroup = ModelOptions | PgbenchScripts | OwnDataOptions
+
+
 def chosen_parameters(
-    which: Which, *groups: Any, default_size: Callable[[Kind], int] = lambda _: 1
+    which: Which, *groups: WorkloadGroup, default_size: Callable[[Kind], int] = lambda _: 1
 ) -> WorkloadParameters:
     """Return the workload parameters given by the options.
 
     ``default_size`` supplies warehouses or scale if none is given. Raises UsageError, ValidationError.
     """
     for group in groups:
-        if GROUPS[type(group)] != which.workload and (stray := dict(_given(group))):
+        kind = group.MODEL.model_fields["kind"].default if isinstance(group, ModelOptions) else "pgbench"
+        if kind != which.workload and (stray := _given(group)):
             name = next(iter(stray))
-            name = OPTION_OF_FIELD.get(name, name).replace("_", "-")
-            message = f"--{name} requires --workload {GROUPS[type(group)]} (got --workload {which.workload})"
+            message = f"{_option(group, name)} requires --workload {kind} (got --workload {which.workload})"
             own = OF_ANOTHER_WORKLOAD.get((name, which.workload))
             raise UsageError(f"{message}: use --{own}" if own else message)
-    given = {name: value for group in groups for name, value in _given(group)}
+    given = {name: value for group in groups for name, value in _given(group).items()}
     if which.variant is not None and which.workload != "pgbench":
         raise UsageError(f"--variant requires --workload pgbench (got --workload {which.workload})")
     if which.workload == "sysbench":
@@ -392,12 +220,11 @@ def chosen_parameters(
 
 def _sysbench(given: dict[str, Any]) -> SysbenchParameters:
     """Return the parameters of sysbench; reads the script and its modules. Raises UsageError."""
-    fields = dict(given)
-    if "options" in fields:
-        fields["options"] = options_of(fields["options"])
-    if "script" in fields:
-        fields |= script_fields(fields["script"], Path())
-    return SysbenchParameters.model_validate(fields)
+    if "options" in given:
+        given["options"] = options_of(given["options"])
+    if "script" in given:
+        given |= script_fields(given["script"], Path())
+    return SysbenchParameters.model_validate(given)
 
 
 def options_of(texts: Iterable[str]) -> dict[str, str]:
@@ -412,11 +239,15 @@ def options_of(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _given(group: Any) -> Iterator[tuple[str, Any]]:
+def _given(group: WorkloadGroup) -> dict[str, Any]:
+    if isinstance(group, ModelOptions):
+        return group.given
     if isinstance(group, OwnDataOptions):
-        yield from group.of_pgbench().items()
-        return
-    for field in fields(group):
-        value = getattr(group, field.name)
-        if value not in (None, [], ()):
-            yield FIELD_OF_OPTION.get(field.name, field.name), value
+        return group.of_pgbench()
+    return {name: value for name, value in asdict(group).items() if value}
+
+
+def _option(group: WorkloadGroup, name: str) -> str:
+    if isinstance(group, ModelOptions):
+        return option_name(group.MODEL, name)
+    return "--check" if name == "checks" else f"--{name}"

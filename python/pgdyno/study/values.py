@@ -41,6 +41,24 @@ def plain_message(message: str) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class Option:
+    """A field that is also an option of the command line.
+
+    ``names``: its spellings, if not that of the field. ``default``: the default as text, if not that of the
+    field. ``help``: if not the description of the field. ``of``: the beginning of the help, if not the kind
+    of the workload. ``is_repeated``: it gives a list. ``has_range``: the help shows the bounds of the field.
+    """
+
+    metavar: str | None = None
+    names: tuple[str, ...] = ()
+    default: str = ""
+    help: str = ""
+    of: str = ""
+    is_repeated: bool = False
+    has_range: bool = False
+
+
 NAME_LENGTH_MAX = 60
 """Maximum length of the name of a level, which is part of the names of arms and cases."""
 

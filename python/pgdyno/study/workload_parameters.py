@@ -59,6 +59,9 @@ class Pace:
 NOT_UPGRADED = "none"
 """Value of ``upgrade_from`` of data that the server of the arm itself loads."""
 
+SIZE_DEFAULT = "in compare one per client, as far as memory allows; otherwise 1"
+"""Default of an option for the size of the data."""
+
 AGE_MAX = 10**9
 """Maximum number of transactions that age data: more take weeks."""
 

@@ -65,6 +65,7 @@ def schema() -> dict[str, Any]:
     for field in parameters.values():
         field.pop("default", None)
         field.pop("title", None)
+        field["description"] = field["description"].replace("--", "")  # calls=statements
     properties: dict[str, Any] = whole["properties"]
     kind = {"enum": list(PARAMETERS), "description": "Workload of the clients."}
     properties["workload"] |= _table({"kind": kind, **parameters}, required=["kind"])

@@ -29,6 +29,7 @@ from pgdyno.cli import options
 from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.options import ClientOptions, expanded
 from pgdyno.cli.workload_options import (
+    PgbenchCalls,
     PgbenchData,
     PgbenchScripts,
     SysbenchOptions,
@@ -132,7 +133,7 @@ def load(
             "--replace requires --into-existing and --workload pgbench; "
             "other tables are replaced only if pgdyno loaded them"
         )
-    sets = tpcc_dialect.table_sets or 1  # at most one per warehouse
+    sets = tpcc_dialect.given.get("table_sets", 1)  # at most one per warehouse
     parameters = chosen_parameters(
         which, tpcc_data, tpcc_dialect, pgbench_data, sysbench, default_size=lambda _: sets
     )
@@ -229,6 +230,7 @@ def check(
     which: Which,
     dialect: TpccDialect,
     scripts: PgbenchScripts,
+    calls: PgbenchCalls,
     as_json: options.Json = False,
 ) -> int:
     """Check the consistency of the data of a workload.
@@ -244,8 +246,8 @@ def check(
     """
     if which.workload == "sysbench":
         raise UsageError("--workload sysbench: its data have no invariants; use tpcc or pgbench")
-    sets = dialect.table_sets or 1  # at most one per warehouse
-    parameters = chosen_parameters(which, dialect, scripts, default_size=lambda _: sets)
+    sets = dialect.given.get("table_sets", 1)  # at most one per warehouse
+    parameters = chosen_parameters(which, dialect, scripts, calls, default_size=lambda _: sets)
     # No grace period: a read-only command has nothing to shut down in order.
     with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
         if isinstance(parameters, PgbenchParameters):
@@ -336,8 +338,8 @@ def size_of_data(connection: Connection, kind: str, dialect: TpccDialect) -> int
     """
     if kind == "pgbench":
         return read_scale(connection)
-    if dialect.dialect == "sysbench" and marker_or_none(connection) is None:
-        create_views(connection, dialect.table_sets or 1)
+    if dialect.given.get("dialect") == "sysbench" and marker_or_none(connection) is None:
+        create_views(connection, dialect.given.get("table_sets", 1))
         return require_warehouses(connection)
     return read_marker(connection).scale
 
@@ -360,6 +362,7 @@ def drive(
     tpcc_calls: TpccCalls,
     tpcc_dialect: TpccDialect,
     pgbench_scripts: PgbenchScripts,
+    pgbench_calls: PgbenchCalls,
     sysbench: SysbenchOptions,
     load: ClientOptions,
     seed: Annotated[
@@ -396,6 +399,7 @@ def drive(
                 tpcc_calls,
                 tpcc_dialect,
                 pgbench_scripts,
+                pgbench_calls,
                 sysbench,
                 default_size=lambda kind: size_of_data(connection, kind, tpcc_dialect),
             )

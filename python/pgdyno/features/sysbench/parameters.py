@@ -7,10 +7,11 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters, read_script
 from pgdyno.units import counted, group_digits
 
@@ -126,34 +127,44 @@ class SysbenchParameters(WorkloadParameters):
     HAS_PACING: ClassVar[bool] = False
 
     kind: Literal["sysbench"] = "sysbench"
-    script: SysbenchScript = Field(
+    script: Annotated[
+        SysbenchScript,
+        Option(
+            "NAME|FILE.lua",
+            default="oltp_read_write",
+            help=f"Script of the clients: {', '.join(STOCK)}, or a Lua file.",
+        ),
+    ] = Field(
         default=SysbenchScript(name="oltp_read_write"),
         description="Script of the clients: a name, or name and text. [default: oltp_read_write]",
     )
     modules: dict[str, str] = Field(
         default_factory=dict, description="Texts of modules that the script loads with require, by name."
     )
-    tables: int | None = Field(
-        default=None, ge=1, le=10_000, description=f"Option tables of the script. [default: {TABLES}]"
+    tables: Annotated[int | None, Option("N", default=str(TABLES))] = Field(
+        default=None, ge=1, le=10_000, description="Number of tables."
     )
-    table_size: int | None = Field(
-        default=None,
-        ge=1,
-        le=2**31 - 1,
-        description=f"Option table-size of the script: rows of each table. [default: {TABLE_SIZE}]",
+    table_size: Annotated[int | None, Option("N", default=f"{TABLE_SIZE:,}")] = Field(
+        default=None, ge=1, le=2**31 - 1, description="Rows of each table, 250 bytes each."
     )
-    options: dict[str, str] = Field(
+    options: Annotated[
+        dict[str, str],
+        Option(
+            "NAME=VALUE",
+            ("--opt",),
+            help="Option of the script or of its random numbers, for example point-selects=5.",
+            is_repeated=True,
+        ),
+    ] = Field(
         default_factory=dict, description="Options of the script and of random numbers, without dashes."
     )
-    prepare_threads: int | None = Field(
-        default=None,
-        ge=1,
-        le=1000,
-        description="Threads of a script's own command prepare. "
-        f"[default: 1; bulk_insert: {BULK_INSERT_THREADS}]",
+    prepare_threads: Annotated[int | None, Option("N", default=f"1; bulk_insert: {BULK_INSERT_THREADS}")] = (
+        Field(default=None, ge=1, le=1000, description="Threads of the script's own command prepare.")
     )
-    allow_os: bool = Field(
-        default=False, description="Let scripts use all of the libraries os and io and read any file."
+    allow_os: Annotated[bool, Option()] = Field(
+        default=False,
+        description="Let scripts run commands, use all of the libraries os and io, and read any file. "
+        "Sleeping by os.execute needs no permission.",
     )
 
     @model_validator(mode="before")

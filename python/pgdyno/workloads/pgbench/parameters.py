@@ -30,7 +30,8 @@ from pydantic import (
 
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.features.own_data.plan import Invariant, OwnData
-from pgdyno.study.workload_parameters import Pace, WorkloadParameters, read_script
+from pgdyno.study.values import Option
+from pgdyno.study.workload_parameters import SIZE_DEFAULT, Pace, WorkloadParameters, read_script
 
 # ----------------------------------------------------------------------
 # Parameters of the workload ``pgbench`` (docs/reference/workload-pgbench.md).
@@ -128,19 +129,33 @@ class PgbenchParameters(WorkloadParameters):
     OMITTED: ClassVar[frozenset[str]] = frozenset({"data", "checks"})
 
     kind: Literal["pgbench"] = "pgbench"
-    scale: int = Field(ge=1, le=214_748_364, description="Size of the data: 100,000 accounts or 16 MB each.")
-    partitions: int = Field(default=0, ge=0, le=100_000, description="Number of partitions of the accounts.")
-    partition_method: Literal["range", "hash"] | None = Field(
-        default=None, description="Partitioning method; requires partitions. [default: range]"
+    scale: Annotated[int, Option("N", ("--scale", "-s"), SIZE_DEFAULT)] = Field(
+        ge=1, le=214_748_364, description="Scale factor, 100,000 accounts (16 MB) each."
     )
-    fillfactor: int = Field(default=100, ge=10, le=100, description="Fillfactor of the tables, in percent.")
-    unlogged: bool = Field(default=False, description="Create unlogged tables.")
-    foreign_keys: bool = Field(default=False, description="Create foreign keys between the tables.")
-    indexes: tuple[Index, ...] = Field(
-        default=(), description="Additional indexes, such as pgbench_accounts (bid, abalance)."
+    partitions: Annotated[int, Option("N")] = Field(
+        default=0, ge=0, le=100_000, description="Number of partitions of pgbench_accounts."
     )
-    accounts_copy: bool = Field(
-        default=False, description="Create a copy of the accounts, pgbench_accounts_copy."
+    partition_method: Annotated[Literal["range", "hash"] | None, Option(default="range")] = Field(
+        default=None, description="Partitioning method of --partitions."
+    )
+    fillfactor: Annotated[int, Option("PERCENT")] = Field(
+        default=100, ge=10, le=100, description="Fillfactor of the tables, 10 to 100."
+    )
+    unlogged: Annotated[bool, Option()] = Field(default=False, description="Create unlogged tables.")
+    foreign_keys: Annotated[bool, Option()] = Field(
+        default=False, description="Create foreign key constraints between the tables."
+    )
+    indexes: Annotated[
+        tuple[Index, ...],
+        Option(
+            "TABLE(COLUMN,…)",
+            ("--index",),
+            help="Additional index, for example 'pgbench_accounts (bid, abalance)'.",
+            is_repeated=True,
+        ),
+    ] = Field(default=(), description="Additional indexes, such as pgbench_accounts (bid, abalance).")
+    accounts_copy: Annotated[bool, Option()] = Field(
+        default=False, description="Create pgbench_accounts_copy, a copy of pgbench_accounts."
     )
     scripts: tuple[Script, ...] = Field(
         default=(Script(name="tpcb-like"),),
@@ -148,10 +163,14 @@ class PgbenchParameters(WorkloadParameters):
         max_length=128,
         description="Scripts of the clients, chosen by weight. [default: tpcb-like]",
     )
-    protocol: Literal["simple", "extended", "prepared"] = Field(
-        default="simple", description="Query protocol."
-    )
-    define: dict[str, str] = Field(default_factory=dict, description="Variables of the scripts.")
+    protocol: Annotated[
+        Literal["simple", "extended", "prepared"],
+        Option(names=("--protocol", "-M"), default="simple, as in pgbench"),
+    ] = Field(default="simple", description="Query protocol.")
+    define: Annotated[
+        dict[str, str],
+        Option("NAME=VALUE", ("--define", "-D"), help="Script variable.", is_repeated=True),
+    ] = Field(default_factory=dict, description="Variables of the scripts.")
     data: OwnData | None = Field(
         default=None,
         description="Data of your own instead of the pgbench tables: a dump, a directory, a DSN or a name "

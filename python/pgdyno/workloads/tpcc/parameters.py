@@ -8,7 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pgdyno.study.workload_parameters import Pace, WorkloadParameters
+from pgdyno.study.values import Option
+from pgdyno.study.workload_parameters import SIZE_DEFAULT, Pace, WorkloadParameters
 from pgdyno.units import counted
 from pgdyno.workloads.tpcc.dialects import (
     DIALECTS,
@@ -95,41 +96,42 @@ class TpccParameters(WorkloadParameters):
     OMITTED: ClassVar[frozenset[str]] = frozenset({"mix", "dialect", "deviate", "table_sets"})
 
     kind: Literal["tpcc"] = "tpcc"
-    warehouses: int = Field(ge=1, le=100_000, description="Size of the data, about 100 MB each.")
-    calls: Literal["procedures", "statements"] = Field(
+    warehouses: Annotated[int, Option("N", default=SIZE_DEFAULT)] = Field(
+        ge=1, le=100_000, description="Number of warehouses, about 100 MB each."
+    )
+    calls: Annotated[Literal["procedures", "statements"], Option()] = Field(
         default="procedures",
-        description="procedures: server-side functions, one round trip per transaction. statements: one "
-        "round trip per statement.",
+        description="Call server-side functions (one round trip per transaction), or send single statements.",
     )
-    pipeline: bool = Field(
-        default=False, description="With calls = statements: send independent statements together."
+    pipeline: Annotated[bool, Option()] = Field(
+        default=False,
+        description="With --calls=statements, send statements in pipeline mode where they do not depend on "
+        "each other.",
     )
-    isolation: Literal["read committed", "repeatable read", "serializable"] = Field(
-        default="read committed", description="Isolation level of all transactions."
+    isolation: Annotated[Literal["read committed", "repeatable read", "serializable"], Option()] = Field(
+        default="read committed", description="Transaction isolation level."
     )
-    mix: Annotated[str, AfterValidator(canonical_mix)] = Field(
+    mix: Annotated[
+        str, AfterValidator(canonical_mix), Option("KIND=WEIGHT,…", default="deck, the mix of TPC-C")
+    ] = Field(
         default=DECK,
-        description="Weights of the transactions, such as new-order=45,payment=43; transactions not named do "
-        "not run. deck: the mix of TPC-C, drawn from a deck of 23 cards.",
+        description="Weights of new-order, payment, order-status, delivery and stock-level. Transactions "
+        "that are not listed do not run.",
     )
-
-    dialect: Literal["spec", "hammerdb", "sysbench"] = Field(
+    dialect: Annotated[Literal["spec", "hammerdb", "sysbench"], Option()] = Field(
         default="spec",
-        description="Driver whose data and transactions are reproduced, with its deviations from TPC-C. It "
-        "sets the defaults of calls, isolation and mix.",
+        description="Driver whose data and transactions are reproduced, with its deviations from TPC-C.",
     )
-    deviate: Annotated[str, AfterValidator(canonical_deviations)] = Field(
+    deviate: Annotated[str, AfterValidator(canonical_deviations), Option("NAME,…", default="none")] = Field(
         default="",
-        description="Single deviations from TPC-C, in addition to those of the dialect, such as "
-        "no-rollback,uniform-items.",
+        description="Single deviations from TPC-C, such as no-rollback,uniform-items "
+        "(pgdyno docs workload-tpcc).",
     )
-
-    table_sets: int = Field(
+    table_sets: Annotated[int, Option("N", of="tpcc with --dialect sysbench", has_range=True)] = Field(
         default=1,
         ge=1,
         le=TABLE_SETS_MAX,
-        description="With dialect = sysbench: sets of tables that share the warehouses, at most one per "
-        "warehouse. Each transaction draws a set.",
+        description="Sets of tables that share the warehouses, at most one per warehouse.",
     )
 
     @model_validator(mode="before")
