@@ -44,6 +44,7 @@ from bench import (
 )
 from bench.environment import FULL, SMOKE, Environment, Sizes, benchmark_environment
 from bench.figure import Figure, markdown
+from pgdyno.cli.features import features
 from pgdyno.errors import PgdynoError
 from pgdyno.server.engine import build_info
 
@@ -106,6 +107,7 @@ def main(arguments: list[str]) -> int:
     unknown = sorted(set(chosen.names) - set(BENCHMARKS))
     if unknown:
         parser.error(f"no benchmark is called {unknown[0]}: there are {', '.join(BENCHMARKS)}")
+    features()
     engine = build_info()
     if engine["profile"] != "release" and not chosen.smoke:
         parser.error("the engine is a debug build: make setup builds the one to measure")

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from pgdyno.cli.features import features
 from pgdyno.server.builds import Build, read_build
 from pgdyno.server.directories import Account, server_account
 from pgdyno.server.find_build import system_builds
@@ -26,6 +27,7 @@ settings.register_profile(
 )
 settings.load_profile("reproducible")
 
+features()
 
 # A shell's nohup and & ignore signals, which programs started by tests would inherit.
 for number in (signal.SIGHUP, signal.SIGQUIT):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.features.profiles.perf import ProfileError, Profiler
+from pgdyno.features.profiles.perf import ProbeError, Profiler
 from pgdyno.server.directories import Account
 from pgdyno.server.processes import Runs, Server
 
@@ -22,7 +22,7 @@ BUSY = "SELECT count(*) FROM generate_series(1, 2000000) AS i WHERE i % 7 = 3"
 def test_later_backends_are_sampled(running_server: Server, runs: Runs) -> None:
     try:
         profiler = Profiler.start(running_server.postmaster_pid, 99, runs)
-    except ProfileError as error:
+    except ProbeError as error:
         pytest.skip(str(error))
     with running_server.connect() as connection:
         connection.execute(BUSY)
@@ -37,7 +37,7 @@ def test_later_backends_are_sampled(running_server: Server, runs: Runs) -> None:
 def test_an_abandoned_profile_leaves_nothing(running_server: Server, runs: Runs) -> None:
     try:
         profiler = Profiler.start(running_server.postmaster_pid, 99, runs)
-    except ProfileError as error:
+    except ProbeError as error:
         pytest.skip(str(error))
     profiler.give_up()
     assert profiler.process.poll() is not None

@@ -26,7 +26,8 @@ def test_help_and_version_load_no_command_and_nothing_heavy(option: str) -> None
         "import sys\nfrom pgdyno.cli.main import run_command\n"
         f"assert run_command(['{option}']) == 0\n"
         "heavy = {'numpy', 'psycopg', 'pydantic', 'pgdyno.cli.compare', 'pgdyno.analysis'}\n"
-        "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()"
+        "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()\n"
+        "assert not [name for name in sys.modules if name.startswith('pgdyno.features')]"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
 

@@ -23,7 +23,7 @@ from pgdyno.features.profiles.perf import (
     HZ_MAX,
     SAMPLES_MAX,
     STACKS_MAX,
-    ProfileError,
+    ProbeError,
     Profiler,
     hz_for,
     reason_of,
@@ -107,7 +107,7 @@ def test_the_reason_of_a_failure_of_perf_names_the_obstacle(errors: str, words: 
 
 def test_a_missing_perf_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ProfileError, match="perf is not installed"):
+    with pytest.raises(ProbeError, match="perf is not installed"):
         Profiler.start(os.getpid(), 99, Runs(tmp_path, server_account()))
 
 
@@ -120,7 +120,7 @@ def test_a_failed_start_of_perf_leaves_no_run_directory(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     runs = tmp_path / "runs"
     runs.mkdir()
-    with pytest.raises(ProfileError, match="not permitted"):
+    with pytest.raises(ProbeError, match="not permitted"):
         Profiler.start(os.getpid(), 99, Runs(runs, server_account()))
     assert not list(runs.glob("run-*"))
 

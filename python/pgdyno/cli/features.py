@@ -1,6 +1,17 @@
-"""The assembly: every command with its module and its line of help. Only here the core names features."""
+"""The assembly: every command with its module and its line of help, and the hooks of every feature.
+
+Only here the core names features.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pgdyno.hooks import install_on_demand
+
+if TYPE_CHECKING:
+    from pgdyno.feature import Feature
 
 COMMANDS = {
     "compare": (
@@ -43,3 +54,25 @@ COMMANDS = {
 }
 """Module and help of each command. The module has a function of that name, or an ``app`` with subcommands.
 ``tests/unit/test_cli_commands.py`` keeps the help equal to the command's own."""
+
+
+def features() -> None:
+    """Give the core the hooks of all features, which it imports when it asks for the first one.
+
+    Each process of pgdyno calls this at its start.
+    """
+    install_on_demand(lambda: install(all_features()))
+
+
+def all_features() -> Sequence[Feature]:
+    """Import the features with hooks."""
+    from pgdyno.features import profiles  # noqa: PLC0415
+
+    return [package.feature() for package in (profiles,)]
+
+
+def install(found: Sequence[Feature]) -> None:
+    """Hand each hook to the package that loops over it. The order of the features has no effect."""
+    from pgdyno.measure.telemetry_collection import PROBE_KINDS  # noqa: PLC0415
+
+    PROBE_KINDS.install(probe for feature in found for probe in feature.probes)

@@ -20,7 +20,7 @@ from typer.exceptions import TyperException
 
 from pgdyno import __version__
 from pgdyno.cli.console import PLAIN, ready_streams, say, survive_hangup, without_output, writing
-from pgdyno.cli.features import COMMANDS
+from pgdyno.cli.features import COMMANDS, features
 from pgdyno.errors import PgdynoError
 from pgdyno.interruption import RAY_THREAD
 
@@ -125,6 +125,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
     While a shell requests completions, it becomes nothing, because a message would appear in the prompt.
     """
+    features()
     try:
         return _status(arguments)
     except BrokenPipeError:

@@ -7,17 +7,17 @@ the driver fails the trial, not the probes.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import psycopg
 from psycopg import sql
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, in_one_line
-from pgdyno.features.profiles.perf import ProfileError, Profiler, hz_for
+from pgdyno.hooks import Hooks
 from pgdyno.measure.arms import Connection, LabArm, brief_session
 from pgdyno.measure.hardware_counters import CountersError, HardwareCounters
 from pgdyno.measure.host_counters import HostCounters, ServerCpu, scheduled, server_cpu
@@ -26,6 +26,7 @@ from pgdyno.measure.server_probes import (
     EXTENSIONS,
     PROBES,
     Chunk,
+    Row,
     SeriesEnd,
     Target,
     find_clients,
@@ -35,7 +36,6 @@ from pgdyno.measure.server_probes import (
 )
 from pgdyno.measure.trial import Lab, RunningTrial
 from pgdyno.results.records import Moment, SampleSeries, StoredReading
-from pgdyno.server.cache_directory import Cache
 from pgdyno.study.sizing import Absence
 
 OF_SEVERAL_ARMS = "its server counts what other arms do, too"
@@ -55,7 +55,7 @@ SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
 """Probes with values in the one-second series of the server."""
 
 
-PROFILE, HARDWARE = "profile", "hardware"
+HARDWARE = "hardware"
 
 CPU_ERROR_SHARE_MAX = 0.05
 """Maximum error of the server's CPU time as a share of it. If processes of the server ended in the window, a
@@ -65,6 +65,36 @@ time below 0.4 s is not precise enough.
 CPU_TOO_SHORT = (
     "processes of the server ended meanwhile, the kernel rounds their CPU time to 10 ms: measure for longer"
 )
+
+
+class ProbeError(Exception):
+    """Raised if a probe of a feature is not possible; the message has the reason and the remedy."""
+
+
+class RunningProbe(Protocol):
+    """A probe of a feature while it runs."""
+
+    def stop(self) -> Sequence[Row]:
+        """End it and return its rows. Raises ProbeError."""
+        ...
+
+    def give_up(self) -> None:
+        """End it without rows. Never raises; safe to call twice."""
+        ...
+
+
+@dataclass(frozen=True)
+class ProbeKind:
+    """A probe of a feature, which runs during the measured part of a trial.
+
+    ``start``: starts it on the server of an arm, for a window of about so many seconds. Raises ProbeError.
+    """
+
+    name: str
+    start: Callable[[LabArm, float], RunningProbe]
+
+
+PROBE_KINDS: Hooks[ProbeKind] = Hooks("probes")
 
 
 @dataclass
@@ -80,7 +110,7 @@ class TelemetryCollection:
     _host: HostCounters | None = None
     _cost: Cost | None = None
     _readings: dict[int, list[StoredReading]] = field(default_factory=dict)
-    _profilers: dict[int, Profiler] = field(default_factory=dict)
+    _running: list[tuple[RunningTrial, str, RunningProbe]] = field(default_factory=list)
     _counters: dict[int, HardwareCounters | CountersError] = field(default_factory=dict)
     _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
     _server_cpu: dict[int, list[ServerCpu]] = field(default_factory=dict)  # by trial: at the barriers
@@ -102,8 +132,8 @@ class TelemetryCollection:
         finally:
             telemetry._stop_sampling()
             telemetry._close_counters()
-            for profiler in telemetry._profilers.values():
-                profiler.give_up()
+            for _, _, probe in telemetry._running:
+                probe.give_up()
 
     def note_driver(self, pid: int) -> None:
         """Store the process ID of the driver."""
@@ -134,9 +164,10 @@ class TelemetryCollection:
             targets, host, monotonic_of(self.epoch_unix_s), step_s=step_for(self.lab.study.window_likely_s())
         )
         self._sampler.start()
-        if PROFILE in asked:
-            for trial in self.trials:
-                self._start_profile(trial)
+        for kind in PROBE_KINDS:
+            if kind.name in asked:
+                for trial in self.trials:
+                    self._start(kind, trial)
         self._count(Moment.BEGIN)
 
     def end(self) -> None:
@@ -145,9 +176,9 @@ class TelemetryCollection:
             return
         self._count(Moment.END)
         self._close_counters()
-        if PROFILE in self.lab.study.probes:
-            for trial in self.trials:
-                self._end_profile(trial)
+        for trial, name, probe in self._running:
+            self._end(trial, name, probe)
+        self._running.clear()
         self._stop_sampling()
         self._read(Moment.END)
 
@@ -213,7 +244,7 @@ class TelemetryCollection:
 
     def _read(self, moment: Moment) -> None:
         for trial in self.trials:
-            queried = [probe for probe in self.lab.study.probes if probe not in (PROFILE, HARDWARE)]
+            queried = [probe for probe in self.lab.study.probes if probe == "host" or probe in PROBES]
             self._read_trial(trial, moment, queried)
 
     def _read_trial(self, trial: RunningTrial, moment: Moment, probes: Sequence[str]) -> None:
@@ -278,31 +309,25 @@ class TelemetryCollection:
                 counters.close()
         self._counters.clear()
 
-    def _start_profile(self, trial: RunningTrial) -> None:
-        pid, window_s = trial.arm.postmaster_pid(), self.lab.study.window_likely_s()
+    def _start(self, kind: ProbeKind, trial: RunningTrial) -> None:
         reason = ""
         try:
-            if pid is None:
-                raise ProfileError("only servers started by pgdyno can be profiled")
-            hz = hz_for(window_s, len(os.sched_getaffinity(0)))
-            self._profilers[trial.id] = Profiler.start(pid, hz, Cache.open().live_runs())
-        except ProfileError as error:
+            probe = kind.start(trial.arm, self.lab.study.window_likely_s())
+            self._running.append((trial, kind.name, probe))
+        except ProbeError as error:
             reason = str(error)
-        begun = StoredReading(PROFILE, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
+        begun = StoredReading(kind.name, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
         self._readings.setdefault(trial.id, []).append(begun)
 
-    def _end_profile(self, trial: RunningTrial) -> None:
-        profiler = self._profilers.pop(trial.id, None)
-        if profiler is None:
-            return
+    def _end(self, trial: RunningTrial, name: str, probe: RunningProbe) -> None:
         at_s, begun_s = self._now_s(), time.monotonic()
         rows, reason = None, ""
         try:
-            rows = profiler.stop()
-        except ProfileError as error:
+            rows = probe.stop()
+        except ProbeError as error:
             reason = str(error)
         took_s = time.monotonic() - begun_s
-        self._readings[trial.id].append(StoredReading(PROFILE, Moment.END, at_s, took_s, rows, reason))
+        self._readings[trial.id].append(StoredReading(name, Moment.END, at_s, took_s, rows, reason))
 
     def _now_s(self) -> float:
         return time.time() - self.epoch_unix_s

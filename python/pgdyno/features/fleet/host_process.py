@@ -21,6 +21,7 @@ from typing import Any, Self
 import psycopg
 
 from pgdyno.cli.error_reporting import as_pgdyno_error
+from pgdyno.cli.features import features
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import PgdynoError, in_one_line
 from pgdyno.features.cluster.ray import undo_limits_of_ray
@@ -109,6 +110,7 @@ def run_task(task: HostTask) -> str:
 
 def main() -> None:
     """Run the task of the first line. An error becomes the last line of the output."""
+    features()
     task = HostTask.model_validate_json(sys.stdin.readline())
     _warn_of_niceness(undo_limits_of_ray())
     if task.password is not None:

@@ -1,6 +1,6 @@
 """CPU profiles of server processes with Linux ``perf``.
 
-    profiler = Profiler.start(postmaster_pid, hz=199)       # raises ProfileError with a remedy
+    profiler = Profiler.start(postmaster_pid, hz=199)       # raises ProbeError with a remedy
     …                                                       # the measured part
     rows = profiler.stop()                                  # a row of facts, then one per stack
 
@@ -24,8 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Self
 
+from pgdyno.measure.arms import LabArm
 from pgdyno.measure.host_counters import child_pids
 from pgdyno.measure.server_probes import Row
+from pgdyno.measure.telemetry_collection import ProbeError
+from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Runs
 
 EVENT = "cpu-clock"
@@ -58,10 +61,6 @@ UNKNOWN = "[unknown]"
 """Name in perf for an unknown function."""
 
 
-class ProfileError(Exception):
-    """Raised if a profile is not possible; the message has the reason and the remedy."""
-
-
 @dataclass
 class Profiler:
     """A running perf. ``folder``: its temporary directory, which ``cleanup`` removes."""
@@ -84,18 +83,18 @@ class Profiler:
             try:
                 profiler._send("enable")
                 return profiler
-            except ProfileError as error:
+            except ProbeError as error:
                 profiler.give_up()
                 if GONE not in str(error):
                     raise
-        raise ProfileError("the server processes exit before perf can attach")
+        raise ProbeError("the server processes exit before perf can attach")
 
     @classmethod
     def _launch(cls, pids: Sequence[int], hz: int, runs: Runs) -> Self:
         """Start perf without sampling."""
         perf = shutil.which("perf")
         if perf is None:
-            raise ProfileError("perf is not installed: install linux-perf, perf or linux-tools")
+            raise ProbeError("perf is not installed: install linux-perf, perf or linux-tools")
         cleanup = contextlib.ExitStack()
         folder = cleanup.enter_context(runs.open("profile")).path
         (order_in, order_out), (answer_in, answer_out) = os.pipe(), os.pipe()
@@ -116,14 +115,14 @@ class Profiler:
         return cls(process, os.fdopen(order_out, "wb", 0), os.fdopen(answer_in, "rb", 0), folder, hz, cleanup)
 
     def stop(self) -> list[Row]:
-        """End perf and count the stacks. Raises ProfileError."""
+        """End perf and count the stacks. Raises ProbeError."""
         try:
             self._send("disable")
             self.process.send_signal(signal.SIGINT)
             self.process.wait(END_S)
             return rows_of(self._stacks(), self.hz)
         except subprocess.TimeoutExpired as error:
-            raise ProfileError(f"perf timed out after {error.timeout:g} s") from None
+            raise ProbeError(f"perf timed out after {error.timeout:g} s") from None
         finally:
             self.give_up()
 
@@ -145,7 +144,7 @@ class Profiler:
         if not ready or not self.answers.read(5).startswith(b"ack"):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(ANSWER_S)
-            raise ProfileError(reason_of((self.folder / "errors").read_text(errors="replace")))
+            raise ProbeError(reason_of((self.folder / "errors").read_text(errors="replace")))
 
     def _stacks(self) -> Counter[tuple[str, ...]]:
         command = ["perf", "script", "-i", str(self.folder / "data"), "-F", "comm,ip,sym", "--no-inline"]
@@ -154,10 +153,18 @@ class Profiler:
                 command, capture_output=True, text=True, errors="replace", timeout=COUNT_S, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise ProfileError(f"perf script timed out after {error.timeout:g} s") from None
+            raise ProbeError(f"perf script timed out after {error.timeout:g} s") from None
         if done.returncode != 0:
-            raise ProfileError(reason_of(done.stderr))
+            raise ProbeError(reason_of(done.stderr))
         return stacks_of(done.stdout.splitlines())
+
+
+def start(arm: LabArm, window_s: float) -> Profiler:
+    """Start perf on the server of an arm, for a window of this length. Raises ProbeError."""
+    pid = arm.postmaster_pid()
+    if pid is None:
+        raise ProbeError("only servers started by pgdyno can be profiled")
+    return Profiler.start(pid, hz_for(window_s, len(os.sched_getaffinity(0))), Cache.open().live_runs())
 
 
 def hz_for(window_s: float, cores: int) -> int:

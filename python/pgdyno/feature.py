@@ -1,0 +1,21 @@
+"""What a feature adds to the core: one list of hooks for each loop of the core over features.
+
+The core never imports this module. ``feature()`` of the package of a feature returns its hooks, and
+``cli/features.py`` hands them to the packages that loop over them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pgdyno.measure.telemetry_collection import ProbeKind
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature. The order of features has no effect."""
+
+    name: str
+    probes: tuple[ProbeKind, ...] = ()
