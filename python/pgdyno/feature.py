@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pgdyno.measure.telemetry_collection import ProbeKind
+    from pgdyno.workloads.registry import WorkloadKind
 
 
 @dataclass(frozen=True)
@@ -18,4 +19,5 @@ class Feature:
     """A feature. The order of features has no effect."""
 
     name: str
+    workloads: tuple[WorkloadKind, ...] = ()
     probes: tuple[ProbeKind, ...] = ()

@@ -66,13 +66,15 @@ def features() -> None:
 
 def all_features() -> Sequence[Feature]:
     """Import the features with hooks."""
-    from pgdyno.features import profiles  # noqa: PLC0415
+    from pgdyno.features import profiles, sysbench  # noqa: PLC0415
 
-    return [package.feature() for package in (profiles,)]
+    return [package.feature() for package in (profiles, sysbench)]
 
 
 def install(found: Sequence[Feature]) -> None:
     """Hand each hook to the package that loops over it. The order of the features has no effect."""
     from pgdyno.measure.telemetry_collection import PROBE_KINDS  # noqa: PLC0415
+    from pgdyno.workloads.registry import WORKLOAD_KINDS  # noqa: PLC0415
 
+    WORKLOAD_KINDS.install(kind for feature in found for kind in feature.workloads)
     PROBE_KINDS.install(probe for feature in found for probe in feature.probes)

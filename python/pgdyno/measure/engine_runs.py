@@ -13,10 +13,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import DatasetError, EngineError, UsageError
-from pgdyno.features.own_data.plan import ColumnSample
-from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.interruption import Interruption
 from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import Counts, Failure, Histogram, Interval, Measure, Slice
@@ -25,7 +23,6 @@ from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import NS_PER_S
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 # ----------------------------------------------------------------------
 # Conversion of the engine's events to records, with nanoseconds as seconds.
@@ -361,60 +358,17 @@ def _interruption_message(message: str) -> str:
 
 
 def examine_scripts(parameters: WorkloadParameters) -> list[Caveat]:
-    """Check scripts of pgbench or sysbench and return their caveats.
+    """Check the scripts of a workload and return their caveats.
 
     Raises UsageError with the line, and with the caret of pgbench's own message.
     """
-    if not isinstance(parameters, PgbenchParameters | SysbenchParameters):
-        return []
-    answer = _examined(parameters)
-    if isinstance(parameters, SysbenchParameters):
-        return []
-    for of in _sample_commands(answer):
-        if parameters.data is None:
-            raise UsageError(
-                f"{of}: \\sample requires --data, because its values are those of your own tables; use "
-                "\\set with random() for the pgbench tables"
-            )
-    own_only = all(script.text is not None for script in parameters.scripts)
-    if own_only and answer["reads_scale"] and parameters.scale > 1 and "scale" not in parameters.define:
-        return [Caveat(Code.SCALE_OF_THE_DATA, {"scale": parameters.scale})]
-    return []
+    return parameters.script_caveats(checked_scripts(parameters)) if parameters.HAS_SCRIPTS else []
 
 
-@dataclass(frozen=True)
-class SampleCommand:
-    """A command ``\\sample`` of a script. ``source`` is its text after FROM, and ``column`` its meaning."""
-
-    script: str
-    text: str
-    source: str
-    column: ColumnSample
-
-    def __str__(self) -> str:
-        """Return script and command, for messages."""
-        return f"{self.script}: {self.text}"
-
-
-def sample_commands(parameters: WorkloadParameters) -> list[SampleCommand]:
-    """Return the commands ``\\sample`` of all scripts. Raises UsageError."""
-    return _sample_commands(_examined(parameters)) if isinstance(parameters, PgbenchParameters) else []
-
-
-def _examined(parameters: WorkloadParameters) -> Event:
+def checked_scripts(parameters: WorkloadParameters) -> Event:
+    """Return the engine's answer to ``check``. Raises UsageError."""
     with Engine("check", {"workload": parameters.to_drive()}) as engine:
         answer = list(engine.events())[-1]
     if answer["event"] == "failed":
         raise UsageError(answer["message"].removeprefix("workload: "))
     return answer
-
-
-def _sample_commands(answer: Event) -> list[SampleCommand]:
-    found = []
-    for of in answer["samples"]:
-        try:
-            column = ColumnSample.parse(of["source"])
-        except ValueError as error:
-            raise UsageError(f"{of['script']}: {of['command']}: {error}") from error
-        found.append(SampleCommand(of["script"], of["command"], of["source"], column))
-    return found

@@ -19,7 +19,6 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, StartError, UsageError, WorkloadError
 from pgdyno.features.aged_data.upgrade import UpgradeBuilds, upgrade_builds
 from pgdyno.features.builds.extensions import PRELOAD_SETTING, create_extensions
-from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import dataset_key, init_options, load_new_database, load_settings
 from pgdyno.measure.engine_runs import drive_specification, run_drive
@@ -47,7 +46,6 @@ from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.study.sizing import Schedule
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_size, parse_size_bytes
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 # ----------------------------------------------------------------------
 # Preflight checks before anything is loaded: builds, settings, connections, one start of each server.
@@ -332,9 +330,6 @@ MADE_BY_OTHERS = ("42P01", "42883", "42704")
 SCRIPT_TIMEOUT_S = 5.0
 """Maximum time of a script. It is canceled after twice this time. Errors before the cancellation count."""
 
-ROWS = 1000
-"""Rows of each table of sysbench."""
-
 Request = tuple[Study, Mapping[int, ArmRequest]]
 
 
@@ -353,7 +348,7 @@ def require_working_scripts(
             init = init_options(study)
             for index, arm in wanted.items():
                 driving = study.driving(index)
-                minimal = _minimal(driving.workload)
+                minimal = driving.workload.minimal()
                 if minimal is None:
                     continue
                 settings = frozenset(arm.requested.settings.items())
@@ -367,20 +362,6 @@ def require_working_scripts(
                 cluster = trials.restored(arm.build, minimal, init)
                 if failure := _first_failure(arm, minimal, cluster, interruption):
                     raise WorkloadError(f"{failure}; correct the script or the arm. Nothing was loaded")
-
-
-def _minimal(workload: WorkloadParameters) -> WorkloadParameters | None:
-    """Return the workload with minimal data, or None if its scripts need no test, or data of their own."""
-    if isinstance(workload, PgbenchParameters):
-        if workload.data is not None:
-            return None  # tested on these data, after they are loaded (own_data_preflight.py)
-        own = tuple(script for script in workload.scripts if script.text is not None and script.weight)
-        return workload.model_copy(update={"scripts": own, "scale": 1}) if own else None
-    if isinstance(workload, SysbenchParameters):
-        if workload.script.text is None or workload.has_own_data:
-            return None
-        return workload.model_copy(update={"table_size": min(ROWS, workload.n_rows)})
-    return None
 
 
 @dataclass
@@ -420,19 +401,12 @@ def _first_failure(
     """Return script, arm and message of the first certain failure; empty without one."""
     with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
         target = (arm.spec.name, server.conninfo(workload.kind))
-        scripts = single_scripts(workload)
+        scripts = workload.single_scripts()
         ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
         for name, one in scripts.items():
             for message in failures_of(one, target, ignored, interruption):
                 return f"{name} fails on {arm.spec.name}: {message}"
     return ""
-
-
-def single_scripts(workload: WorkloadParameters) -> dict[str, WorkloadParameters]:
-    """Return a workload for each script, by its name."""
-    if isinstance(workload, PgbenchParameters):
-        return {one.name: workload.model_copy(update={"scripts": (one,)}) for one in workload.scripts}
-    return {workload.name: workload}
 
 
 def failures_of(

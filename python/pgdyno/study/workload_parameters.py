@@ -20,6 +20,7 @@ from pydantic import (
     model_validator,
 )
 
+from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
 from pgdyno.units import counted
 from pgdyno.workloads.tpcc.dialects import TpccDeviation
@@ -92,6 +93,7 @@ class WorkloadParameters(BaseModel):
     PACE: ClassVar[Pace]
     SMALLER: ClassVar[str]  # remedy if the data are too large, in the imperative
     HAS_PACING: ClassVar[bool]  # True if it has keying and think times
+    HAS_SCRIPTS: ClassVar[bool] = False  # True if the engine can check its scripts
     OF_HISTORY: ClassVar[frozenset[str]] = frozenset({"upgrade_from", "upgrade_analyze", "age"})
     OMITTED: ClassVar[frozenset[str]] = frozenset()
     """Parameters that are stored only if they are not the default, so that results files equal those of
@@ -172,6 +174,22 @@ class WorkloadParameters(BaseModel):
     @abstractmethod
     def to_drive(self) -> dict[str, Any]:
         """Return the part ``workload`` of a drive specification (docs/reference/engine-protocol.md)."""
+
+    def script_caveats(self, checked: Mapping[str, Any]) -> list[Caveat]:
+        """Return the caveats of scripts that the engine has checked, from its answer. Raises UsageError."""
+        del checked
+        return []
+
+    def single_scripts(self) -> Mapping[str, WorkloadParameters]:
+        """Return a workload for each script, by its name."""
+        return {self.name: self}
+
+    def minimal(self) -> WorkloadParameters | None:
+        """Return the workload with minimal data, on which its scripts are tested before data are loaded.
+
+        None if no script needs a test, or the data are made by others.
+        """
+        return None
 
     @property
     def deviations(self) -> Sequence[TpccDeviation]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from pgdyno.features.sysbench.data import Sysbench
-from pgdyno.features.sysbench.parameters import SysbenchParameters
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pgdyno.hooks import Hooks
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workloads.pgbench.data import Pgbench
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
@@ -11,14 +13,16 @@ from pgdyno.workloads.tpcc.data import Tpcc
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 from pgdyno.workloads.workload import Workload
 
+WorkloadKind = tuple[type[WorkloadParameters], Callable[[Any], Workload]]
+"""The class of the parameters of a workload, and what makes the workload from them."""
+
+WORKLOAD_KINDS: Hooks[WorkloadKind] = Hooks("workloads")
+OF_CORE: Mapping[type[WorkloadParameters], Callable[[Any], Workload]] = {
+    TpccParameters: Tpcc,
+    PgbenchParameters: Pgbench,
+}
+
 
 def workload_of(parameters: WorkloadParameters) -> Workload:
-    """Return the workload of the parameters. Only this function knows all workloads."""
-    match parameters:
-        case TpccParameters():
-            return Tpcc(parameters)
-        case PgbenchParameters():
-            return Pgbench(parameters)
-        case SysbenchParameters():
-            return Sysbench(parameters)
-    raise TypeError(f"no workload has parameters like {parameters!r}")
+    """Return the workload of the parameters."""
+    return {**OF_CORE, **dict(WORKLOAD_KINDS)}[type(parameters)](parameters)

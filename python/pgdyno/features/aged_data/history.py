@@ -17,10 +17,10 @@ from pgdyno.features.builds.extensions import create_extensions
 from pgdyno.features.own_data import loading
 from pgdyno.features.own_data.checks import message_without_values
 from pgdyno.features.own_data.loading import NO_REPLICATION, WITHOUT_STATISTICS, count_of, require_extensions
-from pgdyno.features.own_data.sampling import draw_from, read_samples
+from pgdyno.features.own_data.sampling import draw_from, read_samples, sample_commands
 from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, dataset_key, load_settings, own_data_of
-from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive, sample_commands
-from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of, single_scripts
+from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
+from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
 from pgdyno.server.builds import Build
 from pgdyno.server.connections import cancel
 from pgdyno.server.engine import Event
@@ -167,7 +167,7 @@ class _Aging:
 
     def _require_working_scripts(self, workload: WorkloadParameters, target: tuple[str, str]) -> None:
         """Run each script once, so that an error does not appear only after hours. Raises WorkloadError."""
-        scripts = single_scripts(workload)
+        scripts = workload.single_scripts()
         ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
         for name, one in scripts.items():
             for message in failures_of(one, target, ignored, self.history.maker.interruption):

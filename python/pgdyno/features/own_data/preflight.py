@@ -10,11 +10,12 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import DatasetError, UsageError, WorkloadError
 from pgdyno.features.own_data.checks import check_invariants
 from pgdyno.features.own_data.loading import require_importable
+from pgdyno.features.own_data.sampling import sample_commands
 from pgdyno.features.own_data.source import NamedDataStore, installed_clients
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import BuildArm
 from pgdyno.measure.dataset_loading import own_data_of
-from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of, single_scripts
+from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
 from pgdyno.measure.progress import PreparationStep, Warned, Watch
 from pgdyno.server.cache_directory import Cache
 from pgdyno.study.plan import Driving, Study, Workload
@@ -61,6 +62,7 @@ def _found(driving: Driving, cache: Cache, watch: Watch, interruption: Interrupt
     workload = driving.workload
     if not isinstance(workload, PgbenchParameters) or workload.data is None:
         return workload
+    sample_commands(workload)  # an error in them is reported before the data are read
     watch(PreparationStep(f"reading {workload.data.label}"))
     data = named_data(cache, lambda text: watch(Warned(text))).resolved(workload.data, interruption.check)
     if data.form == "backup" and Path(data.path).exists():
@@ -111,7 +113,7 @@ def _try(arm: BuildArm, workload: WorkloadParameters, interruption: Interruption
                 raise DatasetError(
                     f"{check.name} {check.detail} before the measurement: correct the data or the query"
                 )
-        scripts = single_scripts(workload)
+        scripts = workload.single_scripts()
         ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
         for name, one in scripts.items():
             for message in failures_of(one, (arm.name, arm.conninfo()), ignored, interruption):

@@ -1,5 +1,6 @@
 r"""Columns that scripts draw values from, and the values.
 
+- Commands ``\sample`` of scripts.
 - Values of a column for ``\sample``: a random part of them, the same for the same data and seed.
 - Values for the commands ``\sample`` of scripts: drawn once from the loaded data, for all arms.
 """
@@ -17,12 +18,12 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.errors import DatasetError, WorkloadError
+from pgdyno.errors import DatasetError, UsageError, WorkloadError
 from pgdyno.features.own_data.plan import ColumnSample
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import BuildArm
 from pgdyno.measure.dataset_loading import DATASET_SEED, own_data_of
-from pgdyno.measure.engine_runs import SampleCommand, sample_commands
+from pgdyno.measure.engine_runs import checked_scripts
 from pgdyno.measure.progress import PreparationStep, Watch
 from pgdyno.server.connections import cancel
 from pgdyno.server.processes import Connection
@@ -32,6 +33,37 @@ from pgdyno.workloads.workload import first_line
 
 if TYPE_CHECKING:
     from pgdyno.measure.arms import Prepared
+
+
+# ----------------------------------------------------------------------
+# Commands ``\sample`` of scripts.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SampleCommand:
+    r"""A command ``\sample`` of a script. ``source`` is its text after FROM, and ``column`` its meaning."""
+
+    script: str
+    text: str
+    source: str
+    column: ColumnSample
+
+    def __str__(self) -> str:
+        """Return script and command, for messages."""
+        return f"{self.script}: {self.text}"
+
+
+def sample_commands(parameters: PgbenchParameters) -> list[SampleCommand]:
+    r"""Return the commands ``\sample`` of all scripts. Raises UsageError."""
+    found = []
+    for of in checked_scripts(parameters)["samples"]:
+        try:
+            column = ColumnSample.parse(of["source"])
+        except ValueError as error:
+            raise UsageError(f"{of['script']}: {of['command']}: {error}") from error
+        found.append(SampleCommand(of["script"], of["command"], of["source"], column))
+    return found
 
 
 # ----------------------------------------------------------------------

@@ -37,6 +37,9 @@ STOCK: Mapping[str, RowChange] = {
 TABLES, TABLE_SIZE = 1, 10_000
 """Defaults of sysbench."""
 
+ROWS_OF_TEST = 1000
+"""Maximum number of rows of each table on which a script is tested."""
+
 BULK_INSERT_THREADS = 4
 """Tables of bulk_insert: one for each thread. Other scripts prepare in one thread, as in sysbench."""
 
@@ -125,6 +128,7 @@ class SysbenchParameters(WorkloadParameters):
     PACE: ClassVar[Pace] = Pace("tx/s", None, 1.0)
     SMALLER: ClassVar[str] = "use a smaller --table-size"
     HAS_PACING: ClassVar[bool] = False
+    HAS_SCRIPTS: ClassVar[bool] = True
 
     kind: Literal["sysbench"] = "sysbench"
     script: Annotated[
@@ -253,6 +257,12 @@ class SysbenchParameters(WorkloadParameters):
                 f"bulk_insert needs a table for each of the {clients} clients: "
                 f"use --prepare-threads {clients}"
             )
+
+    def minimal(self) -> Self | None:
+        """Return a script of the user on small tables of sysbench."""
+        if self.script.text is None or self.has_own_data:
+            return None
+        return self.model_copy(update={"table_size": min(ROWS_OF_TEST, self.n_rows)})
 
     @property
     def size(self) -> str:

@@ -28,6 +28,7 @@ from pydantic import (
     model_validator,
 )
 
+from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.features.own_data.plan import Invariant, OwnData
 from pgdyno.study.values import Option
@@ -126,6 +127,7 @@ class PgbenchParameters(WorkloadParameters):
     PACE: ClassVar[Pace] = Pace("tx/s", None, 1.0)
     SMALLER: ClassVar[str] = "use a smaller --scale"
     HAS_PACING: ClassVar[bool] = False
+    HAS_SCRIPTS: ClassVar[bool] = True
     OMITTED: ClassVar[frozenset[str]] = frozenset({"data", "checks"})
 
     kind: Literal["pgbench"] = "pgbench"
@@ -346,6 +348,28 @@ class PgbenchParameters(WorkloadParameters):
             "foreign_keys",
         )
         return {name: getattr(self, name) for name in of_engine}
+
+    def script_caveats(self, checked: Mapping[str, Any]) -> list[Caveat]:
+        """Return a caveat if the scripts read :scale, and it is set by the data."""
+        if self.data is None and checked["samples"]:
+            of = checked["samples"][0]
+            raise UsageError(
+                f"{of['script']}: {of['command']}: \\sample requires --data, because its values are those of "
+                "your own tables; use \\set with random() for the pgbench tables"
+            )
+        own_only = all(script.text is not None for script in self.scripts)
+        if own_only and checked["reads_scale"] and self.scale > 1 and "scale" not in self.define:
+            return [Caveat(Code.SCALE_OF_THE_DATA, {"scale": self.scale})]
+        return []
+
+    def single_scripts(self) -> Mapping[str, Self]:
+        """Return a workload for each script, by its name."""
+        return {one.name: self.model_copy(update={"scripts": (one,)}) for one in self.scripts}
+
+    def minimal(self) -> Self | None:
+        """Return the scripts of the user at scale 1. Those of own data are tested on these data."""
+        own = tuple(script for script in self.scripts if script.text is not None and script.weight)
+        return self.model_copy(update={"scripts": own, "scale": 1}) if own and self.data is None else None
 
     def with_sample_values(self, samples: Mapping[str, tuple[str, ...]]) -> Self:
         """Return a copy that drives with these values of ``\\sample``, by source. They are never stored."""
