@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     from pgdyno.measure.telemetry_collection import ProbeKind
+    from pgdyno.server.build_store import Progress, ServerSource
+    from pgdyno.server.cache_directory import Leftovers
     from pgdyno.workloads.registry import WorkloadKind
 
 
@@ -20,4 +25,6 @@ class Feature:
 
     name: str
     workloads: tuple[WorkloadKind, ...] = ()
+    servers: tuple[Callable[[Path, Progress], ServerSource], ...] = ()
+    leftovers: tuple[Leftovers, ...] = ()
     probes: tuple[ProbeKind, ...] = ()

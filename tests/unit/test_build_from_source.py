@@ -26,6 +26,7 @@ from pgdyno.features.builds.source import (
     opened_source,
     parse_git_server,
     split_options,
+    sweep,
     unfinished,
 )
 from pgdyno.features.own_data.source import installed_clients
@@ -107,7 +108,7 @@ def test_a_failed_build_shows_the_end_of_its_log_and_leaves_only_the_log(
     (log,) = visible(builds)
     assert log.endswith(".log")
     assert str(builds.builds_dir / log) in str(caught.value)
-    assert [path.name for path in builds.sweep()] == [log]
+    sweep(builds.builds_dir)
     assert visible(builds) == []
 
 
@@ -137,7 +138,7 @@ def test_remains_of_a_killed_build_are_removed_by_the_next_one_and_by_prune(
     clone: Path, tmp_path: Path
 ) -> None:
     cache = Cache.at(tmp_path / "cache", server_account())
-    builds = cache.store().source_builds
+    builds = SourceBuilds(cache.builds, print)
     build = builds.of_server(parse_git_server(f"git:{clone}"))
     name = build.bin_dir.parent.name
     build.bin_dir.parent.rename(builds.builds_dir / f".{name}.part")
@@ -146,19 +147,22 @@ def test_remains_of_a_killed_build_are_removed_by_the_next_one_and_by_prune(
     left = [".18.4-npm.part", ".source-other.part", ".source-other.part.1234.gone", "source-other.log"]
     for one in left:
         (builds.builds_dir / one).mkdir()
-    assert set(unfinished(builds.builds_dir).values()) == {"18.4-npm", "source-other"}
+    assert {lock.name for lock in unfinished(builds.builds_dir).values()} == {
+        ".18.4-npm.lock",
+        ".source-other.lock",
+    }
     assert sorted(item.name for item in prune(cache)) == left
     assert visible(builds) == [name]
 
 
 def test_builds_are_pruned_by_age(clone: Path, tmp_path: Path) -> None:
     cache = Cache.at(tmp_path / "cache", server_account())
-    build = cache.store().source_builds.of_server(parse_git_server(f"git:{clone}"))
+    build = SourceBuilds(cache.builds, print).of_server(parse_git_server(f"git:{clone}"))
     assert prune(cache, older_than_s=3600.0) == []
     os.utime(build.bin_dir.parent / "build.json", (0, 0))
     (gone,) = prune(cache, older_than_s=3600.0)
     assert (gone.kind, gone.path) == ("build", build.bin_dir.parent)
-    assert cache.store().source_builds.cached() == []
+    assert SourceBuilds(cache.builds, print).cached() == []
 
 
 def test_two_requests_for_the_same_build_share_it(clone: Path, builds: SourceBuilds) -> None:
@@ -233,9 +237,9 @@ def test_a_version_resolves_to_its_build_but_not_to_that_of_a_commit(clone: Path
     with pytest.raises(FetchError, match="servers build 18"):
         resolve_all(["18"], store=store, installed=[])
     with opened_source(f"{clone}@v18.1") as tree:
-        store.source_builds.build(tree, (), parse_version_spec("18"))
+        SourceBuilds(store.builds_dir, print).build(tree, (), parse_version_spec("18"))
     with opened_source(str(clone)) as tree:
-        store.source_builds.build(tree, (), parse_version_spec("devel"))
+        SourceBuilds(store.builds_dir, print).build(tree, (), parse_version_spec("devel"))
     found = resolve_all(["18", "18.1", "19", "devel"], store=store, installed=[]).builds
     assert [str(build.version) for build in found] == ["18.1", "18.1", "19devel", "19devel"]
     assert found[0] == named  # made once

@@ -11,8 +11,8 @@ from example_builds import build
 
 from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
-from pgdyno.features.builds.source import SourceBuilds
 from pgdyno.measure.trial import untested_version
+from pgdyno.server.build_store import ServerSource
 from pgdyno.server.builds import (
     Build,
     Version,
@@ -32,10 +32,7 @@ class FakeStore:
     versions: Sequence[str]
     reachable: bool = True
     obtained: list[str] = field(default_factory=list)
-
-    @property
-    def source_builds(self) -> SourceBuilds:
-        return SourceBuilds(Path("/nonexistent"), print)
+    made: Sequence[ServerSource] = ()
 
     def cached(self) -> list[Build]:
         return []

@@ -66,15 +66,19 @@ def features() -> None:
 
 def all_features() -> Sequence[Feature]:
     """Import the features with hooks."""
-    from pgdyno.features import profiles, sysbench  # noqa: PLC0415
+    from pgdyno.features import builds, own_data, profiles, sysbench  # noqa: PLC0415
 
-    return [package.feature() for package in (profiles, sysbench)]
+    return [package.feature() for package in (builds, own_data, profiles, sysbench)]
 
 
 def install(found: Sequence[Feature]) -> None:
     """Hand each hook to the package that loops over it. The order of the features has no effect."""
     from pgdyno.measure.telemetry_collection import PROBE_KINDS  # noqa: PLC0415
+    from pgdyno.server.build_store import SERVER_SOURCES  # noqa: PLC0415
+    from pgdyno.server.cache_directory import LEFTOVERS  # noqa: PLC0415
     from pgdyno.workloads.registry import WORKLOAD_KINDS  # noqa: PLC0415
 
     WORKLOAD_KINDS.install(kind for feature in found for kind in feature.workloads)
+    SERVER_SOURCES.install(source for feature in found for source in feature.servers)
+    LEFTOVERS.install(one for feature in found for one in feature.leftovers)
     PROBE_KINDS.install(probe for feature in found for probe in feature.probes)

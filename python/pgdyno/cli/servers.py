@@ -9,10 +9,9 @@ import typer
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import FetchError
-from pgdyno.features.builds.source import opened_source, split_options
 from pgdyno.server.builds import OLDEST_MAJOR, Build, Version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.find_build import resolve_all, system_builds
+from pgdyno.server.find_build import maker, resolve_all, system_builds
 
 app = typer.Typer()
 
@@ -43,7 +42,8 @@ def list_servers(as_json: AsJson = False) -> None:
       pgdyno servers list
     """
     store = Cache.open().store(say)
-    builds = [*system_builds(), *store.source_builds.cached(), *store.cached()]
+    made = [build for source in store.made for build in source.cached()]
+    builds = [*system_builds(), *made, *store.cached()]
     try:
         available, complaint = store.available(), None
     except FetchError as error:
@@ -111,9 +111,8 @@ def build(
       pgdyno servers build 18.1 --source postgresql-18.1.tar.bz2 --build-options "--with-lz4 --with-zstd"
       pgdyno servers build devel --source ~/src/postgres@master --build-options "-Dllvm=enabled"
     """
-    wanted = parse_version_spec(version)
-    with opened_source(source) as tree:
-        built = Cache.open().store(say).source_builds.build(tree, split_options(build_options), wanted)
+    sources = maker(Cache.open().store(say), "servers build")
+    built = sources.of_version(parse_version_spec(version), source, build_options)
     _print_build(built, as_json=as_json)
 
 

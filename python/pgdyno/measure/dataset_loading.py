@@ -15,14 +15,13 @@ from psycopg import sql
 
 from pgdyno.errors import DatasetError, DiskFullError
 from pgdyno.features.aged_data.upgrade import UpgradeBuilds
-from pgdyno.features.builds.extensions import PRELOAD_SETTING, create_extensions
 from pgdyno.features.own_data.loading import FORMAT as OWN_FORMAT
 from pgdyno.features.own_data.loading import OwnDataMaker
 from pgdyno.features.own_data.plan import OwnData
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import OnLoad, run_load
 from pgdyno.measure.progress import LoadProgress, Watch
-from pgdyno.server.builds import Build
+from pgdyno.server.builds import PRELOAD_SETTING, Build, create_extensions
 from pgdyno.server.connections import cancel
 from pgdyno.server.directories import Account, free_bytes
 from pgdyno.server.engine import Event

@@ -18,7 +18,6 @@ from psycopg import sql
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, StartError, UsageError, WorkloadError
 from pgdyno.features.aged_data.upgrade import UpgradeBuilds, upgrade_builds
-from pgdyno.features.builds.extensions import PRELOAD_SETTING, create_extensions
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import dataset_key, init_options, load_new_database, load_settings
 from pgdyno.measure.engine_runs import drive_specification, run_drive
@@ -32,7 +31,7 @@ from pgdyno.server.build_catalogue import (
     lacks_jit,
 )
 from pgdyno.server.build_store import Store
-from pgdyno.server.builds import Build, parse_version_spec
+from pgdyno.server.builds import PRELOAD_SETTING, Build, create_extensions, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import Dsn
 from pgdyno.server.find_build import resolve_all, system_builds

@@ -76,11 +76,9 @@ class RunningProbe(Protocol):
 
     def stop(self) -> Sequence[Row]:
         """End it and return its rows. Raises ProbeError."""
-        ...
 
     def give_up(self) -> None:
         """End it without rows. Never raises; safe to call twice."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from pgdyno.errors import FetchError, ServerError
-from pgdyno.features.builds.extensions import ExtendedBuilds
-from pgdyno.features.builds.source import SourceBuilds
+from pgdyno.hooks import Hooks
 from pgdyno.server.builds import MARK, Build, Version, VersionSpec, read_build
 from pgdyno.server.directories import locked, open_to_all, publish
 from pgdyno.server.packages import PYPI_17, Maven, Npm, PackageSource, Pypi
@@ -27,6 +27,28 @@ from pgdyno.server.packages import PYPI_17, Maven, Npm, PackageSource, Pypi
 LIST_AGE_MAX_S = 86_400.0  # new minor versions come four times a year
 
 Progress = Callable[[str], None]
+
+
+class ServerSource(Protocol):
+    """Servers that a feature makes, in the directory of the embedded builds."""
+
+    def cached(self) -> Sequence[Build]:
+        """Return the builds from source in the cache, newest first."""
+
+    def for_versions(self) -> Sequence[Build]:
+        """Return those for arms that only name their version, newest first."""
+
+    def of_spec(self, spec: str) -> Build:
+        """Return the server ``git:…``; make it if it is not cached. Raises UsageError, BuildError."""
+
+    def of_version(self, version: VersionSpec, source: str, options: str) -> Build:
+        """Return the build of this version from its sources. Raises UsageError, BuildError, Interrupted."""
+
+    def with_extensions(self, base: Build, extensions: Sequence[str]) -> Build:
+        """Return a server with these extensions. Raises UsageError, BuildError, Interrupted."""
+
+
+SERVER_SOURCES: Hooks[Callable[[Path, Progress], ServerSource]] = Hooks("servers")
 
 
 def _silent(_: str) -> None:
@@ -56,14 +78,9 @@ class Store:
         return sorted(builds, key=lambda build: build.version, reverse=True)
 
     @property
-    def source_builds(self) -> SourceBuilds:
-        """The builds from source in the same directory."""
-        return SourceBuilds(self.builds_dir, self.progress)
-
-    @property
-    def extended_builds(self) -> ExtendedBuilds:
-        """The servers with extensions in the same directory."""
-        return ExtendedBuilds(self.builds_dir, self.progress)
+    def made(self) -> Sequence[ServerSource]:
+        """The sources of servers that features make in the same directory."""
+        return [source(self.builds_dir, self.progress) for source in SERVER_SOURCES]
 
     def available(self) -> list[Version]:
         """Return the versions that the sources list, newest first. Raises FetchError if no source answers."""

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import psycopg
+from psycopg import sql
 
-from pgdyno.errors import FetchError, ServerError, UsageError
+from pgdyno.errors import FetchError, ServerError, UsageError, in_one_line
 
 # ----------------------------------------------------------------------
 # PostgreSQL versions: order, text, and version specifications.
@@ -163,6 +164,9 @@ builder is unknown."""
 PROBE_TIMEOUT_S = 20.0
 
 
+PRELOAD_SETTING = "shared_preload_libraries"
+
+
 @dataclass(frozen=True)
 class Extension:
     """An extension that was built for one arm. ``name`` and ``version`` of its control file are empty if it
@@ -261,3 +265,20 @@ def _output(command: list[str]) -> str | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None
+
+
+def create_extensions(connection: psycopg.Connection[tuple[Any, ...]], build: Build) -> None:
+    """Create the extensions that were built for this server in the connected database, with those that they
+    require. Raises ServerError.
+    """
+    for one in build.extensions:
+        if not one.name:
+            continue
+        statement = sql.SQL("CREATE EXTENSION IF NOT EXISTS {} CASCADE").format(sql.Identifier(one.name))
+        try:
+            connection.execute(statement)
+        except psycopg.Error as error:
+            raise ServerError(
+                f"CREATE EXTENSION {one.name} failed on {build.label}: {in_one_line(str(error))}: correct "
+                f"the extension in {one.source}"
+            ) from error

@@ -6,15 +6,13 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Self
 
 from pgdyno.errors import UsageError
-from pgdyno.features.builds.source import unfinished
-from pgdyno.features.own_data.source import sweep as sweep_data
-from pgdyno.features.own_data.source import unfinished as unfinished_data
+from pgdyno.hooks import Hooks
 from pgdyno.server.build_store import Progress, Store
 from pgdyno.server.builds import MARK
 from pgdyno.server.directories import Account, locked, locked_if_free, server_account
@@ -182,6 +180,22 @@ class Item:
     in_use: bool
 
 
+@dataclass(frozen=True)
+class Leftovers:
+    """Files that killed processes of a feature leave in a directory of the cache.
+
+    ``unfinished``: returns their paths, each with the lock of its process. ``sweep``: removes those without
+    a process.
+    """
+
+    directory: str
+    unfinished: Callable[[Path], Mapping[Path, Path]]
+    sweep: Callable[[Path], None]
+
+
+LEFTOVERS: Hooks[Leftovers] = Hooks("leftovers")
+
+
 def items(cache: Cache) -> list[Item]:
     """Return builds, datasets, templates, what is incomplete, runs, and files of fleet studies, in this
     order, sorted by name.
@@ -198,13 +212,12 @@ def items(cache: Cache) -> list[Item]:
         for name in of.names():
             path = of.directory / name
             found.append(_item(kind, path, path / MANIFEST, of.lock(name)))
-    for part, name in unfinished(cache.builds).items():
-        found.append(_item("incomplete", part, part, cache.builds / f".{name}.lock"))
+    for left in sorted(LEFTOVERS, key=lambda left: left.directory):
+        for part, lock in left.unfinished(cache.root / left.directory).items():
+            found.append(_item("incomplete", part, part, lock))
     for _, of in made:
         for part, name in of.incomplete().items():
             found.append(_item("incomplete", part, part, of.lock(name)))
-    for part, lock in unfinished_data(cache.data).items():
-        found.append(_item("incomplete", part, part, lock))
     for path in sorted(cache.runs.glob("run-*")):
         found.append(_item("run", path, path, path / OWNER))
     for path in sorted(cache.fleet.glob("[!.]*")):
@@ -268,8 +281,8 @@ def prune(
         return chosen
     cache.cached_datasets().sweep()
     cache.templates().sweep()
-    cache.store().source_builds.sweep()
-    sweep_data(cache.data)
+    for left in LEFTOVERS:
+        left.sweep(cache.root / left.directory)
     swept = {path.name for path in cache.live_runs().sweep()}
     return [item for item in chosen if _delete(cache, item, swept)]
 

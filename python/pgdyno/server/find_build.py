@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pgdyno.errors import FetchError, ServerError, UsageError
-from pgdyno.features.builds.extensions import ExtendedBuilds
-from pgdyno.features.builds.source import SourceBuilds, parse_git_server
+from pgdyno.server.build_store import ServerSource
 from pgdyno.server.builds import (
     OLDEST_MAJOR,
     Build,
@@ -56,13 +55,8 @@ class EmbeddedStore(Protocol):
     """Interface of ``fetch_builds.Store``, which tests replace."""
 
     @property
-    def source_builds(self) -> SourceBuilds:
-        """Return the builds from source."""
-        ...
-
-    @property
-    def extended_builds(self) -> ExtendedBuilds:
-        """Return the servers with extensions."""
+    def made(self) -> Sequence[ServerSource]:
+        """Return the sources of servers that features make."""
         ...
 
     def cached(self) -> list[Build]:
@@ -139,10 +133,17 @@ def resolve_all(
     chosen, substitutions = _choose(wanted, system, store, nearest)
     found = {**fixed, **chosen}
     builds = tuple(
-        store.extended_builds.of(found[server], extensions) if extensions else found[server]
+        maker(store, EXTENSION).with_extensions(found[server], extensions) if extensions else found[server]
         for server, extensions in parts
     )
     return Resolved(builds, tuple(provider_differences(builds)), tuple(substitutions))
+
+
+def maker(store: EmbeddedStore, asked: str) -> ServerSource:
+    """Return the source that makes servers. Raises UsageError without one."""
+    for source in store.made:
+        return source
+    raise UsageError(f"{asked} needs a feature that makes servers, which this pgdyno lacks")
 
 
 def split_extensions(spec: str) -> tuple[str, list[str]]:
@@ -157,7 +158,7 @@ def _is_fixed(spec: str) -> bool:
 
 def _fixed(spec: str, system: Sequence[Build], store: EmbeddedStore) -> Build:
     if spec.startswith(GIT_PREFIX):
-        return store.source_builds.of_server(parse_git_server(spec))
+        return maker(store, spec).of_spec(spec)
     if spec == "system":
         if not system:
             raise UsageError(
@@ -182,7 +183,7 @@ def _choose(
     wanted: dict[str, VersionSpec], system: Sequence[Build], store: EmbeddedStore, nearest: bool
 ) -> tuple[dict[str, Build], list[str]]:
     local = {spec: _newest(system, version) for spec, version in wanted.items()}
-    from_source = store.source_builds.for_versions()
+    from_source = [build for source in store.made for build in source.for_versions()]
     made = {spec: _newest(from_source, version) for spec, version in wanted.items()}
     for here in (local, made):
         if all(here.values()):

@@ -13,7 +13,6 @@ from typing import Any
 
 from pgdyno.errors import DatasetError, WorkloadError, in_one_line
 from pgdyno.features.aged_data.upgrade import OldCluster, UpgradeBuilds, upgrade
-from pgdyno.features.builds.extensions import create_extensions
 from pgdyno.features.own_data import loading
 from pgdyno.features.own_data.checks import message_without_values
 from pgdyno.features.own_data.loading import NO_REPLICATION, WITHOUT_STATISTICS, count_of, require_extensions
@@ -21,7 +20,7 @@ from pgdyno.features.own_data.sampling import draw_from, read_samples, sample_co
 from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, dataset_key, load_settings, own_data_of
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
 from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
-from pgdyno.server.builds import Build
+from pgdyno.server.builds import Build, create_extensions
 from pgdyno.server.connections import cancel
 from pgdyno.server.engine import Event
 from pgdyno.server.processes import Cluster, Connection, Server

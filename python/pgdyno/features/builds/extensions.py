@@ -21,12 +21,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-import psycopg
-from psycopg import sql
-
-from pgdyno.errors import BuildError, ServerError, UsageError, in_one_line
+from pgdyno.errors import BuildError, ServerError, UsageError
 from pgdyno.features.builds.source import (
     Progress,
+    SourceBuilds,
     SourceTree,
     discard,
     extension_tree,
@@ -39,7 +37,6 @@ from pgdyno.features.builds.source import (
 )
 from pgdyno.server.builds import MARK, PROBE_TIMEOUT_S, Build, Extension, read_build
 from pgdyno.server.directories import locked, open_to_all, publish
-from pgdyno.server.processes import Connection
 
 PREFIX = "extended-"
 LAYOUT = 2
@@ -47,8 +44,6 @@ LAYOUT = 2
 
 PLACES = ("bindir", "sharedir", "pkglibdir")
 """Directories that PostgreSQL finds relative to its programs, as pg_config names them."""
-
-PRELOAD_SETTING = "shared_preload_libraries"
 
 PRELOADED = b"process_shared_preload_libraries_in_progress"
 """A library that refers to this variable of the server asks to be in shared_preload_libraries."""
@@ -345,18 +340,9 @@ def _value(control: Path, name: str) -> str:
     return found[1] if found else ""
 
 
-def create_extensions(connection: Connection, build: Build) -> None:
-    """Create the extensions that pgdyno built for this server in the connected database, with those that
-    they require. Raises ServerError.
-    """
-    for one in build.extensions:
-        if not one.name:
-            continue
-        statement = sql.SQL("CREATE EXTENSION IF NOT EXISTS {} CASCADE").format(sql.Identifier(one.name))
-        try:
-            connection.execute(statement)
-        except psycopg.Error as error:
-            raise ServerError(
-                f"CREATE EXTENSION {one.name} failed on {build.label}: {in_one_line(str(error))}: correct "
-                f"the extension in {one.source}"
-            ) from error
+class MadeServers(SourceBuilds):
+    """Builds from source, and copies of servers with extensions, as the core asks for them."""
+
+    def with_extensions(self, base: Build, extensions: Sequence[str]) -> Build:
+        """Return the server with these extensions; build them if they are not cached."""
+        return ExtendedBuilds(self.builds_dir, self.progress).of(base, extensions)

@@ -443,6 +443,15 @@ class SourceBuilds:
             return None
         return self._read(self.builds_dir / name)
 
+    def of_spec(self, spec: str) -> Build:
+        """Return the server ``git:…``; make it if it is not cached. Raises UsageError, BuildError."""
+        return self.of_server(parse_git_server(spec))
+
+    def of_version(self, version: VersionSpec, source: str, options: str) -> Build:
+        """Return the build of these sources, which must have this version, for arms that name it."""
+        with opened_source(source) as tree:
+            return self.build(tree, split_options(options), version)
+
     def of_server(self, server: GitServer) -> Build:
         """Return the build of an arm; make it if it is not cached. Raises UsageError, BuildError."""
         return self.build(server.tree(), server.options)
@@ -533,25 +542,22 @@ class SourceBuilds:
         finally:
             discard(part)
 
-    def sweep(self) -> list[Path]:
-        """Remove the files of builds whose process has ended, and the logs of failed ones. Return them."""
-        return [
-            path for path, name in unfinished(self.builds_dir).items() if self._remove_if_free(path, name)
-        ]
 
-    def _remove_if_free(self, path: Path, name: str) -> bool:
-        with locked_if_free(self.builds_dir / f".{name}.lock") as free:
-            if free:
-                discard(path)
-            return free and not path.exists()
-
-
-def unfinished(builds_dir: Path) -> dict[Path, str]:
+def unfinished(builds_dir: Path) -> dict[Path, Path]:
     """Return directories of builds and downloads in progress or under deletion, and logs of failed builds,
-    each with the name of its build.
+    each with the lock of its build.
     """
     left = [path for pattern in (".*.part", ".*.gone", "*.log") for path in sorted(builds_dir.glob(pattern))]
-    return {path: UNFINISHED.sub("", path.name.removeprefix(".")) for path in left}
+    names = {path: UNFINISHED.sub("", path.name.removeprefix(".")) for path in left}
+    return {path: builds_dir / f".{name}.lock" for path, name in names.items()}
+
+
+def sweep(builds_dir: Path) -> None:
+    """Remove the files of builds whose process has ended, and the logs of failed ones."""
+    for path, lock in unfinished(builds_dir).items():
+        with locked_if_free(lock) as free:
+            if free:
+                discard(path)
 
 
 def build_name(tree: SourceTree, options: Sequence[str], toolchain: Toolchain) -> str:

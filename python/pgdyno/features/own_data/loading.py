@@ -23,7 +23,6 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.errors import DatasetError, UsageError, in_one_line
-from pgdyno.features.builds.extensions import create_extensions
 from pgdyno.features.own_data.dump import DISABLE_DBLINK, DumpFacts, DumpFilter, scan
 from pgdyno.features.own_data.plan import OwnData
 from pgdyno.features.own_data.source import (
@@ -38,7 +37,7 @@ from pgdyno.features.own_data.source import (
     lines_of_plain_dump,
 )
 from pgdyno.interruption import Interruption
-from pgdyno.server.builds import Build
+from pgdyno.server.builds import Build, create_extensions
 from pgdyno.server.connections import cancel
 from pgdyno.server.directories import OURSELVES, Account
 from pgdyno.server.processes import (

@@ -793,7 +793,8 @@ def same_major_first(builds: Sequence[Build], major: int) -> list[Build]:
 
 def installed_clients(store: EmbeddedStore) -> Sequence[Build]:
     """Return all builds of this machine that may have client programs, newest first."""
-    return newest_first([*system_builds(), *store.source_builds.cached(), *store.cached()])
+    made = [build for source in store.made for build in source.cached()]
+    return newest_first([*system_builds(), *made, *store.cached()])
 
 
 def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.errors import FetchError, ServerError, UsageError
-from pgdyno.features.builds.source import parse_git_server
+from pgdyno.features.builds.extensions import ExtendedBuilds
+from pgdyno.features.builds.source import SourceBuilds, parse_git_server
 from pgdyno.features.fitting.rules import contrasted_of, wal_bytes
 from pgdyno.features.planning.cost import (
     aa_share,
@@ -113,7 +114,7 @@ def study_forecast(file: StudyFile, cache: Cache, machine: MachineSize) -> Study
 def _expected(arms: Mapping[str, ArmSpec], cache: Cache) -> tuple[dict[str, Build | None], dict[str, str]]:
     """Return by specification the build, if it is installed or cached, and a description of the build."""
     system, store = system_builds(), cache.store()
-    made = store.source_builds.for_versions()
+    made = SourceBuilds(store.builds_dir, store.progress).for_versions()
     embedded, listed = store.cached(), store.listed_lately()
     versions = [parse_version_spec(arm.server) for arm in arms.values() if is_version(arm.server)]
     if all(_newest(system, wanted) for wanted in versions):
@@ -175,7 +176,7 @@ def _newest(builds: Sequence[Build], wanted: VersionSpec) -> Build | None:
 
 def _commit(server: str, store: Store) -> tuple[Build | None, str]:
     try:
-        build = store.source_builds.known(parse_git_server(server))
+        build = SourceBuilds(store.builds_dir, store.progress).known(parse_git_server(server))
     except UsageError as error:
         return None, str(error)
     return build, "to be built" if build is None else f"{build.label}, cached"
@@ -185,7 +186,9 @@ def _extended(base: Build | None, words: str, arm: ArmSpec, store: Store) -> tup
     """Return the server of an arm with its extensions if it is cached, and a description."""
     to_be_built = f"{words}; {arm.extension} to be built"
     try:
-        build = base and store.extended_builds.known(base, extension_sources(arm.extension))
+        build = base and ExtendedBuilds(store.builds_dir, store.progress).known(
+            base, extension_sources(arm.extension)
+        )
     except UsageError as error:
         return None, str(error)
     return (build, f"{build.label}, cached") if build else (None, to_be_built)
