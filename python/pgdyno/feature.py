@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from typing import Any
 
+    from pgdyno.measure.dataset_loading import DataKind
+    from pgdyno.measure.prepare import Preparation
     from pgdyno.measure.telemetry_collection import ProbeKind
+    from pgdyno.results.records import Check
     from pgdyno.server.build_store import Progress, ServerSource
     from pgdyno.server.cache_directory import Leftovers
     from pgdyno.workloads.registry import WorkloadKind
+    from pgdyno.workloads.workload import Connect
 
 
 @dataclass(frozen=True)
@@ -27,4 +32,7 @@ class Feature:
     workloads: tuple[WorkloadKind, ...] = ()
     servers: tuple[Callable[[Path, Progress], ServerSource], ...] = ()
     leftovers: tuple[Leftovers, ...] = ()
+    data: tuple[DataKind, ...] = ()
+    prepare: tuple[Preparation, ...] = ()
+    trial_checks: tuple[Callable[[Any, Connect], list[Check]], ...] = ()
     probes: tuple[ProbeKind, ...] = ()

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import FetchError, Interrupted, WorkloadError
-from pgdyno.features.aged_data.history import HistoryMaker
 from pgdyno.features.aged_data.upgrade import UpgradeBuilds
 from pgdyno.features.own_data.plan import OwnData
 from pgdyno.features.own_data.source import examined
@@ -18,9 +17,8 @@ from pgdyno.measure.progress import LoadProgress
 from pgdyno.server.builds import Build, VersionSpec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import Account
-from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Cluster, InitOptions
-from pgdyno.server.snapshots import Dataset, Datasets, restore
+from pgdyno.server.snapshots import Dataset, restore
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 pytestmark = pytest.mark.server
@@ -35,10 +33,8 @@ class Histories:
     def __init__(self, folder: Path, account: Account) -> None:
         self.account, self.interruption = account, Interruption()
         self.phases: list[str] = []
-        (folder / "datasets").mkdir()
         init = InitOptions(sync=False)
-        maker = Maker(folder, account, 0, self.watch, self.interruption, init, clients=system_builds())
-        self.maker = HistoryMaker(Datasets(folder / "datasets", account), maker)
+        self.maker = Maker(Cache.at(folder / "cache", account), 0, self.watch, self.interruption, init)
 
     def watch(self, event: object) -> None:
         if isinstance(event, LoadProgress):
@@ -74,14 +70,14 @@ def test_data_are_aged_by_the_given_number_of_transactions_and_cached(
     assert drawing != BUY.text
     script = Script(name="buy.sql", text=drawing)
     aged = shop.model_copy(update={"age": 80, "scripts": (script,)})
-    with histories.maker.hold(build, aged, None) as dataset:
+    with histories.maker.hold(build, aged) as dataset:
         assert dataset.details["aged"]["ok"] == 80
         # One more by the test of the script.
         count = "SELECT count(*) FROM purchase"
         assert histories.count(dataset, build, server_dir / "copy", count) == 2000 + 80 + 1
     phases = [*histories.phases]
     assert "aging" in phases
-    with histories.maker.hold(build, aged, None), histories.maker.hold(build, shop, None):
+    with histories.maker.hold(build, aged), histories.maker.hold(build, shop):
         assert histories.phases == phases
 
 
@@ -91,10 +87,10 @@ def test_a_wrong_script_or_an_interrupt_leaves_no_aged_data(
     wrong = (Script(name="wrong.sql", text="SELECT nothing FROM purchase"),)
     with (
         pytest.raises(WorkloadError, match=r"wrong\.sql fails .*nothing"),
-        histories.maker.hold(build, shop.model_copy(update={"age": 8, "scripts": wrong}), None),
+        histories.maker.hold(build, shop.model_copy(update={"age": 8, "scripts": wrong})),
     ):
         pass
-    names = histories.maker.datasets.names()
+    names = histories.maker.cache.cached_datasets().names()
     assert len(names) == 1
     watch = histories.watch
 
@@ -103,14 +99,14 @@ def test_a_wrong_script_or_an_interrupt_leaves_no_aged_data(
             histories.interruption.requested = True
         watch(event)
 
-    object.__setattr__(histories.maker.maker, "watch", interrupting)
+    object.__setattr__(histories.maker, "watch", interrupting)
     with (
         pytest.raises(Interrupted),
-        histories.maker.hold(build, shop.model_copy(update={"age": 10**9}), None),
+        histories.maker.hold(build, shop.model_copy(update={"age": 10**9})),
     ):
         pass
-    assert histories.maker.datasets.names() == names
-    assert not histories.maker.datasets.incomplete()
+    assert histories.maker.cache.cached_datasets().names() == names
+    assert not histories.maker.cache.cached_datasets().incomplete()
 
 
 @pytest.mark.parametrize("analyze", [pytest.param(True, marks=pytest.mark.long), False])
@@ -125,10 +121,10 @@ def test_data_upgraded_by_pg_upgrade_keep_their_rows_and_statistics_as_the_versi
     except FetchError as error:
         pytest.skip(f"NOT TESTED: no PostgreSQL 16 and 18 with pg_upgrade: {error}")
     upgraded = shop.model_copy(update={"upgrade_from": "16", "upgrade_analyze": analyze})
-    with histories.maker.hold(builds.new, upgraded, builds) as dataset:
+    with histories.maker.hold(builds.new, upgraded, (builds.old, builds.new)) as dataset:
         details = dataset.details
         assert details["upgraded_from"] == builds.old.label
         assert details["without_statistics"] == 0
         rows = "SELECT count(*) FROM purchase"
         assert histories.count(dataset, builds.new, server_dir / "copy", rows) == 2000
-    assert not list(histories.maker.datasets.directory.glob("*.part"))
+    assert not list(histories.maker.cache.cached_datasets().directory.glob("*.part"))

@@ -32,7 +32,7 @@ from pgdyno.features.own_data.source import (
     relations_to_count,
 )
 from pgdyno.interruption import Interruption
-from pgdyno.measure.dataset_loading import Maker, dataset_key
+from pgdyno.measure.dataset_loading import Maker, data_kind, dataset_key
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import Dsn
@@ -55,8 +55,9 @@ def loaded(source: Path | OwnData, build: Build, account: Account, data_dir: Pat
     """Load the source as a study does. Return the details of the dataset."""
     data = source if isinstance(source, OwnData) else examined(OwnData(source=str(source)))
     init = InitOptions(sync=False)
-    maker = Maker(data_dir.parent, account, 0, lambda _: None, Interruption(), init, clients=system_builds())
-    details = maker.make(build, parameters(data))(data_dir)
+    cache = Cache.at(data_dir.parent / "cache", account)
+    maker = Maker(cache, 0, lambda _: None, Interruption(), init)
+    details = data_kind(parameters(data)).make(maker, build, parameters(data), ())(data_dir)
     assert details is not None
     return details
 

@@ -99,11 +99,11 @@ def test_parameters_of_freshly_loaded_data_are_stored_as_before() -> None:
 def test_each_step_of_a_history_has_a_key_of_its_own(tmp_path: Path) -> None:
     old, new = build(tmp_path, "17.1"), build(tmp_path, "18.1")
     fresh = TpccParameters(warehouses=1)
-    init, builds = InitOptions(), UpgradeBuilds(old, new)
+    init = InitOptions()
 
     def key(**changes: Any) -> str:
         parameters = fresh.model_copy(update=changes)
-        return dataset_key(new, parameters, init, builds if parameters.is_upgraded else None).name
+        return dataset_key(new, parameters, init, (old, new) if parameters.is_upgraded else ()).name
 
     names = [
         key(),

@@ -66,19 +66,25 @@ def features() -> None:
 
 def all_features() -> Sequence[Feature]:
     """Import the features with hooks."""
-    from pgdyno.features import builds, own_data, profiles, sysbench  # noqa: PLC0415
+    from pgdyno.features import aged_data, builds, own_data, profiles, sysbench  # noqa: PLC0415
 
-    return [package.feature() for package in (builds, own_data, profiles, sysbench)]
+    return [package.feature() for package in (aged_data, builds, own_data, profiles, sysbench)]
 
 
 def install(found: Sequence[Feature]) -> None:
     """Hand each hook to the package that loops over it. The order of the features has no effect."""
+    from pgdyno.measure.dataset_loading import DATA_KINDS  # noqa: PLC0415
+    from pgdyno.measure.prepare import PREPARATIONS  # noqa: PLC0415
     from pgdyno.measure.telemetry_collection import PROBE_KINDS  # noqa: PLC0415
     from pgdyno.server.build_store import SERVER_SOURCES  # noqa: PLC0415
     from pgdyno.server.cache_directory import LEFTOVERS  # noqa: PLC0415
     from pgdyno.workloads.registry import WORKLOAD_KINDS  # noqa: PLC0415
+    from pgdyno.workloads.workload import TRIAL_CHECKS  # noqa: PLC0415
 
     WORKLOAD_KINDS.install(kind for feature in found for kind in feature.workloads)
     SERVER_SOURCES.install(source for feature in found for source in feature.servers)
     LEFTOVERS.install(one for feature in found for one in feature.leftovers)
+    DATA_KINDS.install(kind for feature in found for kind in feature.data)
+    PREPARATIONS.install(one for feature in found for one in feature.prepare)
+    TRIAL_CHECKS.install(check for feature in found for check in feature.trial_checks)
     PROBE_KINDS.install(probe for feature in found for probe in feature.probes)

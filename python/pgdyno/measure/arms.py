@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import shlex
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,7 +18,6 @@ import psycopg
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import DatasetError, DiskFullError, ServerError, UsageError
-from pgdyno.features.own_data.checks import log_without_values
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import Place, dataset_database_name, load_data
 from pgdyno.measure.host_counters import wait_until_reaped
@@ -176,6 +175,14 @@ class Placement:
         return self.directories[place_of(seed, self.data, block, position, len(self.directories))]
 
 
+@dataclass(frozen=True)
+class Redaction:
+    """Removal of the values of rows from a server log, and from an error message with its SQLSTATE."""
+
+    log: Callable[[str], str]
+    message: Callable[[str, str], str]
+
+
 @dataclass
 class BuildArm:
     """See LabArm. ``settings`` are validated; the version may lack ``optional`` ones.
@@ -195,7 +202,7 @@ class BuildArm:
     seed: int
     account: Account
     shares_server: bool = False
-    hides_values: bool = False  # in its log: the rows are those of the user
+    redaction: Redaction | None = None  # if the rows are those of the user
     _server: Server | None = None
     _run: LiveDirectory | None = None
     _log_of_no_start: str | None = None
@@ -287,7 +294,7 @@ class BuildArm:
     def log(self) -> str | None:
         """Return the log of this start, also of a failed one."""
         log = self._server.log() if self._server else self._log_of_no_start
-        return log if log is None or not self.hides_values else log_without_values(log)
+        return log if log is None or self.redaction is None else self.redaction.log(log)
 
     def effective(self) -> Mapping[str, str]:
         """Return the settings verified after the start."""

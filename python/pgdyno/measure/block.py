@@ -255,10 +255,8 @@ def _in_parallel(steps: Sequence[tuple[RunningTrial, Callable[[], Result]]]) -> 
 
 def _outcome(trial: RunningTrial, run: EngineRun, target: int) -> TrialOutcome:
     """Return the outcome of a trial after its checks."""
-    hides_values = isinstance(trial.arm, BuildArm) and trial.arm.hides_values
-    outcome = trial_outcome(
-        run, target, trial.arm.name, trial.restore_s, trial.start_s, hides_values=hides_values
-    )
+    redaction = trial.arm.redaction if isinstance(trial.arm, BuildArm) else None
+    outcome = trial_outcome(run, target, trial.arm.name, trial.restore_s, trial.start_s, redaction=redaction)
     if outcome.status is TrialStatus.OK:
         return _judged(trial, outcome, run, target)
     # The server log is most important for a trial without results.

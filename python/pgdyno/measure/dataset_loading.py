@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +16,22 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.errors import DatasetError, DiskFullError
-from pgdyno.features.aged_data.upgrade import UpgradeBuilds
-from pgdyno.features.own_data.loading import FORMAT as OWN_FORMAT
-from pgdyno.features.own_data.loading import OwnDataMaker
-from pgdyno.features.own_data.plan import OwnData
+from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import OnLoad, run_load
 from pgdyno.measure.progress import LoadProgress, Watch
+from pgdyno.server.build_store import Store
 from pgdyno.server.builds import PRELOAD_SETTING, Build, create_extensions
+from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import cancel
-from pgdyno.server.directories import Account, free_bytes
+from pgdyno.server.directories import free_bytes
 from pgdyno.server.engine import Event
 from pgdyno.server.processes import Cluster, InitOptions, Server
 from pgdyno.server.remote import database_name
-from pgdyno.server.snapshots import DatasetKey, Make
+from pgdyno.server.snapshots import Dataset, DatasetKey, Make
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_setting_size, format_size
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.registry import workload_of
 from pgdyno.workloads.workload import Connect
 
@@ -134,53 +134,30 @@ WAL_RESERVE_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class Maker:
-    """Creates datasets. ``cache``: path on the disk for the data. ``copies``: number of live copies of each
-    that the same disk must hold, in addition to ``promised_bytes`` for others.
+    """Creates datasets in the cache. ``copies``: number of live copies of each that the same disk must hold,
+    in addition to ``promised_bytes`` for others.
     """
 
-    cache: Path
-    account: Account
+    cache: Cache
     copies: int
     watch: Watch
     interruption: Interruption
     init: InitOptions
     promised_bytes: int = 0
-    clients: Sequence[Build] = ()
-    """Builds that may have psql and pg_restore, for own data."""
 
-    def make(self, build: Build, parameters: WorkloadParameters) -> Make:
-        """Return the function with which ``Datasets.hold`` creates a data directory.
+    @contextlib.contextmanager
+    def hold(
+        self, build: Build, parameters: WorkloadParameters, more: Sequence[Build] = ()
+    ) -> Iterator[Dataset]:
+        """Hold the dataset during the block; make it, and those before it, unless they are cached.
 
-        That function raises DiskFullError, DatasetError.
+        ``more``: further builds that its kind needs. Raises DatasetError, DiskFullError, WorkloadError
+        (scripts fail), ServerError, Interrupted.
         """
-        progress = self.progress_of(parameters, build)
-
-        def require_room(size_bytes: int) -> None:
-            self.require_room(parameters, size_bytes)
-
-        if (own := own_data_of(parameters)) is not None:
-            return OwnDataMaker(
-                own,
-                build,
-                [build, *self.clients],
-                self.account,
-                self.init,
-                load_settings(build),
-                self.interruption,
-                progress,
-                require_room,
-            ).make
-
-        def create(data_dir: Path) -> None:
-            progress("initdb", 0.0)
-            cluster = Cluster(build, data_dir, self.account)
-            cluster.initdb(self.init)
-            with cluster.start(load_settings(build)) as server:
-                load_new_database(server, parameters, self.interruption, progress, require_room)
-                self.interruption.check()
-                progress("checkpoint", 0.0)
-
-        return create
+        kind = data_kind(parameters)
+        key, make = kind.key(build, parameters, self.init, more), kind.make(self, build, parameters, more)
+        with self.cache.cached_datasets().hold(key, make) as dataset:
+            yield dataset
 
     def progress_of(self, parameters: WorkloadParameters, build: Build) -> OnLoad:
         """Return the function that reports the phases of one dataset."""
@@ -189,7 +166,7 @@ class Maker:
 
     def require_room(self, parameters: WorkloadParameters, size_bytes: int) -> None:
         """Raise DiskFullError if a dataset of this size and its live copies do not fit."""
-        require_space(self.cache, size_bytes, self.copies, parameters.SMALLER, self.promised_bytes)
+        require_space(self.cache.root, size_bytes, self.copies, parameters.SMALLER, self.promised_bytes)
 
 
 def require_space(
@@ -240,50 +217,41 @@ def init_options(study: Study) -> InitOptions:
     return InitOptions(checksums=study.checksums, wal_segment_mb=study.wal_segment_mb)
 
 
-def own_data_of(parameters: WorkloadParameters) -> OwnData | None:
-    """Return the user's own data of a workload; None if its data are generated."""
-    return parameters.data if isinstance(parameters, PgbenchParameters) else None
+@dataclass(frozen=True)
+class DataKind:
+    """A way to make data. ``makes``: whether the data of a workload are made in this way, and no other.
+
+    ``key``, ``make``: the key of a dataset in the cache, and the function that creates its data directory and
+    raises DiskFullError, DatasetError. ``more_builds``: finds builds that these need beside that of the arm,
+    given its name, its build and the builds of all arms. Raises UsageError, FetchError.
+    """
+
+    makes: Callable[[WorkloadParameters], bool]
+    key: Callable[[Build, WorkloadParameters, InitOptions, Sequence[Build]], DatasetKey]
+    make: Callable[[Maker, Build, WorkloadParameters, Sequence[Build]], Make]
+    more_builds: Callable[
+        [WorkloadParameters, str, Build, Sequence[Build], Store, Watch], Sequence[Build]
+    ] = lambda *_: ()
+
+
+DATA_KINDS: Hooks[DataKind] = Hooks("data")
+
+
+def data_kind(parameters: WorkloadParameters) -> DataKind:
+    """Return the way to make the data of a workload: that of a feature, else a load by the engine."""
+    return next((kind for kind in DATA_KINDS if kind.makes(parameters)), BY_ENGINE)
 
 
 def dataset_key(
-    build: Build, parameters: WorkloadParameters, init: InitOptions, builds: UpgradeBuilds | None = None
+    build: Build, parameters: WorkloadParameters, init: InitOptions, more: Sequence[Build] = ()
 ) -> DatasetKey:
-    """Return the key of the cached dataset. ``builds``: of the upgrade; None if it is not upgraded.
-
-    A step of its history adds itself to the key of the dataset before it.
-    """
-    own: dict[str, int | str]
-    if parameters.is_upgraded:
-        assert builds is not None
-        before = dataset_key(builds.old, parameters.before_upgrade(), init)
-        own = {"upgraded_from": before.build_id, "upgrade_analyze": int(parameters.upgrade_analyze)}
-        label = f"{before.label}-from{builds.old.version.major}"
-    elif parameters.age:
-        before = dataset_key(build, parameters.before_aging(), init)
-        deviations = [deviation.name for deviation in parameters.deviations]
-        work = json.dumps([parameters.kind, parameters.work(), deviations])
-        own = {"age": parameters.age, "aged_by": hashlib.sha256(work.encode()).hexdigest()[:16]}
-        label = f"{before.label}-aged"
-    else:
-        return _key_of_load(build, parameters, init)
-    return replace(before, build_id=build.build_id, scale={**before.scale, **own}, label=label)
+    """Return the key of the cached dataset. ``more``: further builds that its kind needs."""
+    return data_kind(parameters).key(build, parameters, init, more)
 
 
-def _key_of_load(build: Build, parameters: WorkloadParameters, init: InitOptions) -> DatasetKey:
-    """Return the key of loaded data. A backup belongs to a major version, other data to a build."""
-    if (own := own_data_of(parameters)) is not None:
-        is_backup = own.form == "backup"
-        return DatasetKey(
-            "-".join(filter(None, (f"postgresql-{build.version.major}", build.extensions_digest)))
-            if is_backup
-            else build.build_id,
-            InitOptions() if is_backup else init,
-            "data",
-            own.shape(),
-            DATASET_SEED,
-            OWN_FORMAT,
-            parameters.label,
-        )
+def _key_of_load(
+    build: Build, parameters: WorkloadParameters, init: InitOptions, _: Sequence[Build]
+) -> DatasetKey:
     return DatasetKey(
         build.build_id,
         init,
@@ -293,6 +261,25 @@ def _key_of_load(build: Build, parameters: WorkloadParameters, init: InitOptions
         workload_of(parameters).format,
         parameters.label,
     )
+
+
+def _make_by_engine(maker: Maker, build: Build, parameters: WorkloadParameters, _: Sequence[Build]) -> Make:
+    progress = maker.progress_of(parameters, build)
+
+    def create(data_dir: Path) -> None:
+        progress("initdb", 0.0)
+        cluster = Cluster(build, data_dir, maker.cache.account)
+        cluster.initdb(maker.init)
+        with cluster.start(load_settings(build)) as server:
+            require_room = partial(maker.require_room, parameters)
+            load_new_database(server, parameters, maker.interruption, progress, require_room)
+            maker.interruption.check()
+            progress("checkpoint", 0.0)
+
+    return create
+
+
+BY_ENGINE = DataKind(lambda _: True, _key_of_load, _make_by_engine)
 
 
 def dataset_database_name(parameters: WorkloadParameters) -> str:

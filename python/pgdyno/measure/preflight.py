@@ -17,9 +17,14 @@ from psycopg import sql
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, StartError, UsageError, WorkloadError
-from pgdyno.features.aged_data.upgrade import UpgradeBuilds, upgrade_builds
 from pgdyno.interruption import Interruption
-from pgdyno.measure.dataset_loading import dataset_key, init_options, load_new_database, load_settings
+from pgdyno.measure.dataset_loading import (
+    data_kind,
+    dataset_key,
+    init_options,
+    load_new_database,
+    load_settings,
+)
 from pgdyno.measure.engine_runs import drive_specification, run_drive
 from pgdyno.measure.progress import PreparationStep, Warned, Watch
 from pgdyno.measure.server_probes import EXTENSIONS, NEEDS_PRELOAD
@@ -30,11 +35,10 @@ from pgdyno.server.build_catalogue import (
     empty_cluster,
     lacks_jit,
 )
-from pgdyno.server.build_store import Store
 from pgdyno.server.builds import PRELOAD_SETTING, Build, create_extensions, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import Dsn
-from pgdyno.server.find_build import resolve_all, system_builds
+from pgdyno.server.find_build import resolve_all
 from pgdyno.server.processes import Cluster, InitOptions, LiveDirectory
 from pgdyno.server.remote import Remote, connections_max
 from pgdyno.server.settings import MachineResources, ProfileInput, Requested, request
@@ -120,8 +124,8 @@ class ArmRequest:
     build: Build
     catalogue: Catalogue
     requested: Requested
-    upgrade: UpgradeBuilds | None = None
-    """Builds that make its data from those of an older version; None if it loads them itself."""
+    data_builds: Sequence[Build] = ()
+    """Further builds that make its data, if it does not load them itself."""
 
 
 def resolve_arms(
@@ -148,27 +152,14 @@ def resolve_arms(
         for file, skipped in requested.skipped.items():
             names = {"arm": arm.name, "file": file, "settings": ", ".join(skipped)}
             caveats.append(Caveat(Code.SETTINGS_SKIPPED, names))
-        upgrade = _upgrade_of(study, index, resolved.builds, build, store, watch)
-        found[index] = ArmRequest(arm, build, known, requested, upgrade)
+        workload = study.driving(index).workload
+        more = data_kind(workload).more_builds(workload, arm.name, build, resolved.builds, store, watch)
+        found[index] = ArmRequest(arm, build, known, requested, more)
         if lacks_jit(requested.settings, known):
             caveats.append(Caveat(Code.JIT_UNAVAILABLE, {"arm": arm.name}))
         if resolved.substitutions and not _is_as_requested(arm.server, build):
             names = {"requested": arm.server, "resolved": str(build.version)}
             caveats.append(Caveat(Code.NEAREST_VERSION, names))
-    return found
-
-
-def _upgrade_of(
-    study: Study, index: int, builds: Sequence[Build], build: Build, store: Store, watch: Watch
-) -> UpgradeBuilds | None:
-    """Return the builds of an upgrade of the data. Raises UsageError, FetchError."""
-    workload, name = study.driving(index).workload, study.arms[index].name
-    if not workload.is_upgraded:
-        return None
-    watch(PreparationStep(f"finding the programs of pg_upgrade for {name}", may_last=True))
-    there = [*builds, *system_builds(), *store.cached()]
-    found = upgrade_builds(workload.upgrade_from, name, build, there, store)
-    workload.before_upgrade().require_major(found.old.version.major, f"pg_upgrade:{workload.upgrade_from}")
     return found
 
 
@@ -352,7 +343,7 @@ def require_working_scripts(
                     continue
                 settings = frozenset(arm.requested.settings.items())
                 what = (arm.build.build_id, init, minimal.model_dump_json(), settings)
-                key = dataset_key(arm.build, driving.workload, init, arm.upgrade)
+                key = dataset_key(arm.build, driving.workload, init, arm.data_builds)
                 if what in tried or key.name in cached:
                     continue
                 tried.add(what)

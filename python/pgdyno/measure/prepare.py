@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import UsageError
-from pgdyno.features.aged_data.history import HistoryMaker
-from pgdyno.features.own_data.preflight import own_data_caveats, require_working_own_data, with_own_data
-from pgdyno.features.own_data.sampling import with_samples
-from pgdyno.features.own_data.source import installed_clients
+from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
-from pgdyno.measure.arms import BuildArm, DsnArm, LabArm, Placement, Prepared, open_dsn_arm, require_usable
+from pgdyno.measure.arms import (
+    BuildArm,
+    DsnArm,
+    LabArm,
+    Placement,
+    Prepared,
+    Redaction,
+    open_dsn_arm,
+    require_usable,
+)
 from pgdyno.measure.dataset_loading import (
     WAL_RESERVE_BYTES,
     Maker,
     dataset_key,
     init_options,
-    own_data_of,
     require_space,
 )
 from pgdyno.measure.engine_runs import examine_scripts
@@ -45,6 +50,26 @@ from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import CHECKPOINT_TIMEOUT, aa_arms, aa_study, timeout_s, why_no_aa, with_window
 from pgdyno.study.sizing import partition_of
+from pgdyno.study.workload_parameters import WorkloadParameters
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Steps that a feature adds to the preparation of a study.
+
+    ``study``: completes the study before its servers are found. ``arms``: completes the cases whose data are
+    loaded. ``caveats``: of the data of an arm, from the facts of its dataset. ``redaction``: of the values in
+    the data of a workload. The first two raise UsageError, ServerError, DatasetError, WorkloadError,
+    Interrupted.
+    """
+
+    study: Callable[[Study, Cache, Watch, Interruption], Study]
+    arms: Callable[[list[Prepared], Watch, Interruption], list[Prepared]]
+    caveats: Callable[[Study, int, Mapping[str, object]], Iterable[Caveat]]
+    redaction: Callable[[WorkloadParameters], Redaction | None]
+
+
+PREPARATIONS: Hooks[Preparation] = Hooks("prepare")
 
 
 @contextlib.contextmanager
@@ -61,9 +86,10 @@ def prepare_arms(
     cache.sweep()
     machine = machine_resources(cache.root)
     checked = []
-    for given in map(with_cpu_partition, studies):
+    for study in map(with_cpu_partition, studies):
         interruption.check()
-        study = with_own_data(given, cache, watch, interruption)
+        for preparation in PREPARATIONS:
+            study = preparation.study(study, cache, watch, interruption)  # noqa: PLW2901
         caveats = _script_caveats(study, watch)
         wanted = resolve_arms(study, cache, machine, watch, caveats)
         fitting = fit_schedule(study, wanted, machine, watch, caveats)
@@ -86,8 +112,8 @@ def prepare_arms(
         ]
         places.require_room_for_copies()
         places.add_second_places()
-        ready = with_samples(ready, watch, interruption)
-        require_working_own_data(ready, watch, interruption)
+        for preparation in PREPARATIONS:
+            ready = preparation.arms(ready, watch, interruption)
         for prepared in ready:
             prepared.caveats.extend(_placement_caveats(prepared.arms))
         ready = [_with_aa(prepared) for prepared in ready]
@@ -141,22 +167,12 @@ class _DataPlaces:
     def dataset(self, study: Study, index: int, wanted: ArmRequest) -> Dataset:
         """Return the dataset; load it if neither the cache nor an earlier case has it."""
         workload, init = study.driving(index).workload, init_options(study)
-        key = dataset_key(wanted.build, workload, init, wanted.upgrade)
+        key = dataset_key(wanted.build, workload, init, wanted.data_builds)
         if key.name not in self.datasets:
             copies = sum(not arm.is_dsn for arm in study.arms)
-            maker = Maker(
-                self.cache.root,
-                self.cache.account,
-                copies,
-                self.watch,
-                self.interruption,
-                init,
-                self._promised_bytes(),
-                installed_clients(self.cache.store()) if own_data_of(workload) else (),
-            )
-            history = HistoryMaker(self.cache.cached_datasets(), maker)
+            maker = Maker(self.cache, copies, self.watch, self.interruption, init, self._promised_bytes())
             self.datasets[key.name] = self.stack.enter_context(
-                history.hold(wanted.build, workload, wanted.upgrade)
+                maker.hold(wanted.build, workload, wanted.data_builds)
             )
         return self.datasets[key.name]
 
@@ -255,7 +271,8 @@ def _ready(
         else:
             arm, facts = _build_arm(index, wanted[index], study, places, with_data)
             caveats += untested_version(spec.name, wanted[index].build.version)
-            caveats += [one for one in own_data_caveats(study, index, facts) if one not in caveats]
+            found = (one for preparation in PREPARATIONS for one in preparation.caveats(study, index, facts))
+            caveats += [one for one in found if one not in caveats]
             arms.append(arm)
             server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
             described.append(_record(index, study, server, settings, facts))
@@ -289,7 +306,7 @@ def _build_arm(
     index: int, wanted: ArmRequest, study: Study, places: _DataPlaces, with_data: Counter[str]
 ) -> tuple[BuildArm, Mapping[str, object]]:
     """Return the arm, and facts about its data. ``with_data``: number of arms so far by dataset."""
-    dataset = places.dataset(study, index, wanted)
+    dataset, workload = places.dataset(study, index, wanted), study.driving(index).workload
     position = with_data[dataset.name]
     with_data[dataset.name] += 1
     arm = BuildArm(
@@ -304,7 +321,7 @@ def _build_arm(
         position=position,
         seed=study.seed,
         account=places.cache.account,
-        hides_values=own_data_of(study.driving(index).workload) is not None,
+        redaction=next(filter(None, (preparation.redaction(workload) for preparation in PREPARATIONS)), None),
     )
     facts = {"name": dataset.name, "size_bytes": dataset.snapshot.size_bytes, "made_s": dataset.made_s}
     return arm, {**dataset.facts, **facts, **dataset.details}

@@ -19,9 +19,8 @@ from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.errors import ServerError
 from pgdyno.features.drivers.group import NODE_LOST
 from pgdyno.features.drivers.pool import DriverPool
-from pgdyno.features.own_data.checks import PREFIX, message_without_values
 from pgdyno.interruption import Interruption
-from pgdyno.measure.arms import Connection, LabArm, brief_session
+from pgdyno.measure.arms import Connection, LabArm, Redaction, brief_session
 from pgdyno.measure.engine_runs import EngineRun, StartEngine, failures_from, histograms_from, start_local
 from pgdyno.measure.host_counters import MachineCpu, machine_cpu
 from pgdyno.measure.progress import PreparationStep, Watch
@@ -49,7 +48,7 @@ from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.units import given_percent, percent_text
 from pgdyno.workloads.registry import workload_of
-from pgdyno.workloads.workload import TrialChecks
+from pgdyno.workloads.workload import INVARIANT, TrialChecks
 
 # ----------------------------------------------------------------------
 # Outcome of a trial from the result of the engine and the checks of the workload.
@@ -63,10 +62,10 @@ def trial_outcome(
     restore_s: float | None,
     start_s: float | None,
     *,
-    hides_values: bool = False,
+    redaction: Redaction | None = None,
 ) -> TrialOutcome:
     """Return the outcome of one target before the checks. For a run that belongs to the capacity search, it
-    has only status and reason. ``hides_values``: in errors, because the rows are those of the user.
+    has only status and reason. ``redaction``: of error messages, if the rows are those of the user.
     """
     status, reason = status_of(run, target, arm)
     outcome = TrialOutcome(
@@ -95,18 +94,17 @@ def trial_outcome(
         driver_memory_bytes=driver.memory_peak_bytes,
         driver=replace(driver, stopped_by=outcome.driver.stopped_by),
         tally=found.tally,
-        failures=failures_from(found, _errors(run, target, hides_values=hides_values)),
+        failures=failures_from(found, _errors(run, target, redaction)),
         histograms=histograms_from(found),
     )
 
 
-def _errors(run: EngineRun, target: int, *, hides_values: bool) -> list[Event]:
+def _errors(run: EngineRun, target: int, redaction: Redaction | None) -> list[Event]:
     ours = [error for error in run.errors if error["target"] == target]
-    if not hides_values:
+    if redaction is None:
         return ours
     return [
-        {**error, "message": message_without_values(error["message"], error["sqlstate"] or "")}
-        for error in ours
+        {**error, "message": redaction.message(error["message"], error["sqlstate"] or "")} for error in ours
     ]
 
 
@@ -159,7 +157,7 @@ def judge_trial(
     ours = None if log is None else log[log_from:]
     checks = trial_checks.end(arm.connect, run.result.targets[target], ours)
     failed = [
-        f"{check.name} {check.detail}" if check.name.startswith(PREFIX) else check.name
+        f"{check.name} {check.detail}" if check.name.startswith(INVARIANT) else check.name
         for check in checks
         if not check.passed
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import psycopg
 import scipy  # its parts load when first used: stats alone takes a second
 
 from pgdyno.errors import DatasetError, ServerError
+from pgdyno.hooks import Hooks
 from pgdyno.results.records import Check
 from pgdyno.server.engine import TargetResult
 from pgdyno.server.processes import Connection
@@ -51,6 +52,13 @@ class TrialChecks(Protocol):
         is not readable. Raises ConnectError, DatasetError, ServerError.
         """
         ...
+
+
+INVARIANT = "invariant "
+"""Start of the names of checks by queries of the user, which are followed by a file and a query."""
+
+TRIAL_CHECKS: Hooks[Callable[[Any, Connect], list[Check]]] = Hooks("trial_checks")
+"""Further checks after a trial, given the parameters of the workload. The server is idle."""
 
 
 class Workload(Protocol):

@@ -5,26 +5,31 @@ Each step makes a dataset from the dataset before it, in the cache with a key of
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pgdyno.errors import DatasetError, WorkloadError, in_one_line
-from pgdyno.features.aged_data.upgrade import OldCluster, UpgradeBuilds, upgrade
+from pgdyno.features.aged_data.upgrade import OldCluster, UpgradeBuilds, upgrade, upgrade_builds
 from pgdyno.features.own_data import loading
 from pgdyno.features.own_data.checks import message_without_values
 from pgdyno.features.own_data.loading import NO_REPLICATION, WITHOUT_STATISTICS, count_of, require_extensions
 from pgdyno.features.own_data.sampling import draw_from, read_samples, sample_commands
-from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, dataset_key, load_settings, own_data_of
+from pgdyno.features.own_data.source import own_data_of
+from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, dataset_key, load_settings
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
 from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
+from pgdyno.measure.progress import PreparationStep, Watch
+from pgdyno.server.build_store import Store
 from pgdyno.server.builds import Build, create_extensions
 from pgdyno.server.connections import cancel
 from pgdyno.server.engine import Event
-from pgdyno.server.processes import Cluster, Connection, Server
-from pgdyno.server.snapshots import Dataset, Datasets, Make, restore
+from pgdyno.server.find_build import system_builds
+from pgdyno.server.processes import Cluster, Connection, InitOptions, Server
+from pgdyno.server.snapshots import DatasetKey, Make, restore
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, PlannedSlice, Role
 from pgdyno.study.workload_parameters import WorkloadParameters
@@ -34,56 +39,75 @@ AGE_CLIENTS = 8
 """Clients that age data: the same on every machine, because concurrency changes the order of rows."""
 
 
-@dataclass(frozen=True)
-class HistoryMaker:
-    """Makes datasets with a history. ``maker`` loads them."""
+def has_history(parameters: WorkloadParameters) -> bool:
+    """Return whether the data are aged or upgraded."""
+    return bool(parameters.history())
 
-    datasets: Datasets
-    maker: Maker
 
-    @contextlib.contextmanager
-    def hold(
-        self, build: Build, parameters: WorkloadParameters, builds: UpgradeBuilds | None
-    ) -> Iterator[Dataset]:
-        """Hold the dataset during the block; make it, and those before it, unless they are cached.
+def more_builds(
+    workload: WorkloadParameters,
+    arm: str,
+    build: Build,
+    of_arms: Sequence[Build],
+    store: Store,
+    watch: Watch,
+) -> Sequence[Build]:
+    """Return the builds of an upgrade of the data. Raises UsageError, FetchError."""
+    if not workload.is_upgraded:
+        return ()
+    watch(PreparationStep(f"finding the programs of pg_upgrade for {arm}", may_last=True))
+    there = [*of_arms, *system_builds(), *store.cached()]
+    found = upgrade_builds(workload.upgrade_from, arm, build, there, store)
+    workload.before_upgrade().require_major(found.old.version.major, f"pg_upgrade:{workload.upgrade_from}")
+    return found.old, found.new
 
-        Raises DatasetError, DiskFullError, WorkloadError (scripts fail), ServerError, Interrupted.
-        """
-        key = dataset_key(build, parameters, self.maker.init, builds)
-        with self.datasets.hold(key, self._make(build, parameters, builds)) as dataset:
-            yield dataset
 
-    def _make(self, build: Build, parameters: WorkloadParameters, builds: UpgradeBuilds | None) -> Make:
-        if parameters.is_upgraded:
-            assert builds is not None
-            return _Upgrade(self, build, parameters, builds).make
-        if parameters.age:
-            return _Aging(self, build, parameters).make
-        return self.maker.make(build, parameters)
+def key(build: Build, parameters: WorkloadParameters, init: InitOptions, more: Sequence[Build]) -> DatasetKey:
+    """Return the key of the dataset: a step adds itself to the key of the dataset before it."""
+    own: dict[str, int | str]
+    if parameters.is_upgraded:
+        old, _ = more
+        before = dataset_key(old, parameters.before_upgrade(), init)
+        own = {"upgraded_from": before.build_id, "upgrade_analyze": int(parameters.upgrade_analyze)}
+        label = f"{before.label}-from{old.version.major}"
+    else:
+        before = dataset_key(build, parameters.before_aging(), init)
+        deviations = [deviation.name for deviation in parameters.deviations]
+        work = json.dumps([parameters.kind, parameters.work(), deviations])
+        own = {"age": parameters.age, "aged_by": hashlib.sha256(work.encode()).hexdigest()[:16]}
+        label = f"{before.label}-aged"
+    return replace(before, build_id=build.build_id, scale={**before.scale, **own}, label=label)
+
+
+def make(maker: Maker, build: Build, parameters: WorkloadParameters, more: Sequence[Build]) -> Make:
+    """Return the function that creates the data directory."""
+    if parameters.is_upgraded:
+        return _Upgrade(maker, build, parameters, UpgradeBuilds(*more)).make
+    return _Aging(maker, build, parameters).make
 
 
 @dataclass(frozen=True)
 class _Upgrade:
     """Makes a dataset with pg_upgrade from one of the old server."""
 
-    history: HistoryMaker
+    maker: Maker
     build: Build
     parameters: WorkloadParameters
     builds: UpgradeBuilds
 
     def make(self, data_dir: Path) -> Mapping[str, Any]:
         """Create the data directory. Return the details of the dataset before it, and of the upgrade."""
-        maker, old_dir = self.history.maker, data_dir.with_name("old")
+        maker, old_dir = self.maker, data_dir.with_name("old")
         progress = maker.progress_of(self.parameters, self.build)
-        with self.history.hold(self.builds.old, self.parameters.before_upgrade(), None) as before:
+        with self.maker.hold(self.builds.old, self.parameters.before_upgrade()) as before:
             progress("copy", 0.0)
             maker.require_room(self.parameters, before.snapshot.size_bytes)
-            restore(before.snapshot, old_dir, maker.account)
+            restore(before.snapshot, old_dir, maker.cache.account)
             details = dict(before.details)
         old = self._old_cluster(old_dir)
         progress("pg_upgrade", 0.0)
-        upgrade(self.builds, old, old_dir, data_dir, maker.account, maker.interruption.check)
-        with Cluster(self.build, data_dir, maker.account).start(load_settings(self.build)) as server:
+        upgrade(self.builds, old, old_dir, data_dir, maker.cache.account, maker.interruption.check)
+        with Cluster(self.build, data_dir, maker.cache.account).start(load_settings(self.build)) as server:
             if self.parameters.upgrade_analyze:
                 progress("analyze", 0.0)
             found = self._finished(server, details.get("database", self.parameters.kind))
@@ -97,7 +121,7 @@ class _Upgrade:
         own = own_data_of(self.parameters)
         if own is None or own.form != "backup":
             return OldCluster()
-        cluster = Cluster(self.builds.old, old_dir, self.history.maker.account)
+        cluster = Cluster(self.builds.old, old_dir, self.maker.cache.account)
         with (
             cluster.start({**load_settings(self.builds.old), **NO_REPLICATION}) as server,
             server.connect() as connection,
@@ -105,7 +129,7 @@ class _Upgrade:
             return OldCluster.read(connection)
 
     def _finished(self, server: Server, database: str) -> dict[str, Any]:
-        interruption = self.history.maker.interruption
+        interruption = self.maker.interruption
         with server.connect(database) as connection, interruption.tell(lambda: cancel(connection)):
             create_extensions(connection, self.build)
             extensions = loading.installed_extensions(connection)
@@ -124,23 +148,23 @@ class _Upgrade:
 class _Aging:
     """Makes a dataset from another one, by transactions of the workload."""
 
-    history: HistoryMaker
+    maker: Maker
     build: Build
     parameters: WorkloadParameters
 
     def make(self, data_dir: Path) -> Mapping[str, Any]:
         """Create the data directory. Return the details of the dataset before it, and of the transactions."""
-        maker = self.history.maker
+        maker = self.maker
         before_aging = self.parameters.before_aging()
-        with self.history.hold(self.build, before_aging, None) as before:
+        with self.maker.hold(self.build, before_aging) as before:
             maker.require_room(self.parameters, before.snapshot.size_bytes)
-            restore(before.snapshot, data_dir, maker.account)
+            restore(before.snapshot, data_dir, maker.cache.account)
             details = dict(before.details)
         # The settings of the load, with autovacuum as it is by default: arms share the dataset.
         settings = {**load_settings(self.build), "autovacuum": "on"}
         if (own := own_data_of(self.parameters)) is not None and own.form == "backup":
             settings |= NO_REPLICATION
-        with Cluster(self.build, data_dir, maker.account).start(settings) as server:
+        with Cluster(self.build, data_dir, maker.cache.account).start(settings) as server:
             database = details.get("database", self.parameters.kind)
             target = (f"PostgreSQL {self.build.version}", server.conninfo(database))
             workload = before_aging
@@ -159,7 +183,7 @@ class _Aging:
         """Return the workload with the values that its scripts sample. Raises UsageError, WorkloadError."""
         assert isinstance(workload, PgbenchParameters)
         commands = {of.source: of for of in sample_commands(workload)}
-        interruption = self.history.maker.interruption
+        interruption = self.maker.interruption
         with interruption.tell(lambda: cancel(connection)):
             found = read_samples(connection, commands.values(), len(commands), interruption)
         return draw_from(workload, found)
@@ -169,12 +193,12 @@ class _Aging:
         scripts = workload.single_scripts()
         ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
         for name, one in scripts.items():
-            for message in failures_of(one, target, ignored, self.history.maker.interruption):
+            for message in failures_of(one, target, ignored, self.maker.interruption):
                 raise WorkloadError(f"{name} fails on {target[0]}: {message}; correct the script or the data")
 
     def _age(self, workload: WorkloadParameters, target: tuple[str, str]) -> dict[str, int]:
         """Run the transactions. Return their numbers by outcome. Raises DatasetError, Interrupted."""
-        maker, age = self.history.maker, self.parameters.age
+        maker, age = self.maker, self.parameters.age
         progress = maker.progress_of(self.parameters, self.build)
         clients = min(AGE_CLIENTS, age)
         driving = Driving(workload=workload, clients=clients)  # type: ignore[arg-type]

@@ -14,10 +14,14 @@ import psycopg
 
 from pgdyno.errors import ServerError
 from pgdyno.features.own_data.plan import Invariant, first_line
+from pgdyno.features.own_data.source import own_data_of
+from pgdyno.measure.arms import Redaction
 from pgdyno.results.records import Check
+from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import counted
 from pgdyno.workloads import workload
-from pgdyno.workloads.workload import Connect
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
+from pgdyno.workloads.workload import INVARIANT, Connect
 
 # ----------------------------------------------------------------------
 # Removal of the values of rows from errors and logs of servers on data of the user.
@@ -34,6 +38,11 @@ _ERROR = re.compile(r"^(?P<start>.*?\b(?:ERROR|FATAL|PANIC|WARNING|NOTICE|INFO):
 _MORE = re.compile(r"^(?P<start>.*? (?:DETAIL|HINT|CONTEXT|STATEMENT|QUERY):  ).*$")
 _SAFE = ("08", "0A", "25", "3D", "40", "42", "53", "55", "57", "58")
 """Classes of SQLSTATEs whose messages have no values of rows."""
+
+
+def redaction(parameters: WorkloadParameters) -> Redaction | None:
+    """Return the removal of values if the rows are those of the user."""
+    return Redaction(log_without_values, message_without_values) if own_data_of(parameters) else None
 
 
 def message_without_values(message: str, sqlstate: str) -> str:
@@ -74,8 +83,10 @@ def _without_quotes(text: str) -> str:
 # Invariants of the user after a trial: queries that must return no row.
 # ----------------------------------------------------------------------
 
-PREFIX = "invariant "
-"""Start of the names of these checks, which are followed by a file and a query."""
+
+def check_after_trial(parameters: PgbenchParameters, connect: Connect) -> list[Check]:
+    """Check the invariants of a workload."""
+    return check_invariants(connect, parameters.checks)
 
 
 def check_invariants(connect: Connect, invariants: Sequence[Invariant]) -> list[Check]:
@@ -103,4 +114,6 @@ def _check(conn: psycopg.Connection[tuple[int, ...]], name: str, query: str) -> 
             "a query"
         ) from error
     assert row is not None
-    return Check(f"{PREFIX}{shown}", row[0] == 0, float(row[0]), None, f"returned {counted(row[0], 'row')}")
+    return Check(
+        f"{INVARIANT}{shown}", row[0] == 0, float(row[0]), None, f"returned {counted(row[0], 'row')}"
+    )

@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -34,9 +35,12 @@ from pgdyno.features.own_data.source import (
     count_rows,
     differences,
     examined,
+    installed_clients,
     lines_of_plain_dump,
+    own_data_of,
 )
 from pgdyno.interruption import Interruption
+from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, load_settings
 from pgdyno.server.builds import Build, create_extensions
 from pgdyno.server.connections import cancel
 from pgdyno.server.directories import OURSELVES, Account
@@ -51,7 +55,8 @@ from pgdyno.server.processes import (
     run_tool,
     tool_lines,
 )
-from pgdyno.server.snapshots import ClusterState, copy_bytes, state_of
+from pgdyno.server.snapshots import ClusterState, DatasetKey, Make, copy_bytes, state_of
+from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workloads.workload import first_line
 
 # ----------------------------------------------------------------------
@@ -334,6 +339,43 @@ WITHOUT_STATISTICS = (
     " AND NOT EXISTS (SELECT FROM pg_statistic WHERE starelid = pg_class.oid)"
 )
 _MESSAGE = re.compile(r"psql:(?P<file>.*?):(?P<line>\d+): (?P<text>(?:ERROR|FATAL|error).*)")
+
+
+def is_loaded_here(parameters: WorkloadParameters) -> bool:
+    """Return whether the data are those of the user, as they were."""
+    return own_data_of(parameters) is not None and not parameters.history()
+
+
+def key(build: Build, parameters: WorkloadParameters, init: InitOptions, _: Sequence[Build]) -> DatasetKey:
+    """Return the key of the dataset. A backup belongs to a major version, other data to a build."""
+    own = own_data_of(parameters)
+    assert own is not None
+    build_id = build.build_id
+    if own.form == "backup":
+        build_id = "-".join(filter(None, (f"postgresql-{build.version.major}", build.extensions_digest)))
+        init = InitOptions()
+    return DatasetKey(build_id, init, "data", own.shape(), DATASET_SEED, FORMAT, parameters.label)
+
+
+def make(maker: Maker, build: Build, parameters: WorkloadParameters, _: Sequence[Build]) -> Make:
+    """Return the function that creates the data directory."""
+    own = own_data_of(parameters)
+    assert own is not None
+
+    def create(data_dir: Path) -> Mapping[str, Any]:
+        return OwnDataMaker(
+            own,
+            build,
+            [build, *installed_clients(maker.cache.store())],
+            maker.cache.account,
+            maker.init,
+            load_settings(build),
+            maker.interruption,
+            maker.progress_of(parameters, build),
+            partial(maker.require_room, parameters),
+        ).make(data_dir)
+
+    return create
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import DatasetError, UsageError, WorkloadError
 from pgdyno.features.own_data.checks import check_invariants
 from pgdyno.features.own_data.loading import require_importable
-from pgdyno.features.own_data.sampling import sample_commands
-from pgdyno.features.own_data.source import NamedDataStore, installed_clients
+from pgdyno.features.own_data.sampling import sample_commands, with_samples
+from pgdyno.features.own_data.source import NamedDataStore, installed_clients, own_data_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import BuildArm
-from pgdyno.measure.dataset_loading import own_data_of
 from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
 from pgdyno.measure.progress import PreparationStep, Warned, Watch
 from pgdyno.server.cache_directory import Cache
@@ -81,6 +80,16 @@ def own_data_caveats(study: Study, index: int, facts: Mapping[str, object]) -> I
     changes = facts.get("changes")
     if isinstance(changes, list) and changes:
         yield Caveat(Code.DATA_CHANGED, {"data": data, "changes": "; ".join(changes)})
+
+
+def with_tested_data(ready: list[Prepared], watch: Watch, interruption: Interruption) -> list[Prepared]:
+    """Return the cases with the values that their scripts draw, after a test of scripts and invariants.
+
+    Raises UsageError, WorkloadError, DatasetError, ServerError, Interrupted.
+    """
+    ready = with_samples(ready, watch, interruption)
+    require_working_own_data(ready, watch, interruption)
+    return ready
 
 
 def require_working_own_data(ready: Sequence[Prepared], watch: Watch, interruption: Interruption) -> None:

@@ -20,9 +20,10 @@ from psycopg import sql
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import DatasetError, UsageError, WorkloadError
 from pgdyno.features.own_data.plan import ColumnSample
+from pgdyno.features.own_data.source import own_data_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import BuildArm
-from pgdyno.measure.dataset_loading import DATASET_SEED, own_data_of
+from pgdyno.measure.dataset_loading import DATASET_SEED
 from pgdyno.measure.engine_runs import checked_scripts
 from pgdyno.measure.progress import PreparationStep, Watch
 from pgdyno.server.connections import cancel

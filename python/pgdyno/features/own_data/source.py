@@ -42,6 +42,8 @@ from pgdyno.server.connections import Dsn, connect
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free
 from pgdyno.server.find_build import EmbeddedStore, system_builds
 from pgdyno.server.processes import Connection, tool_lines
+from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 # ----------------------------------------------------------------------
 # Compressed SQL files: gzip, bzip2, xz, zip, and zstd and lz4 by their programs.
@@ -789,6 +791,11 @@ def same_major_first(builds: Sequence[Build], major: int) -> list[Build]:
     a newer one can be older than the last minor version of the server.
     """
     return sorted(builds, key=lambda build: build.version.major != major)
+
+
+def own_data_of(parameters: WorkloadParameters) -> OwnData | None:
+    """Return the user's own data of a workload; None if its data are generated."""
+    return parameters.data if isinstance(parameters, PgbenchParameters) else None
 
 
 def installed_clients(store: EmbeddedStore) -> Sequence[Build]:

@@ -17,13 +17,20 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.errors import DatasetError
-from pgdyno.features.own_data.checks import check_invariants
 from pgdyno.results.records import Check
 from pgdyno.server.engine import TargetResult, dataset_format
 from pgdyno.server.processes import Connection
 from pgdyno.workloads.pgbench.parameters import COPY, Effect, PgbenchParameters, index_parts
 from pgdyno.workloads.server_log import EXPECTED, EXPECTED_OF_ANY_SCRIPT, check_log, counted_in
-from pgdyno.workloads.workload import Connect, OnPhase, checking, first_line, fit_weights, tests_of
+from pgdyno.workloads.workload import (
+    TRIAL_CHECKS,
+    Connect,
+    OnPhase,
+    checking,
+    first_line,
+    fit_weights,
+    tests_of,
+)
 
 # ----------------------------------------------------------------------
 # Tables of pgbench: additional copies and indexes, their sums, and checks of their balances.
@@ -289,7 +296,7 @@ class PgbenchChecks:
             grown = sums.since(self.before)
             checks += [check_rows(sums), *check_balances(grown, self.parameters.effects)]
             checks.append(check_history(grown.history, self._committed(totals)))
-        checks += check_invariants(connect, self.parameters.checks)
+        checks += [check for more in TRIAL_CHECKS for check in more(self.parameters, connect)]
         if len(self.parameters.scripts) > 1:
             drawn = Counter({kind: n["ok"] + n["failed"] for kind, n in totals.items()})
             weights = {script.name: float(script.weight) for script in self.parameters.scripts}
