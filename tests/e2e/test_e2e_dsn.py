@@ -17,7 +17,7 @@ from pgdyno.server.connections import Dsn
 from pgdyno.server.processes import Server
 from pgdyno.server.remote import Remote, lock_of, take_lock
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
-from pooler import pooler
+from pooler import Pooler
 
 ANALYTICAL = (*TINY, "--variant", "analytical", "--slice", "0.5s", "--window", "1s")
 PRISTINE = dataset_database_name(PgbenchParameters(scale=1, accounts_copy=True))
@@ -439,7 +439,7 @@ def test_no_command_works_through_transaction_pooling_and_none_leaves_a_lock(
         " (select count(*) from pg_stat_activity where state like 'idle in transaction%')"
     )
     databases = {"pooled", "postgres", "template1"}
-    with pooler(theirs) as between, closing(theirs.connect()) as observer:
+    with Pooler(theirs) as between, closing(theirs.connect()) as observer:
         before = observer.execute(seen).fetchone()
         for words in POOLED:
             refused = program.run(*(between.dsn(word) if word in databases else word for word in words))

@@ -21,7 +21,7 @@ import psutil
 import pytest
 from program import END_S, SCRIPT, TINY, Program, Running, command_line, measuring, without_slices
 
-from hostile_server import PORT, FreezingProxy, freezing_proxy
+from hostile_server import PORT, FreezingProxy
 from pgdyno.cli.main import run_command
 from pgdyno.measure import engine_runs
 from pgdyno.results.reader import Evidence
@@ -279,7 +279,7 @@ def bench(running_server: Server) -> Server:
 
 @pytest.fixture
 def proxy(bench: Server, server_dir: Path) -> Iterator[FreezingProxy]:
-    with freezing_proxy(server_dir, bench.socket.path / f".s.PGSQL.{PORT}", FREEZES_AFTER_BYTES) as proxy:
+    with FreezingProxy(server_dir, bench.socket.path / f".s.PGSQL.{PORT}", FREEZES_AFTER_BYTES) as proxy:
         yield proxy
 
 

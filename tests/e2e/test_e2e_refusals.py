@@ -6,13 +6,10 @@ start the program.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import socket
-import struct
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +17,7 @@ import psutil
 import pytest
 from program import Program
 
+from hostile_server import OldServer, tcp_listener
 from pgdyno.cli.main import run_command
 from pgdyno.server.processes import Cluster
 
@@ -27,8 +25,6 @@ A = "{server}"
 EMPTY, CLOSED = "{empty}", "{closed}"
 
 USAGE = {
-    "no arm": ("compare", "at least 2 arms.*got 0"),
-    "one arm": (f"compare {A}", "at least 2 arms.*got 1"),
     "an unknown version": (f"compare {A} 99", "PostgreSQL 99 (is not available|could not be downloaded)"),
     "an unknown profile": (
         f"compare {A} {A},@nothing",
@@ -46,35 +42,12 @@ USAGE = {
     "a value that is no choice": (f"compare {A} {A},wal_level=most", "minimal, replica, logical"),
     "a value that is no truth": (f"compare {A} {A},fsync=maybe", "on or off"),
     "a wrong unit": (f"compare {A} {A},work_mem=4XB", "kB, MB, GB, TB.*got 'XB'"),
-    "a profile after a setting": (f"compare {A} {A},work_mem=4MB,@starter", "profiles come first"),
     "a directory without a server": (f"compare {A} {EMPTY}", "no program 'postgres'"),
     "a malformed DSN": (f"compare {A} postgresql://u:geheim@h/x?nonsense=1", "connection string"),
-    "settings for a running server": (f"compare {A} postgresql://h/x,work_mem=1MB", "change them there"),
-    "no minutes": (f"compare {A} {A} --minutes 0", "--minutes"),
     "minutes that are no number": (f"compare {A} {A} --minutes nan", "--minutes"),
     "endless minutes": (f"compare {A} {A} --minutes inf", "--minutes"),
-    "no clients": (f"compare {A} {A} --clients 0", "--clients.*1"),
-    "too many clients": (f"compare {A} {A} --clients 2001", "--clients.*2000"),
     "no warehouse": (f"compare {A} {A} --warehouses 0", "--warehouses.*1"),
-    "a margin that is no number": (f"compare {A} {A} --margin x", "'x' is not a percentage"),
-    "a margin of everything": (f"compare {A} {A} --margin 100%", "less than 100.*got '100%'"),
-    "a slice of nothing": (f"compare {A} {A} --slice 0s", "--slice"),
-    "a slice of ages": (f"compare {A} {A} --slice 1e9h", "--slice.*between 50 ms and 1 min.*got '1e9h'"),
-    "a duration without a unit's name": (f"compare {A} {A} --warmup 3fortnights", "not a duration"),
-    "a rate of nothing": (f"compare {A} {A} --rate 0", "--rate"),
-    "a rate and a pacing": (f"compare {A} {A} --rate 9 --pacing keying-and-thinking", "exclude each other"),
-    "a limit of nothing": (f"compare {A} {A} --capacity 20ms", "not a latency limit.*p99 < 20ms"),
-    "a capacity in a duet": (f"compare {A} {A} --capacity p99<20ms --schedule duet", "one arm at a time"),
-    "a capacity at a rate": (
-        f"compare {A} {A} --capacity p99<20ms --rate 9",
-        "--capacity and --rate exclude",
-    ),
-    "a capacity and a pacing": (
-        f"compare {A} {A} --capacity p99<20ms --pacing keying-and-thinking",
-        "--capacity and --pacing exclude each other",
-    ),
     "a pipeline of procedures": (f"compare {A} {A} --pipeline", "pipeline requires calls = statements"),
-    "an unknown schedule": (f"compare {A} {A} --schedule x", "'slices', 'duet', 'blocks'"),
     "slices of checkpoint cycles": (
         f"compare {A} {A} --schedule slices --window checkpoints:2",
         "--window=checkpoints:2.*one arm at a time.*--schedule=slices: use --schedule=blocks",
@@ -87,10 +60,6 @@ USAGE = {
         f"compare {A} {A} --slice 1s --window checkpoints:2",
         "--slice.*--window checkpoints:2",
     ),
-    "an unknown option": (f"compare {A} {A} --no-such", "[Nn]o such option: --no-such"),
-    "an unknown command": ("comparre", "[Nn]o such command 'comparre'"),
-    "arms for a resume": (f"compare --resume x.sqlite {A} {A}", "--resume takes the arms.*remove"),
-    "a folder that is not there": (f"compare {A} {A} --evidence {EMPTY}/none/e.sqlite", "cannot write"),
     "a folder that takes no file": (f"compare {A} {A} --evidence {CLOSED}/e.sqlite", "cannot write"),
     "a report in such a folder": (f"compare {A} {A} --html {CLOSED}/e.html", "cannot write"),
     "a report that is a folder": (f"compare {A} {A} --html {EMPTY}", "directory"),
@@ -101,7 +70,6 @@ USAGE = {
     "a window of nothing to drive": ("drive postgresql://h/x --window 0s", "--window.*longer than.*got '0s'"),
     "a malformed DSN to drive": ("drive nonsense", "connection string"),
     "a malformed DSN to check": ("check nonsense", "connection string"),
-    "two forms at once": ("report x.sqlite --md --json", "remove one of them"),
 }
 
 NOBODY = "postgresql://u@127.0.0.1:{free_port}/x"
@@ -120,8 +88,6 @@ FAILURE = {
     "nobody listens to load": (f"load {NOBODY}", "no connection.*refused"),
     "nobody listens to drive": (f"drive {NOBODY}", "no connection.*refused"),
     "nobody listens to check": (f"check {NOBODY}", "no connection.*refused"),
-    "nothing to resume": ("compare --resume nowhere.sqlite", "no results file at nowhere.sqlite"),
-    "nothing to report": ("report nowhere.sqlite", "no results file at nowhere.sqlite"),
 }
 
 
@@ -247,43 +213,9 @@ def test_a_wrong_password_is_rejected_and_not_shown(
 def test_a_server_that_is_too_old_is_rejected(
     server: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with an_old_server() as port:
-        words = ["compare", server, f"host=127.0.0.1 port={port} dbname=x user=u sslmode=disable"]
+    with OldServer(tcp_listener()) as old:
+        words = ["compare", server, f"host=127.0.0.1 port={old.port} dbname=x user=u sslmode=disable"]
         refused(capfd, words, 1, r"runs PostgreSQL 9\.6\.24: pgdyno requires 10 or newer")
-
-
-@contextlib.contextmanager
-def an_old_server() -> Iterator[int]:
-    """A server that accepts every login and reports version 9.6."""
-
-    def message(kind: bytes, body: bytes) -> bytes:
-        return kind + struct.pack(">I", len(body) + 4) + body
-
-    greeting = (
-        message(b"R", struct.pack(">I", 0))
-        + message(b"S", b"server_version\x009.6.24\x00")
-        + message(b"S", b"client_encoding\x00UTF8\x00")
-        + message(b"S", b"standard_conforming_strings\x00on\x00")
-        + message(b"K", struct.pack(">II", 1, 2))
-        + message(b"Z", b"I")
-    )
-
-    def serve(listening: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                client, _ = listening.accept()
-                with client:
-                    client.recv(10_000)
-                    client.sendall(greeting)
-                    while client.recv(10_000):
-                        pass
-
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        thread = threading.Thread(target=serve, args=(listening,), daemon=True)
-        thread.start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
-        thread.join(10)
 
 
 def test_the_program_itself_ends_so_too(program: Program, server: str) -> None:

@@ -8,7 +8,7 @@ from pgdyno.errors import ConnectError
 from pgdyno.server.connections import Dsn
 from pgdyno.server.processes import Server
 from pgdyno.server.remote import Remote, held_locks, take_lock
-from pooler import pooler
+from pooler import Pooler
 
 pytestmark = pytest.mark.server
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.server
 def test_transaction_pooling_is_rejected_before_anything_is_locked(
     running_server: Server, size: int, is_round_robin: bool
 ) -> None:
-    with pooler(running_server, size, is_round_robin=is_round_robin) as between:
+    with Pooler(running_server, size, is_round_robin=is_round_robin) as between:
         remote = Remote(Dsn(between.dsn("postgres")))
         with pytest.raises(ConnectError, match=r"transaction pooling.*connect directly"):
             remote.check()
@@ -30,7 +30,7 @@ def test_transaction_pooling_is_rejected_before_anything_is_locked(
 
 
 def test_session_pooling_is_a_session_like_any_other(running_server: Server) -> None:
-    with pooler(running_server, 3, "session") as between, running_server.connect() as observer:
+    with Pooler(running_server, 3, "session") as between, running_server.connect() as observer:
         remote = Remote(Dsn(between.dsn("postgres")))
         with remote.connect() as connection:
             take_lock(connection, 4711)

@@ -28,7 +28,7 @@ from pgdyno.server.remote import Remote, TrialCopy, connections_max, database_na
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.workloads.tpcc.parameters import TpccParameters
-from pooler import pooler
+from pooler import Pooler
 
 pytestmark = pytest.mark.server
 
@@ -224,7 +224,7 @@ def test_a_result_with_too_many_rows_is_rejected_and_the_connection_is_usable(re
 
 
 def test_an_oversized_value_is_rejected_over_tcp(running_server: Server) -> None:
-    with pooler(running_server, 2, "session") as between:
+    with Pooler(running_server, 2, "session") as between:
         connection = Remote(Dsn(between.dsn("postgres"))).connect()
         with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one result"):
             connection.execute("select repeat('x', 50 << 20)")

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hostile_server import Mode, hostile_server
+from hostile_server import HostileServer, Mode
 from pgdyno.cli.main import run_command
 from pgdyno.interruption import SIGNALS, stopping
 from pgdyno.measure import engine_runs
@@ -49,7 +49,7 @@ def started() -> Iterator[Started]:
         def start(mode: Mode) -> str:
             # The path of a socket must be short, unlike pytest's directories.
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pgdyno-test-")))
-            return stack.enter_context(hostile_server(folder, mode)).dsn
+            return stack.enter_context(HostileServer(folder, mode)).dsn
 
         yield start
 

@@ -13,7 +13,7 @@ from typing import Literal
 import psycopg
 import pytest
 
-from endless_server import Flood, endless_server
+from hostile_server import EndlessServer, Flood
 from pgdyno.server.connections import LimitedConnection, ReadLimitExceeded
 
 MEMORY_MAX_KIB = 400 << 10
@@ -53,9 +53,9 @@ The peak of a child starts at the memory of the process that starts it, so this 
 def test_an_endless_response_is_rejected(flood: Flood, family: Literal["tcp", "unix"]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        endless_server(flood, folder=Path(folder), family=family) as dsn,
+        EndlessServer(flood, Path(folder) if family == "unix" else None) as server,
     ):
-        connection = LimitedConnection.connect(dsn, autocommit=True)
+        connection = LimitedConnection.connect(server.dsn, autocommit=True)
         with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one result"):
             connection.execute("select 1")
         assert connection.closed
@@ -65,10 +65,10 @@ def test_an_endless_response_is_rejected(flood: Flood, family: Literal["tcp", "u
 def test_an_endless_login_is_rejected(family: Literal["tcp", "unix"]) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        endless_server(Flood.PARAMETERS, folder=Path(folder), family=family) as dsn,
+        EndlessServer(Flood.PARAMETERS, Path(folder) if family == "unix" else None) as server,
         pytest.raises(psycopg.OperationalError, match="more than 1 MiB in one result"),
     ):
-        LimitedConnection.connect(dsn, autocommit=True)
+        LimitedConnection.connect(server.dsn, autocommit=True)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_no_command_uses_much_memory_with_a_flooding_server(
     flood: Flood, command: str, tmp_path: Path
 ) -> None:
     script = Path(sys.executable).parent / "pgdyno"
-    with endless_server(flood) as dsn, (tmp_path / "err").open("wb") as err:
-        arms = [dsn, dsn] if command == "compare" else [dsn]
+    with EndlessServer(flood) as server, (tmp_path / "err").open("wb") as err:
+        arms = [server.dsn] * (2 if command == "compare" else 1)
         done = subprocess.run(
             [sys.executable, "-c", MEASURED, script, command, *arms],
             stdout=subprocess.PIPE,
