@@ -7,12 +7,12 @@ wrapper contains the hash, so that each build has its own identity and dataset, 
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 from program import Program
 
+from fake_sources import git
 from pgdyno.features.bisect.run import WORKTREE
 
 BUILD = """\
@@ -37,21 +37,16 @@ def repository(tmp_path: Path) -> Path:
     """Commits v0 … v4; v3 plants the regression, and v2 does not build."""
     path = tmp_path / "repository"
     path.mkdir()
-
-    def git(*arguments: str) -> None:
-        name = ("-c", "user.name=n", "-c", "user.email=n@example.org")
-        subprocess.run(["git", "-C", str(path), *name, *arguments], check=True, capture_output=True)
-
-    git("init", "-q")
+    git(path, "init", "-q")
     (path / "build.sh").write_text(BUILD)
     for number in range(5):
         (path / "options").write_text(SLOW if number >= PLANTED else "")
         (path / "broken").unlink(missing_ok=True)
         if number == BROKEN:
             (path / "broken").touch()
-        git("add", "-A")
-        git("commit", "-qm", f"commit {number}", "--allow-empty")
-        git("tag", f"v{number}")
+        git(path, "add", "-A")
+        git(path, "commit", "-qm", f"commit {number}", "--allow-empty")
+        git(path, "tag", f"v{number}")
     return path
 
 

@@ -41,27 +41,6 @@ def test_a_built_version_is_used_by_arms_that_name_it(program: Program, clone: P
     assert program.run("servers", "path", "19devel").out.strip() == built.json()["bin_dir"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
-        (("compare", "git:master", "git:master~1"), 2, "set PGDYNO_CLONE to the path of a clone"),
-        (("compare", "18", "17", "--build-options=--with-lz4"), 2, "a server that is built from a commit"),
-        (("servers", "build", "18", "--source", "nonexistent"), 2, "--source nonexistent does not exist"),
-        (
-            ("servers", "install", "19devel"),
-            1,
-            "PostgreSQL 19devel is not installed, and pre-releases cannot be downloaded",
-        ),
-    ],
-)
-def test_a_request_that_cannot_be_built_has_a_remedy(
-    program: Program, arguments: tuple[str, ...], status: int, words: str
-) -> None:
-    ended = program.run(*arguments)
-    assert ended.status == status
-    assert words in " ".join(ended.err.split())
-
-
 def test_a_failed_build_ends_the_study_with_the_end_of_its_log(program: Program, clone: Path) -> None:
     ended = program.run("compare", f"git:{clone}@master", f"git:{clone}", "--build-options=--with-missing")
     assert ended.status == 1

@@ -102,9 +102,11 @@ def slower_from(planted: int, ratio: float = 0.8) -> dict[int, float]:
     return dict.fromkeys(range(planted, N + 1), ratio)
 
 
-@pytest.mark.parametrize("planted", range(1, N + 1))
-def test_the_planted_commit_is_found_and_compared_with_its_parent(lab: Lab, planted: int) -> None:
-    lab.rates = slower_from(planted)
+@pytest.mark.parametrize(("planted", "ratio"), [*((n, 0.8) for n in range(1, N + 1)), (3, 0.01), (3, 1.3)])
+def test_the_planted_commit_is_found_and_compared_with_its_parent(
+    lab: Lab, planted: int, ratio: float
+) -> None:
+    lab.rates = slower_from(planted, ratio)
     record = run(lab)
     assert record.search.bad == planted and is_conclusive(record)
     assert lab.runs[0] == (0, N) and lab.runs[-1] == (planted - 1, planted)
@@ -112,25 +114,15 @@ def test_the_planted_commit_is_found_and_compared_with_its_parent(lab: Lab, plan
     assert len(lab.runs) <= 1 + 3 + 1
     assert record.level_spent <= 0.05 + 1e-12
     assert read_search(lab.folder) == record
-    found = bisect_json(record, "d")
-    assert found["found"]["sha"] == COMMITS[planted].sha and found["direction"] == "slower"
+    found, direction = bisect_json(record, "d"), "slower" if ratio < 1 else "faster"
+    assert found["found"]["sha"] == COMMITS[planted].sha and found["direction"] == direction
     effect = found["confirmation"]["effect"]
-    assert effect["low"] <= effect["value"] <= effect["high"] < 0
-    assert sentences(record, "d")[0].startswith(f"First slower commit: {COMMITS[planted].sha}")
+    assert effect["low"] <= effect["value"] <= effect["high"]
+    assert (effect["high"] < 0) == (ratio < 1) and effect["low"] * effect["high"] > 0
+    assert sentences(record, "d")[0].startswith(f"First {direction} commit: {COMMITS[planted].sha}")
     numbers = [event.number for event in lab.events if isinstance(event, StepStarted)]
     assert numbers == list(range(1, len(lab.runs) + 1))
     assert sum(isinstance(event, StepEnded) for event in lab.events) == len(lab.runs)
-
-
-def test_a_commit_that_makes_the_server_a_hundred_times_slower_is_found(lab: Lab) -> None:
-    lab.rates = slower_from(3, ratio=0.01)
-    assert run(lab).search.bad == 3
-
-
-def test_a_faster_commit_is_found_as_well(lab: Lab) -> None:
-    lab.rates = slower_from(3, ratio=1.3)
-    record = run(lab)
-    assert record.search.bad == 3 and bisect_json(record, "d")["direction"] == "faster"
 
 
 def test_ends_without_a_difference_end_the_search_with_their_interval(lab: Lab) -> None:
@@ -161,17 +153,13 @@ def test_commits_that_do_not_build_are_skipped_and_the_range_is_reported(lab: La
     assert [step.level for step in record.steps if step.outcome is Outcome.SKIPPED] == [0.0] * 3
 
 
-def test_a_skipped_commit_away_from_the_planted_one_does_not_matter(lab: Lab) -> None:
-    lab.rates, lab.broken = slower_from(7), {4: BuildError("no")}
-    record = run(lab)
-    assert record.search.bad == 7 and is_conclusive(record)
-
-
-def test_a_commit_whose_server_fails_is_skipped(lab: Lab) -> None:
-    lab.rates, lab.failed = slower_from(7), {4}
+@pytest.mark.parametrize("fault", [{"broken": {4: BuildError("it failed")}}, {"failed": {4}}], ids=str)
+def test_a_skipped_commit_away_from_the_planted_one_does_not_matter(lab: Lab, fault: dict[str, Any]) -> None:
+    vars(lab).update(fault, rates=slower_from(7))
     record = run(lab)
     (skipped,) = [step for step in record.steps if step.outcome is Outcome.SKIPPED]
-    assert skipped.commit == 4 and "failed" in skipped.reason and record.search.bad == 7
+    assert skipped.commit == 4 and "failed" in skipped.reason
+    assert record.search.bad == 7 and is_conclusive(record)
 
 
 def test_ends_that_do_not_build_end_the_program(lab: Lab) -> None:

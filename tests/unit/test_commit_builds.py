@@ -5,23 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from fake_sources import git
 from pgdyno.errors import BuildError, Interrupted, UsageError
 from pgdyno.features.bisect.run import COMPLETE, LOCK, WORKTREE, ScriptBuilds, read_commits, script_builds
 from pgdyno.interruption import Interruption
 from pgdyno.server.directories import locked
 
 INSTALL = "mkdir $PGDYNO_PREFIX/bin && cp n $PGDYNO_PREFIX/bin/postgres"
-
-
-def git(repository: Path, *arguments: str) -> None:
-    name = ("-c", "user.name=n", "-c", "user.email=n@example.org")
-    subprocess.run(["git", "-C", str(repository), *name, *arguments], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
@@ -60,13 +55,8 @@ def builds(repository: Path, server_dir: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def worktrees(repository: Path) -> set[Path]:
-    listed = subprocess.run(
-        ["git", "-C", str(repository), "worktree", "list", "--porcelain"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    named = (line.partition(" ") for line in listed.stdout.splitlines())
+    listed = git(repository, "worktree", "list", "--porcelain")
+    named = (line.partition(" ") for line in listed.splitlines())
     return {Path(path) for word, _, path in named if word == "worktree"}
 
 
@@ -97,11 +87,6 @@ def test_a_wrong_range_is_refused_with_the_remedy(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         read_commits(repository, good, bad)
-
-
-def test_a_directory_without_a_repository_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a usable clone"):
-        read_commits(tmp_path, "a", "b")
 
 
 def test_each_commit_is_built_once_from_its_own_files(builds: ScriptBuilds, repository: Path) -> None:

@@ -74,15 +74,11 @@ EMBEDDED = ["18.4", "18.3", "17.5", "15.1", "12.0"]
     ],
 )
 def test_versions_come_from_one_provider_if_possible(specs: list[str], expected: list[str]) -> None:
-    found = resolve_all(specs, store=FakeStore(EMBEDDED), installed=SYSTEM)
+    store = FakeStore(EMBEDDED)
+    found = resolve_all(specs, store=store, installed=SYSTEM)
     assert [one.label for one in found.builds] == expected
     assert bool(found.differences) == (len({label.split()[1] for label in expected}) > 1)
-
-
-def test_nothing_is_fetched_when_the_system_has_it_all() -> None:
-    store = FakeStore(EMBEDDED)
-    resolve_all(["15", "17"], store=store, installed=SYSTEM)
-    assert store.obtained == []
+    assert bool(store.obtained) == any("embedded" in label for label in expected)
 
 
 @pytest.mark.parametrize(
@@ -167,12 +163,9 @@ def test_a_running_server_newer_than_all_that_is_tested_has_a_caveat(
 
 
 @pytest.mark.parametrize("spec", ["19", "19.1", "19devel", "19beta1", "20", "devel"])
-def test_a_version_that_is_nowhere_is_an_error_that_says_how_to_build_it(spec: str) -> None:
+def test_a_version_newer_than_tested_is_downloaded_or_an_error_that_says_how_to_build_it(spec: str) -> None:
     with pytest.raises(UsageError, match=rf"PostgreSQL {spec} .*servers build {spec} --source"):
         resolve_build(spec, store=FakeStore(EMBEDDED))
-
-
-def test_a_version_newer_than_tested_is_downloaded_if_a_source_has_it() -> None:
     assert resolve_build("19", store=FakeStore([*EMBEDDED, "19.0"])).label == "19.0 (embedded)"
 
 
@@ -247,8 +240,8 @@ def test_the_directory_of_an_installed_server_is_that_server(tmp_path: Path) -> 
 
 
 def test_the_identity_of_a_build_changes_with_its_binary(tmp_path: Path) -> None:
-    one = resolve_build(str(make_installation(tmp_path, "a", "16.3")), store=FakeStore([]))
-    same = resolve_build(str(make_installation(tmp_path, "b", "16.3")), store=FakeStore([]))
-    other = resolve_build(str(make_installation(tmp_path, "c", "16.4")), store=FakeStore([]))
-    assert one.build_id == same.build_id
-    assert one.build_id != other.build_id
+    one, same, other = (
+        resolve_build(str(make_installation(tmp_path, name, version)), store=FakeStore([])).build_id
+        for name, version in (("a", "16.3"), ("b", "16.3"), ("c", "16.4"))
+    )
+    assert one == same != other
