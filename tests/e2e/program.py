@@ -62,6 +62,11 @@ class Ended:
         """Return the program's own messages at its end."""
         return [line for line in self.err.splitlines() if line.startswith("pgdyno: ")]
 
+    @property
+    def complaint(self) -> str:
+        (only,) = self.complaints
+        return only
+
     def json(self) -> Any:
         return json.loads(self.out)
 
@@ -157,6 +162,18 @@ class Program:
         written = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
         assert "Traceback" not in written[1], written[1]
         return Ended(status, *written)
+
+    def succeed(self, *arguments: str | Path) -> Ended:
+        """Run it to its end in this process without an error."""
+        ended = self.run(*arguments)
+        assert ended.status == 0, ended.err
+        return ended
+
+    def refuse(self, *arguments: str | Path, status: int = 1) -> Ended:
+        """Run it to its end in this process, with one message and an exit status."""
+        ended = self.run(*arguments)
+        assert (ended.status, len(ended.complaints)) == (status, 1), ended.err
+        return ended
 
     def end(self) -> None:
         """Kill processes left by a failed test."""

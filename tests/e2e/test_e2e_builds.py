@@ -19,8 +19,7 @@ def clone(build: Build, server_dir: Path) -> Iterator[Path]:
 
 def test_two_commits_are_built_and_compared(program: Program, clone: Path, build: Build) -> None:
     old = f"git:{clone}@master~1"
-    ended = program.run("compare", *TINY, old, f"git:{clone}@master", "--build-options=--with-lz4")
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", *TINY, old, f"git:{clone}@master", "--build-options=--with-lz4")
     found = ended.json()
     assert [arm["server"]["version"] for arm in found["arms"]] == [str(build.version), "19devel"]
     assert [arm["name"] for arm in found["arms"]] == ["git:master~1", "git:master"]
@@ -36,8 +35,7 @@ def test_two_commits_are_built_and_compared(program: Program, clone: Path, build
 
 
 def test_a_built_version_is_used_by_arms_that_name_it(program: Program, clone: Path) -> None:
-    built = program.run("servers", "build", "devel", "--source", str(clone), "--json")
-    assert built.status == 0, built.err
+    built = program.succeed("servers", "build", "devel", "--source", str(clone), "--json")
     assert program.run("servers", "path", "19devel").out.strip() == built.json()["bin_dir"]
 
 

@@ -109,8 +109,7 @@ def test_an_arm_with_an_extension_is_compared_with_one_without_it(
     script = tmp_path / "call.sql"
     script.write_text("SELECT pgdyno_test(1);\n")
     extended = f"{server},extension=git:{clone}@main~1"
-    ended = program.run("compare", *TINY, server, extended)
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", *TINY, server, extended)
     without, with_it = (arm["server"] for arm in ended.json()["arms"])
     assert "extensions" not in without
     (extension,) = with_it["extensions"]

@@ -83,9 +83,7 @@ def test_a_signal_ends_the_slice_and_keeps_the_measurements_of_a_file_with_one_w
     program: Program, server: str, evidence: Path
 ) -> None:
     running = caught_in_a_block(program, server, evidence)
-    second = program.run("compare", "--resume", evidence)
-    assert second.status == 1
-    assert len(second.complaints) == 1
+    second = program.refuse("compare", "--resume", evidence)
     assert f"being written by another pgdyno (process {running.process.pid})" in second.err
     running.signal(signal.SIGINT)
     ended = running.ended()
@@ -194,8 +192,7 @@ def test_a_study_that_ended_in_a_search_for_the_capacity_searches_anew(
     assert running.ended().status == -signal.SIGKILL
     assert program.survivors() == []
 
-    ended = program.run("compare", "--resume", evidence, "--json")
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", "--resume", evidence, "--json")
     assert ended.json()["comparisons"][0]["blocks"] == [0]
     with Evidence(evidence) as opened:
         assert [tuple(block.arm_order) for block in opened.blocks()] == [(first, second)]
@@ -322,14 +319,12 @@ def test_a_drive_in_which_every_transaction_fails_is_one_error(program: Program,
     read_only = bench.conninfo("silence").replace(
         "options=''", "options='-c default_transaction_read_only=on'"
     )
-    ended = program.run("drive", read_only, *DRIVE, "--window", "2s")
-    assert ended.status == 1
-    (complaint,) = ended.complaints
+    ended = program.refuse("drive", read_only, *DRIVE, "--window", "2s")
     assert re.match(
         r"pgdyno: no transaction succeeded, [\d,]+ failed: .*read-only transaction.*SQLSTATE 25006.*primary",
-        complaint,
+        ended.complaint,
     )
-    before = [line for line in ended.err.splitlines() if line != complaint]
+    before = [line for line in ended.err.splitlines() if line != ended.complaint]
     # The error once, and a line for each part of the run without a success.
     assert len([line for line in before if "25006" in line]) == 1
     assert len([line for line in before if "no transaction succeeded" in line]) <= 2

@@ -72,11 +72,9 @@ def test_a_cache_too_small_for_the_data_is_rejected_before_a_row_is_sent(
     (small_disk / "sockets").mkdir(mode=0o755)
     program = Program(small_disk, tmp_path)
     evidence = tmp_path / "e.sqlite"
-    ended = program.run("compare", *LARGE, "--evidence", evidence, server, server)
-    assert ended.status == 1
-    (complaint,) = ended.complaints
-    assert "need about" in complaint
-    assert f"are free on the disk of the cache {small_disk}: " in complaint
+    ended = program.refuse("compare", *LARGE, "--evidence", evidence, server, server)
+    assert "need about" in ended.complaint
+    assert f"are free on the disk of the cache {small_disk}: " in ended.complaint
     assert ": copy" not in ended.err
     assert program.survivors() == []
     assert not [path for path in (small_disk / "datasets").iterdir() if path.is_dir()]
@@ -100,9 +98,7 @@ def test_a_running_server_without_disk_space_gets_no_row_copy_or_incomplete_data
     dsn, named, templates = cramped.conninfo(), cramped.conninfo("named"), databases(cramped)
     load = ("load", "--workload", "pgbench", "--scale", "50")
     for words in (("compare", *LARGE, dsn, dsn), (*load, named)):
-        ended = program.run(*words)
-        assert ended.status == 1
-        (complaint,) = ended.complaints
+        complaint = program.refuse(*words).complaint
         assert "are free on the disk of" in complaint
         assert databases(cramped) == templates
 
@@ -111,24 +107,19 @@ def test_a_running_server_without_disk_space_gets_no_row_copy_or_incomplete_data
         connection.execute("create role humble login createdb")
     humble = f"{dsn} user=humble"
     for words in (("compare", *LARGE, humble, humble), (*load, f"{named} user=humble")):
-        ended = program.run(*words)
-        assert ended.status == 1
-        (complaint,) = ended.complaints
-        assert "the server's disk is full" in complaint
+        ended = program.refuse(*words)
+        assert "the server's disk is full" in ended.complaint
         assert "free disk space of the server is unknown" in ended.err
         assert databases(cramped) == templates
     assert program.survivors() == []
 
     resize(small_disk, "1g")
-    ended = program.run("compare", *TINY, humble, humble)
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", *TINY, humble, humble)
     assert ended.err.count("free disk space of the server is unknown") == 1  # for both arms
     # The smallest size that holds the existing data and 16 MB: too small for the copies.
     resize(small_disk, f"{(shutil.disk_usage(small_disk).used >> 10) + (16 << 10)}k")
     before = databases(cramped)
-    ended = program.run("compare", *TINY, dsn, dsn)
-    assert ended.status == 1
-    (complaint,) = ended.complaints
+    complaint = program.refuse("compare", *TINY, dsn, dsn).complaint
     assert "2 copies of the dataset need about" in complaint
     assert "are free on the disk of" in complaint
     assert databases(cramped) == before

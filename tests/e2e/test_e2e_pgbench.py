@@ -27,8 +27,7 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     evidence = tmp_path / "e.sqlite"
     mix = ("-b", "tpcb-like", "-b", "select-only@3", "-M", "prepared")
     more = ("--scale", "1", *mix, "--profile", "--evidence", evidence)
-    ended = program.run("compare", *SMALL, *more, server, server)
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", *SMALL, *more, server, server)
     found = ended.json()
     assert [arm["trials"] for arm in found["arms"]] == [{"ok": 1}] * 2
     # Without the server's CPU time if one of its processes ended in this short window.
@@ -53,8 +52,7 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     shown = program.run("report", evidence, "--md")
     assert "tx/s" in shown.out
     assert "| select-only | 3 |" in shown.out
-    again = program.run("compare", "--resume", evidence, "--json")
-    assert again.status == 0, again.err
+    again = program.succeed("compare", "--resume", evidence, "--json")
     assert "loading" not in again.err
 
 
@@ -64,8 +62,7 @@ def test_a_custom_script_on_three_arms_gets_the_real_scale_and_a_warm_up_of_equa
     own, evidence = tmp_path / "own.sql", tmp_path / "e.sqlite"
     own.write_text("SELECT 1 / (:scale - 2 + 1);\n")  # fails unless :scale is at least 2
     options = ("--scale", "2", "-f", own, "--warmup", "0.4s..3s", "--evidence", evidence)
-    ended = program.run("compare", *SMALL, *options, server, server, f"{server},work_mem=8MB")
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", *SMALL, *options, server, server, f"{server},work_mem=8MB")
     assert ":scale was set to the scale of the data, 2" in ended.err
     assert "warm-up 400 ms to 3 s" in ended.err
     found = ended.json()
@@ -120,12 +117,10 @@ def test_a_database_is_loaded_driven_and_checked_step_by_step(
     program: Program, running_server: Server, dsn: str
 ) -> None:
     made = ("--partitions", "2", "--accounts-copy", "--index", "pgbench_accounts(bid, abalance)")
-    loaded = program.run("load", dsn, "--workload", "pgbench", *made, "--json")
-    assert loaded.status == 0, loaded.err
+    loaded = program.succeed("load", dsn, "--workload", "pgbench", *made, "--json")
     assert "scale 1 will take" in loaded.err
     assert loaded.json()["rows"]["pgbench_accounts"] == 100_000
-    driven = program.run("drive", dsn, *DRIVE, "-b", "simple-update")
-    assert driven.status == 0, driven.err
+    driven = program.succeed("drive", dsn, *DRIVE, "-b", "simple-update")
     assert driven.json()["counts"]["simple-update"]["ok"] > 0
     assert driven.json()["rate"]["unit"] == "tx/s"
     check = ("check", dsn, "--workload", "pgbench", "--json")
@@ -142,11 +137,9 @@ def test_a_database_is_loaded_driven_and_checked_step_by_step(
         (("--scale", "1", *made[:3]), "indexes pgbench_accounts (bid, abalance), not none"),
         (("--scale", "1", *made, "--foreign-keys"), "foreign keys none, not 1"),
     ):
-        refused = program.run("compare", *SMALL, *options, "--into-existing", dsn, "18")
-        assert refused.status == 1
-        assert complaint in refused.complaints[0]
-    again = program.run("load", dsn, "--workload", "pgbench", "--into-existing", "--quiet")
-    assert again.status == 0, again.err
+        refused = program.refuse("compare", *SMALL, *options, "--into-existing", dsn, "18")
+        assert complaint in refused.complaint
+    program.succeed("load", dsn, "--workload", "pgbench", "--into-existing", "--quiet")
     with closing(running_server.connect("bench")) as connection:
         row = connection.execute("select to_regclass('pgbench_accounts_copy')").fetchone()
         assert row == (None,)

@@ -27,8 +27,7 @@ def test_a_commit_of_postgresql_is_built_with_contrib_and_measured(
 ) -> None:
     monkeypatch.setattr("program.END_S", 4 * 3600.0)
     arm = f"git:{CLONE}"
-    ended = program.run("compare", *TINY, arm, f"{arm},jit=off")
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", *TINY, arm, f"{arm},jit=off")
     server = ended.json()["arms"][0]["server"]
     assert server["provider"] == "source"
     assert server["compiled"]["CC"].endswith(("gcc", "cc"))
@@ -83,11 +82,10 @@ def test_a_slowdown_planted_in_the_source_is_bisected(
     monkeypatch.setattr("program.END_S", 4 * 3600.0)
     sizes = ("--workload", "pgbench", "--scale", "2", "-b", "select-only", "--clients", "2", "--seed", "7")
     times = ("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.3s", "--window", "1.6s")
-    ended = program.run(
+    ended = program.succeed(
         *("bisect", "v0", "v5", "--repository", commits, "--directory", "found", "--json"),
         *("--margin", "10%", *sizes, *times),
     )
-    assert ended.status == 0, ended.err
     assert (ended.json()["found"]["subject"], ended.json()["direction"]) == (f"commit {PLANTED}", "slower")
 
 
@@ -97,7 +95,6 @@ def test_an_extension_is_built_for_the_server_of_the_same_commit(
     monkeypatch.setattr("program.END_S", 4 * 3600.0)
     arm = f"git:{commits}@v0"
     extension = f"git:{commits / 'contrib/pg_stat_statements'}@v5"
-    ended = program.run("compare", *TINY, arm, f"{arm},extension={extension}")
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", *TINY, arm, f"{arm},extension={extension}")
     (built,) = ended.json()["arms"][1]["server"]["extensions"]
     assert (built["name"], built["libraries"]) == ("pg_stat_statements", ["pg_stat_statements"])

@@ -16,18 +16,7 @@ SMALL = (
     *("--workload", "sysbench", "--clients", "2", "--seed", "7", "--blocks", "1", "--json"),
     *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
 )
-DRIVE = (
-    "--workload",
-    "sysbench",
-    "--clients",
-    "2",
-    "--warmup",
-    "0s",
-    "--window",
-    "0.4s",
-    "--json",
-    "--quiet",
-)
+DRIVE = ("--workload", "sysbench", "--clients", "2", "--warmup", "0s", "--window", "0.4s", "--json")
 
 OWN = """
 require("own_common")
@@ -64,8 +53,7 @@ def test_a_comparison_by_a_stock_script_passes_its_checks(
     evidence = tmp_path / "e.sqlite"
     data = ("--tables", "2", "--table-size", "1000")
     after_dashes = ("--", "--point_selects=2")
-    ended = program.run("compare", *SMALL, *data, "--evidence", evidence, server, server, *after_dashes)
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", *SMALL, *data, "--evidence", evidence, server, server, *after_dashes)
     assert list(ended.json()["arms"][0]["latency_ms"]) == ["event", "all"]
     with Evidence(evidence) as opened:
         for trial in opened.trials():
@@ -82,8 +70,7 @@ def test_a_comparison_by_a_stock_script_passes_its_checks(
 def test_a_script_in_the_manner_of_sysbench_tpcc_is_compared(program: Program, server: str) -> None:
     script = Path(__file__).parents[2] / "bench" / "order_entry.lua"
     options = ("--script", script, "--opt", "items=100", "--opt", "trx-level=RC")
-    ended = program.run("compare", *SMALL, *options, server, server, "--", "--scale=2")
-    assert ended.status == 0, ended.err
+    ended = program.succeed("compare", *SMALL, *options, server, server, "--", "--scale=2")
     found = ended.json()
     assert "own-scripts-not-checked" in {caveat["code"] for caveat in found["caveats"]}
     counts = found["arms"][0]["counts"]["event"]
@@ -121,11 +108,9 @@ def test_tables_are_loaded_and_driven_step_by_step(
     program: Program, running_server: Server, dsn: str
 ) -> None:
     size = ("--tables", "2", "--table-size", "500")
-    loaded = program.run("load", dsn, "--workload", "sysbench", *size, "--json")
-    assert loaded.status == 0, loaded.err
+    loaded = program.succeed("load", dsn, "--workload", "sysbench", *size, "--json")
     assert loaded.json()["rows"] == {"sbtest1": 500, "sbtest2": 500}
-    driven = program.run("drive", dsn, *DRIVE, *size, "--script", "oltp_insert")
-    assert driven.status == 0, driven.err
+    driven = program.succeed("drive", dsn, *DRIVE, *size, "--script", "oltp_insert")
     events = driven.json()["counts"]["event"]
     assert (events["failed"], events["ok"] > 0) == (0, True)
     missing = program.run("compare", *SMALL, "--tables", "3", "--into-existing", dsn, dsn)
@@ -138,15 +123,13 @@ def test_data_of_a_script_are_prepared_in_parallel_and_driven(
     program: Program, running_server: Server, dsn: str, tmp_path: Path
 ) -> None:
     options = ("--script", write_own(tmp_path), "--opt", "rows=20", "--prepare-threads", "2")
-    loaded = program.run("load", dsn, "--workload", "sysbench", *options, "--json")
-    assert loaded.status == 0, loaded.err
+    program.succeed("load", dsn, "--workload", "sysbench", *options, "--json")
     with closing(running_server.connect("sbtest")) as connection:
         found = connection.execute(
             "select (select count(*) from own1), (select count(*) from own2)"
         ).fetchone()
     assert found == (20, 20)
-    driven = program.run("drive", dsn, *DRIVE, *options[:4])
-    assert driven.status == 0, driven.err
+    driven = program.succeed("drive", dsn, *DRIVE, *options[:4])
     events = driven.json()["counts"]["event"]
     assert (events["failed"], events["ok"] > 0) == (0, True)
 

@@ -4,48 +4,30 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from small_study import resume_small, run_small, small_study
 
 from pgdyno.analysis.study_findings import find_study
-from pgdyno.interruption import Interruption
 from pgdyno.measure.aa_blocks import NoiseHistory, history_path, load_of
-from pgdyno.measure.progress import BlockStarted, Progress, Watch
-from pgdyno.measure.study_runner import resume_study, start_study
+from pgdyno.measure.progress import BlockStarted, Progress
 from pgdyno.report import csv_format, html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.server.builds import Build
 from pgdyno.study import schedule
-from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.cases import Request, only_case
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import aa_arm_after
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 pytestmark = pytest.mark.server
 
 
 def the_smallest(server: str, blocks: int) -> Study:
     """An A/A block of the second arm follows its second block, if there is one per block."""
-    fields = {
-        "title": "t",
-        "arms": parse_arms([server, f"{server},work_mem=8MB"]),
-        "workload": PgbenchParameters(scale=1),
-        "clients": 2,
-        "slice_s": 0.2,
-        "discard_s": 0.02,
-        "warmup_s": 0.2,
-        "rounds": 2,
-        "blocks_max": blocks,
-        "budget_s": 600.0,
-        "probes": (),
-    }
-    studies = (Study.model_validate({**fields, "seed": seed}) for seed in range(200))
+    arms = [server, f"{server},work_mem=8MB"]
+    studies = (small_study(arms, blocks_max=blocks, seed=seed) for seed in range(200))
     return next(study for study in studies if aa_arm_after(study, 1) == 1)
 
 
@@ -56,20 +38,15 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     monkeypatch.setattr(schedule, "BLOCKS_PER_AA", 1)  # not after ten blocks, to save time
     began: list[str] = []
 
-    @contextmanager
-    def watching(_names: Sequence[str]) -> Iterator[Watch]:
-        def watch(progress: Progress) -> None:
-            if isinstance(progress, BlockStarted):
-                began.append(progress.case)
-
-        yield watch
+    def watch(progress: Progress) -> None:
+        if isinstance(progress, BlockStarted):
+            began.append(progress.case)
 
     path, study = tmp_path / "e.sqlite", the_smallest(str(build.bin_dir), 2)
-    with Interruption() as interruption:
-        start_study(path, Request("t", [only_case(study)], "pgdyno compare"), watching, interruption)
-        assert began == ["", "", f"A/A of {study.arms[1].name}"]
-        # The time is over: a resume does not repeat completed blocks.
-        assert resume_study(path, None, watching, interruption) is StudyEnd.BLOCKS
+    run_small(path, study, watch)
+    assert began == ["", "", f"A/A of {study.arms[1].name}"]
+    # The time is over: a resume does not repeat completed blocks.
+    assert resume_small(path, watch) is StudyEnd.BLOCKS
     with Evidence(path) as evidence:
         assert evidence.cases() == [0]
         numbers = [number for number in evidence.aa_cases() if evidence.blocks(number)]
@@ -88,9 +65,7 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     assert '"aa_blocks": 1' in json_format.to_json(report)
     # The next study with the same load, here of a single block, starts with the A/A blocks of this one.
     again = tmp_path / "again.sqlite"
-    with Interruption() as interruption:
-        request = Request("t", [only_case(study.model_copy(update={"blocks_max": 1}))], "pgdyno compare")
-        start_study(again, request, watching, interruption)
+    run_small(again, study.model_copy(update={"blocks_max": 1}))
     with Evidence(again) as evidence:
         later = find_study(evidence).first.noise
     assert list(later.before) == list(found.first.noise.log_ratios)
@@ -102,13 +77,10 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
         load = load_of(schedule.aa_study(study, arm))
         history.append({**known, "id": f"{arm} {number}", "load": load})
     third = tmp_path / "third.sqlite"
-    with Interruption() as interruption:
-        start_study(third, Request("t", [only_case(study)], "pgdyno compare"), watching, interruption)
+    run_small(third, study)
     with Evidence(third) as evidence:
         assert not evidence.aa_cases()
         noise = find_study(evidence).first.noise
     # Earlier blocks are left out if those of today have another noise, as on a busy machine.
-    assert (len(noise.before) + noise.left_out, noise.why_no_aa) == (
-        11,
-        "11 blocks of earlier studies are known",
-    )
+    assert len(noise.before) + noise.left_out == 11
+    assert noise.why_no_aa == "11 blocks of earlier studies are known"

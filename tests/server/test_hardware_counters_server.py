@@ -4,24 +4,19 @@ instructions.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from small_study import run_small, small_study
 
 from pgdyno.analysis.telemetry.metrics import SERVER_CPU
 from pgdyno.cli.report import read_report
-from pgdyno.interruption import Interruption
 from pgdyno.measure.hardware_counters import EVENTS, SOFTWARE, CountersError, HardwareCounters
 from pgdyno.measure.host_counters import server_cpu
-from pgdyno.measure.study_runner import start_study
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.builds import Build
 from pgdyno.server.processes import Server
-from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.cases import Request, only_case
-from pgdyno.study.plan import Study
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
@@ -84,30 +79,15 @@ def test_a_study_counts_each_arm_over_the_same_time_as_its_cpu(
     """The metric is then the CPU time in ns of the arm's server in the measured slices only."""
     open_events = HardwareCounters.open
     monkeypatch.setattr(HardwareCounters, "open", lambda pid: open_events(pid, CLOCKS))
-    arms = (parse_arm(str(build.bin_dir)), parse_arm(f"{build.bin_dir},work_mem=5MB"))
-    workload = PgbenchParameters(
-        scale=1, scripts=(Script(name="busy", text=BUSY.replace("000000", "000") + ";\n"),)
-    )
-    study = Study(
-        title="counters",
-        arms=tuple(arm.model_copy(update={"name": name}) for arm, name in zip(arms, "AB", strict=True)),
-        workload=workload,
-        clients=2,
-        discard_s=0.02,
-        probes=("hardware",),
-        slice_s=0.4,
-        rounds=2,
-        warmup_s=0.2,
-        budget_s=600,
-        blocks_max=2,
-        seed=7,
-        aa=False,
+    busy = Script(name="busy", text=BUSY.replace("000000", "000") + ";\n")
+    changes = {"probes": ("hardware",), "slice_s": 0.4, "blocks_max": 2, "aa": False}
+    study = small_study(
+        [f"A={build.bin_dir}", f"B={build.bin_dir},work_mem=5MB"],
+        workload=PgbenchParameters(scale=1, scripts=(busy,)),
+        **changes,
     )
     path = tmp_path / "e.sqlite"
-    with Interruption() as interruption:
-        request = Request(title=study.title, cases=[only_case(study)], command="")
-        ended = start_study(path, request, lambda _: nullcontext(lambda _: None), interruption)
-        assert ended is StudyEnd.BLOCKS
+    assert run_small(path, study) is StudyEnd.BLOCKS
     findings = read_report(path).findings.first
     if missing := findings.telemetry.by_trial[findings.trials[0].trial].missing:
         pytest.skip(missing["hardware"].reason)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from example_studies import make_study
 from pgdyno.errors import StartError, WorkloadError
 from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.interruption import Interruption
@@ -21,8 +22,7 @@ from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import server_account
 from pgdyno.server.processes import Cluster, InitOptions
-from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.plan import Study, Workload
+from pgdyno.study.plan import Workload
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -48,25 +48,12 @@ def with_settings(build: Build, settings: Sequence[Mapping[str, str]]) -> Any:
     }
 
 
-def study_of(workload: Workload) -> Study:
-    return Study(
-        title="t",
-        arms=tuple(parse_arms(["17", "18"])),
-        workload=workload,
-        clients=1,
-        warmup_s=1,
-        rounds=2,
-        budget_s=60,
-        seed=1,
-    )
-
-
 def tried(
     build: Build, place: Path, *settings: Mapping[str, str], workload: Workload = TPCC, scripts: bool = False
 ) -> list[str]:
     """Try the settings of arms, or their scripts. Returns the progress."""
     told: list[str] = []
-    requests = [(study_of(workload), with_settings(build, settings))] * 2
+    requests = [(make_study(workload=workload, clients=1), with_settings(build, settings))] * 2
     cache = Cache.at(place, server_account())
 
     def watch(event: object) -> None:

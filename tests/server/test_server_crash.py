@@ -5,33 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+from small_study import run_small, small_study
 
 from pgdyno.errors import ConnectError, PgdynoError
 from pgdyno.features.runs import command as drive_command
 from pgdyno.features.runs.command import load
-from pgdyno.interruption import Interruption
 from pgdyno.measure import drive
 from pgdyno.measure.engine_runs import EngineRun, run_drive
-from pgdyno.measure.progress import Watch
-from pgdyno.measure.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.processes import Server
-from pgdyno.study.arm_spec import ArmSpec
-from pgdyno.study.cases import Request, only_case
-from pgdyno.study.plan import Study
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 pytestmark = pytest.mark.server
-
-WORKLOAD = TpccParameters(warehouses=1)
 
 
 @pytest.fixture(scope="module")
@@ -75,28 +68,8 @@ def test_a_crash_after_the_last_slice_fails_the_trials_on_a_running_server(
 ) -> None:
     monkeypatch.setenv("PGDYNO_CACHE", str(session_dir / "cache-of-crashes"))
     dsn, path = crashes_at_the_end.conninfo(), tmp_path / "e.sqlite"
-    study = Study(
-        title="A/A",
-        arms=(ArmSpec(name="a", server=dsn, is_dsn=True), ArmSpec(name="b", server=dsn, is_dsn=True)),
-        workload=WORKLOAD,
-        clients=2,
-        slice_s=0.2,
-        warmup_s=0,
-        rounds=2,
-        budget_s=60,
-        blocks_max=1,
-        seed=7,
-    )
-
-    @contextlib.contextmanager
-    def watch_for(_: Sequence[str]) -> Iterator[Watch]:
-        yield lambda _: None
-
-    with Interruption() as interruption:
-        assert (
-            start_study(path, Request(study.title, [only_case(study)], ""), watch_for, interruption)
-            is StudyEnd.BLOCKS
-        )
+    study = small_study([f"a={dsn}", f"b={dsn}"], workload=TpccParameters(warehouses=1), blocks_max=1)
+    assert run_small(path, study) is StudyEnd.BLOCKS
     with Evidence(path) as opened:
         trials = [(trial.status, trial.reason) for trial in opened.trials()]
     why = "the server crashed or restarted during the trial: an idle connection was lost"

@@ -8,7 +8,6 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
@@ -17,6 +16,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
 from typer.testing import CliRunner
 
+from example_studies import make_study
 from pgdyno.cli import cache
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
 from pgdyno.measure.arms import require_room
@@ -26,8 +26,6 @@ from pgdyno.server.connections import READ_ROWS_MAX, Dsn, ReadLimitExceeded
 from pgdyno.server.processes import Server
 from pgdyno.server.remote import Remote, TrialCopy, connections_max, database_name, free_for_data, take_lock
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.plan import Study
-from pgdyno.workloads.tpcc.parameters import TpccParameters
 from pooler import Pooler
 
 pytestmark = pytest.mark.server
@@ -102,6 +100,24 @@ def test_an_unreachable_server_is_named_without_the_password(dsn: str, words: st
     assert "\n" not in str(raised.value)
 
 
+@pytest.fixture
+def copy(remote: Remote) -> Iterator[TrialCopy]:
+    """A copy of a dataset for a trial."""
+    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
+    made = TrialCopy(remote, "pgdyno_pristine")
+    made.restore()
+    yield made
+    made.end()
+    remote.drop("pgdyno_pristine")
+
+
+def lose(copy: TrialCopy) -> None:
+    """Close the connection that holds a copy, as a killed pgdyno does."""
+    assert copy._holder is not None
+    copy._holder.close()
+    until_unlocked(copy.remote, copy.number)
+
+
 def test_only_unlocked_copies_are_dropped(remote: Remote) -> None:
     remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
     # The lock is held in another database than the query: advisory locks are per database.
@@ -112,10 +128,8 @@ def test_only_unlocked_copies_are_dropped(remote: Remote) -> None:
     held.restore()
     left = TrialCopy(remote, "pgdyno_pristine")
     left.restore()
-    assert left._holder is not None
-    left._holder.close()
+    lose(left)
     assert left.name != held.name
-    until_unlocked(remote, left.number)
     remote.drop_what_nobody_holds()
     assert remote.own_databases().keys() == {"pgdyno_pristine", "pgdyno_other", held.name}
     held.end()
@@ -124,21 +138,15 @@ def test_only_unlocked_copies_are_dropped(remote: Remote) -> None:
         remote.drop(name)
 
 
-def test_a_renamed_copy_of_a_trial_is_kept(remote: Remote) -> None:
-    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
-    left = TrialCopy(remote, "pgdyno_pristine")
-    left.restore()
-    assert left._holder is not None
-    left._holder.close()
-    until_unlocked(remote, left.number)
+def test_a_renamed_copy_of_a_trial_is_kept(remote: Remote, copy: TrialCopy) -> None:
+    lose(copy)
     with remote.connect() as connection:
         connection.execute(
-            sql.SQL("alter database {} rename to found_interesting").format(sql.Identifier(left.name))
+            sql.SQL("alter database {} rename to found_interesting").format(sql.Identifier(copy.name))
         )
     remote.drop_what_nobody_holds()
     assert remote.has_database("found_interesting")
-    for name in ("found_interesting", "pgdyno_pristine"):
-        remote.drop(name)
+    remote.drop("found_interesting")
 
 
 def until_unlocked(remote: Remote, number: int) -> None:
@@ -148,10 +156,7 @@ def until_unlocked(remote: Remote, number: int) -> None:
         connection.execute("select pg_advisory_unlock(%s::bigint)", (number,))
 
 
-def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote) -> None:
-    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
-    copy = TrialCopy(remote, "pgdyno_pristine")
-    copy.restore()
+def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote, copy: TrialCopy) -> None:
     assert copy._holder is not None
     lost = copy._holder.info.backend_pid
     with remote.connect() as connection:
@@ -159,20 +164,13 @@ def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote) -> N
     copy.restore()
     remote.drop_what_nobody_holds()
     assert copy.name in remote.own_databases()
-    copy.end()
-    remote.drop("pgdyno_pristine")
 
 
-def test_sessions_that_a_lost_load_generator_left_do_not_keep_a_copy(remote: Remote) -> None:
-    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
-    copy = TrialCopy(remote, "pgdyno_pristine")
-    copy.restore()
+def test_sessions_that_a_lost_load_generator_left_do_not_keep_a_copy(remote: Remote, copy: TrialCopy) -> None:
     with Remote(remote.dsn.with_database(copy.name)).connect() as left:
         copy.restore()
         with pytest.raises(psycopg.OperationalError):
             left.execute("select 1")
-    copy.end()
-    remote.drop("pgdyno_pristine")
 
 
 def test_a_comment_with_only_the_prefix_of_the_marker_is_not_a_marker(remote: Remote) -> None:
@@ -285,11 +283,6 @@ def test_a_running_server_reports_the_connection_limit_of_its_user(running_serve
             assert connections_max(connection) == most
 
 
-def study_on(**fields: Any) -> Study:
-    rest = {"title": "t", "workload": TpccParameters(warehouses=1), "warmup_s": 1, "rounds": 2}
-    return Study.model_validate({**rest, "budget_s": 60, "seed": 1, **fields})
-
-
 def test_too_many_clients_for_a_running_server_are_rejected_for_every_arm(
     running_server: Server,
 ) -> None:
@@ -297,17 +290,14 @@ def test_too_many_clients_for_a_running_server_are_rejected_for_every_arm(
     spec = running_server.conninfo()
     arms = tuple(parse_arms([spec, spec]))
     each = most // 2 - OWN_CONNECTIONS  # both arms together have exactly the available amount
-    require_connections(study_on(arms=arms, clients=each), {})
-    require_connections(study_on(arms=arms, clients=most - OWN_CONNECTIONS, schedule="blocks"), {})
+    require_connections(make_study(arms=arms, clients=each), {})
+    require_connections(make_study(arms=arms, clients=most - OWN_CONNECTIONS, schedule="blocks"), {})
     for clients, schedule in ((each + 1, "slices"), (most - OWN_CONNECTIONS + 1, "blocks")):
         with pytest.raises(UsageError, match=rf"^--clients: .*\({most}\), .*\({most}\): set it to"):
-            require_connections(study_on(arms=arms, clients=clients, schedule=schedule), {})
+            require_connections(make_study(arms=arms, clients=clients, schedule=schedule), {})
 
 
-def test_databases_are_dropped_unless_a_running_pgdyno_uses_one(remote: Remote) -> None:
-    remote.create("pgdyno_pristine", "tpcc, 1 warehouse, pristine")
-    copy = TrialCopy(remote, "pgdyno_pristine")
-    copy.restore()
+def test_databases_are_dropped_unless_a_running_pgdyno_uses_one(remote: Remote, copy: TrialCopy) -> None:
     found = {of.name: of for of in remote.describe_databases()}
     assert found.keys() == {"pgdyno_pristine", copy.name}
     assert all(of.in_use and of.size_bytes > 1e6 for of in found.values())

@@ -5,17 +5,13 @@ once.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from small_study import SMALL, run_request
 
 from example_studies import read_study
 from pgdyno.features.fitting.fit import FitMachine, fit_study
-from pgdyno.interruption import Interruption
-from pgdyno.measure.progress import Progress, Watch
-from pgdyno.measure.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.builds import Build
@@ -25,7 +21,7 @@ pytestmark = [pytest.mark.server, pytest.mark.long]
 
 STUDIES = Path(__file__).parents[2] / "studies"
 FILES = sorted(STUDIES.rglob("*.toml"))
-SMALL = FitMachine(2, 4 * 2**30, 40 * 2**30)
+MACHINE = FitMachine(2, 4 * 2**30, 40 * 2**30)
 
 
 def here(text: str, server: str) -> str:
@@ -49,34 +45,21 @@ def smallest(case: Case) -> Case:
         "warmup_workload": warmup,
         "clients": min(2, study.clients),
         "transactions": study.transactions and 20,
-        "slice_s": 0.2,
-        "discard_s": 0.02,
-        "warmup_s": 0.2,
         "warmup_min_s": None,
-        "rounds": 2,
         "blocks_max": 1,
-        "budget_s": 600.0,
+        **SMALL,
     }
     return Case(case.name, case.levels, case.arms, study.model_copy(update=changes))
 
 
-@contextmanager
-def nobody_watches(_names: Sequence[str]) -> Iterator[Watch]:
-    def watch(_: Progress) -> None:
-        pass
-
-    yield watch
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_study_runs_in_miniature(build: Build, tmp_path: Path, path: Path) -> None:
-    file = fit_study(read_study(here(path.read_text(), str(build.bin_dir)), path.name), SMALL, 10).file
+    file = fit_study(read_study(here(path.read_text(), str(build.bin_dir)), path.name), MACHINE, 10).file
     by_workload = {case.study.workload.name.partition(",")[0]: case for case in cases_of(file)}
     cases = [smallest(case) for case in by_workload.values()]
     evidence = tmp_path / "e.sqlite"
-    with Interruption() as interruption:
-        request = Request(title=file.title, cases=cases, command="", published=file.published)
-        assert start_study(evidence, request, nobody_watches, interruption) is not StudyEnd.FAILED
+    request = Request(title=file.title, cases=cases, command="", published=file.published)
+    assert run_request(evidence, request) is not StudyEnd.FAILED
     with Evidence(evidence) as opened:
         by_case = [opened.trials(number) for number in opened.cases()]
     for case, trials in zip(cases, by_case, strict=True):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
+from small_study import run_small, small_study
 
 from ok_trial import ok_trial
 from pgdyno.analysis.telemetry.samples import Event, events_of
@@ -16,19 +16,15 @@ from pgdyno.analysis.time_breakdown import TimeBreakdown
 from pgdyno.cli.report import read_report
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import drive_specification, interval_from, run_drive
-from pgdyno.measure.progress import Progress, Watch
 from pgdyno.measure.sampler import Sampler, monotonic_of
 from pgdyno.measure.server_probes import Target, sample, sample_waits
-from pgdyno.measure.study_runner import start_study
 from pgdyno.report.answer import Report
 from pgdyno.results.reader import concatenated
 from pgdyno.results.records import Executed, Interval, SampleSeries, StudyEnd
 from pgdyno.server.builds import Build
 from pgdyno.server.engine import Event as Said
 from pgdyno.server.processes import Server
-from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.cases import Request, only_case
-from pgdyno.study.plan import Driving, Study
+from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
@@ -36,14 +32,6 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
 
 READ = "SELECT abalance FROM pgbench_accounts WHERE aid = 1;\n"
 CLIENTS = 2
-
-
-@contextmanager
-def nobody_watches(_names: Sequence[str]) -> Iterator[Watch]:
-    def watch(_: Progress) -> None:
-        pass
-
-    yield watch
 
 
 def reading(more: str = "") -> Driving:
@@ -55,27 +43,11 @@ def reading(more: str = "") -> Driving:
 def slept(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """A study in which the second arm sleeps 3 ms in a separate statement."""
     plain, slow = reading(), reading("SELECT pg_sleep(0.003);\n")
-    arms = (parse_arm(str(build.bin_dir)), parse_arm(f"{build.bin_dir},work_mem=5MB"))
-    study = Study(
-        title="a sleep",
-        arms=tuple(arm.model_copy(update={"name": name}) for arm, name in zip(arms, "AB", strict=True)),
-        drivings=(plain, slow),
-        workload=plain.workload,
-        clients=CLIENTS,
-        discard_s=0.02,
-        probes=("statements", "waits", "host"),
-        slice_s=0.4,
-        rounds=2,
-        warmup_s=0.2,
-        budget_s=600,
-        blocks_max=5,
-        seed=7,
-        aa=False,
-    )
+    arms = [f"A={build.bin_dir}", f"B={build.bin_dir},work_mem=5MB"]
+    probed = {"probes": ("statements", "waits", "host"), "slice_s": 0.4, "blocks_max": 5, "aa": False}
+    study = small_study(arms, drivings=(plain, slow), workload=plain.workload, **probed)
     path = tmp_path_factory.mktemp("why") / "e.sqlite"
-    with Interruption() as interruption:
-        request = Request(title=study.title, cases=[only_case(study)], command="")
-        assert start_study(path, request, nobody_watches, interruption) is StudyEnd.BLOCKS
+    assert run_small(path, study) is StudyEnd.BLOCKS
     report = read_report(path).only
     assert report is not None
     return report

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, cast
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
+from example_studies import make_study
 from pgdyno.caveats import Code
 from pgdyno.cli.execution import why_no_valid_block
 from pgdyno.cli.report import read_report
@@ -33,7 +34,6 @@ from pgdyno.server.find_build import Resolved
 from pgdyno.server.settings import Definition, MachineResources
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
-from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 MACHINE = MachineResources(8 << 30, 2, "ssd")
 MAX_CONNECTIONS = Definition(
@@ -42,16 +42,7 @@ MAX_CONNECTIONS = Definition(
 
 
 def study(arms: Sequence[str], clients: int) -> Study:
-    return Study(
-        title="t",
-        arms=tuple(parse_arms(arms)),
-        workload=TpccParameters(warehouses=1),
-        clients=clients,
-        warmup_s=1,
-        rounds=2,
-        budget_s=60,
-        seed=1,
-    )
+    return make_study(arms=parse_arms(arms), clients=clients)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of
 
+from example_studies import make_study
 from pgdyno.analysis.statistics.series import VALUES_MIN
 from pgdyno.measure.engine_runs import interval_from
 from pgdyno.measure.warm_up import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
@@ -17,9 +18,7 @@ from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Block, BlockStatus, TrialOutcome, TrialStatus, WarmUpEnd
 from pgdyno.results.writer import Writer
 from pgdyno.server.engine import Event
-from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
-from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 S = 1_000_000_000
 STEADY = [1000, 1004, 998, 1002, 999, 1001, 1000, 1003, 997, 1000]
@@ -27,16 +26,7 @@ RISING = [100, 200, 300, 400, 500, 600, 700, 800, 900, 1000]
 
 
 def study(**fields: Any) -> Study:
-    return Study(
-        title="test",
-        arms=(ArmSpec(server="17", name="17"), ArmSpec(server="18", name="18")),
-        workload=TpccParameters(warehouses=1),
-        clients=2,
-        rounds=2,
-        budget_s=60,
-        seed=1,
-        **{"warmup_s": 12.0, "warmup_min_s": 2.0, **fields},
-    )
+    return make_study(**{"warmup_s": 12.0, "warmup_min_s": 2.0, **fields})
 
 
 def interval(target: int, at: int, n: float, took_s: float = 1.0, p50_ns: int = 1000) -> Event:
