@@ -53,7 +53,11 @@ def record_of(hosts: list[str], cases: tuple[str, ...] = ()) -> FleetRecord:
 
 
 def run(
-    tmp_path: Path, record: FleetRecord, watch: Watch | None = None, **steps: list[Step] | FakeHost
+    tmp_path: Path,
+    record: FleetRecord,
+    watch: Watch | None = None,
+    interruption: Interruption | None = None,
+    **steps: list[Step] | FakeHost,
 ) -> tuple[dict[str, HostWork], FakeLinks]:
     hosts = {
         name: of if isinstance(of, FakeHost) else FakeHost(steps=deque(of)) for name, of in steps.items()
@@ -63,10 +67,8 @@ def run(
     def task(work: HostWork) -> HostTask:
         return task_of(work, record, is_resumed=False, more_minutes=None)
 
-    clock = itertools.count(step=1.0)
-    found = Coordinator(
-        links, tmp_path / "s.fleet.json", record, task, watch or Watch(), Interruption(), lambda: next(clock)
-    ).run()
+    path, clock, stop = tmp_path / "s.fleet.json", itertools.count(step=1.0), interruption or Interruption()
+    found = Coordinator(links, path, record, task, watch or Watch(), stop, clock.__next__).run()
     assert read_fleet(tmp_path / "s.fleet.json") == found
     assert not list(tmp_path.glob(".*"))
     return {work.file.removesuffix(".sqlite").removeprefix("s-"): work for work in found.works}, links
@@ -115,48 +117,31 @@ def test_a_node_that_never_starts_its_agent_may_be_claimed(tmp_path: Path) -> No
     assert "another study" in works["a"].reason
 
 
-def test_a_host_that_cannot_begin_has_failed(tmp_path: Path) -> None:
-    works, _ = run(tmp_path, record_of(["a"]), a=FakeHost(begin_error="no space"))
-    assert (works["a"].state, works["a"].reason) == (HostState.FAILED, "no space")
-
-
-def test_an_error_of_a_study_is_the_reason(tmp_path: Path) -> None:
-    works, _ = run(tmp_path, record_of(["a"]), a=[ends("", "no version 99")])
-    assert (works["a"].state, works["a"].reason) == (HostState.FAILED, "no version 99")
-
-
-def test_damaged_chunks_are_sent_again(tmp_path: Path, evidence: Path) -> None:
-    host = FakeHost(steps=deque([collects(evidence), ends()]), damage=COLLECTIONS_MAX - 1)
+@pytest.mark.parametrize(
+    "host", [FakeHost(begin_error="it"), FakeHost(steps=deque([ends("", "it")]))], ids=str
+)
+def test_a_host_that_cannot_begin_or_has_an_error_has_failed(tmp_path: Path, host: FakeHost) -> None:
     works, _ = run(tmp_path, record_of(["a"]), a=host)
-    assert works["a"].state is HostState.DONE
-    assert (tmp_path / "s-a.sqlite").read_bytes() == evidence.read_bytes()
+    assert (works["a"].state, works["a"].reason) == (HostState.FAILED, "it")
 
 
-def test_a_file_that_always_arrives_damaged_stays_on_its_host(tmp_path: Path, evidence: Path) -> None:
-    host = FakeHost(steps=deque([collects(evidence), ends()]), damage=COLLECTIONS_MAX)
+@pytest.mark.parametrize("times", [COLLECTIONS_MAX - 1, COLLECTIONS_MAX])
+def test_damaged_chunks_are_sent_again_a_few_times(tmp_path: Path, evidence: Path, times: int) -> None:
+    host = FakeHost(steps=deque([collects(evidence), ends()]), damage=times)
     works, links = run(tmp_path, record_of(["a"]), a=host)
-    assert works["a"].state is HostState.FAILED
-    assert not works["a"].is_collected
-    assert links.hosts["a"].removed == [False]
+    is_whole = times < COLLECTIONS_MAX
+    assert works["a"].state is (HostState.DONE if is_whole else HostState.FAILED)
+    assert works["a"].is_collected == is_whole and links.hosts["a"].removed == [is_whole]
+    assert not is_whole or (tmp_path / "s-a.sqlite").read_bytes() == evidence.read_bytes()
 
 
 def test_ctrl_c_stops_every_host_and_collects_what_is_there(tmp_path: Path, evidence: Path) -> None:
-    record = record_of(["a", "b"])
-    hosts = {name: FakeHost(steps=deque([collects(evidence)])) for name in "ab"}
     interruption = Interruption()
     interruption.requested = True
-    clock = itertools.count(step=1.0)
-    found = Coordinator(
-        FakeLinks(hosts),
-        tmp_path / "s.fleet.json",
-        record,
-        lambda work: task_of(work, record, is_resumed=False, more_minutes=None),
-        Watch(),
-        interruption,
-        lambda: next(clock),
-    ).run()
-    assert [work.state for work in found.works] == [HostState.INTERRUPTED] * 2
-    assert all(host.stops == 1 and host.removed == [True] for host in hosts.values())
+    steps = {name: [collects(evidence)] for name in "ab"}
+    works, links = run(tmp_path, record_of(["a", "b"]), interruption=interruption, **steps)
+    assert [work.state for work in works.values()] == [HostState.INTERRUPTED] * 2
+    assert all(host.stops == 1 and host.removed == [True] for host in links.hosts.values())
     assert (tmp_path / "s-b.sqlite").exists()
 
 

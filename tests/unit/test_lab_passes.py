@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -26,11 +27,15 @@ from pgdyno.study.schedule import PlannedBlock, aa_arm_after, aa_study, blocks_o
 class Played:
     """Blocks that take no time: records (case, block), and simulates outcomes for some cases."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: Sequence[int] = ()) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, failing: Sequence[int] = (), block_s: int | None = None
+    ) -> None:
         self.ran: list[tuple[int, int]] = []
         self.failing = failing
         self.void: list[tuple[int, int]] = []  # blocks that are void once
         monkeypatch.setattr(study_runner, "run_block", self.block)
+        if block_s is not None:
+            monkeypatch.setattr(study_runner.time, "monotonic", itertools.count(step=block_s).__next__)
 
     def block(self, lab: Lab, block: PlannedBlock) -> BlockStatus:
         self.ran.append((lab.case, block.index))
@@ -123,8 +128,7 @@ def test_a_study_that_is_to_stop_at_a_failure_stops(monkeypatch: pytest.MonkeyPa
 
 
 def test_time_that_is_spent_ends_all_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch)
-    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    played = Played(monkeypatch, block_s=50)
     # A block takes 50 s, and both cases together have 120 s: not even half of a third one fits.
     assert run_study(labs([9, 9]), undecided) is StudyEnd.BUDGET
     assert len(played.ran) == 2
@@ -229,8 +233,7 @@ class Interrupting:
 def test_the_warm_up_is_extended_while_an_effect_changes(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], expected: list[float]
 ) -> None:
-    Played(monkeypatch)
-    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    Played(monkeypatch, block_s=50)
     trending = Trending(until_s=16)
     plan = make_study(**{"blocks_max": None, "warmup_s": 4.0, "budget_s": 1e4, **changes})
     lab = replace(labs([1])[0], study=plan)
@@ -245,8 +248,7 @@ def test_the_warm_up_is_extended_while_an_effect_changes(
 def test_the_warm_up_stays_if_the_budget_has_no_time_for_five_longer_blocks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    Played(monkeypatch)
-    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 10_000, 50)).__next__)
+    Played(monkeypatch, block_s=50)
     trending = Trending(until_s=1000)
     plan = make_study(blocks_max=None, warmup_s=4.0, warmup_min_s=1.0, budget_s=420.0)
     assert run_study([replace(labs([1])[0], study=plan)], trending) is StudyEnd.BUDGET
@@ -299,8 +301,7 @@ def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     changes, rates, block_s, slice_s = FIRST_BLOCKS[name]
-    played, writer = Played(monkeypatch), Repeating()
-    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 10_000, block_s)).__next__)
+    played, writer = Played(monkeypatch, block_s=block_s), Repeating()
     usual = {"clients": 8, "blocks_max": 2, "budget_s": 1500.0, "slices_may_grow": True, "rounds": 20}
     plan = make_study(**{**usual, **changes})
     assert plan.slice_s == 0.5
@@ -322,8 +323,7 @@ def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_
 
 
 def test_a_case_with_longer_slices_stays_in_step_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    played, writer = Played(monkeypatch), Repeating()
-    monkeypatch.setattr(study_runner.time, "monotonic", iter(range(0, 100_000, 10)).__next__)
+    played, writer = Played(monkeypatch, block_s=10), Repeating()
     plan = make_study(clients=8, blocks_max=3, budget_s=9000.0, slices_may_grow=True, rounds=20)
     slow = {0: slices_with(80), 1: slices_with(80)}
     three = [
@@ -357,37 +357,39 @@ def driven_by_nodes(nodes_left: int, on_node_loss: str, shown: list[str]) -> tup
     return replace(lab, aa={arm: replace(lab, study=aa_study(lab.study, arm), case=1) for arm in (0, 1)}), at
 
 
-def test_an_aa_block_without_a_load_generator_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+ALL = range(AA_BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("nodes_left", "on_node_loss", "void", "end", "after", "warning"),
+    [
+        (2, "stop", 1, StudyEnd.BLOCKS, "repeated", "is void and is repeated"),
+        (1, "stop", 1, StudyEnd.FAILED, "", "resume the study"),
+        (2, "stop", 4, StudyEnd.FAILED, "twice repeated", "is void and is repeated"),
+        (1, "continue", 1, StudyEnd.BLOCKS, "all again", "1 node"),
+    ],
+)
+def test_a_void_aa_block_is_repeated_twice_at_most_if_there_are_nodes_enough(
+    monkeypatch: pytest.MonkeyPatch,
+    nodes_left: int,
+    on_node_loss: str,
+    void: int,
+    end: StudyEnd,
+    after: str,
+    warning: str,
+) -> None:
     played, shown = Played(monkeypatch), cast(list[str], [])
-    lab, at = driven_by_nodes(2, "stop", shown)
-    played.void = [(1, at)]
-    assert run_study([lab], undecided) is StudyEnd.BLOCKS
-    assert played.ran.count((1, at)) == 2
-    assert [block for case, block in played.ran if case == 0] == list(range(AA_BLOCKS))
-    assert shown == [f"the A/A block after block {at + 1} is void and is repeated"]
-
-
-def test_with_too_few_nodes_for_an_aa_block_the_study_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    played, shown = Played(monkeypatch), cast(list[str], [])
-    lab, at = driven_by_nodes(1, "stop", shown)
-    played.void = [(1, at)]
-    assert run_study([lab], undecided) is StudyEnd.FAILED
-    assert played.ran[-2:] == [(0, at), (1, at)]
-    assert "resume the study" in shown[-1]
-
-
-def test_after_three_void_aa_blocks_the_study_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch)
-    lab, at = driven_by_nodes(2, "stop", [])
-    played.void = [(1, at)] * 4
-    assert run_study([lab], undecided) is StudyEnd.FAILED
-    assert played.ran[-4:] == [(0, at)] + [(1, at)] * 3
-
-
-def test_a_void_aa_block_is_not_repeated_if_all_cases_start_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = Played(monkeypatch)
-    lab, at = driven_by_nodes(1, "continue", [])
-    played.void = [(1, at)]
-    assert run_study([lab], undecided) is StudyEnd.BLOCKS
-    assert played.ran[at : at + 3] == [(0, at), (1, at), (0, 0)]
-    assert played.ran.count((1, at)) == 2, "once in each of the two runs of the case"
+    lab, at = driven_by_nodes(nodes_left, on_node_loss, shown)
+    played.void = [(1, at)] * void
+    before, following = [(0, n) for n in range(at + 1)], [(0, n) for n in ALL[at + 1 :]]
+    assert run_study([lab], undecided) is end
+    assert (
+        played.ran
+        == {
+            "repeated": [*before, (1, at), (1, at), *following],
+            "": [*before, (1, at)],
+            "twice repeated": [*before, *[(1, at)] * 3],
+            "all again": [*before, (1, at), *before, (1, at), *following],
+        }[after]
+    )
+    assert warning in shown[-1]

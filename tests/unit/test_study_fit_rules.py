@@ -8,7 +8,7 @@ import pytest
 
 from example_studies import make_file
 from pgdyno.errors import StudyFileError
-from pgdyno.features.fitting.fit import FitMachine, fit_study
+from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
 from pgdyno.features.fitting.levels import changed_values, with_levels, without_level
 from pgdyno.features.fitting.rules import (
     DISK_SHARE,
@@ -80,6 +80,10 @@ def test_a_value_that_is_not_a_quantity_is_unchanged(text: str) -> None:
 def a_study(**parts: Any) -> StudyFile:
     workload, run = {"kind": "pgbench", "scale": 100}, {"window": "20s", "repeats": 6}
     return make_file(**{"workload": workload, "drive": {"clients": 8}, "run": run, **parts})
+
+
+def fitted_to(minutes: float = 10, cores: int = 2, **parts: Any) -> Fitted:
+    return fit_study(a_study(**parts), FitMachine(cores, 24 * GB, 100 * GB), minutes)
 
 
 def contrasted(tuned: dict[str, str], other: dict[str, str]) -> frozenset[str]:
@@ -299,47 +303,43 @@ def test_levels_of_shared_buffers_keep_the_automatic_wal_buffers_or_report_it() 
     assert [before for before, _ in changes] == ["4MB, 8MB, 16MB"]
 
 
+def long_run(schedule: str) -> dict[str, Any]:
+    return {"window": "10min", "repeats": 6, "schedule": schedule}
+
+
 def test_a_study_without_a_source_keeps_its_numbers_and_gets_shorter() -> None:
-    file = a_study(
-        settings={"shared_buffers": "1GB"}, run={"window": "10min", "repeats": 6, "schedule": "blocks"}
-    )
-    fitted = fit_study(file, FitMachine(2, 24 * GB, 100 * GB), 10)
+    parts = {"settings": {"shared_buffers": "1GB"}, "run": long_run("blocks")}
+    file, fitted = a_study(**parts), fitted_to(**parts)
     assert fitted.file.workload == file.workload
     assert fitted.file.settings == file.settings
     assert fitted.file.drive == file.drive
-    assert fitted.file.run.schedule == "slices"
     assert {change.key for change in fitted.changes} >= {"run.window", "run.schedule", "run.repeats"}
 
 
-def test_a_duet_stays_one_but_on_a_single_core() -> None:
-    file = a_study(run={"window": "10min", "repeats": 6, "schedule": "duet"})
-    fitted = fit_study(file, FitMachine(2, 24 * GB, 100 * GB), 10)
-    assert fitted.file.run.schedule == "duet"
-    assert "run.schedule" not in {change.key for change in fitted.changes}
-    alone = fit_study(file, FitMachine(1, 24 * GB, 100 * GB), 10)
-    assert alone.file.run.schedule == "slices"
-    assert [change.after for change in alone.changes if change.key == "run.schedule"] == ["slices"]
+@pytest.mark.parametrize(
+    ("before", "after", "parts"),
+    [
+        ("blocks", "slices", {}),
+        ("duet", "duet", {}),
+        ("duet", "slices", {"cores": 1}),
+        ("blocks", "blocks", {"fit": {"keep_schedule": True}}),
+        ("blocks", "blocks", {"settings": {"shared_buffers": "8GB"}}),  # 16 of 24 GB are more than 0.6
+    ],
+)
+def test_servers_alternate_if_they_may_and_do_not_compete(
+    before: str, after: str, parts: dict[str, Any]
+) -> None:
+    fitted = fitted_to(run=long_run(before), **parts)
+    assert fitted.file.run.schedule == after
+    changes = [change.after for change in fitted.changes if change.key == "run.schedule"]
+    assert changes == ([after] if after != before else [])
 
 
-def test_a_study_with_a_fixed_schedule_keeps_it() -> None:
-    run = {"window": "10min", "repeats": 6, "schedule": "blocks"}
-    fitted = fit_study(a_study(run=run, fit={"keep_schedule": True}), FitMachine(2, 24 * GB, 100 * GB), 10)
-    assert fitted.file.run.schedule == "blocks"
-
-
-def test_servers_that_compete_for_memory_do_not_alternate() -> None:
-    run = {"window": "10min", "repeats": 6, "schedule": "blocks"}
-    fitted = fit_study(
-        a_study(run=run, settings={"shared_buffers": "8GB"}), FitMachine(2, 24 * GB, 100 * GB), 10
-    )
-    assert fitted.file.run.schedule == "blocks"  # 16 of 24 GB for buffers are more than 0.6
+MANY = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
 
 
 def test_aa_blocks_are_omitted_if_the_time_is_too_short_for_five_blocks() -> None:
-    factors = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
-    file = a_study(drive={}, factors=factors)
-    machine = FitMachine(2, 24 * GB, 100 * GB)
-    long, short = (fit_study(file, machine, minutes) for minutes in (20, 1))
+    long, short = (fitted_to(minutes, drive={}, factors=MANY) for minutes in (20, 1))
     assert long.file.run.aa
     assert not short.file.run.aa
     assert [change.before for change in short.changes if change.key == "run.aa"] == ["true"]
@@ -347,22 +347,13 @@ def test_aa_blocks_are_omitted_if_the_time_is_too_short_for_five_blocks() -> Non
 
 
 def test_factors_lose_their_middle_levels_last_of_all() -> None:
-    factors = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
-    file = a_study(drive={}, factors=factors)
-    machine = FitMachine(2, 24 * GB, 100 * GB)
-    levels = {
-        minutes: [level.value for level in fit_study(file, machine, minutes).file.factors["clients"]]
-        for minutes in (20, 3, 1)
-    }
-    assert levels[20] == [1, 2, 4, 8, 16]
-    assert levels[3] == [1, 4, 16]
-    assert levels[1] == [1]
+    for minutes, levels in ((20, [1, 2, 4, 8, 16]), (3, [1, 4, 16]), (1, [1])):
+        fitted = fitted_to(minutes, drive={}, factors=MANY)
+        assert [level.value for level in fitted.file.factors["clients"]] == levels
 
 
 def test_a_study_that_cannot_be_fitted_is_reported() -> None:
-    fitted = fit_study(
-        a_study(workload={"kind": "tpcc", "warehouses": 100}), FitMachine(2, 24 * GB, 100 * GB), 1
-    )
+    fitted = fitted_to(1, workload={"kind": "tpcc", "warehouses": 100})
     (change,) = [change for change in fitted.changes if change.key == "run.repeats"]
     assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
     assert fitted.file.run.budget_s is not None
@@ -371,14 +362,12 @@ def test_a_study_that_cannot_be_fitted_is_reported() -> None:
 
 def test_a_sequential_study_that_does_not_fit_ends_by_its_repeats_with_a_message() -> None:
     run = {"schedule": "sequential", "repeats": 5, "warmup": 0, "window": "1min"}
-    file = a_study(workload={"kind": "tpcc", "warehouses": 100}, run=run, fit={"keep_schedule": True})
-    machine = FitMachine(2, 24 * GB, 100 * GB)
-    fitted = fit_study(file, machine, 1)
+    fitted = fitted_to(1, workload={"kind": "tpcc", "warehouses": 100}, run=run, fit={"keep_schedule": True})
     (change,) = [change for change in fitted.changes if change.key == "run.repeats"]
     assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
     assert (fitted.file.run.repeats, fitted.file.run.budget_s) == (2, None)
     assert list(errors_of(fitted.file)) == []
-    assert fit_study(fitted.file, machine, 1).changes == ()
+    assert fit_study(fitted.file, FitMachine(2, 24 * GB, 100 * GB), 1).changes == ()
 
 
 def test_a_window_by_transactions_that_is_longer_than_its_share_of_the_time_has_its_room_on_the_disk() -> (
