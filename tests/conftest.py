@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
@@ -62,6 +62,18 @@ def _state_of_its_own() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="pgdyno-state-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", folder)
         yield
+
+
+@pytest.fixture
+def refusal(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that runs a command, which must be refused, and returns its message in one line."""
+    from pgdyno.cli.main import run_command
+
+    def refused(words: str | Sequence[str], status: int = 2) -> str:
+        assert run_command(words.split() if isinstance(words, str) else words) == status
+        return " ".join(capfd.readouterr().err.split())
+
+    return refused
 
 
 def _reachable_directory(parent: Path | None = None) -> Path:

@@ -147,7 +147,6 @@ def test_an_invalid_request_is_refused_before_anything_starts(
 ) -> None:
     ended = program.refuse("compare", "18", *words.split(), status=2)
     assert message in ended.complaint
-    assert "duet" not in words or "use --schedule=slices" in " ".join(ended.err.split())
 
 
 @needs_two_cores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def run(repository: Path, *words: str) -> int:
-    return run_command(["bisect", "v0", "v2", "--repository", str(repository), "--directory", "d", *words])
+def command(repository: Path, *words: str) -> list[str]:
+    return ["bisect", "v0", "v2", "--repository", str(repository), "--directory", "d", *words]
 
 
 @pytest.mark.parametrize(
@@ -41,29 +42,20 @@ def run(repository: Path, *words: str) -> int:
     ],
 )
 def test_a_wrong_request_is_refused_and_creates_nothing(
-    repository: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    repository: Path, words: list[str], message: str, refusal: Callable[..., str]
 ) -> None:
-    assert run(repository, *words) == 2
-    assert message in capsys.readouterr().err
+    assert message in refusal(command(repository, *words))
     assert not Path("d").exists()
 
 
-def test_a_directory_that_exists_is_never_used_for_a_new_search(
-    repository: Path, capsys: pytest.CaptureFixture[str]
+def test_an_existing_directory_is_not_used_for_a_new_search_and_a_damaged_one_not_continued(
+    repository: Path, refusal: Callable[..., str]
 ) -> None:
     Path("d").mkdir()
-    assert run(repository) == 2
-    assert "--resume d" in capsys.readouterr().err
+    assert "--resume d" in refusal(command(repository))
     assert list(Path("d").iterdir()) == []
-
-
-def test_a_damaged_search_is_an_error_without_traceback(
-    repository: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("d").mkdir()
     Path("d/search.json").write_text('{"repository": 1}')
-    assert run_command(["bisect", "--resume", "d"]) == 1
-    assert "is damaged" in capsys.readouterr().err
+    assert "is damaged" in refusal("bisect --resume d", 1)
 
 
 def test_the_search_is_stored_and_its_end_is_reported(
@@ -75,7 +67,7 @@ def test_the_search_is_stored_and_its_end_is_reported(
 
     monkeypatch.setattr(bisect_command, "run_bisect", ran)
     words = ("--settings", "@starter,work_mem=64MB", "--minutes", "30", "--workload", "pgbench")
-    assert run(repository, *words, "--json", "--confidence", "99%") == 4
+    assert run_command(command(repository, *words, "--json", "--confidence", "99%")) == 4
     document = json.loads(capsys.readouterr().out)
     assert document["ends"]["result"] == "same" and document["found"] is None
     assert document["commits"] == 2 and document["conclusive"] is False
@@ -89,21 +81,20 @@ def test_the_search_is_stored_and_its_end_is_reported(
 
 
 def test_without_a_build_script_a_commit_is_an_arm_of_the_catalogue(
-    repository: Path, capsys: pytest.CaptureFixture[str], server_dir: Path, monkeypatch: pytest.MonkeyPatch
+    repository: Path, refusal: Callable[..., str], server_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGDYNO_CACHE", str(server_dir / "cache"))
-    assert run(repository) == 1
-    assert "the sources contain neither configure nor meson.build" in capsys.readouterr().err
+    assert "the sources contain neither configure nor meson.build" in refusal(command(repository), 1)
 
 
 def test_ctrl_c_names_the_command_that_continues(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    repository: Path, monkeypatch: pytest.MonkeyPatch, refusal: Callable[..., str]
 ) -> None:
     def stopped(*_: object) -> SearchRecord:
         signal.raise_signal(signal.SIGTERM)
         raise ServerError("the server is gone")
 
     monkeypatch.setattr(bisect_command, "run_bisect", stopped)
-    assert run(repository) == 128 + signal.SIGTERM
-    assert "interrupted; to continue: pgdyno bisect --resume d" in capsys.readouterr().err
+    told = refusal(command(repository), 128 + signal.SIGTERM)
+    assert "interrupted; to continue: pgdyno bisect --resume d" in told
     assert read_search(Path("d")).steps == ()

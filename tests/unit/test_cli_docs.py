@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from pgdyno.caveats import WORDINGS
@@ -29,6 +31,5 @@ def test_without_a_page_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("page", ["nothing", "noise#nothing", ""])
-def test_an_unknown_page_or_section_is_an_error(page: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["docs", page]) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+def test_an_unknown_page_or_section_is_an_error(page: str, refusal: Callable[..., str]) -> None:
+    assert refusal(["docs", page]).startswith("pgdyno: ")

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pgdyno.cli.main import run_command
 from pgdyno.features.runs.command import Narrator, show_results, summarise, why_all_failed
 from pgdyno.measure.engine_runs import EngineRun
 from pgdyno.server.engine import DriveResult, KindResult, TargetResult
@@ -53,12 +52,6 @@ def test_a_percentile_among_the_skipped_arrivals_is_a_lower_bound() -> None:
     assert (found["latency_ms"]["new_order"]["p50"], found["latency_ms"]["new_order"]["p90"]) == (2.0, 5000.0)
     assert found["lower_bounds"]["new_order"] == ["p90", "p95", "p99", "max"]
     assert shown(found).count("> 5,000.00") == 4 * len(found["lower_bounds"])
-
-
-@pytest.mark.parametrize("words", ["compare 17 18", "compare 17 18 --capacity p99<9ms"])
-def test_arrivals_without_a_rate_are_rejected(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command([*words.split(), "--arrivals", "constant"]) == 2
-    assert "--arrivals constant requires --rate" in capsys.readouterr().err
 
 
 def test_every_count_is_below_its_heading() -> None:

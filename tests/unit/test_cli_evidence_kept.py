@@ -38,18 +38,14 @@ MADE = Synthetic(blocks=5)
     ],
 )
 def test_evidence_that_is_there_is_not_written_over(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    words: str, place: Path, refusal: Callable[..., str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name in ("e.sqlite", "other.sqlite"):
-        write_study(tmp_path / name, MADE)
+        write_study(place / name, MADE)
     Path("link").symlink_to("e.sqlite")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    for study in ("start_study", "resume_study"):
-        monkeypatch.setattr(study_runner, study, lambda *_: pytest.fail("it measured"))
-    assert run_command(words.split()) == 2
-    assert "is a results file, which is never overwritten: name another file" in capsys.readouterr().err
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    before = {path.name: path.read_bytes() for path in place.iterdir()}
+    assert "is a results file, which is never overwritten: name another file" in refusal(words)
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == before
 
 
 @pytest.mark.parametrize(
@@ -60,13 +56,9 @@ def test_evidence_that_is_there_is_not_written_over(
         "compare 17 18 --evidence e --summary e",
     ],
 )
-def test_a_new_results_file_has_a_unique_name(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(study_runner, "start_study", lambda *_: pytest.fail("it measured"))
-    assert run_command(words.split()) == 2
-    assert "never overwritten" in capsys.readouterr().err
+@pytest.mark.usefixtures("place")
+def test_a_new_results_file_has_a_unique_name(words: str, refusal: Callable[..., str]) -> None:
+    assert "never overwritten" in refusal(words)
 
 
 PAGE = f"<!doctype html>{MARK}"
@@ -200,35 +192,31 @@ def state_of(folder: Path) -> dict[str, tuple[int, object]]:
 )
 @pytest.mark.parametrize("make", NEVER)
 def test_a_file_that_is_not_regular_is_never_replaced_or_appended_to(
-    words: str, make: Callable[[Path], None], place: Path, capsys: pytest.CaptureFixture[str]
+    words: str, make: Callable[[Path], None], place: Path, refusal: Callable[..., str]
 ) -> None:
     write_study(place / "e.sqlite", MADE)
     make(place / "there")
     before = state_of(place)
     for force in ([], ["--force"]) if "--html" in words else ([],):
-        assert run_command([*words.split(), *force]) == 2
-        assert f"cannot write there: {NEVER[make]}" in capsys.readouterr().err
+        assert f"cannot write there: {NEVER[make]}" in refusal([*words.split(), *force])
     assert state_of(place) == before
 
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_a_file_that_pgdyno_did_not_write_is_not_replaced(
-    words: str, place: Path, capsys: pytest.CaptureFixture[str]
+    words: str, place: Path, refusal: Callable[..., str]
 ) -> None:
     write_study(place / "e.sqlite", MADE)
     is_a_file(place / "there")
-    assert run_command(words.split()) == 2
-    told = capsys.readouterr().err
-    assert told == "pgdyno: there exists and was not written by pgdyno: name another file, or add --force\n"
+    told = "pgdyno: there exists and was not written by pgdyno: name another file, or add --force"
+    assert refusal(words) == told
     assert (place / "there").read_text() == SOMEBODYS
 
 
-def test_the_page_next_to_the_results_file_may_be_replaced(
-    place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_next_to_the_results_file_may_be_replaced(place: Path, refusal: Callable[..., str]) -> None:
     is_a_file(place / "e.html")
-    assert run_command(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
-    assert "e.html exists and was not written by pgdyno" in capsys.readouterr().err
+    told = refusal("compare 17 18 --evidence e.sqlite")
+    assert "e.html exists and was not written by pgdyno" in told
 
 
 @pytest.mark.parametrize("words", ["report e.sqlite --html p.html", "history . --html p.html"])
@@ -257,11 +245,10 @@ def test_a_summary_is_appended_to_the_file(place: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("left", ["e.sqlite-wal", "e.sqlite-shm", "e.sqlite-journal"])
 def test_a_new_results_file_is_not_created_next_to_a_foreign_wal_file(
-    left: str, place: Path, capsys: pytest.CaptureFixture[str]
+    left: str, place: Path, refusal: Callable[..., str]
 ) -> None:
     (place / left).write_text(SOMEBODYS)
-    assert run_command(["compare", "17", "18", "--evidence", "e.sqlite"]) == 2
-    assert f"{left} as part of it: remove" in capsys.readouterr().err
+    assert f"{left} as part of it: remove" in refusal("compare 17 18 --evidence e.sqlite")
     assert (place / left).read_text() == SOMEBODYS
 
 
@@ -297,10 +284,9 @@ def test_a_results_file_created_meanwhile_is_not_replaced(
 
 @pytest.mark.parametrize("words", ["demo there", "demo there/below"])
 def test_a_demo_finds_out_before_it_fetches_servers(
-    words: str, place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, place: Path, monkeypatch: pytest.MonkeyPatch, refusal: Callable[..., str]
 ) -> None:
     monkeypatch.setattr(demo_command, "choose_arms", lambda: pytest.fail("it fetched"))
     is_a_file(place / "there")
-    assert run_command(words.split()) == 2
-    assert "cannot create the directory there" in capsys.readouterr().err
+    assert "cannot create the directory there" in refusal(words)
     assert (place / "there").read_text() == SOMEBODYS
