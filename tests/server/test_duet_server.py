@@ -98,14 +98,9 @@ def play(servers: list[Server], halves: Partition, slices: list[PlannedSlice]) -
 
 def rounds(*first: int) -> list[PlannedSlice]:
     """Return the partition of the first arm in each round: one round of warm-up, then measured ones."""
+    roles = ["warm-up", *["measure"] * len(first)]
     return [
-        PlannedSlice(
-            arm,
-            "measure" if number else "warm-up",
-            0.15,
-            number,
-            cpu_partition=half if arm == 0 else 1 - half,
-        )
+        PlannedSlice(arm, roles[number], 0.15, number, cpu_partition=half if arm == 0 else 1 - half)
         for number, half in enumerate(first)
         for arm in (0, 1)
     ]

@@ -241,29 +241,18 @@ def test_a_schema_without_access_hides_its_statements_only(shop: Server, tmp_pat
 
 
 def test_errors_have_remedies(shop: Server, tmp_path: Path) -> None:
-    reader = Dsn(f"{shop.conninfo('shop')} user=reader")
-    with (
-        pytest.raises(ServerError, match="GRANT pg_read_all_stats TO reader"),
-        reading_session(reader) as one,
-    ):
-        read_load(one)
-    none = Dsn(shop.conninfo("postgres"))
-    with (
-        pytest.raises(ServerError, match="CREATE EXTENSION pg_stat_statements"),
-        reading_session(none) as one,
-    ):
-        read_load(one)
     with shop.connect("postgres") as connection:
         connection.execute("CREATE DATABASE quiet")
         connection.execute("ALTER DATABASE quiet SET pg_stat_statements.track = none")
     with shop.connect("quiet") as connection:
         connection.execute("CREATE EXTENSION pg_stat_statements")
-    quiet = Dsn(shop.conninfo("quiet"))
-    with (
-        pytest.raises(ServerError, match="has no statement of the database quiet"),
-        reading_session(quiet) as one,
+    for dsn, remedy in (
+        (f"{shop.conninfo('shop')} user=reader", "GRANT pg_read_all_stats TO reader"),
+        (shop.conninfo("postgres"), "CREATE EXTENSION pg_stat_statements"),
+        (shop.conninfo("quiet"), "has no statement of the database quiet"),
     ):
-        read_load(one)
+        with pytest.raises(ServerError, match=remedy), reading_session(Dsn(dsn)) as one:
+            read_load(one)
     command = ["workload", "from-statements", shop.conninfo("shop"), "-o", str(tmp_path)]
     (tmp_path / "mine").touch()
     assert isinstance(CliRunner().invoke(app, command).exception, UsageError)

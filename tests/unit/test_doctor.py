@@ -320,6 +320,13 @@ def test_after_a_study_only_what_changed_is_a_caveat() -> None:
     assert load.parameters["when"] == AFTER
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A results file of a study."""
+    write_study(tmp_path / "study.sqlite", Synthetic(blocks=2))
+    return tmp_path / "study.sqlite"
+
+
 def test_the_doctor_writes_into_the_evidence_before_and_after(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -351,14 +358,12 @@ def test_the_doctor_writes_into_the_evidence_before_and_after(
     assert {check["about"] for check in noted[1]["checks"]} == {one.about for one in check_machine(QUIET)}
 
 
-def test_a_resumed_study_reports_only_new_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "study.sqlite"
-    write_study(path, Synthetic(blocks=2))
+def test_a_resumed_study_reports_only_new_messages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = like(load={"others": 0.3}, processor={"smt": True})
     monkeypatch.setattr(examination, "examine_machine", lambda *_: busy)
     with Writer.resume(path) as writer:
         known = frozenset({Code.SMT})
-        StudyExamination.begin(writer, [study()], tmp_path, lambda _: None, known).end()
+        StudyExamination.begin(writer, [study()], path.parent, lambda _: None, known).end()
     with Evidence(path) as evidence:
         (caveat,) = evidence.caveats(0)
         states = evidence.study(0).host["states"]
@@ -366,17 +371,14 @@ def test_a_resumed_study_reports_only_new_messages(tmp_path: Path, monkeypatch: 
     assert [state["when"] for state in states] == [RESUMED, AFTER]
 
 
-def test_an_unreadable_machine_does_not_fail_a_study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "study.sqlite"
-    write_study(path, Synthetic(blocks=2))
-
+def test_an_unreadable_machine_does_not_fail_a_study(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> MachineState:
         raise ValueError("a line of /proc that nobody knows")
 
     monkeypatch.setattr(examination, "examine_machine", fails)
     seen: list[Progress] = []
     with Writer.resume(path) as writer:
-        StudyExamination.begin(writer, [study()], tmp_path, seen.append).end()
+        StudyExamination.begin(writer, [study()], path.parent, seen.append).end()
     with Evidence(path) as evidence:
         assert "states" not in evidence.study(0).host
         assert not evidence.caveats(0)
@@ -384,11 +386,7 @@ def test_an_unreadable_machine_does_not_fail_a_study(tmp_path: Path, monkeypatch
     assert said.endswith("ValueError: a line of /proc that nobody knows")
 
 
-def test_stopping_a_study_does_not_wait_for_the_doctor(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "study.sqlite"
-    write_study(path, Synthetic(blocks=2))
+def test_stopping_a_study_does_not_wait_for_the_doctor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
 
     def given(watch_s: float, *_: object) -> MachineState:
@@ -397,13 +395,12 @@ def test_stopping_a_study_does_not_wait_for_the_doctor(
 
     monkeypatch.setattr(examination, "examine_machine", given)
     with Writer.resume(path) as writer:
-        StudyExamination.begin(writer, [study(budget_s=3600.0)], tmp_path, lambda _: None).end(promptly=True)
+        of = [study(budget_s=3600.0)]
+        StudyExamination.begin(writer, of, path.parent, lambda _: None).end(promptly=True)
     assert asked == [2.0, 0.2]
 
 
-def test_the_table_of_the_machine_has_no_repeated_sentence(tmp_path: Path) -> None:
-    path = tmp_path / "study.sqlite"
-    write_study(path, Synthetic(blocks=2))
+def test_the_table_of_the_machine_has_no_repeated_sentence(path: Path) -> None:
     checks = [{"about": one.about, "found": one.found, "text": one.text} for one in check_machine(DISTURBED)]
     with Writer.resume(path) as writer:
         for when in (BEFORE, AFTER, RESUMED, AFTER):

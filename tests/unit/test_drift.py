@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,21 +39,19 @@ def grew(mib: float, elapsed_s: float = HOUR_S) -> TrialTelemetry:
     return TrialTelemetry({"database.growth": mib}, [], [], {}, elapsed_s=elapsed_s)
 
 
+def drifts(rate: list[ThroughputPoint], **others: Any) -> list[Drift]:
+    """Return the slopes of one trial with this rate, ``series`` and ``telemetry``."""
+    series, telemetry = ({1: others[name]} if name in others else {} for name in ("series", "telemetry"))
+    return drifts_of_arm(arm(0, "15"), [trial(1)], {1: rate}, series, telemetry, 0.95)
+
+
 def by_key(found: list[Drift]) -> dict[str, Drift]:
     return {drift.key: drift for drift in found}
 
 
 def test_one_long_trial_has_slopes_with_intervals_of_its_own() -> None:
-    found = by_key(
-        drifts_of_arm(
-            arm(0, "15"),
-            [trial(1)],
-            {1: points(1000.0, -100.0)},
-            {1: server_series(1 << 20)},
-            {1: grew(250.0, 1800)},
-            0.95,
-        )
-    )
+    of = {"series": server_series(1 << 20), "telemetry": grew(250.0, 1800)}
+    found = by_key(drifts(points(1000.0, -100.0), **of))
     rate = found["tps"]
     assert rate.estimate.value == pytest.approx(-100)
     assert rate.percent is not None and rate.percent.value == pytest.approx(-100 / 950 * 100, rel=1e-3)
@@ -75,18 +74,16 @@ def test_several_trials_are_a_sample_and_others_do_not_count() -> None:
 
 
 def test_short_windows_have_no_slopes() -> None:
-    short = {1: points(1000.0, -100.0, 300)}
-    assert drifts_of_arm(arm(0, "15"), [trial(1)], short, {}, {1: grew(1.0, 300)}, 0.95) == []
+    assert drifts(points(1000.0, -100.0, 300), telemetry=grew(1.0, 300)) == []
 
 
 def test_a_rate_that_significantly_falls_by_more_than_the_margin_is_not_steady() -> None:
-    falling = drifts_of_arm(arm(0, "15"), [trial(1)], {1: points(1000.0, -100.0)}, {}, {}, 0.95)
+    falling = drifts(points(1000.0, -100.0))
     (caveat,) = drift_caveats(arm(0, "15"), falling, HOUR_S, 0.02)
     assert caveat.code is Code.NO_STEADY_STATE and "−10.5" in caveat.text
     assert drift_caveats(arm(0, "15"), falling, HOUR_S, 0.2) == []
-    hardly = drifts_of_arm(arm(0, "15"), [trial(1)], {1: points(1000.0, -1.0)}, {}, {}, 0.95)
-    assert drift_caveats(arm(0, "15"), hardly, HOUR_S, 0.02) == []
+    assert drift_caveats(arm(0, "15"), drifts(points(1000.0, -1.0)), HOUR_S, 0.02) == []
     noise = 50 * np.random.default_rng(5).normal(size=HOUR_S + 60)
     level = [replace(point, per_s=1000 + dev) for point, dev in zip(points(0, 0), noise, strict=True)]
-    steady = drifts_of_arm(arm(0, "15"), [trial(1)], {1: level}, {}, {}, 0.95)
+    steady = drifts(level)
     assert steady and drift_caveats(arm(0, "15"), steady, HOUR_S, 0.0001) == []

@@ -55,25 +55,11 @@ def test_options_of_the_cluster_need_drivers_on_the_command_line_or_in_the_study
     assert DriverOptions().plan() is None
     with pytest.raises(UsageError, match="--on-node-loss continue requires --drivers"):
         DriverOptions(on_node_loss="continue").plan()
-    with pytest.raises(UsageError, match="--cluster h:1 requires --drivers"):
-        DriverOptions(cluster="h:1").plan()
     in_file = DriversPlan(n=2, address="a:1")
     assert DriverOptions(on_node_loss="continue").plan(in_file) == DriversPlan(
         n=2, address="a:1", on_node_loss="continue"
     )
     assert DriverOptions(drivers="3").plan(in_file) == DriversPlan(n=3)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"schedule": "duet"}, "--drivers and --schedule=duet exclude each other"),
-        ({"clients": 1}, "--drivers=2 requires as many --clients"),
-    ],
-)
-def test_a_study_that_nodes_cannot_drive_is_refused(changes: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        make_study(drivers=DriversPlan(n=2), **changes)
 
 
 def study_file(fleet: dict[str, Any], clients: int = 8) -> StudyFile:
@@ -206,14 +192,13 @@ def test_the_limits_of_clients_and_threads_are_those_of_one_load_generator() -> 
 
 
 def test_without_a_node_a_signal_or_after_three_void_blocks_nothing_is_repeated() -> None:
-    case, _, _ = case_with(DriversPlan(n=2, on_node_loss="continue"), 0, ["n1", "n2"])
-    assert not repeat_void_block(case, [case])
-    case, _, _ = case_with(DriversPlan(n=2), 2, [])
-    case.given_up = True
-    assert not repeat_void_block(case, [case])
-    case, _, _ = case_with(DriversPlan(n=2), 2, [])
-    case.lab.interruption.requested = True
-    assert not repeat_void_block(case, [case])
+    none_left, given_up, stopped = (
+        case_with(DriversPlan(n=2, on_node_loss="continue"), n_left, gone)[0]
+        for n_left, gone in ((0, ["n1", "n2"]), (2, []), (2, []))
+    )
+    given_up.given_up = stopped.lab.interruption.requested = True
+    for case in (none_left, given_up, stopped):
+        assert not repeat_void_block(case, [case])
 
 
 def test_caveats_name_nodes_that_may_be_the_limit() -> None:

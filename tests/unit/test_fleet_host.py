@@ -68,13 +68,22 @@ def messages(agent: HostAgent) -> list[HostMessage]:
     return found
 
 
-def test_an_error_in_the_study_is_the_end_of_the_host(cache: Path) -> None:
+def with_wrong_study(evidence: Path | None = None) -> tuple[HostAgent, list[HostMessage]]:
+    """Return an agent whose study has ended with an error, and its messages."""
     agent = HostAgent()
-    assert agent.begin(task("title = 1"), []) == ""
-    end = messages(agent)[-1].end
+    assert agent.begin(task("title = 1"), list(chunks_of(evidence)) if evidence else []) == ""
+    return agent, messages(agent)
+
+
+def test_an_error_in_the_study_is_the_end_of_the_host_without_its_password(cache: Path) -> None:
+    agent, told = with_wrong_study()
+    end = told[-1].end
     assert end is not None
     assert "s-a.toml" in end.error
     assert end.ending == ""
+    paths = [path for path in (cache / "fleet" / "s-a").iterdir() if path.is_file()]
+    assert "s-a.toml" in {path.name for path in paths}
+    assert not [path for path in paths if b"hidden" in path.read_bytes()]
     agent.remove_files()
     assert not items(Cache.open())
 
@@ -108,28 +117,15 @@ def test_a_host_keeps_its_own_newer_file(cache: Path, tmp_path: Path) -> None:
     with HostFiles.of("s-a").held():
         HostFiles.of("s-a").evidence.write_bytes(b"own")
     (tmp_path / "old").write_bytes(b"older")
-    agent = HostAgent()
-    agent.begin(task("title = 1"), list(chunks_of(tmp_path / "old")))
-    messages(agent)
+    with_wrong_study(tmp_path / "old")
     assert HostFiles.of("s-a").evidence.read_bytes() == b"own"
 
 
-def test_no_file_of_a_host_has_the_password(cache: Path) -> None:
-    agent = HostAgent()
-    agent.begin(task("title = 1"), [])
-    messages(agent)
-    paths = [path for path in (cache / "fleet" / "s-a").iterdir() if path.is_file()]
-    assert "s-a.toml" in {path.name for path in paths}
-    for path in paths:
-        assert b"hidden" not in path.read_bytes()
-
-
 def test_files_are_pruned_by_age_unless_their_agent_or_its_study_lives(cache: Path) -> None:
-    old, sent = HostFiles.of("old"), HostAgent()
+    old = HostFiles.of("old")
     with old.held():  # as the process of a study whose agent is lost
         old.evidence.write_bytes(b"x" * 9000)
-        assert sent.begin(task("title = 1"), []) == ""
-        messages(sent)
+        sent, _ = with_wrong_study()
         found = items(Cache.open())
         assert [(one.kind, one.name, one.in_use) for one in found] == [
             ("fleet", "old", True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,9 +162,13 @@ def profiles(trials: list[Trial], changed: float) -> dict[int, CpuProfile | None
     return found
 
 
-def compared(findings: Findings, changed: float = 10.0) -> ProfileComparison:
-    trials = list(findings.trials)
-    (found,) = compare_profiles(arms_of(Synthetic()), trials, profiles(trials, changed), 0.95)
+def compared(
+    findings: Findings, given: dict[int, CpuProfile | None] | None = None, trials: Sequence[Trial] = ()
+) -> ProfileComparison:
+    """Return the comparison of given profiles, or of those in which ``crc`` takes 10 µs more."""
+    trials = list(trials or findings.trials)
+    given = profiles(trials, 10.0) if given is None else given
+    (found,) = compare_profiles(arms_of(Synthetic()), trials, given, 0.95)
     return found
 
 
@@ -183,12 +188,11 @@ def test_the_sampled_share_of_the_cpu_time_is_computed_and_reported(findings: Fi
     trials = [replace(trial, server_cpu_s=11.0 if trial.arm else 10.5) for trial in findings.trials]
     given = profiles(trials, 10.0)  # each has 1000 samples at 99 per second: 10.1 s
     given[trials[0].trial] = None
-    (found,) = compare_profiles(arms_of(Synthetic()), trials, given, 0.95)
+    found = compared(findings, given, trials)
     assert found.covered == (pytest.approx(1000 / 99 / 10.5), pytest.approx(1000 / 99 / 11))
     assert case_entry(case_report(replace(findings, profiles=[found]))).profiles[0].covered == found.covered
     uncounted = [replace(trial, server_cpu_s=None) for trial in trials]
-    (found,) = compare_profiles(arms_of(Synthetic()), uncounted, given, 0.95)
-    assert found.covered == (None, None)
+    assert compared(findings, given, uncounted).covered == (None, None)
 
 
 def test_the_interval_is_students_t_over_the_blocks(findings: Findings) -> None:
@@ -210,16 +214,15 @@ def test_only_blocks_with_both_profiles_count(findings: Findings) -> None:
     trials = list(findings.trials)
     given = profiles(trials, 10.0)
     given[trials[0].trial] = None
-    (found,) = compare_profiles(arms_of(Synthetic()), trials, given, 0.95)
-    assert len(found.blocks) == 5
+    assert len(compared(findings, given).blocks) == 5
     assert not compare_profiles(arms_of(Synthetic()), trials, {}, 0.95)
 
 
 def test_the_functions_with_the_most_time_are_reported(findings: Findings) -> None:
     stacks = {("main", f"f{i:03}"): float(i) for i in range(100)}
     given: dict[int, CpuProfile | None] = {t.trial: CpuProfile(stacks, 1, 99) for t in findings.trials}
-    (found,) = compare_profiles(arms_of(Synthetic()), list(findings.trials), given, 0.95)
-    assert [change.name for change in found.functions] == [f"f{99 - i:03}" for i in range(FUNCTIONS_MAX)]
+    names = [change.name for change in compared(findings, given).functions]
+    assert names == [f"f{99 - i:03}" for i in range(FUNCTIONS_MAX)]
 
 
 def test_frames_contain_their_callees_and_add_up(findings: Findings) -> None:
@@ -282,8 +285,7 @@ def test_names_of_functions_are_escaped(findings: Findings) -> None:
     given: dict[int, CpuProfile | None] = {
         t.trial: CpuProfile({("operator<<", "<b>&"): 5.0}, 1, 99) for t in findings.trials
     }
-    found = compare_profiles(arms_of(Synthetic()), list(findings.trials), given, 0.95)
-    (panel,) = flames(replace(findings, profiles=found))
+    (panel,) = flames(replace(findings, profiles=[compared(findings, given)]))
     assert "<b>" not in str(panel.picture)
 
 

@@ -46,6 +46,9 @@ FALSE_ALARMS_MAX = int(scipy.stats.binom.ppf(0.999, STUDIES, 0.05))
 """
 
 
+ARMS = [arm(0, "15"), arm(1, "18")]
+
+
 def flat(share: Floats) -> Floats:
     return np.ones_like(share)
 
@@ -98,8 +101,7 @@ def whole(
 def codes(
     schedule: Schedule, trials: Sequence[Trial], points: dict[int, list[ThroughputPoint]], cases: int = 1
 ) -> set[Code]:
-    arms = [arm(0, "15"), arm(1, "18")]
-    found = find_steady_state(plan(schedule), arms, trials, points, {}, {}, cases)
+    found = find_steady_state(plan(schedule), ARMS, trials, points, {}, {}, cases)
     return {caveat.code for caveat in steady_state_caveats(plan(schedule), found, cases)}
 
 
@@ -140,8 +142,7 @@ def test_a_rise_over_the_window_is_found_with_the_part_to_discard() -> None:
 
     rng = np.random.default_rng(3)
     trials = in_slices(rng, 8, 20, 0.1, 0.3, (rising, rising))
-    arms = [arm(0, "15"), arm(1, "18")]
-    found = find_steady_state(plan(Schedule.SLICES), arms, trials, {}, {}, {})
+    found = find_steady_state(plan(Schedule.SLICES), ARMS, trials, {}, {}, {})
     told = steady_state_caveats(plan(Schedule.SLICES), found)
     assert {caveat.code for caveat in told} == {Code.RATE_TREND}
     assert {caveat.parameters["arm"] for caveat in told} == {"15", "18"}
@@ -161,7 +162,7 @@ def test_a_step_in_one_trial_is_found_with_its_time_and_size() -> None:
     trials, points = whole(rng, 5, 300, 0.1, 0.3, (flat, flat))
     hit = trials[6]
     points[hit.trial] = [replace(p, per_s=p.per_s * (0.7 if p.at_s > 120 else 1)) for p in points[hit.trial]]
-    found = find_steady_state(plan(Schedule.BLOCKS), [arm(0, "15"), arm(1, "18")], trials, points, {}, {})
+    found = find_steady_state(plan(Schedule.BLOCKS), ARMS, trials, points, {}, {})
     (caveat,) = steady_state_caveats(plan(Schedule.BLOCKS), found)
     assert caveat.code is Code.RATE_STEP and caveat.parameters["block"] == hit.block + 1
     (only,) = [one for of in found for one in of.steps]

@@ -214,6 +214,11 @@ def series(probe: str, **columns: Sequence[float]) -> SampleSeries:
     return SampleSeries(probe, ("at_s", "late_s", *columns), np.array(points, dtype=float).T)
 
 
+def spans_of(series: dict[str, SampleSeries], *others: SampleSeries) -> dict[Event, list[list[float]]]:
+    """Return the events of a trial with eight clients."""
+    return {event: of.tolist() for event, of in events_of(series, {}, 8, others).items()}
+
+
 def test_events_of_a_server_lie_between_the_samples_that_show_them() -> None:
     server = series(
         "server",
@@ -223,8 +228,7 @@ def test_events_of_a_server_lie_between_the_samples_that_show_them() -> None:
         autovacuum_workers=[0, 0, 0, 0, 0, 1],
         lsn_bytes=[15 * MIB, 15.5 * MIB, 16.5 * MIB, 17 * MIB, 18 * MIB, 19 * MIB],
     )
-    found = events_of({"server": server}, {}, 8)
-    assert {event: of.tolist() for event, of in found.items()} == {
+    assert spans_of({"server": server}) == {
         Event.CHECKPOINT: [[1.0, 4.0]],
         Event.AUTOVACUUM: [[4.0, 5.0]],
         Event.WAL_SEGMENT: [[1.0, 2.0]],
@@ -237,7 +241,7 @@ def test_half_of_the_clients_in_locks_is_an_event() -> None:
     columns = {"samples": [1.0] * 5, "Lock/relation": [0.0, 3.0, 4.0, 8.0, 0.0]}
     points = np.array([np.arange(5.0), np.zeros(5), *columns.values()]).T
     waits = SampleSeries("waits", ("at_s", "late_s", *columns), points)
-    assert events_of({"waits": waits}, {}, 8)[Event.LOCKS].tolist() == [[1.0, 3.0]]
+    assert spans_of({"waits": waits})[Event.LOCKS] == [[1.0, 3.0]]
 
 
 def test_only_unusual_shares_of_a_machine_are_events() -> None:
@@ -255,11 +259,7 @@ def test_only_unusual_shares_of_a_machine_are_events() -> None:
         swap_in_bytes=np.zeros(n),
         swap_out_bytes=np.zeros(n),
     )
-    found = events_of({"host": host}, {}, 8)
-    assert {event: of.tolist() for event, of in found.items()} == {
-        Event.STEAL: [[13.0, 14.0]],
-        Event.OTHER_LOAD: [[19.0, 20.0]],
-    }
+    assert spans_of({"host": host}) == {Event.STEAL: [[13.0, 14.0]], Event.OTHER_LOAD: [[19.0, 20.0]]}
 
 
 def machine(own: Sequence[float], other: Sequence[float], foreign: Sequence[float]) -> list[SampleSeries]:
@@ -284,15 +284,14 @@ def test_another_arms_server_does_not_count_as_other_load() -> None:
     n = 30
     rise = [0.2] * 14 + [0.9] * 2 + [0.2] * 14
     one, other = machine([0.5] * n, rise, [0.1] * n)
-    assert events_of({"host": one}, {}, 8, [other]) == {}
+    assert spans_of({"host": one}, other) == {}
 
 
 def test_a_burst_of_another_process_is_found_although_the_servers_alternate() -> None:
     turns = np.array([0.9, 0.0] * 15)
     foreign = [0.05] * 14 + [0.6] + [0.05] * 15
     one, other = machine(turns.tolist(), (0.9 - turns).tolist(), foreign)
-    found = events_of({"host": one}, {}, 8, [other])
-    assert {event: of.tolist() for event, of in found.items()} == {Event.OTHER_LOAD: [[13.0, 14.0]]}
+    assert spans_of({"host": one}, other) == {Event.OTHER_LOAD: [[13.0, 14.0]]}
 
 
 @given(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -227,19 +227,11 @@ def ended(
 ) -> dict[str, bool]:
     """Return the checks after a trial by name, and whether each passed."""
 
-    @contextmanager
-    def connection() -> Any:
-        yield None
-
-    class Conn:
-        def close(self) -> None:
-            pass
-
     monkeypatch.setattr(data, "count_rows", lambda _conn, _tables: rows)
     totals = {"event": {"ok": 0, "rolled_back": 0, "failed": 0, "retried": 0, "skipped": 0, **counts}}
     result = TargetResult({}, totals, {}, {}, 0)
     checks = Sysbench(parameters(script=script)).checks(2, restored=True)
-    found = checks.end(lambda: cast(Any, Conn()), result, log)
+    found = checks.end(lambda: cast(Any, SimpleNamespace(close=lambda: None)), result, log)
     return {check.name: check.passed for check in found}
 
 
@@ -265,9 +257,6 @@ def test_only_the_log_is_checked_for_a_script_with_unknown_effect(
 
 
 def test_data_of_a_script_are_never_replaced() -> None:
-    class Conn:
-        class info:  # noqa: N801 - psycopg's name
-            dbname = "mine"
-
+    connection = cast(Any, SimpleNamespace(info=SimpleNamespace(dbname="mine")))
     with pytest.raises(DatasetError, match="cannot replace its tables: name a new database"):
-        Sysbench(parameters(script=WITH_DATA)).require_replaceable(cast(Any, Conn()))
+        Sysbench(parameters(script=WITH_DATA)).require_replaceable(connection)
