@@ -12,7 +12,7 @@ from small_study import resume_small, run_small, small_study
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.measure.aa_blocks import NoiseHistory, history_path, load_of
 from pgdyno.measure.progress import BlockStarted, Progress
-from pgdyno.report import csv_format, html_format, json_format, markdown_format
+from pgdyno.report import html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
@@ -60,7 +60,8 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     assert len(found.first.noise.log_ratios) == 1
     assert [of.trials_by_status for of in found.first.arms] == [{TrialStatus.OK: 2}] * 2
     report = build_study(found)
-    for text in (html_format.to_html(report), markdown_format.to_markdown(report), csv_format.to_csv(report)):
+    document = report.document
+    for text in (html_format.to_html(document), markdown_format.to_markdown(document), report.csv()):
         assert f"{found.first.arms[0].arm.name} (A/A)" not in text
     assert '"aa_blocks": 1' in json_format.to_json(report)
     # The next study with the same load, here of a single block, starts with the A/A blocks of this one.

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 import pytest
 from measured_trials import noisy
-from report_forms import on_terminal, only, summarized
+from report_forms import Built, html_of, markdown_of, on_terminal, only, summarized
 from several_hosts import LARGE, LARGER, SMALL, pooled_of
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_with_aa
 
 from example_studies import MISTAKES, with_mistake
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.gates import gate, parse_condition
+from pgdyno.analysis.gates import gate, gate_comparisons, parse_condition
 from pgdyno.analysis.telemetry.samples import Event
 from pgdyno.analysis.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.caveats import WORDINGS, Caveat, Code
@@ -43,11 +43,9 @@ from pgdyno.features.profiles.findings import Frame, ProfileComparison
 from pgdyno.features.profiles.section import cpu_by_function
 from pgdyno.report.answer import case_report
 from pgdyno.report.conditions import outlier_trials
-from pgdyno.report.csv_format import to_csv
+from pgdyno.report.document import Place
 from pgdyno.report.gate_section import outcome, reasons, to_summary
-from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
-from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.why_section import why_sentences
 from pgdyno.results.records import TrialStatus
@@ -60,8 +58,6 @@ ROUNDED_TO = 5
 DIFFERENCE_LINES_MAX = 30
 SIZE_BYTES_MAX = 70_000
 """Maximum size of a golden file, because readers review its differences."""
-
-Built = StudyReport | HostsReport
 
 STOLEN = Caveat(Code.STEAL, {"arm": "18", "share": "6%", "limit": "5%"}, trial=3)
 VERDICT = Synthetic(
@@ -267,11 +263,11 @@ def reports(name: str, folder: Path) -> dict[str, str]:
     built = STUDIES[name](folder)
     texts = {"txt": on_terminal(built, WIDTH), "summary.txt": summarized(built, WIDTH)}
     if name in WITH_MARKDOWN:
-        texts["md"] = to_markdown(built)
+        texts["md"] = markdown_of(built)
     if name in WITH_EVERY_FORM:
         texts["json"] = rounded_json(to_json(built))
-        texts["csv"] = rounded_text(_first_block(to_csv(built)))
-        texts["html.txt"] = text_of_html(to_html(built))
+        texts["csv"] = rounded_text(_first_block(built.csv()))
+        texts["html.txt"] = text_of_html(html_of(built))
     return {f"{name}.{form}": _without_trailing_spaces(text) for form, text in texts.items()}
 
 
@@ -290,7 +286,9 @@ def sections(folder: Path) -> str:
     lines = []
     for number, (name, cases) in enumerate(SECTIONS.items()):
         write_study(folder / f"s{number}", *cases)
-        for section in read_report(folder / f"s{number}").sections:
+        for section in read_report(folder / f"s{number}").document.at(Place.TOP):
+            if not section.sentences:
+                continue
             lines += [f"{name}, {section.title}:", *(f"    {sentence}" for sentence in section.sentences)]
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
@@ -336,7 +334,9 @@ def gates(folder: Path) -> str:
             *(f"    {one}" for one in reasons(found)),
         ]
         if name == "met":
-            shown = to_summary(built, found, [name]).partition("<details>")[0]
+            shown = to_summary(built.document, gate_comparisons(built.findings), found, [name]).partition(
+                "<details>"
+            )[0]
             lines += ["summary:", *(f"    {line}" for line in shown.splitlines())]
     return _without_trailing_spaces("\n".join(lines).replace("\u00a0", " "))
 

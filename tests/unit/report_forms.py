@@ -11,12 +11,14 @@ from pgdyno.analysis.gates import Gate
 from pgdyno.cli.report import read_report
 from pgdyno.features.hosts.sections import HostsReport
 from pgdyno.report.answer import Report
-from pgdyno.report.csv_format import to_csv
+from pgdyno.report.document import Place, Section, Table
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import decoded, to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import print_summary, print_terminal
+
+Built = StudyReport | HostsReport
 
 HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
 
@@ -36,34 +38,55 @@ def report_of(*cases: Synthetic) -> StudyReport:
     return _REPORTS[key]
 
 
-def on_terminal(built: StudyReport | HostsReport, width: int = 140) -> str:
+def on_terminal(built: Built, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    print_terminal(built, console)
+    print_terminal(built.document, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def summarized(built: StudyReport | HostsReport, width: int = 140) -> str:
+def summarized(built: Built, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    print_summary(built, console, "All tables: pgdyno report results.sqlite --full")
+    print_summary(built.document, console, "All tables: pgdyno report results.sqlite --full")
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def checked_json(built: StudyReport | HostsReport, gate: Gate | None = None) -> str:
+def checked_json(built: Built, gate: Gate | None = None) -> str:
     """Return the JSON, validated with its schema."""
     text = to_json(built, gate)
     decoded(text)
     return text
 
 
+def markdown_of(built: Built) -> str:
+    return to_markdown(built.document)
+
+
+def html_of(built: Built) -> str:
+    return to_html(built.document)
+
+
+def csv_of(built: Built) -> str:
+    return built.csv()
+
+
+def tables_of(built: Built) -> list[Table]:
+    return [table for section in built.document.sections for table in section.tables]
+
+
+def sections_of(built: Built) -> list[Section]:
+    """Return the sections of features about a whole study."""
+    return [one for one in built.document.at(Place.TOP) if one.sentences]
+
+
 FORMS = {
     "terminal": on_terminal,
     "summary": summarized,
-    "md": to_markdown,
+    "md": markdown_of,
     "json": checked_json,
-    "csv": to_csv,
-    "html": to_html,
+    "csv": csv_of,
+    "html": html_of,
 }
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from report_forms import FORMS, checked_json, plain
+from report_forms import FORMS, checked_json, plain, sections_of, tables_of
 from synthetic_study import HOST, Synthetic, write_study
 
 from pgdyno.analysis.statistics.intervals import proportion
@@ -366,15 +366,15 @@ def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, form: str, ca
     text = " ".join(plain(FORMS[form](built)).split())
     assert "none of 2 power cuts lost an acknowledged commit" in text
     assert "1 of 2 power cuts lost acknowledged commits (up to 700" in text
-    slower, faster = built.sections[0].sentences
+    slower, faster = sections_of(built)[0].sentences
     assert "baseline; none of 2" in slower
     basis = "average over 2 cases, " if cases == 2 else ""
     assert re.search(rf"NOPM \+(1[789]|2[01])\.?\d*% \({basis}95% CI .*\); 1 of 2", faster)
 
 
 def test_the_summary_of_a_ci_job_has_the_losses(tmp_path: Path) -> None:
-    summary = to_summary(read_report(with_crashes(tmp_path / "e", FASTER)), None, [])
-    assert re.search(r"^- .*: none of 2 power cuts lost an acknowledged commit", summary, re.MULTILINE)
+    summary = to_summary(read_report(with_crashes(tmp_path / "e", FASTER)).document, [], None, [])
+    assert re.search(r"^- .*; none of 2 power cuts lost an acknowledged commit", summary, re.MULTILINE)
     assert "1 of 2 power cuts lost acknowledged commits" in summary
 
 
@@ -385,7 +385,7 @@ def test_a_report_over_hosts_has_the_losses_of_each_host(tmp_path: Path, form: s
     other = with_crashes(tmp_path / "other.sqlite", replace(FASTER, host=large, seed=3))
     write_study(tmp_path / "without.sqlite", replace(FASTER, host={**HOST, "cores": 32}, seed=4))
     built = read_hosts([one, other, tmp_path / "without.sqlite"])
-    (table,) = (table for table in built.results if table.title == "Durability by host")
+    (table,) = (table for table in tables_of(built) if table.title == "Durability by host")
     assert [row[1] for row in table.rows] == ["one", "", "other", ""]
     text = " ".join(plain(FORMS[form](built)).split())
     assert text.count('"cuts_with_loss": { "count": 1,' if form == "json" else "1/2") >= 2
@@ -407,7 +407,7 @@ def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:
 
 def test_the_page_has_a_chart_of_loss_against_speed(tmp_path: Path) -> None:
     built = read_report(with_crashes(tmp_path / "e", FASTER))
-    (panel,) = built.sections[0].panels
+    (panel,) = sections_of(built)[0].plots()
     assert str(panel.picture).count("<circle") == 2
     assert TITLE in FORMS["html"](built)
 

@@ -10,7 +10,7 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.caveats import Code
-from pgdyno.report.answer import case_report
+from pgdyno.report.answer import case_document, case_report
 from pgdyno.report.background import deviations
 from pgdyno.report.json_format import case_entry
 from pgdyno.results.reader import Evidence
@@ -36,7 +36,11 @@ def test_each_deviation_of_an_arm_has_a_row_with_its_clause(tmp_path: Path) -> N
     assert [row[1] for row in rows] == [name for name in DEVIATIONS if name in OF_HAMMERDB]
     assert [row[2].rstrip("*") for row in rows] == [DEVIATIONS[row[1]].clause for row in rows]
     assert rows[0][0] == "dialect=hammerdb"
-    assert any(table.title == "Deviations from TPC-C" for table in case_report(found).results)
+    assert any(
+        table.title == "Deviations from TPC-C"
+        for section in case_document(case_report(found)).sections
+        for table in section.tables
+    )
     assert Code.TPCC_DEVIATIONS in codes(found)
 
 

@@ -23,7 +23,7 @@ from pgdyno.caveats import WORDINGS, Caveat, Code
 from pgdyno.cli.features import COMMANDS
 from pgdyno.cli.report import read_report
 from pgdyno.report import json_format
-from pgdyno.report.csv_format import COLUMNS, to_csv
+from pgdyno.report.csv_format import COLUMNS
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of
@@ -218,7 +218,7 @@ def test_every_documented_query_answers(tmp_path: Path, name: str) -> None:
 
 def test_the_documented_queries_agree_with_the_report(tmp_path: Path) -> None:
     write_study(tmp_path / "e", WANTED)
-    reported = list(csv.DictReader(io.StringIO(to_csv(read_report(tmp_path / "e")))))
+    reported = list(csv.DictReader(io.StringIO(read_report(tmp_path / "e").csv())))
 
     def of(metric: str, *, ok_only: bool) -> list[float]:
         chosen = [row for row in reported if row["metric"] == metric]

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from report_forms import HOSTILE
+from report_forms import HOSTILE, Built
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict, effects_by_arm, judge
@@ -68,6 +68,10 @@ STOPPED = replace(
     statuses={(3, 0): TrialStatus.FAILED, (3, 1): TrialStatus.FAILED, (4, 1): TrialStatus.INTERRUPTED},
     stopped_by={(3, 0): ENGINE, (3, 1): ENGINE},
 )
+
+
+def summary_of(built: Built, found: Gate | None = None, files: Sequence[str] = ()) -> str:
+    return to_summary(built.document, gate_comparisons(built.findings), found, files)
 
 
 def gate_of(path: Path, conditions: str) -> Gate:
@@ -411,7 +415,7 @@ def test_a_gate_on_several_hosts_uses_the_pooled_verdict(tmp_path: Path) -> None
     found = gate(built.findings, [GateCondition(GateWord.SLOWER), GateCondition(GateWord.FASTER)])
     assert [of.condition.word for of in found.met] == [GateWord.SLOWER]
     assert run_command(["report", *map(str, paths), "--fail-if", "slower:server_cpu"]) == 3
-    assert "18 vs. 17 | slower" in to_summary(built, found, []).partition("<details>")[0]
+    assert "18 vs. 17 | slower" in summary_of(built, found).partition("<details>")[0]
 
 
 def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: float) -> list[GateComparison]:
@@ -507,7 +511,7 @@ NOISE = {
 def test_a_caveat_about_noise_is_the_most_severe_one(tmp_path: Path, code: Code) -> None:
     caveat = Caveat(code, NOISE[code])
     write_study(tmp_path / "e.sqlite", replace(SLOWER, caveats=(*CAVEATS, caveat)))
-    shown = to_summary(read_report(tmp_path / "e.sqlite"), None, []).partition("<details>")[0]
+    shown = summary_of(read_report(tmp_path / "e.sqlite")).partition("<details>")[0]
     assert escaped(caveat.text) in shown
     assert not any(escaped(other.text) in shown for other in CAVEATS)
 
@@ -529,7 +533,7 @@ def test_the_summary_is_written_to_the_file_of_the_pipeline(
 def test_names_are_escaped_in_the_summary(tmp_path: Path) -> None:
     write_study(tmp_path / "e.sqlite", replace(SLOWER, names=("17", HOSTILE), title=HOSTILE))
     built = read_report(tmp_path / "e.sqlite")
-    text = to_summary(built, gate(built.findings, [GateCondition(GateWord.SLOWER)]), [HOSTILE])
+    text = summary_of(built, gate(built.findings, [GateCondition(GateWord.SLOWER)]), [HOSTILE])
     body = text[: text.index("<details><summary>How to repeat it")]
     assert "<script" not in body.replace("\\<script", "")
 
@@ -537,7 +541,7 @@ def test_names_are_escaped_in_the_summary(tmp_path: Path) -> None:
 def test_many_cases_do_not_make_the_summary_long(tmp_path: Path) -> None:
     cases = [replace(SAME, levels={"clients": str(n)}, blocks=1, slices=2) for n in range(1, 51)]
     write_study(tmp_path / "e.sqlite", *cases)
-    text = to_summary(read_report(tmp_path / "e.sqlite"), None, [])
+    text = summary_of(read_report(tmp_path / "e.sqlite"))
     assert text.partition("<details>")[0].count("\n| clients") == 40
 
 

@@ -11,8 +11,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
+from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -22,7 +21,17 @@ import numpy as np
 import pytest
 import typer
 from golden_reports import STUDIES
-from report_forms import FORMS, HOSTILE, checked_json, on_terminal, only, plain
+from report_forms import (
+    FORMS,
+    HOSTILE,
+    checked_json,
+    html_of,
+    markdown_of,
+    on_terminal,
+    only,
+    plain,
+    tables_of,
+)
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 from typer.testing import CliRunner
 
@@ -34,9 +43,9 @@ from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.report import answer, background
 from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, UNFINISHED
-from pgdyno.report.csv_format import COLUMNS, to_csv
-from pgdyno.report.html_format import CONTENTS, source_hash, to_html
-from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.csv_format import COLUMNS
+from pgdyno.report.document import Document
+from pgdyno.report.html_format import CONTENTS, source_hash
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _broken, print_terminal
 from pgdyno.results.records import StudyEnd, TrialStatus
@@ -82,40 +91,32 @@ def test_an_arm_that_lost_blocks_has_no_interval_of_a_single_analysis(tmp_path: 
     assert lost.primary.summary.method is Method.ANYTIME and lost.primary.percent.low is None
 
 
-OMITTED = {
-    *("findings", "plan", "crashes", "command", "panels", "drawn", "verdict", "code", "severity", "link")
-}
-OMITTED |= {*("brief", "why", "narrow", "dispensable", "studies", "fitted", "source", "percent_of")}
-
-
-def told_by(part: object) -> Iterator[str]:
-    """Yield every sentence, title and cell of a report or a part of it."""
-    if isinstance(part, str):
-        yield "" if isinstance(part, Enum) else part
-    elif dataclasses.is_dataclass(part):
-        for field in dataclasses.fields(part):
-            yield from () if field.name in OMITTED else told_by(getattr(part, field.name))
-    elif isinstance(part, Mapping):
-        yield from told_by([*part.values()])
-    elif isinstance(part, Sequence):
-        for one in part:
-            yield from told_by(one)
+def told_by(document: Document) -> Iterator[str]:
+    """Yield every sentence, title and cell that all formats have. A terminal has items for some tables."""
+    yield from (document.unfinished, document.percent_of)
+    for headline in document.headlines:
+        yield from (headline.claim, headline.basis, headline.more)
+    for section in document.sections:
+        yield from (section.title if section.sentences else "", *section.sentences)
+        for caveat in section.caveats:
+            yield from (caveat.sentence, caveat.remedy)
+        for table in section.tables:
+            if not table.items:
+                yield from (table.title, table.note, *table.columns)
+                yield from (cell for row in table.rows for cell in row)
+        for part in section.parts.values():
+            yield from told_by(part)
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_readable_format_contains_every_sentence_and_cell(tmp_path: Path, name: str) -> None:
     built = STUDIES[name](tmp_path)
-    whole: object = built
-    if isinstance(built, StudyReport):
-        # The terminal has sentences for the tables of a fit.
-        several = dataclasses.replace(built, background=[])
-        whole = several if built.only is None else [built.only, *built.sections]
-    facts = {" ".join(plain(fact).split()) for fact in told_by(whole)} - {built.title}
+    facts = {" ".join(plain(fact).split()) for fact in told_by(built.document)} - {built.title}
     assert len(facts) > 80
     page = re.sub(
-        r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", to_html(built), flags=re.DOTALL
+        r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", html_of(built), flags=re.DOTALL
     )
-    markdown = re.sub(r"\\(.)", r"\1", to_markdown(built))
+    markdown = re.sub(r"\\(.)", r"\1", markdown_of(built))
     for text in (on_terminal(built, 400), markdown, unescape(page)):
         said = " ".join(plain(text).split())
         missing = [fact for fact in facts if fact not in said]
@@ -162,7 +163,7 @@ def test_json_agrees_with_its_documentation(tmp_path: Path) -> None:
 
 
 def test_csv_is_tidy_and_includes_excluded_trials(tmp_path: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(to_csv(report_of(tmp_path, THREE)))))
+    rows = list(csv.DictReader(io.StringIO(report_of(tmp_path, THREE).csv())))
     assert tuple(rows[0]) == COLUMNS
     nopm = [row for row in rows if row["metric"] == "nopm"]
     assert len(nopm) == 6 * 3
@@ -174,14 +175,14 @@ def test_csv_is_tidy_and_includes_excluded_trials(tmp_path: Path) -> None:
 
 def test_csv_contains_no_spreadsheet_formula(tmp_path: Path) -> None:
     wanted = Synthetic(names=("17", "=cmd|'/c calc'!A1"), blocks=1)
-    rows = list(csv.DictReader(io.StringIO(to_csv(report_of(tmp_path, wanted)))))
+    rows = list(csv.DictReader(io.StringIO(report_of(tmp_path, wanted).csv())))
     assert {row["arm"][0] for row in rows} == {"1", "'"}
 
 
 @pytest.mark.parametrize(("blocks", "drawn"), [(1, 0), (2, 1), (6, 1)])
 def test_an_interval_is_shown_from_two_blocks_on(tmp_path: Path, blocks: int, drawn: int) -> None:
     built = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=blocks))
-    assert to_html(built).count('class="interval ') == drawn
+    assert html_of(built).count('class="interval ') == drawn
     assert ("%, " in only(built).headlines[0].basis) == (drawn == 1)
 
 
@@ -222,7 +223,7 @@ class Elements(HTMLParser):
 def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(
     tmp_path: Path, wanted: Synthetic
 ) -> None:
-    page = to_html(report_of(tmp_path, wanted))
+    page = html_of(report_of(tmp_path, wanted))
     elements = Elements()
     elements.feed(page)
     assert elements.open == []
@@ -246,7 +247,7 @@ def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(
 
 
 def test_html_has_contents_with_an_address_for_every_section(tmp_path: Path) -> None:
-    page = to_html(report_of(tmp_path, THREE))
+    page = html_of(report_of(tmp_path, THREE))
     contents = page[page.index('<nav class="contents">') : page.index("</nav>")]
     targets = re.findall(r'href="#([^"]+)"', contents)
     ids = re.findall(r'\bid="([^"]+)"', page)
@@ -257,7 +258,7 @@ def test_html_has_contents_with_an_address_for_every_section(tmp_path: Path) -> 
 
 def addresses_of_cases(tmp_path: Path, *cases: Synthetic) -> list[str]:
     write_study(tmp_path / "several", *cases)
-    page = to_html(read_report(tmp_path / "several"))
+    page = html_of(read_report(tmp_path / "several"))
     (tmp_path / "several").unlink()
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
@@ -283,7 +284,7 @@ def test_addresses_depend_neither_on_results_nor_on_other_cases(tmp_path: Path) 
 def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_the_effect(
     tmp_path: Path,
 ) -> None:
-    page = to_html(report_of(tmp_path, THREE))
+    page = html_of(report_of(tmp_path, THREE))
     (head,) = re.findall(r"<th[^>]*>95% CI</th>", page)
     assert 'class="n"' in head
     # A name breaks between its words, and an interval between its ends.
@@ -293,7 +294,7 @@ def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_
 
 
 def test_html_draws_every_block_and_every_arm(tmp_path: Path) -> None:
-    page = to_html(report_of(tmp_path, THREE))
+    page = html_of(report_of(tmp_path, THREE))
     assert page.count("<svg viewBox") == 2 + 6 + 5  # effects, blocks, kinds
     for block in (1, 2, 4, 5, 6):
         assert f"<title>block {block}: " in page
@@ -358,7 +359,7 @@ def test_hidden_characters_in_a_name_are_shown_in_every_form(tmp_path: Path, for
     built = report_of(tmp_path, dataclasses.replace(THREE, names=("17", hidden, "[red]off[/red]")))
     console = VisibleConsole(width=200, file=io.StringIO(), color_system=None)
     if form == "terminal":
-        print_terminal(built, console)
+        print_terminal(built.document, console)
         assert isinstance(console.file, io.StringIO)
         found = console.file.getvalue()
     else:
@@ -377,7 +378,7 @@ def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
     built = report_of(tmp_path, Synthetic(names=("17", HOSTILE), blocks=5))
     assert HOSTILE in on_terminal(built, 400)
     assert json.loads(checked_json(built))["arms"][1]["name"] == HOSTILE
-    prose = [line for line in to_markdown(built).splitlines() if not line.startswith("    ")]  # but code
+    prose = [line for line in markdown_of(built).splitlines() if not line.startswith("    ")]  # but code
     assert "<" not in "\n".join(prose).replace("\\<", "")
     edges = [line.replace("\\|", "").count("|") for line in prose if line.startswith("|")]
     headers = [
@@ -446,7 +447,7 @@ def test_in_a_locale_without_them_a_minus_stays_a_minus() -> None:
 @pytest.mark.parametrize("width", [40, 50, 60, 80, 100])
 def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, width: int) -> None:
     built = report_of(tmp_path, Synthetic(names=("17", "18,shared_buffers=2GB"), blocks=6))
-    (levels, *_) = only(built).results
+    (levels, *_) = tables_of(built)
     text = on_terminal(built, width).split("Intervals of levels")[0].split(levels.title)[1]
     assert text.count("17 ") >= len(levels.rows) // 2
     for row in levels.rows:
@@ -455,7 +456,7 @@ def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, widt
 
 def test_a_percentile_that_a_block_lacks_has_no_change(tmp_path: Path) -> None:
     few = report_of(tmp_path, Synthetic(blocks=6, slices=2, rate_per_s=400.0, effects=(1.0, 0.8)))
-    (table,) = [table for table in only(few).results if table.title.startswith("Change in latency")]
+    (table,) = [table for table in tables_of(few) if table.title.startswith("Change in latency")]
     last = dict(zip(table.columns, next(row for row in table.rows if row[0] == "delivery"), strict=True))
     assert (last["p99"], last["p50"] != "–") == ("–", True)
 
@@ -481,11 +482,11 @@ def test_a_name_is_broken_where_it_hurts_least() -> None:
 @pytest.mark.parametrize("blocks", [2, 4])
 def test_an_undecided_headline_has_the_change_of_the_table(tmp_path: Path, blocks: int) -> None:
     """With few blocks the headline had −24% and the table −20 [−80, +140]."""
-    built = only(report_of(tmp_path, Synthetic(blocks=blocks, noise=0.2)))
-    level = next(table for table in built.results if table.title.startswith("Throughput"))
+    built = report_of(tmp_path, Synthetic(blocks=blocks, noise=0.2))
+    level = next(table for table in tables_of(built) if table.title.startswith("Throughput"))
     in_table = level.rows[1][5].partition(" [")[0]
     assert "[" in level.rows[1][5]
-    assert built.headlines[0].claim.endswith(f" {in_table}%")
+    assert only(built).headlines[0].claim.endswith(f" {in_table}%")
 
 
 def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_succeeded(

@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden_reports import STUDIES
-from report_forms import FORMS
+from report_forms import FORMS, tables_of
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli.report import read_report
 from pgdyno.report import why_section
-from pgdyno.report.csv_format import to_csv
 from pgdyno.report.study_report import StudyReport
 
 
@@ -44,7 +43,7 @@ def test_the_json_has_every_dip(built: StudyReport) -> None:
 
 
 def test_the_csv_has_the_dips_of_each_trial_and_their_cost(built: StudyReport) -> None:
-    rows = [row for row in csv.DictReader(io.StringIO(to_csv(built))) if row["metric"].startswith("dips.")]
+    rows = [row for row in csv.DictReader(io.StringIO(built.csv())) if row["metric"].startswith("dips.")]
     assert {row["arm"] for row in rows} == {"18"} and {row["better"] for row in rows} == {"less"}
     values = {(row["block"], row["metric"]): (float(row["value"]), row["unit"]) for row in rows}
     assert len(values) == len(rows) == 5 * 3 * 3
@@ -59,7 +58,6 @@ def test_the_csv_has_the_dips_of_each_trial_and_their_cost(built: StudyReport) -
 
 def test_without_dips_there_is_no_section(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=6, probed=True))
-    report = read_report(tmp_path / "e").only
-    assert report is not None
-    assert report.dips == []
-    assert why_section.TITLE not in [table.title for table in report.tables]
+    report = read_report(tmp_path / "e")
+    assert report.document.of("dips")[0].sentences == []
+    assert why_section.TITLE not in [table.title for table in tables_of(report)]

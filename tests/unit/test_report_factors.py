@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from golden_reports import CASES as PUBLISHED_CASES
 from golden_reports import FACTORS
-from report_forms import FORMS, plain
+from report_forms import FORMS, plain, sections_of
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.study_findings import find_study
@@ -55,7 +55,7 @@ def test_a_spreadsheet_has_a_column_for_each_factor(built: StudyReport) -> None:
 
 def test_a_comparison_of_several_factors_without_cases_has_them_too(tmp_path: Path) -> None:
     write_study(tmp_path / "e", CASE)
-    (section,) = read_report(tmp_path / "e").sections
+    (section,) = sections_of(read_report(tmp_path / "e"))
     assert [plain(of).split(":")[0] for of in section.sentences] == ["server", "settings"]
 
 
@@ -63,7 +63,7 @@ def test_a_setting_as_a_factor_has_its_own_name_and_its_main_effect(tmp_path: Pa
     levels = {"server": "server", "settings": "settings.wal_compression"}
     arms = tuple({levels[name]: level for name, level in of.items()} for of in ARMS)
     write_study(tmp_path / "e", replace(CASE, arms=arms))
-    (section,) = read_report(tmp_path / "e").sections
+    (section,) = sections_of(read_report(tmp_path / "e"))
     assert [plain(of).split(":")[0] for of in section.sentences] == ["server", "wal_compression"]
     row = section.tables[0].rows[1]
     assert row[0] == "wal_compression old → new" and row[2] == "higher"
@@ -81,7 +81,7 @@ def test_levels_with_other_transactions_are_not_compared_but_their_interactions_
     ]
     write_study(tmp_path / "e", *cases)
     built = read_report(tmp_path / "e")
-    (section,) = built.sections
+    (section,) = sections_of(built)
     main, interactions, by_level = section.tables
     assert [row[0] for row in main.rows] == ["server 17 → 18", "settings old → new", "load full → same"]
     assert ["server 17 → 18", "load full → orders"] in [row[:2] for row in interactions.rows]
@@ -96,7 +96,7 @@ def test_levels_with_other_transactions_are_not_compared_but_their_interactions_
 def test_a_factor_of_other_transactions_only_has_the_reason_and_no_change(tmp_path: Path) -> None:
     full, orders = (replace(case, levels={"load": str(n)}) for n, case in enumerate(CASES))
     write_study(tmp_path / "e", full, replace(orders, mix="new-order=1"))
-    (section,) = read_report(tmp_path / "e").sections
+    (section,) = sections_of(read_report(tmp_path / "e"))
     (sentence,) = [of for of in section.sentences if of.startswith("load")]
     assert "common unit" in sentence and "%" not in sentence
     assert not [row for row in section.tables[0].rows if row[0].startswith("load")]
@@ -104,12 +104,12 @@ def test_a_factor_of_other_transactions_only_has_the_reason_and_no_change(tmp_pa
 
 def test_one_factor_is_what_the_comparison_says(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2, slices=2, arms=({"server": "17"}, {"server": "18"})))
-    assert read_report(tmp_path / "e").sections == []
+    assert sections_of(read_report(tmp_path / "e")) == []
 
 
 def test_few_passes_decide_nothing_whatever_their_interval_is(tmp_path: Path) -> None:
     write_study(tmp_path / "e", *(replace(case, blocks=3) for case in CASES))
-    (section,) = read_report(tmp_path / "e").sections
+    (section,) = sections_of(read_report(tmp_path / "e"))
     assert not [row for table in section.tables for row in table.rows if row[-3] not in ("undecided",)]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_forms import FORMS, checked_json, on_terminal
+from report_forms import FORMS, checked_json, html_of, on_terminal, tables_of
 from several_hosts import LARGE, LARGER, SMALL, findings_of, pooled_of, written
 from synthetic_study import HOST, Synthetic
 from typer.testing import CliRunner
@@ -32,8 +32,7 @@ from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_same_machine
 from pgdyno.features.hosts.sections import build_hosts, variation_sentence
 from pgdyno.report.answer import UNFINISHED
-from pgdyno.report.csv_format import COLUMNS_OF_HOSTS, to_csv
-from pgdyno.report.html_format import to_html
+from pgdyno.report.csv_format import COLUMNS
 from pgdyno.results.records import StudyEnd
 from pgdyno.study.sizing import Schedule
 from pgdyno.units import Better
@@ -198,7 +197,7 @@ def test_a_study_fitted_to_each_machine_is_matched_by_position_with_both_numbers
     built = build_hosts(found)
 
     assert Code.HOSTS_FITTED_DIFFERENTLY in {caveat.code for caveat in built.caveats}
-    table = built.background[0]
+    table = built.document.of("background")[0].tables[0]
     assert list(table.rows[0]) == ["factors.scale", "1, 5", "100, 500", "300, 1500", "of the memory"]
 
 
@@ -207,7 +206,7 @@ def test_a_case_that_one_host_lacks_is_that_of_the_others(tmp_path: Path) -> Non
     by_case = {over.case: over for over in found.primary}
     assert by_case["scale 500"].absent == ["small"] and not by_case["scale 100"].absent
     assert [of.host for of in found.averages[0].pooled.hosts] == ["small", "large"]
-    rows = build_hosts(found).results[0].rows
+    rows = build_hosts(found).document.of("results")[0].tables[0].rows
     assert list(rows[4][:3]) == ["", "", "large"] and rows[3][2] == "small" and rows[3][3] == "–"
 
 
@@ -219,7 +218,7 @@ def test_two_studies_of_one_machine_are_blocks_of_one_host_with_a_note(tmp_path:
     assert over.percent.n == 2 and [of.summary.n for of in over.pooled.hosts] == [14, 6]
     (caveat,) = [of for of in found.caveats if of.code is Code.ONE_MACHINE]
     assert caveat.parameters["files"] == "monday and tuesday"
-    rows = list(csv.DictReader(io.StringIO(to_csv(build_hosts(found)))))
+    rows = list(csv.DictReader(io.StringIO(build_hosts(found).csv())))
     assert {(row["host"], row["file"]) for row in rows} == {
         ("monday and tuesday", "monday"),
         ("monday and tuesday", "tuesday"),
@@ -339,7 +338,7 @@ def test_json_agrees_with_the_documentation(tmp_path: Path) -> None:
     (over,) = [of for of in found["over_hosts"] if of["metric"] == found["primary"]]
     assert sum(of["weight"] for of in over["hosts"]) == pytest.approx(1)
     page = (DOCS / "reference" / "json-and-csv.md").read_text()
-    assert not {key for key in COLUMNS_OF_HOSTS if f"`{key}`" not in page}
+    assert not {key for key in ("host", "file", *COLUMNS) if f"`{key}`" not in page}
 
 
 def test_the_command_pools_the_files_it_is_given(tmp_path: Path) -> None:
@@ -348,7 +347,10 @@ def test_the_command_pools_the_files_it_is_given(tmp_path: Path) -> None:
     ]
     done = CliRunner().invoke(app, ["report", *paths, "--csv"])
     rows = list(csv.DictReader(io.StringIO(done.output)))
-    assert tuple(rows[0]) == COLUMNS_OF_HOSTS and {row["host"] for row in rows} == {"small", "large"}
+    assert tuple(rows[0]) == ("host", "file", *COLUMNS) and {row["host"] for row in rows} == {
+        "small",
+        "large",
+    }
     page = tmp_path / "hosts.html"
     assert run_command(["report", *paths, "--html", str(page)]) == 0
     assert page.read_text().count('<details class="case">') == 2
@@ -385,7 +387,7 @@ def test_statements_are_pooled_one_by_one_and_on_the_average(tmp_path: Path) -> 
     (average,) = found.statements
     assert average.percent.value == pytest.approx(100 * (math.sqrt(1.005 * 1.21) - 1), abs=0.5)
     assert average.of_host("small") is not None and average.percent.n == 2
-    tables = {table.title.partition(" (")[0]: table for table in build_hosts(found).results}
+    tables = {table.title.partition(" (")[0]: table for table in tables_of(build_hosts(found))}
     assert any(row[0] == "UPDATE a" for row in tables["Change in mean statement time by host"].rows)
     assert "statement.mean_ms:UPDATE a" in checked_json(build_hosts(found))
 
@@ -394,8 +396,8 @@ def test_other_changes_of_many_cases_are_collapsed(tmp_path: Path) -> None:
     few = Synthetic(effects=(1.0, 1.1), blocks=2, slices=2)
     scales = [str(scale) for scale in range(4)]
     found = pooled_of(tmp_path, a=cases(few, scales), b=cases(replace(few, host=LARGE), scales))
-    first, further, *_ = build_hosts(found).results
+    first, further, *_ = tables_of(build_hosts(found))
     assert not first.long and further.long and len(further.rows) > 36
     assert all(
-        further.title in text for text in (to_html(build_hosts(found)), on_terminal(build_hosts(found)))
+        further.title in text for text in (html_of(build_hosts(found)), on_terminal(build_hosts(found)))
     )

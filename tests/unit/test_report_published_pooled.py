@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_forms import on_terminal, plain
+from report_forms import html_of, markdown_of, on_terminal, plain
 from several_hosts import LARGER, SMALL, pooled_of, written
 from synthetic_study import Synthetic
 
@@ -16,8 +16,6 @@ from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
 from pgdyno.features.hosts.findings import HostsFindings, OverHosts
 from pgdyno.features.hosts.sections import build_hosts
-from pgdyno.report.html_format import to_html
-from pgdyno.report.markdown_format import to_markdown
 from pgdyno.units import ABSENT
 
 OF_17, OF_18 = {"server": "17"}, {"server": "18"}
@@ -96,9 +94,9 @@ def test_one_host_alone_has_nothing_to_pool(tmp_path: Path) -> None:
 
 def test_every_format_has_the_pooled_table_before_those_of_hosts(tmp_path: Path) -> None:
     built = build_hosts(pooled(tmp_path, WITH_CHANGE))
-    for text in (to_markdown(built), to_html(built), on_terminal(built)):
+    for text in (markdown_of(built), html_of(built), on_terminal(built)):
         assert "New orders: 2 hosts" in plain(text) and "change, pooled" in plain(text)
-    for text in (to_markdown(built), to_html(built)):
+    for text in (markdown_of(built), html_of(built)):
         assert plain(text).index("change, pooled") < plain(text).index("change, %, here")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden_reports import sweep_of_clients
-from report_forms import FORMS, plain
+from report_forms import FORMS, plain, sections_of
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli.report import read_report
@@ -30,7 +30,7 @@ def report_of(path: Path, cases: list[Synthetic]) -> StudyReport:
 
 
 def section(built: StudyReport) -> Section:
-    return next(section for section in built.sections if section.title == "Scalability")
+    return next(section for section in sections_of(built) if section.title == "Scalability")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,9 @@ def test_a_maximum_that_is_not_visible_is_not_reported(tmp_path: Path) -> None:
 
 
 def test_few_numbers_of_clients_have_no_curve(tmp_path: Path) -> None:
-    assert not [of for of in report_of(tmp_path, sweep(0, 0, 1, 2, 4)).sections if of.title == "Scalability"]
+    assert not [
+        of for of in sections_of(report_of(tmp_path, sweep(0, 0, 1, 2, 4))) if of.title == "Scalability"
+    ]
 
 
 def test_a_number_of_clients_at_which_an_arm_stalled_is_omitted_and_named(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_forms import FORMS, on_terminal, only, plain
+from report_forms import FORMS, on_terminal, only, plain, tables_of
 from synthetic_study import Synthetic, write_study
 from synthetic_telemetry import NO_COUNTERS, NOT_IN_15, SELECT, UPDATE
 
@@ -23,6 +23,7 @@ from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
 from pgdyno.report.answer import Headline
 from pgdyno.report.study_report import StudyReport
+from pgdyno.report.telemetry_tables import probe_overhead
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
 
@@ -76,7 +77,7 @@ def test_statements_of_few_calls_and_transaction_control_have_a_mean_and_no_chan
     assert [
         text for text in (UPDATE, SELECT, "BEGIN") if f"statement.mean_ms:{text}" in found.effects[1]
     ] == (compared)
-    (table,) = (table for table in built.only.results if table.title == "Statements") if built.only else ()
+    (table,) = (table for table in tables_of(built) if table.title == "Statements")
     assert "calls" not in table.dispensable
 
 
@@ -103,7 +104,7 @@ def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction(tmp_p
     assert cost and cost.share == pytest.approx(12 * 0.05 / (6 * 20 * 2), rel=0.01)
     ok = [trial for trial in findings(built).trials if trial.arm == 1]
     assert cost.us_per_tx[1] == pytest.approx(6 * 5e4 / sum(trial.transactions or 0 for trial in ok))
-    assert "0.25%" in plain(only(built).probes)
+    assert "0.25%" in plain(probe_overhead(findings(built)))
 
 
 def test_json_has_every_level_and_effect(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_csv_has_a_row_for_each_trial_and_key(tmp_path: Path) -> None:
 
 def test_without_probes_there_is_no_section_about_them(tmp_path: Path) -> None:
     built = probed(tmp_path, replace(PROBED, probed=False))
-    assert not only(built).probes and json.loads(FORMS["json"](built))["probes"] is None
+    assert not probe_overhead(findings(built)) and json.loads(FORMS["json"](built))["probes"] is None
     assert "\nTelemetry\n" not in on_terminal(built)
 
 
@@ -185,10 +186,12 @@ def test_instructions_have_a_separate_verdict(tmp_path: Path, ratio: float, verd
 
 def test_a_machine_without_counters_is_reported_once_without_other_changes(tmp_path: Path) -> None:
     without, lacking = (
-        only(probed(path, replace(PROBED, instructions=of)))
+        probed(path, replace(PROBED, instructions=of))
         for path, of in ((tmp_path / "a", ()), (tmp_path, (0, 0)))
     )
-    assert lacking.headlines == without.headlines and lacking.tables == without.tables
+    assert tables_of(lacking) == tables_of(without)
+    lacking, without = only(lacking), only(without)
+    assert lacking.headlines == without.headlines
     (said,) = (caveat for caveat in lacking.caveats if caveat not in without.caveats)
     assert said.code is Code.PROBE_UNAVAILABLE and NO_COUNTERS in said.sentence
     assert "17 and 18" in said.sentence and len(lacking.caveats) == len(without.caveats) + 1

@@ -11,14 +11,12 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from report_forms import checked_json
+from report_forms import checked_json, html_of, tables_of
 from rich.console import Console, Group
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.cli.report import read_report
-from pgdyno.report.csv_format import to_csv
-from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _table
 from pgdyno.report.why_section import STEPS_WIDTH, tables, why_sentences
@@ -36,7 +34,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
 
 def test_the_tables_have_every_part_and_mark_those_beyond_the_noise(built: StudyReport) -> None:
     assert built.only is not None
-    (by_resource,) = (table for table in built.only.tables if "transaction by resource" in table.title)
+    (by_resource,) = (table for table in tables_of(built) if "transaction by resource" in table.title)
     rows = {row[0]: row[1:] for row in by_resource.rows}
     assert by_resource.rows[0][0] == "whole"
     # 400 and 200 µs, except for the factors of the blocks
@@ -48,7 +46,7 @@ def test_the_tables_have_every_part_and_mark_those_beyond_the_noise(built: Study
 def test_statements_that_exceed_the_total_are_reported_and_not_clipped(built: StudyReport) -> None:
     """In the test data: 4 ms of statements in a transaction of 2.7 ms."""
     assert built.only is not None
-    (table,) = (table for table in built.only.tables if "transaction by statement" in table.title)
+    (table,) = (table for table in tables_of(built) if "transaction by statement" in table.title)
     (outside,) = (row for row in table.rows if row[0] == "outside statements")
     assert outside[1].startswith("−")
     assert "exceed the whole" in table.note
@@ -82,7 +80,7 @@ def test_the_json_adds_up(built: StudyReport) -> None:
 
 def test_the_csv_has_the_parts_of_each_block_and_they_add_up(built: StudyReport) -> None:
     (comparison,) = json.loads(checked_json(built))["comparisons"]
-    rows = [row for row in csv.DictReader(io.StringIO(to_csv(built))) if row["metric"].startswith("why.")]
+    rows = [row for row in csv.DictReader(io.StringIO(built.csv())) if row["metric"].startswith("why.")]
     assert {(row["arm"], row["status"], row["unit"]) for row in rows} == {("18", "ok", "µs")}
     found = {(row["metric"], row["block"]): float(row["value"]) for row in rows}
     assert len(found) == len(rows)
@@ -96,7 +94,7 @@ def test_the_csv_has_the_parts_of_each_block_and_they_add_up(built: StudyReport)
 
 
 def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None:
-    page = to_html(built)
+    page = html_of(built)
     (steps, *_) = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
     assert re.search(r"17: [\d,\u00a0]+ µs.*on CPU.*18: [\d,\u00a0]+ µs", steps, re.DOTALL)
     assert 'class="step less"' in steps
@@ -109,7 +107,7 @@ def test_evidence_without_probes_explains_nothing(tmp_path: Path) -> None:
     report = read_report(tmp_path / "e")
     assert report.only is not None
     assert report.only.why == []
-    assert "Time per transaction by" not in to_html(report)
+    assert "Time per transaction by" not in html_of(report)
 
 
 def test_a_difference_between_arms_at_their_own_rates_is_not_explained(tmp_path: Path) -> None:
@@ -119,7 +117,7 @@ def test_a_difference_between_arms_at_their_own_rates_is_not_explained(tmp_path:
     built = read_report(tmp_path / "e")
     assert built.only is not None
     assert built.only.why == []
-    of_load = [t.title for t in built.only.tables if t.title.startswith(("Latency", "Change in", "Thr"))]
+    of_load = [t.title for t in tables_of(built) if t.title.startswith(("Latency", "Change in", "Thr"))]
     assert len(of_load) >= 3
     assert all(", each arm at its own rate" in title for title in of_load)
 

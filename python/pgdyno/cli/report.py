@@ -18,19 +18,16 @@ from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import expanded
 from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.features.crash.command import read_crash_report, read_crashes, show_crash_test
+from pgdyno.features.crash.command import crash_page, read_crashes, show_crash_test
 from pgdyno.features.crash.records import has_study
 from pgdyno.features.fleet.records import SUFFIX, HostWork, read_fleet
 from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.sections import HostsReport, build_hosts
-from pgdyno.report.csv_format import crash_to_csv, to_csv
-from pgdyno.report.html_format import crash_to_html, to_html
-from pgdyno.report.markdown_format import crash_to_markdown, published_as_markdown, to_markdown
-from pgdyno.report.study_report import StudyReport, build_study
-from pgdyno.report.terminal_format import print_published, print_summary, print_terminal
+from pgdyno.report.html_format import to_html
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.study_report import StudyReport, build_study, published_document
+from pgdyno.report.terminal_format import print_summary, print_terminal
 from pgdyno.results.reader import Evidence
-
-_TEXTS = {"md": to_markdown, "csv": to_csv}
 
 
 @expanded
@@ -118,14 +115,11 @@ def _report_crash_test(path: Path, html: Path | None, form: str, *, force: bool)
     """Report a crash test, in the formats of studies. Its text has all tables."""
     if html is not None:
         require_writable_page(html, force=force)
-        write_text(html, crash_to_html(read_crash_report(path)), force=force)
+        write_text(html, crash_page(path), force=force)
         say(f"report {html}")
         if form == "terminal":
             return
-    if form in {"md", "csv"}:
-        write_out({"md": crash_to_markdown, "csv": crash_to_csv}[form](read_crash_report(path)))
-    else:
-        show_crash_test(path, as_json=form == "json")
+    show_crash_test(path, form)
 
 
 def _is_crash_test(path: Path) -> bool:
@@ -209,17 +203,18 @@ def names_of_files(paths: Sequence[Path]) -> list[str]:
 
 def write_html(built: StudyReport | HostsReport, html: Path, *, force: bool = False) -> None:
     """Write the HTML report. Raises PgdynoError."""
-    write_text(html, to_html(built), force=force)
+    write_text(html, to_html(built.document), force=force)
 
 
 def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:
     studies = built.studies.values() if isinstance(built, HostsReport) else [built]
     if not any(study.published for study in studies):
         raise UsageError("--as published: the study has no published tables: remove --as")
+    document = published_document(built.document)
     if md:
-        write_out(published_as_markdown(built))
+        write_out(to_markdown(document))
     else:
-        print_published(built, out)
+        print_terminal(document, out)
 
 
 def print_report(
@@ -227,12 +222,14 @@ def print_report(
 ) -> None:
     """Print the report; ``form`` is terminal, full, md, json or csv. JSON includes the result of ``gate``."""
     if form == "terminal":
-        print_summary(built, out, f"All tables: pgdyno report {shlex.join(map(str, evidence))} --full")
+        print_summary(
+            built.document, out, f"All tables: pgdyno report {shlex.join(map(str, evidence))} --full"
+        )
     elif form == "full":
-        print_terminal(built, out)
+        print_terminal(built.document, out)
     elif form == "json":
         from pgdyno.report.json_format import to_json  # noqa: PLC0415 - takes 50 ms
 
         write_out(to_json(built, gate))
     else:
-        write_out(_TEXTS[form](built))
+        write_out(to_markdown(built.document) if form == "md" else built.csv())

@@ -1,6 +1,6 @@
 """The report of a case, and the first screen.
 
-- The text and tables of a report, shared by all output formats.
+- The document of a case: headlines, caveats, sections.
 - The summary of a case that fits a terminal: effect, differences of the arms, causes, main caveats.
 """
 
@@ -9,17 +9,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import BUDGET_FACTOR_MAX, POWER, Comparison, Decision, Verdict, less_noise_of
 from pgdyno.analysis.telemetry.metrics import CAPACITY
-from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
-from pgdyno.features.drivers import section
-from pgdyno.features.profiles.section import cpu_by_function
+from pgdyno.caveats import Caveat, Code, Severity
 from pgdyno.report import background, conditions, result_tables, telemetry_tables, why_section
-from pgdyno.report import background as background_module
 from pgdyno.report.background import DERIVED_FROM_TPC_C, method_paragraphs
-from pgdyno.report.result_tables import Table, in_a_head, level_or_bound, of_several_arms, with_interval
+from pgdyno.report.document import (
+    Document,
+    Line,
+    Place,
+    Section,
+    Table,
+    Tone,
+    by_severity,
+    placed,
+    tables_section,
+)
+from pgdyno.report.document import Headline as Headline  # noqa: PLC0414 - json_format has it from here
+from pgdyno.report.document import ShownCaveat as ShownCaveat  # noqa: PLC0414
+from pgdyno.report.result_tables import in_a_head, level_or_bound, of_several_arms, with_interval
 from pgdyno.report.why_section import WhyReport
 from pgdyno.results.records import Counts, ServerFacts
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
@@ -39,7 +50,7 @@ from pgdyno.units import (
 )
 
 # ----------------------------------------------------------------------
-# The text and tables of a report, shared by all output formats.
+# The document of a case: headlines, caveats, sections.
 # ----------------------------------------------------------------------
 
 CAVEATS_PER_CODE_MAX = 3
@@ -74,113 +85,23 @@ UNFINISHED = "The study is still running or was interrupted. These are prelimina
 
 
 @dataclass(frozen=True)
-class Headline:
-    """The verdict on one arm: the claim and its basis (interval, blocks, margin).
-
-    ``more`` is the number of blocks that an undecided verdict needs, a difference in instructions that the
-    verdict does not show, or the variation between hosts; it is empty otherwise.
-    """
-
-    verdict: Verdict
-    claim: str
-    basis: str
-    more: str
-
-    @property
-    def sentence(self) -> str:
-        """Claim and basis in one sentence."""
-        return f"{self.claim} ({self.basis})."
-
-
-@dataclass(frozen=True)
-class ShownCaveat:
-    """The text of a caveat, with the block where it was raised."""
-
-    code: Code
-    severity: Severity
-    sentence: str
-    remedy: str
-    link: str = ""  # page of the documentation
-
-    @property
-    def more(self) -> str:
-        """The command that prints the explanation; empty without one."""
-        page = self.link.removeprefix("docs/").replace(".md", "")
-        return f"pgdyno docs {page}" if page else ""
-
-    @classmethod
-    def of(cls, caveat: Caveat, place: str = "") -> ShownCaveat:
-        """``place`` precedes the text: ``Block 3: ``."""
-        return cls(caveat.code, caveat.severity, place + caveat.text, caveat.remedy, caveat.link)
-
-
-@dataclass(frozen=True)
 class Report:
-    """All text and tables. ``findings`` serve charts and the formats with raw numbers."""
+    """The report of a case in words. ``findings`` serve charts and the formats with raw numbers."""
 
     title: str
     findings: Findings
     headlines: Sequence[Headline]
     why: Sequence[WhyReport]
-    queries: Sequence[str]  # sentences
-    dips: Sequence[str]  # sentences
     unfinished: str  # a sentence while the study has not ended; empty otherwise
     percent_of: str  # definition of the percentages
-    results: Sequence[Table]
     caveats: Sequence[ShownCaveat]
-    safety: Sequence[str]  # sentences: which guarantees which arms give up
-    background: Sequence[Table]
     method: Sequence[str]  # paragraphs
-    noise: str  # measurement noise, from hidden A/A blocks
-    probes: str  # overhead of the probes; empty without probes
     derived: str  # the statement that the TPC requires; empty for other workloads
     command: str
-
-    @property
-    def tables(self) -> Sequence[Table]:
-        """All tables in reading order."""
-        return [*self.results, *self.background]
 
 
 def case_report(findings: Findings) -> Report:
     """Return the report of one case."""
-    baseline = findings.arms[0].arm
-    tpcc = findings.study.plan.workload.kind == "tpcc"
-    reasons = why_section.why_reports(findings)
-    results = [
-        result_tables.level_table(findings),
-        result_tables.latency_table(findings),
-        result_tables.latency_changes(findings),
-        background_module.failures(findings),
-        conditions.outlier_trials(findings),
-        *(table for one in reasons for table in one.tables),
-        why_section.dip_table(findings),
-        telemetry_tables.drift_table(findings),
-        telemetry_tables.brief(findings),
-        *telemetry_tables.query_tables(findings),
-        telemetry_tables.statement_table(findings),
-        cpu_by_function(findings),
-        result_tables.safety_table(findings),
-        background_module.deviations(findings),
-        result_tables.checks(findings),
-        section.driver_nodes(findings),
-        conditions.noise_table(findings),
-    ]
-    behind = [
-        conditions.steady_state_table(findings),
-        telemetry_tables.relations(findings),
-        *telemetry_tables.groups(findings),
-        background_module.scripts(findings),
-        background_module.script_options(findings),
-        background_module.workload(findings),
-        background_module.transactions(findings),
-        background_module.settings(findings),
-        background_module.version_specific_settings(findings),
-        background_module.server_table(findings),
-        background_module.trials(findings),
-        background_module.host(findings),
-        background_module.machine_check_table(findings),
-    ]
     return Report(
         title=findings.study.title,
         findings=findings,
@@ -188,22 +109,144 @@ def case_report(findings: Findings) -> Report:
             replace(one, basis=result_tables.with_coverage(one.basis, [findings.study]))
             for one in (_headline(comparison, findings) for comparison in findings.comparisons)
         ],
-        why=reasons,
-        queries=telemetry_tables.query_sentences(findings),
-        dips=why_section.dip_sentences(findings),
+        why=why_section.why_reports(findings),
         unfinished=UNFINISHED if findings.study.ended_because is None else "",
-        percent_of=f"Percentages are (B − A) / A, where A is the baseline {baseline.name}."
+        percent_of=f"Percentages are (B − A) / A, where A is the baseline {findings.arms[0].arm.name}."
         f"{_full_names(findings)}",
-        results=[table for table in results if table.rows],
         caveats=_shown_caveats(findings),
-        safety=result_tables.lost_guarantees(findings),
-        background=[table for table in behind if table.rows],
         method=method_paragraphs(findings),
-        noise=conditions.noise_sentence(findings),
-        probes=telemetry_tables.probe_overhead(findings),
-        derived=DERIVED_FROM_TPC_C if tpcc else "",
+        derived=DERIVED_FROM_TPC_C if findings.study.plan.workload.kind == "tpcc" else "",
         command=findings.study.command,
     )
+
+
+def case_document(report: Report, further: Iterable[Section] = ()) -> Document:
+    """Return the document of a case. ``further``: sections of features."""
+    findings = report.findings
+    return Document(
+        title=report.title,
+        sections=placed(_sections(report), further),
+        headlines=report.headlines,
+        unfinished=report.unfinished,
+        differs="; ".join(differences(findings)),
+        percent_of=report.percent_of,
+    )
+
+
+def _sections(report: Report) -> list[Section]:
+    """Return the sections of the core."""
+    findings = report.findings
+    arms = [of.arm.name for of in findings.arms]
+    why = [" ".join(one.sentences) for one in report.why if one.sentences]
+    dips = why_section.dip_sentences(findings)
+    return [
+        Section("why", sentences=why, place=Place.HEAD),
+        Section("queries", sentences=telemetry_tables.query_sentences(findings), place=Place.HEAD),
+        Section("dips", sentences=dips, place=Place.HEAD),
+        Section(
+            "effect",
+            "Effect overall and by block",
+            plots=partial(result_tables.effects, findings),
+            plots_size="effects",
+            place=Place.TOP,
+        ),
+        Section(
+            "time-per-transaction",
+            "Time per transaction: differences",
+            plots=partial(why_section.waterfalls, report.why),
+            plots_size="effects",
+            plots_note="Each bar starts where the previous one ends. Pale bars are not significant. Lines "
+            "are the CIs of significant parts.",
+            place=Place.TOP,
+        ),
+        tables_section("levels", [result_tables.level_table(findings)]),
+        Section(
+            "throughput",
+            "Throughput over time, transactions per second (higher is better)",
+            plots=partial(why_section.throughput_timelines, findings),
+            plots_size="small",
+            legend=arms,
+            plots_note=why_section.timeline_note(findings),
+        ),
+        Section(
+            "wal",
+            "WAL written over time, MiB/s",
+            plots=partial(why_section.wal_rates, findings),
+            plots_size="small",
+            legend=arms,
+            plots_note="From pg_current_wal_lsn(), sampled every second.",
+            is_long=True,
+        ),
+        Section(
+            "latency",
+            "Latency by percentile, ms (lower is better)",
+            plots=partial(result_tables.latency_charts, findings),
+            legend=arms,
+        ),
+        tables_section(
+            "results",
+            [
+                result_tables.latency_table(findings),
+                result_tables.latency_changes(findings),
+                background.failures(findings),
+                conditions.outlier_trials(findings),
+                *(table for one in report.why for table in one.tables),
+                why_section.dip_table(findings),
+                telemetry_tables.drift_table(findings),
+                telemetry_tables.brief(findings),
+                *telemetry_tables.query_tables(findings),
+                telemetry_tables.statement_table(findings),
+            ],
+        ),
+        tables_section(
+            "checks",
+            [
+                result_tables.safety_table(findings),
+                background.deviations(findings),
+                result_tables.checks(findings),
+            ],
+        ),
+        tables_section("noise", [conditions.noise_table(findings)]),
+        caveats_section(report.caveats),
+        Section(
+            "method",
+            "How it was measured",
+            [
+                *report.method,
+                conditions.noise_sentence(findings),
+                *filter(None, (telemetry_tables.probe_overhead(findings), report.derived)),
+            ],
+            is_prose=True,
+        ),
+        tables_section(
+            "conditions",
+            [
+                conditions.steady_state_table(findings),
+                telemetry_tables.relations(findings),
+                *telemetry_tables.groups(findings),
+                background.scripts(findings),
+                background.script_options(findings),
+                background.workload(findings),
+                background.transactions(findings),
+            ],
+        ),
+        tables_section("settings", [background.settings(findings)], Place.PAGE_HEAD),
+        tables_section(
+            "background",
+            [
+                background.version_specific_settings(findings),
+                background.server_table(findings),
+                background.trials(findings),
+                background.host(findings),
+                background.machine_check_table(findings),
+            ],
+        ),
+    ]
+
+
+def caveats_section(caveats: Sequence[ShownCaveat]) -> Section:
+    """Return the section of the caveats."""
+    return Section("caveats", "Caveats", caveats=caveats, place=Place.CAVEATS)
 
 
 def _full_names(findings: Findings) -> str:
@@ -413,12 +456,6 @@ def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
             first = ShownCaveat.of(caveats[0])
             found.append(replace(first, sentence=f"{first.code}: {counted(rest, 'more trial')}."))
     return by_severity(found)
-
-
-def by_severity(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
-    """The most severe first, then in the order of ``caveats.toml``."""
-    severities, codes = list(Severity), list(WORDINGS)
-    return sorted(caveats, key=lambda caveat: (severities.index(caveat.severity), codes.index(caveat.code)))
 
 
 def _merge_key(caveat: Caveat, blocks: Mapping[int, int]) -> object:
@@ -634,15 +671,78 @@ def _compiler(of: ServerFacts) -> str:
     return found[1] if found else UNKNOWN
 
 
-def causes(report: Report) -> list[str]:
-    """Return a paragraph on the causes of the difference of each arm, if these are few."""
-    if len(report.why) > HEADLINES_MAX:
-        return []
-    return [" ".join(one.sentences) for one in report.why if one.sentences]
+def case_summary(
+    report: Report, sections: Sequence[Section], published: Sequence[Table]
+) -> list[Line | Table]:
+    """Return the summary of a case: with published tables, or with the effect and its causes."""
+    findings = report.findings
+    head = [
+        line
+        for one in report.headlines
+        for line in (Line(one.sentence, one.verdict or Tone.STRONG), *([Line(one.more)] if one.more else []))
+    ]
+    if published:
+        return summary(head, report.unfinished, published_lines(published), sections, report.caveats)
+    if len(report.headlines) > HEADLINES_MAX:
+        head = [
+            Line(f"{comparison.arm.name}: {headline.more}")
+            for comparison, headline in zip(findings.comparisons, report.headlines, strict=True)
+            if comparison.is_held_back
+        ]
+    why = [" ".join(one.sentences) for one in report.why if one.sentences]
+    body: list[Line | Table] = [effect_table(findings), Line("")]
+    if differing := differences(findings):
+        body.append(Line(f"{'; '.join(differing)}.", begin="Differs: "))
+    body += map(Line, why if len(report.why) <= HEADLINES_MAX else [])
+    body += map(Line, telemetry_tables.query_sentences(findings))
+    body += [Line(one, Tone.ALARM, "! ") for one in failures(findings)]
+    return summary(head, report.unfinished, body, sections, report.caveats)
 
 
-def main_caveats(caveats: Sequence[ShownCaveat], most: int = CAVEATS_MAX) -> tuple[list[ShownCaveat], str]:
-    """Return the most severe caveats, at most ``most``, and the number of the others in words."""
-    first = [one for one in caveats if one.severity is not Severity.LOW][:most]
-    rest = len(caveats) - len(first)
-    return first, counted(rest, "other caveat" if first else "minor caveat") if rest else ""
+def summary_of_several(
+    headlines: Sequence[Headline],
+    unfinished: str,
+    tables: Sequence[Table],
+    published: Sequence[Table],
+    sections: Sequence[Section],
+    caveats: Sequence[ShownCaveat],
+) -> list[Line | Table]:
+    """Return the summary of several cases or hosts: published tables, or the first rows of the results."""
+    head = [Line(one.sentence, one.verdict or Tone.STRONG) for one in headlines[:HEADLINES_MAX]]
+    if (rest := len(headlines) - HEADLINES_MAX) > 0:
+        head.append(Line(f"{counted(rest, 'other comparison')}.", begin="+ "))
+    body = published_lines(published) or [first_rows(table) for table in tables[:1]]
+    return summary(head, unfinished, body, sections, caveats)
+
+
+def published_lines(tables: Sequence[Table]) -> list[Line | Table]:
+    """Return published tables with empty lines around them."""
+    parts: list[Line | Table] = [part for table in tables for part in (table, Line(""))]
+    return [Line(""), *parts] if parts else []
+
+
+def summary(
+    head: Sequence[Line],
+    unfinished: str,
+    body: Sequence[Line | Table],
+    sections: Sequence[Section],
+    caveats: Sequence[ShownCaveat],
+) -> list[Line | Table]:
+    """Return headlines, ``body``, the brief sentences of sections, and the main caveats."""
+    briefs = [Line(sentence) for section in sections for sentence in section.brief]
+    shown = [one for one in caveats if one.severity is not Severity.LOW]
+    shown = shown[: 1 if briefs else CAVEATS_MAX]
+    rest = len(caveats) - len(shown)
+    fitted = sum(len(table.items) for section in sections for table in section.tables)
+    others = [
+        *([counted(rest, "other caveat" if shown else "minor caveat")] if rest else []),
+        *([f"{counted(fitted, 'setting')} fitted to this machine"] if fitted else []),
+    ]
+    return [
+        *head,
+        *([Line(unfinished, Tone.STRONG)] if unfinished else []),
+        *body,
+        *briefs,
+        *(Line(f"{one.sentence} {one.remedy}", Tone.CAVEAT, "! ") for one in shown),
+        *([Line(f"{'; '.join(others)}.", begin="+ ")] if others else []),
+    ]

@@ -13,7 +13,8 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.features.capacity.search import RESOLUTION
 from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.report import conditions
-from pgdyno.report.result_tables import Table, has_anytime_interval, kind_text
+from pgdyno.report.document import Table
+from pgdyno.report.result_tables import has_anytime_interval, kind_text
 from pgdyno.results.records import BlockStatus, RecordedCheck, StudyEnd, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.sizing import Schedule

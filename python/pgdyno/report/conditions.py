@@ -16,7 +16,8 @@ from pgdyno.analysis.outlier_trials import Cause, Deviation, OutlierTrial
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.series import FALSE_ALARM
 from pgdyno.analysis.steady_state import SteadyState, Trend, WarmUps
-from pgdyno.report.result_tables import Table, change_with_ci, with_interval
+from pgdyno.report.document import Table
+from pgdyno.report.result_tables import change_with_ci, with_interval
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.units import (
     ABSENT,

@@ -1,23 +1,185 @@
-"""A section of a study report about all its cases: sentences, tables and charts."""
+"""A report as a document: all that an output format knows.
+
+``study_report`` or a feature turns what it found into one Document. A document has headlines and sections. A
+section has sentences, tables, plots or caveats, or further documents (cases, hosts). Each output format is a
+walk over the sections, in their order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
 
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
 from pgdyno.report.plot import Panel
-from pgdyno.report.result_tables import Table
+
+
+@dataclass(frozen=True)
+class Table:
+    """``numeric`` names the columns set to the right. A cell that repeats the one above it is empty."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+    numeric: frozenset[str] = field(default_factory=frozenset)
+    long: bool = False  # details: collapsed in HTML
+    dispensable: Sequence[str] = ()  # columns that a narrow terminal omits and names, in this order
+    drawing: str = ""  # dispensable column that draws the numbers of others
+    said_elsewhere: bool = False  # the summary of a pipeline has it as text
+    breaks_first: bool = False  # a narrow page wraps the first column before omitting one
+    whole: bool = False  # a terminal has all columns, also if its lines are too short for them
+    narrow: Table | None = None  # the same numbers, for a terminal on which a whole table does not fit
+    items: Sequence[str] = ()  # sentences that a terminal has instead of the rows
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The verdict on one arm: the claim and its basis (interval, blocks, margin).
+
+    ``more`` is the number of blocks that an undecided verdict needs, a difference in instructions that the
+    verdict does not show, or the variation between hosts; it is empty otherwise. A claim about several cases
+    has no verdict.
+    """
+
+    verdict: Verdict | None
+    claim: str
+    basis: str = ""
+    more: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Claim and basis in one sentence."""
+        if not self.basis:
+            return self.claim
+        return f"{self.claim}; {self.basis}." if self.verdict is None else f"{self.claim} ({self.basis})."
+
+
+@dataclass(frozen=True)
+class ShownCaveat:
+    """The text of a caveat, with the block where it was raised."""
+
+    code: Code
+    severity: Severity
+    sentence: str
+    remedy: str
+    link: str = ""  # page of the documentation
+
+    @property
+    def more(self) -> str:
+        """The command that prints the explanation; empty without one."""
+        page = self.link.removeprefix("docs/").replace(".md", "")
+        return f"pgdyno docs {page}" if page else ""
+
+    @classmethod
+    def of(cls, caveat: Caveat, place: str = "") -> ShownCaveat:
+        """``place`` precedes the text: ``Block 3: ``."""
+        return cls(caveat.code, caveat.severity, place + caveat.text, caveat.remedy, caveat.link)
+
+
+def by_severity(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
+    """The most severe first, then in the order of ``caveats.toml``."""
+    severities, codes = list(Severity), list(WORDINGS)
+    return sorted(caveats, key=lambda caveat: (severities.index(caveat.severity), codes.index(caveat.code)))
+
+
+class Place(IntEnum):
+    """Place of a section. Text has the sections below the headlines in their order, a page by place."""
+
+    ABOVE = 0  # sentences above the headlines
+    HEAD = 1  # sentences with the headlines
+    PAGE_HEAD = 2  # collapsed tables in the head of a page
+    TOP = 3
+    CAVEATS = 4
+    BODY = 5
 
 
 @dataclass(frozen=True)
 class Section:
-    """One section. ``panels`` are shown in HTML only, ``drawn`` on the terminal only; sentences and tables
-    have the same information. ``brief``: its sentences in the summary on the terminal.
+    """One section. Sentences and tables have the same information as ``plots``, which are in HTML only.
+
+    A section without a title continues the one before it.
     """
 
+    id: str
+    title: str = ""
+    sentences: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    caveats: Sequence[ShownCaveat] = ()
+    parts: Mapping[str, Document] = field(default_factory=dict)
+    plots: Callable[[], Sequence[Panel]] = tuple
+    plots_size: str = "medium"  # class of the style sheet: effects (a column), medium, small
+    legend: Sequence[str] = ()  # names of arms, for all plots
+    plots_note: str = ""
+    drawn: Table | None = None  # the plots on a terminal
+    brief: Sequence[str] = ()  # sentences of the summary on the terminal
+    place: Place = Place.BODY
+    after: str = ""  # id of the section that it follows, for a section of a feature
+    is_prose: bool = False  # sentences are paragraphs, not items of a list
+    is_alarm: bool = False  # sentences are about a severe limitation
+    is_long: bool = False  # details: collapsed in HTML
+
+
+class Tone(StrEnum):
+    """Emphasis of a line."""
+
+    PLAIN = "plain"
+    STRONG = "strong"
+    CAVEAT = "caveat"
+    ALARM = "alarm"
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the summary. ``begin`` precedes it; the lines of a long one are indented below it."""
+
+    text: str
+    tone: Tone | Verdict = Tone.PLAIN
+    begin: str = ""
+
+
+@dataclass(frozen=True)
+class Document:
+    """A report: the answer, then sections."""
+
     title: str
-    sentences: Sequence[str]
-    tables: Sequence[Table]
-    panels: Sequence[Panel] = ()
-    drawn: Table | None = None
-    brief: Sequence[str] = ()
+    sections: Sequence[Section]
+    headlines: Sequence[Headline] = ()
+    unfinished: str = ""  # a sentence while the study has not ended
+    differs: str = ""  # differences of the arms
+    percent_of: str = ""  # definition of the percentages
+    command: str = ""  # repeats the study
+    summary: Sequence[Line | Table] = ()  # fits the first screen of a terminal
+    kicker: str = ""  # above the headlines of a page
+
+    def of(self, *ids: str) -> list[Section]:
+        """Return the sections with one of these ids."""
+        return [section for section in self.sections if section.id in ids]
+
+    def at(self, *places: Place) -> list[Section]:
+        """Return the sections at one of these places."""
+        return [section for section in self.sections if section.place in places]
+
+    @property
+    def body(self) -> list[Section]:
+        """The sections of a text below the headlines."""
+        return [section for section in self.sections if section.place > Place.HEAD]
+
+
+def placed(sections: Iterable[Section], further: Iterable[Section]) -> list[Section]:
+    """Insert further sections where they say; at the end without such a section."""
+    found = list(sections)
+    for section in further:
+        ids = [one.id for one in found]
+        at = ids.index(section.after) + 1 if section.after in ids else len(found)
+        while at < len(found) and found[at].after == section.after != "":
+            at += 1
+        found.insert(at, section)
+    return found
+
+
+def tables_section(id_: str, tables: Iterable[Table], place: Place = Place.BODY) -> Section:
+    """Return a section of the tables that have rows."""
+    return Section(id_, tables=[table for table in tables if table.rows], place=place)

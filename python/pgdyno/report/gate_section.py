@@ -16,15 +16,11 @@ from pgdyno.analysis.gates import (
     Inconclusive,
     NotEvaluable,
     Reason,
-    gate_comparisons,
 )
 from pgdyno.analysis.telemetry.metrics import is_latency
-from pgdyno.features.crash.sections import sentences
-from pgdyno.features.hosts.sections import HostsReport
-from pgdyno.report.answer import ShownCaveat
+from pgdyno.report.document import Document, ShownCaveat, Table
 from pgdyno.report.markdown_format import escaped, grid
-from pgdyno.report.result_tables import Table, change_text
-from pgdyno.report.study_report import StudyReport
+from pgdyno.report.result_tables import change_text
 from pgdyno.report.visible_text import visible
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import ABSENT, ci_text, counted, given_number, group_digits
@@ -160,13 +156,17 @@ COLLAPSED_MAX = 3
 """Maximum number of collapsed tables of results."""
 
 
-def to_summary(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[str]) -> str:
+def to_summary(
+    document: Document, found: Sequence[GateComparison], gate: Gate | None, files: Sequence[str]
+) -> str:
     """Return the summary, which ends with an empty line. ``files`` names related files."""
-    return visible("\n".join(_lines(study, gate, files)) + "\n\n")
+    return visible("\n".join(_lines(document, found, gate, files)) + "\n\n")
 
 
-def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[str]) -> Iterator[str]:
-    yield f"## pgdyno: {escaped(study.title)}"
+def _lines(
+    document: Document, found: Sequence[GateComparison], gate: Gate | None, files: Sequence[str]
+) -> Iterator[str]:
+    yield f"## pgdyno: {escaped(document.title)}"
     yield ""
     if gate is not None:
         yield f"**{escaped(outcome(gate))}**"
@@ -174,34 +174,32 @@ def _lines(study: StudyReport | HostsReport, gate: Gate | None, files: Sequence[
         for reason in reasons(gate):
             yield f"- {escaped(reason)}"
         yield ""
-    found = gate_comparisons(study.findings)
     yield from grid(_verdicts(found))
     yield ""
     if len(found) > ROWS_MAX:
         yield f"{counted(len(found) - ROWS_MAX, 'more comparison')} in the report."
         yield ""
-    if isinstance(study, StudyReport) and study.crashes is not None:
-        yield from (f"- {escaped(sentence)}" for sentence in sentences(study.crashes))
+    if briefs := [sentence for section in document.sections for sentence in section.brief]:
+        yield from (f"- {escaped(sentence)}" for sentence in briefs)
         yield ""
-    only = study.only if isinstance(study, StudyReport) else None
-    caveats = study.caveats if only is None else only.caveats
-    why = [" ".join(one.sentences) for one in only.why] if only else []
-    for sentence in (only.unfinished if only else study.unfinished, *why, _most_severe(caveats)):
+    caveats = [caveat for section in document.sections for caveat in section.caveats]
+    why = [sentence for section in document.of("why") for sentence in section.sentences]
+    for sentence in (document.unfinished, *why, _most_severe(caveats)):
         if sentence:
             yield escaped(sentence)
             yield ""
     if files:
         yield escaped(f"Files: {', '.join(files)}.")
         yield ""
-    results = study.results if only is None else only.results
+    results = [table for section in document.of("levels", "results", "checks") for table in section.tables]
     short = [table for table in results if not table.long and not table.said_elsewhere]
     for table in short[:COLLAPSED_MAX]:
         yield from _collapsed(table.title, [*grid(table), "", escaped(table.note)])
     if caveats:
         items = [f"- {escaped(caveat.sentence)} {escaped(caveat.remedy)}" for caveat in caveats]
         yield from _collapsed(counted(len(caveats), "caveat"), items)
-    yield from _collapsed("How to repeat it", [f"    {line}" for line in study.command.splitlines()])
-    yield escaped(only.percent_of if only else study.percent_of)
+    yield from _collapsed("How to repeat it", [f"    {line}" for line in document.command.splitlines()])
+    yield escaped(document.percent_of)
 
 
 def _verdicts(found: Sequence[GateComparison]) -> Table:

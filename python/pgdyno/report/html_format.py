@@ -10,56 +10,28 @@ import base64
 import hashlib
 import re
 from collections import Counter
-from datetime import UTC, datetime
 from functools import cache
 from html import unescape
 from importlib.resources import files
-from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from pgdyno.analysis.case_findings import Findings
-from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.features.crash.sections import CrashReport, crash_tables, sentences
-from pgdyno.features.hosts import sections
-from pgdyno.features.hosts.sections import HostsReport
-from pgdyno.features.profiles import section
-from pgdyno.report import answer, background, plot, why_section
-from pgdyno.report.answer import Report
-from pgdyno.report.study_report import StudyReport
+from pgdyno.report.document import Document, Place
 from pgdyno.report.visible_text import visible
 
 
-def to_html(study: StudyReport | HostsReport) -> str:
-    """Return the HTML document. All text from the results file is escaped, by jinja2 and by svg.py."""
+def to_html(document: Document) -> str:
+    """Return the HTML document. All text from the results file is escaped, by jinja2 and by plot.py."""
     script = _text("report.js")
-    created_unix_s = _first(study).study.created_unix_s
-    studies = study.studies if isinstance(study, HostsReport) else {"": study}
-    document = _template("report.html.j2").render(
-        study=study,
-        studies=studies,
-        several_hosts=isinstance(study, HostsReport),
-        forest=sections.forest(study.findings) if isinstance(study, HostsReport) else [],
+    page = _template("report.html.j2").render(
+        document=document,
+        place=Place,
         style=_text("report.css"),
         script=script,
         script_hash=source_hash(script),
-        pictures={
-            file: [_pictures(report) for report in one.cases.values()] for file, one in studies.items()
-        },
-        when=datetime.fromtimestamp(created_unix_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
     )
-    return with_contents(visible(document))
-
-
-def crash_to_html(report: CrashReport) -> str:
-    """Return the HTML document of a crash test."""
-    document = _template("crash.html.j2").render(
-        style=_text("report.css"),
-        tables=crash_tables(report),
-        sentences=sentences(report),
-    )
-    return visible(document)
+    return with_contents(visible(page))
 
 
 @cache
@@ -133,25 +105,3 @@ def with_contents(document: str) -> str:
 
 def _words(title: str) -> str:
     return re.sub("[^a-z0-9]+", "-", unescape(title).lower()).strip("-")
-
-
-def _first(study: StudyReport | HostsReport) -> Findings:
-    found = study.findings.first
-    return found.first if isinstance(found, StudyFindings) else found
-
-
-def _pictures(report: Report) -> dict[str, Any]:
-    """Return the charts of one case."""
-    findings = report.findings
-    return {
-        "arms": [(of.arm, plot.arm_class(of.arm.arm)) for of in findings.arms],
-        "differences": answer.differences(findings),
-        "settings": background.settings(findings),
-        "effects": plot.effects(findings),
-        "why": why_section.waterfalls(report.why),
-        "throughput": why_section.throughput_timelines(findings),
-        "checkpoints": why_section.has_checkpoints(findings),
-        "wal": why_section.wal_rates(findings),
-        "latencies": plot.latency_charts(findings),
-        "flames": section.flames(findings),
-    }

@@ -7,17 +7,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from pgdyno.analysis.case_findings import Findings
-from pgdyno.analysis.comparison import Comparison
-from pgdyno.analysis.statistics.intervals import percent_of
-from pgdyno.analysis.telemetry.percentiles import curve_ms
-from pgdyno.report.result_tables import kind_text
-from pgdyno.units import Better, Estimate, given_percent, group_digits, signed, significant
+from pgdyno.units import group_digits, signed
 
 # ----------------------------------------------------------------------
 # SVG for the charts: scales, ticks and elements. All text and attributes are escaped here.
@@ -138,10 +133,6 @@ DOTS_MAX = 40
 """Maximum number of points of a line that are also drawn as dots; more would hide the line."""
 
 
-NAMES_MAX = 12
-"""Maximum number of blocks with a label each; beyond it, every fifth block has one."""
-
-
 @dataclass(frozen=True)
 class Panel:
     """A chart with its heading."""
@@ -153,132 +144,3 @@ class Panel:
 def arm_class(arm: int) -> str:
     """Return the CSS class with the color of an arm."""
     return f"arm{arm % COLORS}"
-
-
-def effects(findings: Findings) -> list[Panel]:
-    """Return one chart per comparison on a common axis: interval, margin, and the ratio of each block."""
-    drawn = [comparison for comparison in findings.comparisons if comparison.primary]
-    if not drawn:
-        return []
-    low, high = _percent_range(drawn)
-    metric = findings.primary.name
-    return [
-        Panel(f"{c.arm.name} vs. {c.baseline.name}: change of {metric}", _effect(c, low, high)) for c in drawn
-    ]
-
-
-def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
-    values = [0.0]
-    for comparison in comparisons:
-        limit = 100 * comparison.margin
-        values += [-1.25 * limit, 1.25 * limit]
-        if comparison.primary:
-            percent = comparison.primary.percent
-            values += _interval(percent) or ()
-            values += [percent_of(d) for d in comparison.primary.log_ratios.values()]
-    padding = 0.04 * (max(values) - min(values))
-    return min(values) - padding, max(values) + padding
-
-
-def _interval(percent: Estimate) -> tuple[float, float] | None:
-    """Return the interval; None with a single block."""
-    if percent.low is None or percent.high is None:
-        return None
-    return percent.low, percent.high
-
-
-def _effect(comparison: Comparison, low: float, high: float) -> Markup:
-    effect = comparison.primary
-    assert effect is not None
-    width, left, right, top = 520.0, 70.0, 14.0, 62.0
-    blocks = sorted(effect.log_ratios.items())
-    each = len(blocks) <= NAMES_MAX
-    step = 16.0 if each else 13.0 if len(blocks) <= DOTS_MAX else max(3.0, 13.0 * DOTS_MAX / len(blocks))
-    first = top + 44
-    bottom = first + step * len(blocks)
-    x = Scale(low, high, left, width - right)
-    limit = math.log1p(comparison.margin)
-    inner, outer = x(percent_of(-limit)), x(percent_of(limit))
-    less = effect.percent.better is Better.LESS
-    parts = [
-        element("rect", x=inner, y=top - 6, width=outer - inner, height=bottom - top + 6, class_="margin"),
-        text(
-            (inner + outer) / 2,
-            top - 14,
-            f"margin ±{given_percent(comparison.margin)}",
-            class_="quiet middle",
-        ),
-        text(left, 18, f"← {'faster' if less else 'slower'}", class_="quiet"),
-        text(width - right, 18, f"{'slower' if less else 'faster'} →", class_="quiet end"),
-    ]
-    for tick in nice_ticks(low, high, 7):
-        parts += [
-            line(x(tick), top - 6, x(tick), bottom, class_="zero" if abs(tick) < 1e-9 else "grid"),
-            text(x(tick), bottom + 17, signed(tick, 0 if tick == int(tick) else 1, "%"), class_="middle"),
-        ]
-    percent, color = effect.percent, arm_class(comparison.arm.arm)
-    y = top + 14
-    value = f"{percent.signed_text}, CI {percent.signed_interval_text}"
-    if interval := _interval(percent):
-        ends = {"x1": x(interval[0]), "y1": y, "x2": x(interval[1]), "y2": y}
-        parts.append(element("line", element("title", value), **ends, class_=f"interval {color}"))
-        parts += [line(x(end), y - 7, x(end), y + 7, class_=f"cap {color}") for end in interval]
-    parts.append(circle(x(percent.value), y, 6, value, class_=f"dot {color}"))
-    parts.append(text(left - 10, y + 4, "estimate", class_="end strong"))
-    for i, (block, d) in enumerate(blocks):
-        y = first + step * i
-        of_block = f"block {block + 1}: {signed(percent_of(d), 2, '%')}"
-        parts.append(circle(x(percent_of(d)), y, 3.2, of_block, class_=f"dot {color}"))
-        if each or i == 0 or i == len(blocks) - 1 or (len(blocks) <= DOTS_MAX and (block + 1) % 5 == 0):
-            parts.append(text(left - 10, y + 4, f"block {block + 1}", class_="end quiet"))
-    return drawing(width, bottom + 26, f"Effect of {comparison.arm.name}: {value}", parts, "effect")
-
-
-def latency_charts(findings: Findings) -> list[Panel]:
-    """Return one chart per kind of transaction: latency by percentile, both axes logarithmic."""
-    panels = []
-    for kind in findings.kinds:
-        curves = {of.arm.arm: curve_ms(of.latency[kind]) for of in findings.arms if kind in of.latency}
-        known = {arm: curve for arm, curve in curves.items() if curve and curve[0][1] > 0}
-        if known:
-            names = {of.arm.arm: of.arm.name for of in findings.arms}
-            panels.append(Panel(kind_text(kind), _curves(known, names)))
-    return panels
-
-
-NAMED_SHARES = {0.5: "p50", 0.1: "p90", 0.01: "p99", 1e-3: "p99.9", 1e-4: "p99.99"}
-"""Shares of transactions beyond a percentile, with the names on the axis and in tooltips."""
-
-
-def _curves(curves: dict[int, list[tuple[float, float]]], names: Mapping[int, str]) -> Markup:
-    width, height, left, right, top, bottom = 300.0, 196.0, 42.0, 10.0, 20.0, 176.0
-    least = min(share for curve in curves.values() for share, _ in curve)
-    values = [value for curve in curves.values() for _, value in curve]
-    x = Scale(0.5, least, left, width - right, log=True)
-    y = Scale(min(values) * 0.9, max(values) * 1.1, bottom, top, log=True)
-    parts = []
-    for tick in log_ticks(min(values) * 0.9, max(values) * 1.1):
-        label = significant(tick, 1)
-        parts += [
-            line(left, y(tick), width - right, y(tick), class_="grid"),
-            text(left - 5, y(tick) + 3.5, label, class_="end small"),
-        ]
-    for share, name in NAMED_SHARES.items():
-        if share >= least:
-            parts += [
-                line(x(share), top, x(share), bottom, class_="grid"),
-                text(x(share), bottom + 14, name, class_="middle small"),
-            ]
-    parts.append(text(left - 5, top - 8, "ms", class_="end small"))
-    for arm, curve in curves.items():
-        parts.append(polyline([(x(share), y(v)) for share, v in curve], class_=f"curve {arm_class(arm)}"))
-    for arm, curve in curves.items():
-        for share, name in NAMED_SHARES.items():
-            # The first point at or beyond the share, as the points of a curve are discrete.
-            beyond = next((point for point in curve if point[0] <= share * (1 + 1e-9)), None)
-            if beyond is not None:
-                value = significant(beyond[1], 3)
-                title = f"{names[arm]}, {name}: {value} ms"
-                dot = circle(x(beyond[0]), y(beyond[1]), 2.4, title, class_=f"dot {arm_class(arm)}")
-                parts.append(dot)
-    return drawing(width, height, "Latency by percentile", parts, "curves")

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import OverCases, StudyFindings
 from pgdyno.features.capacity.section import capacity_section
 from pgdyno.features.crash.sections import CrashReport, durability_section
+from pgdyno.features.drivers.section import sections as driver_sections
 from pgdyno.features.factors.effects import factors_section
 from pgdyno.features.factors.scalability import scalability_section
 from pgdyno.features.fitting.fit import LOST, NOT_THE_QUESTION
-from pgdyno.features.published.section import agreement_sentences, source_section, with_measured_columns
-from pgdyno.report import result_tables
-from pgdyno.report.answer import Report, ShownCaveat, by_severity, case_report
-from pgdyno.report.document import Section
-from pgdyno.report.result_tables import Table, enumeration
+from pgdyno.features.profiles.section import sections as profile_sections
+from pgdyno.features.published.section import IDS as PUBLISHED
+from pgdyno.features.published.section import sections as published_sections
+from pgdyno.features.published.section import tables_with_measured_values
+from pgdyno.report import csv_format, result_tables
+from pgdyno.report.answer import (
+    Report,
+    case_document,
+    case_report,
+    case_summary,
+    caveats_section,
+    summary_of_several,
+)
+from pgdyno.report.document import (
+    Document,
+    Headline,
+    Place,
+    Section,
+    ShownCaveat,
+    Table,
+    by_severity,
+    tables_section,
+)
+from pgdyno.report.result_tables import enumeration
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
 from pgdyno.units import ABSENT, Better, ci_text, counted
 
@@ -28,40 +50,26 @@ WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class OverCasesHeadline:
-    """One arm over all cases: the number of cases for each verdict, and the average with its basis."""
+SOURCE = ("lost", *PUBLISHED)
+"""Sections about the source of a study, before its results."""
 
-    claim: str
-    basis: str
-
-    @property
-    def sentence(self) -> str:
-        """Claim and basis in one sentence."""
-        return f"{self.claim}; {self.basis}."
+CASE_SECTIONS = (profile_sections, driver_sections)
+"""Sections of features about one case; each says after which section of ``answer`` it comes."""
 
 
 @dataclass(frozen=True)
 class StudyReport:
-    """``cases`` maps the name of a case to its report; a comparison has a single case and no summary."""
+    """``cases`` maps the name of a case to its report; a comparison has a single case."""
 
     title: str
     findings: StudyFindings
-    headlines: Sequence[OverCasesHeadline]
-    unfinished: str
-    lost: str  # sentence: how the fit lost the question of the source; empty if it did not
+    headlines: Sequence[Headline]
     percent_of: str
+    lost: str  # sentence: how the fit lost the question of the source; empty if it did not
     published: Sequence[Table]  # published tables beside the measured values
-    source: Sequence[Section]  # agreement with the source and its notes, below its tables
-    agreement: Sequence[str]  # sentences: agreement with the source
-    results: Sequence[Table]
-    sections: Sequence[Section]  # about all cases together
     crashes: CrashReport | None  # the crash test of the arms
     caveats: Sequence[ShownCaveat]
-    noise: Sequence[str]  # a sentence for each layout
-    fitted: Sequence[str]  # sentences: differences from the study file
     cases: Mapping[str, Report]
-    background: Sequence[Table]
     command: str
 
     @property
@@ -69,13 +77,76 @@ class StudyReport:
         """The report of the only case; None if there are several."""
         return next(iter(self.cases.values())) if len(self.cases) == 1 else None
 
+    @property
+    def unfinished(self) -> str:
+        """A sentence while the study has not ended; empty otherwise."""
+        return next(iter(self.cases.values())).unfinished
+
+    @cached_property
+    def document(self) -> Document:
+        """The document: what all cases have in common, and the cases."""
+        every = [replace(of, place=min(of.place, Place.TOP)) for of in self._sections()]
+        source = [section for section in every if section.id in SOURCE]
+        others = [section for section in every if section.id not in SOURCE]
+        if self.only is None:
+            return self._of_several(source, others)
+        whole = case_document(self.only, _case_sections(self.only))
+        sections = [*source, *others, *whole.sections, _fitted(self.findings)]
+        return replace(
+            whole,
+            sections=sections,
+            command=self.command,
+            kicker=_kicker(self.findings),
+            summary=case_summary(self.only, sections, self.published),
+        )
+
+    def csv(self) -> str:
+        """Return the CSV document."""
+        return csv_format.to_csv(self.findings, self.lost)
+
+    def _sections(self) -> Iterator[Section]:
+        """Yield the sections of features about all cases."""
+        plan = self.findings.first.study.plan
+        if self.lost:
+            yield Section("lost", sentences=[self.lost], place=Place.ABOVE, is_alarm=True)
+        yield from published_sections(self.findings)
+        if self.crashes is not None:
+            yield durability_section(self.findings, self.crashes)
+        if self.findings.capacity is not None:
+            yield capacity_section(self.findings.capacity, plan)
+        if self.findings.effects is not None:
+            yield factors_section(self.findings.effects, plan)
+        if self.findings.scalability is not None:
+            yield scalability_section(self.findings.scalability, plan)
+
+    def _of_several(self, source: Sequence[Section], others: Sequence[Section]) -> Document:
+        tables = [changes_by_case(self.findings)]
+        sections = [
+            *source,
+            tables_section("results", tables, Place.TOP),
+            *others,
+            caveats_section(self.caveats),
+            _fitted(self.findings),
+        ]
+        parts = {name: case_document(of, _case_sections(of)) for name, of in self.cases.items()}
+        return Document(
+            title=self.title,
+            headlines=self.headlines,
+            unfinished=self.unfinished,
+            percent_of=self.percent_of,
+            sections=[*sections, Section("cases", "Cases", parts=parts)],
+            command=self.command,
+            kicker=_kicker(self.findings),
+            summary=summary_of_several(
+                self.headlines, self.unfinished, tables, self.published, sections, self.caveats
+            ),
+        )
+
 
 def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> StudyReport:
     """Return the report of a study, with the crash test of its arms if there is one."""
     cases = {of.study.case: case_report(of) for of in findings.cases}
     first = findings.first
-    results = [changes_by_case(findings)]
-    background = [fit_change_table(findings)]
     return StudyReport(
         title=first.study.title,
         findings=findings,
@@ -85,26 +156,35 @@ def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> 
             )
             for one in (_headline(over, findings) for over in findings.over_cases)
         ],
-        unfinished=next(iter(cases.values())).unfinished,
-        lost=lost_question([findings]),
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
-        published=[with_measured_columns(table, first.study.plan.confidence) for table in findings.published],
-        source=source_section(findings),
-        agreement=agreement_sentences(findings),
-        results=[table for table in results if table.rows],
-        sections=list(_sections(findings, crashes)),
+        lost=lost_question([findings]),
+        published=tables_with_measured_values(findings),
         crashes=crashes,
         caveats=_shown_caveats(cases),
-        noise=list(dict.fromkeys(report.noise for report in cases.values())),
-        fitted=[
-            f"{change['key']}: {change['before']} → {change['after']} ({change['why']})"
-            if change["key"]
-            else change["why"]
-            for change in first.study.changes
-        ],
         cases=cases,
-        background=[table for table in background if table.rows],
         command=first.study.command,
+    )
+
+
+def _case_sections(report: Report) -> list[Section]:
+    return [section for of_feature in CASE_SECTIONS for section in of_feature(report.findings)]
+
+
+def _kicker(findings: StudyFindings) -> str:
+    study = findings.first.study
+    return f"{study.title} · {datetime.fromtimestamp(study.created_unix_s, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def published_document(document: Document) -> Document:
+    """Return the published tables with measured values, and what they need to be read."""
+    kept = {*SOURCE, "caveats", "fitted", "hosts"}
+    return Document(
+        title=document.title,
+        sections=[
+            replace(section, parts={name: published_document(one) for name, one in section.parts.items()})
+            for section in document.sections
+            if section.id in kept
+        ],
     )
 
 
@@ -119,31 +199,20 @@ def lost_question(studies: Sequence[StudyFindings]) -> str:
     return f"{NOT_THE_QUESTION}: {'; '.join(dict.fromkeys(lost))}." if lost else ""
 
 
-def _sections(findings: StudyFindings, crashes: CrashReport | None) -> Iterator[Section]:
-    if crashes is not None:
-        yield durability_section(findings, crashes)
-    if findings.capacity is not None:
-        yield capacity_section(findings.capacity, findings.first.study.plan)
-    if findings.effects is not None:
-        yield factors_section(findings.effects, findings.first.study.plan)
-    if findings.scalability is not None:
-        yield scalability_section(findings.scalability, findings.first.study.plan)
-
-
-def _headline(over: OverCases, findings: StudyFindings) -> OverCasesHeadline:
+def _headline(over: OverCases, findings: StudyFindings) -> Headline:
     """Return a headline: ``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``"""
     found = over.verdicts
     counts = enumeration([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
     claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {counts}"
     metric = findings.first.primary
     if over.average is None:
-        return OverCasesHeadline(claim, "no valid block yet")
+        return Headline(None, claim, "no valid block yet")
     percent = over.average.percent(metric.better)
     known = percent.low is not None
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     names = f"{metric.name}, {interval if known else 'no CI yet'}"
     average = f"average over cases {result_tables.change_text(percent, '%', INTERVAL_BLOCKS_MIN)}"
-    return OverCasesHeadline(claim, f"{average} ({names}, {counted(percent.n, 'block')})")
+    return Headline(None, claim, f"{average} ({names}, {counted(percent.n, 'block')})")
 
 
 def changes_by_case(findings: StudyFindings) -> Table:
@@ -198,18 +267,26 @@ def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
     return ["average", over.arm, "", "", text, "", str(change.n) if change else "0"]
 
 
+def _fitted(findings: StudyFindings) -> Section:
+    return tables_section("fitted", [fit_change_table(findings)])
+
+
 def fit_change_table(findings: StudyFindings) -> Table:
     """Return the changes that fit the study file to this machine."""
-    rows = [
-        [str(change["key"]), str(change["before"]), str(change["after"]), str(change["why"])]
-        for change in findings.first.study.changes
-    ]
+    changes = findings.first.study.changes
+    rows = [[str(change[name]) for name in ("key", "before", "after", "why")] for change in changes]
     return Table(
         "Settings fitted to this machine",
         ("setting", "as published", "here", "reason"),
         rows,
         "All other settings are those of the study file.",
         long=True,
+        items=[
+            f"{change['key']}: {change['before']} → {change['after']} ({change['why']})"
+            if change["key"]
+            else change["why"]
+            for change in changes
+        ],
     )
 
 

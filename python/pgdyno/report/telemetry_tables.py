@@ -15,8 +15,8 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.queries import CALLS_MIN, QueryChange, QueryChanges, QueryKind
 from pgdyno.analysis.steady_state import Drift
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, keyed, split_key
-from pgdyno.features.profiles.section import column_name
-from pgdyno.report.result_tables import DIGITS_OF_LEVEL, Table, enumeration, with_interval
+from pgdyno.report.document import Table
+from pgdyno.report.result_tables import DIGITS_OF_LEVEL, enumeration, in_a_head, with_interval
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
@@ -473,8 +473,8 @@ def _table(kind: QueryKind, of_arms: list[QueryChanges], findings: Findings) -> 
         for of in of_arms
         for change in of.changes
     ]
-    baseline = column_name(findings.arms[0].arm.name, "baseline")
-    arm = "arm" if several or not of_arms else column_name(of_arms[0].arm.name, "arm")
+    baseline = in_a_head(findings.arms[0].arm.name, "baseline")
+    arm = "arm" if several or not of_arms else in_a_head(of_arms[0].arm.name, "arm")
     numeric = (f"{baseline}, ms", f"{arm}, ms", "change, %", "time, %", "contribution")
     return Table(
         title=f"Change of the mean time by {kind} (lower is better)",

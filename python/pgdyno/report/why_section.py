@@ -22,6 +22,7 @@ from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, rates
 from pgdyno.analysis.telemetry.trial_telemetry import CLIENT
 from pgdyno.analysis.throughput_dips import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip
 from pgdyno.analysis.time_breakdown import TimeBreakdown, TimePart, Waterfall
+from pgdyno.report.document import Table
 from pgdyno.report.plot import (
     DOTS_MAX,
     Panel,
@@ -36,7 +37,7 @@ from pgdyno.report.plot import (
     text,
     tick_labels,
 )
-from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table, enumeration, with_interval
+from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, enumeration, with_interval
 from pgdyno.results.records import SampleSeries, Trial
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.study.schedule import Role
@@ -175,9 +176,19 @@ def wal_rates(findings: Findings) -> list[Panel]:
     )
 
 
-def has_checkpoints(findings: Findings) -> bool:
-    """Return True if any checkpoint started during measurement."""
-    return any(checkpoint_starts(series) for series in findings.telemetry.series.values())
+def timeline_note(findings: Findings) -> str:
+    """Return the note on the charts of the throughput."""
+    parts = [
+        "One panel per block, all with the same scale from zero. Each point is one driver interval, or the "
+        "mean of several in long windows. Warm-up is faint."
+    ]
+    if any(checkpoint_starts(series) for series in findings.telemetry.series.values()):
+        parts.append(
+            "Ticks at the top mark checkpoint starts; one tick may stand for several and shows their number."
+        )
+    if any(of.dips for of in findings.dips.values()):
+        parts.append("Triangles mark throughput dips; hover for coincident events.")
+    return " ".join(parts)
 
 
 def wal_rate(series: SampleSeries) -> list[ThroughputPoint]:

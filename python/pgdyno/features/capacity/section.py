@@ -30,9 +30,8 @@ from pgdyno.features.factors.scalability import (
     legend,
 )
 from pgdyno.report import result_tables
-from pgdyno.report.document import Section
+from pgdyno.report.document import Section, Table
 from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, log_ticks, polyline, text
-from pgdyno.report.result_tables import Table
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.values import LatencyLimit, parse_limit
 from pgdyno.units import (
@@ -250,10 +249,11 @@ def capacity_section(found: Capacity, plan: Study) -> Section:
         *(capacity_change_sentence(change) for change in found.changes),
     ]
     return Section(
-        title=title,
-        sentences=sentences,
-        tables=[table for table in made if table.rows],
-        panels=latency_chart(found),
+        "capacity",
+        title,
+        sentences,
+        [table for table in made if table.rows],
+        plots=partial(latency_chart, found),
         brief=[f"{title}: {sentence}" for sentence in sentences[:1]],
     )
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.console import out, print_json, say, write_out
 from pgdyno.cli.output_files import require_writable
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.crash_test import command_of, require_possible, run_crash_test
@@ -32,9 +32,11 @@ from pgdyno.features.crash.plan import (
     Survivors,
 )
 from pgdyno.features.crash.records import Crash, has_study, read_crash_test
-from pgdyno.features.crash.sections import CrashReport, crash_json, progress_line
+from pgdyno.features.crash.sections import CrashReport, crash_csv, crash_document, crash_json, progress_line
 from pgdyno.interruption import Interruption
-from pgdyno.report.terminal_format import print_crash_test
+from pgdyno.report.html_format import to_html
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.terminal_format import print_terminal
 from pgdyno.study.arm_spec import parse_arms, with_build_options
 from pgdyno.study.sizing import CUTS, CUTS_MAX
 from pgdyno.units import parse_duration_s, parse_size_bytes
@@ -206,7 +208,7 @@ def crash(
     with Interruption() as stop:
         command = command_of([*sys.argv[2:], *([] if seed is not None else ["--seed", str(plan.seed)])])
         run_crash_test(path, plan, command, (lambda _: None) if quiet else say, on_crash, stop)
-    show_crash_test(path, as_json=as_json)
+    show_crash_test(path, "json" if as_json else "terminal")
     if not quiet:
         say(f"results file: {path}")
     return 0
@@ -253,10 +255,19 @@ def read_crash_report(path: Path) -> CrashReport:
     return report
 
 
-def show_crash_test(path: Path, *, as_json: bool) -> None:
-    """Print the report of a crash test."""
+def show_crash_test(path: Path, form: str = "terminal") -> None:
+    """Print the report of a crash test; ``form`` is terminal, full, md, json or csv."""
     report = read_crash_report(path)
-    if as_json:
+    if form == "json":
         print_json(crash_json(report))
+    elif form == "csv":
+        write_out(crash_csv(report))
+    elif form == "md":
+        write_out(to_markdown(crash_document(report)))
     else:
-        print_crash_test(report, out)
+        print_terminal(crash_document(report), out)
+
+
+def crash_page(path: Path) -> str:
+    """Return the report of a crash test as HTML."""
+    return to_html(crash_document(read_crash_report(path)))

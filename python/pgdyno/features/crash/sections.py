@@ -1,6 +1,6 @@
 """Reports of crash tests, and the section about durability in the report of a study.
 
-- Report of a crash test: tables, one sentence per arm, and JSON.
+- Report of a crash test: tables, one sentence per arm, JSON and CSV.
 - Durability section: the speed of each arm beside the commits that power cuts lost.
 """
 
@@ -24,9 +24,10 @@ from pgdyno.features.crash.plan import (
 )
 from pgdyno.features.crash.records import Crash, CrashArm, CrashTestRecord
 from pgdyno.report.answer import BAR_WIDTH, axis, bar_of, ends_of, reach_of
-from pgdyno.report.document import Section
+from pgdyno.report.csv_format import as_text, csv_text
+from pgdyno.report.document import Document, Headline, Section, Table, tables_section
 from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, nice_ticks, text, tick_labels
-from pgdyno.report.result_tables import Table, in_a_head, with_interval
+from pgdyno.report.result_tables import in_a_head, with_interval
 from pgdyno.results.records import Json
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
 from pgdyno.units import (
@@ -42,7 +43,7 @@ from pgdyno.units import (
 )
 
 # ----------------------------------------------------------------------
-# Report of a crash test: tables, one sentence per arm, and JSON.
+# Report of a crash test: tables, one sentence per arm, JSON and CSV.
 # ----------------------------------------------------------------------
 
 PLURAL = {
@@ -131,6 +132,16 @@ def crash_tables(report: CrashReport) -> list[Table]:
         breaks_first=True,
     )
     return [losses, *([disk] if disk.rows else [])]
+
+
+def crash_document(report: CrashReport) -> Document:
+    """Return the document of a crash test without a study: a verdict for each arm, then the tables."""
+    return Document(
+        title="Crash test",
+        headlines=[Headline(None, sentence) for sentence in sentences(report)],
+        sections=[tables_section("losses", crash_tables(report))],
+        kicker="crash test",
+    )
 
 
 def capitalized(text: str) -> str:
@@ -296,6 +307,34 @@ def _optional(of: Proportion | MedianInterval | None) -> Json | None:
     return None if of is None else asdict(of)
 
 
+CRASH_COLUMNS = (
+    *("arm", "crash", "load_s", "acknowledged", "lost", "loss_window_ms", "in_doubt", "in_doubt_present"),
+    *("holes", "phantoms", "damaged", "corruptions", "recovery_s", "replayed_bytes"),
+)
+
+
+def crash_csv(report: CrashReport) -> str:
+    """Return a row per crash. Crashes count from 0, and unknown values are empty."""
+    names = {arm.arm: arm.name for arm in report.arms}
+    rows = []
+    for of in report.crashes:
+        counts = {} if of.audit is None else asdict(of.audit)
+        window_s = counts.get("loss_window_s")
+        values = {
+            **counts,
+            "arm": as_text(names[of.arm]),
+            "crash": of.number,
+            "load_s": of.active_s,
+            "acknowledged": of.acknowledged,
+            "loss_window_ms": None if window_s is None else 1000 * window_s,
+            "corruptions": len(of.corruption),
+            "recovery_s": of.recovery_s,
+            "replayed_bytes": of.replayed_bytes,
+        }
+        rows.append(["" if values.get(name) is None else values[name] for name in CRASH_COLUMNS])
+    return csv_text(CRASH_COLUMNS, rows)
+
+
 def progress_line(crash: Crash, name: str, plan: CrashPlan) -> str:
     """Return the line that is printed after each crash."""
     what = f"{PLURAL[plan.kind][0]}{OF[plan.standby]}"
@@ -336,11 +375,12 @@ def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
     sentences = [_sentence(found, changes, study, crashes) for found in crashes.findings]
     disk = [replace(table, title=f"{TITLE}: {table.title}") for table in crash_tables(crashes)[1:]]
     return Section(
+        "durability",
         TITLE,
         sentences,
         [_table(study, changes, crashes), *disk],
-        [Panel("Loss against speed", _picture(study, changes, crashes))],
-        _drawn(study, changes, crashes),
+        plots=lambda: [Panel("Loss against speed", _picture(study, changes, crashes))],
+        drawn=_drawn(study, changes, crashes),
         brief=[f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
     )
 

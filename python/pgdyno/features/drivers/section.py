@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.report.result_tables import Table
+from pgdyno.report.document import Section, Table, tables_section
 from pgdyno.results.records import DriverNode, Trial, TrialStatus
 from pgdyno.units import ABSENT, number_text, share_text
 
@@ -93,6 +93,11 @@ COLUMNS = (
     "SELECT 1 per s",
     "share of SELECT 1",
 )
+
+
+def sections(findings: Findings) -> Iterator[Section]:
+    """Yield the table of the nodes of a case."""
+    yield replace(tables_section("drivers", [driver_nodes(findings)]), after="checks")
 
 
 def driver_nodes(findings: Findings) -> Table:

@@ -20,9 +20,9 @@ from pgdyno.analysis.statistics.intervals import Method, method_of, simultaneous
 from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.report import result_tables
-from pgdyno.report.document import Section
+from pgdyno.report.document import Section, Table
 from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, nice_ticks, polyline, text
-from pgdyno.report.result_tables import Table, enumeration
+from pgdyno.report.result_tables import enumeration
 from pgdyno.results.records import Trial
 from pgdyno.study.cases import setting_of
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, Study
@@ -535,10 +535,11 @@ def factors_section(effects: Effects, plan: Study) -> Section:
     """Return the section: a sentence for each factor, tables and charts."""
     made = [main_effects(effects, plan), interactions(effects, plan), effects_by_level(effects, plan)]
     return Section(
-        title="Factors",
-        sentences=[factor_sentence(effects, factor.name, plan) for factor in effects.design.factors],
-        tables=[table for table in made if table.rows],
-        panels=effects_over(effects),
+        "factors",
+        "Factors",
+        [factor_sentence(effects, factor.name, plan) for factor in effects.design.factors],
+        [table for table in made if table.rows],
+        plots=partial(effects_over, effects),
         brief=[_brief(effects, factor.name, plan) for factor in effects.design.factors if factor.compared][
             :BRIEF_MAX
         ],

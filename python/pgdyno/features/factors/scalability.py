@@ -27,7 +27,7 @@ from pgdyno.analysis.statistics.intervals import (
 from pgdyno.analysis.telemetry.metrics import NOPM, TPM, TPS, Metric
 from pgdyno.features.factors.effects import FactorialCell, FactorialDesign, Levels
 from pgdyno.report import result_tables
-from pgdyno.report.document import Section
+from pgdyno.report.document import Section, Table
 from pgdyno.report.plot import (
     Panel,
     Scale,
@@ -41,7 +41,7 @@ from pgdyno.report.plot import (
     text,
     tick_labels,
 )
-from pgdyno.report.result_tables import Table, enumeration
+from pgdyno.report.result_tables import enumeration
 from pgdyno.study.cases import label_of
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.units import (
@@ -597,6 +597,8 @@ LEGEND_LINE = 12.0
 def curves(found: Scalability) -> list[Panel]:
     """Return a chart of the throughput and, with several curves, one of the ratios to the baseline."""
     shown = found.curves[:CURVES_MAX]
+    if not shown:
+        return []
     panels = [Panel(f"{found.metric.name}, with the fitted curve", _throughput(shown, found.metric.unit))]
     compared = {curve.name: number for number, curve in enumerate(shown)}
     differences = [of for of in found.differences if of.name in compared]
@@ -707,10 +709,11 @@ def scalability_section(found: Scalability, plan: Study) -> Section:
     made = [parameters(found, plan), curve_difference_table(found, plan), ratios(found, plan), points(found)]
     sentences = scalability_sentences(found, plan)
     return Section(
-        title="Scalability",
-        sentences=sentences,
-        tables=[table for table in made if table.rows],
-        panels=curves(found) if found.curves else [],
+        "scalability",
+        "Scalability",
+        sentences,
+        [table for table in made if table.rows],
+        plots=partial(curves, found),
         brief=[f"Scalability: {sentence}" for sentence in sentences[:1]],
     )
 

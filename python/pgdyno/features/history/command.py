@@ -23,12 +23,13 @@ from pgdyno.features.history.report import (
     HistoryReport,
     awaiting_changes,
     gate_outcome,
-    history_html,
+    history_document,
     recent_changes,
     ungated_metrics,
 )
 from pgdyno.features.hosts.findings import AVERAGE
-from pgdyno.report.terminal_format import print_history
+from pgdyno.report.html_format import to_html
+from pgdyno.report.terminal_format import print_terminal
 
 FILES_MAX = 2000
 """Maximum number of files in one directory: each is read and analyzed."""
@@ -101,7 +102,7 @@ def history(
     not_evaluable = ungated_metrics(report, newest) if asked else []
     awaiting = awaiting_changes(report, asked, newest)
     if html is not None:
-        write_text(html, history_html(report), force=force)
+        write_text(html, to_html(history_document(report)), force=force)
         say(f"history {html}")
     if json:
         from pgdyno.report.json_format import history_to_json  # noqa: PLC0415 - takes 50 ms
@@ -109,7 +110,7 @@ def history(
         outcome = gate_outcome(found, not_evaluable, awaiting) if asked else None
         write_out(history_to_json(report, outcome, found, not_evaluable, awaiting))
     else:
-        print_history(report, out)
+        print_terminal(history_document(report), out)
     for sentence in [*found, *awaiting]:
         say(f"pgdyno: {sentence}")
     outcome = gate_outcome(found, not_evaluable, awaiting)

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from importlib.resources import files
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
-from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison import Verdict
@@ -24,6 +23,7 @@ from pgdyno.features.history.changes import (
     Separation,
     StudyHistory,
 )
+from pgdyno.report.document import Document, Section, Table
 from pgdyno.report.plot import (
     Panel,
     Scale,
@@ -36,8 +36,7 @@ from pgdyno.report.plot import (
     text,
     tick_labels,
 )
-from pgdyno.report.result_tables import Table, level_text
-from pgdyno.report.visible_text import visible
+from pgdyno.report.result_tables import level_text
 from pgdyno.units import ci_text, counted, given_percent, with_unit
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -228,7 +227,7 @@ def overview(history: StudyHistory) -> Table:
         )
     level = given_percent(1 - history.confidence)
     return Table(
-        title=heading(history) if several else f"{heading(history)}: {history.series[0].key.name}",
+        title="Series" if several else history.series[0].key.name,
         columns=("series", "files", "newest", "oldest to newest", "changes", "last change"),
         rows=rows,
         note=(
@@ -308,28 +307,27 @@ PANELS_MAX = 200
 LEVEL_COLOR, EFFECT_COLOR = arm_class(0), arm_class(1)
 
 
-def history_html(report: HistoryReport) -> str:
-    """Return a self-contained document. Text from files is escaped."""
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    folder = files("pgdyno.report")
-    template = environment.from_string(folder.joinpath("history.html.j2").read_text("utf-8"))
-    document = template.render(
-        style=folder.joinpath("report.css").read_text("utf-8"),
-        histories=[
-            {
-                "heading": heading(history),
-                "sentences": history_sentences(history),
-                "changed": any(map(shown_changes, history.series)),
-                "table": overview(history),
-                "panels": panels(history),
-            }
-            for history in report.histories
-        ],
-        skipped=report.skipped,
-    )
-    return visible(document)
+def history_document(report: HistoryReport) -> Document:
+    """Return the document: the changes, the table and the charts of each history."""
+    sections = [
+        section
+        for history in report.histories
+        for section in (
+            Section("history", heading(history), history_sentences(history), [overview(history)]),
+            Section(
+                "files",
+                "File by file",
+                plots=partial(panels, history),
+                plots_size="effects",
+                plots_note="Each dot is a file, with its CI. Horizontal lines are the means between changes. "
+                "Hover over a dot for the name of the file.",
+            ),
+        )
+    ]
+    if report.skipped:
+        skipped = [f"{file}: {why}" for file, why in report.skipped.items()]
+        sections.append(Section("skipped", "Not used", skipped))
+    return Document("History", sections, kicker="history")
 
 
 def panels(history: StudyHistory) -> list[Panel]:

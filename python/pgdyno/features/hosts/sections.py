@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 from markupsafe import Markup
 
@@ -22,9 +23,20 @@ from pgdyno.features.crash.sections import CrashReport, durability_by_host
 from pgdyno.features.hosts.findings import Host, HostsFindings, OverHosts, PooledCell, PooledTable
 from pgdyno.features.published.section import as_printed
 from pgdyno.report import result_tables, study_report
-from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, Headline, ShownCaveat, by_severity
+from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, caveats_section, summary_of_several
+from pgdyno.report.csv_format import as_text, columns_of, csv_text, rows_of
+from pgdyno.report.document import (
+    Document,
+    Headline,
+    Place,
+    Section,
+    ShownCaveat,
+    Table,
+    by_severity,
+    tables_section,
+)
 from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, element, line, nice_ticks, text
-from pgdyno.report.result_tables import Table, enumeration, with_coverage
+from pgdyno.report.result_tables import enumeration, with_coverage
 from pgdyno.report.study_report import WORDS, StudyReport, build_study, lost_question
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import (
@@ -365,7 +377,8 @@ def with_pooled_changes(table: PooledTable, confidence: float, hosts: int) -> Ta
         "the number of hosts. Levels depend on the machine and are not pooled: see the table of each host. "
         f"{ABSENT}: fewer than two hosts, or the baseline itself."
     )
-    return Table(f"{table.title}: {counted(hosts, 'host')}", columns, rows, note, frozenset(numeric))
+    title = f"{table.title}: {counted(hosts, 'host')}"
+    return Table(title, columns, rows, note, frozenset(numeric), whole=True)
 
 
 def _pooled(cell: PooledCell, confidence: float) -> str:
@@ -388,16 +401,66 @@ class HostsReport:
     findings: HostsFindings
     headlines: Sequence[Headline]
     unfinished: str
-    lost: str  # sentence: how a fit lost the question of the source; empty if none did
-    agreement: Sequence[str]  # sentences: agreement of each host with the source
     percent_of: str
     published: Sequence[Table]  # published tables beside the pooled values
-    results: Sequence[Table]
     caveats: Sequence[ShownCaveat]
     studies: Mapping[str, StudyReport]
-    background: Sequence[Table]
-    derived: str
     command: str
+
+    @property
+    def lost(self) -> str:
+        """How a fit lost the question of the source; empty if none did."""
+        return lost_question(list(self.findings.studies.values()))
+
+    @cached_property
+    def document(self) -> Document:
+        """The document: the pooled results, then the report of each file."""
+        findings, studies = self.findings, {name: of.document for name, of in self.studies.items()}
+        tables = _results(findings, self.studies)
+        derived = next(iter(next(iter(self.studies.values())).cases.values())).derived
+        sections = [
+            *(
+                [Section("lost", sentences=[self.lost], place=Place.ABOVE, is_alarm=True)]
+                if self.lost
+                else []
+            ),
+            Section("agreement", sentences=_agreement(studies), place=Place.ABOVE),
+            Section(
+                "forest",
+                "Estimate by host, and pooled",
+                plots=partial(forest, findings),
+                plots_size="effects",
+                place=Place.TOP,
+            ),
+            tables_section("published", self.published, Place.TOP),
+            tables_section("results", tables, Place.TOP),
+            caveats_section(self.caveats),
+            tables_section("background", [host_fit_change_table(findings), telemetry(findings)]),
+            Section("derived", sentences=[derived] if derived else [], is_prose=True),
+        ]
+        return Document(
+            title=self.title,
+            headlines=self.headlines,
+            unfinished=self.unfinished,
+            percent_of=self.percent_of,
+            sections=[*sections, Section("hosts", "Reports by host", parts=studies)],
+            command=self.command,
+            kicker=next(iter(studies.values())).kicker,
+            summary=summary_of_several(
+                self.headlines, self.unfinished, tables, self.published, sections, self.caveats
+            ),
+        )
+
+    def csv(self) -> str:
+        """Return the CSV document: that of each file, after the names of host and file."""
+        lost = {"lost_question": self.lost} if self.lost else {}
+        rows = []
+        for host in self.findings.hosts:
+            for file in host.studies:
+                own = [as_text(self.studies[file].lost)] if lost else []
+                for row in rows_of(self.findings.studies[file]):
+                    rows.append([as_text(host.name), as_text(file), *row, *own])
+        return csv_text(["host", "file", *columns_of(self.findings.first), *lost], rows)
 
 
 def build_hosts(
@@ -407,14 +470,6 @@ def build_hosts(
     tested = crashes or {}
     studies = {name: build_study(study, tested.get(name)) for name, study in findings.studies.items()}
     first = next(iter(studies.values()))
-    results = [
-        estimates(findings),
-        durability_by_host({name: found for name, found in tested.items() if found is not None}),
-        further_metrics(findings),
-        host_statement_table(findings),
-        hardware_table(findings),
-    ]
-    background = [host_fit_change_table(findings), telemetry(findings)]
     unfinished = [caveat.text for caveat in findings.incomplete]
     explained = {caveat.parameters["host"] for caveat in findings.incomplete}
     unfinished += [
@@ -430,20 +485,31 @@ def build_hosts(
             for one in _headlines(findings)
         ],
         unfinished=" ".join(unfinished),
-        lost=lost_question(list(findings.studies.values())),
-        agreement=[f"{name}: {of}" for name, study in studies.items() for of in study.agreement[:1]],
         percent_of=(
             "Percentages are (B − A) / A, where A is the baseline. Pooled: random-effects mean over hosts; "
             "its CI applies to similar hosts, not only to these."
         ),
         published=_published(findings),
-        results=[table for table in results if table.rows],
         caveats=_shown_caveats(findings, studies),
         studies=studies,
-        background=[table for table in background if table.rows],
-        derived=next(iter(first.cases.values())).derived,
         command="\n".join(dict.fromkeys(study.command for study in studies.values())),
     )
+
+
+def _results(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[Table]:
+    tables = [
+        estimates(findings),
+        durability_by_host({name: of.crashes for name, of in studies.items() if of.crashes is not None}),
+        further_metrics(findings),
+        host_statement_table(findings),
+        hardware_table(findings),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _agreement(studies: Mapping[str, Document]) -> list[str]:
+    """Return the number of changes by agreement with the source, for each host."""
+    return [f"{name}: {of.sentences[0]}" for name, one in studies.items() for of in one.of("agreement")]
 
 
 def _published(findings: HostsFindings) -> list[Table]:

@@ -9,15 +9,35 @@ graph of two equal arms would be full of them. A tooltip has the numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 from markupsafe import Markup
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.features.profiles.findings import Frame, FunctionChange, ProfileComparison
+from pgdyno.report.document import Section, Table, tables_section
 from pgdyno.report.plot import Panel, drawing, element, text
-from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, Table
+from pgdyno.report.result_tables import in_a_head
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import bracketed, counted, decimals_of, group_digits, share_text, signed, significant
+
+
+def sections(findings: Findings) -> Iterator[Section]:
+    """Yield the table by function and the flame graphs of a case."""
+    yield replace(tables_section("cpu-by-function", [cpu_by_function(findings)]), after="results")
+    yield Section(
+        "flames",
+        "Server CPU time per transaction",
+        plots=partial(flames, findings),
+        plots_size="effects",
+        plots_note="Differential flame graph. The width of a frame is the CPU time of a function and its "
+        "callees, averaged over both arms. Red means more CPU time than in the baseline, blue less; only "
+        "differences are colored (Holm over all frames, at least five blocks). Hover over a frame for its "
+        "numbers. For programs built without frame pointers, only the innermost functions and kernel "
+        "functions are reliable.",
+        after="latency",
+    )
 
 
 def cpu_by_function(findings: Findings) -> Table:
@@ -35,8 +55,8 @@ def cpu_by_function(findings: Findings) -> Table:
         for profile in profiles
         for change in profile.functions
     ]
-    baseline = column_name(findings.arms[0].arm.name, "baseline")
-    arm = "arm" if several or not profiles else column_name(profiles[0].arm.name, "arm")
+    baseline = in_a_head(findings.arms[0].arm.name, "baseline")
+    arm = "arm" if several or not profiles else in_a_head(profiles[0].arm.name, "arm")
     numeric = (f"{baseline}, µs/tx", f"{arm}, µs/tx", "change, µs/tx")
     return Table(
         title=f"Server CPU time by function{findings.at_own_rates} (lower is better)",
@@ -46,11 +66,6 @@ def cpu_by_function(findings: Findings) -> Table:
         numeric=frozenset(numeric),
         long=True,
     )
-
-
-def column_name(name: str, instead: str) -> str:
-    """Return a name short enough for the head of a narrow column."""
-    return name if len(name) <= NAME_IN_HEAD_MAX else instead
 
 
 NOTE = (

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from markupsafe import Markup
 
@@ -15,9 +16,8 @@ from pgdyno.caveats import Code
 from pgdyno.features.fitting.fit import LOST
 from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable, SourceChange, counts_of
 from pgdyno.report import result_tables
-from pgdyno.report.document import Section
+from pgdyno.report.document import Place, Section, Table
 from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, log_ticks, polyline, text
-from pgdyno.report.result_tables import Table
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
@@ -96,18 +96,36 @@ AS_ABOVE = "as above"
 """Shown instead of a repeated number, which would look like a second measurement."""
 
 
-def source_section(findings: StudyFindings) -> list[Section]:
-    """Return the sections below the published tables: agreement with them, and their notes."""
-    sections = []
-    if panels := [panel for table in findings.published if table.chart for panel in source_charts(table)]:
-        sections.append(Section("Charts of the source", (), (), panels))
+IDS = ("agreement", "published", "source-charts", "source-changes", "source-notes", "not-repeated")
+"""Ids of the sections."""
+
+
+def sections(findings: StudyFindings) -> Iterator[Section]:
+    """Yield the agreement with the source, the published tables, and their charts and notes."""
+    if said := agreement_sentences(findings):
+        yield Section("agreement", sentences=said, place=Place.ABOVE)
+    if findings.published:
+        yield Section("published", tables=tables_with_measured_values(findings))
+    charts = [table for table in findings.published if table.chart]
+    if charts:
+        panels = partial(_panels, charts)
+        yield Section("source-charts", "Charts of the source", plots=panels)
     if findings.source_changes:
-        sections.append(Section("Agreement with the source", (), [_agreement(findings)]))
+        yield Section("source-changes", "Agreement with the source", tables=[_agreement(findings)])
     if findings.published and findings.source_notes:
-        sections.append(Section("Notes on the published values", findings.source_notes, ()))
+        yield Section("source-notes", "Notes on the published values", findings.source_notes)
     if findings.not_repeated:
-        sections.append(Section("Published, and not repeated", findings.not_repeated, ()))
-    return sections
+        yield Section("not-repeated", "Published, and not repeated", findings.not_repeated)
+
+
+def tables_with_measured_values(findings: StudyFindings) -> list[Table]:
+    """Return the published tables with the measured values."""
+    confidence = findings.first.study.plan.confidence
+    return [with_measured_columns(table, confidence) for table in findings.published]
+
+
+def _panels(tables: Sequence[MeasuredTable]) -> list[Panel]:
+    return [panel for table in tables for panel in source_charts(table)]
 
 
 CONTRADICTIONS = (Agreement.OPPOSITE, Agreement.NOT_REPRODUCED)
@@ -223,6 +241,7 @@ def with_measured_columns(table: MeasuredTable, confidence: float) -> Table:
         rows=rows,
         note=_note(table),
         numeric=frozenset(numeric),
+        whole=True,
         narrow=_narrow(table, measured, titles, rows),
     )
 
