@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from itertools import groupby
+import re
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.steady_state import checkpoint_starts
 from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, throughput_points
 from pgdyno.cli.report import read_report
-from pgdyno.report.plot import Scale
+from pgdyno.report.plot import LETTER_WIDTH, Axis, Point, Scale, dotted, linear, plot
 from pgdyno.report.why_section import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Executed, SampleSeries
@@ -126,3 +127,14 @@ def test_the_page_draws_wal_and_checkpoints(tmp_path: Path) -> None:
     write_study(tmp_path / "short", Synthetic(blocks=2, slices=3))
     page = html_of(read_report(tmp_path / "short"))
     assert "WAL written over time" not in page and "Ticks at the top" not in page
+
+
+def test_labels_of_an_axis_do_not_overlap_and_its_zero_has_a_line_of_its_own() -> None:
+    x = Axis(0.0, 100.0, [(float(at), f"label {at}") for at in range(0, 101, 5)])
+    y = linear([-1.0, 1.0], unit="%")
+    drawn = plot("a chart", x, y, [dotted([Point(50.0, 0.5, "a dot", -0.5, 1.5)], "arm0")], legend={"a": 0})
+    places = [float(at) for at in re.findall(r'<text x="([\d.]+)"[^>]*>label ', drawn)]
+    assert 2 < len(places) < 10
+    assert min(b - a for a, b in pairwise(places)) > LETTER_WIDTH * len("label 5")
+    assert drawn.count('class="zero"') == 1 and drawn.count('class="grid"') == len(y.ticks) - 1
+    assert "<title>a dot</title>" in drawn and drawn.count(">a</text>") == 1

@@ -1,18 +1,19 @@
 """Charts as SVG.
 
 - SVG for the charts: scales, ticks and elements. All text and attributes are escaped here.
-- Charts of a report: effect by block, latency by percentile. Charts over time are in timelines.py.
+- Charts: axes with ticks and labels, marks, and a legend.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from pgdyno.units import group_digits, signed
+from pgdyno.analysis.statistics.intervals import percent_of
+from pgdyno.units import Better, given_percent, group_digits, signed, significant
 
 # ----------------------------------------------------------------------
 # SVG for the charts: scales, ticks and elements. All text and attributes are escaped here.
@@ -121,7 +122,7 @@ def drawing(width: float, height: float, label: str, parts: Iterable[Markup], cl
 
 
 # ----------------------------------------------------------------------
-# Charts of a report: effect by block, latency by percentile. Charts over time are in timelines.py.
+# Charts: axes with ticks and labels, marks, and a legend.
 #
 # Colors are CSS classes (``arm0``, ``arm1``, …), defined by the style sheet for light and dark mode.
 # ----------------------------------------------------------------------
@@ -132,6 +133,16 @@ COLORS = 6
 DOTS_MAX = 40
 """Maximum number of points of a line that are also drawn as dots; more would hide the line."""
 
+LETTER_WIDTH = 5.6
+"""Width of a letter of a label in pixels, at most. Labels that would overlap the one before are left out."""
+
+LEGEND_LINE = 12.0
+
+
+def arm_class(arm: int) -> str:
+    """Return the CSS class with the color of an arm."""
+    return f"arm{arm % COLORS}"
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -141,6 +152,189 @@ class Panel:
     picture: Markup
 
 
-def arm_class(arm: int) -> str:
-    """Return the CSS class with the color of an arm."""
-    return f"arm{arm % COLORS}"
+@dataclass(frozen=True)
+class Axis:
+    """The range of an axis, with the labels at some of its values."""
+
+    low: float
+    high: float
+    ticks: Sequence[tuple[float, str]] = ()
+    title: str = ""
+    log: bool = False
+    grid: bool = False  # also lines at the ticks of a horizontal axis
+
+
+NO_AXIS = Axis(0.0, 1.0)
+"""For marks with places of their own."""
+
+
+def linear(
+    values: Iterable[float], n: int = 5, unit: str | None = None, title: str = "", *, padding: float = 0.06
+) -> Axis:
+    """Return an axis around values with about ``n`` ticks. With ``unit``, labels have a sign and the unit."""
+    low, high = min(known := list(values)), max(known)
+    margin = padding * (high - low) or (1.0 if padding else 0.0)
+    ticks = nice_ticks(low - margin, high + margin, n)
+    return Axis(low - margin, high + margin, list(zip(ticks, tick_labels(ticks, unit), strict=True)), title)
+
+
+def logarithmic(values: Iterable[float], title: str = "", *, factor: float = 1.1) -> Axis:
+    """Return a logarithmic axis around values."""
+    low, high = min(known := list(values)) / factor, max(known) * factor
+    return Axis(low, high, [(tick, significant(tick, 1)) for tick in log_ticks(low, high)], title, log=True)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Size of a chart, and the place of its axes, in pixels. Labels and legend are below ``bottom``."""
+
+    width: float = 300.0
+    left: float = 50.0
+    right: float = 12.0
+    top: float = 24.0
+    bottom: float = 176.0
+
+
+MEDIUM = Frame()
+
+Mark = Callable[[Scale, Scale], Iterable[Markup]]
+"""Draws on the two scales."""
+
+
+def plot(
+    label: str,
+    x: Axis,
+    y: Axis,
+    marks: Iterable[Mark],
+    frame: Frame = MEDIUM,
+    *,
+    legend: Mapping[str, int] | None = None,
+    band: tuple[float, float] | None = None,
+    class_: str = "curves",
+) -> Markup:
+    """Return a chart. ``legend`` maps names to numbers of colors; ``band``: a range of x behind the marks."""
+    left, right, top, bottom = frame.left, frame.width - frame.right, frame.top, frame.bottom
+    across, up = Scale(x.low, x.high, left, right, x.log), Scale(y.low, y.high, bottom, top, y.log)
+    parts = []
+    if band is not None:
+        begin, end = map(across, band)
+        parts.append(element("rect", x=begin, y=top, width=end - begin, height=bottom - top, class_="margin"))
+    for tick, shown in y.ticks:
+        parts.append(line(left, up(tick), right, up(tick), class_=_line_class(tick, y)))
+        parts.append(text(left - 5, up(tick) + 3.5, shown, class_="end small"))
+    free = -math.inf
+    for tick, shown in x.ticks:
+        at, half = across(tick), LETTER_WIDTH * len(shown) / 2
+        if x.grid:
+            parts.append(line(at, top, at, bottom, class_=_line_class(tick, x)))
+        if at - half > free:
+            parts.append(text(at, bottom + 15, shown, class_="middle small"))
+            free = at + half
+    if y.title:
+        is_short = LETTER_WIDTH * len(y.title) < left
+        at, class_of_title = (left - 5, "end small") if is_short else (2, "small")
+        parts.append(text(at, top - 8, y.title, class_=class_of_title))
+    below = bottom + 15
+    if x.title:
+        below += 14
+        parts.append(text((left + right) / 2, below, x.title, class_="middle small"))
+    parts += [part for mark in marks for part in mark(across, up)]
+    for name, number in (legend or {}).items():
+        below += LEGEND_LINE
+        parts.append(line(left, below, left + 14, below, class_=f"curve {arm_class(number)}"))
+        parts.append(text(left + 19, below + 3, name, class_="small"))
+    return drawing(frame.width, below + 10, label, parts, class_)
+
+
+def _line_class(tick: float, axis: Axis) -> str:
+    return "zero" if abs(tick) < 1e-9 and not axis.log else "grid"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A value with its interval and tooltip."""
+
+    x: float
+    y: float
+    title: str = ""
+    low: float | None = None
+    high: float | None = None
+
+
+def trace(points: Sequence[tuple[float, float]], class_: str) -> Mark:
+    """Return a line through points."""
+    return lambda x, y: [polyline([(x(a), y(b)) for a, b in points], class_=class_)]
+
+
+def dotted(
+    points: Sequence[Point], color: str, *, aside: float = 0.0, joined: bool = True, radius: float = 3.2
+) -> Mark:
+    """Return dots with their intervals, joined by a line; ``aside`` moves them by some pixels."""
+
+    def draw(x: Scale, y: Scale) -> Iterator[Markup]:
+        if joined:
+            yield polyline([(x(of.x) + aside, y(of.y)) for of in points], class_=f"curve {color}")
+        for of in points:
+            at = round(x(of.x) + aside, 1)
+            if of.low is not None and of.high is not None:
+                yield line(at, y.inside(of.low), at, y.inside(of.high), class_=f"cap {color}")
+            yield circle(at, y(of.y), radius, of.title, class_=f"dot {color}")
+
+    return draw
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of ``estimates``: a dot with its interval, and the label at the left."""
+
+    label: str
+    value: float
+    title: str
+    color: str
+    low: float | None = None
+    high: float | None = None
+    height: float = 26.0
+    radius: float = 5.0
+    style: str = ""  # class of the label
+
+
+def estimates(
+    label: str, rows: Sequence[Row], span: tuple[float, float], margin: float, better: Better
+) -> Markup:
+    """Return a chart of changes in percent, one per row, against the equivalence margin.
+
+    ``span`` is the range of the axis; an interval that extends beyond it has an arrow.
+    """
+    frame = Frame(540.0, 112.0, 14.0, 52.0, 52.0 + sum(row.height for row in rows))
+    limit = math.log1p(margin)
+    inner, outer = percent_of(-limit), percent_of(limit)
+    ticks = nice_ticks(*span, 7)
+    less = better is Better.LESS
+
+    def draw(x: Scale, _: Scale) -> Iterator[Markup]:
+        yield text(
+            x((inner + outer) / 2), frame.top - 8, f"margin ±{given_percent(margin)}", class_="quiet middle"
+        )
+        yield text(frame.left, 18, f"← {'faster' if less else 'slower'}", class_="quiet")
+        yield text(frame.width - frame.right, 18, f"{'slower' if less else 'faster'} →", class_="quiet end")
+        y = frame.top
+        for row in rows:
+            y += row.height
+            yield from _row(row, x, y - row.height / 2, frame.left - 10)
+
+    axis = Axis(*span, list(zip(ticks, tick_labels(ticks, "%"), strict=True)), grid=True)
+    return plot(label, axis, NO_AXIS, [draw], frame, band=(inner, outer), class_="effect")
+
+
+def _row(row: Row, x: Scale, y: float, left: float) -> Iterator[Markup]:
+    if row.low is not None and row.high is not None:
+        title = element("title", row.title)
+        ends = {"x1": x.inside(row.low), "y1": y, "x2": x.inside(row.high), "y2": y}
+        yield element("line", title, **ends, class_=f"interval {row.color}")
+        for end, arrow in ((row.low, "◂"), (row.high, "▸")):
+            if x.low <= end <= x.high:
+                yield line(x(end), y - 7, x(end), y + 7, class_=f"cap {row.color}")
+            else:
+                yield text(x.inside(end), y + 5, arrow, class_="middle quiet")
+    yield circle(x(row.value), y, row.radius, row.title, class_=f"dot {row.color}")
+    yield text(left, y + 4, row.label, class_=f"end {row.style}".strip())

@@ -26,24 +26,23 @@ from pgdyno.analysis.telemetry.percentiles import LatencyMs, curve_ms
 from pgdyno.report.document import Table
 from pgdyno.report.plot import (
     DOTS_MAX,
+    Axis,
+    Mark,
     Panel,
-    Scale,
+    Point,
+    Row,
     arm_class,
-    circle,
-    drawing,
-    element,
-    line,
-    log_ticks,
-    nice_ticks,
-    polyline,
-    text,
+    dotted,
+    estimates,
+    logarithmic,
+    plot,
+    trace,
 )
 from pgdyno.results.records import Kept, StudyRecord
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
     NO_BREAK,
-    Better,
     Estimate,
     bracketed,
     ci_text,
@@ -376,11 +375,8 @@ def effects(findings: Findings) -> list[Panel]:
     drawn = [comparison for comparison in findings.comparisons if comparison.primary]
     if not drawn:
         return []
-    low, high = _percent_range(drawn)
-    metric = findings.primary.name
-    return [
-        Panel(f"{c.arm.name} vs. {c.baseline.name}: change of {metric}", _effect(c, low, high)) for c in drawn
-    ]
+    span, metric = _percent_range(drawn), findings.primary.name
+    return [Panel(f"{c.arm.name} vs. {c.baseline.name}: change of {metric}", _effect(c, span)) for c in drawn]
 
 
 def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
@@ -390,64 +386,33 @@ def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
         values += [-1.25 * limit, 1.25 * limit]
         if comparison.primary:
             percent = comparison.primary.percent
-            values += _interval(percent) or ()
+            values += [end for end in (percent.low, percent.high) if end is not None]
             values += [percent_of(d) for d in comparison.primary.log_ratios.values()]
     padding = 0.04 * (max(values) - min(values))
     return min(values) - padding, max(values) + padding
 
 
-def _interval(percent: Estimate) -> tuple[float, float] | None:
-    """Return the interval; None with a single block."""
-    if percent.low is None or percent.high is None:
-        return None
-    return percent.low, percent.high
-
-
-def _effect(comparison: Comparison, low: float, high: float) -> Markup:
+def _effect(comparison: Comparison, span: tuple[float, float]) -> Markup:
     effect = comparison.primary
     assert effect is not None
-    width, left, right, top = 520.0, 70.0, 14.0, 62.0
-    blocks = sorted(effect.log_ratios.items())
-    each = len(blocks) <= NAMES_MAX
-    step = 16.0 if each else 13.0 if len(blocks) <= DOTS_MAX else max(3.0, 13.0 * DOTS_MAX / len(blocks))
-    first = top + 44
-    bottom = first + step * len(blocks)
-    x = Scale(low, high, left, width - right)
-    limit = math.log1p(comparison.margin)
-    inner, outer = x(percent_of(-limit)), x(percent_of(limit))
-    less = effect.percent.better is Better.LESS
-    parts = [
-        element("rect", x=inner, y=top - 6, width=outer - inner, height=bottom - top + 6, class_="margin"),
-        text(
-            (inner + outer) / 2,
-            top - 14,
-            f"margin ±{given_percent(comparison.margin)}",
-            class_="quiet middle",
-        ),
-        text(left, 18, f"← {'faster' if less else 'slower'}", class_="quiet"),
-        text(width - right, 18, f"{'slower' if less else 'faster'} →", class_="quiet end"),
-    ]
-    for tick in nice_ticks(low, high, 7):
-        parts += [
-            line(x(tick), top - 6, x(tick), bottom, class_="zero" if abs(tick) < 1e-9 else "grid"),
-            text(x(tick), bottom + 17, signed(tick, 0 if tick == int(tick) else 1, "%"), class_="middle"),
-        ]
     percent, color = effect.percent, arm_class(comparison.arm.arm)
-    y = top + 14
     value = f"{percent.signed_text}, CI {percent.signed_interval_text}"
-    if interval := _interval(percent):
-        ends = {"x1": x(interval[0]), "y1": y, "x2": x(interval[1]), "y2": y}
-        parts.append(element("line", element("title", value), **ends, class_=f"interval {color}"))
-        parts += [line(x(end), y - 7, x(end), y + 7, class_=f"cap {color}") for end in interval]
-    parts.append(circle(x(percent.value), y, 6, value, class_=f"dot {color}"))
-    parts.append(text(left - 10, y + 4, "estimate", class_="end strong"))
-    for i, (block, d) in enumerate(blocks):
-        y = first + step * i
-        of_block = f"block {block + 1}: {signed(percent_of(d), 2, '%')}"
-        parts.append(circle(x(percent_of(d)), y, 3.2, of_block, class_=f"dot {color}"))
-        if each or i == 0 or i == len(blocks) - 1 or (len(blocks) <= DOTS_MAX and (block + 1) % 5 == 0):
-            parts.append(text(left - 10, y + 4, f"block {block + 1}", class_="end quiet"))
-    return drawing(width, bottom + 26, f"Effect of {comparison.arm.name}: {value}", parts, "effect")
+    whole = Row("estimate", percent.value, value, color, percent.low, percent.high, 34.0, 6.0, "strong")
+    rows = [whole]
+    n = len(effect.log_ratios)
+    each = n <= NAMES_MAX
+    step = 16.0 if each else 13.0 if n <= DOTS_MAX else max(3.0, 13.0 * DOTS_MAX / n)
+    for i, (block, d) in enumerate(sorted(effect.log_ratios.items())):
+        is_named = each or i in (0, n - 1) or (n <= DOTS_MAX and (block + 1) % 5 == 0)
+        name = f"block {block + 1}"
+        title = f"{name}: {signed(percent_of(d), 2, '%')}"
+        row = Row(
+            name if is_named else "", percent_of(d), title, color, height=step, radius=3.2, style="quiet"
+        )
+        rows.append(row)
+    return estimates(
+        f"Effect of {comparison.arm.name}: {value}", rows, span, comparison.margin, percent.better
+    )
 
 
 def latency_charts(findings: Findings) -> list[Panel]:
@@ -467,34 +432,22 @@ NAMED_SHARES = {0.5: "p50", 0.1: "p90", 0.01: "p99", 1e-3: "p99.9", 1e-4: "p99.9
 
 
 def _curves(curves: dict[int, list[tuple[float, float]]], names: Mapping[int, str]) -> Markup:
-    width, height, left, right, top, bottom = 300.0, 196.0, 42.0, 10.0, 20.0, 176.0
     least = min(share for curve in curves.values() for share, _ in curve)
-    values = [value for curve in curves.values() for _, value in curve]
-    x = Scale(0.5, least, left, width - right, log=True)
-    y = Scale(min(values) * 0.9, max(values) * 1.1, bottom, top, log=True)
-    parts = []
-    for tick in log_ticks(min(values) * 0.9, max(values) * 1.1):
-        label = significant(tick, 1)
-        parts += [
-            line(left, y(tick), width - right, y(tick), class_="grid"),
-            text(left - 5, y(tick) + 3.5, label, class_="end small"),
+    shares = [(share, name) for share, name in NAMED_SHARES.items() if share >= least]
+    x = Axis(0.5, least, shares, log=True, grid=True)
+    y = logarithmic((value for curve in curves.values() for _, value in curve), "ms")
+    marks: list[Mark] = []
+    for arm, points in curves.items():
+        marks.append(trace(points, f"curve {arm_class(arm)}"))
+        # The first point at or beyond the share, as the points of a curve are discrete.
+        beyond = [
+            (name, next((point for point in points if point[0] <= share * (1 + 1e-9)), None))
+            for share, name in NAMED_SHARES.items()
         ]
-    for share, name in NAMED_SHARES.items():
-        if share >= least:
-            parts += [
-                line(x(share), top, x(share), bottom, class_="grid"),
-                text(x(share), bottom + 14, name, class_="middle small"),
-            ]
-    parts.append(text(left - 5, top - 8, "ms", class_="end small"))
-    for arm, curve in curves.items():
-        parts.append(polyline([(x(share), y(v)) for share, v in curve], class_=f"curve {arm_class(arm)}"))
-    for arm, curve in curves.items():
-        for share, name in NAMED_SHARES.items():
-            # The first point at or beyond the share, as the points of a curve are discrete.
-            beyond = next((point for point in curve if point[0] <= share * (1 + 1e-9)), None)
-            if beyond is not None:
-                value = significant(beyond[1], 3)
-                title = f"{names[arm]}, {name}: {value} ms"
-                dot = circle(x(beyond[0]), y(beyond[1]), 2.4, title, class_=f"dot {arm_class(arm)}")
-                parts.append(dot)
-    return drawing(width, height, "Latency by percentile", parts, "curves")
+        dots = [
+            Point(*at, f"{names[arm]}, {name}: {significant(at[1], 3)} ms")
+            for name, at in beyond
+            if at is not None
+        ]
+        marks.append(dotted(dots, arm_class(arm), joined=False, radius=2.4))
+    return plot("Latency by percentile", x, y, marks)

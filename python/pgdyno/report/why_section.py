@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,17 +25,18 @@ from pgdyno.analysis.time_breakdown import TimeBreakdown, TimePart, Waterfall
 from pgdyno.report.document import Table
 from pgdyno.report.plot import (
     DOTS_MAX,
+    NO_AXIS,
+    Frame,
     Panel,
     Scale,
     arm_class,
     circle,
-    drawing,
     element,
     line,
-    nice_ticks,
+    linear,
+    plot,
     polyline,
     text,
-    tick_labels,
 )
 from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, enumeration, with_interval
 from pgdyno.results.records import SampleSeries, Trial
@@ -152,7 +153,7 @@ TICK_DISTANCE_MIN = 2.0
 per second made a page of 84 MB."""
 
 
-LEFT, RIGHT, TOP, BOTTOM, WIDTH, HEIGHT = 38.0, 10.0, 16.0, 122.0, 280.0, 140.0
+SMALL = Frame(280.0, 38.0, 10.0, 18.0, 124.0)
 
 
 def throughput_timelines(findings: Findings) -> list[Panel]:
@@ -236,25 +237,22 @@ def _picture(
     dips: Mapping[int, Sequence[Dip]],
 ) -> Markup:
     end = max(point.at_s for trial in trials for point in points[trial.trial])
-    x, y = Scale(0, end, LEFT, WIDTH - RIGHT), Scale(0, top_rate, BOTTOM, TOP)
-    parts = [text(LEFT - 4, TOP - 6, unit, class_="end small")]
-    rates = nice_ticks(0, top_rate, 4)
-    for tick, shown in zip(rates, tick_labels(rates), strict=True):
-        parts += [
-            line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"),
-            text(LEFT - 4, y(tick) + 3, shown, class_="end small"),
-        ]
-    seconds = nice_ticks(0, end, 4)
-    for tick, shown in zip(seconds, tick_labels(seconds), strict=True):
-        parts.append(text(x(tick), BOTTOM + 13, f"{shown} s" if tick else "0", class_="middle small"))
-    for trial in trials:
-        color = arm_class(trial.arm)
-        parts += checkpoint_ticks([at_s for at_s in ticks.get(trial.trial, ()) if at_s <= end], x, color)
-        parts += [_dip(dip, x, color) for dip in dips.get(trial.trial, ())]
-        for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
-            chosen = [point for point in points[trial.trial] if point.role is role]
-            parts += _one_line(chosen, x, y, names[trial.arm], unit, f"{color} {kind}".strip())
-    return drawing(WIDTH, HEIGHT, f"{unit} over time", parts, "rates")
+    x = linear((0.0, end), 4, padding=0.0)
+    x = replace(x, ticks=[(tick, f"{shown} s" if tick else "0") for tick, shown in x.ticks])
+
+    def draw(x: Scale, y: Scale) -> Iterator[Markup]:
+        for trial in trials:
+            color = arm_class(trial.arm)
+            yield from checkpoint_ticks(
+                [at_s for at_s in ticks.get(trial.trial, ()) if at_s <= end], x, color
+            )
+            yield from (_dip(dip, x, color) for dip in dips.get(trial.trial, ()))
+            for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
+                chosen = [point for point in points[trial.trial] if point.role is role]
+                yield from _one_line(chosen, x, y, names[trial.arm], unit, f"{color} {kind}".strip())
+
+    y = linear((0.0, top_rate), 4, title=unit, padding=0.0)
+    return plot(f"{unit} over time", x, y, [draw], SMALL, class_="rates")
 
 
 def checkpoint_ticks(moments: Sequence[float], x: Scale, color: str) -> list[Markup]:
@@ -273,14 +271,14 @@ def _tick(moments: Sequence[float], at: float, color: str) -> Markup:
     one = f"checkpoint started by {first} s"
     several = f"{len(moments)} checkpoints started by {first} to {group_digits(moments[-1], 0)} s"
     title = element("title", one if len(moments) == 1 else several)
-    return element("line", title, x1=at, y1=TOP - 9, x2=at, y2=TOP - 1, class_=f"tick {color}")
+    return element("line", title, x1=at, y1=SMALL.top - 9, x2=at, y2=SMALL.top - 1, class_=f"tick {color}")
 
 
 def _dip(dip: Dip, x: Scale, color: str) -> Markup:
     """Return a triangle on the axis that marks a dip."""
     at = x.inside((dip.from_s + dip.to_s) / 2)
-    title = element("title", label(dip))
-    corners = f"{at:g},{BOTTOM - 6:g} {at - 3.2:g},{BOTTOM - 0.5:g} {at + 3.2:g},{BOTTOM - 0.5:g}"
+    title, low = element("title", label(dip)), SMALL.bottom - 0.5
+    corners = f"{at:g},{SMALL.bottom - 6:g} {at - 3.2:g},{low:g} {at + 3.2:g},{low:g}"
     return element("polygon", title, points=corners, class_=f"dot {color}")
 
 
@@ -654,7 +652,7 @@ def _negative(part: TimePart) -> bool:
 # Waterfall chart of the time per transaction: from the baseline to an arm, by part.
 # ----------------------------------------------------------------------
 
-STEPS_WIDTH, STEPS_LEFT, STEPS_RIGHT, STEPS_TOP = 470.0, 14.0, 14.0, 34.0
+STEPS_WIDTH, STEPS_LEFT, STEPS_TOP = 470.0, 14.0, 34.0
 STEP, BAR = 34.0, 11.0
 """Height of a part and of its bar. The label is above the bar, so that it fits a narrow page."""
 
@@ -682,28 +680,23 @@ def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
     shown, left = _shown(waterfall)
     ends = _ends(whole.a_us, [*_added_us(shown), left])
     low, high = min(ends), max(ends)
-    padding = 0.06 * (high - low) or 1.0
-    x = Scale(low - padding, high + padding, STEPS_LEFT, STEPS_WIDTH - STEPS_RIGHT)
-    bottom = STEPS_TOP + STEP * (len(shown) + 2 + bool(left)) + 6
-    parts: list[Markup] = []
-    ticks = nice_ticks(low - padding, high + padding, 6)
-    for tick, label in zip(ticks, tick_labels(ticks), strict=True):
-        parts += [
-            line(x(tick), STEPS_TOP - 8, x(tick), bottom, class_="grid"),
-            text(x(tick), bottom + 15, label, class_="middle small"),
-        ]
-    y = STEPS_TOP
-    parts += _step_level(a, whole.a_us, y, x)
-    at_us = whole.a_us
-    for part in shown:
-        y += STEP
-        parts += _step(part, at_us, y, x)
-        at_us += part.b_us - part.a_us
-    if left:
-        y += STEP
-        parts += _bar("other parts, none significant", left, at_us, y, x, "")
-    parts += _step_level(b, whole.b_us, y + STEP, x)
-    return drawing(STEPS_WIDTH, bottom + 22, f"Time per transaction from {a} to {b}, by part", parts, "steps")
+    count = len(shown) + 2 + bool(left)
+    frame = Frame(STEPS_WIDTH, STEPS_LEFT, STEPS_LEFT, STEPS_TOP - 8, STEPS_TOP + STEP * count + 6)
+
+    def draw(x: Scale, _: Scale) -> Iterator[Markup]:
+        y, at_us = STEPS_TOP, whole.a_us
+        yield from _step_level(a, whole.a_us, y, x)
+        for part in shown:
+            y += STEP
+            yield from _step(part, at_us, y, x)
+            at_us += part.b_us - part.a_us
+        if left:
+            y += STEP
+            yield from _bar("other parts, none significant", left, at_us, y, x, "")
+        yield from _step_level(b, whole.b_us, y + STEP, x)
+
+    label = f"Time per transaction from {a} to {b}, by part"
+    return plot(label, replace(linear((low, high), 6), grid=True), NO_AXIS, [draw], frame, class_="steps")
 
 
 def _added_us(shown: Sequence[TimePart]) -> list[float]:

@@ -18,20 +18,10 @@ from pgdyno.analysis.comparison import Decision, Verdict, decide
 from pgdyno.analysis.statistics.intervals import Method, own_level, simultaneous, summarize
 from pgdyno.features.capacity.search import crossing
 from pgdyno.features.factors.effects import FactorialDesign, Levels, counted_passes, design_of
-from pgdyno.features.factors.scalability import (
-    BOTTOM,
-    LEFT,
-    RIGHT,
-    TOP,
-    WIDTH,
-    baseline_of,
-    curve_name,
-    height,
-    legend,
-)
+from pgdyno.features.factors.scalability import baseline_of, curve_name
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
-from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, log_ticks, polyline, text
+from pgdyno.report.plot import Axis, Panel, Point, Scale, arm_class, dotted, line, logarithmic, plot, text
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.values import LatencyLimit, parse_limit
 from pgdyno.units import (
@@ -195,9 +185,8 @@ def latency_chart(found: Capacity) -> list[Panel]:
     if not known or len(rates) < 2:
         return []
     limit_ms = found.limit.latency_s * 1e3
-    low, high = min([*known, limit_ms]) / 1.3, max([*known, limit_ms]) * 1.3
     title = f"p{100 * found.limit.quantile:.6g} by rate, with the limit"
-    return [Panel(title, _picture(arms, rates, (low, high), limit_ms))]
+    return [Panel(title, _picture(arms, rates, logarithmic([*known, limit_ms], "ms", factor=1.3), limit_ms))]
 
 
 def _points(kept: ArmCapacity) -> list[tuple[float, float]]:
@@ -208,28 +197,29 @@ def _points(kept: ArmCapacity) -> list[tuple[float, float]]:
     ]
 
 
-def _picture(
-    arms: Sequence[ArmCapacity], rates: Sequence[float], span_ms: tuple[float, float], limit_ms: float
-) -> Markup:
-    x = Scale(rates[0] / 1.05, rates[-1] * 1.05, LEFT, WIDTH - RIGHT, log=True)
-    y = Scale(*span_ms, BOTTOM, TOP, log=True)
-    parts = [text(x(rate), BOTTOM + 15, group_digits(rate, 0), class_="middle small") for rate in rates]
-    parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, UNIT, class_="middle small"))
-    for tick in log_ticks(*span_ms):
-        label = significant(tick, 1)
-        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
-        parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
-    parts.append(line(LEFT, y(limit_ms), WIDTH - RIGHT, y(limit_ms), class_="zero"))
-    parts.append(text(LEFT + 4, y(limit_ms) - 4, "limit", class_="small"))
-    parts.append(text(LEFT - 5, TOP - 10, "ms", class_="end small"))
-    for number, kept in enumerate(arms):
-        color, points = arm_class(number), _points(kept)
-        parts.append(polyline([(x(rate), y(ms)) for rate, ms in points], class_=f"curve {color}"))
-        for rate, ms in points:
-            title = f"{kept.name}, {group_digits(rate, 0)} {UNIT}: {significant(ms, 3)} ms"
-            parts.append(circle(x(rate), y(ms), 3.2, title, class_=f"dot {color}"))
-    names = {kept.name: number for number, kept in enumerate(arms)}
-    return drawing(WIDTH, height(len(names)), "Latency by rate", [*parts, *legend(names)], "curves")
+def _picture(arms: Sequence[ArmCapacity], rates: Sequence[float], y: Axis, limit_ms: float) -> Markup:
+    labels = [(rate, group_digits(rate, 0)) for rate in rates]
+    x = Axis(rates[0] / 1.05, rates[-1] * 1.05, labels, UNIT, log=True)
+
+    def limit(across: Scale, up: Scale) -> list[Markup]:
+        at = up(limit_ms)
+        return [
+            line(across.start, at, across.end, at, class_="zero"),
+            text(across.start + 4, at - 4, "limit", class_="small"),
+        ]
+
+    of_arms = [
+        dotted(
+            [
+                Point(rate, ms, f"{kept.name}, {group_digits(rate, 0)} {UNIT}: {significant(ms, 3)} ms")
+                for rate, ms in _points(kept)
+            ],
+            arm_class(number),
+        )
+        for number, kept in enumerate(arms)
+    ]
+    legend = {kept.name: number for number, kept in enumerate(arms)}
+    return plot("Latency by rate", x, y, [limit, *of_arms], legend=legend)
 
 
 LARGER = {

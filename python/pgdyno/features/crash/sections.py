@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
 from markupsafe import Markup
@@ -26,7 +26,7 @@ from pgdyno.features.crash.records import Crash, CrashArm, CrashTestRecord
 from pgdyno.report.answer import BAR_WIDTH, axis, bar_of, ends_of, reach_of
 from pgdyno.report.csv_format import as_text, csv_text
 from pgdyno.report.document import Document, Headline, Section, Table, tables_section
-from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, nice_ticks, text, tick_labels
+from pgdyno.report.plot import Axis, Mark, Panel, Scale, arm_class, circle, line, linear, plot, text
 from pgdyno.report.result_tables import in_a_head, with_interval
 from pgdyno.results.records import Json
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
@@ -361,7 +361,6 @@ def progress_line(crash: Crash, name: str, plan: CrashPlan) -> str:
 # ----------------------------------------------------------------------
 
 TITLE = "Durability"
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300.0, 210.0, 42.0, 12.0, 22.0, 168.0
 SENTENCES_MAX = 4
 """Maximum number of arms whose sentence the summary on the terminal has."""
 
@@ -489,39 +488,34 @@ def share_bar(share: Proportion | None) -> str:
 
 def _picture(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Markup:
     """Return a chart with a point per arm: its change, the share of cuts with a loss (both %), their CIs."""
-    shown = [(i, found, changes.get(found.name)) for i, found in enumerate(crashes.findings)]
+    metric, kind = study.first.primary.label, PLURAL[crashes.plan.kind][1]
     ends = [0.0, *(end for change in changes.values() for end in ends_of(change))]
-    padding = 0.06 * ((max(ends) - min(ends)) or 1.0)
-    x = Scale(min(ends) - padding, max(ends) + padding, LEFT, WIDTH - RIGHT)
-    y = Scale(0, 100, BOTTOM, TOP)
-    parts = []
-    for tick in (0, 25, 50, 75, 100):
-        parts += [
-            line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"),
-            text(LEFT - 6, y(tick) + 4, f"{tick}%", class_="end small"),
-        ]
-    ticks = nice_ticks(x.low, x.high, 5)
-    for value, label in zip(ticks, tick_labels(ticks, "%"), strict=True):
-        parts += [
-            line(x(value), TOP, x(value), BOTTOM, class_="zero" if abs(value) < 1e-9 else "grid"),
-            text(x(value), BOTTOM + 16, label, class_="middle small"),
-        ]
-    metric = study.first.primary.label
-    parts += [
-        text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 32, f"change of {metric}", class_="middle small"),
-        text(LEFT - 6, TOP - 10, f"{PLURAL[crashes.plan.kind][1]} with a loss", class_="small"),
+    x = replace(linear(ends, unit="%", title=f"change of {metric}"), grid=True)
+    y = Axis(
+        0.0, 100.0, [(float(share), f"{share}%") for share in (0, 25, 50, 75, 100)], f"{kind} with a loss"
+    )
+    marks = [
+        _mark(found, changes.get(found.name), arm_class(arm))
+        for arm, found in enumerate(crashes.findings)
+        if found.with_loss is not None and (arm == 0 or found.name in changes)
     ]
-    for arm, found, change in shown:
-        if found.with_loss is None or (change is None and arm != 0):
-            continue
-        share, color = found.with_loss, arm_class(arm)
-        at, up = x(0.0 if change is None else change.value), y(100 * share.count / share.n)
-        parts.append(line(at, y(100 * share.low), at, y(100 * share.high), class_=f"interval {color}"))
+    return plot("Loss against speed", x, y, marks)
+
+
+def _mark(found: CrashFindings, change: Estimate | None, color: str) -> Mark:
+    share = found.with_loss
+    assert share is not None
+    estimate = share_estimate(share)
+
+    def draw(x: Scale, y: Scale) -> Iterator[Markup]:
+        at, up = x(0.0 if change is None else change.value), y(estimate.value)
+        yield line(at, y(100 * share.low), at, y(100 * share.high), class_=f"interval {color}")
         if change is not None and change.low is not None and change.high is not None:
-            parts.append(line(x(change.low), up, x(change.high), up, class_=f"interval {color}"))
-        title = f"{found.name}: {share.count} of {share.n}"
-        parts.append(circle(at, up, 4, title, class_=f"dot {color}"))
-        is_right = at > WIDTH - RIGHT - LABEL_SPACE
-        side = {"class_": "end small"} if is_right else {"class_": "small"}
-        parts.append(text(at - 9 if is_right else at + 9, up - 8, found.name, **side))
-    return drawing(WIDTH, HEIGHT, "Loss against speed", parts, "curves")
+            yield line(x(change.low), up, x(change.high), up, class_=f"interval {color}")
+        yield circle(at, up, 4, f"{found.name}: {share.count} of {share.n}", class_=f"dot {color}")
+        is_right = at > x.end - LABEL_SPACE
+        yield text(
+            at - 9 if is_right else at + 9, up - 8, found.name, class_="end small" if is_right else "small"
+        )
+
+    return draw

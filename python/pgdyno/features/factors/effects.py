@@ -21,13 +21,13 @@ from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
-from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, nice_ticks, polyline, text
+from pgdyno.report.plot import Axis, Panel, Point, arm_class, dotted, linear, plot
 from pgdyno.report.result_tables import enumeration
 from pgdyno.results.records import Trial
 from pgdyno.study.cases import setting_of
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, Study
 from pgdyno.study.sizing import Schedule
-from pgdyno.units import ABSENT, Better, Estimate, ci_text, given_percent, group_digits, signed
+from pgdyno.units import ABSENT, Better, Estimate, ci_text, given_percent, group_digits
 
 # ----------------------------------------------------------------------
 # Main effects and interactions of the factors of a study, from its cells.
@@ -420,7 +420,6 @@ def _holm(found: Sequence[_Ratios], confidence: float, method: Method) -> list[C
 PANELS_MAX = 6
 """Maximum number of charts; the tables have all pairs of factors."""
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300.0, 210.0, 46.0, 12.0, 22.0, 176.0
 ASIDE = 5.0
 """Horizontal offset between the marks of two levels, in pixels."""
 
@@ -448,65 +447,23 @@ def _picture(effects: Effects, factor: str, other: str) -> Markup | None:
             lines.setdefault(contrast.change.level, []).append((level, contrast))
     if not lines:
         return None
-    low, high = _range([contrast for points in lines.values() for _, contrast in points])
-    y = Scale(low, high, BOTTOM, TOP)
-    levels = effects.design.factor(other).levels
-    width = WIDTH - LEFT - RIGHT
-    at = {level: LEFT + width * (i + 0.5) / len(levels) for i, level in enumerate(levels)}
-    parts = []
-    for tick in nice_ticks(low, high, 5):
-        label = signed(tick, 0 if tick == int(tick) else 1, "%")
-        parts += [
-            line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"),
-            text(LEFT - 5, y(tick) + 3.5, label, class_="end small"),
-        ]
-    parts += [text(round(x, 1), BOTTOM + 15, level, class_="middle small") for level, x in at.items()]
-    parts.append(text(LEFT + width / 2, BOTTOM + 30, factor_name(other), class_="middle small"))
-    order = effects.design.factor(factor).levels
-    for i, (level, points) in enumerate(lines.items()):
+    levels, order = effects.design.factor(other).levels, list(effects.design.factor(factor).levels)
+    marks, values = [], [0.0]
+    for level, points in lines.items():
+        dots = []
+        for of, contrast in points:
+            assert contrast.combined is not None
+            change = contrast.combined.percent(Better.NEITHER)
+            title = f"{level}, {of}: {change.signed_text} ({change.signed_interval_text})"
+            dots.append(Point(levels.index(of), change.value, title, change.low, change.high))
+            values += [end for end in (change.value, change.low, change.high) if end is not None]
         number = order.index(level)
-        aside = (number - len(order) / 2) * ASIDE
-        parts += _line([(at[of] + aside, of, contrast) for of, contrast in points], y, number)
-        if len(lines) > 1:
-            x = LEFT + width * i / len(lines)
-            parts.append(line(x, TOP - 12, x + 12, TOP - 12, class_=f"curve {arm_class(number)}"))
-            parts.append(text(x + 16, TOP - 9, level, class_="small"))
+        marks.append(dotted(dots, arm_class(number), aside=(number - len(order) / 2) * ASIDE))
+    names = [(float(i), level) for i, level in enumerate(levels)]
+    x = Axis(-0.5, len(levels) - 0.5, names, factor_name(other))
     title = f"Change by {factor_name(factor)} at each level of {factor_name(other)}"
-    return drawing(WIDTH, HEIGHT, title, parts, "curves")
-
-
-def _range(contrasts: Sequence[Contrast]) -> tuple[float, float]:
-    values = [0.0]
-    for contrast in contrasts:
-        assert contrast.combined is not None
-        values += _ends(contrast) or ()
-        values.append(contrast.combined.percent(Better.NEITHER).value)
-    padding = 0.06 * (max(values) - min(values)) or 1.0
-    return min(values) - padding, max(values) + padding
-
-
-def _ends(contrast: Contrast) -> tuple[float, float] | None:
-    """Return the interval; None with a single pass."""
-    assert contrast.combined is not None
-    percent = contrast.combined.percent(Better.NEITHER)
-    if percent.low is None or percent.high is None:
-        return None
-    return percent.low, percent.high
-
-
-def _line(points: Sequence[tuple[float, str, Contrast]], y: Scale, number: int) -> list[Markup]:
-    color = arm_class(number)
-    parts, way = [], []
-    for place, level, contrast in points:
-        assert contrast.combined is not None
-        x = round(place, 1)
-        percent = contrast.combined.percent(Better.NEITHER)
-        if ends := _ends(contrast):
-            parts.append(line(x, y(ends[0]), x, y(ends[1]), class_=f"cap {color}"))
-        title = f"{contrast.change.level}, {level}: {percent.signed_text} ({percent.signed_interval_text})"
-        parts.append(circle(x, y(percent.value), 3.5, title, class_=f"dot {color}"))
-        way.append((x, y(percent.value)))
-    return [polyline(way, class_=f"curve {color}"), *parts]
+    legend = {level: order.index(level) for level in lines} if len(lines) > 1 else {}
+    return plot(title, x, linear(values, unit="%"), marks, legend=legend)
 
 
 HIGHER = {

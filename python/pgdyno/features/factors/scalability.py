@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -28,19 +28,7 @@ from pgdyno.analysis.telemetry.metrics import NOPM, TPM, TPS, Metric
 from pgdyno.features.factors.effects import FactorialCell, FactorialDesign, Levels
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
-from pgdyno.report.plot import (
-    Panel,
-    Scale,
-    arm_class,
-    circle,
-    drawing,
-    line,
-    log_ticks,
-    nice_ticks,
-    polyline,
-    text,
-    tick_labels,
-)
+from pgdyno.report.plot import Axis, Mark, Panel, Point, arm_class, dotted, linear, logarithmic, plot, trace
 from pgdyno.report.result_tables import enumeration
 from pgdyno.study.cases import label_of
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
@@ -590,9 +578,6 @@ CURVES_MAX = 6
 STEPS = 60
 """Number of points at which the line of a curve is computed."""
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 300.0, 216.0, 50.0, 12.0, 24.0, 176.0
-LEGEND_LINE = 12.0
-
 
 def curves(found: Scalability) -> list[Panel]:
     """Return a chart of the throughput and, with several curves, one of the ratios to the baseline."""
@@ -607,84 +592,54 @@ def curves(found: Scalability) -> list[Panel]:
     return panels
 
 
-def _clients_axis(clients: Sequence[int]) -> tuple[Scale, list[Markup]]:
-    low, high = min(clients), max(clients)
-    x = Scale(low / 1.15, high * 1.15, LEFT, WIDTH - RIGHT, log=True)
-    parts = [text(x(n), BOTTOM + 15, str(n), class_="middle small") for n in clients]
-    parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, "clients", class_="middle small"))
-    return x, parts
-
-
-def _numbers(every: Sequence[Sequence[int]]) -> list[int]:
-    return sorted({n for clients in every for n in clients})
-
-
-def legend(names: Mapping[str, int]) -> list[Markup]:
-    """Return the legend below the chart, one line per name."""
-    parts = []
-    for i, (name, number) in enumerate(names.items()):
-        y = BOTTOM + 44 + LEGEND_LINE * i
-        parts.append(line(LEFT, y - 3, LEFT + 14, y - 3, class_=f"curve {arm_class(number)}"))
-        parts.append(text(LEFT + 19, y, name, class_="small"))
-    return parts
-
-
-def height(names: int) -> float:
-    """Return the height of a chart with a legend of ``names`` lines."""
-    return HEIGHT + LEGEND_LINE * names
+def _clients_axis(every: Iterable[Iterable[int]]) -> Axis:
+    clients = sorted({n for one in every for n in one})
+    labels = [(float(n), str(n)) for n in clients]
+    return Axis(clients[0] / 1.15, clients[-1] * 1.15, labels, "clients", log=True)
 
 
 def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
-    x, parts = _clients_axis(_numbers([curve.clients for curve in shown]))
-    values = [end for curve in shown for level in curve.measured.values() for end in _interval_ends(level)]
-    y = Scale(min(values) / 1.1, max(values) * 1.1, BOTTOM, TOP, log=True)
-    for tick in log_ticks(min(values) / 1.1, max(values) * 1.1):
-        label = significant(tick, 1)
-        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
-        parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
-    parts.append(text(LEFT - 5, TOP - 10, unit, class_="end small"))
-    for number, curve in enumerate(shown):
-        color = arm_class(number)
-        at = np.geomspace(curve.clients[0], curve.clients_max, STEPS)
-        way = [(x(n), y(float(rate))) for n, rate in zip(at, curve.law.at(at), strict=True)]
-        parts.append(polyline(way, class_=f"curve {color}"))
-        for clients, level in curve.measured.items():
-            low, high = _interval_ends(level)
-            title = f"{curve.name}, {clients} clients: {level.value_text} ({level.interval_text})"
-            parts.append(line(x(clients), y(low), x(clients), y(high), class_=f"cap {color}"))
-            parts.append(circle(x(clients), y(level.value), 3.2, title, class_=f"dot {color}"))
-    names = {curve.name: number for number, curve in enumerate(shown)}
-    return drawing(
-        WIDTH, height(len(names)), "Throughput by number of clients", [*parts, *legend(names)], "curves"
-    )
+    ends = [end for of in shown for level in of.measured.values() for end in _interval_ends(level)]
+    marks: list[Mark] = []
+    for number, of in enumerate(shown):
+        at = np.geomspace(of.clients[0], of.clients_max, STEPS)
+        law = [(n, float(rate)) for n, rate in zip(at, of.law.at(at), strict=True)]
+        dots = [
+            Point(
+                n,
+                level.value,
+                f"{of.name}, {n} clients: {level.value_text} ({level.interval_text})",
+                *_interval_ends(level),
+            )
+            for n, level in of.measured.items()
+        ]
+        marks += [trace(law, f"curve {arm_class(number)}"), dotted(dots, arm_class(number), joined=False)]
+    x, y = _clients_axis(of.clients for of in shown), logarithmic(ends, unit)
+    legend = {of.name: number for number, of in enumerate(shown)}
+    return plot("Throughput by number of clients", x, y, marks, legend=legend)
 
 
 def _ratio_panel(differences: Sequence[CurveDifference], numbers: Mapping[str, int]) -> Markup:
-    x, parts = _clients_axis(_numbers([list(of.ratios) for of in differences]))
-    values = [
-        0.0,
-        *(end for of in differences for ratio in of.ratios.values() for end in _interval_ends(ratio)),
+    ends = [end for of in differences for ratio in of.ratios.values() for end in _interval_ends(ratio)]
+    marks = [
+        dotted(
+            [
+                Point(
+                    n,
+                    ratio.value,
+                    f"{of.name}, {n} clients: {ratio.signed_text} ({ratio.signed_interval_text})",
+                    *_interval_ends(ratio),
+                )
+                for n, ratio in of.ratios.items()
+            ],
+            arm_class(numbers[of.name]),
+            aside=4.0 * (i - (len(differences) - 1) / 2),
+        )
+        for i, of in enumerate(differences)
     ]
-    padding = 0.06 * (max(values) - min(values)) or 1.0
-    low, high = min(values) - padding, max(values) + padding
-    y = Scale(low, high, BOTTOM, TOP)
-    ticks = nice_ticks(low, high, 5)
-    for tick, label in zip(ticks, tick_labels(ticks, "%"), strict=True):
-        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid" if tick else "zero"))
-        parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
-    for i, of in enumerate(differences):
-        color = arm_class(numbers[of.name])
-        aside = 4.0 * (i - (len(differences) - 1) / 2)
-        way = [(x(clients) + aside, y(ratio.value)) for clients, ratio in of.ratios.items()]
-        parts.append(polyline(way, class_=f"curve {color}"))
-        for (at, place), (clients, ratio) in zip(way, of.ratios.items(), strict=True):
-            ends = _interval_ends(ratio)
-            title = f"{of.name}, {clients} clients: {ratio.signed_text} ({ratio.signed_interval_text})"
-            parts.append(line(at, y(ends[0]), at, y(ends[1]), class_=f"cap {color}"))
-            parts.append(circle(at, place, 3.2, title, class_=f"dot {color}"))
-    names = {of.name: numbers[of.name] for of in differences}
-    return drawing(
-        WIDTH, height(len(names)), "Change by number of clients", [*parts, *legend(names)], "curves"
+    x, y = _clients_axis(of.ratios for of in differences), linear([0.0, *ends], unit="%")
+    return plot(
+        "Change by number of clients", x, y, marks, legend={of.name: numbers[of.name] for of in differences}
     )
 
 

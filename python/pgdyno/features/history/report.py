@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -24,18 +24,7 @@ from pgdyno.features.history.changes import (
     StudyHistory,
 )
 from pgdyno.report.document import Document, Section, Table
-from pgdyno.report.plot import (
-    Panel,
-    Scale,
-    arm_class,
-    circle,
-    drawing,
-    element,
-    line,
-    nice_ticks,
-    text,
-    tick_labels,
-)
+from pgdyno.report.plot import Axis, Frame, Panel, Scale, arm_class, circle, element, line, linear, plot, text
 from pgdyno.report.result_tables import level_text
 from pgdyno.units import ci_text, counted, given_percent, with_unit
 
@@ -304,6 +293,8 @@ def _is_requested(change: HistoryChange, asked: Sequence[HistoryCondition]) -> b
 PANELS_MAX = 200
 """Maximum number of charts; the table has all series."""
 
+FRAME = Frame(640.0, 64.0, 34.0, 26.0, 180.0)
+
 LEVEL_COLOR, EFFECT_COLOR = arm_class(0), arm_class(1)
 
 
@@ -340,35 +331,31 @@ def panels(history: StudyHistory) -> list[Panel]:
 
 
 def _picture(series: HistorySeries, differences: Mapping[str, Sequence[FileDifference]]) -> Markup:
-    width, height, left, right, top, bottom = 640.0, 226.0, 64.0, 14.0, 26.0, 180.0
     points, relative = series.points, series.key.is_change
-    low, high = _range(points)
     begin, end = points[0].created_unix_s, points[-1].created_unix_s
-    x, y = Scale(begin, end, left + 8, width - right - 8), Scale(low, high, bottom, top)
-    parts: list[Markup] = []
-    ticks = nice_ticks(low, high, 5)
-    for tick, label in zip(ticks, tick_labels(ticks, "%" if relative else None), strict=True):
-        zero = "zero" if relative and abs(tick) < 1e-9 else "grid"
-        parts.append(line(left, y(tick), width - right, y(tick), class_=zero))
-        parts.append(text(left - 6, y(tick) + 4, label, class_="end"))
-    parts.append(text(left, bottom + 20, day(begin), class_="quiet"))
-    parts.append(text(width - right, bottom + 20, day(end), class_="quiet end"))
-    unit = "%" if relative else points[-1].estimate.unit
-    parts.append(text(left, 14, f"{unit}, {series.better} is better", class_="quiet"))
+    aside = 0.02 * (end - begin)
+    x = Axis(begin - aside, end + aside, [(at, day(at)) for at in dict.fromkeys((begin, end))])
+    unit = "%" if relative else None
+    y = linear(_range(points), unit=unit, padding=0.0)
     color = EFFECT_COLOR if relative else LEVEL_COLOR
-    for change in shown_changes(series):
-        status = " (to be confirmed)" if change is series.awaiting else ""
-        label = f"{change.verdict} {change.percent.signed_text}{status}"
-        at = x(points[change.at].created_unix_s)
-        parts.append(line(at, top, at, bottom, class_="zero"))
-        parts.append(text(at, bottom + 36, label, class_="middle strong"))
-    for point in points:
-        parts += _point(point, x, y, color)
-        if point.file in differences:
-            parts.append(_mark(point, differences[point.file], x(point.created_unix_s), bottom))
-    parts += _means(series, x, y, color)
+
+    def draw(x: Scale, y: Scale) -> Iterator[Markup]:
+        shown = f"{unit or points[-1].estimate.unit}, {series.better} is better"
+        yield text(FRAME.left, 14, shown, class_="quiet")
+        for change in shown_changes(series):
+            status = " (to be confirmed)" if change is series.awaiting else ""
+            label = f"{change.verdict} {change.percent.signed_text}{status}"
+            at = x(points[change.at].created_unix_s)
+            yield line(at, FRAME.top, at, FRAME.bottom, class_="zero")
+            yield text(at, FRAME.bottom + 30, label, class_="middle strong")
+        for point in points:
+            yield from _point(point, x, y, color)
+            if point.file in differences:
+                yield _mark(point, differences[point.file], x(point.created_unix_s))
+        yield from _means(series, x, y, color)
+
     label = f"{subject(series)}: {series.key.name}, {len(points)} files, {len(series.changes)} changes"
-    return drawing(width, height, label, parts, "effect")
+    return plot(label, x, y, [draw], FRAME, class_="effect")
 
 
 def _range(points: Sequence[HistoryPoint]) -> tuple[float, float]:
@@ -392,15 +379,14 @@ def _point(point: HistoryPoint, x: Scale, y: Scale, color: str) -> list[Markup]:
     title = f"{point.file}, {day(point.created_unix_s)}: {value}, CI {of.interval_text}"
     parts = []
     if of.low is not None and of.high is not None:
-        low, high = (min(max(end, y.low), y.high) for end in (of.low, of.high))
-        parts.append(line(at, y(low), at, y(high), class_=f"tick faint {color}"))
+        parts.append(line(at, y.inside(of.low), at, y.inside(of.high), class_=f"tick faint {color}"))
     return [*parts, circle(at, y(of.value), 3.4, title, class_=f"dot {color}")]
 
 
-def _mark(point: HistoryPoint, differences: Sequence[FileDifference], x: float, bottom: float) -> Markup:
+def _mark(point: HistoryPoint, differences: Sequence[FileDifference], x: float) -> Markup:
     """Return a mark below a file that records other builds, settings or facts than the previous one."""
     title = element("title", f"{point.file}, {day(point.created_unix_s)}: {_named(differences)}")
-    return text(x, bottom + 8, Markup("▴") + title, class_="middle quiet")
+    return text(x, FRAME.bottom + 8, Markup("▴") + title, class_="middle quiet")
 
 
 def _means(series: HistorySeries, x: Scale, y: Scale, color: str) -> list[Markup]:

@@ -6,12 +6,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-
-from markupsafe import Markup
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import percent_of
@@ -35,7 +32,8 @@ from pgdyno.report.document import (
     by_severity,
     tables_section,
 )
-from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, element, line, nice_ticks, text
+from pgdyno.report.plot import Panel, Row, arm_class
+from pgdyno.report.plot import estimates as estimates_chart
 from pgdyno.report.result_tables import enumeration, with_coverage
 from pgdyno.report.study_report import WORDS, StudyReport, build_study, lost_question
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
@@ -271,15 +269,28 @@ def forest(findings: HostsFindings) -> list[Panel]:
     """Return one forest plot of the primary metric for each case and arm."""
     margin = findings.first.first.study.plan.margin
     chosen = [*findings.averages, *findings.primary][:PANELS_MAX]
-    low, high = _range(chosen, margin)
+    span = _range(chosen, margin)
     return [
         Panel(
             f"{over.arm} vs. {over.baseline}: change of {over.name}"
             + (f", {over.case}" if over.case else ""),
-            _picture(over, margin, low, high),
+            estimates_chart(
+                f"{over.arm} on {len(over.pooled.hosts)} hosts, pooled {over.percent.signed_text}",
+                [_row(*row) for row in _rows(over)],
+                span,
+                margin,
+                over.better,
+            ),
         )
         for over in chosen
     ]
+
+
+def _row(name: str, estimate: Estimate, color: str) -> Row:
+    title = f"{name}: {estimate.signed_text}, CI {estimate.signed_interval_text}"
+    short = name if len(name) <= NAME_LENGTH_MAX else f"{name[: NAME_LENGTH_MAX - 1]}…"
+    style = "strong" if name == "pooled" else ""
+    return Row(short, estimate.value, title, color, estimate.low, estimate.high, style=style)
 
 
 def _rows(over: OverHosts) -> list[tuple[str, Estimate, str]]:
@@ -306,48 +317,6 @@ def _range(chosen: list[OverHosts], margin: float) -> tuple[float, float]:
     values = [*own, *(min(max(end, -reach), reach) for end in pooled)]
     padding = 0.04 * (max(values) - min(values))
     return min(values) - padding, max(values) + padding
-
-
-def _picture(over: OverHosts, margin: float, low: float, high: float) -> Markup:
-    width, left, right, top, step = 560.0, 130.0, 14.0, 52.0, 26.0
-    rows = _rows(over)
-    bottom = top + step * len(rows)
-    x = Scale(low, high, left, width - right)
-    less = over.better is Better.LESS
-    limit = math.log1p(margin)
-    inner, outer = x(percent_of(-limit)), x(percent_of(limit))
-    parts = [
-        element("rect", x=inner, y=top - 6, width=outer - inner, height=bottom - top + 6, class_="margin"),
-        text((inner + outer) / 2, top - 14, f"margin ±{given_percent(margin)}", class_="quiet middle"),
-        text(left, 18, f"← {'faster' if less else 'slower'}", class_="quiet"),
-        text(width - right, 18, f"{'slower' if less else 'faster'} →", class_="quiet end"),
-    ]
-    for tick in nice_ticks(low, high, 7):
-        parts += [
-            line(x(tick), top - 6, x(tick), bottom, class_="zero" if abs(tick) < 1e-9 else "grid"),
-            text(x(tick), bottom + 17, signed(tick, 0 if tick == int(tick) else 1, "%"), class_="middle"),
-        ]
-    for i, (name, estimate, color) in enumerate(rows):
-        parts += _row(name, estimate, color, top + step * (i + 0.5), left, x)
-    label = f"{over.arm} on {len(rows) - 1} hosts, pooled {over.percent.signed_text}"
-    return drawing(width, bottom + 26, label, parts, "effect")
-
-
-def _row(name: str, estimate: Estimate, color: str, y: float, left: float, x: Scale) -> list[Markup]:
-    parts = []
-    if estimate.low is not None and estimate.high is not None:
-        ends = [min(max(end, x.low), x.high) for end in (estimate.low, estimate.high)]
-        parts.append(line(x(ends[0]), y, x(ends[1]), y, class_=f"interval {color}"))
-        for drawn, end, arrow in zip(ends, (estimate.low, estimate.high), "◂▸", strict=True):
-            if drawn == end:
-                parts.append(line(x(end), y - 7, x(end), y + 7, class_=f"cap {color}"))
-            else:
-                parts.append(text(x(drawn), y + 5, arrow, class_="middle quiet"))
-    title = f"{name}: {estimate.signed_text}, CI {estimate.signed_interval_text}"
-    parts.append(circle(x(estimate.value), y, 5, title, class_=f"dot {color}"))
-    short = name if len(name) <= NAME_LENGTH_MAX else f"{name[: NAME_LENGTH_MAX - 1]}…"
-    parts.append(text(left - 10, y + 4, short, class_="end strong" if name == "pooled" else "end"))
-    return parts
 
 
 def with_pooled_changes(table: PooledTable, confidence: float, hosts: int) -> Table | None:

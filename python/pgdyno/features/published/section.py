@@ -17,7 +17,7 @@ from pgdyno.features.fitting.fit import LOST
 from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable, SourceChange, counts_of
 from pgdyno.report import result_tables
 from pgdyno.report.document import Place, Section, Table
-from pgdyno.report.plot import Panel, Scale, arm_class, circle, drawing, line, log_ticks, polyline, text
+from pgdyno.report.plot import Axis, Panel, Point, arm_class, dotted, logarithmic, plot
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
@@ -33,9 +33,6 @@ from pgdyno.units import (
 # ----------------------------------------------------------------------
 # Charts of a published table: one of the published values, and one of those measured here.
 # ----------------------------------------------------------------------
-
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 312.0, 216.0, 62.0, 12.0, 24.0, 176.0
-LEGEND_LINE = 12.0
 
 Value = Callable[[MeasuredCell], float | None]
 
@@ -65,26 +62,17 @@ def _lines(table: MeasuredTable, value: Value) -> Markup | None:
     curves = {title: points for title, points in curves.items() if points}
     if not curves:
         return None
-    every = [v for points in curves.values() for _, v in points]
-    low, high = min(every) / 1.2, max(every) * 1.2
-    y = Scale(low, high, BOTTOM, TOP, log=True)
-    x = Scale(-0.4, len(table.rows) - 0.6, LEFT, WIDTH - RIGHT)
-    parts = [text(x(r), BOTTOM + 15, row[0].text, class_="middle small") for r, row in enumerate(table.rows)]
-    parts.append(text((LEFT + WIDTH - RIGHT) / 2, BOTTOM + 29, table.columns[0], class_="middle small"))
-    for tick in log_ticks(low, high):
-        parts.append(line(LEFT, y(tick), WIDTH - RIGHT, y(tick), class_="grid"))
-        label = significant(tick, 1)
-        parts.append(text(LEFT - 5, y(tick) + 3.5, label, class_="end small"))
-    for number, (title, points) in enumerate(curves.items()):
-        color = arm_class(number)
-        parts.append(polyline([(x(r), y(v)) for r, v in points], class_=f"curve {color}"))
-        for r, v in points:
-            said = f"{title}, {table.rows[r][0].text}: {significant(v, 3)}"
-            parts.append(circle(x(r), y(v), 3.2, said, class_=f"dot {color}"))
-        place = BOTTOM + 44 + LEGEND_LINE * number
-        parts.append(line(LEFT, place - 3, LEFT + 14, place - 3, class_=f"curve {color}"))
-        parts.append(text(LEFT + 19, place, title, class_="small"))
-    return drawing(WIDTH, HEIGHT + LEGEND_LINE * len(curves), table.title, parts, "curves")
+    names = [(float(r), row[0].text) for r, row in enumerate(table.rows)]
+    x = Axis(-0.4, len(table.rows) - 0.6, names, table.columns[0])
+    y = logarithmic((v for points in curves.values() for _, v in points), factor=1.2)
+    marks = [
+        dotted(
+            [Point(r, v, f"{title}, {table.rows[r][0].text}: {significant(v, 3)}") for r, v in points],
+            arm_class(number),
+        )
+        for number, (title, points) in enumerate(curves.items())
+    ]
+    return plot(table.title, x, y, marks, legend={title: number for number, title in enumerate(curves)})
 
 
 # ----------------------------------------------------------------------
