@@ -10,6 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated, Any
 
 from pgdyno.errors import UsageError
 
@@ -160,6 +161,17 @@ class Better(StrEnum):
         return {Better.MORE: "higher", Better.LESS: "lower"}.get(self, str(self))
 
 
+class _NullIfInfinite:
+    """The type of a number in JSON that is null if it is infinite."""
+
+    def __get_pydantic_json_schema__(self, _schema: Any, _handler: Any) -> dict[str, Any]:
+        return {"type": ["number", "null"]}
+
+
+Finite = Annotated[float, _NullIfInfinite()]
+"""A number that may be infinite. JSON has null for it."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A value in ``unit`` from ``n`` observations, with a confidence interval from ``low`` to ``high``.
@@ -168,12 +180,12 @@ class Estimate:
     ``%`` and the value is (B − A) / A in percent, where A is the baseline.
     """
 
-    value: float
+    value: Finite
     unit: str
     n: int
     better: Better
-    low: float | None = None
-    high: float | None = None
+    low: Finite | None = None
+    high: Finite | None = None
     confidence: float = 0.95
 
     def __post_init__(self) -> None:

@@ -70,6 +70,17 @@ class Ended:
     def json(self) -> Any:
         return json.loads(self.out)
 
+    @property
+    def case(self) -> Any:
+        """The only case in the report of a study."""
+        (case,) = self.json()["study"]["cases"]
+        return case
+
+    @property
+    def trials(self) -> list[dict[str, int]]:
+        """Number of trials by status of each arm of this case."""
+        return [of["trials_by_status"] for of in self.case["arms"]]
+
 
 @dataclass
 class Running:

@@ -20,15 +20,15 @@ def clone(build: Build, server_dir: Path) -> Iterator[Path]:
 def test_two_commits_are_built_and_compared(program: Program, clone: Path, build: Build) -> None:
     old = f"git:{clone}@master~1"
     ended = program.succeed("compare", *TINY, old, f"git:{clone}@master", "--build-options=--with-lz4")
-    found = ended.json()
-    assert [arm["server"]["version"] for arm in found["arms"]] == [str(build.version), "19devel"]
-    assert [arm["name"] for arm in found["arms"]] == ["git:master~1", "git:master"]
-    assert [arm["trials"] for arm in found["arms"]] == [{"ok": 1}] * 2
-    (untested,) = [one["sentence"] for one in found["caveats"] if one["code"] == "untested-version"]
+    arms = [of["arm"] for of in ended.case["arms"]]
+    assert [arm["server"]["version"] for arm in arms] == [str(build.version), "19devel"]
+    assert [arm["name"] for arm in arms] == ["git:master~1", "git:master"]
+    assert ended.trials == [{"ok": 1}] * 2
+    (untested,) = [one["sentence"] for one in ended.json()["caveats"] if one["code"] == "untested-version"]
     assert "PostgreSQL 19devel" in untested
-    assert found["arms"][0]["spec"] == f"{old},build_options=--with-lz4"
+    assert arms[0]["spec"] == f"{old},build_options=--with-lz4"
     commit = git(clone, "rev-parse", "master")
-    assert f"commit {commit[:12]} of {clone}; configure" in found["arms"][1]["server"]["origin"]
+    assert f"commit {commit[:12]} of {clone}; configure" in arms[1]["server"]["origin"]
     listed = program.run("servers", "list", "--json").json()["here"]
     origins = [one["origin"] for one in listed if one["provider"] == "source"]
     assert any(commit[:12] in origin and "--with-lz4" in origin for origin in origins)

@@ -92,7 +92,7 @@ def test_a_killed_pgdyno_and_its_resume_do_not_disturb_another_one_on_the_same_c
         assert [block.status for block in opened.blocks()] == ["done", "running"]
     before = finished(dies)
     resumed = world.run("compare", "--resume", dies, "--json")
-    assert resumed.json()["comparisons"][0]["blocks"] == [0, 1]
+    assert resumed.case["comparisons"][0]["blocks"] == [0, 1]
     ended = undisturbed.ended()
     assert (resumed.status, ended.status) == (0, 0), (resumed.err, ended.err)
     assert loads + ended.err.count(": copy") == 1

@@ -110,7 +110,7 @@ def test_an_arm_with_an_extension_is_compared_with_one_without_it(
     script.write_text("SELECT pgdyno_test(1);\n")
     extended = f"{server},extension=git:{clone}@main~1"
     ended = program.succeed("compare", *TINY, server, extended)
-    without, with_it = (arm["server"] for arm in ended.json()["arms"])
+    without, with_it = (of["arm"]["server"] for of in ended.case["arms"])
     assert "extensions" not in without
     (extension,) = with_it["extensions"]
     assert (extension["name"], extension["version"]) == ("pgdyno_test", "1.0")

@@ -39,7 +39,7 @@ def test_all_hosts_are_measured_pooled_and_collected_without_a_secret(cluster: L
     (folder / "s.toml").write_text(STUDY.format(factors=ALONE, repeats=2))
     ended = cluster.program.run_process(*run(cluster, "s.toml", "--evidence", "s.sqlite", "--json"))
     assert ended.status == 0, ended.err
-    assert set(ended.json()["hosts"][0]["files"]) == {"n1", "n2"}
+    assert set(ended.json()["files"]) == {"n1", "n2"}
     assert states(read_fleet(folder / "s.fleet.json")) == dict.fromkeys(
         ("s-n1.sqlite", "s-n2.sqlite"), HostState.DONE
     )

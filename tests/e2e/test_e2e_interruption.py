@@ -193,7 +193,7 @@ def test_a_study_that_ended_in_a_search_for_the_capacity_searches_anew(
     assert program.survivors() == []
 
     ended = program.succeed("compare", "--resume", evidence, "--json")
-    assert ended.json()["comparisons"][0]["blocks"] == [0]
+    assert ended.case["comparisons"][0]["blocks"] == [0]
     with Evidence(evidence) as opened:
         assert [tuple(block.arm_order) for block in opened.blocks()] == [(first, second)]
         trials = opened.trials(all_attempts=True)
@@ -252,7 +252,7 @@ def test_a_study_continues_after_a_server_ended_and_after_one_restarted(
     assert ended.status == 0, ended.err
     assert "Traceback" not in ended.err
     assert "! block 1" in ended.err and "! block 2" in ended.err
-    assert ended.json()["comparisons"][0]["blocks"] == [2]
+    assert ended.case["comparisons"][0]["blocks"] == [2]
     with Evidence(evidence) as opened:
         assert [block.status for block in opened.blocks()] == ["failed", "failed", "done"]
         trials = opened.trials()

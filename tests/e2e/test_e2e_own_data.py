@@ -91,7 +91,7 @@ def test_a_named_shop_is_measured_with_invariants_and_loaded_once_and_no_output_
     own = ("--data", "shop", *scripts, "--check", SHOP / "sold.sql", *pages)
     ended = program.run("compare", *SMALL, *own, server, f"{server},work_mem=8MB")
     assert ended.status == 0, ended.err
-    assert [arm["trials"] for arm in ended.json()["arms"]] == [{"ok": 1}] * 2
+    assert ended.trials == [{"ok": 1}] * 2
     with Evidence(tmp_path / "e.sqlite") as opened:
         for trial in opened.trials():
             names = [check.name for check in trial.checks if check.name.startswith("invariant")]
@@ -123,8 +123,7 @@ def require_samples_and_the_slow_script(program: Program, server: str, digest: s
     ended = program.run("run", "s.toml", "--json", "--evidence", "s.sqlite")
     assert ended.status == 0, ended.err
     assert "loading" not in ended.err
-    (comparison,) = ended.json()["comparisons"]
-    (queries,) = comparison["queries"]
+    (queries,) = ended.case["queries"]
     first = queries["changes"][0]
     assert (first["name"], first["verdict"]) == ("joined", "slower"), queries
     assert first["contribution"] > 0
@@ -234,7 +233,7 @@ def test_scripts_from_statements_are_measured_and_the_report_has_their_coverage(
     ended = program.run(*compare, server, server)
     assert ended.status == 0, ended.err
     result = ended.json()
-    assert [arm["trials"] for arm in result["arms"]] == [{"ok": 1}] * 2
-    assert round(result["coverage"], 3) == 0.333
-    assert "covers 33% of the recorded time" in result["comparisons"][0]["sentence"]
+    assert ended.trials == [{"ok": 1}] * 2
+    assert round(ended.case["coverage"], 3) == 0.333
+    assert "covers 33% of the recorded time" in result["sentences"][""]["answer"][0]
     assert [one["severity"] for one in result["caveats"] if one["code"] == "low-coverage"] == ["high"]

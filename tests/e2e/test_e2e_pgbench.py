@@ -28,17 +28,18 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     mix = ("-b", "tpcb-like", "-b", "select-only@3", "-M", "prepared")
     more = ("--scale", "1", *mix, "--profile", "--evidence", evidence)
     ended = program.succeed("compare", *SMALL, *more, server, server)
-    found = ended.json()
-    assert [arm["trials"] for arm in found["arms"]] == [{"ok": 1}] * 2
+    found, document = ended.case, ended.json()
+    assert ended.trials == [{"ok": 1}] * 2
     # Without the server's CPU time if one of its processes ended in this short window.
     assert set(found["arms"][0]["levels"]) | {"server_cpu"} == {"tps", "server_cpu", "driver_cpu"}
     assert list(found["arms"][0]["latency_ms"]) == ["tpcb-like", "select-only", "all"]
-    assert found["derived"] == ""
-    assert "more-clients-than-branches" in {caveat["code"] for caveat in found["caveats"]}
-    assert [state["when"] for state in found["host"]["states"]] == ["before the study", "after the study"]
+    assert "TPC" not in document["sentences"][""]["method"][-1]
+    assert "more-clients-than-branches" in {caveat["code"] for caveat in document["caveats"]}
+    states = found["study"]["host"]["states"]
+    assert [state["when"] for state in states] == ["before the study", "after the study"]
     # Without perf, or without permission, this is reported; otherwise both servers used some CPU.
     missing = [
-        of for of in found["caveats"] if of["code"] == "probe-unavailable" and "profile" in of["sentence"]
+        of for of in document["caveats"] if of["code"] == "probe-unavailable" and "profile" in of["sentence"]
     ]
     assert bool(missing) != bool(found["profiles"])
     with Evidence(evidence) as opened:
@@ -65,13 +66,13 @@ def test_a_custom_script_on_three_arms_gets_the_real_scale_and_a_warm_up_of_equa
     ended = program.succeed("compare", *SMALL, *options, server, server, f"{server},work_mem=8MB")
     assert ":scale was set to the scale of the data, 2" in ended.err
     assert "warm-up 400 ms to 3 s" in ended.err
-    found = ended.json()
-    assert {"own-scripts-not-checked", "scale-of-the-data"} <= {c["code"] for c in found["caveats"]}
+    found, document = ended.case, ended.json()
+    assert {"own-scripts-not-checked", "scale-of-the-data"} <= {c["code"] for c in document["caveats"]}
     assert found["arms"][0]["counts"][str(own)]["failed"] == 0
     assert found["arms"][0]["counts"][str(own)]["ok"] > 0
     # Each arm is compared with the first.
-    first, again, other = (arm["name"] for arm in found["arms"])
-    assert found["verdict"] is None
+    first, again, other = (of["arm"]["name"] for of in found["arms"])
+    assert len(document["verdicts"]) == 2
     assert [(c["baseline"], c["arm"]) for c in found["comparisons"]] == [(first, again), (first, other)]
     with Evidence(evidence) as opened:
         trials = opened.trials()
@@ -81,8 +82,8 @@ def test_a_custom_script_on_three_arms_gets_the_real_scale_and_a_warm_up_of_equa
     ((by, looks),) = ends
     by_evidence = by == "evidence"
     assert looks > 0
-    assert f"This was so in {3 * by_evidence} of 3 trials" in found["method"][0]
-    assert {arm["steady_state"]["warm_up"]["ended_steady"] for arm in found["arms"]} == {by_evidence}
+    assert f"This was so in {3 * by_evidence} of 3 trials" in document["sentences"][""]["method"][0]
+    assert {of["warm_ups"]["ended_steady"] for of in found["steady_states"]} == {by_evidence}
     (whole,) = {
         sum(s.role is Role.WARM_UP and s.closed_s - s.opened_s > 0.9 * SLICE_S for s in trial.slices)
         for trial in trials

@@ -28,7 +28,7 @@ def test_a_commit_of_postgresql_is_built_with_contrib_and_measured(
     monkeypatch.setattr("program.END_S", 4 * 3600.0)
     arm = f"git:{CLONE}"
     ended = program.succeed("compare", *TINY, arm, f"{arm},jit=off")
-    server = ended.json()["arms"][0]["server"]
+    server = ended.case["arms"][0]["arm"]["server"]
     assert server["provider"] == "source"
     assert server["compiled"]["CC"].endswith(("gcc", "cc"))
     bin_dir = Path(program.run("servers", "path", arm).out.strip())  # from the cache
@@ -96,5 +96,5 @@ def test_an_extension_is_built_for_the_server_of_the_same_commit(
     arm = f"git:{commits}@v0"
     extension = f"git:{commits / 'contrib/pg_stat_statements'}@v5"
     ended = program.succeed("compare", *TINY, arm, f"{arm},extension={extension}")
-    (built,) = ended.json()["arms"][1]["server"]["extensions"]
+    (built,) = ended.case["arms"][1]["arm"]["server"]["extensions"]
     assert (built["name"], built["libraries"]) == ("pg_stat_statements", ["pg_stat_statements"])

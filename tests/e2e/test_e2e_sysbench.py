@@ -54,7 +54,7 @@ def test_a_comparison_by_a_stock_script_passes_its_checks(
     data = ("--tables", "2", "--table-size", "1000")
     after_dashes = ("--", "--point_selects=2")
     ended = program.succeed("compare", *SMALL, *data, "--evidence", evidence, server, server, *after_dashes)
-    assert list(ended.json()["arms"][0]["latency_ms"]) == ["event", "all"]
+    assert list(ended.case["arms"][0]["latency_ms"]) == ["event", "all"]
     with Evidence(evidence) as opened:
         for trial in opened.trials():
             assert {check.name: check.passed for check in trial.checks} == {
@@ -71,9 +71,8 @@ def test_a_script_in_the_manner_of_sysbench_tpcc_is_compared(program: Program, s
     script = Path(__file__).parents[2] / "bench" / "order_entry.lua"
     options = ("--script", script, "--opt", "items=100", "--opt", "trx-level=RC")
     ended = program.succeed("compare", *SMALL, *options, server, server, "--", "--scale=2")
-    found = ended.json()
-    assert "own-scripts-not-checked" in {caveat["code"] for caveat in found["caveats"]}
-    counts = found["arms"][0]["counts"]["event"]
+    assert "own-scripts-not-checked" in {caveat["code"] for caveat in ended.json()["caveats"]}
+    counts = ended.case["arms"][0]["counts"]["event"]
     assert (counts["failed"], counts["ok"] > 0) == (0, True)
 
 

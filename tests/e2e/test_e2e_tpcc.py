@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from program import SMALLEST, Program
+from program import SMALLEST, Ended, Program
 
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Trial
@@ -17,8 +16,8 @@ from pgdyno.study.schedule import block_of
 needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a duet needs two cores")
 
 
-def compared(program: Program, evidence: Path, *arguments: str) -> tuple[Any, list[Trial]]:
-    """Return the JSON of a comparison with one block, and its trials, which must have passed their checks."""
+def compared(program: Program, evidence: Path, *arguments: str) -> tuple[Ended, list[Trial]]:
+    """Return the end of a comparison with one block, and its trials, which must have passed their checks."""
     ended = program.succeed(
         "compare", *SMALLEST, "--blocks", "1", "--evidence", evidence, "--json", *arguments
     )
@@ -26,11 +25,11 @@ def compared(program: Program, evidence: Path, *arguments: str) -> tuple[Any, li
         trials = opened.trials()
     assert {trial.status for trial in trials} == {"ok"}
     assert all(check.passed for trial in trials for check in trial.checks)
-    return ended.json(), trials
+    return ended, trials
 
 
-def codes(found: Any) -> list[str]:
-    return [caveat["code"] for caveat in found["caveats"]]
+def codes(found: Ended) -> list[str]:
+    return [caveat["code"] for caveat in found.json()["caveats"]]
 
 
 def test_statements_of_a_mix_without_new_orders_are_measured_one_arm_at_a_time(
@@ -49,9 +48,9 @@ def test_statements_of_a_mix_without_new_orders_are_measured_one_arm_at_a_time(
     first, second = sorted(trials, key=lambda trial: trial.started_unix_s)
     assert first.ended_unix_s is not None
     assert first.ended_unix_s <= second.started_unix_s
-    effects = found["comparisons"][0]["effects"]
+    effects = found.case["comparisons"][0]["effects"]
     assert "tpm" in effects and "nopm" not in effects
-    (sentence,) = [one["sentence"] for one in found["caveats"] if one["code"] == "not-tpcc-mix"]
+    (sentence,) = [one["sentence"] for one in found.json()["caveats"] if one["code"] == "not-tpcc-mix"]
     assert "payment=9,order-status=1" in sentence
 
 
@@ -93,7 +92,7 @@ def test_an_overloaded_arm_with_many_clients_has_only_lower_bounds_of_its_latenc
     found, trials = compared(program, tmp_path / "e.sqlite", *load, server, server)
     assert all(int(trial.settings["max_connections"]) > 101 for trial in trials)
     assert {"arrivals-skipped", "median-not-observed"} <= {*codes(found)}
-    for arm in found["arms"]:
+    for arm in found.case["arms"]:
         assert arm["levels"]["median_latency"] is None
         # Most arrivals of the window of 1.2 s were never sent.
         assert arm["lower_bounds"]["median_latency"] > 100
@@ -114,8 +113,8 @@ def test_arms_can_differ_in_their_dialect_and_their_deviations_and_have_the_rate
     names = ["dialect=spec", "dialect=hammerdb", "deviate=no-rollback"]
     arms = [f"{server},{name}" for name in names]
     found, trials = compared(program, evidence, "--rate", str(rate), "--window", "1.2s", *arms)
-    assert [arm["name"] for arm in found["arms"]] == names
-    assert [len(arm["deviations"]) for arm in found["arms"]] == [0, 17, 1]
+    assert [of["arm"]["name"] for of in found.case["arms"]] == names
+    assert [len(of["deviations"]) for of in found.case["arms"]] == [0, 17, 1]
     assert codes(found).count("tpcc-deviations") == 2
     skipped = {trial.arm: {check.name for check in trial.checks if check.skipped} for trial in trials}
     assert skipped == {0: set(), 1: {"condition 10", "condition 12", "constant of last names"}, 2: set()}

@@ -50,17 +50,18 @@ def both(
 def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Running]) -> None:
     ended, evidence = both[0].ended(), both[0].out.with_name("e.sqlite")
     assert ended.status == 0, ended.err
-    found = ended.json()
-    assert found["verdict"] == "slower"
-    comparison = found["comparisons"][0]
+    found = ended.case
+    (comparison,) = found["comparisons"]
+    assert comparison["verdict"] == "slower"
     effect = comparison["effects"]["tps"]
+    change = effect["percent"]
     # It stops on its verdict, long before its maximum of thirty blocks.
     n = len(comparison["blocks"])
-    assert found["ended_because"] == "verdict" and BLOCKS <= n < 30
-    assert comparison["blocks"] == list(range(n)) and effect["interval"] == "anytime"
-    assert effect["low"] <= effect["value"] <= effect["high"] < 0
-    assert [arm["trials"] for arm in found["arms"]] == [{"ok": n}] * 2
-    assert found["arms"][1]["settings_requested"]["commit_delay"] == "20000"
+    assert found["study"]["ended_because"] == "verdict" and BLOCKS <= n < 30
+    assert comparison["blocks"] == list(range(n)) and effect["summary"]["method"] == "anytime"
+    assert change["low"] <= change["value"] <= change["high"] < 0
+    assert ended.trials == [{"ok": n}] * 2
+    assert found["arms"][1]["arm"]["settings_requested"]["commit_delay"] == "20000"
     # The report is one file with this verdict, and the results file gives the same numbers again.
     html = evidence.with_suffix(".html").read_text()
     assert "slower" in html
@@ -68,7 +69,7 @@ def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Runn
     with Evidence(evidence) as opened:
         again = find_study(opened).first.comparisons[0]
     assert again.verdict == "slower"
-    assert again.effects["tps"].percent.value == effect["value"]
+    assert again.effects["tps"].percent.value == change["value"]
     with closing(sqlite3.connect(evidence)) as plain:
         assert plain.execute("pragma integrity_check").fetchone() == ("ok",)
     assert sorted(path.name for path in evidence.parent.glob("e.*")) == ["e.html", "e.sqlite"]
@@ -78,8 +79,8 @@ def test_no_effect_is_found_for_identical_arms(both: tuple[Running, Running]) ->
     # Five blocks allow a verdict, so this could fail.
     ended = both[1].ended()
     assert ended.status == 0, ended.err
-    found = ended.json()
-    assert found["verdict"] in ("same", "undecided")
-    assert found["comparisons"][0]["blocks"] == list(range(BLOCKS))
-    effect = found["comparisons"][0]["effects"]["tps"]
-    assert effect["low"] < 0 < effect["high"] or abs(effect["value"]) < 50
+    (comparison,) = ended.case["comparisons"]
+    assert comparison["verdict"] in ("same", "undecided")
+    assert comparison["blocks"] == list(range(BLOCKS))
+    change = comparison["effects"]["tps"]["percent"]
+    assert change["low"] < 0 < change["high"] or abs(change["value"]) < 50

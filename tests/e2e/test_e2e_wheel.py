@@ -158,7 +158,8 @@ def test_an_installed_wheel_compares_two_servers_to_a_verdict(
     slow = f"{server},commit_delay=20000,commit_siblings=0"
     there = outside(bare, tmp_path, PGDYNO_CACHE=str(server_dir))
     comparison = ("compare", *SMALLEST, "--blocks", "30", "--json", server, slow)
-    assert json.loads(run(bare / "pgdyno", *comparison, **there))["verdict"] == "slower"
+    (found,) = json.loads(run(bare / "pgdyno", *comparison, **there))["verdicts"]
+    assert found["verdict"] == "slower"
 
 
 def test_the_source_distribution_contains_the_sources_of_the_wheel(tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     document = report.document
     for text in (html_format.to_html(document), markdown_format.to_markdown(document), report.csv()):
         assert f"{found.first.arms[0].arm.name} (A/A)" not in text
-    assert '"aa_blocks": 1' in json_format.to_json(report)
+    (case,) = json.loads(json_format.to_json(report))["study"]["cases"]
+    assert case["noise"]["n"] == 1
     # The next study with the same load, here of a single block, starts with the A/A blocks of this one.
     again = tmp_path / "again.sqlite"
     run_small(again, study.model_copy(update={"blocks_max": 1}))

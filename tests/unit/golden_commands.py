@@ -609,10 +609,17 @@ def json_lines(value: Any, indent: str = "") -> str:
     return f"{begin}\n{lines}\n{indent}{end}"
 
 
-def outline(report: Mapping[str, Any]) -> dict[str, Any]:
+def outline(part: Any) -> Any:
     """Return the short members of a report in JSON, and the number of members of the long ones."""
-    lengths = {key: len(json.dumps(of)) for key, of in report.items()}
-    return {key: of if lengths[key] <= SHORT_CHARS_MAX else len(of) for key, of in report.items()}
+    if isinstance(part, list):
+        return [outline(of) for of in part]
+    shown = {}
+    for key, of in part.items():
+        if len(json.dumps(of)) <= SHORT_CHARS_MAX:
+            shown[key] = of
+        else:
+            shown[key] = outline(of) if key in {"study", "cases"} else len(of)
+    return shown
 
 
 def _strftime(form: str, *when: time.struct_time) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 from rich.console import Console
 from synthetic_study import Synthetic, written_study
@@ -13,7 +17,7 @@ from pgdyno.features.hosts.sections import HostsReport
 from pgdyno.report.answer import Report
 from pgdyno.report.document import Place, Section, Table
 from pgdyno.report.html_format import to_html
-from pgdyno.report.json_format import decoded, to_json
+from pgdyno.report.json_format import schema, to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import print_summary, print_terminal
@@ -53,10 +57,8 @@ def summarized(built: Built, width: int = 140) -> str:
 
 
 def checked_json(built: Built, gate: Gate | None = None) -> str:
-    """Return the JSON, validated with its schema."""
-    text = to_json(built, gate)
-    decoded(text)
-    return text
+    """Return the JSON, compared with its schema."""
+    return matching(to_json(built, gate))
 
 
 def markdown_of(built: Built) -> str:
@@ -78,6 +80,61 @@ def tables_of(built: Built) -> list[Table]:
 def sections_of(built: Built) -> list[Section]:
     """Return the sections of features about a whole study."""
     return [one for one in built.document.at(Place.TOP) if one.sentences]
+
+
+def matching(text: str) -> str:
+    """Return the text of a document that matches the schema of all documents."""
+    assert not list(mismatches(json.loads(text), _schema()))
+    return text
+
+
+def case_in(document: Any) -> Any:
+    """Return the only case in a document of one results file."""
+    (case,) = document["study"]["cases"]
+    return case
+
+
+_schema = cache(schema)
+
+KINDS: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+    "null": type(None),
+}
+
+
+def mismatches(value: Any, of: Any, place: str = "") -> Iterator[str]:
+    """Yield the places at which a value differs from a JSON Schema, in the words that our schema uses."""
+    if "$ref" in of:
+        of = _schema()["$defs"][of["$ref"].removeprefix("#/$defs/")]
+    if "anyOf" in of:
+        every = [list(mismatches(value, one, place)) for one in of["anyOf"]]
+        yield from min(every, key=lambda found: (len(found), not found))
+        return
+    kinds = of.get("type", list(KINDS))
+    kinds = [kinds] if isinstance(kinds, str) else kinds
+    of_kind = any(isinstance(value, KINDS[kind]) for kind in kinds)
+    if not of_kind or value not in of.get("enum", [value]) or value != of.get("const", value):
+        yield f"{place}: {value!r}"
+    elif isinstance(value, dict):
+        own = of.get("properties", {})
+        others = of.get("additionalProperties", not own)
+        yield from (f"{place}/{key} is missing" for key in of.get("required", ()) if key not in value)
+        for key, part in value.items():
+            if key not in own and not others:
+                yield f"{place}/{key} is unknown"
+            else:
+                yield from mismatches(
+                    part, own.get(key, others if others is not True else {}), f"{place}/{key}"
+                )
+    elif isinstance(value, list):
+        first = of.get("prefixItems", [])
+        for n, part in enumerate(value):
+            yield from mismatches(part, first[n] if n < len(first) else of.get("items", {}), f"{place}/{n}")
 
 
 FORMS = {

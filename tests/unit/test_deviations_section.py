@@ -12,7 +12,6 @@ from pgdyno.analysis.study_findings import find_study
 from pgdyno.caveats import Code
 from pgdyno.report.answer import case_document, case_report
 from pgdyno.report.background import deviations
-from pgdyno.report.json_format import case_entry
 from pgdyno.results.reader import Evidence
 from pgdyno.workloads.tpcc.dialects import DEVIATIONS
 from pgdyno.workloads.tpcc.dialects import DIALECTS as DIALECTS_OF_DRIVERS
@@ -51,8 +50,6 @@ def test_a_study_without_deviations_has_no_such_table_and_caveat(tmp_path: Path)
 
 
 def test_the_json_has_them_by_arm(tmp_path: Path) -> None:
-    entry = case_entry(case_report(findings_of(tmp_path, DIALECTS)))
-    assert [one.name for one in entry.arms[1].deviations] == [
-        name for name in DEVIATIONS if name in OF_HAMMERDB
-    ]
-    assert list(entry.arms[0].deviations) == []
+    arms = findings_of(tmp_path, DIALECTS).arms
+    assert arms[1].deviations == [name for name in DEVIATIONS if name in OF_HAMMERDB]
+    assert arms[0].deviations == []

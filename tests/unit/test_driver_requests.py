@@ -247,9 +247,9 @@ def test_the_report_has_a_row_per_node_in_every_format(tmp_path: Path) -> None:
     assert found["CPU busy"] == ABSENT
     without = read_report(tmp_path / "without")
     assert "Load generators" not in [one.title for one in tables_of(without)]
-    exported = json.loads(to_json(built))
-    assert [node["name"] for node in exported["driver_nodes"]] == ["n1", "n2"]
-    assert exported["driver_nodes"][0]["clock_spread_ms_max"] == 1.0
+    exported = json.loads(to_json(built))["more"]["driver_nodes"][""]
+    assert [node["name"] for node in exported] == ["n1", "n2"]
+    assert exported[0]["clock_spread_ms_max"] == 1.0
 
 
 def test_the_limits_that_ray_sets_for_workers_are_undone() -> None:

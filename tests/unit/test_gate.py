@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from report_forms import HOSTILE, Built
+from report_forms import HOSTILE, Built, case_in, matching
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict, effects_by_arm, judge
@@ -35,7 +35,6 @@ from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.measure import study_runner
 from pgdyno.report.gate_section import outcome, reasons, to_summary
-from pgdyno.report.json_format import decoded
 from pgdyno.report.markdown_format import escaped
 from pgdyno.results.records import ENGINE, StudyEnd, TrialStatus
 from pgdyno.units import Better
@@ -292,8 +291,7 @@ def test_json_and_the_summary_name_an_inconclusive_gate(
     more = ("--json", "--summary", str(file))
     assert status(tmp_path, UNDECIDED, conditions="slower slower:5%", more=more) == 4
     shown = capsys.readouterr()
-    decoded(shown.out)
-    found = json.loads(shown.out)["gate"]
+    found = json.loads(matching(shown.out))["gate"]
     assert found["outcome"] == "inconclusive" and found["met"] == []
     assert [one["condition"] for one in found["inconclusive"]] == ["slower", "slower:5%"]
     assert {one["reason"] for one in found["inconclusive"]} == {"undecided"}
@@ -334,18 +332,16 @@ def test_standard_error_has_the_reasons_and_the_outcome_after_the_report(
 
 def test_json_has_the_verdicts_and_the_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert status(tmp_path, SLOWER, conditions="slower undecided", more=("--json",)) == 3
-    text = capsys.readouterr().out
-    found = json.loads(text)
-    decoded(text)
+    found = json.loads(matching(capsys.readouterr().out))
     (verdict,) = found["verdicts"]
     assert (verdict["arm"], verdict["baseline"], verdict["metric"]) == ("18", "17", "nopm")
-    assert verdict["verdict"] == "slower" == found["verdict"]
-    assert verdict["percent"] == {
-        key: found["comparisons"][0]["effects"]["nopm"][key] for key in verdict["percent"]
-    }
+    (comparison,) = case_in(found)["comparisons"]
+    assert verdict["verdict"] == "slower" == comparison["verdict"]
+    assert verdict["percent"] == comparison["effects"]["nopm"]["percent"]
     assert found["gate"]["outcome"] == "failed" and found["gate"]["conditions"] == ["slower", "undecided"]
     (met,) = found["gate"]["met"]
-    assert met["condition"] == "slower" and met["p_value"] == verdict["p_value"]
+    assert met["condition"] == "slower" and met["of"] == verdict
+    assert found["sentences"][""]["gate"]
     assert run_command(["report", str(tmp_path / "e.sqlite"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["gate"] is None
 
@@ -353,14 +349,12 @@ def test_json_has_the_verdicts_and_the_gate(tmp_path: Path, capsys: pytest.Captu
 def test_json_names_what_could_not_be_evaluated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for wanted, has_value in ((SOME_STALLED, True), (NO_TRIAL, False)):
         assert status(tmp_path, wanted, "slower:p99 slower:average", ("--json",)) == 1
-        text = capsys.readouterr().out
-        decoded(text)
-        found = json.loads(text)["gate"]["not_evaluable"]
-        assert [(one["condition"], one["case"], one["arm"]) for one in found] == [
+        found = json.loads(matching(capsys.readouterr().out))["gate"]["not_evaluable"]
+        assert [(one["condition"], one["of"]["case"], one["of"]["arm"]) for one in found] == [
             ("slower:p99", "clients 9", "18"),
             ("slower:average", "average", "18"),
         ]
-        assert all(bool(one["percent"]) == has_value and one["reason"] for one in found)
+        assert all(bool(one["of"]["percent"]) == has_value for one in found)
 
 
 def test_a_failure_counts_against_the_arm_that_failed_only(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from report_forms import HOSTILE
+from report_forms import HOSTILE, matching
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study
 
 from pgdyno.analysis.study_findings import StudyFindings, find_study
@@ -31,7 +31,6 @@ from pgdyno.features.history.report import (
     sparkline,
     ungated_metrics,
 )
-from pgdyno.report.json_format import decoded
 from pgdyno.results.reader import Evidence
 from pgdyno.units import Better, Estimate
 
@@ -73,9 +72,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def as_json(directory: Path, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, object]:
     run_command(["history", str(directory), "--json", *more])
-    text = capsys.readouterr().out
-    decoded(text)
-    found = json.loads(text)
+    found = json.loads(matching(capsys.readouterr().out))
     assert isinstance(found, dict)
     return found
 
@@ -85,15 +82,19 @@ def test_a_change_has_its_size_and_the_other_differences(
 ) -> None:
     found = as_json(nights, capsys)
     history = max(found["histories"], key=lambda one: len(one["files"]))  # type: ignore[call-overload]
-    series = {(of["arm"], of["baseline"]): of for of in history["series"]}
+    series = {(of["key"]["arm"], of["key"]["baseline"]): of for of in history["series"]}
+    files = [point["file"] for point in series["18", "17"]["points"]]
     assert set(series) == {("18", "17"), ("17", ""), ("18", "")}
     (change,) = series["18", "17"]["changes"]
-    assert change["file"] == "night-07.sqlite" and change["verdict"] == "slower"
+    assert files[change["at"]] == "night-07.sqlite" and change["verdict"] == "slower"
     assert change["percent"]["low"] < -10 < change["percent"]["high"] < -5
-    assert (change["files_before"], change["files_since"]) == (7, 5)
-    assert change["confirmed_by"] == "night-11.sqlite" and change["p_value"] <= series["18", "17"]["level"]
+    assert (change["before"], change["after"]) == (7, 5)
+    assert (
+        files[change["confirmed_at"]] == "night-11.sqlite"
+        and change["p_value"] <= series["18", "17"]["level"]
+    )
     assert series["18", "17"]["awaiting"] is None
-    assert all(change["confirmed_by"] is None for change in series["18", ""]["changes"])
+    assert all(change["confirmed_at"] is None for change in series["18", ""]["changes"])
     different = {of["name"]: (of["before"], of["after"]) for of in change["differences"]}
     assert different == {
         "the machine's kernel": ("Linux 6.1.0", "Linux 6.2.0"),
@@ -105,7 +106,7 @@ def test_a_change_has_its_size_and_the_other_differences(
 def test_unused_files_are_reported_with_a_reason(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_command(["history", str(nights), "--json"])
     shown = capsys.readouterr()
-    skipped = {of["file"]: of["reason"] for of in json.loads(shown.out)["skipped"]}
+    skipped = json.loads(shown.out)["skipped"]
     assert set(skipped) == {"running.sqlite", "torn.sqlite", "night-01.sqlite"}
     assert "below/copy.sqlite" in skipped["night-01.sqlite"]
     expected = [f"skipped {file}: {reason}" for file, reason in skipped.items()]
@@ -143,9 +144,11 @@ def test_a_change_in_one_file_awaits_confirmation_and_trips_no_gate(
     assert "18 vs. 17 may have become slower with night-13.sqlite" in capsys.readouterr().err
     found = as_json(tmp_path, capsys, "--fail-if", "slower")
     (history,) = found["histories"]  # type: ignore[misc]
-    (series,) = [of for of in history["series"] if of["baseline"]]
-    assert series["changes"] == [] and series["awaiting"]["file"] == "night-13.sqlite"
-    assert found["gate"]["awaiting"] == [series["awaiting"]["sentence"]]  # type: ignore[index]
+    (series,) = [of for of in history["series"] if of["key"]["baseline"]]
+    assert series["changes"] == []
+    assert series["points"][series["awaiting"]["at"]]["file"] == "night-13.sqlite"
+    (sentence,) = found["gate"]["awaiting"]  # type: ignore[index]
+    assert "night-13.sqlite" in sentence
     assert found["gate"]["outcome"] == "inconclusive"  # type: ignore[index]
     assert run_command(["history", str(tmp_path), "--fail-if", "faster"]) == 0
     assert "may have become" not in capsys.readouterr().err
@@ -154,9 +157,14 @@ def test_a_change_in_one_file_awaits_confirmation_and_trips_no_gate(
 def test_other_metrics_have_separate_series(nights: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = as_json(nights, capsys, "--metric", "server_cpu", "--metric", "p99")
     history = max(found["histories"], key=lambda one: len(one["files"]))  # type: ignore[call-overload]
-    cpu = [of for of in history["series"] if of["metric"] == "server_cpu" and of["baseline"]]
+    keys = [of["key"] for of in history["series"]]
+    cpu = [
+        of
+        for of, key in zip(history["series"], keys, strict=True)
+        if key["metric"] == "server_cpu" and key["baseline"]
+    ]
     assert [change["verdict"] for of in cpu for change in of["changes"]] == ["slower"]
-    assert any(of["metric"] == "latency.all.p99" for of in history["series"])
+    assert any(key["metric"] == "latency.all.p99" for key in keys)
 
 
 def test_terminal_and_html_have_the_change(
@@ -213,7 +221,8 @@ def test_series_of_telemetry_have_the_names_of_their_metrics(
 ) -> None:
     write_study(tmp_path / "e.sqlite", replace(NIGHT, probed=True, blocks=2))
     (history,) = as_json(tmp_path, capsys, "--metric", "wal.bytes_per_tx")["histories"]  # type: ignore[misc]
-    names = {of["name"] for of in history["series"] if of["metric"] == "wal.bytes_per_tx"}
+    keys = [of["key"] for of in history["series"]]
+    names = {key["name"] for key in keys if key["metric"] == "wal.bytes_per_tx"}
     assert len(names) == 1 and "wal.bytes_per_tx" not in names
 
 

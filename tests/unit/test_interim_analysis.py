@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from report_forms import checked_json
+from report_forms import case_in, checked_json
 from synthetic_study import Synthetic, write_study
 
 from example_studies import make_study
@@ -177,9 +177,9 @@ def test_a_report_names_the_kind_of_interval(tmp_path: Path, stops: bool) -> Non
     findings = found_in(path, Synthetic(stops_on_verdict=stops, ended=StudyEnd.VERDICT if stops else None))
     text = " ".join(to_markdown(build_study(findings).document).split())
     assert ("interim analysis" in text) == stops
-    effects = document(path)["comparisons"][0]["effects"]
-    assert effects["nopm"]["interval"] == ("anytime" if stops else "student")
-    assert effects["server_cpu"]["interval"] == effects["nopm"]["interval"]
+    effects = case_in(document(path))["comparisons"][0]["effects"]
+    assert effects["nopm"]["summary"]["method"] == ("anytime" if stops else "student")
+    assert effects["server_cpu"]["summary"]["method"] == effects["nopm"]["summary"]["method"]
 
 
 def test_an_undecided_study_reports_the_number_of_blocks_needed_by_its_interval(tmp_path: Path) -> None:

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 import scipy
 from golden_reports import STEAL
+from pydantic import TypeAdapter
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.analysis.outlier_trials import COVARIATES, causes
+from pgdyno.analysis.outlier_trials import COVARIATES, OutlierTrials, causes
 from pgdyno.analysis.statistics.intervals import robust_sd
 from pgdyno.analysis.statistics.series import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
 from pgdyno.analysis.study_findings import find_study
-from pgdyno.report.answer import case_report
 from pgdyno.report.conditions import outlier_trials
-from pgdyno.report.json_format import case_entry
 from pgdyno.results.reader import Evidence
 from pgdyno.units import Better
 
@@ -187,9 +186,10 @@ def test_five_blocks_are_too_few_for_an_estimate_without_one(tmp_path: Path) -> 
 
 
 def test_json_has_the_outlier_with_its_covariate(tmp_path: Path) -> None:
-    entry = case_entry(case_report(found(tmp_path, STEAL))).outlier_trials
-    assert (entry.trials[0].block, entry.trials[0].causes[0].covariate) == (7, "steal")
-    assert entry.without_block[0].block == 7
+    outliers = TypeAdapter(OutlierTrials).dump_python(found(tmp_path, STEAL).outliers)
+    first = outliers["trials"][0]
+    assert (first["block"], first["causes"][0]["covariate"], first["causes"][0]["unit"]) == (7, "steal", "%")
+    assert (outliers["without_block"][0]["arm"], outliers["without_block"][0]["block"]) == ("18", 7)
 
 
 def test_without_outliers_the_table_is_collapsed_and_has_no_covariates(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from golden_reports import STUDIES
 from report_forms import (
     FORMS,
     HOSTILE,
+    case_in,
     checked_json,
     html_of,
     markdown_of,
@@ -144,22 +145,26 @@ def test_every_form_bears_a_study_that_has_hardly_begun(tmp_path: Path, form: st
 
 def test_json_agrees_with_its_documentation(tmp_path: Path) -> None:
     found = json.loads(checked_json(report_of(tmp_path, THREE)))
-    assert found["pgdyno_report"] == 2
-    assert found["verdict"] is None  # there are two of them
-    assert [(c["arm"], c["baseline"], c["verdict"]) for c in found["comparisons"]] == [
+    assert found["pgdyno_report"] == 3
+    case = case_in(found)
+    verdicts = [(c["arm"], c["baseline"], c["verdict"]) for c in case["comparisons"]]
+    assert [(of["arm"], of["baseline"], of["verdict"]) for of in found["verdicts"]] == verdicts
+    assert verdicts == [
         ("18", "17", "undecided"),  # one of its trials was excluded
         ("18,fsync=off", "17", "slower"),
     ]
-    first = found["comparisons"][0]
-    assert first["blocks"] == [0, 1, 3, 4, 5] and first["blocks_dropped"] == [2]
-    effect = first["effects"][first["primary"]]
-    assert effect["low"] < effect["value"] < effect["high"] and effect["unit"] == "%" and effect["n"] == 5
+    first = case["comparisons"][0]
+    assert first["blocks"] == [0, 1, 3, 4, 5] and first["dropped"] == [2]
+    effect = first["effects"][case["primary"]]
+    change = effect["percent"]
+    assert change["low"] < change["value"] < change["high"] and change["unit"] == "%" and change["n"] == 5
     assert set(effect["log_ratios"]) == {"0", "1", "3", "4", "5"}
-    assert [arm["name"] for arm in found["arms"]] == ["17", "18", "18,fsync=off"]
-    assert found["arms"][1]["trials"] == {"ok": 5, "excluded": 1}
-    assert set(found["arms"][0]["latency_ms"]["payment"]) == {"n", "p50", "p90", "p95", "p99", "p99.9", "max"}
+    arms = case["arms"]
+    assert [of["arm"]["name"] for of in arms] == ["17", "18", "18,fsync=off"]
+    assert arms[1]["trials_by_status"] == {"ok": 5, "excluded": 1}
+    assert set(arms[0]["latency_ms"]["payment"]) == {"n", "p50", "p90", "p95", "p99", "p99.9", "max"}
     assert {"code", "severity", "sentence", "remedy", "link"} == set(found["caveats"][0])
-    assert found["plan"]["margin"] == 0.02 and found["derived"]
+    assert case["study"]["plan"]["margin"] == 0.02 and "TPC-C" in found["sentences"][""]["method"][-1]
 
 
 def test_csv_is_tidy_and_includes_excluded_trials(tmp_path: Path) -> None:
@@ -191,8 +196,9 @@ def test_a_study_that_ended_before_its_first_analysis_has_student_s_interval_and
 ) -> None:
     built = report_of(tmp_path, Synthetic(effects=(1, 2.28), blocks=3, stops_on_verdict=True))
     found = json.loads(FORMS["json"](built))
-    effect = found["comparisons"][0]["effects"]["nopm"]
-    assert effect["interval"] == "student" and 0 < effect["low"] < 128 < effect["high"]
+    effect = case_in(found)["comparisons"][0]["effects"]["nopm"]
+    assert effect["summary"]["method"] == "student"
+    assert 0 < effect["percent"]["low"] < 128 < effect["percent"]["high"]
     headline = only(built).headlines[0]
     assert headline.verdict is Verdict.UNDECIDED and "95% CI" in headline.basis
     assert "2 more" in headline.more
@@ -367,7 +373,7 @@ def test_hidden_characters_in_a_name_are_shown_in_every_form(tmp_path: Path, for
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2066]", found)
     assert "faster" in found
     if form == "json":
-        assert hidden in [arm["name"] for arm in json.loads(found)["arms"]]
+        assert hidden in [of["arm"]["name"] for of in case_in(json.loads(found))["arms"]]
     else:
         assert "x1b" in found
         assert "u202e" in found
@@ -377,7 +383,7 @@ def test_hidden_characters_in_a_name_are_shown_in_every_form(tmp_path: Path, for
 def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
     built = report_of(tmp_path, Synthetic(names=("17", HOSTILE), blocks=5))
     assert HOSTILE in on_terminal(built, 400)
-    assert json.loads(checked_json(built))["arms"][1]["name"] == HOSTILE
+    assert case_in(json.loads(checked_json(built)))["arms"][1]["arm"]["name"] == HOSTILE
     prose = [line for line in markdown_of(built).splitlines() if not line.startswith("    ")]  # but code
     assert "<" not in "\n".join(prose).replace("\\<", "")
     edges = [line.replace("\\|", "").count("|") for line in prose if line.startswith("|")]

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden_reports import LIMIT, sweep_of_rates
-from report_forms import FORMS, sections_of
+from report_forms import FORMS, case_in, sections_of
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict
@@ -101,16 +101,16 @@ def test_unanswered_transactions_miss_the_limit() -> None:
 
 def test_a_report_contains_the_capacity_and_the_change(built: StudyReport) -> None:
     assert len(section(built).sentences) == 3
-    found = json.loads(FORMS["json"](built))["capacity"]
-    effect = found["changes"][0]["effect"]
+    found = json.loads(FORMS["json"](built))["study"]["capacity"]
+    effect = found["changes"][0]["percent"]
     assert effect["low"] < 100 * (1 / 0.9 - 1) < effect["high"]
-    assert [of["passes_above"] + of["passes_below"] for of in found["arms"]] == [0, 0]
+    assert [of["above"] + of["below"] for of in found["arms"]] == [0, 0]
 
 
 @pytest.mark.parametrize("limit", ["p99 < 1s", "p99 < 1ms"])
 def test_rates_that_are_all_too_low_or_too_high_give_no_change(tmp_path: Path, limit: str) -> None:
     built = report_of(tmp_path, sweep(limit, blocks=2))
-    assert json.loads(FORMS["json"](built))["capacity"]["changes"] == []
+    assert json.loads(FORMS["json"](built))["study"]["capacity"]["changes"] == []
 
 
 def test_a_study_without_a_limit_has_no_capacity(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_the_verdict_with_a_search_in_each_block_is_about_the_capacity(
     assert built.only is not None
     assert built.only.headlines[0].verdict is verdict
     assert any(LIMIT in paragraph for paragraph in built.only.method)
-    found = json.loads(FORMS["json"](built))
-    assert found["comparisons"][0]["primary"] == "capacity"
+    found = case_in(json.loads(FORMS["json"](built)))
+    assert found["primary"] == "capacity"
     levels = [arm["levels"]["capacity"]["value"] for arm in found["arms"]]
     assert levels[1] / levels[0] == pytest.approx(effects[1], rel=3 * noise)
 

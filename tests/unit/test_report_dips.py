@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden_reports import STUDIES
-from report_forms import FORMS, tables_of
+from report_forms import FORMS, case_in, tables_of
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli.report import read_report
@@ -37,9 +37,9 @@ def test_the_page_marks_each_dip_and_names_its_cause(built: StudyReport) -> None
 
 
 def test_the_json_has_every_dip(built: StudyReport) -> None:
-    arms = json.loads(FORMS["json"](built))["arms"]
-    assert arms[0]["dips"] is None
-    assert [dip["causes"] for dip in arms[1]["dips"]["dips"]] == [["checkpoint"], ["checkpoint"], []]
+    (of_arm,) = case_in(json.loads(FORMS["json"](built)))["dips"].items()
+    assert of_arm[0] == "1"
+    assert [dip["causes"] for dip in of_arm[1]["dips"]] == [["checkpoint"], ["checkpoint"], []]
 
 
 def test_the_csv_has_the_dips_of_each_trial_and_their_cost(built: StudyReport) -> None:

@@ -33,18 +33,21 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
 
 
 def test_programs_get_the_effects_with_their_intervals(built: StudyReport) -> None:
-    found = json.loads(FORMS["json"](built))["factors"]
+    found = json.loads(FORMS["json"](built))["study"]["effects"]
     assert [of["name"] for of in found["factors"]] == ["server", "settings", "clients"]
     server = found["main"][0]
-    assert server["effect"]["low"] < server["effect"]["value"] < server["effect"]["high"]
-    assert server["combinations"] == server["of_combinations"] == 4
+    assert server["percent"]["low"] < server["percent"]["value"] < server["percent"]["high"]
+    assert server["combinations"] == len(server["combined"]["names"]) == 4
     (of_clients,) = [
-        of for of in found["interactions"] if of["by"]["factor"] == "clients" and of["factor"] == "server"
+        of
+        for of in found["interactions"]
+        if of["by"]["factor"] == "clients" and of["change"]["factor"] == "server"
     ]
-    assert of_clients["effect"]["value"] == pytest.approx(100 * (0.8 / 1.2 - 1), abs=3)
-    assert {(of["factor"], of["other"], of["at"]) for of in found["simple_effects"]} >= {
-        ("server", "clients", "64")
+    assert of_clients["percent"]["value"] == pytest.approx(100 * (0.8 / 1.2 - 1), abs=3)
+    at_levels = {
+        (of["contrast"]["change"]["factor"], of["other"], of["at"]) for of in found["changes_at_levels"]
     }
+    assert at_levels >= {("server", "clients", "64")}
 
 
 def test_a_spreadsheet_has_a_column_for_each_factor(built: StudyReport) -> None:
@@ -88,9 +91,10 @@ def test_levels_with_other_transactions_are_not_compared_but_their_interactions_
     assert ["server 17 → 18", "load orders"] in [row[:2] for row in by_level.rows]
     (sentence,) = [plain(of) for of in section.sentences if "common unit" in of]
     assert sentence.startswith("load: same instead")
-    found = json.loads(FORMS["json"](built))["factors"]
+    found = json.loads(FORMS["json"](built))["study"]["effects"]
     assert found["not_compared"] == [{"factor": "load", "first": "full", "level": "orders"}]
-    assert {(of["factor"], of["level"]) for of in found["simple_effects"]}.isdisjoint({("load", "orders")})
+    changes = [of["contrast"]["change"] for of in found["changes_at_levels"]]
+    assert {(of["factor"], of["level"]) for of in changes}.isdisjoint({("load", "orders")})
 
 
 def test_a_factor_of_other_transactions_only_has_the_reason_and_no_change(tmp_path: Path) -> None:

@@ -335,8 +335,9 @@ def test_names_and_facts_from_outside_stay_text(tmp_path: Path, form: str) -> No
 
 def test_json_agrees_with_the_documentation(tmp_path: Path) -> None:
     found = json.loads(checked_json(build_hosts(pooled_of(tmp_path, small=SMALL, large=LARGER))))
-    (over,) = [of for of in found["over_hosts"] if of["metric"] == found["primary"]]
-    assert sum(of["weight"] for of in over["hosts"]) == pytest.approx(1)
+    (over,) = [of for of in found["hosts"]["effects"] if of["key"] == found["verdicts"][0]["metric"]]
+    assert sum(over["pooled"]["weights"]) == pytest.approx(1)
+    assert list(over["percent_by_host"]) == ["small", "large"]
     page = (DOCS / "reference" / "json-and-csv.md").read_text()
     assert not {key for key in ("host", "file", *COLUMNS) if f"`{key}`" not in page}
 

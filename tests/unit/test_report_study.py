@@ -66,9 +66,10 @@ def test_a_fit_is_reported(built: StudyReport, form: str) -> None:
 
 def test_programs_get_each_case_as_they_get_a_comparison(built: StudyReport) -> None:
     found = json.loads(FORMS["json"](built))
-    assert [case["levels"] for case in found["cases"]] == [{"clients": n} for n in ("8", "64", "500")]
-    assert [case["verdict"] for case in found["cases"]] == ["faster", "slower", "faster"]
-    assert found["over_cases"][0]["verdicts"] == {"faster": 2, "slower": 1}
+    levels = [case["study"]["levels"] for case in found["study"]["cases"]]
+    assert levels == [{"clients": n} for n in ("8", "64", "500")]
+    assert [one["verdict"] for one in found["verdicts"]] == ["faster", "slower", "faster"]
+    assert found["study"]["over_cases"][0]["verdicts"] == {"faster": 2, "slower": 1}
     rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))
     assert {row["case"] for row in rows} == {"clients 8", "clients 64", "clients 500"}
 
@@ -131,9 +132,9 @@ def test_omitted_parts_and_notes_of_the_source_are_below_its_tables() -> None:
         text = plain(FORMS[form](built))
         assert 0 < text.index("New orders by users") < text.index("Each is one run."), form
         assert "Load time: not by settings." in text, form
-    found = json.loads(FORMS["json"](built))
-    assert found["published_not_repeated"] == ["Load time: not by settings."]
-    assert found["published_notes"] == published["notes"]
+    found = json.loads(FORMS["json"](built))["study"]
+    assert found["not_repeated"] == ["Load time: not by settings."]
+    assert found["source_notes"] == published["notes"]
 
 
 def test_a_published_chart_has_its_counterpart() -> None:
@@ -164,7 +165,7 @@ def test_a_lost_question_is_above_the_verdict(tmp_path: Path, cases: int, hosts:
         text = " ".join(unescape(plain(FORMS[form](built))).split())
         assert 0 <= text.index(said) < text.index(" ".join(plain(verdict.claim).split())), form
     found = json.loads(FORMS["json"](built))
-    assert (found if hosts == 1 else found["hosts"][0]["files"]["a"])["lost_question"] == said
+    assert (found if hosts == 1 else found["files"]["a"])["sentences"][""]["lost"] == [said]
     rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))
     assert {row["lost_question"] for row in rows} == {said}
 
@@ -212,7 +213,7 @@ def test_an_effect_of_opposite_sign_is_reported_with_probable_reasons() -> None:
         text = " ".join(unescape(plain(FORMS[form](built))).replace("\\", "").split())
         assert re.search(r"source −35\.0%, here \+2\d\.\d% \(95% CI \[.*\]\): opposite sign", text), form
         assert "data : shared_buffers 820 → 1.64; other hardware" in text, form
-    (entry,) = json.loads(FORMS["json"](built))["published_changes"]
+    (entry,) = json.loads(FORMS["json"](built))["study"]["source_changes"]
     assert (entry["published_percent"], entry["agreement"]) == (-35, "opposite sign")
     page = FORMS["html"](built)
     assert not re.search(r'</h2>\s*(<div class="medium">\s*</div>)?\s*</section>', page)  # no empty section

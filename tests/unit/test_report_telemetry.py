@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_forms import FORMS, on_terminal, only, plain, tables_of
+from report_forms import FORMS, case_in, on_terminal, only, plain, tables_of
 from synthetic_study import Synthetic, write_study
 from synthetic_telemetry import NO_COUNTERS, NOT_IN_15, SELECT, UPDATE
 
@@ -21,7 +21,7 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.gates import gate, parse_condition
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
-from pgdyno.report.answer import Headline
+from pgdyno.report.document import Headline
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.telemetry_tables import probe_overhead
 
@@ -108,14 +108,13 @@ def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction(tmp_p
 
 
 def test_json_has_every_level_and_effect(tmp_path: Path) -> None:
-    found = json.loads(FORMS["json"](probed(tmp_path)))
-    assert found["arms"][0]["telemetry"]["wal.bytes_per_tx"]["value"] == pytest.approx(1000)
-    assert found["arms"][0]["telemetry"]["wal.bytes_per_tx"]["unit"] == "B/tx"
-    assert found["arms"][0]["not_in_version"] == {"io": NOT_IN_15}
-    (comparison,) = found["comparisons"]
-    assert comparison["telemetry"]["wal.bytes_per_tx"]["value"] == pytest.approx(-10)
-    assert comparison["statements_average"]["value"] == pytest.approx(100 * (0.5**0.5 - 1))
-    assert set(found["probes"]["us_per_transaction"]) == {"17", "18"}
+    found = case_in(json.loads(FORMS["json"](probed(tmp_path))))["telemetry"]
+    assert found["levels"]["0"]["wal.bytes_per_tx"]["value"] == pytest.approx(1000)
+    assert found["levels"]["0"]["wal.bytes_per_tx"]["unit"] == "B/tx"
+    assert found["missing"]["0"] == {"io": NOT_IN_15}
+    assert found["effects"]["1"]["wal.bytes_per_tx"]["percent"]["value"] == pytest.approx(-10)
+    assert found["statements_average"]["1"]["value"] == pytest.approx(100 * (0.5**0.5 - 1))
+    assert set(found["cost"]["us_per_tx"]) == {"0", "1"}
 
 
 def test_csv_has_a_row_for_each_trial_and_key(tmp_path: Path) -> None:
@@ -127,7 +126,8 @@ def test_csv_has_a_row_for_each_trial_and_key(tmp_path: Path) -> None:
 
 def test_without_probes_there_is_no_section_about_them(tmp_path: Path) -> None:
     built = probed(tmp_path, replace(PROBED, probed=False))
-    assert not probe_overhead(findings(built)) and json.loads(FORMS["json"](built))["probes"] is None
+    assert not probe_overhead(findings(built))
+    assert case_in(json.loads(FORMS["json"](built)))["telemetry"]["cost"] is None
     assert "\nTelemetry\n" not in on_terminal(built)
 
 
@@ -210,11 +210,12 @@ def test_long_windows_report_changes_per_hour(tmp_path: Path, form: str) -> None
     long = Synthetic(effects=(1.0, 1.1), blocks=1, slices=400, probed=True)  # of both arms 800 s
     text = FORMS[form](probed(tmp_path, long))
     if form == "json":
-        per_hour = [of["per_hour"] for of in json.loads(text)["arms"]]
+        drifts = case_in(json.loads(text))["drifts"].values()
+        per_hour = [{of["key"]: of["estimate"]["value"] for of in of_arm} for of_arm in drifts]
         # 1 and 0.9 MiB each second; 7 dead tuples in 800 s.
-        assert [of["wal.bytes"]["value"] for of in per_hour] == pytest.approx([3600, 3240])
-        assert [of["relations.dead_growth"]["value"] for of in per_hour] == pytest.approx([31.5, 31.5])
-        assert all(of["tps"]["percent_of_mean"] for of in per_hour)
+        assert [of["wal.bytes"] for of in per_hour] == pytest.approx([3600, 3240])
+        assert [of["relations.dead_growth"] for of in per_hour] == pytest.approx([31.5, 31.5])
+        assert all(of["percent"] for of_arm in drifts for of in of_arm if of["key"] == "tps")
     else:
         said = re.sub(r"\s+", " ", re.sub(r"<[^>]*>|[|]", " ", plain(text)))
         assert re.search(r"WAL written 17 \+3,600(\.0+)? .* 18 \+3,240(\.0+)? .*MiB per hour", said)

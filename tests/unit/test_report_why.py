@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from report_forms import checked_json, html_of, tables_of
+from report_forms import case_in, checked_json, html_of, tables_of
 from rich.console import Console, Group
 from synthetic_study import Synthetic, write_study
 
@@ -71,22 +71,24 @@ WAL_TIMES = {"wal.write_us_per_tx": 46.0, "wal.sync_us_per_tx": 109.0}
 
 
 def test_the_json_adds_up(built: StudyReport) -> None:
-    why = json.loads(checked_json(built))["comparisons"][0]["why"]
+    why = case_in(json.loads(checked_json(built)))["time_breakdowns"]["1"]
     for waterfall in (why["by_resource"], why["by_statement"]):
-        for of in ("baseline", "arm", "difference"):
-            parts = sum(part[of] for part in waterfall["parts"].values())
+        for of in ("a_us", "b_us"):
+            parts = sum(part[of] for part in waterfall["parts"])
             assert parts == pytest.approx(waterfall["total"][of])
+        differences = sum(part["difference"]["value"] for part in waterfall["parts"])
+        assert differences == pytest.approx(waterfall["total"]["difference"]["value"])
 
 
 def test_the_csv_has_the_parts_of_each_block_and_they_add_up(built: StudyReport) -> None:
-    (comparison,) = json.loads(checked_json(built))["comparisons"]
+    why = case_in(json.loads(checked_json(built)))["time_breakdowns"]["1"]
     rows = [row for row in csv.DictReader(io.StringIO(built.csv())) if row["metric"].startswith("why.")]
     assert {(row["arm"], row["status"], row["unit"]) for row in rows} == {("18", "ok", "µs")}
     found = {(row["metric"], row["block"]): float(row["value"]) for row in rows}
     assert len(found) == len(rows)
     for name in ("by_resource", "by_statement"):
-        parts = comparison["why"][name]["parts"]
-        for block, whole in comparison["why"][name]["total"]["by_block"].items():
+        parts = {part["key"]: part for part in why[name]["parts"]}
+        for block, whole in why[name]["total"]["by_block"].items():
             assert found[f"why.{name}", block] == whole
             of_block = {key: found[f"why.{name}:{key}", block] for key in parts}
             assert of_block == {key: part["by_block"][block] for key, part in parts.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from pgdyno.analysis import steady_state, time_breakdown
 from pgdyno.analysis.comparison import (
@@ -17,11 +18,12 @@ from pgdyno.analysis.comparison_caveats import (
     comparison_caveats,
     skips_arrivals,
 )
+from pgdyno.analysis.finding_fields import ByArm, Hidden, MetricKey, about, in_json
 from pgdyno.analysis.measurement_noise import Noise, noise_caveats, with_noise
 from pgdyno.analysis.outlier_trials import OutlierTrials, find_outlier_trials
 from pgdyno.analysis.queries import CaseTelemetry, QueryChanges, find_query_changes, read_case
 from pgdyno.analysis.statistics import intervals
-from pgdyno.analysis.statistics.intervals import method_of
+from pgdyno.analysis.statistics.intervals import method_of, percent_of
 from pgdyno.analysis.steady_state import (
     Drift,
     SteadyState,
@@ -36,6 +38,7 @@ from pgdyno.analysis.telemetry.metrics import (
     PERCENTILES_COMPARED,
     Metric,
     TrialLatencies,
+    latency_key,
     latency_metric,
 )
 from pgdyno.analysis.telemetry.percentiles import (
@@ -75,14 +78,38 @@ class ArmFindings:
     """
 
     arm: Arm
-    trials_by_status: Mapping[TrialStatus, int]
-    levels: Mapping[str, Estimate | None]  # by metric
-    bounds: Mapping[str, float]
-    counts: Mapping[str, Counts]  # by kind, of the measured slices
-    latency: Mapping[str, Latencies]
-    driver_memory_bytes: int | None  # the largest peak
-    restore_s: float | None  # mean
-    start_s: float | None
+    trials_by_status: Annotated[Mapping[TrialStatus, int], about("Number of trials by status.")]
+    levels: Annotated[
+        Mapping[str, Estimate | None], about("By metric: ``nopm``, ``server_cpu``, … Null if unknown.")
+    ]
+    bounds: Hidden[Mapping[str, float]]
+    counts: Annotated[Mapping[str, Counts], about("By kind of transaction, of the measured slices.")]
+    latency: Hidden[Mapping[str, Latencies]]
+    driver_memory_bytes: Annotated[int | None, about("Peak memory of the driver.")]
+    restore_s: Annotated[float | None, about("Mean time of the restore of the data.")]
+    start_s: Annotated[float | None, about("Mean time of the start of the server.")]
+    deviations: Annotated[Sequence[str], about("Names, from TPC-C; empty for other workloads.")] = ()
+
+    @in_json
+    def latency_ms(self) -> dict[str, dict[str, float | None]]:
+        """By kind: ``n``, ``p50`` … ``max``; null with too few transactions."""
+        return {
+            kind: {"n": of.n, **{name: ms and ms.value for name, ms in of.quantiles_ms().items()}}
+            for kind, of in self.latency.items()
+        }
+
+    @in_json
+    def lower_bounds(self) -> dict[str, float]:
+        """Latencies in ms that are only known to be longer, by metric: arrivals were skipped."""
+        return {
+            **self.bounds,
+            **{
+                latency_key(kind, name): ms.value
+                for kind, of in self.latency.items()
+                for name, ms in of.quantiles_ms().items()
+                if ms is not None and ms.is_bound
+            },
+        }
 
     def quantiles_ms(self, kind: str) -> dict[str, LatencyMs | None]:
         """Return the quantiles of one kind, or of ALL_KINDS."""
@@ -94,31 +121,57 @@ class Findings:
     """Results of a case before presentation. ``series`` is trial ID → throughput over time."""
 
     study: StudyRecord
-    metrics: Sequence[Metric]
-    kinds: Sequence[str]
-    arms: Sequence[ArmFindings]
-    comparisons: Sequence[Comparison]
-    blocks: Sequence[Block]
-    trials: Sequence[Trial]
-    series: Mapping[int, Sequence[ThroughputPoint]]
-    latencies: Sequence[Metric]  # all percentiles of all kinds, by name
-    limited_ms: Mapping[int, float | None]  # trial ID → the quantile that the study limits; may be infinite
+    metrics: Hidden[Sequence[Metric]]
+    kinds: Annotated[Sequence[str], about("Kinds of transactions.")]
+    arms: Annotated[Sequence[ArmFindings], about("The baseline first.")]
+    comparisons: Annotated[Sequence[Comparison], about("One per arm after the first.")]
+    blocks: Hidden[Sequence[Block]]
+    trials: Hidden[Sequence[Trial]]
+    series: Hidden[Mapping[int, Sequence[ThroughputPoint]]]
+    latencies: Hidden[Sequence[Metric]]  # all percentiles of all kinds, by name
+    limited_ms: Hidden[Mapping[int, float | None]]  # trial ID → the limited quantile; may be infinite
     caveats: Sequence[Caveat]
-    block_s: float | None  # duration of the last finished block: the first one copies all data
+    block_s: Annotated[float | None, about("Duration of the last block: the first one copies all data.")]
     telemetry: CaseTelemetry
-    drifts: Mapping[int, Sequence[Drift]]  # by arm; empty for short windows
+    drifts: Annotated[ByArm[Sequence[Drift]], about("By the index of the arm; empty for short windows.")]
     noise: Noise
     outliers: OutlierTrials
-    profiles: Sequence[ProfileComparison]  # of the arms after the first; empty without profiles
-    time_breakdowns: Mapping[int, TimeBreakdown]  # by arm after the first
-    queries: Sequence[QueryChanges]  # by kind of query and arm
-    steady_states: Sequence[SteadyState]  # of each arm
-    dips: Mapping[int, ArmDips]  # by arm; without arms with too few points
+    profiles: Annotated[
+        Sequence[ProfileComparison], about("One per arm after the first, if it has profiles.")
+    ]
+    time_breakdowns: ByArm[TimeBreakdown]
+    queries: Annotated[
+        Sequence[QueryChanges], about("By arm, of scripts and of statements, if there are several.")
+    ]
+    steady_states: Annotated[Sequence[SteadyState], about("One per arm.")]
+    dips: Annotated[ByArm[ArmDips], about("By the index of the arm; not with too few points.")]
 
-    @property
-    def primary(self) -> Metric:
+    @in_json
+    def primary(self) -> MetricKey:
         """The metric of the verdict."""
         return self.metrics[0]
+
+    @in_json
+    def coverage(self) -> float | None:
+        """Share of the recorded time of a database that the scripts cover. Null for other loads."""
+        return self.study.plan.workload.coverage
+
+    @in_json
+    def blocks_max(self) -> int:
+        """Largest number of blocks of a comparison."""
+        return max((len(comparison.blocks) for comparison in self.comparisons), default=0)
+
+    @in_json
+    def noise_floor_percent(self) -> float | None:
+        """Noise floor of ``blocks_max`` blocks. Null with too few A/A blocks."""
+        floor = self.noise.floor(self.blocks_max)
+        return None if floor is None else percent_of(floor)
+
+    @in_json
+    def noise_detectable_percent(self) -> float | None:
+        """Smallest effect that so many blocks detect with 80% power. Null with too few A/A blocks."""
+        detectable = self.noise.detectable(self.blocks_max)
+        return None if detectable is None else percent_of(detectable)
 
     @property
     def every_metric(self) -> list[Metric]:
@@ -309,6 +362,7 @@ def _of_arm(
         driver_memory_bytes=max(memory, default=None),
         restore_s=_mean([trial.restore_s for trial in ok]),
         start_s=_mean([trial.start_s for trial in ok]),
+        deviations=[of.name for of in plan.driving(arm.arm).workload.deviations],
     )
 
 

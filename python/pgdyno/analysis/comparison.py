@@ -13,9 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 
+from pgdyno.analysis.finding_fields import ArmName, Hidden, about, in_json
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import (
     LogRatioSummary,
@@ -76,8 +78,12 @@ class Decision:
 
     verdict: Verdict
     margin: float
-    detectable_percent: float | None  # minimum detectable effect with the blocks so far; None below 2 blocks
-    blocks_needed: int | None  # further blocks; None if decided
+    detectable_percent: Annotated[
+        float | None, about("Effect that the blocks so far detect with 80% power. Null below 2 blocks.")
+    ]
+    blocks_needed: Annotated[
+        int | None, about("Number of further blocks until a verdict is likely. Null if decided.")
+    ]
 
 
 def decide(summary: LogRatioSummary, better: Better, margin: float, confidence: float) -> Decision:
@@ -330,12 +336,12 @@ class Effect:
     Student's interval, because both are intervals for a single analysis, and is never shown.
     """
 
-    key: str
+    key: Hidden[str]
     name: str
-    log_ratios: Mapping[int, float]
+    log_ratios: Annotated[Mapping[int, float], about("Natural logarithm of the ratio by block (from 0).")]
     summary: LogRatioSummary
-    percent: Estimate
-    bootstrap: tuple[float, float] | None
+    percent: Annotated[Estimate, about("In percent of the baseline.")]
+    bootstrap: Hidden[tuple[float, float] | None]
 
     def bootstrap_verdict(self, margin: float) -> Verdict | None:
         """Return the verdict by the bootstrap interval alone."""
@@ -373,15 +379,15 @@ class Comparison:
     ``unconfirmed`` names the arms that missed the latency limit at their capacity: no decision, either.
     """
 
-    baseline: Arm
-    arm: Arm
+    baseline: ArmName
+    arm: ArmName
     blocks: Sequence[int]
     dropped: Sequence[int]
     stalled: Sequence[int]
     censored: Sequence[int]
     failed: Sequence[int]
-    effects: Mapping[str, Effect]
-    primary: Effect | None
+    effects: Annotated[Mapping[str, Effect], about("By metric, or ``latency.KIND.QUANTILE``.")]
+    primary: Hidden[Effect | None]
     decision: Decision | None
     margin: float
     is_trending: bool = False
@@ -398,7 +404,7 @@ class Comparison:
         """True if the estimate is biased, whatever its interval is."""
         return self.is_trending or bool(self.lost_by_an_arm or self.unconfirmed)
 
-    @property
+    @in_json
     def verdict(self) -> Verdict:
         """The verdict; undecided also if no block counts or it is held back."""
         return self.decision.verdict if self.decision else Verdict.UNDECIDED

@@ -21,9 +21,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from operator import attrgetter
+from typing import Annotated
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, decide
+from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, holm_confidences
 from pgdyno.analysis.study_findings import OverCases, StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, find_metric, latency_key
@@ -124,14 +127,14 @@ class GateComparison:
     name: str
     verdict: Verdict
     percent: Estimate | None
-    summary: LogRatioSummary | None
+    summary: Hidden[LogRatioSummary | None]
     blocks: int
     partial: bool = False
     dispersed: bool = False
     floor: float | None = None
     taken_back: Verdict | None = None
 
-    @property
+    @in_json
     def p_value(self) -> float | None:
         """P-value of the two-sided test of no change."""
         return self.summary.p_value if self.summary else None
@@ -157,11 +160,14 @@ class GateComparison:
         return self.percent is not None and self.percent.low is not None and self.blocks >= VERDICT_BLOCKS_MIN
 
 
+ConditionText = Annotated[GateCondition, ShownAs(str, attrgetter("text"))]
+
+
 @dataclass(frozen=True)
 class MetCondition:
     """A condition that holds, with its comparison."""
 
-    condition: GateCondition
+    condition: ConditionText
     of: GateComparison
 
 
@@ -169,7 +175,7 @@ class MetCondition:
 class Inconclusive:
     """A condition that a comparison neither meets nor rules out."""
 
-    condition: GateCondition
+    condition: ConditionText
     of: GateComparison
     reason: Reason
 
@@ -178,7 +184,7 @@ class Inconclusive:
 class NotEvaluable:
     """A condition that cannot be evaluated, with its comparison; None if nothing is compared."""
 
-    condition: GateCondition
+    condition: ConditionText
     of: GateComparison | None
 
 
@@ -190,16 +196,16 @@ class Gate:
     ``lost`` of all ``trials`` of the compared arms failed or were excluded.
     """
 
-    conditions: Sequence[GateCondition]
+    conditions: Sequence[ConditionText]
     confidence: float
-    family: int
+    family: Annotated[int, about("Number of comparisons in the family of Holm's correction.")]
     met: Sequence[MetCondition]
     inconclusive: Sequence[Inconclusive]
     not_evaluable: Sequence[NotEvaluable]
     lost: int = 0
     trials: int = 0
 
-    @property
+    @in_json
     def outcome(self) -> GateOutcome:
         """The outcome: passed only if every comparison rules out its condition."""
         if self.met:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from pgdyno.analysis.comparison import (
     POWER,
@@ -19,6 +20,7 @@ from pgdyno.analysis.comparison import (
     judge,
     without_unconfirmed,
 )
+from pgdyno.analysis.finding_fields import about, in_json
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import (
     LogRatioSummary,
@@ -93,9 +95,9 @@ class Alarms:
     series: int
     confidence: float
 
-    @property
+    @in_json
     def interval(self) -> tuple[float, float]:
-        """The interval by Clopper and Pearson."""
+        """The interval of the rate by Clopper and Pearson."""
         return binomial_interval(self.false_alarms, self.series, self.confidence)
 
 
@@ -109,14 +111,14 @@ class Noise:
     """
 
     log_ratios: Sequence[float]
-    before: Sequence[float]
+    before: Annotated[Sequence[float], about("Log ratios of A/A blocks of earlier studies.")]
     confidence: float
     margin: float
-    why_no_aa: str = ""
-    method: Method = Method.STUDENT  # of the arms' intervals
-    left_out: int = 0  # earlier A/A blocks with a different noise
+    why_no_aa: Annotated[str, about("Reason for missing A/A blocks.")] = ""
+    method: Annotated[Method, about("Of the intervals of the arms.")] = Method.STUDENT
+    left_out: Annotated[int, about("A/A blocks of earlier studies with a different noise.")] = 0
 
-    @property
+    @in_json
     def n(self) -> int:
         """Number of A/A blocks of the SD."""
         return len(self.log_ratios) + len(self.before)
@@ -126,6 +128,17 @@ class Noise:
         """SD of one block's log ratio about its true value 0; None without a block."""
         every = [*self.log_ratios, *self.before]
         return math.sqrt(sum(d * d for d in every) / len(every)) if every else None
+
+    @in_json
+    def sd_percent(self) -> float | None:
+        """SD of one block in percent; null without an A/A block."""
+        return None if self.sd is None else percent_of(self.sd)
+
+    @in_json
+    def sd_interval_percent(self) -> tuple[float, float] | None:
+        """Interval of the SD in percent; null with too few A/A blocks."""
+        interval = self.sd_interval
+        return None if interval is None else (percent_of(interval[0]), percent_of(interval[1]))
 
     @property
     def sd_interval(self) -> tuple[float, float] | None:
@@ -141,7 +154,7 @@ class Noise:
         """Mean and interval of this study's A/A blocks, computed as for two arms."""
         return summarize(list(self.log_ratios), self.confidence, self.method) if self.log_ratios else None
 
-    @property
+    @in_json
     def verdict(self) -> Verdict:
         """Verdict on this study's A/A blocks by the rule for arms: faster or slower is a false alarm."""
         return self._judged(self.summary) if self.summary else Verdict.UNDECIDED
@@ -149,12 +162,12 @@ class Noise:
     def _judged(self, summary: LogRatioSummary) -> Verdict:
         return judge(summary, summary.equivalence(self.confidence), self.margin)
 
-    @property
+    @in_json
     def is_false_alarm(self) -> bool:
         """True if an arm was judged different from itself."""
         return self.verdict in {Verdict.FASTER, Verdict.SLOWER}
 
-    @property
+    @in_json
     def alarms(self) -> Alarms | None:
         """Alarms in consecutive series of VERDICT_BLOCKS_MIN A/A blocks, judged by the rule for arms.
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Annotated
 
 from pgdyno.analysis.comparison import Comparison
+from pgdyno.analysis.finding_fields import ArmName, ShownAs, about, in_json
 from pgdyno.analysis.statistics.intervals import percent_of, summarize
 from pgdyno.analysis.statistics.series import OutlierScore, limit, outlier_scores
 from pgdyno.analysis.telemetry.metrics import Metric
@@ -46,9 +49,14 @@ class Covariate:
 class Cause:
     """An unusual covariate of one trial; ``median`` is that of the arm's other trials."""
 
-    covariate: Covariate
+    covariate: Annotated[Covariate, ShownAs(str, attrgetter("key"))]
     value: float
     median: float
+
+    @in_json
+    def unit(self) -> str:
+        """Unit of the value and the median."""
+        return "µs" if self.covariate.key == "server_cpu" else self.covariate.unit
 
 
 COVARIATES = (
@@ -223,7 +231,7 @@ class OutlierTrial:
 
     trial: int
     block: int
-    arm: Arm
+    arm: ArmName
     value: float
     within_arm: Deviation
     ratio: Deviation | None
@@ -243,7 +251,7 @@ class WithoutBlock:
     ``all`` is the change with it, by the same method.
     """
 
-    arm: Arm
+    arm: ArmName
     block: int
     all: Estimate
     without: Estimate
@@ -253,7 +261,7 @@ class WithoutBlock:
 class OutlierTrials:
     """Trials that count, the most extreme first."""
 
-    trials: Sequence[OutlierTrial]
+    trials: Annotated[Sequence[OutlierTrial], about("All trials that count, the most extreme first.")]
     without_block: Sequence[WithoutBlock]
 
     @property

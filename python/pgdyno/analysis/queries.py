@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from sys import intern
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from pgdyno.analysis.comparison import (
     metric_values,
     ok_by_block,
 )
+from pgdyno.analysis.finding_fields import ArmName, ByArm, Hidden, about, in_json
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, method_of
 from pgdyno.analysis.statistics.pooling import Combined, combine
@@ -58,8 +59,8 @@ class ProbeCost:
     unknown. ``us_per_tx`` is CPU time in µs per executed transaction, by arm.
     """
 
-    share: float | None
-    us_per_tx: Mapping[int, float]
+    share: Annotated[float | None, about("Share of the machine's CPU time, all arms together.")]
+    us_per_tx: ByArm[float]
 
 
 def probe_cost(cores: int | None, trials: Sequence[Trial]) -> ProbeCost | None:
@@ -121,15 +122,28 @@ class CaseTelemetry:
     mean times of the statements.
     """
 
-    by_trial: Mapping[int, TrialTelemetry]
-    series: Mapping[int, SampleSeries]
-    events: Mapping[int, Events]
-    metrics: Mapping[str, Metric]
-    levels: Mapping[int, Mapping[str, Estimate]]
-    effects: Mapping[int, Mapping[str, Effect]]
-    average: Mapping[int, Combined]
+    by_trial: Hidden[Mapping[int, TrialTelemetry]]
+    series: Hidden[Mapping[int, SampleSeries]]
+    events: Hidden[Mapping[int, Events]]
+    metrics: Hidden[Mapping[str, Metric]]
+    levels: Annotated[
+        ByArm[Mapping[str, Estimate]],
+        about("By the index of the arm and the key in docs/reference/metrics.md."),
+    ]
+    effects: Annotated[
+        ByArm[Mapping[str, Effect]], about("By the index of the arm after the first and the key.")
+    ]
+    average: Hidden[Mapping[int, Combined]]
     cost: ProbeCost | None
-    missing: Mapping[int, Mapping[str, str]]  # arm → probe → reason, if its version lacks it
+    missing: Annotated[
+        ByArm[Mapping[str, str]],
+        about("Reason by the index of the arm and probe, if the version of the server lacks it."),
+    ]
+
+    @in_json
+    def statements_average(self) -> ByArm[Estimate]:
+        """Geometric mean over the statements' mean times, by the index of the arm after the first."""
+        return {arm: of.percent(Better.LESS) for arm, of in self.average.items()}
 
     def parts(self, key: str) -> list[str]:
         """Return the statements, relations or waits that have this key, in their order."""
@@ -308,20 +322,20 @@ class QueryChange:
     ``baseline_ms`` and ``arm_ms`` are geometric means over the blocks.
     """
 
-    name: str
+    name: Annotated[str, about("Name of the script, or text of the statement.")]
     share: float
     baseline_ms: float
     arm_ms: float
-    log_ratios: Mapping[int, float]
+    log_ratios: Annotated[Mapping[int, float], about("Natural logarithm of the ratio by block (from 0).")]
     summary: LogRatioSummary
     verdict: Verdict
 
-    @property
+    @in_json
     def percent(self) -> Estimate:
         """The change in percent; less time is better."""
         return self.summary.percent(Better.LESS)
 
-    @property
+    @in_json
     def contribution(self) -> float:
         """Change of the time of all queries due to this one, as a share of it, at the baseline's calls."""
         return self.share * float(np.expm1(self.summary.mean))
@@ -335,12 +349,12 @@ class QueryChanges:
     time first. ``family`` is the number of changes that are corrected together.
     """
 
-    baseline: Arm
-    arm: Arm
+    baseline: ArmName
+    arm: ArmName
     kind: QueryKind
-    changes: Sequence[QueryChange]
-    uncompared: Sequence[str]
-    family: int
+    changes: Annotated[Sequence[QueryChange], about("Differences first, with the largest contribution.")]
+    uncompared: Annotated[Sequence[str], about("Queries with too few calls in a block, most time first.")]
+    family: Annotated[int, about("Number of comparisons in the family of Holm's correction.")]
 
     def with_verdict(self, verdict: Verdict) -> list[QueryChange]:
         """Return the changes with a verdict."""

@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
+from pgdyno.analysis.finding_fields import ArmName, about
 from pgdyno.analysis.statistics.intervals import percent_of, student
 from pgdyno.analysis.statistics.series import SPAN_S_MIN, Slope, growth, mean_slope, mser_of_mean, trend
 from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint
@@ -221,7 +223,7 @@ class Trend:
     percent: Estimate
     p_value: float | None
     span_s: float
-    truncation_s: float | None
+    truncation_s: Annotated[float | None, about("Length of the beginning that MSER excludes.")]
 
 
 @dataclass(frozen=True)
@@ -598,7 +600,7 @@ class WarmUps:
     """
 
     trials: int
-    ended_steady: int
+    ended_steady: Annotated[int, about("Number of trials whose warm-up ended at a steady state.")]
     shortest_s: float
     longest_s: float
     tested: int
@@ -667,7 +669,7 @@ class SteadyState:
     ``steps`` are the significant ones, of ``tested`` trials with windows that are long enough.
     """
 
-    arm: Arm
+    arm: ArmName
     warm_ups: WarmUps | None
     rate_trend: Trend | None
     effect_trend: Trend | None

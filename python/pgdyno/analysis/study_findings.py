@@ -6,9 +6,11 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 from pgdyno.analysis.case_findings import Findings, find_case
 from pgdyno.analysis.comparison import Comparison, Verdict
+from pgdyno.analysis.finding_fields import Hidden, about, in_json
 from pgdyno.analysis.measurement_noise import floor_of_average, read_noise
 from pgdyno.analysis.statistics.intervals import method_of
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
@@ -26,6 +28,7 @@ from pgdyno.features.published.tables import (
     with_measured_values,
 )
 from pgdyno.results.reader import Evidence
+from pgdyno.units import Estimate
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,17 @@ class OverCases:
 
     baseline: str
     arm: str
-    comparisons: Mapping[str, Comparison]  # by case
+    comparisons: Hidden[Mapping[str, Comparison]]  # by case
     average: Combined | None
     floor: float | None = None
 
-    @property
+    @in_json
+    def percent(self) -> Estimate | None:
+        """The average in percent; ``n`` is the number of passes."""
+        effect = next((of.primary for of in self.comparisons.values() if of.primary), None)
+        return self.average.percent(effect.percent.better) if self.average and effect else None
+
+    @in_json
     def stalled(self) -> list[str]:
         """Cases that are not in the average, because an arm lost a block or the effect changes in windows."""
         return [case for case, comparison in self.comparisons.items() if comparison.is_held_back]
@@ -56,9 +65,9 @@ class OverCases:
             and abs(self.average.summary.mean) < self.floor
         )
 
-    @property
+    @in_json
     def verdicts(self) -> Counter[Verdict]:
-        """Number of each verdict."""
+        """Number of cases by verdict."""
         return Counter(comparison.verdict for comparison in self.comparisons.values())
 
 
@@ -68,13 +77,15 @@ class StudyFindings:
 
     cases: Sequence[Findings]
     over_cases: Sequence[OverCases]
-    published: Sequence[MeasuredTable]  # the source's tables with measured values
-    source_notes: Sequence[str]  # notes on the published values
-    not_repeated: Sequence[str]  # published figures without a counterpart, with the reason
-    source_changes: Sequence[SourceChange]  # the published changes beside the measured ones
-    effects: Effects | None  # of the factors, if several vary
-    scalability: Scalability | None  # if the number of clients varies enough
-    capacity: Capacity | None  # if the study limits the latency
+    published: Annotated[Sequence[MeasuredTable], about("Tables of the source with measured values.")]
+    source_notes: Annotated[Sequence[str], about("Notes on the published values.")]
+    not_repeated: Annotated[Sequence[str], about("Published figures without a counterpart, with the reason.")]
+    source_changes: Annotated[
+        Sequence[SourceChange], about("Changes of the source beside the measured ones.")
+    ]
+    effects: Annotated[Effects | None, about("Of the factors, if several vary.")]
+    scalability: Annotated[Scalability | None, about("If the number of clients varies enough.")]
+    capacity: Annotated[Capacity | None, about("If the study limits the latency.")]
 
     @property
     def first(self) -> Findings:

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
+from pgdyno.analysis.finding_fields import about, in_json
 from pgdyno.analysis.statistics.intervals import holm_confidences, robust_sd
 from pgdyno.analysis.telemetry.samples import BACKGROUND, Event, Events, merge_adjacent, overlapped
 from pgdyno.results.records import Executed, Trial
@@ -52,7 +54,7 @@ class Dip:
     """A dip. ``depth`` is the relative loss of throughput, ``lost`` the loss in transactions."""
 
     trial: int
-    first: int  # its first point
+    first: Annotated[int, about("Index of its first point.")]
     points: int
     from_s: float
     to_s: float
@@ -239,11 +241,21 @@ class ArmDips:
 
     dips: Sequence[Dip]
     coincidences: Sequence[Coincidence]
-    peaks: int
+    peaks: Annotated[int, about("Number of excursions above the baseline, for comparison.")]
     points: int
     measured_s: float
     transactions: float
     trials: Sequence[int] = ()
+
+    @in_json
+    def time_share(self) -> float:
+        """Share of the measured time that is in dips."""
+        return self.share_of_time(self.dips)
+
+    @in_json
+    def transaction_share(self) -> float:
+        """Transactions lost in dips as a share of the executed ones."""
+        return self.share_of_transactions(self.dips)
 
     @property
     def unexplained(self) -> list[Dip]:

@@ -23,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
+from pgdyno.analysis.finding_fields import ArmName, about, in_json
 from pgdyno.analysis.statistics.intervals import Method, simultaneous, summarize
 from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.analysis.telemetry.trial_telemetry import CLIENT, OTHER, RESOURCES, ClientTime
@@ -202,9 +204,9 @@ class TimePart:
     b_us: float
     difference: Estimate
     p_value: float | None
-    by_block: Mapping[int, float]
+    by_block: Annotated[Mapping[int, float], about("Difference in µs by block (from 0).")]
 
-    @property
+    @in_json
     def significant(self) -> bool:
         """True if the interval excludes 0 and is based on enough blocks."""
         low, high = self.difference.low, self.difference.high
@@ -234,15 +236,17 @@ class TimeBreakdown:
     client. ``twice``: names of arms in which statements inside functions are counted twice.
     """
 
-    baseline: Arm
-    arm: Arm
-    latency: bool
+    baseline: ArmName
+    arm: ArmName
+    latency: Annotated[
+        bool, about("Whether the whole is the mean latency, else clients × time / transactions.")
+    ]
     by_statement: Waterfall | None
     by_resource: Waterfall | None
-    samples: float
-    scaled: float | None
-    cpu_is_of_all: bool
-    twice: Sequence[str]
+    samples: Annotated[float, about("Number of wait-event samples in both arms.")]
+    scaled: Annotated[float | None, about("Factor that fits sampled waits to the kernel's figure.")]
+    cpu_is_of_all: Annotated[bool, about("Whether CPU time includes processes without a client.")]
+    twice: Annotated[Sequence[str], about("Arms in which nested statements are counted twice.")]
 
 
 Pairs = Mapping[int, tuple[Timed, Timed]]

@@ -72,7 +72,7 @@ def report(
       pgdyno report results.sqlite
       pgdyno report results.sqlite --full
       pgdyno report results.sqlite --html report.html
-      pgdyno report results.sqlite --json | jq .verdict
+      pgdyno report results.sqlite --json | jq .verdicts
       pgdyno report small.sqlite large.sqlite --html hosts.html
       pgdyno report results.sqlite --fail-if slower --summary auto
     """

@@ -19,17 +19,17 @@ from pgdyno.report import background, conditions, result_tables, telemetry_table
 from pgdyno.report.background import DERIVED_FROM_TPC_C, method_paragraphs
 from pgdyno.report.document import (
     Document,
+    Headline,
     Line,
     Place,
     Section,
+    ShownCaveat,
     Table,
     Tone,
     by_severity,
     placed,
     tables_section,
 )
-from pgdyno.report.document import Headline as Headline  # noqa: PLC0414 - json_format has it from here
-from pgdyno.report.document import ShownCaveat as ShownCaveat  # noqa: PLC0414
 from pgdyno.report.result_tables import in_a_head, level_or_bound, of_several_arms, with_interval
 from pgdyno.report.why_section import WhyReport
 from pgdyno.results.records import Counts, ServerFacts

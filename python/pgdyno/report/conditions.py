@@ -58,7 +58,7 @@ def noise_table(findings: Findings) -> Table:
     columns = ("quantity", "value", f"{given_percent(noise.confidence)} CI", "A/A blocks")
     if noise.sd is None:
         return Table(TITLE, columns, [], "", said_elsewhere=True)
-    blocks = blocks_of_floor(findings)
+    blocks = findings.blocks_max
     interval = bracketed(*map(_size, noise.sd_interval)) if noise.sd_interval else ABSENT
     rows = [["between-block standard deviation (SD)", _size(noise.sd), interval, str(noise.n)]]
     floor, found = noise.floor(blocks), noise.detectable(blocks)
@@ -103,11 +103,6 @@ def less_noise_text(found: Sequence[LessNoise]) -> str:
     return f"{', '.join(first)} or {last}" if first else last
 
 
-def blocks_of_floor(findings: Findings) -> int:
-    """Return the largest number of blocks of a comparison."""
-    return max((len(comparison.blocks) for comparison in findings.comparisons), default=0)
-
-
 def _size(log_ratio: float) -> str:
     return f"{significant(percent_of(log_ratio), 2)}%"
 
@@ -129,7 +124,7 @@ def _before(noise: Noise) -> str:
 
 
 def _floor(findings: Findings) -> str:
-    blocks = blocks_of_floor(findings)
+    blocks = findings.blocks_max
     floor = findings.noise.floor(blocks)
     if floor is None:
         return f"a noise floor needs {FLOOR_BLOCKS_MIN} A/A blocks"

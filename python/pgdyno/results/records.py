@@ -17,7 +17,14 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
+from pydantic import (
+    AfterValidator,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    TypeAdapter,
+    model_serializer,
+)
 
 from pgdyno.caveats import Code
 from pgdyno.errors import UsageError
@@ -398,11 +405,11 @@ class StudyRow:
     host: Json
     """JSON: machine facts, name → text or number; states: the machine before and after
     (docs/reference/doctor.md)."""
-    file: str = ""
+    file: Annotated[str, Field(exclude=True)] = ""
     """Text of the study file; empty for a comparison without one."""
     changes: Sequence[Json] = ()
     """JSON: values fitted to this machine, list of {key, before, after, why}; a note has only why."""
-    published: Json | None = None
+    published: Annotated[Json | None, Field(exclude=True)] = None
     """JSON: tables of the source (docs/reference/study-file.md) with the levels that were run; else null."""
 
 
@@ -419,7 +426,7 @@ class CaseRow:
     """Empty for a single case."""
     levels: Json = field(default_factory=dict)
     """JSON: factor → level."""
-    plan: Study
+    plan: Annotated[Study, PlainSerializer(lambda plan: plan.model_dump(mode="json"), return_type=Json)]
     """JSON: see Study in study/plan.py."""
     arm_levels: Sequence[Mapping[str, str]] = ()
     """JSON: list of {factor: level} of the compared factors, one per arm."""

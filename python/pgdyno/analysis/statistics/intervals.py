@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from statistics import median
-from typing import Protocol, TypeVar
+from typing import Annotated, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy  # its parts load when first used
 
+from pgdyno.analysis.finding_fields import Hidden, about
 from pgdyno.results.records import Slice, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.units import Better, Estimate
@@ -441,12 +442,12 @@ class LogRatioSummary:
     1 − ``confidence`` exactly if the interval excludes 0.
     """
 
-    mean: float
-    n: int
-    sd: float | None
-    low: float | None
-    high: float | None
-    confidence: float
+    mean: Annotated[float, about("Natural logarithm.")]
+    n: Hidden[int]
+    sd: Annotated[float | None, about("Between blocks.")]
+    low: Hidden[float | None]
+    high: Hidden[float | None]
+    confidence: Hidden[float]
     p_value: float | None
     method: Method = Method.STUDENT
 

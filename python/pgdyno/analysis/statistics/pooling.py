@@ -42,6 +42,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pgdyno.analysis.finding_fields import in_json
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, summarize, with_error
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.units import Better, Estimate
@@ -144,12 +145,12 @@ class Pooled:
     tau: float | None  # standard deviation of the effect between hosts, on the log scale
     i2: float | None  # share of the variance between hosts beyond their standard errors
 
-    @property
+    @in_json
     def blocks(self) -> int:
         """The number of blocks on all hosts."""
         return sum(host.summary.n for host in self.hosts)
 
-    @property
+    @in_json
     def signs_differ(self) -> bool:
         """True if the effect is positive on one host and negative on another."""
         return len({math.copysign(1, of.summary.mean) for of in self.hosts if of.summary.mean}) > 1

@@ -10,11 +10,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 from markupsafe import Markup
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Decision, Verdict, decide
+from pgdyno.analysis.finding_fields import ShownAs, about
 from pgdyno.analysis.statistics.intervals import Method, own_level, simultaneous, summarize
 from pgdyno.features.capacity.search import crossing
 from pgdyno.features.factors.effects import FactorialDesign, Levels, counted_passes, design_of
@@ -58,6 +60,10 @@ FACTOR = "rate"
 UNIT = "tx/s"
 
 
+def _by_rate(latency_ms: Mapping[float, Estimate | None]) -> dict[str, Estimate | None]:
+    return {f"{rate:g}": level for rate, level in latency_ms.items()}
+
+
 @dataclass(frozen=True)
 class ArmCapacity:
     """Capacity of one combination of the other factors. ``by_pass``: pass → capacity, tx/s.
@@ -69,10 +75,14 @@ class ArmCapacity:
 
     name: str
     by_pass: Mapping[int, float]
-    above: int
-    below: int
+    above: Annotated[int, about("Number of passes in which every rate kept the limit.")]
+    below: Annotated[int, about("Number of passes in which no rate kept the limit.")]
     rates: Sequence[float]
-    latency_ms: Mapping[float, Estimate | None]
+    latency_ms: Annotated[
+        Mapping[float, Estimate | None],
+        ShownAs(dict[str, Estimate | None], _by_rate),
+        about("By rate. The value of an infinite latency is null."),
+    ]
     capacity: Estimate | None
 
 

@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import Annotated
 
 from markupsafe import Markup
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict, judge, ok_by_block
+from pgdyno.analysis.finding_fields import Hidden, MetricKey, about, in_json
 from pgdyno.analysis.statistics.intervals import Method, method_of, simultaneous
 from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry.metrics import Metric
@@ -248,9 +250,15 @@ class Contrast:
     """
 
     change: LevelChange
-    by: LevelChange | None
+    by: Annotated[LevelChange | None, about("Change of the other factor of an interaction.")]
     combinations: int
     combined: Combined | None
+    better: Hidden[Better]
+
+    @in_json
+    def percent(self) -> Estimate | None:
+        """The change in percent; ``n`` is the number of passes."""
+        return self.combined.percent(self.better) if self.combined else None
 
     def verdict(self, plan: Study) -> Verdict:
         """Return the verdict. Faster: the metric or the change is larger; same: within the margin."""
@@ -261,6 +269,15 @@ class Contrast:
 
 
 @dataclass(frozen=True)
+class ConditionalContrast:
+    """Change at one level (``at``) of another factor (``other``)."""
+
+    other: str
+    at: str
+    contrast: Contrast
+
+
+@dataclass(frozen=True)
 class Effects:
     """Effects of factors. ``main`` and ``interactions`` are each corrected as a family.
 
@@ -268,13 +285,34 @@ class Effects:
     ``simple_effects`` has the change of one factor at each level of another, corrected over these.
     """
 
-    design: FactorialDesign
+    design: Hidden[FactorialDesign]
     main: Sequence[Contrast]
     interactions: Sequence[Contrast]
-    not_compared: Sequence[LevelChange]
-    simple_effects: Mapping[
-        tuple[str, str], Sequence[tuple[str, Contrast]]
+    not_compared: Annotated[
+        Sequence[LevelChange], about("Between levels with other transactions, which have no common unit.")
+    ]
+    simple_effects: Hidden[
+        Mapping[tuple[str, str], Sequence[tuple[str, Contrast]]]
     ]  # (factor, other) → (other's level, change)
+
+    @in_json
+    def metric(self) -> MetricKey:
+        """The metric that changes."""
+        return self.design.metric
+
+    @in_json
+    def factors(self) -> Sequence[Factor]:
+        """The factors of the study."""
+        return self.design.factors
+
+    @in_json
+    def changes_at_levels(self) -> list[ConditionalContrast]:
+        """Changes of one factor at each level of another."""
+        return [
+            ConditionalContrast(other, level, contrast)
+            for (_, other), found in self.simple_effects.items()
+            for level, contrast in found
+        ]
 
     def of(self, factor: str) -> list[Contrast]:
         """Return the main effects of a factor."""
@@ -331,7 +369,7 @@ def factor_level_changes(factor: Factor) -> list[LevelChange]:
 def _family(
     design: FactorialDesign, wanted: Sequence[tuple[LevelChange, LevelChange | None]], confidence: float
 ) -> list[Contrast]:
-    return _holm([_Ratios.of(design, change, by) for change, by in wanted], confidence, design.method)
+    return _holm([_Ratios.of(design, change, by) for change, by in wanted], design, confidence)
 
 
 def _at_each(
@@ -342,7 +380,7 @@ def _at_each(
     found = [_Ratios.of(design, change, None, {other.name: level}) for change, level in places]
     return [
         (level, contrast)
-        for (_, level), contrast in zip(places, _holm(found, confidence, design.method), strict=True)
+        for (_, level), contrast in zip(places, _holm(found, design, confidence), strict=True)
     ]
 
 
@@ -405,12 +443,15 @@ def _within_passes(corners: Corners) -> LogRatios:
     return {number: sum(sign * cell.logs[number] for sign, cell in corners) for number in sorted(passes)}
 
 
-def _holm(found: Sequence[_Ratios], confidence: float, method: Method) -> list[Contrast]:
+def _holm(found: Sequence[_Ratios], design: FactorialDesign, confidence: float) -> list[Contrast]:
     """Return the contrasts with intervals at the confidence of Holm's test. Empty ones are not tested."""
     there = [i for i, one in enumerate(found) if one.ratios]
-    estimators = [partial(combine, found[i].ratios, method=method) for i in there]
+    estimators = [partial(combine, found[i].ratios, method=design.method) for i in there]
     combined = dict(zip(there, simultaneous(estimators, confidence), strict=True))
-    return [Contrast(one.change, one.by, one.combinations, combined.get(i)) for i, one in enumerate(found)]
+    better = design.metric.better
+    return [
+        Contrast(one.change, one.by, one.combinations, combined.get(i), better) for i, one in enumerate(found)
+    ]
 
 
 # ----------------------------------------------------------------------

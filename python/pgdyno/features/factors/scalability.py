@@ -11,11 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from pgdyno.analysis.finding_fields import Hidden, MetricKey, about, in_json
 from pgdyno.analysis.statistics.intervals import (
     BOOTSTRAP_SEED,
     Method,
@@ -179,7 +181,7 @@ def _error(terms: Floats, solution: Floats, times: Floats) -> Floats:
 class LackOfFit:
     """``left`` is ln(measured / fitted) at each number of clients. ``f`` is None with too few passes."""
 
-    left: Floats
+    left: Hidden[Floats]
     f: float | None
     p_value: float | None
 
@@ -349,15 +351,20 @@ class Curve:
     passes: Sequence[int]
     measured: Mapping[int, Estimate]
     left_out: Sequence[str]
-    law: Law
+    law: Hidden[Law]
     fitting: LackOfFit
     rate_of_one: Estimate
-    sigma: Estimate  # %
-    kappa: Estimate  # per million
-    contention: Estimate  # contention's share of a transaction's time at the most clients, %
-    coherency: Estimate  # coherency's share
-    knee: Estimate | None  # clients
-    peak: Estimate | None
+    sigma: Annotated[Estimate, about("In percent.")]
+    kappa: Annotated[Estimate, about("Per million.")]
+    contention: Annotated[Estimate, about("Share of a transaction's time at the most clients, in percent.")]
+    coherency: Annotated[Estimate, about("Share of a transaction's time at the most clients, in percent.")]
+    knee: Annotated[Estimate | None, about("Number of clients at the maximum; null without one.")]
+    peak: Annotated[Estimate | None, about("The maximum; null without one.")]
+
+    @in_json
+    def fitted(self) -> dict[int, float]:
+        """Value of the fitted law by number of clients."""
+        return {clients: float(self.law.at(clients)[0]) for clients in self.clients}
 
     @property
     def clients(self) -> list[int]:
@@ -390,10 +397,10 @@ class CurveDifference:
 class Scalability:
     """Scalability of a study. ``without_curve``: combinations with too few numbers of clients for a curve."""
 
-    metric: Metric
+    metric: MetricKey
     curves: Sequence[Curve]
     differences: Sequence[CurveDifference]
-    without_curve: Sequence[str]
+    without_curve: Annotated[Sequence[str], about("Arms without a curve.")]
 
     def curve(self, name: str) -> Curve:
         """Return the curve with this name."""

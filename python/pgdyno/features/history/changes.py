@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.finding_fields import Length, about
 from pgdyno.analysis.gates import PRIMARY, gate_comparisons
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import holm_confidences, percent_of
@@ -440,12 +442,12 @@ class HistoryChange:
     one that awaits confirmation.
     """
 
-    at: int
+    at: Annotated[int, about("Index of the first file with the change, from 0.")]
     verdict: Verdict
     percent: Estimate
     p_value: float
-    before: range
-    after: range
+    before: Annotated[Length[range], about("Number of files before the change.")]
+    after: Annotated[Length[range], about("Number of files since.")]
     differences: Sequence[FileDifference]
     confirmed_at: int | None = None
 

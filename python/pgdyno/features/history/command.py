@@ -105,10 +105,11 @@ def history(
         write_text(html, to_html(history_document(report)), force=force)
         say(f"history {html}")
     if json:
-        from pgdyno.report.json_format import history_to_json  # noqa: PLC0415 - takes 50 ms
+        from pgdyno.report.json_format import HistoryGate, history_to_json  # noqa: PLC0415 - takes 50 ms
 
-        outcome = gate_outcome(found, not_evaluable, awaiting) if asked else None
-        write_out(history_to_json(report, outcome, found, not_evaluable, awaiting))
+        outcome = gate_outcome(found, not_evaluable, awaiting)
+        gate = HistoryGate(outcome, found, not_evaluable, awaiting) if asked else None
+        write_out(history_to_json(report, gate))
     else:
         print_terminal(history_document(report), out)
     for sentence in [*found, *awaiting]:

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 from types import MappingProxyType
+from typing import Annotated
 
 from pgdyno.analysis.comparison import Comparison, Effect, Verdict, judge
+from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, simultaneous, summarize
 from pgdyno.analysis.statistics.pooling import (
     WHOLE,
@@ -67,15 +69,20 @@ class OverHosts:
     case: str
     baseline: str
     arm: str
-    key: str
+    key: Annotated[str, about("The metric.")]
     name: str
     better: Better
     pooled: Pooled
-    absent: Sequence[str]
+    absent: Annotated[Sequence[str], about("Hosts without a value.")]
     stalled: Sequence[str] = ()
-    own: Verdict | None = None
+    own: Hidden[Verdict | None] = None
 
-    @property
+    @in_json
+    def percent_by_host(self) -> dict[str, Estimate]:
+        """The change on each host."""
+        return {of.host: of.summary.percent(self.better) for of in self.pooled.hosts}
+
+    @in_json
     def percent(self) -> Estimate:
         """The pooled change; n is the number of hosts. For a single host: its own change; n is in blocks."""
         return self.pooled.percent(self.better)
@@ -327,9 +334,9 @@ class Host:
     """A machine with the studies of its files, by file. Its name is made of the file names."""
 
     name: str
-    studies: Mapping[str, StudyFindings]
+    studies: Annotated[Mapping[str, StudyFindings], ShownAs(list[str], list), about("Names of its files.")]
 
-    @property
+    @in_json
     def facts(self) -> Json:
         """Description of the machine in its first file."""
         return next(iter(self.studies.values())).first.study.host
@@ -352,7 +359,7 @@ class HostsFindings:
     statements: Sequence[OverHosts]
     caveats: Sequence[Caveat]
     compared: Sequence[tuple[str, str, str]]
-    published: Sequence[PooledTable] = ()
+    published: Hidden[Sequence[PooledTable]] = ()
     incomplete: Sequence[Caveat] = ()
 
     @property

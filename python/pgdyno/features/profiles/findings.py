@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.comparison import ok_by_block
+from pgdyno.analysis.finding_fields import ArmName, Hidden, about
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, holm_confidences, simultaneous, student
 from pgdyno.analysis.telemetry.trial_telemetry import CpuProfile
 from pgdyno.results.records import Arm, Trial
@@ -46,14 +48,14 @@ class ProfileComparison:
     share of the servers' CPU time; None if unknown. ``frames`` is the root of the tree.
     """
 
-    baseline: Arm
-    arm: Arm
+    baseline: ArmName
+    arm: ArmName
     blocks: Sequence[int]
     samples: tuple[int, int]
     covered: tuple[float | None, float | None]
     hz: int
-    functions: Sequence[FunctionChange]
-    frames: Frame
+    functions: Annotated[Sequence[FunctionChange], about("The most time first.")]
+    frames: Hidden[Frame]
 
 
 def compare_profiles(

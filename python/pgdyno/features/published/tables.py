@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
+from pgdyno.analysis.finding_fields import in_json
 from pgdyno.analysis.statistics.intervals import Method, level_of, simultaneous
 from pgdyno.analysis.statistics.pooling import LogRatios, combine
 from pgdyno.analysis.telemetry.metrics import split_key
@@ -359,7 +360,7 @@ class SourceChange:
     published_percent: float
     measured: Estimate
 
-    @property
+    @in_json
     def agreement(self) -> Agreement:
         """Return whether direction and size agree with the source."""
         here, then = self.measured, self.published_percent
