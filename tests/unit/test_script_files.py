@@ -18,7 +18,7 @@ from pgdyno.workloads.pgbench.parameters import (
 )
 
 SCRIPTS = (
-    Script(name="001_select_shop", weight=7, text="SELECT 1;\n"),
+    Script(name="001_select_shop", weight=7, text="SELECT 1;\n", share=0.75),
     Script(name="002_insert_shop", weight=0, text="SELECT 'é';\n", share=0.25),
 )
 
@@ -52,14 +52,37 @@ def test_coverage_is_that_of_the_scripts_that_run(tmp_path: Path) -> None:
     first, second, alone = tmp_path / "first", tmp_path / "second", tmp_path / "alone.sql"
     shares = {"a": 0.5, "b": 0.25}
     write_directory(first, [Script(name=name, text="SELECT 1", share=of) for name, of in shares.items()], [])
-    write_directory(second, [Script(name="c", text="SELECT 1", share=0.25)], [])
+    write_directory(second, [Script(name="c", text="SELECT 1", share=0.25)], [], coverage_min=0.2)
     alone.write_text("SELECT 2")
     assert coverage(first, alone) == 0.75
     assert coverage(first, second) == 0.5  # the mean of two recordings
     assert coverage(alone) is None
     listed = (first / LIST).read_text()
     (first / LIST).write_text(listed.replace("weight = 1", "weight = 0", 1))
+    (first / LIST).write_text("coverage_min = 0.25\n" + listed.replace("weight = 1", "weight = 0", 1))
     assert coverage(first) == 0.25
+
+
+def test_a_recording_of_which_less_than_half_is_left_is_refused_unless_its_list_accepts_it(
+    tmp_path: Path,
+) -> None:
+    shares = {"a": 0.3, "b": 0.25, "c": 0.1}
+    scripts = [Script(name=name, text="SELECT 1", share=share) for name, share in shares.items()]
+    write_directory(tmp_path, scripts, [])
+    written = (tmp_path / LIST).read_text()
+    for edited in (
+        "\n".join(part for part in written.split("\n\n") if '"a.sql"' not in part),
+        written.replace("weight = 1", "weight = 0", 1),
+    ):
+        (tmp_path / LIST).write_text(edited)
+        with pytest.raises(
+            UsageError, match=r"cover 35.0% of the recorded time.* coverage_min = 0\.35 before"
+        ):
+            scripts_of((), [str(tmp_path)])
+        (tmp_path / LIST).write_text(edited.replace("[[scripts]]", "coverage_min = 0.35\n[[scripts]]", 1))
+        assert len(scripts_of((), [str(tmp_path)])) == edited.count("[[scripts]]")
+    write_directory(tmp_path, scripts[2:], [], coverage_min=0.1)
+    assert scripts_of((), [str(tmp_path)])[0].share == 0.1
 
 
 def test_a_directory_is_replaced_only_on_request_and_if_pgdyno_wrote_it(tmp_path: Path) -> None:
@@ -88,7 +111,7 @@ def test_a_directory_is_replaced_only_on_request_and_if_pgdyno_wrote_it(tmp_path
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "scripts: Field required"),
+        ("", "scripts: is missing"),
         ("scripts = []", "scripts: Tuple should have at least 1 item"),
         ("[[scripts]]\nfile = '../a.sql'", r"scripts\.0\.file: String should match"),
         ("[[scripts]]\nfile = 'a.sql'\nweight = -1", r"scripts\.0\.weight"),

@@ -25,15 +25,19 @@ from pgdyno.interruption import Interruption
 from pgdyno.report.visible_text import visible
 from pgdyno.server.connections import Dsn as ConnectionString
 from pgdyno.units import counted, group_digits, percent_text
-from pgdyno.workloads.pgbench.parameters import LIST, SCRIPTS_MAX, STUB, require_directory, write_directory
+from pgdyno.workloads.pgbench.parameters import (
+    COVERAGE_MIN,
+    LIST,
+    SCRIPTS_MAX,
+    STUB,
+    require_directory,
+    write_directory,
+)
 
 app = typer.Typer(help="Make scripts from the statements of a running database.", no_args_is_help=True)
 
 LISTED_SHARE_MIN = 0.001
 """Smallest share of the time for which a statement has its own line; JSON and the list have all."""
-
-COVERAGE_REFUSED_BELOW = 0.5
-"""Smallest share of the execution time that scripts have without --min-coverage."""
 
 
 @app.command("from-statements")
@@ -87,9 +91,7 @@ def from_statements(
       pgdyno compare 17 18 --data shop -f shop-load
     """
     share_max = 1.0 if share is None else parse_percent(share)
-    coverage_min = (
-        min(COVERAGE_REFUSED_BELOW, share_max) if min_coverage is None else parse_percent(min_coverage)
-    )
+    coverage_min = min(COVERAGE_MIN, share_max) if min_coverage is None else parse_percent(min_coverage)
     require_directory(output, replace=overwrite)
     source = ConnectionString(dsn)
     if database is not None:
@@ -101,7 +103,8 @@ def from_statements(
         made = scripts_of_load(connection, load, limit, share_max, transactions, interruption.check)
     require_coverage(made, coverage_min)
     scripts = [one.script for one in made.scripts]
-    write_directory(output, scripts, [f"from-statements {source}", *_summary(made), *_left_out_lines(made)])
+    remarks = [f"from-statements {source}", *_summary(made), *_left_out_lines(made)]
+    write_directory(output, scripts, remarks, min(COVERAGE_MIN, coverage_min))
     if as_json:
         print_json(_facts(made, output))
     else:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -31,8 +32,9 @@ from pydantic import (
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.features.own_data.plan import Invariant, OwnData
-from pgdyno.study.values import Option
+from pgdyno.study.values import Option, plain_message
 from pgdyno.study.workload_parameters import SIZE_DEFAULT, Pace, WorkloadParameters, read_script
+from pgdyno.units import given_percent, percent_text
 
 # ----------------------------------------------------------------------
 # Parameters of the workload ``pgbench`` (docs/reference/workload-pgbench.md).
@@ -184,9 +186,7 @@ class PgbenchParameters(WorkloadParameters):
 
     @property
     def coverage(self) -> float | None:
-        shares = [one.share for one in self.scripts if one.share is not None and one.weight]
-        is_recorded = any(one.share is not None for one in self.scripts)
-        return min(1.0, sum(shares)) if is_recorded else None
+        return coverage_of(self.scripts)
 
     _samples: Mapping[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
 
@@ -478,6 +478,12 @@ SCRIPTS_MAX = 128
 STUB = "-- stub:"
 """Beginning of a line that marks a value that the user has to edit."""
 
+COVERAGE_MIN = 0.5
+"""Smallest share of the recorded time that the scripts of a recording have, unless less is accepted."""
+
+ROUNDING = 1e-4
+"""Maximum error of a sum of shares in a list: 128 shares have six decimals."""
+
 WEIGHT_DIGITS_MAX = 10
 """Digits of the largest weight, 2**31 - 1; Python refuses numbers with thousands of digits."""
 
@@ -528,24 +534,43 @@ class _Listed(BaseModel):
 
 
 class _List(BaseModel):
-    """The list."""
+    """The list. ``coverage_min``: smallest share of the recorded time that its scripts must have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    coverage_min: float = Field(default=COVERAGE_MIN, ge=0, le=1)
     scripts: tuple[_Listed, ...] = Field(min_length=1, max_length=SCRIPTS_MAX)
 
 
 def read_directory(directory: Path) -> tuple[Script, ...]:
-    """Return the scripts of a directory, named as their files without suffix. Raises UsageError."""
-    return tuple(
+    """Return the scripts of a directory, named as their files without suffix.
+
+    Raises UsageError, also if the scripts have a smaller share of the recorded time than the list accepts.
+    """
+    listed = _listed(directory)
+    scripts = tuple(
         Script(
             name=one.file.removesuffix(".sql"),
             weight=one.weight,
             text=_edited(directory / one.file),
             share=one.share,
         )
-        for one in _listed(directory).scripts
+        for one in listed.scripts
     )
+    coverage = coverage_of(scripts)
+    if coverage is not None and coverage + ROUNDING < listed.coverage_min:
+        raise UsageError(
+            f"the scripts of {directory} cover {percent_text(coverage, 1)} of the recorded time, less than "
+            f"{given_percent(listed.coverage_min)}: restore removed scripts, or accept the coverage with "
+            f"coverage_min = {math.floor(coverage * 100) / 100:g} before the first [[scripts]] in {LIST}"
+        )
+    return scripts
+
+
+def coverage_of(scripts: Iterable[Script]) -> float | None:
+    """Return the share of the recorded time that the scripts have; None if they are not of a recording."""
+    shares = [one.share if one.weight else 0.0 for one in scripts if one.share is not None]
+    return min(1.0, sum(shares)) if shares else None
 
 
 def require_directory(directory: Path, *, replace: bool) -> None:
@@ -571,10 +596,13 @@ def require_directory(directory: Path, *, replace: bool) -> None:
         )
 
 
-def write_directory(directory: Path, scripts: Sequence[Script], remarks: Sequence[str]) -> None:
+def write_directory(
+    directory: Path, scripts: Sequence[Script], remarks: Sequence[str], coverage_min: float = COVERAGE_MIN
+) -> None:
     """Write scripts and their list, in place of those that pgdyno wrote before.
 
     Raises PgdynoError, UsageError. ``remarks``: lines of comment at the beginning of the list.
+    ``coverage_min``: smallest coverage that reading the list accepts.
     """
     require_directory(directory, replace=True)
     try:
@@ -585,6 +613,8 @@ def write_directory(directory: Path, scripts: Sequence[Script], remarks: Sequenc
         for script in scripts:
             (directory / f"{script.name}.sql").write_text(script.text or "", encoding="utf-8")
         lines = [MARK, *(f"# {remark}".rstrip() for remark in remarks)]
+        if coverage_min != COVERAGE_MIN:
+            lines += ["", f"coverage_min = {coverage_min:.6f}"]
         for script in scripts:
             lines += ["", "[[scripts]]", f'file = "{script.name}.sql"', f"weight = {script.weight}"]
             if script.share is not None:
@@ -610,4 +640,4 @@ def _listed(directory: Path) -> _List:
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
-        raise UsageError(f"{path}: {place}: {first['msg']}") from None
+        raise UsageError(f"{path}: {place}: {plain_message(first['msg'])}") from None
