@@ -248,6 +248,17 @@ PACKERS: Mapping[str, Callable[[Path, bytes], None]] = {
 
 
 @pytest.mark.parametrize("kind", PACKERS)
+def test_a_file_that_a_compressed_script_reads_belongs_to_the_content(kind: str, tmp_path: Path) -> None:
+    rows, path = tmp_path / "rows.csv", tmp_path / "dump"
+    PACKERS[kind](path, f"\\copy t from {rows}\n".encode())
+    digests = set()
+    for content in ("1", "2"):
+        rows.write_text(content)
+        digests.add(examined(OwnData(source=str(path))).digest)
+    assert len(digests) == 2
+
+
+@pytest.mark.parametrize("kind", PACKERS)
 def test_a_compressed_sql_file_is_read(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "dump"
     PACKERS[kind](path, DUMP)

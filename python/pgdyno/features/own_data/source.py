@@ -119,7 +119,7 @@ def _first(lines: Iterator[bytes], size_bytes: int) -> Iterator[bytes]:
             return
 
 
-def lines_of_plain_dump(path: Path) -> Iterator[bytes]:
+def lines_of_plain_dump(path: Path) -> Generator[bytes, None, None]:
     """Yield the lines of an SQL file, which may be compressed. Raises DatasetError."""
     try:
         yield from _lines(path, compression_of(path))
@@ -129,7 +129,7 @@ def lines_of_plain_dump(path: Path) -> Iterator[bytes]:
         raise DatasetError(f"cannot read {path}: {error}") from error
 
 
-def _lines(path: Path, compression: str) -> Iterator[bytes]:
+def _lines(path: Path, compression: str) -> Generator[bytes, None, None]:
     if compression == "zip":
         with zipfile.ZipFile(path) as packed:
             names = [info.filename for info in packed.infolist() if not info.is_dir()]
@@ -856,7 +856,7 @@ def _files(path: Path, form: Form) -> Iterator[Path]:
     known = set(found)
     for file in found:
         yield file
-        for named in _files_named_in(file) if form in ("plain", "scripts") else ():
+        for named in _files_named_in(file, is_unpacked=file == path) if form in ("plain", "scripts") else ():
             if named not in known:
                 known.add(named)
                 found.append(named)
@@ -872,11 +872,18 @@ def _tree(path: Path) -> list[Path]:
     return sorted(found)
 
 
-def _files_named_in(path: Path) -> Iterator[Path]:
-    """Yield the files that a script reads by an absolute path. Large files are no scripts."""
+def _files_named_in(path: Path, *, is_unpacked: bool) -> Iterator[Path]:
+    """Yield the files that a script reads by an absolute path. Large files are no scripts.
+
+    ``is_unpacked``: pgdyno unpacks the script for psql. Raises DatasetError if it cannot.
+    """
     if path.stat().st_size > SCRIPT_BYTES_MAX:
         return
-    text = path.read_bytes()
+    lines = lines_of_plain_dump(path) if is_unpacked else _lines(path, "")
+    with contextlib.closing(lines):
+        text = b"".join(_first(lines, SCRIPT_BYTES_MAX + 1))
+    if len(text) > SCRIPT_BYTES_MAX:
+        return
     for found in _NAMED_FILE.finditer(text):
         quoted = found[1].startswith(b"'")
         name = os.fsdecode(found[1][1:-1].replace(b"''", b"'") if quoted else found[1])
@@ -885,7 +892,7 @@ def _files_named_in(path: Path) -> Iterator[Path]:
 
 
 SCRIPT_BYTES_MAX = 64 << 20
-"""Largest file that is searched for names of other files."""
+"""Largest file, unpacked, that is searched for names of other files."""
 
 _NAMED_FILE = re.compile(
     rb"(?:^[ \t]*\\(?:i|ir|include|include_relative|lo_import)[ \t]+|\bcopy\b[^;]{0,2000}?\bfrom\s+)"
