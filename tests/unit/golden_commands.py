@@ -200,6 +200,7 @@ CONFLICTS = {
     "range": 'slice = "10ms"\nbudget = "1h"\nmargin = 2',
     "warmups": 'budget = "1h"\nwarmup = "1s"\nwarmup_min = "2s"',
     "generators": 'schedule = "duet"\nbudget = "1h"\n[fleet]\ndrivers = 2',
+    "no-generator": 'budget = "1h"\n[fleet]\ndrivers = 0',
 }
 """Last table of MINIMAL, by the name of the file."""
 
@@ -447,6 +448,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
         "load host=/nowhere --workload pgbench --seed 1",
         "bisect v1",
         "bisect v1 v2 --settings work_mem",
+        "bisect v1 v2 --build-script ''",
         "bisect v1 v2 --settings dialect=spec",
         "bisect v1 v2 --directory folder.toml",
         "bisect --resume absent",

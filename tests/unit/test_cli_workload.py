@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from pgdyno.cli.compare import compare
+from pgdyno.cli.error_reporting import as_pgdyno_error
 from pgdyno.cli.options import expanded
 from pgdyno.cli.workload_options import (
     PgbenchCalls,
@@ -89,6 +92,16 @@ def test_a_file_that_is_not_text_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "f").write_bytes(b"SELECT '\xff'")
     with pytest.raises(UsageError, match=r"is not UTF-8 \(byte 8\)"):
         scripts_of([], [str(tmp_path / "f")])
+
+
+def test_a_name_that_is_not_utf_8_is_named_itself(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"look-\xff.sql")
+    path.write_text("SELECT 1")
+    with pytest.raises(ValidationError) as raised:
+        scripts_of([], [str(path)])
+    assert str(as_pgdyno_error(raised.value)).startswith(f"{path} is not UTF-8")
+    with pytest.raises(UsageError, match="--define x is not UTF-8"):
+        definitions([os.fsdecode(b"x=\xff")])
 
 
 def test_the_fields_of_a_group_are_options_and_round_trip() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -53,6 +54,8 @@ def definitions(texts: Iterable[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not (name and equals and value):
             raise UsageError(f"--define must have the form NAME=VALUE (got {text!r})")
+        if re.search("[\udc80-\udcff]", text):
+            raise UsageError(f"--define {name} is not UTF-8: {value}")
         found[name] = value
     return found
 

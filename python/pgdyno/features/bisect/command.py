@@ -349,6 +349,8 @@ def bisect(
     else:
         if good is None or bad is None:
             raise UsageError("bisect requires GOOD and BAD; for example: pgdyno bisect REL_17_0 master")
+        if build_script is not None and not build_script.strip():
+            raise UsageError("--build-script requires a command: omit it to let pgdyno build the commits")
         commits = read_commits(repository, good, bad)
         total = MINUTES if minutes is None else minutes
         study = study_of(
