@@ -1,5 +1,4 @@
-//! `pgdyno-engine load`: reads a specification and commands from standard input, writes events to standard
-//! output.
+//! `pgdyno-engine load`: reads a specification and commands, writes events.
 
 use std::io::{self, BufRead, Write};
 use std::process::ExitCode;
@@ -25,32 +24,32 @@ const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// Runs the command. Exit status: 0 loaded, 1 failed, 2 invalid specification.
 #[must_use]
-pub fn command() -> ExitCode {
-    match specified() {
+pub fn command(input: impl BufRead + Send + 'static, out: &mut dyn Write) -> ExitCode {
+    match specified(input, out) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            emit(&error.event());
+            emit(out, &error.event());
             ExitCode::from(if error.stage == Stage::Specification { 2 } else { 1 })
         }
     }
 }
 
-fn specified() -> Result<(), LoadError> {
+fn specified(mut input: impl BufRead + Send + 'static, out: &mut dyn Write) -> Result<(), LoadError> {
     let stop = Arc::new(AtomicBool::new(false));
     let on_signal = Arc::clone(&stop);
     catch_termination(move || on_signal.store(true, Relaxed))
         .map_err(|error| LoadError::from_io(Stage::Specification, "catch signals", &error))?;
-    let line = read_line().unwrap_or_default();
+    let line = read_line(&mut input).unwrap_or_default();
     let specification = Specification::read(&line)
         .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
     let ordered = Arc::clone(&stop);
     thread::spawn(move || {
         // The end of the input means that the parent process has exited.
-        while read_line().is_some_and(|line| !is_stop(&line)) {}
+        while read_line(&mut input).is_some_and(|line| !is_stop(&line)) {}
         ordered.store(true, Relaxed);
     });
     run(&specification, &stop, &mut |event| {
-        if !emit(&event) {
+        if !emit(out, &event) {
             stop.store(true, Relaxed);
         }
     })
@@ -83,9 +82,9 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
 }
 
 /// Reads the next line; `None` at the end of the input.
-fn read_line() -> Option<String> {
+fn read_line(input: &mut impl BufRead) -> Option<String> {
     let mut line = Vec::new();
-    let mut limited = io::Read::take(io::stdin().lock(), LINE_BYTES_MAX);
+    let mut limited = io::Read::take(input, LINE_BYTES_MAX);
     let length = limited.read_until(b'\n', &mut line).ok()?;
     (length > 0).then(|| String::from_utf8_lossy(&line).into_owned())
 }
@@ -95,8 +94,7 @@ fn is_stop(line: &str) -> bool {
 }
 
 /// Writes one event. Returns `false` if nobody reads.
-fn emit(event: &Value) -> bool {
-    let mut out = io::stdout().lock();
+fn emit(out: &mut dyn Write, event: &Value) -> bool {
     writeln!(out, "{event}").and_then(|()| out.flush()).is_ok()
 }
 

@@ -1,7 +1,8 @@
 //! Command line of the engine: `pgdyno-engine drive`, `load`, `check`, `disk`, `version`. See
 //! `docs/reference/engine-protocol.md`.
 
-use std::io::{self, BufRead};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, LineWriter};
 use std::process::ExitCode;
 use std::sync::mpsc;
 use std::thread;
@@ -10,7 +11,7 @@ use clap::{Parser, Subcommand};
 use pgbench::initialise;
 use pgdyno_engine::drive::{self, End, Input};
 use pgdyno_engine::{check, load};
-use reactor::{Nanos, catch_termination};
+use reactor::{Nanos, catch_termination, take_streams};
 use serde_json::{Value, json};
 
 /// Load generator and loader of pgdyno.
@@ -37,11 +38,22 @@ enum Command {
 
 fn main() -> ExitCode {
     match Arguments::parse().command {
-        Command::Drive => drive(),
-        Command::Load => load::command(),
-        Command::Check => check_scripts(),
+        Command::Drive => with_streams(drive),
+        Command::Load => with_streams(|input, mut output| load::command(input, &mut output)),
+        Command::Check => with_streams(check_scripts),
         Command::Disk => disk(),
         Command::Version => version(),
+    }
+}
+
+/// Runs a command that runs scripts of the user: they reach neither its input nor its output.
+fn with_streams(command: impl FnOnce(BufReader<File>, LineWriter<File>) -> ExitCode) -> ExitCode {
+    match take_streams() {
+        Ok((input, output)) => command(input, output),
+        Err(error) => {
+            eprintln!("pgdyno-engine: cannot take the standard streams: {error}");
+            ExitCode::FAILURE
+        }
     }
 }
 
@@ -60,13 +72,13 @@ fn version() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn check_scripts() -> ExitCode {
+fn check_scripts(mut input: BufReader<File>, mut output: LineWriter<File>) -> ExitCode {
     let mut question = String::new();
-    if let Err(error) = io::stdin().lock().read_line(&mut question) {
+    if let Err(error) = input.read_line(&mut question) {
         eprintln!("pgdyno-engine: cannot read the question: {error}");
         return ExitCode::FAILURE;
     }
-    if check::check(&question, &mut io::stdout()) { ExitCode::SUCCESS } else { ExitCode::from(2) }
+    if check::check(&question, &mut output) { ExitCode::SUCCESS } else { ExitCode::from(2) }
 }
 
 /// Ends the process at once: a FUSE session ends with its process, even if the kernel still uses the disk.
@@ -75,7 +87,7 @@ fn disk() -> ExitCode {
     std::process::exit(if sound { 0 } else { 2 })
 }
 
-fn drive() -> ExitCode {
+fn drive(mut input: BufReader<File>, mut output: LineWriter<File>) -> ExitCode {
     let (sender, receiver) = mpsc::channel();
     let to_stop = sender.clone();
     let stop = move || drop(to_stop.send(Input::Stop));
@@ -84,13 +96,13 @@ fn drive() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let mut specification = String::new();
-    if let Err(error) = io::stdin().lock().read_line(&mut specification) {
+    if let Err(error) = input.read_line(&mut specification) {
         eprintln!("pgdyno-engine: cannot read the specification: {error}");
         return ExitCode::FAILURE;
     }
     let orders = sender.clone();
-    thread::spawn(move || listen(&orders));
-    match drive::run(&specification, (sender, receiver), &mut io::stdout()) {
+    thread::spawn(move || listen(input, &orders));
+    match drive::run(&specification, (sender, receiver), &mut output) {
         End::Result => ExitCode::SUCCESS,
         End::Failed => ExitCode::FAILURE,
         End::Refused => ExitCode::from(2),
@@ -98,8 +110,8 @@ fn drive() -> ExitCode {
 }
 
 /// Forwards commands. The end of the input is a stop command.
-fn listen(orders: &mpsc::Sender<Input>) {
-    for line in io::stdin().lock().lines().map_while(Result::ok) {
+fn listen(input: impl BufRead, orders: &mpsc::Sender<Input>) {
+    for line in input.lines().map_while(Result::ok) {
         let order = serde_json::from_str::<Value>(&line).unwrap_or_default();
         let at = order.get("at_monotonic_ns").and_then(Value::as_u64).map(Nanos);
         let input = match (order.get("do").and_then(Value::as_str), at) {

@@ -43,5 +43,5 @@ pub use process::{
 pub use reactor::{Io, Reactor, Routine};
 pub use shell::{Shared, ShellOutput, shell};
 pub use socket::Socket;
-pub use standard::{end_with_reader, print, tell};
+pub use standard::{end_with_reader, print, take_streams, tell};
 pub use timers::Task;

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::socket::Socket;
 use super::{Error, Reactor};
@@ -36,6 +36,9 @@ pub struct Shared {
 ///
 /// Captures at most `line_bytes_max` bytes of the first line of its output. If that is 0, the output goes to
 /// the stream chosen by `shared`.
+///
+/// Dropping the future kills the command with its children. A command that shares standard input stays in the
+/// process group of the terminal, and is killed alone.
 pub async fn shell(
     reactor: &Reactor,
     command: &[u8],
@@ -52,33 +55,43 @@ pub async fn shell(
     let _ = io::stdout().flush();
     let mut sh = Command::new("/bin/sh");
     sh.arg0("sh").arg("-c").arg(OsStr::from_bytes(command)).stdin(input).stdout(output);
+    if !shared.input {
+        sh.process_group(0);
+    }
     let child = sh.spawn().map_err(|source| failed("start a shell", source))?;
-    let mut running = Running(child);
-    let line = match running.0.stdout.take() {
+    let mut running = Running { child, is_group: !shared.input };
+    let line = match running.child.stdout.take() {
         Some(output) => first_line(reactor, output, line_bytes_max).await?,
         None => Vec::new(),
     };
     Ok(ShellOutput { status: running.end(reactor).await?, line })
 }
 
-/// A child process that is killed when its future is dropped.
-struct Running(Child);
+/// A child process, or the group that it leads, which is killed when its future is dropped.
+struct Running {
+    child: Child,
+    is_group: bool,
+}
 
 impl Running {
     async fn end(&mut self, reactor: &Reactor) -> Result<ExitStatus, Error> {
         let watched = |errno| Error::system("watch a shell", errno);
-        let pid = Pid::from_child(&self.0);
+        let pid = Pid::from_child(&self.child);
         let end = Socket::new(reactor, pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(watched)?)?;
         end.readable().await?;
-        self.0.wait().map_err(|source| failed("wait for a shell", source))
+        self.child.wait().map_err(|source| failed("wait for a shell", source))
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Neither has an effect on a process that has been reaped.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if let Ok(None) = self.child.try_wait() {
+            if self.is_group {
+                let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            }
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 

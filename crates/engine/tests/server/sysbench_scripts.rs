@@ -1,6 +1,6 @@
 //! sysbench scripts in the driver: counts and errors.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
@@ -48,6 +48,34 @@ fn a_script_that_fails_when_it_is_loaded_is_reported_by_the_program() {
         assert_eq!((output.status.code(), &event["event"]), (Some(2), &json!("failed")), "{text}");
         assert!(event["message"].as_str().unwrap().contains(expected), "{event}");
     }
+}
+
+#[test]
+fn a_script_with_access_to_files_cannot_disturb_the_messages_of_the_program() {
+    let Some(server) = Database::create("sysbench_streams") else { return };
+    let mut workload = own("function event()
+            io.write('{}\\n') io.stdout:write('{}\\n') io.stdout:flush() os.execute('echo {}')
+            assert(io.read() == nil and io.stdin:read() == nil)
+        end");
+    workload["allow_os"] = json!(true);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_pgdyno-engine"));
+    program.arg("drive").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = program.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    writeln!(input, "{}", events(&server, workload, 3)).unwrap();
+    let mut last = Value::Null;
+    for line in BufReader::new(child.stdout.take().unwrap()).lines() {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        assert!(event["event"].is_string(), "{event}");
+        if event["event"] == "barrier" {
+            writeln!(input, "{}", json!({"do": "continue"})).unwrap();
+        }
+        last = event;
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &last["event"]), (Some(0), &json!("result")), "{last}");
+    assert_eq!(last["targets"][0]["totals"]["event"]["ok"], 6, "{last}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr).matches("{}").count(), 18);
 }
 
 /// A specification with this number of events for each of 2 clients.

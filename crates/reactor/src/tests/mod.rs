@@ -6,9 +6,11 @@ mod login;
 mod values;
 
 use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{Clock, Connection, Error, Io, Nanos, Reactor, Socket};
+use super::{Clock, Connection, Error, Io, Nanos, Reactor, Shared, Socket, shell};
 use pgwire::frontend;
 
 /// I/O interfaces available on this machine: the kernel may not permit io_uring.
@@ -147,6 +149,26 @@ fn a_copy_that_does_not_begin_is_an_error() {
             begun.expect("no stall").map_or_else(|error| error.to_string(), |()| "begun".to_owned());
         assert!(outcome.contains(expected), "{outcome}");
     }
+}
+
+#[test]
+fn a_command_that_nobody_awaits_any_longer_ends_with_its_children() {
+    let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
+    let fifo = std::env::temp_dir().join(format!("pgdyno-shell-{}", std::process::id()));
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().expect("a program").success());
+    let (reads, waits) =
+        (format!("cat {}", fifo.display()), format!("sleep 600 & echo $! >{}; wait", fifo.display()));
+    let beside = async {
+        let _ = shell(&reactor, waits.as_bytes(), 0, Shared::default()).await;
+    };
+    let read = reactor
+        .run_concurrently(shell(&reactor, reads.as_bytes(), 100, Shared::default()), vec![Box::pin(beside)]);
+    std::fs::remove_file(&fifo).expect("a FIFO");
+    let line = read.expect("an end").expect("a line").line;
+    let pid = String::from_utf8(line).expect("text").trim().parse().ok().and_then(Pid::from_raw);
+    let Ok(end) = pidfd_open(pid.expect("a process ID"), PidfdFlags::empty()) else { return };
+    let limit = Timespec { tv_sec: 60, tv_nsec: 0 };
+    assert_eq!(poll(&mut [PollFd::new(&end, PollFlags::IN)], Some(&limit)), Ok(1), "it still runs");
 }
 
 #[test]
