@@ -474,6 +474,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
         "history old --metric p98",
         "history old --fail-if undecided",
         "load 'host=h password=hunter2'",
+        "workload from-statements 'host=h password=hunter2' -o d",
         "doctor --strict --calibrations",
         "repport",
     ],
