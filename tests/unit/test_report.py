@@ -431,6 +431,16 @@ def test_the_command_prints_the_requested_format(tmp_path: Path, option: str | N
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
 
+def test_the_command_prints_the_whole_report_only_if_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    words = set(on_terminal(report_of(tmp_path, Synthetic(blocks=6)), 400).split())
+    path = str(tmp_path / "e")
+    assert words - set(CliRunner().invoke(app, [path, "--full"]).stdout.split()) == set()
+    assert len(words - set(CliRunner().invoke(app, [path]).stdout.split())) > 200
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"), [(["e", "--json", "--csv"], UsageError), (["missing"], EvidenceError)]
 )
