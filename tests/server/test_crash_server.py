@@ -281,20 +281,26 @@ def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
             site._require_space(2 * GB)
 
 
-@needs_disk
-def test_synced_files_survive_and_others_do_not(server_dir: Path) -> None:
-    image = server_dir / "x.img"
-    create_image(image, GB)
-    with FaultyDisk.attach(server_dir, image) as disk:
+@contextmanager
+def mounted(directory: Path) -> Iterator[FaultyDisk]:
+    """A new disk."""
+    create_image(directory / "x.img", GB)
+    with FaultyDisk.attach(directory, directory / "x.img") as disk:
         disk.format()
         disk.mount()
+        yield disk
+
+
+@needs_disk
+def test_synced_files_survive_and_others_do_not(server_dir: Path) -> None:
+    with mounted(server_dir) as disk:
         with (disk.root / "synced").open("wb") as file:
             file.write(b"x" * 100_000)
             file.flush()
             os.fsync(file.fileno())
         (disk.root / "unsynced").write_bytes(b"x")
         assert disk.cut(Survivors.NOTHING, 1).at_ns > 0
-    with FaultyDisk.attach(server_dir, image) as disk:
+    with FaultyDisk.attach(server_dir, server_dir / "x.img") as disk:
         disk.mount()
         assert (disk.root / "synced").read_bytes() == b"x" * 100_000
         assert not (disk.root / "unsynced").exists()
@@ -302,27 +308,18 @@ def test_synced_files_survive_and_others_do_not(server_dir: Path) -> None:
 
 @needs_disk
 def test_a_failed_flush_is_reported_to_the_program_that_syncs(server_dir: Path) -> None:
-    image = server_dir / "x.img"
-    create_image(image, GB)
-    with FaultyDisk.attach(server_dir, image) as disk:
-        disk.format()
-        disk.mount()
-        with (disk.root / "file").open("wb", buffering=0) as file:
-            file.write(b"x")
-            disk.fail("flush", 1)
-            with pytest.raises(OSError, match="error"):
-                os.fsync(file.fileno())
+    with mounted(server_dir) as disk, (disk.root / "file").open("wb", buffering=0) as file:
+        file.write(b"x")
+        disk.fail("flush", 1)
+        with pytest.raises(OSError, match="error"):
+            os.fsync(file.fileno())
 
 
 @needs_disk
 def test_a_process_of_the_disk_that_dies_is_an_error_and_leaves_nothing(server_dir: Path) -> None:
     directory = server_dir / ODD
     directory.mkdir()
-    image = directory / "x.img"
-    create_image(image, GB)
-    with pytest.raises(ServerError), FaultyDisk.attach(directory, image) as disk:
-        disk.format()
-        disk.mount()
+    with pytest.raises(ServerError), mounted(directory) as disk:
         disk._process.kill()
         disk._process.wait()
         assert len(left_of(server_dir.name)) == 3

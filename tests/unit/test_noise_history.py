@@ -32,6 +32,11 @@ def aa(
     return {**entry, "log_ratios": log_ratios, **changes}
 
 
+@pytest.fixture
+def history(tmp_path: Path) -> NoiseHistory:
+    return NoiseHistory(tmp_path / "noise.jsonl")
+
+
 def test_appended_records_round_trip(tmp_path: Path) -> None:
     history = NoiseHistory(tmp_path / "state" / "noise.jsonl")
     assert history.entries() == []
@@ -41,15 +46,13 @@ def test_appended_records_round_trip(tmp_path: Path) -> None:
     assert history.entries() == entries
 
 
-def test_the_last_state_of_a_resumed_study_is_used(tmp_path: Path) -> None:
-    history = NoiseHistory(tmp_path / "noise.jsonl")
+def test_the_last_state_of_a_resumed_study_is_used(history: NoiseHistory) -> None:
     history.append(aa([0.01]))
     history.append(aa([0.01, 0.02]))
     assert history.aa_before(HOST, LOAD) == [0.01, 0.02]
 
 
-def test_a_line_that_was_cut_short_costs_only_itself(tmp_path: Path) -> None:
-    history = NoiseHistory(tmp_path / "noise.jsonl")
+def test_a_line_that_was_cut_short_costs_only_itself(history: NoiseHistory) -> None:
     history.append(aa([0.01], 1.0))
     with history.path.open("a") as file:
         file.write(json.dumps(aa([0.5], 2.0))[:40])
@@ -77,9 +80,8 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
     assert len(path.read_text().splitlines()) == 50
 
 
-def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_does_not_grow_without_end(history: NoiseHistory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aa_blocks, "ENTRIES_MAX", 10)
-    history = NoiseHistory(tmp_path / "noise.jsonl")
     for number in range(25):
         history.append(aa([0.0], float(number)))
     kept = [entry["at_unix_s"] for entry in history.entries()]
@@ -89,21 +91,18 @@ def test_it_does_not_grow_without_end(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("changed", [{"kernel": "Linux 6.8.0"}, {"cores": 4}, {"machine": "c3d4"}])
-def test_a_machine_that_has_changed_starts_anew(tmp_path: Path, changed: dict[str, Any]) -> None:
-    history = NoiseHistory(tmp_path / "noise.jsonl")
+def test_a_machine_that_has_changed_starts_anew(history: NoiseHistory, changed: dict[str, Any]) -> None:
     history.append(aa([0.01]))
     now = {**HOST, **changed}
     assert history.aa_before(now, LOAD) == []
 
 
-def test_transient_facts_do_not_make_another_machine(tmp_path: Path) -> None:
-    history = NoiseHistory(tmp_path / "noise.jsonl")
+def test_transient_facts_do_not_make_another_machine(history: NoiseHistory) -> None:
     history.append(aa([0.01]))
     assert history.aa_before({**HOST, "load_average": [9.0, 9.0, 9.0]}, LOAD) == [0.01]
 
 
-def test_only_the_latest_blocks_with_the_same_load_are_pooled(tmp_path: Path) -> None:
-    history = NoiseHistory(tmp_path / "noise.jsonl")
+def test_only_the_latest_blocks_with_the_same_load_are_pooled(history: NoiseHistory) -> None:
     history.append(aa([0.9], 0.5, load={**LOAD, "slice_s": 0.5}))
     for number in range(1, 31):
         history.append(aa([number / 1000, -number / 1000], float(number)))
@@ -113,8 +112,7 @@ def test_only_the_latest_blocks_with_the_same_load_are_pooled(tmp_path: Path) ->
     assert before[0] == 0.011
 
 
-def test_a_calibration_of_an_earlier_version_is_kept_and_not_pooled(tmp_path: Path) -> None:
-    history = NoiseHistory(tmp_path / "noise.jsonl")
+def test_a_calibration_of_an_earlier_version_is_kept_and_not_pooled(history: NoiseHistory) -> None:
     row = {"schedule": "slices", "slice_s": 1.0, "blocks": 3, "sd_root_min": 0.03}
     old = {"kind": "calibration", "id": "calibration 1", "at_unix_s": 1.0, "machine": machine_of(HOST)}
     old |= {"server": "18.4", "workload": "pgbench", "clients": 2, "results": [row], "best": {"slices": 1.0}}

@@ -125,7 +125,7 @@ def test_a_number_of_blocks_and_its_size_are_the_same_value(blocks: int) -> None
     ("setting", "words"),
     [
         (("shared_bufers", "1GB"), "did you mean shared_buffers"),
-        (("shared_buffers", "1gb"), "case-sensitive"),
+        (("shared_buffers", "1gb"), r"units B, kB, MB, GB, TB, case-sensitive \(got .gb.\)"),
         (("shared_buffers", "1min"), "case-sensitive"),
         (("shared_buffers", "lots"), "must be a number with a unit"),
         (("shared_buffers", "64kB"), "must be from 128 kB"),
