@@ -1,27 +1,25 @@
-"""What a feature adds to the core: one list of hooks for each loop of the core over features.
+"""What a feature adds to the core: a function for each kind of hook, which imports and returns its hooks.
 
-The core never imports this module. ``feature()`` of the package of a feature returns its hooks, and
-``cli/features.py`` hands them to the packages that loop over them.
+The core never imports this module. A registry (``hooks.Hooks``) in the package that loops over a kind of hook
+has the name of the field here. A field is a function, so that a command imports only the hooks that it uses.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Any
-
     from pgdyno.measure.dataset_loading import DataKind
+    from pgdyno.measure.drive import BeforeDrive
     from pgdyno.measure.prepare import Preparation
     from pgdyno.measure.telemetry_collection import ProbeKind
-    from pgdyno.results.records import Check
-    from pgdyno.server.build_store import Progress, ServerSource
+    from pgdyno.measure.trial import OpenSession
+    from pgdyno.server.build_store import OpenSource
     from pgdyno.server.cache_directory import Leftovers
     from pgdyno.workloads.registry import WorkloadKind
-    from pgdyno.workloads.workload import Connect
+    from pgdyno.workloads.workload import TrialCheck
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,12 @@ class Feature:
     """A feature. The order of features has no effect."""
 
     name: str
-    workloads: tuple[WorkloadKind, ...] = ()
-    servers: tuple[Callable[[Path, Progress], ServerSource], ...] = ()
-    leftovers: tuple[Leftovers, ...] = ()
-    data: tuple[DataKind, ...] = ()
-    prepare: tuple[Preparation, ...] = ()
-    trial_checks: tuple[Callable[[Any, Connect], list[Check]], ...] = ()
-    probes: tuple[ProbeKind, ...] = ()
+    workloads: Callable[[], Iterable[WorkloadKind]] = tuple
+    servers: Callable[[], Iterable[OpenSource]] = tuple
+    leftovers: Callable[[], Iterable[Leftovers]] = tuple
+    data: Callable[[], Iterable[DataKind]] = tuple
+    prepare: Callable[[], Iterable[Preparation]] = tuple
+    session: Callable[[], Iterable[OpenSession]] = tuple
+    before_drive: Callable[[], Iterable[BeforeDrive]] = tuple
+    probes: Callable[[], Iterable[ProbeKind]] = tuple
+    trial_checks: Callable[[], Iterable[TrialCheck]] = tuple

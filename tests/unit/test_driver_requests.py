@@ -20,7 +20,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.cluster.ray import NodeFacts, own_facts
-from pgdyno.features.drivers.loss import repeat_void_block
+from pgdyno.features.drivers.loss import session_of
 from pgdyno.features.drivers.options import DriverOptions
 from pgdyno.features.drivers.plan import DriversPlan
 from pgdyno.features.drivers.pool import DriverPool
@@ -136,21 +136,26 @@ def case_with(
         cast(Any, writer),
         lambda progress: shown.append(cast(Any, progress).text),
         cast(Any, SimpleNamespace(requested=False)),
-        drivers=cast(Any, FakePool(plan, n_left, gone)),
+        session=session_of(cast(Any, FakePool(plan, n_left, gone))),
     )
     return FakeCase(lab), shown, written
 
 
+def repeats(case: FakeCase, cases: list[FakeCase]) -> bool:
+    assert case.lab.session is not None
+    return case.lab.session.repeats(case, cases, "block 4")
+
+
 def test_a_void_block_is_repeated_with_another_node() -> None:
     case, shown, written = case_with(DriversPlan(n=2), 2, ["n2"])
-    assert repeat_void_block(case, [case])
+    assert repeats(case, [case])
     assert shown == ["lost n2; block 4 is void and is repeated"]
     assert (case.next_block, written) == (3, [])
 
 
 def test_with_too_few_nodes_the_study_stops_unless_asked() -> None:
     case, shown, written = case_with(DriversPlan(n=2), 1, ["n2"])
-    assert not repeat_void_block(case, [case])
+    assert not repeats(case, [case])
     assert "lost n2; 1 node of 2 left" in shown[0] and "resume the study" in shown[0]
     assert not written
 
@@ -159,7 +164,7 @@ def test_if_asked_all_cases_start_again_with_the_nodes_that_are_left() -> None:
     plan = DriversPlan(n=2, on_node_loss="continue")
     case, _, written = case_with(plan, 1, ["n2"])
     other = replace(case, next_block=2)
-    assert repeat_void_block(case, [case, other])
+    assert repeats(case, [case, other])
     for one in (case, other):
         assert (one.next_block, one.decided) == (0, False)
         assert one.lab.study.drivers is not None and one.lab.study.drivers.n == 1
@@ -172,7 +177,7 @@ def test_if_asked_all_cases_start_again_with_the_nodes_that_are_left() -> None:
 def test_a_study_does_not_start_again_with_more_clients_than_the_nodes_that_are_left_can_have() -> None:
     plan = DriversPlan(n=2, on_node_loss="continue")
     case, shown, written = case_with(plan, 1, ["n2"], clients=3000)
-    assert not repeat_void_block(case, [case])
+    assert not repeats(case, [case])
     assert shown == [
         "lost n2; 1 node of 2 left, but --clients must be between 1 and 2000 (got 3000): use "
         "--drivers=2, or fewer clients. Start nodes again and resume the study"
@@ -199,7 +204,7 @@ def test_without_a_node_a_signal_or_after_three_void_blocks_nothing_is_repeated(
     )
     given_up.given_up = stopped.lab.interruption.requested = True
     for case in (none_left, given_up, stopped):
-        assert not repeat_void_block(case, [case])
+        assert not repeats(case, [case])
 
 
 def test_caveats_name_nodes_that_may_be_the_limit() -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from example_studies import make_study
 from pgdyno.analysis.measurement_noise import InterimResult
+from pgdyno.features.drivers.loss import session_of
 from pgdyno.features.drivers.plan import DriversPlan
 from pgdyno.interruption import Interruption
 from pgdyno.measure import block as lab_block
@@ -352,7 +353,7 @@ def driven_by_nodes(nodes_left: int, on_node_loss: str, shown: list[str]) -> tup
         if isinstance(progress, Warned):
             shown.append(progress.text)
 
-    lab = replace(lab, writer=cast(Any, writer), drivers=cast(Any, pool), watch=watch)
+    lab = replace(lab, writer=cast(Any, writer), session=session_of(cast(Any, pool)), watch=watch)
     (at,) = [n for n in range(AA_BLOCKS) if aa_arm_after(lab.study, n) is not None]
     return replace(lab, aa={arm: replace(lab, study=aa_study(lab.study, arm), case=1) for arm in (0, 1)}), at
 

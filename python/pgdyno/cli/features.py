@@ -5,10 +5,12 @@ Only here the core names features.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from pgdyno.hooks import install_on_demand
+from pgdyno.hooks import use_features
 
 if TYPE_CHECKING:
     from pgdyno.feature import Feature
@@ -56,35 +58,16 @@ COMMANDS = {
 ``tests/unit/test_cli_commands.py`` keeps the help equal to the command's own."""
 
 
+FEATURES = ("aged_data", "builds", "capacity", "drivers", "own_data", "profiles", "sysbench")
+"""Features with hooks, in any order: packages in ``pgdyno.features``, each with a constant FEATURE."""
+
+
 def features() -> None:
-    """Give the core the hooks of all features, which it imports when it asks for the first one.
-
-    Each process of pgdyno calls this at its start.
-    """
-    install_on_demand(lambda: install(all_features()))
+    """Let the core ask the features for their hooks. Each process of pgdyno calls this at its start."""
+    use_features(all_features)
 
 
+@functools.cache
 def all_features() -> Sequence[Feature]:
-    """Import the features with hooks."""
-    from pgdyno.features import aged_data, builds, own_data, profiles, sysbench  # noqa: PLC0415
-
-    return [package.feature() for package in (aged_data, builds, own_data, profiles, sysbench)]
-
-
-def install(found: Sequence[Feature]) -> None:
-    """Hand each hook to the package that loops over it. The order of the features has no effect."""
-    from pgdyno.measure.dataset_loading import DATA_KINDS  # noqa: PLC0415
-    from pgdyno.measure.prepare import PREPARATIONS  # noqa: PLC0415
-    from pgdyno.measure.telemetry_collection import PROBE_KINDS  # noqa: PLC0415
-    from pgdyno.server.build_store import SERVER_SOURCES  # noqa: PLC0415
-    from pgdyno.server.cache_directory import LEFTOVERS  # noqa: PLC0415
-    from pgdyno.workloads.registry import WORKLOAD_KINDS  # noqa: PLC0415
-    from pgdyno.workloads.workload import TRIAL_CHECKS  # noqa: PLC0415
-
-    WORKLOAD_KINDS.install(kind for feature in found for kind in feature.workloads)
-    SERVER_SOURCES.install(source for feature in found for source in feature.servers)
-    LEFTOVERS.install(one for feature in found for one in feature.leftovers)
-    DATA_KINDS.install(kind for feature in found for kind in feature.data)
-    PREPARATIONS.install(one for feature in found for one in feature.prepare)
-    TRIAL_CHECKS.install(check for feature in found for check in feature.trial_checks)
-    PROBE_KINDS.install(probe for feature in found for probe in feature.probes)
+    """Import the features."""
+    return [import_module(f"pgdyno.features.{name}").FEATURE for name in FEATURES]

@@ -11,19 +11,18 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
 
 from pgdyno import __version__
 from pgdyno.analysis.comparison import Comparison, RemainingBudget, forecast_verdict, less_noise_of
 from pgdyno.analysis.measurement_noise import InterimResult, interim_result
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import EvidenceError, EvidenceExistsError
-from pgdyno.features.drivers.loss import repeat_void_block
-from pgdyno.features.drivers.pool import open_pool
 from pgdyno.interruption import Interruption
 from pgdyno.measure import aa_blocks
 from pgdyno.measure.aa_blocks import NoiseHistory, history_path
@@ -33,7 +32,7 @@ from pgdyno.measure.examination import StudyExamination, servers_of
 from pgdyno.measure.machine import describe_host
 from pgdyno.measure.prepare import prepare_arms
 from pgdyno.measure.progress import ArmVerdict, BlockStarted, InterimVerdicts, Warned, Watch
-from pgdyno.measure.trial import Lab
+from pgdyno.measure.trial import SESSIONS, Lab, Session
 from pgdyno.measure.warm_up import Rates, rates_so_far
 from pgdyno.results import records
 from pgdyno.results.reader import Evidence
@@ -45,10 +44,6 @@ from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.schedule import BLOCKS_PER_AA, aa_arm_after, block_of, blocks_of, share_of_time
 from pgdyno.study.sizing import discard_s, longer_slice_s, whole_rounds
 from pgdyno.units import format_duration
-
-if TYPE_CHECKING:
-    from pgdyno.features.published.plan import Published
-
 
 # ----------------------------------------------------------------------
 # Execution of the blocks of all cases, in passes, within the budget, with an interim analysis after each.
@@ -217,7 +212,7 @@ def run_study(
                 return StudyEnd.BUDGET
             block = case.next_block
             status = _run_next(case, budget, active, may_stop=may_stop)
-            while status is BlockStatus.INTERRUPTED and repeat_void_block(case, cases):
+            while status is BlockStatus.INTERRUPTED and _repeats(case, cases, f"block {case.next_block + 1}"):
                 status = _run_next(case, budget, active, may_stop=may_stop)
             if status is BlockStatus.DONE and block == 0 and _lengthen_slices(case, budget):
                 status = _run_next(case, budget, active, may_stop=may_stop)
@@ -234,6 +229,12 @@ def run_study(
             return StudyEnd.VERDICT
         number += 1
     return StudyEnd.FAILED if any(case.given_up for case in cases) else StudyEnd.BLOCKS
+
+
+def _repeats(case: CaseProgress, cases: Sequence[CaseProgress], block: str) -> bool:
+    """Return whether the session of the study repeats an interrupted block."""
+    session = case.lab.session
+    return session is not None and session.repeats(case, cases, block)
 
 
 def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget) -> bool:
@@ -393,7 +394,7 @@ def _run_aa(case: CaseProgress, block: int, budget: Budget, cases: Sequence[Case
         aa.note(status)
         if status is not BlockStatus.INTERRUPTED:
             return status
-        if not repeat_void_block(aa, cases, f"the A/A block after block {block + 1}"):
+        if not _repeats(aa, cases, f"the A/A block after block {block + 1}"):
             return status
         if case.next_block <= block:
             return BlockStatus.DONE  # all cases start again with fewer load generators
@@ -410,6 +411,14 @@ AnalysisOf = Callable[[Path], InterimAnalysis]
 """Creates the interim analysis of a results file, which decides when the study stops."""
 
 
+@contextmanager
+def open_session(study: Study) -> Iterator[Session | None]:
+    """Open the session of a study; None if no feature replaces anything in it."""
+    with ExitStack() as stack:
+        opened = [stack.enter_context(opens(study)) for opens in SESSIONS]
+        yield next(filter(None, opened), None)
+
+
 def start_study(
     path: Path,
     request: Request,
@@ -423,7 +432,7 @@ def start_study(
     studies = [case.study for case in request.cases]
     names = [arm.name for arm in studies[0].arms]
     with (
-        open_pool(studies[0]) as pool,
+        open_session(studies[0]) as session,
         watch_for(names) as watch,
         prepare_arms(studies, watch, interruption) as ready,
     ):
@@ -446,7 +455,7 @@ def start_study(
                     interruption,
                     number,
                     request.name_of(case),
-                    drivers=pool,
+                    session=session,
                 )
                 for number, (case, prepared) in enumerate(zip(request.cases, cases, strict=True))
             ]
@@ -475,7 +484,7 @@ def resume_study(
         studies = [study.model_copy(update={"budget_s": budget_s}) for study in studies]
     names = [arm.name for arm in studies[0].arms]
     with (
-        open_pool(studies[0]) as pool,
+        open_session(studies[0]) as session,
         watch_for(names) as watch,
         prepare_arms(studies, watch, interruption) as ready,
     ):
@@ -495,7 +504,7 @@ def resume_study(
                     case.kept,
                     rates=case.rates,
                     warm_up_times=case.warm_up_times,
-                    drivers=pool,
+                    session=session,
                 )
                 for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
             ]
@@ -641,7 +650,7 @@ def study_record(request: Request, case: Case, ready: Prepared) -> records.Study
     )
 
 
-def _as_read(published: Published | None) -> records.Json | None:
+def _as_read(published: BaseModel | None) -> records.Json | None:
     """Return the table as in the study file, without defaults."""
     if published is None:
         return None

@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
-from functools import partial
+from typing import Protocol
 
 import psycopg
 
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.errors import ServerError
-from pgdyno.features.drivers.group import NODE_LOST
-from pgdyno.features.drivers.pool import DriverPool
+from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import Connection, LabArm, Redaction, brief_session
 from pgdyno.measure.engine_runs import EngineRun, StartEngine, failures_from, histograms_from, start_local
@@ -40,7 +40,7 @@ from pgdyno.results.records import (
 )
 from pgdyno.results.writer import Writer
 from pgdyno.server.builds import NEWEST_MAJOR, Version
-from pgdyno.server.engine import Event
+from pgdyno.server.engine import NODE_LOST, Event
 from pgdyno.server.processes import keep_idle
 from pgdyno.server.settings import safety
 from pgdyno.server.snapshots import prewarm
@@ -322,6 +322,33 @@ KEPT_SHARE_MAX = 0.05
 """Maximum share of the data in the page cache at a cold start."""
 
 
+class MeasuredCase(Protocol):
+    """Progress of a case of a study."""
+
+    lab: Lab
+    next_block: int
+    given_up: bool
+    decided: bool
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a feature replaces while a study is measured.
+
+    ``start_engine``: returns what starts the drives of a block with this seed. ``repeats``: whether to repeat
+    a block of a case that was interrupted, given all cases and the name of the block in warnings.
+    """
+
+    start_engine: Callable[[int], StartEngine]
+    repeats: Callable[[MeasuredCase, Sequence[MeasuredCase], str], bool]
+
+
+OpenSession = Callable[[Study], AbstractContextManager[Session | None]]
+"""Opens the session of a study; None if the feature replaces nothing in it."""
+
+SESSIONS: Hooks[OpenSession] = Hooks("session")
+
+
 @dataclass(frozen=True)
 class Lab:
     """Context of all steps of a case."""
@@ -344,7 +371,7 @@ class Lab:
     """By case and block, the warm-up of the first arm in seconds, if arms run one after the other."""
     warm_up_times: int = 1
     """Maximum of the warm-up as a multiple of the plan's. It grows while an effect changes in the windows."""
-    drivers: DriverPool | None = None  # load generators on other nodes
+    session: Session | None = None
 
     @property
     def block_study(self) -> Study:
@@ -353,7 +380,7 @@ class Lab:
 
     def engine_of(self, seed: int) -> StartEngine:
         """Return what starts the drives of a block with this seed."""
-        return start_local if self.drivers is None else partial(self.drivers.start, seed)
+        return start_local if self.session is None else self.session.start_engine(seed)
 
 
 @dataclass

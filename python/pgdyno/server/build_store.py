@@ -48,7 +48,9 @@ class ServerSource(Protocol):
         """Return a server with these extensions. Raises UsageError, BuildError, Interrupted."""
 
 
-SERVER_SOURCES: Hooks[Callable[[Path, Progress], ServerSource]] = Hooks("servers")
+OpenSource = Callable[[Path, Progress], ServerSource]
+
+SERVER_SOURCES: Hooks[OpenSource] = Hooks("servers")
 
 
 def _silent(_: str) -> None:

@@ -92,6 +92,10 @@ class DriveResult:
         return cls(event["stopped"], event["lost"], targets, event["driver"])
 
 
+NODE_LOST = "node"
+"""Stage of a drive that a lost or lagging load generator has ended. Its block is void and is repeated."""
+
+
 @dataclass(frozen=True)
 class DriveFailure:
     """Failure that ended a drive. ``target`` is the name of the server that caused it, or None."""

@@ -57,8 +57,10 @@ class TrialChecks(Protocol):
 INVARIANT = "invariant "
 """Start of the names of checks by queries of the user, which are followed by a file and a query."""
 
-TRIAL_CHECKS: Hooks[Callable[[Any, Connect], list[Check]]] = Hooks("trial_checks")
-"""Further checks after a trial, given the parameters of the workload. The server is idle."""
+TrialCheck = Callable[[Any, Connect], list[Check]]
+"""Checks after a trial that a feature adds, given the parameters of the workload. The server is idle."""
+
+TRIAL_CHECKS: Hooks[TrialCheck] = Hooks("trial_checks")
 
 
 class Workload(Protocol):

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from pgdyno.feature import Feature
 
+if TYPE_CHECKING:
+    from pgdyno.measure.dataset_loading import DataKind
 
-def feature() -> Feature:
-    """Return the hooks."""
+
+def _data() -> Iterable[DataKind]:
     from pgdyno.features.aged_data import history
     from pgdyno.measure.dataset_loading import DataKind
 
-    kind = DataKind(history.has_history, history.key, history.make, history.more_builds)
-    return Feature("aged_data", data=(kind,))
+    yield DataKind(history.has_history, history.key, history.make, history.more_builds)
+
+
+FEATURE = Feature("aged_data", data=_data)

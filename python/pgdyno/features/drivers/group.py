@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from pgdyno.errors import EngineError, FleetError, UsageError, in_one_line
 from pgdyno.features.cluster.ray import GUARD_S, SAME_CLOCK, ClockOffset
 from pgdyno.measure.host_counters import machine_cpu
-from pgdyno.server.engine import STOP_TIMEOUT_S, Engine, Event
+from pgdyno.server.engine import NODE_LOST, STOP_TIMEOUT_S, Engine, Event
 from pgdyno.study.sizing import MAX_THREADS
 
 # ----------------------------------------------------------------------
@@ -157,9 +157,6 @@ def quantile_ns(bins: Histogram, quantile: float) -> int:
 # ----------------------------------------------------------------------
 # Evidence about the nodes of load generators: counters of a node, and its record in the results file.
 # ----------------------------------------------------------------------
-
-NODE_LOST = "node"
-"""Stage of a drive that a lost or lagging node has ended. Its block is void and is repeated."""
 
 LOOPBACK = "lo"
 

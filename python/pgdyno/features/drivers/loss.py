@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Protocol
+from functools import partial
 
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.errors import FleetError, in_one_line
+from pgdyno.features.drivers.pool import DriverPool, open_pool
 from pgdyno.measure.progress import Warned
-from pgdyno.measure.trial import Lab
+from pgdyno.measure.trial import MeasuredCase, Session
 from pgdyno.study.plan import Study
 from pgdyno.units import counted
 
 
-class MeasuredCase(Protocol):
-    """Progress of a case of a study."""
-
-    lab: Lab
-    next_block: int
-    given_up: bool
-    decided: bool
+@contextlib.contextmanager
+def open_session(study: Study) -> Iterator[Session | None]:
+    """Connect to the load generators of a study, if it has any. Raises UsageError, FleetError."""
+    with open_pool(study) as pool:
+        yield session_of(pool) if pool else None
 
 
-def repeat_void_block(case: MeasuredCase, cases: Sequence[MeasuredCase], block: str = "") -> bool:
+def session_of(pool: DriverPool) -> Session:
+    """Return the session with these load generators."""
+    return Session(lambda seed: partial(pool.start, seed), partial(repeat_void_block, pool))
+
+
+def repeat_void_block(
+    pool: DriverPool, case: MeasuredCase, cases: Sequence[MeasuredCase], block: str
+) -> bool:
     """Return whether to repeat a block that ended because a load generator was lost or lagged.
 
-    ``block`` is its name in the warning, by default that of the next block of the case.
+    ``block`` is its name in the warning.
 
     With fewer nodes than drivers, and if the plan says so, all cases start again with the nodes that are
     left: blocks with different numbers of load generators are never compared. Otherwise the study ends, and
     a resume repeats the block.
     """
-    lab, pool = case.lab, case.lab.drivers
-    if pool is None or lab.interruption.requested:
+    lab = case.lab
+    if lab.interruption.requested:
         return False
     try:
         gone = pool.note_loss()
@@ -44,7 +51,7 @@ def repeat_void_block(case: MeasuredCase, cases: Sequence[MeasuredCase], block: 
         return False
     lost = f"lost {', '.join(gone)}; " if gone else ""
     if pool.n_left >= pool.n:
-        lab.watch(Warned(f"{lost}{block or f'block {case.next_block + 1}'} is void and is repeated"))
+        lab.watch(Warned(f"{lost}{block} is void and is repeated"))
         return True
     left = f"{counted(pool.n_left, 'node')} of {pool.n} left"
     if pool.plan.on_node_loss == "stop" or not pool.n_left:

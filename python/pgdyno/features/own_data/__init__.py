@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from pgdyno.feature import Feature
 
-
-def feature() -> Feature:
-    """Return the hooks."""
-    from pgdyno.features.own_data import checks, loading, preflight, source
+if TYPE_CHECKING:
     from pgdyno.measure.dataset_loading import DataKind
     from pgdyno.measure.prepare import Preparation
     from pgdyno.server.cache_directory import Leftovers
+    from pgdyno.workloads.workload import TrialCheck
 
-    return Feature(
-        "own_data",
-        data=(DataKind(loading.is_loaded_here, loading.key, loading.make),),
-        prepare=(
-            Preparation(
-                preflight.with_own_data,
-                preflight.with_tested_data,
-                preflight.own_data_caveats,
-                checks.redaction,
-            ),
-        ),
-        trial_checks=(checks.check_after_trial,),
-        leftovers=(Leftovers("data", source.unfinished, source.sweep),),
-    )
+
+def _leftovers() -> Iterable[Leftovers]:
+    from pgdyno.features.own_data import source
+    from pgdyno.server.cache_directory import Leftovers
+
+    yield Leftovers("data", source.unfinished, source.sweep)
+
+
+def _data() -> Iterable[DataKind]:
+    from pgdyno.features.own_data import loading
+    from pgdyno.measure.dataset_loading import DataKind
+
+    yield DataKind(loading.is_loaded_here, loading.key, loading.make)
+
+
+def _prepare() -> Iterable[Preparation]:
+    from pgdyno.features.own_data import checks, preflight
+    from pgdyno.measure.prepare import Preparation
+
+    first, last = preflight.with_own_data, preflight.with_tested_data
+    yield Preparation(first, last, preflight.own_data_caveats, checks.redaction)
+
+
+def _trial_checks() -> Iterable[TrialCheck]:
+    from pgdyno.features.own_data import checks
+
+    yield checks.check_after_trial
+
+
+FEATURE = Feature("own_data", leftovers=_leftovers, data=_data, prepare=_prepare, trial_checks=_trial_checks)

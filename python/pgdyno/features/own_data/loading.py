@@ -14,7 +14,6 @@ import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,6 @@ from pgdyno.features.own_data.source import (
     lines_of_plain_dump,
     own_data_of,
 )
-from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, load_settings
 from pgdyno.server.builds import Build, create_extensions
 from pgdyno.server.connections import cancel
@@ -361,39 +359,17 @@ def make(maker: Maker, build: Build, parameters: WorkloadParameters, _: Sequence
     """Return the function that creates the data directory."""
     own = own_data_of(parameters)
     assert own is not None
-
-    def create(data_dir: Path) -> Mapping[str, Any]:
-        return OwnDataMaker(
-            own,
-            build,
-            [build, *installed_clients(maker.cache.store())],
-            maker.cache.account,
-            maker.init,
-            load_settings(build),
-            maker.interruption,
-            maker.progress_of(parameters, build),
-            partial(maker.require_room, parameters),
-        ).make(data_dir)
-
-    return create
+    return OwnDataMaker(own, build, parameters, maker).make
 
 
 @dataclass(frozen=True)
 class OwnDataMaker:
-    """Creates the data directory of own data on one build. ``builds``: those that may have client programs.
-
-    ``require_space`` raises DiskFullError for a size in bytes.
-    """
+    """Creates the data directory of own data on one build."""
 
     data: OwnData
     build: Build
-    builds: Sequence[Build]
-    account: Account
-    init: InitOptions
-    settings: Mapping[str, str]
-    interruption: Interruption
-    progress: OnPhase
-    require_space: Callable[[int], None]
+    parameters: WorkloadParameters
+    maker: Maker
 
     def make(self, data_dir: Path) -> Mapping[str, Any]:
         """Create the data directory. Return its database and what was changed.
@@ -401,17 +377,19 @@ class OwnDataMaker:
         Raises UsageError, DatasetError, ServerError, DiskFullError, Interrupted.
         """
         self._require_unchanged()
-        self.require_space(self.data.size_bytes * GROWTH[self.data.form])
-        cluster = Cluster(self.build, data_dir, self.account)
+        self.maker.require_room(self.parameters, self.data.size_bytes * GROWTH[self.data.form])
+        cluster = Cluster(self.build, data_dir, self.maker.cache.account)
         try:
             if self.data.form == "backup":
-                self.progress("copy", 0.0)
-                import_backup(self.data, self.build, data_dir, self.account, self.interruption.check)
-                settings = {**self.settings, **NO_REPLICATION}
+                self._phase("copy")
+                import_backup(
+                    self.data, self.build, data_dir, self.maker.cache.account, self.maker.interruption.check
+                )
+                settings = {**load_settings(self.build), **NO_REPLICATION}
             else:
-                self.progress("initdb", 0.0)
-                cluster.initdb(self.init)
-                settings = dict(self.settings)
+                self._phase("initdb")
+                cluster.initdb(self.maker.init)
+                settings = dict(load_settings(self.build))
         except OSError as error:
             raise DatasetError(f"cannot copy {self.data.label}: {error}") from error
         origin = OriginFacts()
@@ -423,15 +401,24 @@ class OwnDataMaker:
                 changes, origin = self._load(server, connection, data_dir.with_name("import"))
                 changes += disarm(server, connection)
                 database = self._database_with_tables(server, connection)
-            self.interruption.check()
+            self.maker.interruption.check()
             return {"database": database, **self._finished(server, database, changes, origin)}
+
+    def _phase(self, name: str) -> None:
+        self.maker.progress_of(self.parameters, self.build)(name, 0.0)
+
+    def _clients(self) -> Sequence[Build]:
+        """Return the builds that may have client programs."""
+        return [self.build, *installed_clients(self.maker.cache.store())]
 
     def _require_unchanged(self) -> None:
         if not Path(self.data.path).exists():
             raise UsageError(
                 f"--data: {self.data.path} is gone, and {self.build.label} has not loaded it yet: restore it"
             )
-        again = examined(self.data.model_copy(update={"source": self.data.path}), self.interruption.check)
+        again = examined(
+            self.data.model_copy(update={"source": self.data.path}), self.maker.interruption.check
+        )
         if again.digest != self.data.digest:
             raise UsageError(f"--data: {self.data.path} has changed since this study began: start a new one")
 
@@ -439,22 +426,22 @@ class OwnDataMaker:
         self, server: Server, database: str, changes: list[str], origin: OriginFacts
     ) -> dict[str, Any]:
         """Analyze the database, compare it with its origin, and return the facts about it."""
-        with server.connect(database) as connection, self.interruption.tell(lambda: cancel(connection)):
+        with server.connect(database) as connection, self.maker.interruption.tell(lambda: cancel(connection)):
             if self.data.form == "backup":
                 extensions = installed_extensions(connection)
                 require_extensions(connection, extensions, self.data.label, self.build.label)
             create_extensions(connection, self.build)
             changes += filter(None, (check(connection) for check in _WARNINGS))
             if self.data.analyze:
-                self.progress("analyze", 0.0)
+                self._phase("analyze")
                 # A backup keeps its dead rows. VACUUM leaves autovacuum nothing to do in the trials.
                 connection.execute("ANALYZE" if self.data.form == "backup" else "VACUUM (ANALYZE)")
             if not count_of(connection, TABLES):
                 raise DatasetError(f"{self.data.label} contains no table: check the source")
             if origin.counted:
-                self.progress("comparing", 0.0)
+                self._phase("comparing")
                 changes += self._compared(connection, origin)
-            self.progress("checkpoint", 0.0)
+            self._phase("checkpoint")
             return {"changes": changes, "without_statistics": count_of(connection, WITHOUT_STATISTICS)}
 
     def _compared(self, connection: Connection, origin: OriginFacts) -> Iterator[str]:
@@ -464,7 +451,7 @@ class OwnDataMaker:
             counted = [replace(one, kind="loose") if one.kind == "view" else one for one in counted]
         relations = [((one.schema, one.name), one.kind) for one in counted]
         with connection.transaction(force_rollback=True):
-            ours = list(count_rows(connection, relations, self.interruption.check))
+            ours = list(count_rows(connection, relations, self.maker.interruption.check))
         wrong, loose, uncounted = differences(counted, ours)
         if wrong:
             raise DatasetError(
@@ -482,13 +469,13 @@ class OwnDataMaker:
         """Load a dump or scripts into a new database. Return sentences about what was changed, and the facts
         about the origin if pgdyno has read it.
         """
-        self.progress("reading", 0.0)
+        self._phase("reading")
         facts = scan(self._schema())
         require_extensions(connection, sorted(facts.extensions), self.data.label, self.build.label)
         origin = _origin_of(facts)
         changes = list(_roles_created(connection, facts, origin))
         self._create_database(connection, facts)
-        self.progress("loading", 0.0)
+        self._phase("loading")
         with ExitStack() as stack:
             arguments = ["--file=-"]
             lines: Iterable[bytes] = ()
@@ -530,10 +517,10 @@ class OwnDataMaker:
 
     def _restored(self, *options: str) -> Iterator[bytes]:
         """Yield the output of pg_restore, which only converts the archive: it runs no code of it."""
-        pg_restore = client_program("pg_restore", self.builds)
+        pg_restore = client_program("pg_restore", self._clients())
         command = [str(pg_restore), "--file=-", *options, self.data.path]
         try:
-            yield from tool_lines(command, OURSELVES, READ_TIMEOUT_S, check=self.interruption.check)
+            yield from tool_lines(command, OURSELVES, READ_TIMEOUT_S, check=self.maker.interruption.check)
         except subprocess.CalledProcessError as error:
             newer = "unsupported version" in error.stderr or "not support" in error.stderr
             remedy = (
@@ -575,16 +562,22 @@ class OwnDataMaker:
         """Copy the scripts to a directory that the user of the servers can read."""
         shutil.copytree(self.data.path, work_dir)
         for path in (work_dir, *work_dir.rglob("*")):
-            self.account.own(path)
+            self.maker.cache.account.own(path)
 
     def _run_psql(self, server: Server, arguments: Sequence[str], lines: Iterable[bytes]) -> None:
         """Run psql as the user of the servers: SQL files can run shell commands. Raises DatasetError."""
-        psql = client_program("psql", self.builds)
+        psql = client_program("psql", self._clients())
         target = conninfo_to_dict(server.conninfo(DATABASE))
         place = [f"--{name}={target[key]}" for name, key in _PLACE.items()]
         command = [str(psql), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", *place, *arguments]
         try:
-            done = run_tool(command, self.account, READ_TIMEOUT_S, feed=lines, check=self.interruption.check)
+            done = run_tool(
+                command,
+                self.maker.cache.account,
+                READ_TIMEOUT_S,
+                feed=lines,
+                check=self.maker.interruption.check,
+            )
         except subprocess.TimeoutExpired:
             raise DatasetError(
                 f"loading {self.data.label} took longer than 6 h: use a smaller part"

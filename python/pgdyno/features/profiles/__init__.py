@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from pgdyno.feature import Feature
 
+if TYPE_CHECKING:
+    from pgdyno.measure.telemetry_collection import ProbeKind
 
-def feature() -> Feature:
-    """Return the hooks."""
+
+def _probes() -> Iterable[ProbeKind]:
     from pgdyno.features.profiles import perf
     from pgdyno.measure.telemetry_collection import ProbeKind
 
-    return Feature("profiles", probes=(ProbeKind("profile", perf.start),))
+    yield ProbeKind("profile", perf.start)
+
+
+FEATURE = Feature("profiles", probes=_probes)

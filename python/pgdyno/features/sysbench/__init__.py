@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from pgdyno.feature import Feature
 
+if TYPE_CHECKING:
+    from pgdyno.workloads.registry import WorkloadKind
 
-def feature() -> Feature:
-    """Return the hooks."""
+
+def _workloads() -> Iterable[WorkloadKind]:
     from pgdyno.features.sysbench.data import Sysbench
     from pgdyno.features.sysbench.parameters import SysbenchParameters
 
-    return Feature("sysbench", workloads=((SysbenchParameters, Sysbench),))
+    yield SysbenchParameters, Sysbench
+
+
+FEATURE = Feature("sysbench", workloads=_workloads)

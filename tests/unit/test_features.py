@@ -1,0 +1,129 @@
+"""Hooks of features: registries ask for them late, in any order, and only in a process that has features."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from example_builds import build
+
+from pgdyno import hooks
+from pgdyno.cli.features import FEATURES, all_features, features
+from pgdyno.feature import Feature
+from pgdyno.features.own_data.plan import OwnData
+from pgdyno.features.sysbench.parameters import SysbenchParameters
+from pgdyno.hooks import use_features
+from pgdyno.measure.dataset_loading import dataset_key
+from pgdyno.measure.prepare import PREPARATIONS
+from pgdyno.measure.telemetry_collection import PROBE_KINDS
+from pgdyno.server.build_store import SERVER_SOURCES
+from pgdyno.server.cache_directory import Cache, items
+from pgdyno.server.directories import server_account
+from pgdyno.server.processes import InitOptions
+from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
+from pgdyno.workloads.registry import workload_of
+from pgdyno.workloads.tpcc.parameters import TpccParameters
+
+OWN = PgbenchParameters(
+    data=OwnData(source="shop.dump"), scripts=(Script(name="s", text="SELECT 1"),), scale=1
+)
+EVERY: tuple[WorkloadParameters, ...] = (
+    TpccParameters(warehouses=1),
+    PgbenchParameters(scale=1),
+    SysbenchParameters(),
+    OWN,
+    OWN.model_copy(update={"age": 10}),
+    SysbenchParameters(upgrade_from="16"),
+)
+
+
+@pytest.fixture
+def in_reverse() -> Iterator[None]:
+    use_features(lambda: list(reversed(all_features())))
+    yield
+    features()
+
+
+def answers(folder: Path) -> list[object]:
+    """Return what the core gets from features: workloads, keys of data, probes, leftovers in the cache."""
+    new, old = (replace(build(version, "system"), bin_dir=folder) for version in ("18.1", "16.2"))
+    (folder / "postgres").touch()
+    cache = Cache.at(folder / "cache", server_account())
+    for part in (cache.builds / ".18.1-npm.part", cache.data / ".shop.part"):
+        part.mkdir(exist_ok=True)
+    return [
+        [type(workload_of(parameters)) for parameters in EVERY],
+        [
+            dataset_key(new, parameters, InitOptions(), (old, new) if parameters.is_upgraded else ())
+            for parameters in EVERY
+        ],
+        [[found.redaction(parameters) for found in PREPARATIONS] for parameters in EVERY],
+        [kind.name for kind in PROBE_KINDS],
+        [type(source(cache.builds, print)) for source in SERVER_SOURCES],
+        [item.name for item in items(cache)],
+    ]
+
+
+def test_every_feature_has_its_own_name() -> None:
+    assert [feature.name for feature in all_features()] == list(FEATURES)
+
+
+def test_the_order_of_features_has_no_effect(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    before = answers(tmp_path)
+    request.getfixturevalue("in_reverse")
+    assert answers(tmp_path) == before
+
+
+def test_a_registry_raises_in_a_process_without_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hooks, "_features", [])
+    with pytest.raises(RuntimeError, match=r"features\(\)"):
+        list(PROBE_KINDS)
+
+
+def test_every_registry_has_the_name_of_a_kind_of_hook() -> None:
+    program = (
+        "import gc\n"
+        "import pgdyno.measure.study_runner, pgdyno.server.cache_directory\n"
+        "from pgdyno.hooks import Hooks\n"
+        "print(*sorted(one._field for one in gc.get_objects() if isinstance(one, Hooks)))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
+    assert found.split() == sorted(field.name for field in fields(Feature) if field.name != "name")
+
+
+@pytest.mark.parametrize(
+    ("asked", "unneeded"),
+    [
+        ("server.cache_directory import LEFTOVERS as asked", "pgdyno.measure"),
+        ("server.build_store import SERVER_SOURCES as asked", "pgdyno.workloads"),
+    ],
+)
+def test_a_registry_imports_only_its_own_hooks(asked: str, unneeded: str) -> None:
+    program = (
+        "import sys\n"
+        f"from pgdyno.{asked}\n"
+        "from pgdyno.cli.features import features\n"
+        "assert not [name for name in sys.modules if name.startswith('pgdyno.features')]\n"
+        "features()\n"
+        "assert list(asked)\n"
+        f"found = [name for name in sys.modules if name.startswith({unneeded!r})]\n"
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_host_of_a_fleet_has_features() -> None:
+    program = (
+        "import io, sys\n"
+        "from pgdyno.features.fleet import host_process\n"
+        "from pgdyno.measure.telemetry_collection import PROBE_KINDS\n"
+        "sys.stdin = io.StringIO('no task')\n"
+        "try: host_process.main()\n"
+        "except ValueError: assert list(PROBE_KINDS)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
