@@ -59,6 +59,7 @@ from pgdyno.study.sizing import (
     fit_block_layout,
     requested_probes,
 )
+from pgdyno.study.study_file import Run
 from pgdyno.units import counted, format_duration_range
 
 # ----------------------------------------------------------------------
@@ -123,14 +124,7 @@ class BlockOptions:
             help="Equivalence margin: two servers are the same if larger differences are rejected.",
         ),
     ] = f"{MARGIN:.0%}"
-    capacity: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LIMIT",
-            help="Compare the highest rate at which latency stays within LIMIT, for example 'p99<20ms'. Each "
-            "block searches for that rate.",
-        ),
-    ] = None
+    capacity: Annotated[str | None, options.option_from(Run, "capacity")] = None
     schedule: Annotated[
         Literal["slices", "duet", "blocks"] | None,
         typer.Option(
@@ -170,15 +164,7 @@ class BlockOptions:
 class DesignOptions(BlockOptions):
     """Options of the experiment: what is measured, how long, and what follows from it."""
 
-    transactions: Annotated[
-        int | None,
-        typer.Option(
-            "--transactions",
-            "-t",
-            metavar="N",
-            help="Measure N transactions per client instead of a time, with one arm at a time.",
-        ),
-    ] = None
+    transactions: Annotated[int | None, options.option_from(Run, "transactions")] = None
     stop: Annotated[
         Literal["verdict", "budget"],
         typer.Option(help="When to stop: at the first verdict on every arm, or at the end of the budget."),
@@ -200,27 +186,12 @@ class DesignOptions(BlockOptions):
         bool,
         typer.Option("--profile", help="Record CPU profiles of the servers with perf and compare them."),
     ] = False
-    confidence: Annotated[str, typer.Option(metavar="PERCENT", help="Confidence level of the intervals.")] = (
-        f"{CONFIDENCE:.0%}"
-    )
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
-    ] = None
-    on_failure: Annotated[
-        Literal["continue", "stop"],
-        typer.Option(
-            help="What to do after a failed trial. Three failed blocks in a row always stop the study."
-        ),
-    ] = "continue"
+    confidence: Annotated[str, options.option_from(Run, "confidence")] = f"{CONFIDENCE:.0%}"
+    seed: Annotated[int | None, options.option_from(Run, "seed")] = None
+    on_failure: Annotated[Literal["continue", "stop"], options.option_from(Run, "on_failure")] = "continue"
     build_options: Annotated[str, options.BUILD_OPTIONS] = ""
     extension: Annotated[list[str] | None, options.EXTENSION] = None
-    nearest: Annotated[
-        bool,
-        typer.Option(
-            "--nearest",
-            help="Use the nearest available version if a version is not available, and report it.",
-        ),
-    ] = False
+    nearest: options.Nearest = False
     into_existing: options.IntoExisting = False
     no_aa: options.NoAa = False
 

@@ -32,7 +32,6 @@ from pgdyno.study.plan import CHECKPOINTS_MAX, VERDICT_BLOCKS_MIN, Driving, Rate
 from pgdyno.study.schedule import likely_timeout_s, rounds_for
 from pgdyno.study.sizing import (
     RETRIES_MAX,
-    ROUNDS_OF_A_WINDOW_MAX,
     SLICE_S_MAX,
     SLICE_S_MIN,
     BlockLayout,
@@ -42,6 +41,7 @@ from pgdyno.study.sizing import (
     block_overhead_s,
     whole_rounds,
 )
+from pgdyno.study.study_file import Drive, Run
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import S_PER_MIN, counted, format_duration, parse_duration_s
@@ -145,28 +145,36 @@ def option_name(model: type[BaseModel], name: str) -> str:
     return next(iter(option_of(model, name).names), f"--{name.replace('_', '-')}")
 
 
-def _parameter(model: type[BaseModel], name: str) -> inspect.Parameter:
-    """Return a field as a parameter of a command: of its type if typer has it, else of type str."""
+def option_from(model: type[BaseModel], name: str, default: object = None) -> Any:
+    """Return the ``typer.Option`` of a field. ``default``: added to the help, if the field names no other."""
     field, option = model.model_fields[name], option_of(model, name)
-    annotation = field.annotation
-    if get_origin(annotation) in (Union, UnionType):
-        annotation = get_args(annotation)[0]
-    kind: Any = annotation if annotation in (bool, int, float) or get_origin(annotation) is Literal else str
-    default = option.default or (field.default if type(field.default) in (int, float, str) else None)
-    of = option.of or model.model_fields["kind"].default
     text = re.sub(r"(--[a-z-]+)=", r"\1 ", option.help or field.description or "")
-    parts = [f"{of}: {text[:1].lower()}{text[1:]}"]
-    parts += ["May be repeated."] if option.is_repeated else []
+    if "kind" in model.model_fields:
+        of = option.of or model.model_fields["kind"].default
+        text = f"{of}: {text[:1].lower()}{text[1:]}"
+    parts = [text, "May be repeated."] if option.is_repeated else [text]
+    default = option.default or default
     parts += [] if default is None else [f"[default: {default}]"]
     bounds = {key: getattr(one, key) for one in field.metadata for key in ("ge", "le") if hasattr(one, key)}
-    made = typer.Option(
+    return typer.Option(
         *(option.names or [option_name(model, name)]),
         metavar=option.metavar,
         help=" ".join(parts),
         min=bounds.get("ge") if option.has_range else None,
         max=bounds.get("le") if option.has_range else None,
     )
-    hint = Annotated[list[str] | None if option.is_repeated else kind | None, made]  # type: ignore[valid-type]
+
+
+def _parameter(model: type[BaseModel], name: str) -> inspect.Parameter:
+    """Return a field as a parameter of a command: of its type if typer has it, else of type str."""
+    field = model.model_fields[name]
+    annotation = field.annotation
+    if get_origin(annotation) in (Union, UnionType):
+        annotation = get_args(annotation)[0]
+    kind: Any = annotation if annotation in (bool, int, float) or get_origin(annotation) is Literal else str
+    kind = list[str] if option_of(model, name).is_repeated else kind
+    default = field.default if type(field.default) in (int, float, str) else None
+    hint = Annotated[kind | None, option_from(model, name, default)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
 
@@ -179,6 +187,7 @@ Force = Annotated[
     bool,
     typer.Option("--force", help="Overwrite the --html file even if pgdyno did not write it."),
 ]
+Nearest = Annotated[bool, option_from(Run, "nearest")]
 NoAa = Annotated[
     bool,
     typer.Option(
@@ -303,41 +312,11 @@ def require_minutes(minutes: float | None) -> None:
 class ClientOptions:
     """Options for the start of transactions."""
 
-    pacing: Annotated[
-        Literal["none", "keying-and-thinking"],
-        typer.Option(help="tpcc: keying and think times of TPC-C terminals, or none."),
-    ] = "none"
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            "--rate",
-            "-R",
-            metavar="N",
-            help="Open-loop load of N transactions per second per arm, independent of response times. "
-            "[default: closed loop]",
-        ),
-    ] = None
-    arrivals: Annotated[
-        Literal["constant", "poisson"] | None,
-        typer.Option(help="Arrival process of --rate. [default: poisson]"),
-    ] = None
-    retries: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Maximum number of retries per transaction after a serialization failure or deadlock.",
-        ),
-    ] = RETRIES_MAX
-    threads: Annotated[
-        int | None,
-        typer.Option(
-            "--threads",
-            "-j",
-            "--jobs",
-            metavar="N",
-            help="Number of load generator threads. [default: one per two cores, at most one per client]",
-        ),
-    ] = None
+    pacing: Annotated[Literal["none", "keying-and-thinking"], option_from(Drive, "pacing")] = "none"
+    rate: Annotated[float | None, option_from(Drive, "rate")] = None
+    arrivals: Annotated[Literal["constant", "poisson"] | None, option_from(Drive, "arrivals")] = None
+    retries: Annotated[int, option_from(Drive, "retries")] = RETRIES_MAX
+    threads: Annotated[int | None, option_from(Drive, "threads")] = None
 
     def driving(self, workload: WorkloadParameters, clients: int) -> Driving:
         """Return how the clients drive an arm. Raises UsageError, ValidationError."""
@@ -417,13 +396,7 @@ def window_from_option(
     if text is None:
         return {"rounds": rhythm.rounds}
     if not text.startswith(CHECKPOINTS):
-        window_s, longest_s = parse_duration_s(text), ROUNDS_OF_A_WINDOW_MAX * slice_s
-        if window_s > longest_s:
-            raise UsageError(
-                f"--window must be at most {format_duration(longest_s)}, {ROUNDS_OF_A_WINDOW_MAX} slices of "
-                f"{format_duration(slice_s)} (got {text!r}): use a shorter --window, or a longer --slice"
-            )
-        return {"rounds": whole_rounds(window_s, slice_s, schedule)}
+        return {"rounds": whole_rounds(parse_duration_s(text), slice_s, schedule)}
     number = text.removeprefix(CHECKPOINTS)
     if not re.fullmatch(r"[0-9]{1,4}", number) or not 1 <= int(number) <= CHECKPOINTS_MAX:
         raise UsageError(

@@ -80,13 +80,7 @@ def run(
             "[default: from the study file]",
         ),
     ] = None,
-    nearest: Annotated[
-        bool,
-        typer.Option(
-            "--nearest",
-            help="Use the nearest available version if a version is not available, and report it.",
-        ),
-    ] = False,
+    nearest: options.Nearest = False,
     no_aa: options.NoAa = False,
     data: Annotated[
         str | None,

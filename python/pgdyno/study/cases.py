@@ -32,7 +32,7 @@ from pgdyno.study.arm_spec import (
     parse_arms,
 )
 from pgdyno.study.plan import Driving, Study
-from pgdyno.study.schedule import likely_timeout_s, rounds_for
+from pgdyno.study.schedule import likely_timeout_s, rounds_for, unit_of_window_s
 from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, StudyFile, key_of
@@ -62,7 +62,6 @@ COMBINATIONS_MAX = 10_000
 UNLIMITED_S = 366 * 86_400.0
 """Budget of a case that is limited by its number of blocks only."""
 
-ROUNDS_MAX = 10_000
 SPEAKING = ("server", "settings", "variant")
 """Factors whose levels need no name of the factor: ``12``, ``untuned``. Others: ``clients 8``."""
 
@@ -420,7 +419,7 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
     budget_s = UNLIMITED_S if run.budget_s is None else run.budget_s / cases
     slice_s = run.slice_s or sizing.slice_s_of(file.fleet.n)
     if run.schedule not in TOGETHER and run.window_s is not None:
-        slice_s = _unit_s(run.window_s)
+        slice_s = run.window_s / 2 if run.window_s < 2 else unit_of_window_s(run.window_s)
     if run.checkpoints is not None:
         rounds, slice_s = rounds_for(run.checkpoints, likely_timeout_s(arms))
         rhythm = BlockLayout(30.0, rounds)
@@ -453,13 +452,6 @@ def _warmup(file: StudyFile, likely_s: float, slice_s: float) -> dict[str, Any]:
     found = adaptive_warm_up(likely_s, likely_s, slice_s)
     least_s = found.least_s if run.warmup_min_s is None else run.warmup_min_s
     return {"warmup_s": max(found.most_s, least_s or 0.0), "warmup_min_s": least_s}
-
-
-def _unit_s(window_s: float) -> float:
-    """Return the unit in which a window is counted: a second, or more if there were too many."""
-    if window_s < 2:
-        return window_s / 2
-    return float(max(1, math.ceil(window_s / ROUNDS_MAX)))
 
 
 def _measuring(file: StudyFile) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from pgdyno.study.sizing import (
     Schedule,
 )
 from pgdyno.study.values import Limit
+from pgdyno.units import format_duration
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -149,7 +150,7 @@ class Study(Driving):
     slice_s: float = Field(default=SLICE_S, ge=SLICE_S_MIN, le=SLICE_S_MAX)
     warmup_s: float = Field(ge=0, le=86_400)
     warmup_min_s: float | None = Field(default=None, ge=0, le=86_400)
-    rounds: int = Field(ge=2, le=ROUNDS_OF_A_WINDOW_MAX)
+    rounds: int = Field(ge=2)
     budget_s: float = Field(gt=0)
     stop: Literal["verdict", "budget"] = "verdict"
     blocks_max: int | None = Field(default=None, ge=1)
@@ -185,6 +186,12 @@ class Study(Driving):
         if self.discard_s >= self.slice_s:
             raise ValueError(
                 f"discard ({self.discard_s:g} s) must be shorter than slice ({self.slice_s:g} s)"
+            )
+        if self.rounds > ROUNDS_OF_A_WINDOW_MAX:
+            longest, one = (format_duration(n * self.slice_s) for n in (ROUNDS_OF_A_WINDOW_MAX, 1))
+            raise ValueError(
+                f"--window must be at most {longest}, {ROUNDS_OF_A_WINDOW_MAX} slices of {one}: use a "
+                "shorter --window, or a longer --slice"
             )
         if conflict := window_conflict(transactions=self.transactions, checkpoints=self.checkpoints):
             raise ValueError(conflict)

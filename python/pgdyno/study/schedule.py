@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
-from pgdyno.study.sizing import Schedule
+from pgdyno.study.sizing import ROUNDS_OF_A_WINDOW_MAX, Schedule
 from pgdyno.units import parse_duration_s
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ TIMEOUT_S = 300.0
 SLACK_S = 3.0
 """Extra time of a window: the checkpointer checks the time once a second, and the start of the last
 checkpoint must be observed."""
-
-ROUNDS_MAX = 10_000
 
 
 def timeout_s(text: str) -> float | None:
@@ -67,10 +65,15 @@ def likely_timeout_s(arms: Iterable[ArmSpec]) -> float:
     return max(known, default=TIMEOUT_S)
 
 
+def unit_of_window_s(window_s: float) -> float:
+    """Return the unit in which a window is counted: a second, or more if there were too many."""
+    return float(max(1, math.ceil(window_s / ROUNDS_OF_A_WINDOW_MAX)))
+
+
 def rounds_for(checkpoints: int, longest_timeout_s: float) -> tuple[int, float]:
     """Return the number of rounds, and their length in seconds, of a window of ``checkpoints`` cycles."""
     window_s = checkpoints * longest_timeout_s + SLACK_S
-    unit_s = float(max(1, math.ceil(window_s / ROUNDS_MAX)))
+    unit_s = unit_of_window_s(window_s)
     return max(2, math.ceil(window_s / unit_s)), unit_s
 
 

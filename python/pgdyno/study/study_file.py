@@ -16,11 +16,12 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from pgdyno.features.published.plan import Published
 from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.study.plan import CHECKPOINTS_MAX
-from pgdyno.study.sizing import CONFIDENCE, MARGIN, RETRIES_MAX, SLICE_S, ProbeName
+from pgdyno.study.sizing import CONFIDENCE, MARGIN, ROUNDS_OF_A_WINDOW_MAX, SLICE_S, ProbeName
 from pgdyno.study.values import (
     Duration,
     Level,
     Limit,
+    Option,
     Scalar,
     Settings,
     Size,
@@ -64,23 +65,24 @@ class Drive(StudyTable):
     """Load of each arm. Each key may be a factor instead."""
 
     clients: int | None = Field(default=None, description="Number of client connections per arm.")
-    rate: float | None = Field(
-        default=None, description="Open loop: transactions per second of an arm, over all its clients."
-    )
-    arrivals: Literal["constant", "poisson"] | None = Field(
-        default=None, description="Arrival process of rate. [default: poisson]"
-    )
-    pacing: Literal["none", "keying-and-thinking"] | None = Field(
-        default=None, description="tpcc: keying and think times of TPC-C. [default: none]"
-    )
-    retries: int | None = Field(
+    rate: Annotated[float | None, Option("N", ("--rate", "-R"), "closed loop")] = Field(
         default=None,
-        description="Maximum number of retries per transaction after a serialization failure or deadlock. "
-        f"[default: {RETRIES_MAX}]",
+        description="Open-loop load of N transactions per second per arm, independent of response times.",
     )
-    threads: int | None = Field(
-        default=None, description="Threads of the driver. [default: one per two cores]"
+    arrivals: Annotated[Literal["constant", "poisson"] | None, Option(default="poisson")] = Field(
+        default=None, description="Arrival process of --rate."
     )
+    pacing: Annotated[Literal["none", "keying-and-thinking"] | None, Option()] = Field(
+        default=None, description="tpcc: keying and think times of TPC-C terminals, or none."
+    )
+    retries: Annotated[int | None, Option("N")] = Field(
+        default=None,
+        description="Maximum number of retries per transaction after a serialization failure or deadlock.",
+    )
+    threads: Annotated[
+        int | None,
+        Option("N", ("--threads", "-j", "--jobs"), "one per two cores, at most one per client"),
+    ] = Field(default=None, description="Number of load generator threads.")
 
 
 class Run(StudyTable):
@@ -106,8 +108,10 @@ class Run(StudyTable):
     window_s: Duration | None = Field(
         default=None, gt=0, alias="window", description="Measurement window per arm and block, as a time."
     )
-    transactions: int | None = Field(
-        default=None, ge=1, description="Measurement window as a number of transactions per client."
+    transactions: Annotated[int | None, Option("N", ("--transactions", "-t"))] = Field(
+        default=None,
+        ge=1,
+        description="Measure N transactions per client instead of a time, with one arm at a time.",
     )
     checkpoints: int | None = Field(
         default=None,
@@ -124,7 +128,10 @@ class Run(StudyTable):
         "longer with more than 5 load generators]",
     )
     rounds: int | None = Field(
-        default=None, ge=2, description="Measurement window as a number of slices per arm and block."
+        default=None,
+        ge=2,
+        le=ROUNDS_OF_A_WINDOW_MAX,
+        description="Measurement window as a number of slices per arm and block.",
     )
     repeats: int | None = Field(
         default=None, ge=1, description="Number of blocks of every case; with stop = verdict the maximum."
@@ -141,13 +148,13 @@ class Run(StudyTable):
     margin: float = Field(
         default=MARGIN, gt=0, lt=1, description="Equivalence margin, as a share: 0.02 is 2%."
     )
-    confidence: float = Field(
+    confidence: Annotated[float, Option("PERCENT")] = Field(
         default=CONFIDENCE, gt=0.5, lt=1, description="Confidence level of the intervals."
     )
-    capacity: Limit | None = Field(
+    capacity: Annotated[Limit | None, Option("LIMIT")] = Field(
         default=None,
-        description="Latency limit, for example p99 < 20ms. The report has the highest rate at which each "
-        "arm meets it. Each block searches for this rate, unless rate is a factor.",
+        description="Compare the highest rate at which latency stays within LIMIT, for example 'p99<20ms'. "
+        "Each block searches for that rate.",
     )
     cache_state: Literal["restored", "cold", "prewarmed"] = Field(
         default="restored",
@@ -163,32 +170,40 @@ class Run(StudyTable):
     vacuum_after: bool = Field(
         default=False, description="Run VACUUM after the measurement, before sizes are read again."
     )
-    seed: int = Field(default=1, ge=0, lt=2**53, description="Seed of all random choices.")
-    on_failure: Literal["continue", "stop"] = Field(
-        default="continue", description="Action after a failed trial."
+    seed: Annotated[int, Option("N", default="random")] = Field(
+        default=1, ge=0, lt=2**53, description="Seed of all random choices."
+    )
+    on_failure: Annotated[Literal["continue", "stop"], Option()] = Field(
+        default="continue",
+        description="What to do after a failed trial. Three failed blocks in a row always stop the study.",
     )
     aa: bool = Field(
         default=True,
         description="Hidden A/A blocks, which measure the noise of the machine.",
     )
-    nearest: bool = Field(
+    nearest: Annotated[bool, Option()] = Field(
         default=False,
-        description="Use the nearest version if a version is not available. The report names it.",
+        description="Use the nearest available version if a version is not available, and report it.",
     )
 
 
 class Fleet(StudyTable):
     """Load generators on nodes of a Ray cluster. Requires the extra fleet of the wheel (Ray)."""
 
-    drivers: int | tuple[str, ...] | None = Field(
-        default=None,
-        description="Number of nodes that generate the load, chosen at random for each block, or names of "
-        "nodes. [default: this machine]",
+    drivers: Annotated[int | tuple[str, ...] | None, Option("N|NODE,NODE", default="on this machine")] = (
+        Field(
+            default=None,
+            description="Generate the load on N nodes of a Ray cluster, chosen at random for each block, or "
+            "on these nodes. Requires the extra fleet of the wheel (Ray).",
+        )
     )
-    address: str = Field(default="", description="Address of the cluster. [default: on this machine]")
-    on_node_loss: Literal["stop", "continue"] = Field(
+    address: Annotated[str, Option("HOST:PORT", ("--cluster",), default="the one on this machine")] = Field(
+        default="", description="Address of the Ray cluster."
+    )
+    on_node_loss: Annotated[Literal["stop", "continue"], Option(default="stop")] = Field(
         default="stop",
-        description="When fewer nodes than drivers are left: stop, or start the study again with them.",
+        description="What to do when fewer nodes than --drivers are left: stop, or start the study again "
+        "with them.",
     )
 
     @property

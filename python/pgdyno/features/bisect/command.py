@@ -53,6 +53,7 @@ from pgdyno.measure.progress import (
 from pgdyno.server.directories import locked_if_free
 from pgdyno.study.arm_spec import ArmSpec, parse_arm, with_own_files
 from pgdyno.study.sizing import CONFIDENCE
+from pgdyno.study.study_file import Run
 from pgdyno.units import Better, Estimate, ci_text, counted, format_duration, given_percent, share_text
 
 # ----------------------------------------------------------------------
@@ -312,9 +313,7 @@ def bisect(
             "steps together.",
         ),
     ] = f"{CONFIDENCE:.0%}",
-    seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
-    ] = None,
+    seed: Annotated[int | None, options.option_from(Run, "seed")] = None,
     design: BlockOptions,
     load: ClientOptions,
     workload: WorkloadOptions,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import typer
-
+from pgdyno.cli.options import option_from
 from pgdyno.errors import UsageError
 from pgdyno.features.drivers.plan import DriversPlan
+from pgdyno.study.study_file import Fleet
 
 
 @dataclass(frozen=True)
@@ -17,25 +17,10 @@ class DriverOptions:
 
     drivers: Annotated[
         str | None,
-        typer.Option(
-            metavar="N|NODE,NODE",
-            help="Generate the load on N nodes of a Ray cluster, chosen at random for each block, or on "
-            "these nodes. Requires the extra fleet of the wheel (Ray). [default: on this machine]",
-        ),
+        option_from(Fleet, "drivers"),
     ] = None
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Address of the Ray cluster. [default: the one on this machine]"
-        ),
-    ] = None
-    on_node_loss: Annotated[
-        Literal["stop", "continue"] | None,
-        typer.Option(
-            help="What to do when fewer nodes than --drivers are left: stop, or start the study again with "
-            "them. [default: stop]"
-        ),
-    ] = None
+    cluster: Annotated[str | None, option_from(Fleet, "address")] = None
+    on_node_loss: Annotated[Literal["stop", "continue"] | None, option_from(Fleet, "on_node_loss")] = None
 
     def plan(self, in_file: DriversPlan | None = None) -> DriversPlan | None:
         """Return the drivers of a study, also those of its file; None: this machine. Raises UsageError."""

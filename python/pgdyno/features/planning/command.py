@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import BaseModel
 from rich.table import Table
 
 from pgdyno.cli import options
@@ -30,10 +31,10 @@ from pgdyno.server.settings import profile_named, refuse_reserved
 from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
 from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import FIT_MIN
-from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile
+from pgdyno.study.study_file import PARAMETERS, Drive, Fleet, Run, StudyFile
 from pgdyno.study.study_file_reader import FILE_BYTES_MAX, bundled_studies, examine_text
 from pgdyno.study.study_file_reader import Path as Keys
-from pgdyno.study.values import Settings
+from pgdyno.study.values import Option, Settings
 from pgdyno.units import counted, format_duration, format_size
 from pgdyno.workloads.pgbench.parameters import variants
 
@@ -50,9 +51,12 @@ def schema() -> dict[str, Any]:
     whole["$schema"] = "http://json-schema.org/draft-07/schema#"
     whole["title"] = "A study of pgdyno"
     parts: dict[str, Any] = whole["$defs"]
+    for table in (Drive, Run, Fleet):
+        _describe(table, parts[table.__name__]["properties"])
     parameters: dict[str, Any] = {}
     for parameters_of in PARAMETERS.values():
         own = parameters_of.model_json_schema()
+        _describe(parameters_of, own["properties"])
         parts |= own.pop("$defs", {})
         parameters |= {name: field for name, field in own["properties"].items() if name != "kind"}
     parameters["variant"] = {
@@ -65,7 +69,6 @@ def schema() -> dict[str, Any]:
     for field in parameters.values():
         field.pop("default", None)
         field.pop("title", None)
-        field["description"] = field["description"].replace("--", "")  # calls=statements
     properties: dict[str, Any] = whole["properties"]
     kind = {"enum": list(PARAMETERS), "description": "Workload of the clients."}
     properties["workload"] |= _table({"kind": kind, **parameters}, required=["kind"])
@@ -86,6 +89,16 @@ def schema() -> dict[str, Any]:
     _bare_cells(parts)
     del parts["Level"]
     return whole
+
+
+def _describe(model: type[BaseModel], properties: dict[str, Any]) -> None:
+    """Name keys instead of options in descriptions, and add the defaults of the options."""
+    for name, field in model.model_fields.items():
+        shown = properties[field.alias or name]
+        shown["description"] = shown.get("description", "").replace("--", "")
+        for option in (one for one in field.metadata if isinstance(one, Option)):
+            if option.default and not field.default:
+                shown["description"] += f" [default: {option.default}]"
 
 
 def _table(properties: dict[str, Any], required: list[str] | None = None) -> dict[str, Any]:
