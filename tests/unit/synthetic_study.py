@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -31,9 +32,9 @@ from pgdyno.results.records import (
     Interval,
     Kept,
     Measure,
+    SearchStep,
     Slice,
     StoredReading,
-    StoredStep,
     StudyEnd,
     StudyRecord,
     TrialOutcome,
@@ -341,9 +342,9 @@ def _sought(wanted: Synthetic, rate_per_s: float) -> CapacitySearch | None:
         return None
     limit_ms = 1e3 * parse_limit(wanted.capacity).latency_s
     steps = [
-        StoredStep(rate_per_s / 2, limit_ms / 4),
-        StoredStep(rate_per_s * 2, limit_ms * 4),
-        StoredStep(rate_per_s * 3, None),
+        SearchStep(rate_per_s / 2, limit_ms / 4),
+        SearchStep(rate_per_s * 2, limit_ms * 4),
+        SearchStep(rate_per_s * 3, math.inf),
     ]
     return CapacitySearch(wanted.capacity, 2 * rate_per_s, steps)
 

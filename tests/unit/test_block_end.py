@@ -8,9 +8,8 @@ import pytest
 
 from example_studies import make_study
 from pgdyno.errors import WorkloadError
-from pgdyno.features.capacity.search import SearchStep
 from pgdyno.measure.block import rate_of_trial, require_working_kinds
-from pgdyno.results.records import CapacitySearch, DriverFacts, Failure
+from pgdyno.results.records import CapacitySearch, DriverFacts, Failure, SearchStep
 
 MISSING = Failure("pay", "42P01", 70, 'relation "x" does not exist (SQLSTATE 42P01)')
 
@@ -41,7 +40,7 @@ def test_the_progress_shows_the_capacity_that_was_found_and_not_the_rate_of_the_
     seeking = study.model_copy(update={"capacity": "p99 < 20ms"})
     tried = [SearchStep(100.0, 5.0), SearchStep(110.0, 80.0)]
     found = rate_of_trial(
-        seeking, 0, ok, 10.0, DriverFacts(capacity=CapacitySearch.of("p99 < 20ms", 200.0, tried))
+        seeking, 0, ok, 10.0, DriverFacts(capacity=CapacitySearch("p99 < 20ms", 200.0, tried))
     )
     assert found == pytest.approx(105, abs=1)
     assert rate_of_trial(seeking, 0, ok, 10.0, DriverFacts()) is None

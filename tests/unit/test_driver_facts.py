@@ -13,13 +13,13 @@ from synthetic_study import Synthetic, write_study
 
 from edited_evidence import edited
 from pgdyno.errors import EvidenceError
-from pgdyno.features.capacity.search import SearchStep
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
     CapacitySearch,
     CpuTimeNs,
     DriverFacts,
     RoundTripNs,
+    SearchStep,
     WakeLateNs,
     WarmUpEnd,
 )
@@ -50,7 +50,7 @@ FACTS = DriverFacts(
     threads=2,
     io="io_uring",
     round_trip_ns=RoundTripNs(40_000, 50_000),
-    capacity=CapacitySearch.of("p99 < 20ms", 2000.5, TRIED),
+    capacity=CapacitySearch("p99 < 20ms", 2000.5, TRIED),
     warm_up=WarmUpEnd(5.0, "evidence", 5, 1, 1),
     ordered_checkpoint_s=0.25,
 )
@@ -59,7 +59,7 @@ FACTS = DriverFacts(
 def test_stored_facts_round_trip() -> None:
     assert FACTS_JSON.validate_json(json.dumps(STORED)) == FACTS
     assert FACTS_JSON.dump_python(FACTS, mode="json") == STORED
-    assert FACTS.capacity is not None and FACTS.capacity.tried == TRIED
+    assert FACTS.capacity is not None and FACTS.capacity.steps == TRIED
 
 
 @pytest.mark.parametrize("text", ["{}", '{"of_a_later_version": [1]}', '{"round_trip_ns": null}'])

@@ -19,10 +19,10 @@ from pgdyno.analysis.telemetry.percentiles import limited_ms
 from pgdyno.caveats import Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
-from pgdyno.features.capacity.search import crossing
 from pgdyno.report.answer import case_report
 from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
+from pgdyno.results.records import crossing
 from pgdyno.study.values import LatencyLimit, parse_limit
 
 

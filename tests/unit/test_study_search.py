@@ -16,14 +16,12 @@ from pgdyno.features.capacity.search import (
     STEP_S_MAX,
     STEPS_MAX,
     STEPS_USUAL,
-    SearchStep,
-    bracket,
-    capacity,
     expected_search_s,
     next_rate,
     rate_min,
     step_s,
 )
+from pgdyno.results.records import SearchStep, bracket, capacity
 from pgdyno.study.values import LatencyLimit, parse_limit
 
 LIMIT = LatencyLimit(0.99, 0.02)

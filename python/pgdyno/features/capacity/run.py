@@ -13,18 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pgdyno.analysis.telemetry.percentiles import limited_ms, merge
-from pgdyno.features.capacity.search import (
-    CLOSED_LOOP_S,
-    SearchStep,
-    capacity,
-    next_rate,
-    step_s,
-)
+from pgdyno.features.capacity.search import CLOSED_LOOP_S, next_rate, step_s
 from pgdyno.measure.drive import Targets, driving_at
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, histograms_from, run_drive, slice_from
 from pgdyno.measure.progress import PreparationStep
 from pgdyno.measure.trial import Lab, RunningTrial
-from pgdyno.results.records import CapacitySearch, Counts, Measure
+from pgdyno.results.records import CapacitySearch, Counts, Measure, SearchStep, capacity
 from pgdyno.results.records import Slice as Driven
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
 from pgdyno.study.values import LatencyLimit, parse_limit
@@ -63,7 +57,7 @@ def search_capacities(
     for target, trial in enumerate(trials.values()):
         driving = lab.study.driving(trial.arm.index)
         trial.checks = workload_of(driving.workload).checks(driving.clients, restored=False)
-        trial.search = CapacitySearch.of(lab.study.capacity, closed[target], tried[target])
+        trial.search = CapacitySearch(lab.study.capacity, closed[target], tried[target])
         trial.rate_per_s = (
             capacity(tried[target], limit) or (tried[target] or [SearchStep(1.0, 0.0)])[-1].rate_per_s
         )

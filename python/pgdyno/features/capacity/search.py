@@ -16,10 +16,9 @@ Each block searches anew, on restored data: the between-block SD includes the re
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from pgdyno.results.records import SearchStep, bracket
 from pgdyno.study.values import LatencyLimit
 
 START = 0.7
@@ -47,15 +46,6 @@ CLOSED_LOOP_S = 1.0
 """Length of a closed-loop slice of each arm; a mirrored one follows."""
 
 STEPS_USUAL = 11
-
-
-@dataclass(frozen=True)
-class SearchStep:
-    """One step. ``latency_ms`` is the quantile of the limit, infinite with too many unanswered
-    transactions."""
-
-    rate_per_s: float
-    latency_ms: float
 
 
 def next_rate(tried: Sequence[SearchStep], limit: LatencyLimit, closed_per_s: float) -> float | None:
@@ -91,47 +81,6 @@ def _is_open(
         return False
     failed = sum(latency_ms >= 1e3 * limit.latency_s for latency_ms in found)
     return len(found) < TRIES_MAX and (failed == 1 or len(found) < results)
-
-
-def bracket(tried: Sequence[SearchStep], limit: LatencyLimit) -> tuple[SearchStep | None, SearchStep | None]:
-    """Return the lowest step that exceeds the limit, preceded by the highest step below it that meets it."""
-    limit_ms = 1e3 * limit.latency_s
-    found: dict[float, list[float]] = {}
-    for step in tried:
-        found.setdefault(step.rate_per_s, []).append(step.latency_ms)
-    steps = [SearchStep(rate, statistics.median(latencies)) for rate, latencies in found.items()]
-    missed = [step for step in steps if step.latency_ms >= limit_ms]
-    high = min(missed, key=lambda step: step.rate_per_s, default=None)
-    kept = [
-        step
-        for step in steps
-        if step.latency_ms < limit_ms and (high is None or step.rate_per_s < high.rate_per_s)
-    ]
-    return max(kept, key=lambda step: step.rate_per_s, default=None), high
-
-
-def capacity(tried: Sequence[SearchStep], limit: LatencyLimit) -> float | None:
-    """Return the capacity in transactions per second; None if no step, or every step, meets the limit."""
-    low, high = bracket(tried, limit)
-    if low is None or high is None:
-        return None
-    logs = [math.log(step.latency_ms) for step in (low, high)]
-    return crossing([low.rate_per_s, high.rate_per_s], logs, math.log(1e3 * limit.latency_s))
-
-
-def crossing(rates: Sequence[float], logs: Sequence[float], aim: float) -> float:
-    """Return the rate at which ln latency first reaches ``aim``; ``rates`` ascend.
-
-    Returns 0 if the first rate reaches it, and infinity if none does. Between a rate with finite and one with
-    infinite latency, returns the geometric mean.
-    """
-    for i, latency in enumerate(logs):
-        if latency >= aim:
-            if i == 0:
-                return 0.0
-            share = 0.5 if math.isinf(latency) else (aim - logs[i - 1]) / (latency - logs[i - 1])
-            return rates[i - 1] * math.pow(rates[i] / rates[i - 1], share)
-    return math.inf
 
 
 def step_s(rate_per_s: float, limit: LatencyLimit, slice_s: float, discard_s: float) -> float:

@@ -18,12 +18,12 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Decision, Verdict, decide
 from pgdyno.analysis.finding_fields import ShownAs, about
 from pgdyno.analysis.statistics.intervals import Method, own_level, simultaneous, summarize
-from pgdyno.features.capacity.search import crossing
 from pgdyno.features.factors.effects import FactorialDesign, Levels, counted_passes, design_of
 from pgdyno.features.factors.scalability import baseline_of, curve_name
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
 from pgdyno.report.plot import Axis, Panel, Point, Scale, arm_class, dotted, line, logarithmic, plot, text
+from pgdyno.results.records import crossing
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.values import LatencyLimit, parse_limit
 from pgdyno.units import (
