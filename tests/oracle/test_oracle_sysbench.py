@@ -253,7 +253,7 @@ class Programs:
         to = conninfo_to_dict(self.server.conninfo("postgres"))
         where = [f"--pgsql-host={to['host']}", f"--pgsql-port={to['port']}", f"--pgsql-user={to['user']}"]
         command = [program, "--db-driver=pgsql", *where, "--pgsql-db=postgres", *line.split()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         with closing(self.server.connect()) as connection:
             # The log is written in order: it contains the complete run before this.
             connection.execute("SELECT 'the run has ended'")
