@@ -84,7 +84,7 @@ def sections_of(built: Built) -> list[Section]:
 
 def matching(text: str) -> str:
     """Return the text of a document that matches the schema of all documents."""
-    assert not list(mismatches(json.loads(text), _schema()))
+    assert not list(mismatches(json.loads(text), the_schema()))
     return text
 
 
@@ -94,7 +94,7 @@ def case_in(document: Any) -> Any:
     return case
 
 
-_schema = cache(schema)
+the_schema = cache(schema)
 
 KINDS: dict[str, type | tuple[type, ...]] = {
     "object": dict,
@@ -110,7 +110,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {
 def mismatches(value: Any, of: Any, place: str = "") -> Iterator[str]:
     """Yield the places at which a value differs from a JSON Schema, in the words that our schema uses."""
     if "$ref" in of:
-        of = _schema()["$defs"][of["$ref"].removeprefix("#/$defs/")]
+        of = the_schema()["$defs"][of["$ref"].removeprefix("#/$defs/")]
     if "anyOf" in of:
         every = [list(mismatches(value, one, place)) for one in of["anyOf"]]
         yield from min(every, key=lambda found: (len(found), not found))

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_forms import case_in, checked_json, mismatches
+from report_forms import case_in, checked_json, mismatches, the_schema
 from synthetic_study import SKIPPED_AFTER_NS, Synthetic, write_study, written_study
 
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.cli.report import read_report
-from pgdyno.report.json_format import schema, to_json
+from pgdyno.report.json_format import to_json
 from pgdyno.report.study_report import build_study
 
 ROOT = Path(__file__).parents[2]
@@ -47,11 +47,11 @@ def found(findings: StudyFindings) -> Any:
     ids=str,
 )
 def test_a_different_document_does_not_match_the_schema(found: Any, changed: dict[str, Any]) -> None:
-    assert list(mismatches(found | changed, schema()))
+    assert list(mismatches(found | changed, the_schema()))
 
 
 def test_every_key_of_the_schema_is_required(found: Any) -> None:
-    parts = schema()["$defs"]
+    parts = the_schema()["$defs"]
     assert set(parts["StudyDocument"]["required"]) == set(found)
     assert not [
         name for name, of in parts.items() if set(of.get("required", ())) != set(of.get("properties", ()))
@@ -60,11 +60,11 @@ def test_every_key_of_the_schema_is_required(found: Any) -> None:
 
 def test_numbers_that_json_does_not_have_become_null(findings: StudyFindings) -> None:
     host = {"nan": math.nan, "inf": [np.float64("inf")], "cores": np.int64(2), "\udc80": "\udc80"}
-    study = replace(findings.first.study, host=host, created_unix_s=math.inf)
+    study = replace(findings.first.study, host=host, ended_unix_s=math.inf)
     odd = replace(findings, cases=[replace(findings.first, study=study)])
     found = case_in(json.loads(to_json(replace(build_study(findings), findings=odd))))["study"]
     assert found["host"] == {"nan": None, "inf": [None], "cores": 2, "\udc80": "\udc80"}
-    assert found["created_unix_s"] is None
+    assert found["ended_unix_s"] is None
 
 
 def test_a_latency_with_only_a_known_bound_is_marked(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_latency_with_only_a_known_bound_is_marked(tmp_path: Path) -> None:
 
 
 def test_every_definition_has_a_description() -> None:
-    parts = schema()["$defs"]
+    parts = the_schema()["$defs"]
     assert len(parts) > 50
     assert not [name for name, part in parts.items() if not part.get("description")]
 
@@ -93,13 +93,13 @@ def test_the_new_paths_of_the_decision_record_exist() -> None:
     (page,) = (ROOT / "docs" / "adr").glob("*-findings-are-the-json.md")
     paths = re.findall(r"^\| `[^|]+` \| `([^|`]+)`", page.read_text("utf-8"), re.MULTILINE)
     assert len(paths) > 30
-    assert not [path for path in paths if not exists(path.replace("[]", ".[]").split("."), schema())]
+    assert not [path for path in paths if not exists(path.replace("[]", ".[]").split("."), the_schema())]
 
 
 def exists(path: Sequence[str], of: Any) -> bool:
     """Return whether a value exists in a schema: ``arms[].latency_ms.KIND``, where KIND is any key."""
     if "$ref" in of:
-        of = schema()["$defs"][of["$ref"].removeprefix("#/$defs/")]
+        of = the_schema()["$defs"][of["$ref"].removeprefix("#/$defs/")]
     if "anyOf" in of:
         return any(exists(path, one) for one in of["anyOf"])
     if not path:
