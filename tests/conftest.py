@@ -66,12 +66,17 @@ def _state_of_its_own() -> Iterator[None]:
 
 @pytest.fixture
 def refusal(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """Return a function that runs a command, which must be refused, and returns its message in one line."""
+    """Return a function that runs a command, which must be refused in one line, and returns this line.
+
+    Only a plan may precede it, if the request was valid.
+    """
     from pgdyno.cli.main import run_command
 
     def refused(words: str | Sequence[str], status: int = 2) -> str:
         assert run_command(words.split() if isinstance(words, str) else words) == status
-        return " ".join(capfd.readouterr().err.split())
+        *before, message = capfd.readouterr().err.splitlines()
+        assert message.startswith("pgdyno: ") and (status != 2 or not before)
+        return message
 
     return refused
 

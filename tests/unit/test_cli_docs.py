@@ -32,4 +32,4 @@ def test_without_a_page_all_are_listed(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.parametrize("page", ["nothing", "noise#nothing", ""])
 def test_an_unknown_page_or_section_is_an_error(page: str, refusal: Callable[..., str]) -> None:
-    assert refusal(["docs", page]).startswith("pgdyno: ")
+    assert refusal(["docs", page]).startswith(f"pgdyno: {page}: ")

@@ -318,6 +318,10 @@ def test_the_report_of_a_file_is_that_of_its_crash_test_in_the_formats_of_a_stud
         ("18 --kind server --cuts 0", "--cuts"),
         ("18 --kind server --clients 81", "--clients"),
         ("18 --kind server --survivors torn", "--survivors torn applies to --kind power only"),
+        (
+            "postgresql://localhost/x --kind server",
+            "crashes only servers that it starts: remove the DSN localhost/x",
+        ),
         ("--real postgresql://h/x postgresql://i/x", "one running server as a DSN"),
         ("--real postgresql://h/x --kind server", "--kind does not apply to --real"),
         ("--real postgresql://h/x --disk lying", "--disk does not apply to --real"),
