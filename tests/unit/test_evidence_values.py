@@ -98,10 +98,10 @@ def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
 @given(st.dictionaries(st.integers(0, 60_000_000_000), st.integers(1, 2**40), max_size=50))
 def test_packed_pairs_have_the_documented_format_and_round_trip(values: dict[int, int]) -> None:
     ordered = sorted(values.items())
-    blob = codec.pack_pairs(codec.pairs_from(ordered))
+    blob = codec.PAIRS.pack(codec.pairs_from(ordered))
     flat = [number for pair in ordered for number in pair]
     assert zlib.decompress(blob) == struct.pack(f"<{len(flat)}Q", *flat)
-    assert codec.unpack_pairs(blob).tolist() == [list(pair) for pair in ordered]
+    assert codec.PAIRS.unpack(blob, {}).tolist() == [list(pair) for pair in ordered]
 
 
 def test_values_that_do_not_ascend_are_not_a_histogram() -> None:
@@ -122,7 +122,7 @@ def test_values_that_do_not_ascend_are_not_a_histogram() -> None:
 )
 def test_a_blob_of_another_format_is_rejected(blob: bytes) -> None:
     with pytest.raises(EvidenceError):
-        codec.unpack_pairs(blob)
+        codec.PAIRS.unpack(blob, {})
 
 
 def test_a_very_long_log_keeps_its_start_and_end() -> None:
@@ -221,4 +221,4 @@ def test_counts_add_up_without_retries() -> None:
 
 def test_large_counts_survive() -> None:
     pairs = codec.pairs_from([(1, 2**62)])
-    assert codec.unpack_pairs(codec.pack_pairs(pairs))[0, 1] == np.uint64(2**62)
+    assert codec.PAIRS.unpack(codec.PAIRS.pack(pairs), {})[0, 1] == np.uint64(2**62)

@@ -114,17 +114,21 @@ def pairs_from(values: Iterable[tuple[int, int]]) -> npt.NDArray[np.uint64]:
     return pairs
 
 
-def pack_pairs(pairs: npt.NDArray[np.uint64]) -> bytes:
-    """Return the blob of ``histogram.pairs``."""
-    return zlib.compress(np.ascontiguousarray(pairs, dtype="<u8").tobytes(), 6)
+def pack_array(array: npt.NDArray[Any], kind: str) -> bytes:
+    """Return the blob of ``histogram.pairs`` (``<u8``) or ``series.points`` (``<f8``), row by row."""
+    return zlib.compress(np.ascontiguousarray(array, dtype=kind).tobytes(), 6)
 
 
-def unpack_pairs(blob: bytes) -> npt.NDArray[np.uint64]:
-    """Reverse ``pack_pairs``. Raises EvidenceError if the blob is damaged."""
+def unpack_array(blob: bytes, kind: str, columns: int) -> npt.NDArray[Any]:
+    """Reverse ``pack_array``: a read-only array.
+
+    Raises EvidenceError if the blob is damaged or does not have this number of columns.
+    """
     data = _unpack(blob)
-    if len(data) % 16:
-        raise EvidenceError("a histogram in the results file is damaged: restore the file from a copy")
-    return np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(-1, 2)
+    if columns < 1 or len(data) % (8 * columns):
+        raise EvidenceError("an array in the results file is damaged: restore the file from a copy")
+    native = np.dtype(kind).newbyteorder("=")
+    return np.frombuffer(data, dtype=kind).astype(native, copy=False).reshape(-1, columns)
 
 
 _NEXT_ENTRY = re.compile(r"\n(?!\t)")  # PostgreSQL begins the further lines of an entry with a tab
@@ -168,22 +172,6 @@ def unpack_json(blob: bytes) -> Any:
         ) from error
 
 
-def pack_points(points: npt.NDArray[np.float64]) -> bytes:
-    """Return the blob of ``series.points``."""
-    return zlib.compress(np.ascontiguousarray(points, dtype="<f8").tobytes(), 6)
-
-
-def unpack_points(blob: bytes, columns: int) -> npt.NDArray[np.float64]:
-    """Reverse ``pack_points``: a read-only array with one row per sample.
-
-    Raises EvidenceError if the blob is damaged or does not have this number of columns.
-    """
-    data = _unpack(blob)
-    if columns < 1 or len(data) % (8 * columns):
-        raise EvidenceError("a series in the results file is damaged: restore the file from a copy")
-    return np.frombuffer(data, dtype="<f8").astype(np.float64, copy=False).reshape(-1, columns)
-
-
 def _unpack(blob: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
@@ -222,8 +210,11 @@ class Packing:
     unpack: Callable[[bytes, Mapping[str, Any]], Any]
 
 
-PAIRS = Packing(pack_pairs, lambda blob, _: unpack_pairs(blob))
-POINTS = Packing(pack_points, lambda blob, row: unpack_points(blob, len(json.loads(row["columns"]))))
+PAIRS = Packing(lambda pairs: pack_array(pairs, "<u8"), lambda blob, _: unpack_array(blob, "<u8", 2))
+POINTS = Packing(
+    lambda points: pack_array(points, "<f8"),
+    lambda blob, row: unpack_array(blob, "<f8", len(json.loads(row["columns"]))),
+)
 LOG = Packing(pack_text, lambda blob, _: unpack_text(blob))
 COUNTERS = Packing(pack_json, lambda blob, _: unpack_json(blob))
 READINGS = Packing(lambda rows: pack_json(_masked(rows)), COUNTERS.unpack)

@@ -189,9 +189,9 @@ def _warm_up_times(trial: Trial) -> int:
 
 def concatenated(probe: str, chunks: Sequence[SampleSeries]) -> SampleSeries:
     """Concatenate chunks. A column that a chunk does not have is NaN there."""
-    columns = list(dict.fromkeys(name for chunk in chunks for name in chunk.columns))
     if len(chunks) == 1:
         return chunks[0]
+    columns = list(dict.fromkeys(name for chunk in chunks for name in chunk.columns))
     whole = np.full((sum(len(chunk.points) for chunk in chunks), len(columns)), np.nan)
     begin = 0
     for chunk in chunks:

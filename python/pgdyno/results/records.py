@@ -419,7 +419,7 @@ NOT_ASKED_FOR = "not requested"
 
 @dataclass(frozen=True, kw_only=True)
 class StudyRow:
-    """One row."""
+    """The study: one row."""
 
     TABLE: ClassVar = Table("study", ("id INTEGER PRIMARY KEY CHECK (id = 1)",))
 
@@ -794,7 +794,7 @@ class SampleSeries:
     """Zlib of little-endian float64, row by row, ascending in at_s; NaN for missing values."""
 
     def __post_init__(self) -> None:
-        """Find the begin of the first sample."""
+        """Take the time of the first sample."""
         object.__setattr__(self, "from_s", float(self.points[0, 0]) if len(self.points) else 0.0)
 
     @cached_property
@@ -858,7 +858,7 @@ class Trial(TrialResults):
 
 @dataclass(frozen=True)
 class StoredCaveat:
-    """Caveat, from the closed list in caveats.toml."""
+    """A caveat of a trial or a case, from the closed list in caveats.toml."""
 
     TABLE: ClassVar = Table("caveat", ("caveat INTEGER PRIMARY KEY", _OF_CASE))
 

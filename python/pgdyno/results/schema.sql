@@ -10,7 +10,7 @@ PRAGMA user_version = 4;             -- version of this schema; files of other v
 
 -- Tables of docs/generate.py, from the records.
 
--- One row.
+-- The study: one row.
 CREATE TABLE study (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     title TEXT NOT NULL,
@@ -215,7 +215,7 @@ CREATE TABLE series (
     PRIMARY KEY (trial, probe, from_s)
 ) STRICT, WITHOUT ROWID;
 
--- Caveat, from the closed list in caveats.toml.
+-- A caveat of a trial or a case, from the closed list in caveats.toml.
 CREATE TABLE caveat (
     caveat INTEGER PRIMARY KEY,
     case_id INTEGER NOT NULL REFERENCES study_case,
