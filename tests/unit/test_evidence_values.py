@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -183,7 +184,7 @@ def test_passwords_in_json_are_masked_by_key_and_in_texts() -> None:
 def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
     dsn = "postgresql://u:hunter2@h/d"
     wanted = Synthetic(names=("17", dsn), title=dsn)
-    with Writer.create(tmp_path / "e", study_of(wanted), arms_of(wanted)) as writer:
+    with Writer.create(tmp_path / "e", replace(study_of(wanted), case=dsn), arms_of(wanted)) as writer:
         writer.begin_block(Block(0, 1, (0, 1), 0.0))
         trial = writer.begin_trial(0, 1, 0.0)
         writer.describe_arm(1, safety=[Guarantee("durable", Kept.UNKNOWN, dsn)])
