@@ -34,6 +34,7 @@ from pgdyno.analysis.telemetry.metrics import (
     latency_metric,
 )
 from pgdyno.caveats import WORDINGS, Severity
+from pgdyno.cli.features import features
 from pgdyno.cli.main import app
 from pgdyno.features.crash import records as crash_records
 from pgdyno.features.planning.command import schema
@@ -479,6 +480,7 @@ PAGES = {
 
 def main() -> None:
     """Write every page."""
+    features()
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
 

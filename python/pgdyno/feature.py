@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pgdyno.measure.prepare import Preparation
     from pgdyno.measure.telemetry_collection import ProbeKind
     from pgdyno.measure.trial import OpenSession
+    from pgdyno.report.json_format import Result
     from pgdyno.server.build_store import OpenSource
     from pgdyno.server.cache_directory import Leftovers
     from pgdyno.workloads.registry import WorkloadKind
@@ -36,3 +37,4 @@ class Feature:
     before_drive: Callable[[], Iterable[BeforeDrive]] = tuple
     probes: Callable[[], Iterable[ProbeKind]] = tuple
     trial_checks: Callable[[], Iterable[TrialCheck]] = tuple
+    results: Callable[[], Iterable[Result]] = tuple

@@ -41,7 +41,7 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     missing = [
         of for of in document["caveats"] if of["code"] == "probe-unavailable" and "profile" in of["sentence"]
     ]
-    assert bool(missing) != bool(found["profiles"])
+    assert bool(missing) != bool(document["more"]["profiles"][""])
     with Evidence(evidence) as opened:
         for trial in opened.trials():
             checks = {check.name: check.passed for check in trial.checks}

@@ -35,6 +35,7 @@ from pgdyno.analysis.gates import gate, gate_comparisons, parse_condition
 from pgdyno.analysis.telemetry.samples import Event
 from pgdyno.analysis.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.caveats import WORDINGS, Caveat, Code
+from pgdyno.cli.features import features
 from pgdyno.cli.report import read_report
 from pgdyno.features.history.changes import group_files, histories
 from pgdyno.features.history.report import HistoryReport, heading, history_sentences, ungated_metrics
@@ -315,7 +316,7 @@ def explanations(folder: Path) -> str:
         )
         lines += [
             f"CPU profile, {name}:",
-            f"    {cpu_by_function(replace(findings, profiles=[profile])).note}",
+            f"    {cpu_by_function(findings, [profile]).note}",
         ]
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
@@ -467,6 +468,7 @@ def require_golden(texts: dict[str, str]) -> None:
 def main() -> None:
     """Write every golden file, and remove files of former studies."""
     FOLDER.mkdir(parents=True, exist_ok=True)
+    features()
     texts = dict(golden_texts())
     for path in FOLDER.glob("*.*"):
         if path.name not in texts:

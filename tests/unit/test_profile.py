@@ -259,7 +259,7 @@ def test_few_blocks_give_no_significant_frame_and_small_frames_are_omitted() -> 
 
 
 def test_a_flame_graph_has_times_and_classes_of_changes(findings: Findings) -> None:
-    (panel,) = flames(replace(findings, profiles=[compared(findings)]))
+    (panel,) = flames([compared(findings)])
     picture = str(panel.picture)
     assert re.search(r"<title>crc: 5\d(\.\d)? → 6\d(\.\d)? µs per transaction", picture)
     kinds = {
@@ -283,25 +283,24 @@ def test_names_of_functions_are_escaped(findings: Findings) -> None:
     given: dict[int, CpuProfile | None] = {
         t.trial: CpuProfile({("operator<<", "<b>&"): 5.0}, 1, 99) for t in findings.trials
     }
-    (panel,) = flames(replace(findings, profiles=[compared(findings, given)]))
+    (panel,) = flames([compared(findings, given)])
     assert "<b>" not in str(panel.picture)
 
 
 def test_the_table_and_json_have_every_function(findings: Findings) -> None:
     found = compared(findings)
-    with_profile = replace(findings, profiles=[found])
-    table = words.cpu_by_function(with_profile)
+    table = words.cpu_by_function(findings, [found])
     assert [row[0] for row in table.rows] == ["crc", "parse", "gone"]
     assert "[" in table.rows[0][-1]
     document = TypeAdapter(ProfileComparison).dump_python(found)
     assert (document["arm"], document["functions"][0]["name"]) == ("18", "crc")
     assert document["functions"][0]["change"]["low"] > 5 and "frames" not in document
-    assert not words.cpu_by_function(findings).rows
+    assert not words.cpu_by_function(findings, []).rows
 
 
 def test_with_several_arms_each_row_names_its_arm(findings: Findings) -> None:
-    both = replace(findings, profiles=[compared(findings), compared(findings)])
-    assert words.cpu_by_function(both).columns[:2] == ("function", "arm")
-    assert {row[1] for row in words.cpu_by_function(both).rows} == {"18"}
-    one = words.cpu_by_function(replace(findings, profiles=[compared(findings)]))
+    both = [compared(findings), compared(findings)]
+    assert words.cpu_by_function(findings, both).columns[:2] == ("function", "arm")
+    assert {row[1] for row in words.cpu_by_function(findings, both).rows} == {"18"}
+    one = words.cpu_by_function(findings, [compared(findings)])
     assert one.columns == ("function", "17, µs/tx", "18, µs/tx", "change, µs/tx")

@@ -101,7 +101,7 @@ def test_unanswered_transactions_miss_the_limit() -> None:
 
 def test_a_report_contains_the_capacity_and_the_change(built: StudyReport) -> None:
     assert len(section(built).sentences) == 3
-    found = json.loads(FORMS["json"](built))["study"]["capacity"]
+    found = json.loads(FORMS["json"](built))["more"]["capacity"]
     effect = found["changes"][0]["percent"]
     assert effect["low"] < 100 * (1 / 0.9 - 1) < effect["high"]
     assert [of["above"] + of["below"] for of in found["arms"]] == [0, 0]
@@ -110,7 +110,7 @@ def test_a_report_contains_the_capacity_and_the_change(built: StudyReport) -> No
 @pytest.mark.parametrize("limit", ["p99 < 1s", "p99 < 1ms"])
 def test_rates_that_are_all_too_low_or_too_high_give_no_change(tmp_path: Path, limit: str) -> None:
     built = report_of(tmp_path, sweep(limit, blocks=2))
-    assert json.loads(FORMS["json"](built))["study"]["capacity"]["changes"] == []
+    assert json.loads(FORMS["json"](built))["more"]["capacity"]["changes"] == []
 
 
 def test_a_study_without_a_limit_has_no_capacity(tmp_path: Path) -> None:

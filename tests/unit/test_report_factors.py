@@ -16,7 +16,7 @@ from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.cli.report import read_report
-from pgdyno.features.factors.effects import design_of
+from pgdyno.features.factors.effects import design_of, effects_in
 from pgdyno.report.study_report import StudyReport
 from pgdyno.results.reader import Evidence
 
@@ -33,7 +33,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
 
 
 def test_programs_get_the_effects_with_their_intervals(built: StudyReport) -> None:
-    found = json.loads(FORMS["json"](built))["study"]["effects"]
+    found = json.loads(FORMS["json"](built))["more"]["effects"]
     assert [of["name"] for of in found["factors"]] == ["server", "settings", "clients"]
     server = found["main"][0]
     assert server["percent"]["low"] < server["percent"]["value"] < server["percent"]["high"]
@@ -91,7 +91,7 @@ def test_levels_with_other_transactions_are_not_compared_but_their_interactions_
     assert ["server 17 → 18", "load orders"] in [row[:2] for row in by_level.rows]
     (sentence,) = [plain(of) for of in section.sentences if "common unit" in of]
     assert sentence.startswith("load: same instead")
-    found = json.loads(FORMS["json"](built))["study"]["effects"]
+    found = json.loads(FORMS["json"](built))["more"]["effects"]
     assert found["not_compared"] == [{"factor": "load", "first": "full", "level": "orders"}]
     changes = [of["contrast"]["change"] for of in found["changes_at_levels"]]
     assert {(of["factor"], of["level"]) for of in changes}.isdisjoint({("load", "orders")})
@@ -138,6 +138,7 @@ def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_s
         ("8", "64"),
     ]
     assert len(design.cells) == 6 and [cell.stalled for cell in design.cells].count(True) == 1
-    assert found.effects is not None
-    server = found.effects.main[0].combined
+    effects = effects_in(found.cases)
+    assert effects is not None
+    server = effects.main[0].combined
     assert server is not None and server.names == ["settings old, clients 64"]

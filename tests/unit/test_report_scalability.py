@@ -39,7 +39,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
 
 
 def test_programs_get_parameters_and_points(built: StudyReport) -> None:
-    found = json.loads(FORMS["json"](built))["study"]["scalability"]
+    found = json.loads(FORMS["json"](built))["more"]["scalability"]
     assert [curve["name"] for curve in found["curves"]] == ["17", "18"]
     curve = found["curves"][0]
     assert list(curve["measured"]) == list(curve["fitted"]) == ["1", "4", "8", "16", "64"]
@@ -50,7 +50,7 @@ def test_programs_get_parameters_and_points(built: StudyReport) -> None:
 def test_a_maximum_that_is_not_visible_is_not_reported(tmp_path: Path) -> None:
     built = report_of(tmp_path, sweep(0.01, 0.0, 1, 2, 4, 8))
     assert {row[-4] for row in section(built).tables[0].rows} == {ABSENT}
-    curve = json.loads(FORMS["json"](built))["study"]["scalability"]["curves"][0]
+    curve = json.loads(FORMS["json"](built))["more"]["scalability"]["curves"][0]
     assert curve["knee"] is None and curve["peak"] is None
 
 
@@ -70,7 +70,7 @@ def test_a_number_of_clients_at_which_an_arm_stalled_is_omitted_and_named(tmp_pa
 
 def test_a_baseline_that_stalled_everywhere_leaves_the_curves_of_the_others(tmp_path: Path) -> None:
     cases = [replace(of, stalled=[(0, 0)]) for of in sweep(0.04, 0.002, 1, 4, 8, 16, blocks=2)]
-    curves = json.loads(FORMS["json"](report_of(tmp_path, cases)))["study"]["scalability"]["curves"]
+    curves = json.loads(FORMS["json"](report_of(tmp_path, cases)))["more"]["scalability"]["curves"]
     assert [curve["name"] for curve in curves] == ["18"]
 
 

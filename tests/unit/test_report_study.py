@@ -23,7 +23,7 @@ from pgdyno.features.fitting.fit import LOST, NOT_THE_QUESTION
 from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.sections import build_hosts
 from pgdyno.features.published.section import AS_ABOVE, with_measured_columns
-from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable
+from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable, published_in
 from pgdyno.report.result_tables import level_text
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
@@ -132,9 +132,9 @@ def test_omitted_parts_and_notes_of_the_source_are_below_its_tables() -> None:
         text = plain(FORMS[form](built))
         assert 0 < text.index("New orders by users") < text.index("Each is one run."), form
         assert "Load time: not by settings." in text, form
-    found = json.loads(FORMS["json"](built))["study"]
+    found = json.loads(FORMS["json"](built))["more"]["published"]
     assert found["not_repeated"] == ["Load time: not by settings."]
-    assert found["source_notes"] == published["notes"]
+    assert found["notes"] == published["notes"]
 
 
 def test_a_published_chart_has_its_counterpart() -> None:
@@ -207,13 +207,15 @@ def test_an_effect_of_opposite_sign_is_reported_with_probable_reasons() -> None:
         CASES[0], published=published, changes=[machine, fit], levels={}, arms=({"server": "17"}, OF_18)
     )
     built = report_of(of)
-    (change,) = built.findings.source_changes
+    published_here = published_in(built.findings.cases)
+    assert published_here is not None
+    (change,) = published_here.changes
     assert change.agreement is Agreement.OPPOSITE
     for form in ("terminal", "md", "html"):
         text = " ".join(unescape(plain(FORMS[form](built))).replace("\\", "").split())
         assert re.search(r"source −35\.0%, here \+2\d\.\d% \(95% CI \[.*\]\): opposite sign", text), form
         assert "data : shared_buffers 820 → 1.64; other hardware" in text, form
-    (entry,) = json.loads(FORMS["json"](built))["study"]["source_changes"]
+    (entry,) = json.loads(FORMS["json"](built))["more"]["published"]["changes"]
     assert (entry["published_percent"], entry["agreement"]) == (-35, "opposite sign")
     page = FORMS["html"](built)
     assert not re.search(r'</h2>\s*(<div class="medium">\s*</div>)?\s*</section>', page)  # no empty section

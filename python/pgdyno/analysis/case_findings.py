@@ -53,7 +53,6 @@ from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint, throughpu
 from pgdyno.analysis.throughput_dips import ArmDips, TrialRates, find_dips, rates_of
 from pgdyno.analysis.time_breakdown import TimeBreakdown
 from pgdyno.caveats import Caveat, Code
-from pgdyno.features.profiles.findings import ProfileComparison, compare_profiles
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
     Arm,
@@ -136,9 +135,6 @@ class Findings:
     drifts: Annotated[ByArm[Sequence[Drift]], about("By the index of the arm; empty for short windows.")]
     noise: Noise
     outliers: OutlierTrials
-    profiles: Annotated[
-        Sequence[ProfileComparison], about("One per arm after the first, if it has profiles.")
-    ]
     time_breakdowns: ByArm[TimeBreakdown]
     queries: Annotated[
         Sequence[QueryChanges], about("By arm, of scripts and of statements, if there are several.")
@@ -249,12 +245,6 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         telemetry=telemetry,
         drifts=drifts_by_arm,
         noise=noise,
-        profiles=compare_profiles(
-            arms,
-            trials,
-            {trial: of.profile for trial, of in telemetry.by_trial.items()},
-            study.plan.confidence,
-        ),
         outliers=find_outlier_trials(
             arms, trials, comparisons, chosen[0], telemetry.by_trial, study.plan.margin, cases
         ),

@@ -1,32 +1,17 @@
-"""Findings of all cases of a study, and results over all cases."""
+"""Findings of all cases of a study, and results over all cases. Features compute further ones from them."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from dataclasses import dataclass
 
 from pgdyno.analysis.case_findings import Findings, find_case
 from pgdyno.analysis.comparison import Comparison, Verdict
-from pgdyno.analysis.finding_fields import Hidden, about, in_json
+from pgdyno.analysis.finding_fields import Hidden, in_json
 from pgdyno.analysis.measurement_noise import floor_of_average, read_noise
 from pgdyno.analysis.statistics.intervals import method_of
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
-from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, case_values
-from pgdyno.features.capacity.section import Capacity, capacity_of
-from pgdyno.features.factors.effects import Effects, design_of, effects_of
-from pgdyno.features.factors.scalability import Scalability, scalability_of
-from pgdyno.features.published.plan import Published
-from pgdyno.features.published.tables import (
-    Changed,
-    MeasuredTable,
-    SourceChange,
-    changes_of_source,
-    published_changes,
-    with_measured_values,
-)
 from pgdyno.results.reader import Evidence
 from pgdyno.units import Estimate
 
@@ -77,15 +62,6 @@ class StudyFindings:
 
     cases: Sequence[Findings]
     over_cases: Sequence[OverCases]
-    published: Annotated[Sequence[MeasuredTable], about("Tables of the source with measured values.")]
-    source_notes: Annotated[Sequence[str], about("Notes on the published values.")]
-    not_repeated: Annotated[Sequence[str], about("Published figures without a counterpart, with the reason.")]
-    source_changes: Annotated[
-        Sequence[SourceChange], about("Changes of the source beside the measured ones.")
-    ]
-    effects: Annotated[Effects | None, about("Of the factors, if several vary.")]
-    scalability: Annotated[Scalability | None, about("If the number of clients varies enough.")]
-    capacity: Annotated[Capacity | None, about("If the study limits the latency.")]
 
     @property
     def first(self) -> Findings:
@@ -99,38 +75,7 @@ def find_study(evidence: Evidence) -> StudyFindings:
         noise = read_noise(evidence)
         cases = [find_case(evidence, case, noise[case]) for case in evidence.cases()]
     names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
-    design = design_of(cases)
-    confidence = cases[0].study.plan.confidence
-    source = _source(cases)
-    return StudyFindings(
-        cases=cases,
-        over_cases=[_over(cases, *pair) for pair in names],
-        published=[] if source is None else with_measured_values(source, _values(cases)),
-        source_notes=() if source is None else source.notes,
-        not_repeated=() if source is None else source.not_repeated,
-        source_changes=[] if source is None else changes_of_source(source, _values(cases)),
-        effects=None if design is None else effects_of(design, confidence),
-        scalability=None if design is None else scalability_of(design, confidence),
-        capacity=capacity_of(cases),
-    )
-
-
-def _source(cases: Sequence[Findings]) -> Published | None:
-    given = cases[0].study.published
-    return None if given is None else Published.model_validate_json(json.dumps(given))
-
-
-def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list[list[Changed | None]]]:
-    """Return the change in each figure of the published tables; ``names`` are the labels of the cases."""
-    source = _source(cases)
-    if source is None:
-        return []
-    values = [replace(of, name=name) for name, of in zip(names, _values(cases), strict=True)]
-    return published_changes(source, values)
-
-
-def _values(cases: Sequence[Findings]) -> list[CaseValues]:
-    return [case_values(of.study, of.trials, (), of.telemetry.by_trial) for of in cases]
+    return StudyFindings(cases, [_over(cases, *pair) for pair in names])
 
 
 def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:

@@ -58,7 +58,17 @@ COMMANDS = {
 ``tests/unit/test_cli_commands.py`` keeps the help equal to the command's own."""
 
 
-FEATURES = ("aged_data", "builds", "capacity", "drivers", "own_data", "profiles", "sysbench")
+FEATURES = (
+    "aged_data",
+    "builds",
+    "capacity",
+    "drivers",
+    "factors",
+    "own_data",
+    "profiles",
+    "published",
+    "sysbench",
+)
 """Features with hooks, in any order: packages in ``pgdyno.features``, each with a constant FEATURE."""
 
 

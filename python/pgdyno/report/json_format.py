@@ -6,7 +6,7 @@ version, fields are only added.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -19,16 +19,15 @@ from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.gates import Gate, GateComparison, GateOutcome, gate_comparisons
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.features.crash.sections import crash_json
-from pgdyno.features.drivers.section import DriverNodeSummary, driver_node_summaries
 from pgdyno.features.history.changes import StudyHistory
 from pgdyno.features.history.report import HistoryReport, heading, history_sentences
 from pgdyno.features.hosts.findings import HostsFindings
 from pgdyno.features.hosts.sections import HostsReport
+from pgdyno.hooks import Hooks
 from pgdyno.report import gate_section
 from pgdyno.report.document import Document, ShownCaveat
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.visible_text import json_text
-from pgdyno.results.records import Json
 
 VERSION: Literal[3] = 3
 """Version of the format."""
@@ -38,16 +37,18 @@ Sentences = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class More:
-    """Results of features."""
+class Result:
+    """A result of a feature, ``more.NAME`` in JSON. ``kind`` is the type of what ``find`` returns."""
 
-    driver_nodes: Annotated[
-        Mapping[str, Sequence[DriverNodeSummary]],
-        about("Load generators by case; empty if this machine generated the load."),
-    ]
-    durability: Annotated[
-        Json | None, about("Crash test of the arms: the document of ``pgdyno crash --json``.")
-    ]
+    name: str
+    kind: Any
+    about: str
+    find: Callable[[StudyFindings], Any]
+
+
+RESULTS = Hooks[Result]("results")
+
+DURABILITY = "Crash test of the arms: the document of ``pgdyno crash --json``."
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class StudyResults:
     ]
     caveats: Annotated[Sequence[ShownCaveat], about("Caveats of all cases in words.")]
     study: StudyFindings
-    more: More
+    more: Annotated[Mapping[str, Any], about("Results of features by name.")]
 
 
 @dataclass(frozen=True)
@@ -145,20 +146,44 @@ def history_to_json(report: HistoryReport, gate: HistoryGate | None) -> str:
 
 def encoded(document: JsonDocument) -> str:
     """Return the JSON of a document. NaN and infinity become null."""
-    kind: Any = type(document)
-    return json_text(_codec(kind).dump_python(document, warnings=False))
+    return json_text(_shown(type(document), document))
+
+
+def _results() -> list[Result]:
+    return sorted(RESULTS, key=lambda one: one.name)
+
+
+def _shown(kind: Any, value: object) -> Any:
+    return _codec(kind).dump_python(value, warnings=False)
 
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of all documents."""
+    results = _results()
     config = ConfigDict(json_schema_serialization_defaults_required=True)
-    every = TypeAdapter[JsonDocument](JsonDocument, config=config)
-    whole = every.json_schema(mode="serialization", schema_generator=_Untitled)
-    return {"$schema": GenerateJsonSchema.schema_dialect, "title": "A report of pgdyno", **whole}
+    every_kind: Any = tuple.__class_getitem__((JsonDocument, *(one.kind for one in results)))
+    every = TypeAdapter[Any](every_kind, config=config)
+    found = every.json_schema(mode="serialization", schema_generator=_Untitled)
+    document, *kinds = found["prefixItems"]
+    definitions = found["$defs"]
+    more = {
+        one.name: {**kind, "description": one.about} for one, kind in zip(results, kinds, strict=True)
+    } | {"durability": {"description": DURABILITY}}
+    about_more = definitions["StudyResults"]["properties"]["more"]["description"]
+    definitions["More"] = {
+        "description": about_more,
+        "properties": more,
+        "required": sorted(more),
+        "type": "object",
+    }
+    for name in ("StudyDocument", "StudyResults"):
+        definitions[name]["properties"]["more"] = {"$ref": "#/$defs/More"}
+    head = {"$schema": GenerateJsonSchema.schema_dialect, "title": "A report of pgdyno"}
+    return {**head, **document, "$defs": definitions}
 
 
 @cache
-def _codec(kind: Any) -> TypeAdapter[JsonDocument]:
+def _codec(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
@@ -182,10 +207,10 @@ def study_results(report: StudyReport, of_gate: Sentences = MappingProxyType({})
         },
         caveats=report.only.caveats if report.only else report.caveats,
         study=report.findings,
-        more=More(
-            driver_nodes={of.study.case: driver_node_summaries(of.trials) for of in report.findings.cases},
-            durability=crash_json(crashes) if crashes else None,
-        ),
+        more={
+            "durability": crash_json(crashes) if crashes else None,
+            **{one.name: _shown(one.kind, one.find(report.findings)) for one in _results()},
+        },
     )
 
 

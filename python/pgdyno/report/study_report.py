@@ -9,16 +9,14 @@ from functools import cached_property
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import OverCases, StudyFindings
-from pgdyno.features.capacity.section import capacity_section
+from pgdyno.features.capacity.section import sections as capacity_sections
 from pgdyno.features.crash.sections import CrashReport, durability_section
 from pgdyno.features.drivers.section import sections as driver_sections
-from pgdyno.features.factors.effects import factors_section
-from pgdyno.features.factors.scalability import scalability_section
+from pgdyno.features.factors.scalability import sections as factors_sections
 from pgdyno.features.fitting.fit import LOST, NOT_THE_QUESTION
 from pgdyno.features.profiles.section import sections as profile_sections
 from pgdyno.features.published.section import IDS as PUBLISHED
 from pgdyno.features.published.section import sections as published_sections
-from pgdyno.features.published.section import tables_with_measured_values
 from pgdyno.report import csv_format, result_tables
 from pgdyno.report.answer import (
     Report,
@@ -106,18 +104,13 @@ class StudyReport:
 
     def _sections(self) -> Iterator[Section]:
         """Yield the sections of features about all cases."""
-        plan = self.findings.first.study.plan
         if self.lost:
             yield Section("lost", sentences=[self.lost], place=Place.ABOVE, is_alarm=True)
         yield from published_sections(self.findings)
         if self.crashes is not None:
             yield durability_section(self.findings, self.crashes)
-        if self.findings.capacity is not None:
-            yield capacity_section(self.findings.capacity, plan)
-        if self.findings.effects is not None:
-            yield factors_section(self.findings.effects, plan)
-        if self.findings.scalability is not None:
-            yield scalability_section(self.findings.scalability, plan)
+        yield from capacity_sections(self.findings)
+        yield from factors_sections(self.findings)
 
     def _of_several(self, source: Sequence[Section], others: Sequence[Section]) -> Document:
         tables = [changes_by_case(self.findings)]
@@ -158,7 +151,9 @@ def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> 
         ],
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
         lost=lost_question([findings]),
-        published=tables_with_measured_values(findings),
+        published=[
+            table for of in published_sections(findings) if of.id == "published" for table in of.tables
+        ],
         crashes=crashes,
         caveats=_shown_caveats(cases),
         cases=cases,

@@ -9,6 +9,7 @@ from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
     from pgdyno.measure.drive import BeforeDrive
+    from pgdyno.report.json_format import Result
 
 
 def _before_drive() -> Iterable[BeforeDrive]:
@@ -17,4 +18,13 @@ def _before_drive() -> Iterable[BeforeDrive]:
     yield run.search_capacities
 
 
-FEATURE = Feature("capacity", before_drive=_before_drive)
+def _results() -> Iterable[Result]:
+    from pgdyno.features.capacity.section import Capacity, capacity_of
+    from pgdyno.report.json_format import Result
+
+    yield Result(
+        "capacity", Capacity | None, "If the study limits the latency.", lambda of: capacity_of(of.cases)
+    )
+
+
+FEATURE = Feature("capacity", before_drive=_before_drive, results=_results)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated
@@ -18,6 +18,7 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Decision, Verdict, decide
 from pgdyno.analysis.finding_fields import ShownAs, about
 from pgdyno.analysis.statistics.intervals import Method, own_level, simultaneous, summarize
+from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.features.factors.effects import FactorialDesign, Levels, counted_passes, design_of
 from pgdyno.features.factors.scalability import baseline_of, curve_name
 from pgdyno.report import result_tables
@@ -238,6 +239,12 @@ LARGER = {
     Verdict.SAME: "same",
     Verdict.UNDECIDED: "undecided",
 }
+
+
+def sections(findings: StudyFindings) -> Iterator[Section]:
+    """Yield the section of a study with a latency limit."""
+    if found := capacity_of(findings.cases):
+        yield capacity_section(found, findings.first.study.plan)
 
 
 def capacity_section(found: Capacity, plan: Study) -> Section:

@@ -9,6 +9,7 @@ from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
     from pgdyno.measure.trial import OpenSession
+    from pgdyno.report.json_format import Result
 
 
 def _session() -> Iterable[OpenSession]:
@@ -17,4 +18,16 @@ def _session() -> Iterable[OpenSession]:
     yield loss.open_session
 
 
-FEATURE = Feature("drivers", session=_session)
+def _results() -> Iterable[Result]:
+    from pgdyno.features.drivers.section import DriverNodeSummary, driver_node_summaries
+    from pgdyno.report.json_format import Result
+
+    yield Result(
+        "driver_nodes",
+        dict[str, list[DriverNodeSummary]],
+        "Load generators by case; empty if this machine generated the load.",
+        lambda of: {case.study.case: driver_node_summaries(case.trials) for case in of.cases},
+    )
+
+
+FEATURE = Feature("drivers", session=_session, results=_results)

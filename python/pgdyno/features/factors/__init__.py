@@ -1,1 +1,30 @@
 """Factors of a study: main effects, interactions, scalability."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pgdyno.feature import Feature
+
+if TYPE_CHECKING:
+    from pgdyno.report.json_format import Result
+
+
+def _results() -> Iterable[Result]:
+    from pgdyno.features.factors.effects import Effects, effects_in
+    from pgdyno.features.factors.scalability import Scalability, scalability_in
+    from pgdyno.report.json_format import Result
+
+    yield Result(
+        "effects", Effects | None, "Of the factors, if several vary.", lambda of: effects_in(of.cases)
+    )
+    yield Result(
+        "scalability",
+        Scalability | None,
+        "If the number of clients varies enough.",
+        lambda of: scalability_in(of.cases),
+    )
+
+
+FEATURE = Feature("factors", results=_results)

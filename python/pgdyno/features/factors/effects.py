@@ -330,6 +330,12 @@ class Effects:
         return found
 
 
+def effects_in(cases: Sequence[Findings]) -> Effects | None:
+    """Return the effects of the factors of a study; None unless several vary."""
+    design = design_of(cases)
+    return None if design is None else effects_of(design, cases[0].study.plan.confidence)
+
+
 def effects_of(design: FactorialDesign, confidence: float) -> Effects | None:
     """Return the effects; None for a single factor, which the comparisons cover."""
     if len(design.factors) < 2:

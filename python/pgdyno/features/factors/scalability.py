@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from markupsafe import Markup
 
+from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.finding_fields import Hidden, MetricKey, about, in_json
 from pgdyno.analysis.statistics.intervals import (
     BOOTSTRAP_SEED,
@@ -26,8 +27,16 @@ from pgdyno.analysis.statistics.intervals import (
     simultaneous,
     summarize,
 )
+from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import NOPM, TPM, TPS, Metric
-from pgdyno.features.factors.effects import FactorialCell, FactorialDesign, Levels
+from pgdyno.features.factors.effects import (
+    FactorialCell,
+    FactorialDesign,
+    Levels,
+    design_of,
+    effects_in,
+    factors_section,
+)
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
 from pgdyno.report.plot import Axis, Mark, Panel, Point, arm_class, dotted, linear, logarithmic, plot, trace
@@ -407,6 +416,12 @@ class Scalability:
         return next(curve for curve in self.curves if curve.name == name)
 
 
+def scalability_in(cases: Sequence[Findings]) -> Scalability | None:
+    """Return the scalability of a study; None unless its number of clients varies enough."""
+    design = design_of(cases)
+    return None if design is None else scalability_of(design, cases[0].study.plan.confidence)
+
+
 def scalability_of(design: FactorialDesign, confidence: float) -> Scalability | None:
     """Return the scalability; None if the clients do not vary enough, or the load is fixed."""
     levels = next((factor.levels for factor in design.factors if factor.name == FACTOR), ())
@@ -664,6 +679,15 @@ UNFIT_P = 0.01
 
 ROWS_MAX = 14
 """Rows shown on a terminal; HTML collapses a longer table."""
+
+
+def sections(findings: StudyFindings) -> Iterator[Section]:
+    """Yield the effects of the factors, and the scalability."""
+    plan = findings.first.study.plan
+    if effects := effects_in(findings.cases):
+        yield factors_section(effects, plan)
+    if found := scalability_in(findings.cases):
+        yield scalability_section(found, plan)
 
 
 def scalability_section(found: Scalability, plan: Study) -> Section:

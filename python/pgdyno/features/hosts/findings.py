@@ -24,12 +24,18 @@ from pgdyno.analysis.statistics.pooling import (
     pool_groups,
     sign_caveats,
 )
-from pgdyno.analysis.study_findings import StudyFindings, changes_beside
+from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency, split_key
 from pgdyno.caveats import Caveat, Code
 from pgdyno.features.fleet.records import HostWork, incomplete_hosts, unusual_hosts
 from pgdyno.features.hosts.identity import files_by_machine, fitted_differences, require_same
-from pgdyno.features.published.tables import Changed, MeasuredCell, MeasuredTable
+from pgdyno.features.published.tables import (
+    Changed,
+    MeasuredCell,
+    MeasuredTable,
+    changes_beside,
+    published_in,
+)
 from pgdyno.results.records import Json
 from pgdyno.study.cases import label_of
 from pgdyno.study.plan import Study
@@ -247,12 +253,13 @@ def first_blocks(files: Iterable[Iterable[int]]) -> list[int]:
 def pooled_tables(hosts: Mapping[str, Sequence[StudyFindings]], confidence: float) -> list[PooledTable]:
     """Return the pooled tables; empty for a single host, or if hosts have different tables."""
     every = [study for of_host in hosts.values() for study in of_host]
-    shapes = [[(t.title, t.columns, len(t.rows)) for t in study.published] for study in every]
+    published = [found.tables if (found := published_in(study.cases)) else () for study in every]
+    shapes = [[(t.title, t.columns, len(t.rows)) for t in tables] for tables in published]
     if len(hosts) < 2 or any(shape != shapes[0] for shape in shapes):
         return []
     by_place = len({len(study.cases) for study in every}) == 1
-    found = {host: [_file(study, by_place=by_place) for study in of_host] for host, of_host in hosts.items()}
-    return [_table(n, table, found, confidence) for n, table in enumerate(every[0].published)]
+    files = {host: [_file(study, by_place=by_place) for study in of_host] for host, of_host in hosts.items()}
+    return [_table(n, table, files, confidence) for n, table in enumerate(published[0])]
 
 
 _File = tuple[Sequence[int], Sequence[Sequence[Sequence[Changed | None]]]]

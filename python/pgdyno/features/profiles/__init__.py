@@ -9,6 +9,7 @@ from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
     from pgdyno.measure.telemetry_collection import ProbeKind
+    from pgdyno.report.json_format import Result
 
 
 def _probes() -> Iterable[ProbeKind]:
@@ -18,4 +19,16 @@ def _probes() -> Iterable[ProbeKind]:
     yield ProbeKind("profile", perf.start)
 
 
-FEATURE = Feature("profiles", probes=_probes)
+def _results() -> Iterable[Result]:
+    from pgdyno.features.profiles.findings import ProfileComparison, profiles_of
+    from pgdyno.report.json_format import Result
+
+    yield Result(
+        "profiles",
+        dict[str, list[ProfileComparison]],
+        "CPU profiles by case: one comparison per arm after the first that has profiles.",
+        lambda of: {case.study.case: profiles_of(case) for case in of.cases},
+    )
+
+
+FEATURE = Feature("profiles", probes=_probes, results=_results)

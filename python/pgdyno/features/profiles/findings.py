@@ -13,6 +13,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
+from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import ok_by_block
 from pgdyno.analysis.finding_fields import ArmName, Hidden, about
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, holm_confidences, simultaneous, student
@@ -56,6 +57,16 @@ class ProfileComparison:
     hz: int
     functions: Annotated[Sequence[FunctionChange], about("The most time first.")]
     frames: Hidden[Frame]
+
+
+def profiles_of(findings: Findings) -> list[ProfileComparison]:
+    """Compare the profiles of a case; one per arm after the first that has any."""
+    return compare_profiles(
+        [of.arm for of in findings.arms],
+        findings.trials,
+        {trial: of.profile for trial, of in findings.telemetry.by_trial.items()},
+        findings.study.plan.confidence,
+    )
 
 
 def compare_profiles(

@@ -8,14 +8,14 @@ graph of two equal arms would be full of them. A tooltip has the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 from markupsafe import Markup
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.features.profiles.findings import Frame, FunctionChange, ProfileComparison
+from pgdyno.features.profiles.findings import Frame, FunctionChange, ProfileComparison, profiles_of
 from pgdyno.report.document import Section, Table, tables_section
 from pgdyno.report.plot import Panel, drawing, element, text
 from pgdyno.report.result_tables import in_a_head
@@ -25,11 +25,12 @@ from pgdyno.units import bracketed, counted, decimals_of, group_digits, share_te
 
 def sections(findings: Findings) -> Iterator[Section]:
     """Yield the table by function and the flame graphs of a case."""
-    yield replace(tables_section("cpu-by-function", [cpu_by_function(findings)]), after="results")
+    profiles = profiles_of(findings)
+    yield replace(tables_section("cpu-by-function", [cpu_by_function(findings, profiles)]), after="results")
     yield Section(
         "flames",
         "Server CPU time per transaction",
-        plots=partial(flames, findings),
+        plots=partial(flames, profiles),
         plots_size="effects",
         plots_note="Differential flame graph. The width of a frame is the CPU time of a function and its "
         "callees, averaged over both arms. Red means more CPU time than in the baseline, blue less; only "
@@ -40,9 +41,8 @@ def sections(findings: Findings) -> Iterator[Section]:
     )
 
 
-def cpu_by_function(findings: Findings) -> Table:
+def cpu_by_function(findings: Findings, profiles: Sequence[ProfileComparison]) -> Table:
     """Return a row for each function and arm, most CPU time first."""
-    profiles = findings.profiles
     several = len(profiles) > 1
     rows = [
         [
@@ -115,11 +115,11 @@ STRONGEST_SHARE = 0.02
 """Change with the strongest color, as a share of all CPU time."""
 
 
-def flames(findings: Findings) -> list[Panel]:
+def flames(profiles: Sequence[ProfileComparison]) -> list[Panel]:
     """Return one flame graph for each comparison."""
     return [
         Panel(f"{profile.arm.name} vs. {profile.baseline.name}", _picture(profile))
-        for profile in findings.profiles
+        for profile in profiles
         if profile.frames.mean_us
     ]
 

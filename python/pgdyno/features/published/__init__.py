@@ -1,1 +1,22 @@
 """Published experiments: their tables with measured values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pgdyno.feature import Feature
+
+if TYPE_CHECKING:
+    from pgdyno.report.json_format import Result
+
+
+def _results() -> Iterable[Result]:
+    from pgdyno.features.published.tables import PublishedFindings, published_in
+    from pgdyno.report.json_format import Result
+
+    about = "Source of the study beside the measured values."
+    yield Result("published", PublishedFindings | None, about, lambda of: published_in(of.cases))
+
+
+FEATURE = Feature("published", results=_results)

@@ -14,7 +14,14 @@ from markupsafe import Markup
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.caveats import Code
 from pgdyno.features.fitting.fit import LOST
-from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable, SourceChange, counts_of
+from pgdyno.features.published.tables import (
+    Agreement,
+    MeasuredCell,
+    MeasuredTable,
+    SourceChange,
+    counts_of,
+    published_in,
+)
 from pgdyno.report import result_tables
 from pgdyno.report.document import Place, Section, Table
 from pgdyno.report.plot import Axis, Panel, Point, arm_class, dotted, logarithmic, plot
@@ -90,26 +97,26 @@ IDS = ("agreement", "published", "source-charts", "source-changes", "source-note
 
 def sections(findings: StudyFindings) -> Iterator[Section]:
     """Yield the agreement with the source, the published tables, and their charts and notes."""
-    if said := agreement_sentences(findings):
+    found = published_in(findings.cases)
+    if found is None:
+        return
+    confidence = findings.first.study.plan.confidence
+    if said := agreement_sentences(findings, found.changes):
         yield Section("agreement", sentences=said, place=Place.ABOVE)
-    if findings.published:
-        yield Section("published", tables=tables_with_measured_values(findings))
-    charts = [table for table in findings.published if table.chart]
+    if found.tables:
+        tables = [with_measured_columns(table, confidence) for table in found.tables]
+        yield Section("published", tables=tables)
+    charts = [table for table in found.tables if table.chart]
     if charts:
         panels = partial(_panels, charts)
         yield Section("source-charts", "Charts of the source", plots=panels)
-    if findings.source_changes:
-        yield Section("source-changes", "Agreement with the source", tables=[_agreement(findings)])
-    if findings.published and findings.source_notes:
-        yield Section("source-notes", "Notes on the published values", findings.source_notes)
-    if findings.not_repeated:
-        yield Section("not-repeated", "Published, and not repeated", findings.not_repeated)
-
-
-def tables_with_measured_values(findings: StudyFindings) -> list[Table]:
-    """Return the published tables with the measured values."""
-    confidence = findings.first.study.plan.confidence
-    return [with_measured_columns(table, confidence) for table in findings.published]
+    if found.changes:
+        tables = [_agreement(found.changes, confidence)]
+        yield Section("source-changes", "Agreement with the source", tables=tables)
+    if found.tables and found.notes:
+        yield Section("source-notes", "Notes on the published values", found.notes)
+    if found.not_repeated:
+        yield Section("not-repeated", "Published, and not repeated", found.not_repeated)
 
 
 def _panels(tables: Sequence[MeasuredTable]) -> list[Panel]:
@@ -136,14 +143,14 @@ REASONS = (
 """Beginnings of the changes of a fit, most probable reason of another effect first."""
 
 
-def agreement_sentences(findings: StudyFindings) -> list[str]:
+def agreement_sentences(findings: StudyFindings, changes: Sequence[SourceChange]) -> list[str]:
     """Return the number of changes by agreement, and those that contradict the source, with reasons."""
-    if not findings.source_changes:
+    if not changes:
         return []
-    counts = counts_of(findings.source_changes)
+    counts = counts_of(changes)
     said = "; ".join(f"{n} {agreement}" for agreement, n in counts.items())
-    sentences = [f"{counted(len(findings.source_changes), 'change')} of the source measured here: {said}."]
-    contradicting = [one for one in findings.source_changes if one.agreement in CONTRADICTIONS]
+    sentences = [f"{counted(len(changes), 'change')} of the source measured here: {said}."]
+    contradicting = [one for one in changes if one.agreement in CONTRADICTIONS]
     contradicting.sort(key=lambda one: -abs(one.published_percent))
     sentences += [
         f"{_named(one)}: {_beside(one)}: {one.agreement}." for one in contradicting[:CONTRADICTIONS_MAX]
@@ -181,8 +188,7 @@ def probable_reasons(findings: StudyFindings) -> list[str]:
     return reasons
 
 
-def _agreement(findings: StudyFindings) -> Table:
-    confidence = findings.first.study.plan.confidence
+def _agreement(changes: Sequence[SourceChange], confidence: float) -> Table:
     rows = [
         [
             one.what,
@@ -191,7 +197,7 @@ def _agreement(findings: StudyFindings) -> Table:
             result_tables.with_interval(one.measured, confidence),
             one.agreement.value,
         ]
-        for one in findings.source_changes
+        for one in changes
     ]
     columns = ("figure", "change", "source, %", f"{HERE}, %", "agreement")
     note = (

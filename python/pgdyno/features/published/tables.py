@@ -2,22 +2,26 @@
 
 - Published tables with measured values: the same rows and columns, with intervals.
 - Comparison of the measured changes with the published ones: direction and size.
+- All of it for a study.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
+from typing import Annotated
 
-from pgdyno.analysis.finding_fields import in_json
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.finding_fields import about, in_json
 from pgdyno.analysis.statistics.intervals import Method, level_of, simultaneous
 from pgdyno.analysis.statistics.pooling import LogRatios, combine
 from pgdyno.analysis.telemetry.metrics import split_key
-from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels, case_values
 from pgdyno.features.published.plan import Cell, Published, PublishedTable
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import Better, Estimate
@@ -516,3 +520,50 @@ def counts_of(changes: Sequence[SourceChange]) -> Mapping[Agreement, int]:
     """Return the number of changes by agreement, in the order of ``Agreement``."""
     found = Counter(change.agreement for change in changes)
     return {agreement: found[agreement] for agreement in Agreement if found[agreement]}
+
+
+# ----------------------------------------------------------------------
+# All of it for a study.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PublishedFindings:
+    """The source of a study beside the measured values."""
+
+    tables: Annotated[Sequence[MeasuredTable], about("Tables of the source with measured values.")]
+    notes: Annotated[Sequence[str], about("Notes on the published values.")]
+    not_repeated: Annotated[Sequence[str], about("Published figures without a counterpart, with the reason.")]
+    changes: Annotated[Sequence[SourceChange], about("Changes of the source beside the measured ones.")]
+
+
+def published_in(cases: Sequence[Findings]) -> PublishedFindings | None:
+    """Return the source of a study beside its values; None for a study without a source."""
+    source = _source(cases)
+    if source is None:
+        return None
+    values = _values(cases)
+    return PublishedFindings(
+        tables=with_measured_values(source, values),
+        notes=source.notes,
+        not_repeated=source.not_repeated,
+        changes=changes_of_source(source, values),
+    )
+
+
+def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list[list[Changed | None]]]:
+    """Return the change in each figure of the published tables; ``names`` are the labels of the cases."""
+    source = _source(cases)
+    if source is None:
+        return []
+    values = [replace(of, name=name) for name, of in zip(names, _values(cases), strict=True)]
+    return published_changes(source, values)
+
+
+def _source(cases: Sequence[Findings]) -> Published | None:
+    given = cases[0].study.published
+    return None if given is None else Published.model_validate_json(json.dumps(given))
+
+
+def _values(cases: Sequence[Findings]) -> list[CaseValues]:
+    return [case_values(of.study, of.trials, (), of.telemetry.by_trial) for of in cases]
