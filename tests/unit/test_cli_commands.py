@@ -39,7 +39,7 @@ WITHOUT_A_STUDY = {
     "jinja2",
     "pgdyno.measure.prepare",
     "pgdyno.analysis",
-    "pgdyno.study.study_file",
+    "pgdyno.study.study_file_reader",
 }
 BEFORE_A_STUDY = {"scipy.special", "jinja2", "pgdyno.analysis.case_findings", "pgdyno.report.study_report"}
 OPTIONAL = {

@@ -44,7 +44,7 @@ from pgdyno.features.crash.options import DurabilityOptions
 from pgdyno.features.drivers.options import DriverOptions
 from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
 from pgdyno.study.cases import Request, choose_arms, only_case
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import OnFailure, Stop, Study
 from pgdyno.study.sizing import (
     BUDGET_MIN,
     CONFIDENCE,
@@ -166,7 +166,7 @@ class DesignOptions(BlockOptions):
 
     transactions: Annotated[int | None, options.option_from(Run, "transactions")] = None
     stop: Annotated[
-        Literal["verdict", "budget"],
+        Stop,
         typer.Option(help="When to stop: at the first verdict on every arm, or at the end of the budget."),
     ] = "verdict"
     blocks: Annotated[
@@ -188,7 +188,7 @@ class DesignOptions(BlockOptions):
     ] = False
     confidence: Annotated[str, options.option_from(Run, "confidence")] = f"{CONFIDENCE:.0%}"
     seed: Annotated[int | None, options.option_from(Run, "seed")] = None
-    on_failure: Annotated[Literal["continue", "stop"], options.option_from(Run, "on_failure")] = "continue"
+    on_failure: Annotated[OnFailure, options.option_from(Run, "on_failure")] = "continue"
     build_options: Annotated[str, options.BUILD_OPTIONS] = ""
     extension: Annotated[list[str] | None, options.EXTENSION] = None
     nearest: options.Nearest = False

@@ -28,7 +28,16 @@ from pgdyno.features.planning.cost import search_s
 from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import read_limits
 from pgdyno.study.arm_spec import ArmSpec, has_secrets
-from pgdyno.study.plan import CHECKPOINTS_MAX, VERDICT_BLOCKS_MIN, Driving, Rate, Study, window_conflict
+from pgdyno.study.plan import (
+    CHECKPOINTS_MAX,
+    VERDICT_BLOCKS_MIN,
+    Arrivals,
+    Driving,
+    Pacing,
+    Rate,
+    Study,
+    window_conflict,
+)
 from pgdyno.study.schedule import likely_timeout_s, rounds_for
 from pgdyno.study.sizing import (
     RETRIES_MAX,
@@ -312,9 +321,9 @@ def require_minutes(minutes: float | None) -> None:
 class ClientOptions:
     """Options for the start of transactions."""
 
-    pacing: Annotated[Literal["none", "keying-and-thinking"], option_from(Drive, "pacing")] = "none"
+    pacing: Annotated[Pacing, option_from(Drive, "pacing")] = "none"
     rate: Annotated[float | None, option_from(Drive, "rate")] = None
-    arrivals: Annotated[Literal["constant", "poisson"] | None, option_from(Drive, "arrivals")] = None
+    arrivals: Annotated[Arrivals | None, option_from(Drive, "arrivals")] = None
     retries: Annotated[int, option_from(Drive, "retries")] = RETRIES_MAX
     threads: Annotated[int | None, option_from(Drive, "threads")] = None
 

@@ -68,7 +68,7 @@ SPEAKING = ("server", "settings", "variant")
 SETTING_PREFIX = "settings."
 """Start of the name of a factor that is a single setting: ``settings.wal_compression``."""
 
-FILE_KEYS = {"per_s": "rate", "retries_max": "retries", "n": "drivers", "wal_segment_mb": "wal_segment"}
+FILE_KEYS = {"per_s": "rate", "retries_max": "retries", "n": "drivers"}
 """Keys of the file whose field in the plan has another name, by that name."""
 
 
@@ -215,12 +215,8 @@ def _drivers(file: StudyFile) -> dict[str, Any] | None:
     if fleet.drivers is None:
         return None
     names = () if isinstance(fleet.drivers, int) else fleet.drivers
-    return {
-        "n": fleet.n,
-        "nodes": names,
-        "address": fleet.address,
-        "on_node_loss": fleet.on_node_loss,
-    }
+    own = {"address": fleet.address, "on_node_loss": fleet.on_node_loss}
+    return {"n": fleet.n, "nodes": names, **own}
 
 
 def seed_of(seed: int, case: str) -> int:

@@ -67,13 +67,29 @@ def has_interim_analyses(schedule: Schedule, blocks_max: int | None) -> bool:
 # ----------------------------------------------------------------------
 
 
+CHECKPOINTS_MAX = 1000
+"""Maximum number of checkpoint cycles per window: 3.5 days at the default checkpoint_timeout."""
+
+# Types of a study and of the keys of study files, with their ranges.
+Arrivals = Literal["constant", "poisson"]
+CacheState = Literal["restored", "cold", "prewarmed"]
+Checkpoints = Annotated[int, Field(ge=1, le=CHECKPOINTS_MAX)]
+Confidence = Annotated[float, Field(gt=0.5, lt=1)]
+Margin = Annotated[float, Field(gt=0, lt=1)]
+OnFailure = Literal["continue", "stop"]
+Pacing = Literal["none", "keying-and-thinking"]
+Seed = Annotated[int, Field(ge=0, lt=2**53)]
+Stop = Literal["verdict", "budget"]
+Transactions = Annotated[int, Field(ge=1, le=10**9)]
+
+
 class Rate(BaseModel):
     """Open-loop load: arrivals per second of all clients of an arm together."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     per_s: float = Field(gt=0, le=10_000_000)
-    arrivals: Literal["constant", "poisson"] = "poisson"
+    arrivals: Arrivals = "poisson"
 
 
 Workload = Annotated[TpccParameters | PgbenchParameters | SysbenchParameters, Field(discriminator="kind")]
@@ -87,7 +103,7 @@ class Driving(BaseModel):
     workload: Workload
     clients: int = Field(ge=1, le=RUN_CLIENTS_MAX)
     threads: int | None = Field(default=None, ge=1, le=RUN_CLIENTS_MAX)
-    pacing: Literal["none", "keying-and-thinking"] = "none"
+    pacing: Pacing = "none"
     rate: Rate | None = None
     retries_max: int = Field(default=RETRIES_MAX, ge=0, le=1000)
     discard_s: float = Field(default=DISCARD_S, ge=0, le=10)
@@ -116,10 +132,6 @@ TRANSACTIONS_PER_CLIENT_PER_S = 1000.0
 """Assumed rate, used only to choose the sampling interval of a window of transactions."""
 
 
-CHECKPOINTS_MAX = 1000
-"""Maximum number of checkpoint cycles per window: 3.5 days at the default checkpoint_timeout."""
-
-
 class Study(Driving):
     """Everything that determines what is run in one comparison, or in one case of a study file.
 
@@ -138,10 +150,10 @@ class Study(Driving):
         default=None,
         validation_alias=AliasChoices("cpu_partition", "halves"),  # "halves": results files until 2026-11
     )
-    transactions: int | None = Field(default=None, ge=1, le=10**9)
-    checkpoints: int | None = Field(default=None, ge=1, le=CHECKPOINTS_MAX)
+    transactions: Transactions | None = None
+    checkpoints: Checkpoints | None = None
     warmup_workload: Workload | None = None
-    cache_state: Literal["restored", "cold", "prewarmed"] = "restored"
+    cache_state: CacheState = "restored"
     probes: tuple[ProbeName, ...] = DEFAULT_PROBES
     recovery: bool = False
     vacuum_after: bool = False
@@ -152,14 +164,14 @@ class Study(Driving):
     warmup_min_s: float | None = Field(default=None, ge=0, le=86_400)
     rounds: int = Field(ge=2)
     budget_s: float = Field(gt=0)
-    stop: Literal["verdict", "budget"] = "verdict"
+    stop: Stop = "verdict"
     blocks_max: int | None = Field(default=None, ge=1)
-    margin: float = Field(default=MARGIN, gt=0, lt=1)
-    confidence: float = Field(default=CONFIDENCE, gt=0.5, lt=1)
+    margin: Margin = MARGIN
+    confidence: Confidence = CONFIDENCE
     capacity: Limit | None = None
-    seed: int = Field(ge=0, lt=2**53)
+    seed: Seed
     drivers: DriversPlan | None = None  # load generators on other nodes
-    on_failure: Literal["continue", "stop"] = "continue"
+    on_failure: OnFailure = "continue"
     nearest: bool = False
     into_existing: bool = False
     aa: bool = True

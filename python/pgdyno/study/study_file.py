@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 
 from pgdyno.features.published.plan import Published
 from pgdyno.features.sysbench.parameters import SysbenchParameters
-from pgdyno.study.plan import CHECKPOINTS_MAX
+from pgdyno.study import plan
 from pgdyno.study.sizing import CONFIDENCE, MARGIN, ROUNDS_OF_A_WINDOW_MAX, SLICE_S, ProbeName
 from pgdyno.study.values import (
     Duration,
@@ -69,10 +69,10 @@ class Drive(StudyTable):
         default=None,
         description="Open-loop load of N transactions per second per arm, independent of response times.",
     )
-    arrivals: Annotated[Literal["constant", "poisson"] | None, Option(default="poisson")] = Field(
+    arrivals: Annotated[plan.Arrivals | None, Option(default="poisson")] = Field(
         default=None, description="Arrival process of --rate."
     )
-    pacing: Annotated[Literal["none", "keying-and-thinking"] | None, Option()] = Field(
+    pacing: Annotated[plan.Pacing | None, Option()] = Field(
         default=None, description="tpcc: keying and think times of TPC-C terminals, or none."
     )
     retries: Annotated[int | None, Option("N")] = Field(
@@ -108,15 +108,12 @@ class Run(StudyTable):
     window_s: Duration | None = Field(
         default=None, gt=0, alias="window", description="Measurement window per arm and block, as a time."
     )
-    transactions: Annotated[int | None, Option("N", ("--transactions", "-t"))] = Field(
+    transactions: Annotated[plan.Transactions | None, Option("N", ("--transactions", "-t"))] = Field(
         default=None,
-        ge=1,
         description="Measure N transactions per client instead of a time, with one arm at a time.",
     )
-    checkpoints: int | None = Field(
+    checkpoints: plan.Checkpoints | None = Field(
         default=None,
-        ge=1,
-        le=CHECKPOINTS_MAX,
         description="Measurement window as a number of checkpoint cycles, each as long as the longest "
         "checkpoint_timeout of the arms.",
     )
@@ -139,24 +136,22 @@ class Run(StudyTable):
     budget_s: Duration | None = Field(
         default=None, gt=0, alias="budget", description="Time budget for the measurement of all cases."
     )
-    stop: Literal["verdict", "budget"] | None = Field(
+    stop: plan.Stop | None = Field(
         default=None,
         description="verdict: stop when every comparison of every case has a verdict, at the latest at the "
         "end of the budget or repeats; budget: stop at the end only. [default: verdict; with sequential: "
         "budget]",
     )
-    margin: float = Field(
-        default=MARGIN, gt=0, lt=1, description="Equivalence margin, as a share: 0.02 is 2%."
-    )
-    confidence: Annotated[float, Option("PERCENT")] = Field(
-        default=CONFIDENCE, gt=0.5, lt=1, description="Confidence level of the intervals."
+    margin: plan.Margin = Field(default=MARGIN, description="Equivalence margin, as a share: 0.02 is 2%.")
+    confidence: Annotated[plan.Confidence, Option("PERCENT")] = Field(
+        default=CONFIDENCE, description="Confidence level of the intervals."
     )
     capacity: Annotated[Limit | None, Option("LIMIT")] = Field(
         default=None,
         description="Compare the highest rate at which latency stays within LIMIT, for example 'p99<20ms'. "
         "Each block searches for that rate.",
     )
-    cache_state: Literal["restored", "cold", "prewarmed"] = Field(
+    cache_state: plan.CacheState = Field(
         default="restored",
         description="Caches before each trial. restored: page cache as after the restore; cold: page cache "
         "dropped; prewarmed: every table and index read into shared buffers.",
@@ -170,10 +165,10 @@ class Run(StudyTable):
     vacuum_after: bool = Field(
         default=False, description="Run VACUUM after the measurement, before sizes are read again."
     )
-    seed: Annotated[int, Option("N", default="random")] = Field(
-        default=1, ge=0, lt=2**53, description="Seed of all random choices."
+    seed: Annotated[plan.Seed, Option("N", default="random")] = Field(
+        default=1, description="Seed of all random choices."
     )
-    on_failure: Annotated[Literal["continue", "stop"], Option()] = Field(
+    on_failure: Annotated[plan.OnFailure, Option()] = Field(
         default="continue",
         description="What to do after a failed trial. Three failed blocks in a row always stop the study.",
     )

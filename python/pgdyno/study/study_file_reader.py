@@ -337,10 +337,14 @@ def examine_text(
     if _LONG_KEY.search(text):
         return None, [f"{name}: {TOO_DEEP}"]
     file: StudyFile | None = None
-    found: list[StudyFileError] = []
-    data: dict[str, Any] = {}
     try:
         data = tomllib.loads(text)
+    except RecursionError:
+        return None, [f"{name}: {TOO_DEEP}"]
+    except ValueError as error:  # also an integer with too many digits for Python
+        words = str(error).partition(";")[0]
+        return None, [f"{name}: {words[:1].lower()}{words[1:]}"]
+    try:
         file = StudyFile.of(data)
         found = list(errors_of(file))
         if not found:
@@ -350,11 +354,6 @@ def examine_text(
         found = [error]
     except ValidationError as error:
         found = [_complaint(data, one) for one in error.errors()]
-    except RecursionError:
-        return None, [f"{name}: {TOO_DEEP}"]
-    except ValueError as error:  # of the parser, also an integer with too many digits for Python
-        words = str(error).partition(";")[0]
-        return None, [f"{name}: {words[:1].lower()}{words[1:]}"]
     return file, [f"{name}: {message}" for message in dict.fromkeys(map(str, found))]
 
 
