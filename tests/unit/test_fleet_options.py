@@ -62,6 +62,7 @@ def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         ("run s.toml --share-machines", "--share-machines requires --fleet"),
         ("run s.toml --fleet --spread cases", "requires a study of several cases"),
         ("run s.toml --fleet --spread cases --fit --minutes 5", "cannot be combined with --fit"),
+        ("run s.toml --fleet --fit", "--fit requires --minutes"),
         ("run s.toml --fleet=ray://host:10001", "Ray client"),
         ("run s.toml --fleet --durability", "cannot be combined with --fleet"),
         ("run --fleet --resume s.fleet.json --spread cases", "--spread cannot be combined with --resume"),
