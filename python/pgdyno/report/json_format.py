@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from types import MappingProxyType
+from types import GenericAlias, MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, TypeAdapter
@@ -161,7 +161,7 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema of all documents."""
     results = _results()
     config = ConfigDict(json_schema_serialization_defaults_required=True)
-    every_kind: Any = tuple.__class_getitem__((JsonDocument, *(one.kind for one in results)))
+    every_kind: Any = GenericAlias(tuple, (JsonDocument, *(one.kind for one in results)))
     every = TypeAdapter[Any](every_kind, config=config)
     found = every.json_schema(mode="serialization", schema_generator=_Untitled)
     document, *kinds = found["prefixItems"]
