@@ -60,8 +60,7 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     assert len(found.first.noise.log_ratios) == 1
     assert [of.trials_by_status for of in found.first.arms] == [{TrialStatus.OK: 2}] * 2
     report = build_study(found)
-    document = report.document
-    for text in (html_format.to_html(document), markdown_format.to_markdown(document), report.csv()):
+    for text in (html_format.to_html(report), markdown_format.to_markdown(report), report.csv()):
         assert f"{found.first.arms[0].arm.name} (A/A)" not in text
     (case,) = json.loads(json_format.to_json(report))["study"]["cases"]
     assert case["noise"]["n"] == 1

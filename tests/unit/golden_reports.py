@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 from measured_trials import noisy
-from report_forms import Built, html_of, markdown_of, on_terminal, only, summarized
+from report_forms import Built, on_terminal, only, summarized
 from several_hosts import LARGE, LARGER, SMALL, pooled_of
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_with_aa
 
@@ -42,12 +42,13 @@ from pgdyno.features.history.report import HistoryReport, heading, history_sente
 from pgdyno.features.hosts.sections import HostsReport, build_hosts
 from pgdyno.features.profiles.findings import Frame, ProfileComparison
 from pgdyno.features.profiles.section import cpu_by_function
-from pgdyno.report.answer import case_report
 from pgdyno.report.conditions import outlier_trials
 from pgdyno.report.document import Place
 from pgdyno.report.gate_section import outcome, reasons, to_summary
+from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
-from pgdyno.report.study_report import StudyReport
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.report.why_section import why_sentences
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.study_file_reader import examine_text
@@ -172,8 +173,7 @@ def _dips(folder: Path) -> StudyReport:
         Coincidence(Event.WAL_SEGMENT, 3, 2.5, 0.6, is_cause=False),
     ]
     found = replace(findings, dips={1: ArmDips(dips, together, 1, 60, 60.0, 180_000.0, trials)})
-    cases = replace(built.findings, cases=[found])
-    return replace(built, findings=cases, cases={"": case_report(found)})
+    return build_study(replace(built.findings, cases=[found]))
 
 
 def _noise(folder: Path) -> StudyReport:
@@ -264,11 +264,11 @@ def reports(name: str, folder: Path) -> dict[str, str]:
     built = STUDIES[name](folder)
     texts = {"txt": on_terminal(built, WIDTH), "summary.txt": summarized(built, WIDTH)}
     if name in WITH_MARKDOWN:
-        texts["md"] = markdown_of(built)
+        texts["md"] = to_markdown(built)
     if name in WITH_EVERY_FORM:
         texts["json"] = rounded_json(to_json(built))
         texts["csv"] = rounded_text(_first_block(built.csv()))
-        texts["html.txt"] = text_of_html(html_of(built))
+        texts["html.txt"] = text_of_html(to_html(built))
     return {f"{name}.{form}": _without_trailing_spaces(text) for form, text in texts.items()}
 
 
@@ -287,7 +287,7 @@ def sections(folder: Path) -> str:
     lines = []
     for number, (name, cases) in enumerate(SECTIONS.items()):
         write_study(folder / f"s{number}", *cases)
-        for section in read_report(folder / f"s{number}").document.at(Place.TOP):
+        for section in read_report(folder / f"s{number}").at(Place.TOP):
             if not section.sentences:
                 continue
             lines += [f"{name}, {section.title}:", *(f"    {sentence}" for sentence in section.sentences)]
@@ -335,9 +335,9 @@ def gates(folder: Path) -> str:
             *(f"    {one}" for one in reasons(found)),
         ]
         if name == "met":
-            shown = to_summary(built.document, gate_comparisons(built.findings), found, [name]).partition(
-                "<details>"
-            )[0]
+            shown = to_summary(built, gate_comparisons(built.findings), found, [name]).partition("<details>")[
+                0
+            ]
             lines += ["summary:", *(f"    {line}" for line in shown.splitlines())]
     return _without_trailing_spaces("\n".join(lines).replace("\u00a0", " "))
 

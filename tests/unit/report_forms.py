@@ -44,14 +44,14 @@ def report_of(*cases: Synthetic) -> StudyReport:
 
 def on_terminal(built: Built, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    print_terminal(built.document, console)
+    print_terminal(built, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
 def summarized(built: Built, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    print_summary(built.document, console, "All tables: pgdyno report results.sqlite --full")
+    print_summary(built, console, "All tables: pgdyno report results.sqlite --full")
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -61,25 +61,17 @@ def checked_json(built: Built, gate: Gate | None = None) -> str:
     return matching(to_json(built, gate))
 
 
-def markdown_of(built: Built) -> str:
-    return to_markdown(built.document)
-
-
-def html_of(built: Built) -> str:
-    return to_html(built.document)
-
-
 def csv_of(built: Built) -> str:
     return built.csv()
 
 
 def tables_of(built: Built) -> list[Table]:
-    return [table for section in built.document.sections for table in section.tables]
+    return [table for section in built.sections for table in section.tables]
 
 
 def sections_of(built: Built) -> list[Section]:
     """Return the sections of features about a whole study."""
-    return [one for one in built.document.at(Place.TOP) if one.sentences]
+    return [one for one in built.at(Place.TOP) if one.sentences]
 
 
 def matching(text: str) -> str:
@@ -140,10 +132,10 @@ def mismatches(value: Any, of: Any, place: str = "") -> Iterator[str]:
 FORMS = {
     "terminal": on_terminal,
     "summary": summarized,
-    "md": markdown_of,
+    "md": to_markdown,
     "json": checked_json,
     "csv": csv_of,
-    "html": html_of,
+    "html": to_html,
 }
 
 

@@ -233,8 +233,8 @@ def test_aa_blocks_are_in_no_result(tmp_path: Path) -> None:
     report = build_study(found)
     assert report.only is not None
     for text in (
-        html_format.to_html(report.document),
-        markdown_format.to_markdown(report.document),
+        html_format.to_html(report),
+        markdown_format.to_markdown(report),
         checked_json(report),
     ):
         assert "twin)" not in text

@@ -377,7 +377,7 @@ def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, form: str, ca
 
 
 def test_the_summary_of_a_ci_job_has_the_losses(tmp_path: Path) -> None:
-    summary = to_summary(read_report(with_crashes(tmp_path / "e", FASTER)).document, [], None, [])
+    summary = to_summary(read_report(with_crashes(tmp_path / "e", FASTER)), [], None, [])
     assert re.search(r"^- .*; none of 2 power cuts lost an acknowledged commit", summary, re.MULTILINE)
     assert "1 of 2 power cuts lost acknowledged commits" in summary
 

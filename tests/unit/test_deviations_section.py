@@ -10,7 +10,7 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.caveats import Code
-from pgdyno.report.answer import case_document, case_report
+from pgdyno.report.answer import case_report
 from pgdyno.report.background import deviations
 from pgdyno.results.reader import Evidence
 from pgdyno.workloads.tpcc.dialects import DEVIATIONS
@@ -37,7 +37,7 @@ def test_each_deviation_of_an_arm_has_a_row_with_its_clause(tmp_path: Path) -> N
     assert rows[0][0] == "dialect=hammerdb"
     assert any(
         table.title == "Deviations from TPC-C"
-        for section in case_document(case_report(found)).sections
+        for section in case_report(found).sections
         for table in section.tables
     )
     assert Code.TPCC_DEVIATIONS in codes(found)

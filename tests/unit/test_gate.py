@@ -70,7 +70,7 @@ STOPPED = replace(
 
 
 def summary_of(built: Built, found: Gate | None = None, files: Sequence[str] = ()) -> str:
-    return to_summary(built.document, gate_comparisons(built.findings), found, files)
+    return to_summary(built, gate_comparisons(built.findings), found, files)
 
 
 def gate_of(path: Path, conditions: str) -> Gate:

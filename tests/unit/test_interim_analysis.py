@@ -175,7 +175,7 @@ def document(path: Path) -> dict[str, Any]:
 def test_a_report_names_the_kind_of_interval(tmp_path: Path, stops: bool) -> None:
     path = tmp_path / "e.sqlite"
     findings = found_in(path, Synthetic(stops_on_verdict=stops, ended=StudyEnd.VERDICT if stops else None))
-    text = " ".join(to_markdown(build_study(findings).document).split())
+    text = " ".join(to_markdown(build_study(findings)).split())
     assert ("interim analysis" in text) == stops
     effects = case_in(document(path))["comparisons"][0]["effects"]
     assert effects["nopm"]["summary"]["method"] == ("anytime" if stops else "student")

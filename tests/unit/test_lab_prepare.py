@@ -140,7 +140,7 @@ def test_a_study_whose_slice_a_calibration_chose_resumes_with_that_slice(
     with pytest.raises(Interrupted), Interruption() as stop:
         study_runner.resume_study(tmp_path / "e", 5.0, lambda _: nullcontext(lambda _: None), stop)
     assert [of.slice_s for of in continued] == [0.25] and not continued[0].has_grown_slices
-    text = to_markdown(build_study(read_report(tmp_path / "e").findings).document)
+    text = to_markdown(build_study(read_report(tmp_path / "e").findings))
     assert source in text
 
 

@@ -71,7 +71,7 @@ def test_an_extended_study_has_anytime_valid_intervals(
         found = find_study(evidence)
     primary = found.first.comparisons[0].primary
     assert primary is not None and primary.summary.method is method
-    text = " ".join(to_markdown(build_study(found).document).split())
+    text = " ".join(to_markdown(build_study(found)).split())
     assert ("The study was resumed: its length (12 blocks in total) was not fixed in advance" in text) == (
         method is Method.ANYTIME
     )

@@ -21,18 +21,7 @@ import numpy as np
 import pytest
 import typer
 from golden_reports import STUDIES
-from report_forms import (
-    FORMS,
-    HOSTILE,
-    case_in,
-    checked_json,
-    html_of,
-    markdown_of,
-    on_terminal,
-    only,
-    plain,
-    tables_of,
-)
+from report_forms import FORMS, HOSTILE, case_in, checked_json, on_terminal, only, plain, tables_of
 from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
 from typer.testing import CliRunner
 
@@ -45,8 +34,9 @@ from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.report import answer, background
 from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, UNFINISHED
 from pgdyno.report.csv_format import COLUMNS
-from pgdyno.report.document import Document
-from pgdyno.report.html_format import CONTENTS, source_hash
+from pgdyno.report.document import Document, Section, placed
+from pgdyno.report.html_format import source_hash, to_html
+from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _broken, print_terminal
 from pgdyno.results.records import StudyEnd, TrialStatus
@@ -112,12 +102,12 @@ def told_by(document: Document) -> Iterator[str]:
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_readable_format_contains_every_sentence_and_cell(tmp_path: Path, name: str) -> None:
     built = STUDIES[name](tmp_path)
-    facts = {" ".join(plain(fact).split()) for fact in told_by(built.document)} - {built.title}
+    facts = {" ".join(plain(fact).split()) for fact in told_by(built)} - {built.title}
     assert len(facts) > 80
     page = re.sub(
-        r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", html_of(built), flags=re.DOTALL
+        r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", to_html(built), flags=re.DOTALL
     )
-    markdown = re.sub(r"\\(.)", r"\1", markdown_of(built))
+    markdown = re.sub(r"\\(.)", r"\1", to_markdown(built))
     for text in (on_terminal(built, 400), markdown, unescape(page)):
         said = " ".join(plain(text).split())
         missing = [fact for fact in facts if fact not in said]
@@ -187,7 +177,7 @@ def test_csv_contains_no_spreadsheet_formula(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("blocks", "drawn"), [(1, 0), (2, 1), (6, 1)])
 def test_an_interval_is_shown_from_two_blocks_on(tmp_path: Path, blocks: int, drawn: int) -> None:
     built = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=blocks))
-    assert html_of(built).count('class="interval ') == drawn
+    assert to_html(built).count('class="interval ') == drawn
     assert ("%, " in only(built).headlines[0].basis) == (drawn == 1)
 
 
@@ -229,7 +219,7 @@ class Elements(HTMLParser):
 def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(
     tmp_path: Path, wanted: Synthetic
 ) -> None:
-    page = html_of(report_of(tmp_path, wanted))
+    page = to_html(report_of(tmp_path, wanted))
     elements = Elements()
     elements.feed(page)
     assert elements.open == []
@@ -253,18 +243,18 @@ def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(
 
 
 def test_html_has_contents_with_an_address_for_every_section(tmp_path: Path) -> None:
-    page = html_of(report_of(tmp_path, THREE))
+    page = to_html(report_of(tmp_path, THREE))
     contents = page[page.index('<nav class="contents">') : page.index("</nav>")]
     targets = re.findall(r'href="#([^"]+)"', contents)
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(targets) > 5 and len(ids) == len(set(ids))
     assert set(targets) <= set(ids)
-    assert "caveats" in targets and CONTENTS not in page
+    assert "caveats" in targets
 
 
 def addresses_of_cases(tmp_path: Path, *cases: Synthetic) -> list[str]:
     write_study(tmp_path / "several", *cases)
-    page = html_of(read_report(tmp_path / "several"))
+    page = to_html(read_report(tmp_path / "several"))
     (tmp_path / "several").unlink()
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
@@ -290,7 +280,7 @@ def test_addresses_depend_neither_on_results_nor_on_other_cases(tmp_path: Path) 
 def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_the_effect(
     tmp_path: Path,
 ) -> None:
-    page = html_of(report_of(tmp_path, THREE))
+    page = to_html(report_of(tmp_path, THREE))
     (head,) = re.findall(r"<th[^>]*>95% CI</th>", page)
     assert 'class="n"' in head
     # A name breaks between its words, and an interval between its ends.
@@ -300,7 +290,7 @@ def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_
 
 
 def test_html_draws_every_block_and_every_arm(tmp_path: Path) -> None:
-    page = html_of(report_of(tmp_path, THREE))
+    page = to_html(report_of(tmp_path, THREE))
     assert page.count("<svg viewBox") == 2 + 6 + 5  # effects, blocks, kinds
     for block in (1, 2, 4, 5, 6):
         assert f"<title>block {block}: " in page
@@ -311,7 +301,7 @@ def test_html_draws_every_block_and_every_arm(tmp_path: Path) -> None:
 
 CHROMIUM = shutil.which("chromium")
 SORTED = """
-const rows = () => [...document.querySelectorAll("tbody tr")];
+const rows = () => [...querySelectorAll("tbody tr")];
 const order = (column) => rows().map((row) => row.cells[column].textContent);
 const heads = document.querySelectorAll("th button");
 const said = [];
@@ -365,7 +355,7 @@ def test_hidden_characters_in_a_name_are_shown_in_every_form(tmp_path: Path, for
     built = report_of(tmp_path, dataclasses.replace(THREE, names=("17", hidden, "[red]off[/red]")))
     console = VisibleConsole(width=200, file=io.StringIO(), color_system=None)
     if form == "terminal":
-        print_terminal(built.document, console)
+        print_terminal(built, console)
         assert isinstance(console.file, io.StringIO)
         found = console.file.getvalue()
     else:
@@ -384,7 +374,7 @@ def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
     built = report_of(tmp_path, Synthetic(names=("17", HOSTILE), blocks=5))
     assert HOSTILE in on_terminal(built, 400)
     assert case_in(json.loads(checked_json(built)))["arms"][1]["arm"]["name"] == HOSTILE
-    prose = [line for line in markdown_of(built).splitlines() if not line.startswith("    ")]  # but code
+    prose = [line for line in to_markdown(built).splitlines() if not line.startswith("    ")]  # but code
     assert "<" not in "\n".join(prose).replace("\\<", "")
     edges = [line.replace("\\|", "").count("|") for line in prose if line.startswith("|")]
     headers = [
@@ -532,3 +522,9 @@ def test_settings_that_affect_throughput_most_are_shown_first(
     settings = [line.split()[0] for line in shown[-answer.SETTINGS_MAX :]]
     assert settings[:2] == first and "commit_timestamp_buffers" not in settings
     assert more.startswith("2 more")
+
+
+def test_a_section_of_a_feature_follows_the_section_that_it_names() -> None:
+    sections = [Section("levels"), Section("method")]
+    further = [Section("a", after="levels"), Section("b", after="none"), Section("c", after="levels")]
+    assert [one.id for one in placed(sections, further)] == ["levels", "a", "c", "method", "b"]

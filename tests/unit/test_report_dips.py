@@ -59,5 +59,5 @@ def test_the_csv_has_the_dips_of_each_trial_and_their_cost(built: StudyReport) -
 def test_without_dips_there_is_no_section(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=6, probed=True))
     report = read_report(tmp_path / "e")
-    assert report.document.of("dips")[0].sentences == []
+    assert report.of("dips")[0].sentences == []
     assert why_section.TITLE not in [table.title for table in tables_of(report)]

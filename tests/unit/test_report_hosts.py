@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_forms import FORMS, checked_json, html_of, on_terminal, tables_of
+from report_forms import FORMS, checked_json, on_terminal, tables_of
 from several_hosts import LARGE, LARGER, SMALL, findings_of, pooled_of, written
 from synthetic_study import HOST, Synthetic
 from typer.testing import CliRunner
@@ -33,6 +33,7 @@ from pgdyno.features.hosts.identity import difference_of, difference_of_plans, i
 from pgdyno.features.hosts.sections import build_hosts, variation_sentence
 from pgdyno.report.answer import UNFINISHED
 from pgdyno.report.csv_format import COLUMNS
+from pgdyno.report.html_format import to_html
 from pgdyno.results.records import StudyEnd
 from pgdyno.study.sizing import Schedule
 from pgdyno.units import Better
@@ -197,7 +198,7 @@ def test_a_study_fitted_to_each_machine_is_matched_by_position_with_both_numbers
     built = build_hosts(found)
 
     assert Code.HOSTS_FITTED_DIFFERENTLY in {caveat.code for caveat in built.caveats}
-    table = built.document.of("background")[0].tables[0]
+    table = built.of("background")[0].tables[0]
     assert list(table.rows[0]) == ["factors.scale", "1, 5", "100, 500", "300, 1500", "of the memory"]
 
 
@@ -206,7 +207,7 @@ def test_a_case_that_one_host_lacks_is_that_of_the_others(tmp_path: Path) -> Non
     by_case = {over.case: over for over in found.primary}
     assert by_case["scale 500"].absent == ["small"] and not by_case["scale 100"].absent
     assert [of.host for of in found.averages[0].pooled.hosts] == ["small", "large"]
-    rows = build_hosts(found).document.of("results")[0].tables[0].rows
+    rows = build_hosts(found).of("results")[0].tables[0].rows
     assert list(rows[4][:3]) == ["", "", "large"] and rows[3][2] == "small" and rows[3][3] == "–"
 
 
@@ -400,5 +401,5 @@ def test_other_changes_of_many_cases_are_collapsed(tmp_path: Path) -> None:
     first, further, *_ = tables_of(build_hosts(found))
     assert not first.long and further.long and len(further.rows) > 36
     assert all(
-        further.title in text for text in (html_of(build_hosts(found)), on_terminal(build_hosts(found)))
+        further.title in text for text in (to_html(build_hosts(found)), on_terminal(build_hosts(found)))
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from report_forms import html_of, markdown_of, on_terminal, plain
+from report_forms import on_terminal, plain
 from several_hosts import LARGER, SMALL, pooled_of, written
 from synthetic_study import Synthetic
 
@@ -16,6 +16,8 @@ from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
 from pgdyno.features.hosts.findings import HostsFindings, OverHosts
 from pgdyno.features.hosts.sections import build_hosts
+from pgdyno.report.html_format import to_html
+from pgdyno.report.markdown_format import to_markdown
 from pgdyno.units import ABSENT
 
 OF_17, OF_18 = {"server": "17"}, {"server": "18"}
@@ -63,7 +65,7 @@ def test_a_change_is_pooled_as_the_report_pools_it_and_a_level_is_not(tmp_path: 
     users, level, change = table.rows[0]
     assert table.of_changes and users.over is None and level.over is None and change.over is not None
     assert_alike(change.over, found.primary[0])
-    (shown,) = build_hosts(found).published
+    (shown,) = build_hosts(found).tables("published")
     assert list(shown.columns) == ["users", "18", "change", "change, pooled"]
     assert shown.rows[0][:3] == ["8", "1,000", "50%"] and shown.rows[0][3].startswith("+1")
 
@@ -73,7 +75,7 @@ def test_changes_of_values_are_pooled_for_a_table_without_changes(tmp_path: Path
     _, of_17, of_18 = found.published[0].rows[0]
     assert of_17.over is None and of_18.over is not None
     assert_alike(of_18.over, found.primary[0])
-    (shown,) = build_hosts(found).published
+    (shown,) = build_hosts(found).tables("published")
     assert list(shown.columns) == ["users", "17", "17, pooled change, %", "18", "18, pooled change, %"]
     assert shown.rows[0][2] == ABSENT
 
@@ -94,9 +96,9 @@ def test_one_host_alone_has_nothing_to_pool(tmp_path: Path) -> None:
 
 def test_every_format_has_the_pooled_table_before_those_of_hosts(tmp_path: Path) -> None:
     built = build_hosts(pooled(tmp_path, WITH_CHANGE))
-    for text in (markdown_of(built), html_of(built), on_terminal(built)):
+    for text in (to_markdown(built), to_html(built), on_terminal(built)):
         assert "New orders: 2 hosts" in plain(text) and "change, pooled" in plain(text)
-    for text in (markdown_of(built), html_of(built)):
+    for text in (to_markdown(built), to_html(built)):
         assert plain(text).index("change, pooled") < plain(text).index("change, %, here")
 
 

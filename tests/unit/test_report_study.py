@@ -142,10 +142,7 @@ def test_a_published_chart_has_its_counterpart() -> None:
     arms = ({"server": "17"}, OF_18)
     built = report_of(*[replace(case, published=published, arms=arms) for case in CASES])
     panels = [
-        panel
-        for section in built.document.sections
-        for panel in section.plots()
-        if panel.title.startswith("New")
+        panel for section in built.sections for panel in section.plots() if panel.title.startswith("New")
     ]
     assert [panel.title for panel in panels] == [f"New orders by users, {of}" for of in ("published", "here")]
     assert [panel.picture.count("<circle") for panel in panels] == [3, 2]  # 7 users were not run
@@ -285,7 +282,7 @@ def test_a_case_in_which_an_arm_stalled_is_not_in_the_average() -> None:
     built = report_of(*CASES, stalled)
     (over,) = built.findings.over_cases
     assert over.average is not None and list(over.average.names) == ["clients 8", "clients 64", "clients 500"]
-    assert "clients 9" in built.document.of("results")[0].tables[0].note
+    assert "clients 9" in built.of("results")[0].tables[0].note
 
 
 def test_a_published_table_describes_the_measured_average_and_missing_intervals() -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_forms import html_of
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.steady_state import checkpoint_starts
 from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, throughput_points
 from pgdyno.cli.report import read_report
+from pgdyno.report.html_format import to_html
 from pgdyno.report.plot import LETTER_WIDTH, Axis, Point, Scale, dotted, linear, plot
 from pgdyno.report.why_section import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate
 from pgdyno.results.reader import Evidence
@@ -121,11 +121,11 @@ def test_overlapping_checkpoints_are_one_tick_with_their_number() -> None:
 
 def test_the_page_draws_wal_and_checkpoints(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2, slices=20, probed=True))
-    page = html_of(read_report(tmp_path / "e"))
+    page = to_html(read_report(tmp_path / "e"))
     assert "WAL written over time" in page and "Ticks at the top" in page
     assert page.count('class="tick ') == 4  # one of each trial
     write_study(tmp_path / "short", Synthetic(blocks=2, slices=3))
-    page = html_of(read_report(tmp_path / "short"))
+    page = to_html(read_report(tmp_path / "short"))
     assert "WAL written over time" not in page and "Ticks at the top" not in page
 
 

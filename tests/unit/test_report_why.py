@@ -11,12 +11,13 @@ from io import StringIO
 from pathlib import Path
 
 import pytest
-from report_forms import case_in, checked_json, html_of, tables_of
+from report_forms import case_in, checked_json, tables_of
 from rich.console import Console, Group
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.cli.report import read_report
+from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _table
 from pgdyno.report.why_section import STEPS_WIDTH, tables, why_sentences
@@ -96,7 +97,7 @@ def test_the_csv_has_the_parts_of_each_block_and_they_add_up(built: StudyReport)
 
 
 def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None:
-    page = html_of(built)
+    page = to_html(built)
     (steps, *_) = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
     assert re.search(r"17: [\d,\u00a0]+ µs.*on CPU.*18: [\d,\u00a0]+ µs", steps, re.DOTALL)
     assert 'class="step less"' in steps
@@ -109,7 +110,7 @@ def test_evidence_without_probes_explains_nothing(tmp_path: Path) -> None:
     report = read_report(tmp_path / "e")
     assert report.only is not None
     assert report.only.why == []
-    assert "Time per transaction by" not in html_of(report)
+    assert "Time per transaction by" not in to_html(report)
 
 
 def test_a_difference_between_arms_at_their_own_rates_is_not_explained(tmp_path: Path) -> None:

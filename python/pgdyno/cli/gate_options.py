@@ -107,9 +107,7 @@ class GateOptions:
             from pgdyno.report.gate_section import to_summary  # noqa: PLC0415
 
             verdicts = gate_comparisons(built.findings)
-            append_text(
-                self.summary_file, to_summary(built.document, verdicts, found, [str(path) for path in files])
-            )
+            append_text(self.summary_file, to_summary(built, verdicts, found, [str(path) for path in files]))
 
     def status(self, found: Gate | None, *, quiet: bool = False) -> int:
         """Return the exit status. Raises PgdynoError for conditions that cannot be evaluated."""

@@ -203,14 +203,14 @@ def names_of_files(paths: Sequence[Path]) -> list[str]:
 
 def write_html(built: StudyReport | HostsReport, html: Path, *, force: bool = False) -> None:
     """Write the HTML report. Raises PgdynoError."""
-    write_text(html, to_html(built.document), force=force)
+    write_text(html, to_html(built), force=force)
 
 
 def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:
     studies = built.studies.values() if isinstance(built, HostsReport) else [built]
     if not any(study.published for study in studies):
         raise UsageError("--as published: the study has no published tables: remove --as")
-    document = published_document(built.document)
+    document = published_document(built)
     if md:
         write_out(to_markdown(document))
     else:
@@ -222,14 +222,12 @@ def print_report(
 ) -> None:
     """Print the report; ``form`` is terminal, full, md, json or csv. JSON includes the result of ``gate``."""
     if form == "terminal":
-        print_summary(
-            built.document, out, f"All tables: pgdyno report {shlex.join(map(str, evidence))} --full"
-        )
+        print_summary(built, out, f"All tables: pgdyno report {shlex.join(map(str, evidence))} --full")
     elif form == "full":
-        print_terminal(built.document, out)
+        print_terminal(built, out)
     elif form == "json":
         from pgdyno.report.json_format import to_json  # noqa: PLC0415 - takes 50 ms
 
         write_out(to_json(built, gate))
     else:
-        write_out(to_markdown(built.document) if form == "md" else built.csv())
+        write_out(to_markdown(built) if form == "md" else built.csv())

@@ -84,60 +84,49 @@ effects would be biased."""
 UNFINISHED = "The study is still running or was interrupted. These are preliminary results."
 
 
-@dataclass(frozen=True)
-class Report:
-    """The report of a case in words. ``findings`` serve charts and the formats with raw numbers."""
+@dataclass(frozen=True, kw_only=True)
+class Report(Document):
+    """The document of a case, and what the formats with raw numbers need."""
 
-    title: str
     findings: Findings
-    headlines: Sequence[Headline]
     why: Sequence[WhyReport]
-    unfinished: str  # a sentence while the study has not ended; empty otherwise
-    percent_of: str  # definition of the percentages
-    caveats: Sequence[ShownCaveat]
     method: Sequence[str]  # paragraphs
     derived: str  # the statement that the TPC requires; empty for other workloads
-    command: str
 
 
-def case_report(findings: Findings) -> Report:
-    """Return the report of one case."""
+def case_report(findings: Findings, further: Iterable[Section] = ()) -> Report:
+    """Return the report of one case. ``further``: sections of features."""
+    reasons, method = why_section.why_reports(findings), method_paragraphs(findings)
+    derived = DERIVED_FROM_TPC_C if findings.study.plan.workload.kind == "tpcc" else ""
     return Report(
         title=findings.study.title,
-        findings=findings,
+        sections=placed(_sections(findings, reasons, [*method, *_conditions(findings, derived)]), further),
         headlines=[
             replace(one, basis=result_tables.with_coverage(one.basis, [findings.study]))
             for one in (_headline(comparison, findings) for comparison in findings.comparisons)
         ],
-        why=why_section.why_reports(findings),
         unfinished=UNFINISHED if findings.study.ended_because is None else "",
+        differs="; ".join(differences(findings)),
         percent_of=f"Percentages are (B − A) / A, where A is the baseline {findings.arms[0].arm.name}."
         f"{_full_names(findings)}",
-        caveats=_shown_caveats(findings),
-        method=method_paragraphs(findings),
-        derived=DERIVED_FROM_TPC_C if findings.study.plan.workload.kind == "tpcc" else "",
         command=findings.study.command,
+        findings=findings,
+        why=reasons,
+        method=method,
+        derived=derived,
     )
 
 
-def case_document(report: Report, further: Iterable[Section] = ()) -> Document:
-    """Return the document of a case. ``further``: sections of features."""
-    findings = report.findings
-    return Document(
-        title=report.title,
-        sections=placed(_sections(report), further),
-        headlines=report.headlines,
-        unfinished=report.unfinished,
-        differs="; ".join(differences(findings)),
-        percent_of=report.percent_of,
-    )
+def _conditions(findings: Findings, derived: str) -> Iterable[str]:
+    """Return the paragraphs below those on the method."""
+    known = (conditions.noise_sentence(findings), telemetry_tables.probe_overhead(findings), derived)
+    return filter(None, known)
 
 
-def _sections(report: Report) -> list[Section]:
+def _sections(findings: Findings, reasons: Sequence[WhyReport], method: Sequence[str]) -> list[Section]:
     """Return the sections of the core."""
-    findings = report.findings
     arms = [of.arm.name for of in findings.arms]
-    why = [" ".join(one.sentences) for one in report.why if one.sentences]
+    why = [" ".join(one.sentences) for one in reasons if one.sentences]
     dips = why_section.dip_sentences(findings)
     return [
         Section("why", sentences=why, place=Place.HEAD),
@@ -153,7 +142,7 @@ def _sections(report: Report) -> list[Section]:
         Section(
             "time-per-transaction",
             "Time per transaction: differences",
-            plots=partial(why_section.waterfalls, report.why),
+            plots=partial(why_section.waterfalls, reasons),
             plots_size="effects",
             plots_note="Each bar starts where the previous one ends. Pale bars are not significant. Lines "
             "are the CIs of significant parts.",
@@ -190,7 +179,7 @@ def _sections(report: Report) -> list[Section]:
                 result_tables.latency_changes(findings),
                 background.failures(findings),
                 conditions.outlier_trials(findings),
-                *(table for one in report.why for table in one.tables),
+                *(table for one in reasons for table in one.tables),
                 why_section.dip_table(findings),
                 telemetry_tables.drift_table(findings),
                 telemetry_tables.brief(findings),
@@ -207,15 +196,11 @@ def _sections(report: Report) -> list[Section]:
             ],
         ),
         tables_section("noise", [conditions.noise_table(findings)]),
-        caveats_section(report.caveats),
+        caveats_section(_shown_caveats(findings)),
         Section(
             "method",
             "How it was measured",
-            [
-                *report.method,
-                conditions.noise_sentence(findings),
-                *filter(None, (telemetry_tables.probe_overhead(findings), report.derived)),
-            ],
+            method,
             is_prose=True,
         ),
         tables_section(
@@ -573,16 +558,21 @@ def bar_of(estimate: Estimate, margin: float, reach: float) -> str:
     def column(value: float) -> int:
         return half + max(-half, min(half, round(half * value / reach)))
 
+    marks = {column(-margin): "┊", column(margin): "┊", half: "│"}
+    return interval_bar([column(end) for end in ends_of(estimate)], marks).rstrip().ljust(BAR_WIDTH)
+
+
+def interval_bar(columns: Sequence[int], marks: Mapping[int, str] | None = None) -> str:
+    """Return BAR_WIDTH characters with a value, or its low end, itself and its high end, at these columns."""
     line = [" "] * BAR_WIDTH
-    for end in (-margin, margin):
-        line[column(end)] = "┊"
-    line[half] = "│"
-    if estimate.low is not None and estimate.high is not None:
-        low, high = column(estimate.low), column(estimate.high)
+    for column, mark in (marks or {}).items():
+        line[column] = mark
+    low, high = columns[0], columns[-1]
+    if len(columns) > 1:
         line[low : high + 1] = "─" * (high + 1 - low)
         line[low], line[high] = "├", "┤"
-    line[column(estimate.value)] = "●"
-    return "".join(line).rstrip().ljust(BAR_WIDTH)
+    line[columns[len(columns) // 2]] = "●"
+    return "".join(line)
 
 
 MAIN_SETTINGS = (
@@ -671,9 +661,7 @@ def _compiler(of: ServerFacts) -> str:
     return found[1] if found else UNKNOWN
 
 
-def case_summary(
-    report: Report, sections: Sequence[Section], published: Sequence[Table]
-) -> list[Line | Table]:
+def case_summary(report: Report, sections: Sequence[Section]) -> list[Line | Table]:
     """Return the summary of a case: with published tables, or with the effect and its causes."""
     findings = report.findings
     head = [
@@ -681,55 +669,47 @@ def case_summary(
         for one in report.headlines
         for line in (Line(one.sentence, one.verdict or Tone.STRONG), *([Line(one.more)] if one.more else []))
     ]
-    if published:
-        return summary(head, report.unfinished, published_lines(published), sections, report.caveats)
+    if published := published_lines(sections):
+        return summary(head, report.unfinished, published, sections)
     if len(report.headlines) > HEADLINES_MAX:
         head = [
             Line(f"{comparison.arm.name}: {headline.more}")
             for comparison, headline in zip(findings.comparisons, report.headlines, strict=True)
             if comparison.is_held_back
         ]
-    why = [" ".join(one.sentences) for one in report.why if one.sentences]
     body: list[Line | Table] = [effect_table(findings), Line("")]
-    if differing := differences(findings):
-        body.append(Line(f"{'; '.join(differing)}.", begin="Differs: "))
-    body += map(Line, why if len(report.why) <= HEADLINES_MAX else [])
-    body += map(Line, telemetry_tables.query_sentences(findings))
+    if report.differs:
+        body.append(Line(f"{report.differs}.", begin="Differs: "))
+    causes = report.of("queries") if len(report.why) > HEADLINES_MAX else report.of("why", "queries")
+    body += [Line(sentence) for section in causes for sentence in section.sentences]
     body += [Line(one, Tone.ALARM, "! ") for one in failures(findings)]
-    return summary(head, report.unfinished, body, sections, report.caveats)
+    return summary(head, report.unfinished, body, sections)
 
 
 def summary_of_several(
-    headlines: Sequence[Headline],
-    unfinished: str,
-    tables: Sequence[Table],
-    published: Sequence[Table],
-    sections: Sequence[Section],
-    caveats: Sequence[ShownCaveat],
+    headlines: Sequence[Headline], unfinished: str, sections: Sequence[Section]
 ) -> list[Line | Table]:
     """Return the summary of several cases or hosts: published tables, or the first rows of the results."""
     head = [Line(one.sentence, one.verdict or Tone.STRONG) for one in headlines[:HEADLINES_MAX]]
     if (rest := len(headlines) - HEADLINES_MAX) > 0:
         head.append(Line(f"{counted(rest, 'other comparison')}.", begin="+ "))
-    body = published_lines(published) or [first_rows(table) for table in tables[:1]]
-    return summary(head, unfinished, body, sections, caveats)
+    results = [table for section in sections if section.id == "results" for table in section.tables]
+    return summary(head, unfinished, published_lines(sections) or [*map(first_rows, results[:1])], sections)
 
 
-def published_lines(tables: Sequence[Table]) -> list[Line | Table]:
+def published_lines(sections: Sequence[Section]) -> list[Line | Table]:
     """Return published tables with empty lines around them."""
+    tables = [table for section in sections for table in section.tables if table.whole]
     parts: list[Line | Table] = [part for table in tables for part in (table, Line(""))]
     return [Line(""), *parts] if parts else []
 
 
 def summary(
-    head: Sequence[Line],
-    unfinished: str,
-    body: Sequence[Line | Table],
-    sections: Sequence[Section],
-    caveats: Sequence[ShownCaveat],
+    head: Sequence[Line], unfinished: str, body: Sequence[Line | Table], sections: Sequence[Section]
 ) -> list[Line | Table]:
     """Return headlines, ``body``, the brief sentences of sections, and the main caveats."""
     briefs = [Line(sentence) for section in sections for sentence in section.brief]
+    caveats = [caveat for section in sections for caveat in section.caveats]
     shown = [one for one in caveats if one.severity is not Severity.LOW]
     shown = shown[: 1 if briefs else CAVEATS_MAX]
     rest = len(caveats) - len(shown)

@@ -163,6 +163,15 @@ class Document:
         return [section for section in self.sections if section.place in places]
 
     @property
+    def caveats(self) -> Sequence[ShownCaveat]:
+        """The caveats, without those of parts."""
+        return [caveat for section in self.sections for caveat in section.caveats]
+
+    def tables(self, *ids: str) -> list[Table]:
+        """Return the tables of the sections with one of these ids."""
+        return [table for section in self.of(*ids) for table in section.tables]
+
+    @property
     def body(self) -> list[Section]:
         """The sections of a text below the headlines."""
         return [section for section in self.sections if section.place > Place.HEAD]
@@ -170,14 +179,9 @@ class Document:
 
 def placed(sections: Iterable[Section], further: Iterable[Section]) -> list[Section]:
     """Insert further sections where they say; at the end without such a section."""
-    found = list(sections)
-    for section in further:
-        ids = [one.id for one in found]
-        at = ids.index(section.after) + 1 if section.after in ids else len(found)
-        while at < len(found) and found[at].after == section.after != "":
-            at += 1
-        found.insert(at, section)
-    return found
+    own, others = list(sections), list(further)
+    found = [one for section in own for one in (section, *(of for of in others if of.after == section.id))]
+    return [*found, *(of for of in others if of not in found)]
 
 
 def tables_section(id_: str, tables: Iterable[Table], place: Place = Place.BODY) -> Section:

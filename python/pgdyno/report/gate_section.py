@@ -182,7 +182,7 @@ def _lines(
     if briefs := [sentence for section in document.sections for sentence in section.brief]:
         yield from (f"- {escaped(sentence)}" for sentence in briefs)
         yield ""
-    caveats = [caveat for section in document.sections for caveat in section.caveats]
+    caveats = document.caveats
     why = [sentence for section in document.of("why") for sentence in section.sentences]
     for sentence in (document.unfinished, *why, _most_severe(caveats)):
         if sentence:
@@ -191,7 +191,7 @@ def _lines(
     if files:
         yield escaped(f"Files: {', '.join(files)}.")
         yield ""
-    results = [table for section in document.of("levels", "results", "checks") for table in section.tables]
+    results = document.tables("levels", "results", "checks")
     short = [table for table in results if not table.long and not table.said_elsewhere]
     for table in short[:COLLAPSED_MAX]:
         yield from _collapsed(table.title, [*grid(table), "", escaped(table.note)])

@@ -11,7 +11,6 @@ import hashlib
 import re
 from collections import Counter
 from functools import cache
-from html import unescape
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined, Template
@@ -27,11 +26,12 @@ def to_html(document: Document) -> str:
     page = _template("report.html.j2").render(
         document=document,
         place=Place,
+        contents=Contents(),
         style=_text("report.css"),
         script=script,
         script_hash=source_hash(script),
     )
-    return with_contents(visible(page))
+    return visible(page)
 
 
 @cache
@@ -58,50 +58,25 @@ def source_hash(script: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}"
 
 
-CONTENTS = "<!-- contents -->"
-CASE = '<details class="case">'
-TOKENS = re.compile(
-    rf"{CASE}|<details>|</details>|<(?P<tag>h2|summary)>(?:<b>(?P<case>.*?)</b>)?(?P<title>.*?)</(?P=tag)>"
-)
+class Contents:
+    """Addresses of the sections of a page, and the links to those outside of cases.
 
-
-def with_contents(document: str) -> str:
-    """Give each section a permanent address, and replace CONTENTS by links to sections and cases.
-
-    The address of a section consists of the names of its case and of the section. So it depends neither on
-    results nor on the number of cases.
+    An address consists of the names of its case and of the section. So it depends neither on results nor on
+    the number of cases.
     """
-    places: list[str | None] = []  # address of each open case, None for other details
-    items: list[str] = []
-    taken = Counter[str]()
 
-    def anchored(found: re.Match[str]) -> str:
-        tag, case, title = found["tag"], found["case"], found["title"]
-        if tag is None:
-            if found[0] == "</details>":
-                places.pop()
-            else:
-                places.append("" if found[0] == CASE else None)
-            return found[0]
+    def __init__(self) -> None:
+        self.links: list[tuple[str, str, bool]] = []  # address, text, whether it is a case
+        self._taken = Counter[str]()
+
+    def address(self, title: str, around: str, *, is_case: bool = False) -> str:
+        """Return a new address; ``around`` is that of the case."""
         # Without units and conditions: they are long, and may change between studies.
-        short = case or re.split(r",| \(", title)[0]
-        around = [place for place in places if place]
-        slug = "-".join([*around[-1:], _words(short)])
-        taken[slug] += 1
-        slug = slug if taken[slug] == 1 else f"{slug}-{taken[slug]}"
-        if case:
-            places[-1] = slug
+        short = title if is_case else re.split(r",| \(", title)[0]
+        words = re.sub("[^a-z0-9]+", "-", short.lower()).strip("-")
+        slug = f"{around}-{words}" if around else words
+        self._taken[slug] += 1
+        slug = slug if self._taken[slug] == 1 else f"{slug}-{self._taken[slug]}"
         if not around:
-            items.append(f'<li{" class=sub" if case else ""}><a href="#{slug}">{short}</a></li>')
-        if tag == "summary":
-            name = f"<b>{case}</b>" if case else ""
-            return f'<summary id="{slug}">{name}{title}</summary>'
-        return f'<h2 id="{slug}">{title}<a class="anchor" href="#{slug}" aria-label="Link"></a></h2>'
-
-    found = TOKENS.sub(anchored, document)
-    links = f"<details><summary>Contents</summary><ul>{''.join(items)}</ul></details>"
-    return found.replace(CONTENTS, f'<nav class="contents">{links}</nav>', 1)
-
-
-def _words(title: str) -> str:
-    return re.sub("[^a-z0-9]+", "-", unescape(title).lower()).strip("-")
+            self.links.append((slug, short, is_case))
+        return slug

@@ -128,7 +128,7 @@ def to_json(report: StudyReport | HostsReport, gate: Gate | None = None) -> str:
                 gate=gate,
                 title=report.title,
                 command=report.command,
-                sentences={**sentences_of(report.document), **reasons},
+                sentences={**sentences_of(report), **reasons},
                 caveats=report.caveats,
                 hosts=report.findings,
                 files={name: study_results(of) for name, of in report.studies.items()},
@@ -196,16 +196,16 @@ class _Untitled(GenerateJsonSchema):
 
 def study_results(report: StudyReport, of_gate: Sentences = MappingProxyType({})) -> StudyResults:
     """Return the results of one file. ``of_gate``: sentences on the gate."""
-    document, crashes = report.document, report.crashes
-    parts = {name: part for section in document.of("cases") for name, part in section.parts.items()}
+    crashes = report.crashes
+    parts = {name: part for section in report.of("cases") for name, part in section.parts.items()}
     return StudyResults(
         title=report.title,
         command=report.command,
         sentences={
             **{name: sentences_of(part) for name, part in parts.items()},
-            "": {**sentences_of(document), **of_gate},
+            "": {**sentences_of(report), **of_gate},
         },
-        caveats=report.only.caveats if report.only else report.caveats,
+        caveats=report.caveats,
         study=report.findings,
         more={
             "durability": crash_json(crashes) if crashes else None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import OverCases, StudyFindings
@@ -20,7 +19,6 @@ from pgdyno.features.published.section import sections as published_sections
 from pgdyno.report import csv_format, result_tables
 from pgdyno.report.answer import (
     Report,
-    case_document,
     case_report,
     case_summary,
     caveats_section,
@@ -55,20 +53,14 @@ CASE_SECTIONS = (profile_sections, driver_sections)
 """Sections of features about one case; each says after which section of ``answer`` it comes."""
 
 
-@dataclass(frozen=True)
-class StudyReport:
+@dataclass(frozen=True, kw_only=True)
+class StudyReport(Document):
     """``cases`` maps the name of a case to its report; a comparison has a single case."""
 
-    title: str
     findings: StudyFindings
-    headlines: Sequence[Headline]
-    percent_of: str
-    lost: str  # sentence: how the fit lost the question of the source; empty if it did not
-    published: Sequence[Table]  # published tables beside the measured values
-    crashes: CrashReport | None  # the crash test of the arms
-    caveats: Sequence[ShownCaveat]
     cases: Mapping[str, Report]
-    command: str
+    crashes: CrashReport | None  # the crash test of the arms
+    lost: str  # sentence: how the fit lost the question of the source; empty if it did not
 
     @property
     def only(self) -> Report | None:
@@ -76,98 +68,80 @@ class StudyReport:
         return next(iter(self.cases.values())) if len(self.cases) == 1 else None
 
     @property
-    def unfinished(self) -> str:
-        """A sentence while the study has not ended; empty otherwise."""
-        return next(iter(self.cases.values())).unfinished
-
-    @cached_property
-    def document(self) -> Document:
-        """The document: what all cases have in common, and the cases."""
-        every = [replace(of, place=min(of.place, Place.TOP)) for of in self._sections()]
-        source = [section for section in every if section.id in SOURCE]
-        others = [section for section in every if section.id not in SOURCE]
-        if self.only is None:
-            return self._of_several(source, others)
-        whole = case_document(self.only, _case_sections(self.only))
-        sections = [*source, *others, *whole.sections, _fitted(self.findings)]
-        return replace(
-            whole,
-            sections=sections,
-            command=self.command,
-            kicker=_kicker(self.findings),
-            summary=case_summary(self.only, sections, self.published),
-        )
+    def published(self) -> list[Table]:
+        """Published tables beside the measured values."""
+        return self.tables("published")
 
     def csv(self) -> str:
         """Return the CSV document."""
         return csv_format.to_csv(self.findings, self.lost)
 
-    def _sections(self) -> Iterator[Section]:
-        """Yield the sections of features about all cases."""
-        if self.lost:
-            yield Section("lost", sentences=[self.lost], place=Place.ABOVE, is_alarm=True)
-        yield from published_sections(self.findings)
-        if self.crashes is not None:
-            yield durability_section(self.findings, self.crashes)
-        yield from capacity_sections(self.findings)
-        yield from factors_sections(self.findings)
-
-    def _of_several(self, source: Sequence[Section], others: Sequence[Section]) -> Document:
-        tables = [changes_by_case(self.findings)]
-        sections = [
-            *source,
-            tables_section("results", tables, Place.TOP),
-            *others,
-            caveats_section(self.caveats),
-            _fitted(self.findings),
-        ]
-        parts = {name: case_document(of, _case_sections(of)) for name, of in self.cases.items()}
-        return Document(
-            title=self.title,
-            headlines=self.headlines,
-            unfinished=self.unfinished,
-            percent_of=self.percent_of,
-            sections=[*sections, Section("cases", "Cases", parts=parts)],
-            command=self.command,
-            kicker=_kicker(self.findings),
-            summary=summary_of_several(
-                self.headlines, self.unfinished, tables, self.published, sections, self.caveats
-            ),
-        )
-
 
 def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> StudyReport:
     """Return the report of a study, with the crash test of its arms if there is one."""
-    cases = {of.study.case: case_report(of) for of in findings.cases}
-    first = findings.first
+    cases = {
+        of.study.case: case_report(of, [section for sections in CASE_SECTIONS for section in sections(of)])
+        for of in findings.cases
+    }
+    first, study = next(iter(cases.values())), findings.first.study
+    lost = lost_question([findings])
+    every = [replace(of, place=min(of.place, Place.TOP)) for of in _sections(findings, crashes, lost)]
+    source = [section for section in every if section.id in SOURCE]
+    others = [section for section in every if section.id not in SOURCE]
+    fitted = tables_section("fitted", [fit_change_table(findings)])
+    if len(cases) == 1:
+        whole = _of_one(first, [*source, *others, *first.sections, fitted])
+    else:
+        whole = _of_several(
+            findings, cases, source, [*others, caveats_section(_shown_caveats(cases)), fitted]
+        )
+    kicker = f"{study.title} · {datetime.fromtimestamp(study.created_unix_s, UTC):%Y-%m-%d %H:%M} UTC"
+    of_study = {"unfinished": first.unfinished, "command": study.command, "kicker": kicker}
     return StudyReport(
-        title=first.study.title,
-        findings=findings,
-        headlines=[
-            replace(
-                one, basis=result_tables.with_coverage(one.basis, [case.study for case in findings.cases])
-            )
-            for one in (_headline(over, findings) for over in findings.over_cases)
-        ],
-        percent_of="Percentages are (B − A) / A, where A is the baseline.",
-        lost=lost_question([findings]),
-        published=[
-            table for of in published_sections(findings) if of.id == "published" for table in of.tables
-        ],
-        crashes=crashes,
-        caveats=_shown_caveats(cases),
-        cases=cases,
-        command=first.study.command,
+        **{**vars(whole), **of_study}, findings=findings, cases=cases, crashes=crashes, lost=lost
     )
 
 
-def _case_sections(report: Report) -> list[Section]:
-    return [section for of_feature in CASE_SECTIONS for section in of_feature(report.findings)]
+def _sections(findings: StudyFindings, crashes: CrashReport | None, lost: str) -> Iterator[Section]:
+    """Yield the sections of features about all cases."""
+    if lost:
+        yield Section("lost", sentences=[lost], place=Place.ABOVE, is_alarm=True)
+    yield from published_sections(findings)
+    if crashes is not None:
+        yield durability_section(findings, crashes)
+    yield from capacity_sections(findings)
+    yield from factors_sections(findings)
 
 
-def _kicker(findings: StudyFindings) -> str:
-    study = findings.first.study
-    return f"{study.title} · {datetime.fromtimestamp(study.created_unix_s, UTC):%Y-%m-%d %H:%M} UTC"
+def _of_one(only: Report, sections: Sequence[Section]) -> Document:
+    return Document(
+        title=only.title,
+        sections=sections,
+        headlines=only.headlines,
+        differs=only.differs,
+        percent_of=only.percent_of,
+        summary=case_summary(only, sections),
+    )
+
+
+def _of_several(
+    findings: StudyFindings, cases: Mapping[str, Report], source: Sequence[Section], others: Sequence[Section]
+) -> Document:
+    coverage = [case.study for case in findings.cases]
+    headlines = [
+        replace(one, basis=result_tables.with_coverage(one.basis, coverage))
+        for one in (_headline(over, findings) for over in findings.over_cases)
+    ]
+    results = tables_section("results", [changes_by_case(findings)], Place.TOP)
+    parts = {name: replace(report, command="") for name, report in cases.items()}
+    sections = [*source, results, *others, Section("cases", "Cases", parts=parts)]
+    return Document(
+        title=findings.first.study.title,
+        sections=sections,
+        headlines=headlines,
+        percent_of="Percentages are (B − A) / A, where A is the baseline.",
+        summary=summary_of_several(headlines, next(iter(cases.values())).unfinished, sections),
+    )
 
 
 def published_document(document: Document) -> Document:
@@ -260,10 +234,6 @@ def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:
     change = over.average.percent(better) if over.average else None
     text = result_tables.with_interval(change, usual, INTERVAL_BLOCKS_MIN) if change else ABSENT
     return ["average", over.arm, "", "", text, "", str(change.n) if change else "0"]
-
-
-def _fitted(findings: StudyFindings) -> Section:
-    return tables_section("fitted", [fit_change_table(findings)])
 
 
 def fit_change_table(findings: StudyFindings) -> Table:

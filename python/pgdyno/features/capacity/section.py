@@ -330,7 +330,7 @@ def capacities(found: Capacity, plan: Study) -> Table:
         if capacity is not None:
             cell = _rate(capacity)
             if capacity.low is not None and capacity.n >= VERDICT_BLOCKS_MIN:
-                cell += f" {capacity.interval_text}".replace(" ", NO_BREAK)
+                cell += f"{NO_BREAK}{result_tables.with_no_break_spaces(capacity.interval_text)}"
         rows.append(
             [
                 kept.name,

@@ -23,7 +23,7 @@ from pgdyno.features.crash.plan import (
     StandbyCrash,
 )
 from pgdyno.features.crash.records import Crash, CrashArm, CrashTestRecord
-from pgdyno.report.answer import BAR_WIDTH, axis, bar_of, ends_of, reach_of
+from pgdyno.report.answer import BAR_WIDTH, axis, bar_of, ends_of, interval_bar, reach_of
 from pgdyno.report.csv_format import as_text, csv_text
 from pgdyno.report.document import Document, Headline, Section, Table, tables_section
 from pgdyno.report.plot import Axis, Mark, Panel, Scale, arm_class, circle, line, linear, plot, text
@@ -474,16 +474,8 @@ def share_bar(share: Proportion | None) -> str:
     """Return a line of BAR_WIDTH characters from 0 to 100%: interval and share."""
     if share is None:
         return ""
-
-    def column(value: float) -> int:
-        return round((BAR_WIDTH - 1) * value)
-
-    drawn = [" "] * BAR_WIDTH
-    low, high = column(share.low), column(share.high)
-    drawn[low : high + 1] = "─" * (high + 1 - low)
-    drawn[low], drawn[high] = "├", "┤"
-    drawn[column(share.count / share.n)] = "●"
-    return "".join(drawn)
+    ends = (share.low, share.count / share.n, share.high)
+    return interval_bar([round((BAR_WIDTH - 1) * end) for end in ends])
 
 
 def _picture(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Markup:

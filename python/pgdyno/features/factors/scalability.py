@@ -40,12 +40,11 @@ from pgdyno.features.factors.effects import (
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
 from pgdyno.report.plot import Axis, Mark, Panel, Point, arm_class, dotted, linear, logarithmic, plot, trace
-from pgdyno.report.result_tables import enumeration
+from pgdyno.report.result_tables import enumeration, with_no_break_spaces
 from pgdyno.study.cases import label_of
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.units import (
     ABSENT,
-    NO_BREAK,
     Better,
     Estimate,
     bracketed,
@@ -838,17 +837,21 @@ def _knee(curve: Curve) -> str:
     if curve.knee is None:
         return ABSENT
     value = group_digits(curve.knee.value, _places(curve.knee.value))
-    return value if curve.knee.low is None else f"{value} {_tight(_knee_interval(curve))}"
+    return value if curve.knee.low is None else f"{value} {with_no_break_spaces(_knee_interval(curve))}"
 
 
 def _peak_cell(peak: Estimate) -> str:
     value = group_digits(peak.value, peak.decimals)
-    return value if peak.low is None else f"{value} {_tight(_peak_interval(peak))}"
+    return value if peak.low is None else f"{value} {with_no_break_spaces(_peak_interval(peak))}"
 
 
 def _with_interval(estimate: Estimate) -> str:
     value = group_digits(estimate.value, estimate.decimals)
-    return value if estimate.low is None else f"{value} {_tight(_without_unit(estimate).interval_text)}"
+    return (
+        value
+        if estimate.low is None
+        else f"{value} {with_no_break_spaces(_without_unit(estimate).interval_text)}"
+    )
 
 
 def _without_unit(estimate: Estimate) -> Estimate:
@@ -860,11 +863,6 @@ def _peak_interval(peak: Estimate) -> str:
     if peak.low is None or peak.high is None or math.isfinite(peak.high):
         return peak.interval_text
     return bracketed(group_digits(peak.low, peak.decimals), "∞")
-
-
-def _tight(interval: str) -> str:
-    """Return the interval with no-break spaces."""
-    return interval.replace(" ", NO_BREAK)
 
 
 def curve_difference_table(found: Scalability, plan: Study) -> Table:
@@ -892,9 +890,9 @@ def _signed(estimate: Estimate) -> str:
         return value
     if estimate.high is not None and math.isinf(estimate.high):
         low = signed(estimate.low, estimate.decimals, "")
-        return f"{value} {_tight(bracketed(low, '∞'))}"
+        return f"{value} {with_no_break_spaces(bracketed(low, '∞'))}"
     low, high = (signed(end, estimate.decimals, "") for end in (estimate.low, estimate.high or 0.0))
-    return f"{value} {_tight(bracketed(low, high))}"
+    return f"{value} {with_no_break_spaces(bracketed(low, high))}"
 
 
 def ratios(found: Scalability, plan: Study) -> Table:

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import percent_of
@@ -362,63 +362,13 @@ def _pooled(cell: PooledCell, confidence: float) -> str:
 # ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class HostsReport:
-    """``studies`` maps the name of a file to its report. The other fields are about all hosts."""
+@dataclass(frozen=True, kw_only=True)
+class HostsReport(Document):
+    """``studies`` maps the name of a file to its report."""
 
-    title: str
     findings: HostsFindings
-    headlines: Sequence[Headline]
-    unfinished: str
-    percent_of: str
-    published: Sequence[Table]  # published tables beside the pooled values
-    caveats: Sequence[ShownCaveat]
     studies: Mapping[str, StudyReport]
-    command: str
-
-    @property
-    def lost(self) -> str:
-        """How a fit lost the question of the source; empty if none did."""
-        return lost_question(list(self.findings.studies.values()))
-
-    @cached_property
-    def document(self) -> Document:
-        """The document: the pooled results, then the report of each file."""
-        findings, studies = self.findings, {name: of.document for name, of in self.studies.items()}
-        tables = _results(findings, self.studies)
-        derived = next(iter(next(iter(self.studies.values())).cases.values())).derived
-        sections = [
-            *(
-                [Section("lost", sentences=[self.lost], place=Place.ABOVE, is_alarm=True)]
-                if self.lost
-                else []
-            ),
-            Section("agreement", sentences=_agreement(studies), place=Place.ABOVE),
-            Section(
-                "forest",
-                "Estimate by host, and pooled",
-                plots=partial(forest, findings),
-                plots_size="effects",
-                place=Place.TOP,
-            ),
-            tables_section("published", self.published, Place.TOP),
-            tables_section("results", tables, Place.TOP),
-            caveats_section(self.caveats),
-            tables_section("background", [host_fit_change_table(findings), telemetry(findings)]),
-            Section("derived", sentences=[derived] if derived else [], is_prose=True),
-        ]
-        return Document(
-            title=self.title,
-            headlines=self.headlines,
-            unfinished=self.unfinished,
-            percent_of=self.percent_of,
-            sections=[*sections, Section("hosts", "Reports by host", parts=studies)],
-            command=self.command,
-            kicker=next(iter(studies.values())).kicker,
-            summary=summary_of_several(
-                self.headlines, self.unfinished, tables, self.published, sections, self.caveats
-            ),
-        )
+    lost: str  # how a fit lost the question of the source; empty if none did
 
     def csv(self) -> str:
         """Return the CSV document: that of each file, after the names of host and file."""
@@ -438,31 +388,55 @@ def build_hosts(
     """Return the report over hosts. ``crashes``: the crash test of each file, if it has one."""
     tested = crashes or {}
     studies = {name: build_study(study, tested.get(name)) for name, study in findings.studies.items()}
-    first = next(iter(studies.values()))
-    unfinished = [caveat.text for caveat in findings.incomplete]
-    explained = {caveat.parameters["host"] for caveat in findings.incomplete}
-    unfinished += [
-        f"{name}: {study.unfinished}"
-        for name, study in studies.items()
-        if study.unfinished and name not in explained
+    first, lost = next(iter(studies.values())), lost_question(list(findings.studies.values()))
+    headlines = [
+        replace(one, basis=with_coverage(one.basis, [case.study for case in findings.first.cases]))
+        for one in _headlines(findings)
     ]
+    sections = list(_sections(findings, studies, lost))
+    unfinished = _unfinished(findings, studies)
     return HostsReport(
         title=first.title,
-        findings=findings,
-        headlines=[
-            replace(one, basis=with_coverage(one.basis, [case.study for case in findings.first.cases]))
-            for one in _headlines(findings)
-        ],
-        unfinished=" ".join(unfinished),
+        sections=[*sections, Section("hosts", "Reports by host", parts=studies)],
+        headlines=headlines,
+        unfinished=unfinished,
         percent_of=(
             "Percentages are (B − A) / A, where A is the baseline. Pooled: random-effects mean over hosts; "
             "its CI applies to similar hosts, not only to these."
         ),
-        published=_published(findings),
-        caveats=_shown_caveats(findings, studies),
-        studies=studies,
         command="\n".join(dict.fromkeys(study.command for study in studies.values())),
+        kicker=first.kicker,
+        summary=summary_of_several(headlines, unfinished, sections),
+        findings=findings,
+        studies=studies,
+        lost=lost,
     )
+
+
+def _unfinished(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> str:
+    explained = {caveat.parameters["host"] for caveat in findings.incomplete}
+    others = [
+        f"{name}: {study.unfinished}"
+        for name, study in studies.items()
+        if study.unfinished and name not in explained
+    ]
+    return " ".join([*(caveat.text for caveat in findings.incomplete), *others])
+
+
+def _sections(findings: HostsFindings, studies: Mapping[str, StudyReport], lost: str) -> Iterator[Section]:
+    if lost:
+        yield Section("lost", sentences=[lost], place=Place.ABOVE, is_alarm=True)
+    yield Section("agreement", sentences=_agreement(studies), place=Place.ABOVE)
+    forests = partial(forest, findings)
+    yield Section(
+        "forest", "Estimate by host, and pooled", plots=forests, plots_size="effects", place=Place.TOP
+    )
+    yield tables_section("published", _published(findings), Place.TOP)
+    yield tables_section("results", _results(findings, studies), Place.TOP)
+    yield caveats_section(_shown_caveats(findings, studies))
+    yield tables_section("background", [host_fit_change_table(findings), telemetry(findings)])
+    if derived := next(iter(next(iter(studies.values())).cases.values())).derived:
+        yield Section("derived", sentences=[derived], is_prose=True)
 
 
 def _results(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[Table]:
@@ -476,7 +450,7 @@ def _results(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> lis
     return [table for table in tables if table.rows]
 
 
-def _agreement(studies: Mapping[str, Document]) -> list[str]:
+def _agreement(studies: Mapping[str, StudyReport]) -> list[str]:
     """Return the number of changes by agreement with the source, for each host."""
     return [f"{name}: {of.sentences[0]}" for name, one in studies.items() for of in one.of("agreement")]
 
@@ -575,8 +549,7 @@ def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) 
             found.append(replace(caveats[0], sentence=sentence))
     raised: dict[ShownCaveat, list[str]] = {}
     for name, study in studies.items():
-        report = study.only
-        for shown in report.caveats if report else study.caveats:
+        for shown in study.caveats:
             raised.setdefault(shown, []).append(name)
     for shown, where in raised.items():
         everywhere = len(where) == len(studies)
