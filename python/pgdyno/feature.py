@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from pgdyno.analysis.case_findings import Findings
+    from pgdyno.analysis.study_findings import StudyFindings
     from pgdyno.measure.dataset_loading import DataKind
     from pgdyno.measure.drive import BeforeDrive
     from pgdyno.measure.prepare import Preparation
     from pgdyno.measure.telemetry_collection import ProbeKind
     from pgdyno.measure.trial import OpenSession
+    from pgdyno.report.document import Section
     from pgdyno.report.json_format import Result
     from pgdyno.server.build_store import OpenSource
     from pgdyno.server.cache_directory import Leftovers
@@ -38,3 +41,5 @@ class Feature:
     probes: Callable[[], Iterable[ProbeKind]] = tuple
     trial_checks: Callable[[], Iterable[TrialCheck]] = tuple
     results: Callable[[], Iterable[Result]] = tuple
+    sections: Callable[[], Iterable[Callable[[StudyFindings], Iterable[Section]]]] = tuple
+    case_sections: Callable[[], Iterable[Callable[[Findings], Iterable[Section]]]] = tuple

@@ -9,8 +9,8 @@ import pytest
 from pgdyno.cli import options
 from pgdyno.cli import run as cli_run
 from pgdyno.cli.main import run_command
-from pgdyno.features.fitting.fit import LOST, NOT_THE_QUESTION
 from pgdyno.features.planning import command as cli_study
+from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.sizing import MachineSize
 
 STUDIES = Path(__file__).parents[2] / "studies"

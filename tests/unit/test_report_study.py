@@ -19,13 +19,13 @@ from synthetic_study import HOST, Synthetic
 
 from pgdyno.analysis.statistics.intervals import level_of
 from pgdyno.caveats import Caveat, Code, Severity
-from pgdyno.features.fitting.fit import LOST, NOT_THE_QUESTION
 from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.sections import build_hosts
 from pgdyno.features.published.section import AS_ABOVE, with_measured_columns
 from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable, published_in
 from pgdyno.report.result_tables import level_text
 from pgdyno.report.study_report import StudyReport, build_study
+from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import ABSENT, Better, Estimate

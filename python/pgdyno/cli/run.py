@@ -23,21 +23,14 @@ from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.errors import UsageError
 from pgdyno.features.crash.options import DurabilityOptions
 from pgdyno.features.drivers.options import DriverOptions
-from pgdyno.features.fitting.fit import (
-    ANYWAY,
-    LOST,
-    NOT_THE_QUESTION,
-    FitCommand,
-    FitMachine,
-    Fitted,
-    needs_of,
-)
+from pgdyno.features.fitting.fit import ANYWAY, FitCommand, FitMachine, Fitted, needs_of
 from pgdyno.features.fitting.fit import fit_study as fit_to
 from pgdyno.features.fitting.levels import FitChange
 from pgdyno.features.fleet.command import FLEET_READ, FleetOptions, resume_on_fleet, run_on_fleet
 from pgdyno.features.fleet.records import StudyChoices
 from pgdyno.features.own_data.options import PG_UPGRADE
 from pgdyno.features.planning.command import read_study, size_of, study_path, text_of
+from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes
 from pgdyno.study.cases import Case, Request, cases_of

@@ -116,7 +116,9 @@ class Section:
     drawn: Table | None = None  # the plots on a terminal
     brief: Sequence[str] = ()  # sentences of the summary on the terminal
     place: Place = Place.BODY
-    after: str = ""  # id of the section that it follows, for a section of a feature
+    after: str = ""  # id of the section that it follows, for a section of a feature about a case
+    order: int = 0  # among the sections about all cases
+    is_source: bool = False  # about the source of a study: before its results
     is_prose: bool = False  # sentences are paragraphs, not items of a list
     is_alarm: bool = False  # sentences are about a severe limitation
     is_long: bool = False  # details: collapsed in HTML

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import OverCases, StudyFindings
-from pgdyno.features.capacity.section import sections as capacity_sections
 from pgdyno.features.crash.sections import CrashReport, durability_section
-from pgdyno.features.drivers.section import sections as driver_sections
-from pgdyno.features.factors.scalability import sections as factors_sections
-from pgdyno.features.fitting.fit import LOST, NOT_THE_QUESTION
-from pgdyno.features.profiles.section import sections as profile_sections
-from pgdyno.features.published.section import IDS as PUBLISHED
-from pgdyno.features.published.section import sections as published_sections
+from pgdyno.hooks import Hooks
 from pgdyno.report import csv_format, result_tables
 from pgdyno.report.answer import (
     Report,
@@ -35,6 +30,7 @@ from pgdyno.report.document import (
     tables_section,
 )
 from pgdyno.report.result_tables import enumeration
+from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
 from pgdyno.units import ABSENT, Better, ci_text, counted
 
@@ -46,10 +42,10 @@ WORDS = {
 }
 
 
-SOURCE = ("lost", *PUBLISHED)
-"""Sections about the source of a study, before its results."""
+SECTIONS = Hooks[Callable[[StudyFindings], Iterable[Section]]]("sections")
+"""Sections of features about all cases; each has its place and order."""
 
-CASE_SECTIONS = (profile_sections, driver_sections)
+CASE_SECTIONS = Hooks[Callable[[Findings], Iterable[Section]]]("case_sections")
 """Sections of features about one case; each says after which section of ``answer`` it comes."""
 
 
@@ -86,8 +82,8 @@ def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> 
     first, study = next(iter(cases.values())), findings.first.study
     lost = lost_question([findings])
     every = [replace(of, place=min(of.place, Place.TOP)) for of in _sections(findings, crashes, lost)]
-    source = [section for section in every if section.id in SOURCE]
-    others = [section for section in every if section.id not in SOURCE]
+    source = [section for section in every if section.is_source]
+    others = [section for section in every if not section.is_source]
     fitted = tables_section("fitted", [fit_change_table(findings)])
     if len(cases) == 1:
         whole = _of_one(first, [*source, *others, *first.sections, fitted])
@@ -102,15 +98,14 @@ def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> 
     )
 
 
-def _sections(findings: StudyFindings, crashes: CrashReport | None, lost: str) -> Iterator[Section]:
-    """Yield the sections of features about all cases."""
+def _sections(findings: StudyFindings, crashes: CrashReport | None, lost: str) -> list[Section]:
+    """Return the sections about all cases in their order."""
+    found = [section for sections in SECTIONS for section in sections(findings)]
     if lost:
-        yield Section("lost", sentences=[lost], place=Place.ABOVE, is_alarm=True)
-    yield from published_sections(findings)
+        found.append(Section("lost", sentences=[lost], place=Place.ABOVE, is_alarm=True, is_source=True))
     if crashes is not None:
-        yield durability_section(findings, crashes)
-    yield from capacity_sections(findings)
-    yield from factors_sections(findings)
+        found.append(durability_section(findings, crashes))
+    return sorted(found, key=lambda section: section.order)
 
 
 def _of_one(only: Report, sections: Sequence[Section]) -> Document:
@@ -146,13 +141,13 @@ def _of_several(
 
 def published_document(document: Document) -> Document:
     """Return the published tables with measured values, and what they need to be read."""
-    kept = {*SOURCE, "caveats", "fitted", "hosts"}
+    kept = ("caveats", "fitted", "hosts")
     return Document(
         title=document.title,
         sections=[
             replace(section, parts={name: published_document(one) for name, one in section.parts.items()})
             for section in document.sections
-            if section.id in kept
+            if section.is_source or section.id in kept
         ],
     )
 

@@ -417,6 +417,12 @@ class Measure(StrEnum):
 NOT_ASKED_FOR = "not requested"
 
 
+LOST = "question: "
+"""Prefix of the keys of stored changes that lose the question of the source."""
+
+NOT_THE_QUESTION = "Does not reproduce the source's question"
+
+
 @dataclass(frozen=True, kw_only=True)
 class StudyRow:
     """The study: one row."""

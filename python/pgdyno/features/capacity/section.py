@@ -262,6 +262,7 @@ def capacity_section(found: Capacity, plan: Study) -> Section:
         [table for table in made if table.rows],
         plots=partial(latency_chart, found),
         brief=[f"{title}: {sentence}" for sentence in sentences[:1]],
+        order=30,
     )
 
 

@@ -381,6 +381,7 @@ def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
         plots=lambda: [Panel("Loss against speed", _picture(study, changes, crashes))],
         drawn=_drawn(study, changes, crashes),
         brief=[f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
+        order=20,
     )
 
 

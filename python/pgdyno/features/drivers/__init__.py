@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
+    from pgdyno.analysis.case_findings import Findings
     from pgdyno.measure.trial import OpenSession
+    from pgdyno.report.document import Section
     from pgdyno.report.json_format import Result
 
 
@@ -30,4 +32,10 @@ def _results() -> Iterable[Result]:
     )
 
 
-FEATURE = Feature("drivers", session=_session, results=_results)
+def _case_sections() -> Iterable[Callable[[Findings], Iterable[Section]]]:
+    from pgdyno.features.drivers.section import sections
+
+    yield sections
+
+
+FEATURE = Feature("drivers", session=_session, results=_results, case_sections=_case_sections)

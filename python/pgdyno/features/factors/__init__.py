@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
+    from pgdyno.analysis.study_findings import StudyFindings
+    from pgdyno.report.document import Section
     from pgdyno.report.json_format import Result
 
 
@@ -27,4 +29,10 @@ def _results() -> Iterable[Result]:
     )
 
 
-FEATURE = Feature("factors", results=_results)
+def _sections() -> Iterable[Callable[[StudyFindings], Iterable[Section]]]:
+    from pgdyno.features.factors.scalability import sections
+
+    yield sections
+
+
+FEATURE = Feature("factors", results=_results, sections=_sections)

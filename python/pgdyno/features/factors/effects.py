@@ -547,6 +547,7 @@ def factors_section(effects: Effects, plan: Study) -> Section:
         brief=[_brief(effects, factor.name, plan) for factor in effects.design.factors if factor.compared][
             :BRIEF_MAX
         ],
+        order=40,
     )
 
 

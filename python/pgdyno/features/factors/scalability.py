@@ -700,6 +700,7 @@ def scalability_section(found: Scalability, plan: Study) -> Section:
         [table for table in made if table.rows],
         plots=partial(curves, found),
         brief=[f"Scalability: {sentence}" for sentence in sentences[:1]],
+        order=50,
     )
 
 

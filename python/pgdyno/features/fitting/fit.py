@@ -87,12 +87,6 @@ CHECKPOINT_DISTANCE = frozenset({"checkpoint_timeout", "max_wal_size"})
 """Settings of one treatment: the first limit that is reached starts a checkpoint."""
 
 
-LOST = "question: "
-"""Prefix of the keys of stored changes that lose the question."""
-
-NOT_THE_QUESTION = "Does not reproduce the source's question"
-
-
 @dataclass(frozen=True)
 class Asked:
     """A study with its scale: the file, and the cores and memory of the machine of its numbers."""

@@ -21,9 +21,10 @@ from pgdyno.cli import options
 from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import StudyFileError, UsageError
-from pgdyno.features.fitting.fit import NOT_THE_QUESTION, FitMachine, PlanCommand, fit_study, needs_of
+from pgdyno.features.fitting.fit import FitMachine, PlanCommand, fit_study, needs_of
 from pgdyno.features.fitting.levels import FitChange
 from pgdyno.features.planning.forecast import StudyForecast, study_forecast
+from pgdyno.results.records import NOT_THE_QUESTION
 from pgdyno.server.builds import is_version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
+    from pgdyno.analysis.study_findings import StudyFindings
+    from pgdyno.report.document import Section
     from pgdyno.report.json_format import Result
 
 
@@ -19,4 +21,10 @@ def _results() -> Iterable[Result]:
     yield Result("published", PublishedFindings | None, about, lambda of: published_in(of.cases))
 
 
-FEATURE = Feature("published", results=_results)
+def _sections() -> Iterable[Callable[[StudyFindings], Iterable[Section]]]:
+    from pgdyno.features.published.section import sections
+
+    yield sections
+
+
+FEATURE = Feature("published", results=_results, sections=_sections)

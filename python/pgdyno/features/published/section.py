@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 from markupsafe import Markup
 
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.caveats import Code
-from pgdyno.features.fitting.fit import LOST
 from pgdyno.features.published.tables import (
     Agreement,
     MeasuredCell,
@@ -25,6 +25,7 @@ from pgdyno.features.published.tables import (
 from pgdyno.report import result_tables
 from pgdyno.report.document import Place, Section, Table
 from pgdyno.report.plot import Axis, Panel, Point, arm_class, dotted, logarithmic, plot
+from pgdyno.results.records import LOST
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
@@ -91,12 +92,12 @@ AS_ABOVE = "as above"
 """Shown instead of a repeated number, which would look like a second measurement."""
 
 
-IDS = ("agreement", "published", "source-charts", "source-changes", "source-notes", "not-repeated")
-"""Ids of the sections."""
-
-
 def sections(findings: StudyFindings) -> Iterator[Section]:
     """Yield the agreement with the source, the published tables, and their charts and notes."""
+    yield from (replace(section, order=10, is_source=True) for section in _sections(findings))
+
+
+def _sections(findings: StudyFindings) -> Iterator[Section]:
     found = published_in(findings.cases)
     if found is None:
         return

@@ -16,12 +16,15 @@ from enum import StrEnum
 from functools import partial
 from typing import Annotated
 
+from pydantic import ValidationError
+
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.finding_fields import about, in_json
 from pgdyno.analysis.statistics.intervals import Method, level_of, simultaneous
 from pgdyno.analysis.statistics.pooling import LogRatios, combine
 from pgdyno.analysis.telemetry.metrics import split_key
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels, case_values
+from pgdyno.errors import EvidenceError
 from pgdyno.features.published.plan import Cell, Published, PublishedTable
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import Better, Estimate
@@ -562,7 +565,13 @@ def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list
 
 def _source(cases: Sequence[Findings]) -> Published | None:
     given = cases[0].study.published
-    return None if given is None else Published.model_validate_json(json.dumps(given))
+    try:
+        return None if given is None else Published.model_validate_json(json.dumps(given))
+    except ValidationError as error:
+        message = error.errors()[0]["msg"]
+        raise EvidenceError(
+            f"the published tables are invalid ({message}): restore the results file from a copy"
+        ) from error
 
 
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
