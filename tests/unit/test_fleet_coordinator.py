@@ -118,7 +118,9 @@ def test_a_node_that_never_starts_its_agent_may_be_claimed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "host", [FakeHost(begin_error="it"), FakeHost(steps=deque([ends("", "it")]))], ids=str
+    "host",
+    [FakeHost(begin_error="it"), FakeHost(steps=deque([ends("", "it")]))],
+    ids=["cannot begin", "has an error"],
 )
 def test_a_host_that_cannot_begin_or_has_an_error_has_failed(tmp_path: Path, host: FakeHost) -> None:
     works, _ = run(tmp_path, record_of(["a"]), a=host)
