@@ -32,7 +32,6 @@ from pgdyno.results.records import (
     Interval,
     Kept,
     Measure,
-    SearchStep,
     Slice,
     StoredReading,
     StudyEnd,
@@ -46,7 +45,7 @@ from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Driving, Rate, Study
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import Schedule
-from pgdyno.study.values import parse_limit
+from pgdyno.study.values import SearchStep, parse_limit
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 SHARES = {"new_order": 10, "payment": 10, "order_status": 1, "delivery": 1, "stock_level": 1}

@@ -9,7 +9,8 @@ import pytest
 from example_studies import make_study
 from pgdyno.errors import WorkloadError
 from pgdyno.measure.block import rate_of_trial, require_working_kinds
-from pgdyno.results.records import CapacitySearch, DriverFacts, Failure, SearchStep
+from pgdyno.results.records import CapacitySearch, DriverFacts, Failure
+from pgdyno.study.values import SearchStep
 
 MISSING = Failure("pay", "42P01", 70, 'relation "x" does not exist (SQLSTATE 42P01)')
 

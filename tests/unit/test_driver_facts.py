@@ -14,15 +14,8 @@ from synthetic_study import Synthetic, write_study
 from edited_evidence import edited
 from pgdyno.errors import EvidenceError
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import (
-    CapacitySearch,
-    CpuTimeNs,
-    DriverFacts,
-    RoundTripNs,
-    SearchStep,
-    WakeLateNs,
-    WarmUpEnd,
-)
+from pgdyno.results.records import CapacitySearch, CpuTimeNs, DriverFacts, RoundTripNs, WakeLateNs, WarmUpEnd
+from pgdyno.study.values import SearchStep
 
 FACTS_JSON = TypeAdapter(DriverFacts)
 STORED: dict[str, Any] = {

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.caveats import Caveat, Code
-from pgdyno.cli.console import PLAIN, VisibleConsole
+from pgdyno.cli.console import PLAIN, VisibleConsole, out
 from pgdyno.cli.report import read_report, report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.report import answer, background
@@ -424,7 +424,7 @@ def test_the_command_prints_the_requested_format(tmp_path: Path, option: str | N
 def test_the_command_prints_the_whole_report_only_if_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
+    monkeypatch.setattr(out, "_width", 400)
     words = set(on_terminal(report_of(tmp_path, Synthetic(blocks=6)), 400).split())
     path = str(tmp_path / "e")
     assert words - set(CliRunner().invoke(app, [path, "--full"]).stdout.split()) == set()

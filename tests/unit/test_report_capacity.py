@@ -22,8 +22,7 @@ from pgdyno.errors import UsageError
 from pgdyno.report.answer import case_report
 from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
-from pgdyno.results.records import crossing
-from pgdyno.study.values import LatencyLimit, parse_limit
+from pgdyno.study.values import LatencyLimit, crossing, parse_limit
 
 
 def sweep(limit: str, blocks: int = 6) -> list[Synthetic]:

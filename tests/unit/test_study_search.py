@@ -21,8 +21,7 @@ from pgdyno.features.capacity.search import (
     rate_min,
     step_s,
 )
-from pgdyno.results.records import SearchStep, bracket, capacity
-from pgdyno.study.values import LatencyLimit, parse_limit
+from pgdyno.study.values import LatencyLimit, SearchStep, bracket, capacity, parse_limit
 
 LIMIT = LatencyLimit(0.99, 0.02)
 

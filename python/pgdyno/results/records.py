@@ -7,9 +7,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import (
     AfterValidator,
-    BeforeValidator,
     Field,
     PlainSerializer,
     SerializerFunctionWrapHandler,
@@ -34,7 +31,7 @@ from pgdyno.results.codec import COUNTERS, LOG, PAIRS, POINTS, READINGS, Column,
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import Absence
-from pgdyno.study.values import LatencyLimit, parse_limit
+from pgdyno.study.values import SearchStep, capacity, parse_limit
 
 # ----------------------------------------------------------------------
 # Facts about the driver of a trial: the JSON in the column ``driver`` of ``trial``.
@@ -122,20 +119,6 @@ def _limit(text: str) -> str:
 
 
 @dataclass(frozen=True)
-class SearchStep:
-    """A step of a capacity search. ``latency_ms`` is the quantile of the limit, infinite with too many
-    unanswered transactions: null in JSON."""
-
-    rate_per_s: Positive
-    latency_ms: Annotated[
-        float,
-        Field(ge=0),
-        BeforeValidator(lambda stored: math.inf if stored is None else stored),
-        PlainSerializer(lambda latency_ms: None if math.isinf(latency_ms) else latency_ms),
-    ]
-
-
-@dataclass(frozen=True)
 class CapacitySearch:
     """The capacity search of a trial, for a limit such as ``p99 < 20ms``."""
 
@@ -147,47 +130,6 @@ class CapacitySearch:
     def capacity_per_s(self) -> float | None:
         """The capacity in transactions per second; None if no step, or every step, meets the limit."""
         return capacity(self.steps, parse_limit(self.limit))
-
-
-def bracket(tried: Sequence[SearchStep], limit: LatencyLimit) -> tuple[SearchStep | None, SearchStep | None]:
-    """Return the lowest step that exceeds the limit, preceded by the highest step below it that meets it."""
-    limit_ms = 1e3 * limit.latency_s
-    found: dict[float, list[float]] = {}
-    for step in tried:
-        found.setdefault(step.rate_per_s, []).append(step.latency_ms)
-    steps = [SearchStep(rate, statistics.median(latencies)) for rate, latencies in found.items()]
-    missed = [step for step in steps if step.latency_ms >= limit_ms]
-    high = min(missed, key=lambda step: step.rate_per_s, default=None)
-    kept = [
-        step
-        for step in steps
-        if step.latency_ms < limit_ms and (high is None or step.rate_per_s < high.rate_per_s)
-    ]
-    return max(kept, key=lambda step: step.rate_per_s, default=None), high
-
-
-def capacity(tried: Sequence[SearchStep], limit: LatencyLimit) -> float | None:
-    """Return the capacity in transactions per second; None if no step, or every step, meets the limit."""
-    low, high = bracket(tried, limit)
-    if low is None or high is None:
-        return None
-    logs = [math.log(step.latency_ms) for step in (low, high)]
-    return crossing([low.rate_per_s, high.rate_per_s], logs, math.log(1e3 * limit.latency_s))
-
-
-def crossing(rates: Sequence[float], logs: Sequence[float], aim: float) -> float:
-    """Return the rate at which ln latency first reaches ``aim``; ``rates`` ascend.
-
-    Returns 0 if the first rate reaches it, and infinity if none does. Between a rate with finite and one with
-    infinite latency, returns the geometric mean.
-    """
-    for i, latency in enumerate(logs):
-        if latency >= aim:
-            if i == 0:
-                return 0.0
-            share = 0.5 if math.isinf(latency) else (aim - logs[i - 1]) / (latency - logs[i - 1])
-            return rates[i - 1] * math.pow(rates[i] / rates[i - 1], share)
-    return math.inf
 
 
 ENGINE = "(engine)"

@@ -18,10 +18,10 @@ from pgdyno.measure.drive import Targets, driving_at
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, histograms_from, run_drive, slice_from
 from pgdyno.measure.progress import PreparationStep
 from pgdyno.measure.trial import Lab, RunningTrial
-from pgdyno.results.records import CapacitySearch, Counts, Measure, SearchStep, capacity
+from pgdyno.results.records import CapacitySearch, Counts, Measure
 from pgdyno.results.records import Slice as Driven
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
-from pgdyno.study.values import LatencyLimit, parse_limit
+from pgdyno.study.values import LatencyLimit, SearchStep, capacity, parse_limit
 from pgdyno.workloads.registry import workload_of
 
 

@@ -18,8 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pgdyno.results.records import SearchStep, bracket
-from pgdyno.study.values import LatencyLimit
+from pgdyno.study.values import LatencyLimit, SearchStep, bracket
 
 START = 0.7
 UP, DOWN = 1.25, 0.6

@@ -24,9 +24,8 @@ from pgdyno.features.factors.scalability import baseline_of, curve_name
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
 from pgdyno.report.plot import Axis, Panel, Point, Scale, arm_class, dotted, line, logarithmic, plot, text
-from pgdyno.results.records import crossing
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
-from pgdyno.study.values import LatencyLimit, parse_limit
+from pgdyno.study.values import LatencyLimit, crossing, parse_limit
 from pgdyno.units import (
     ABSENT,
     NO_BREAK,

@@ -425,13 +425,13 @@ def _unfinished(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> 
 
 def _sections(findings: HostsFindings, studies: Mapping[str, StudyReport], lost: str) -> Iterator[Section]:
     if lost:
-        yield Section("lost", sentences=[lost], place=Place.ABOVE, is_alarm=True)
-    yield Section("agreement", sentences=_agreement(studies), place=Place.ABOVE)
+        yield Section("lost", sentences=[lost], place=Place.ABOVE, is_alarm=True, is_source=True)
+    yield Section("agreement", sentences=_agreement(studies), place=Place.ABOVE, is_source=True)
     forests = partial(forest, findings)
     yield Section(
         "forest", "Estimate by host, and pooled", plots=forests, plots_size="effects", place=Place.TOP
     )
-    yield tables_section("published", _published(findings), Place.TOP)
+    yield replace(tables_section("published", _published(findings), Place.TOP), is_source=True)
     yield tables_section("results", _results(findings, studies), Place.TOP)
     yield caveats_section(_shown_caveats(findings, studies))
     yield tables_section("background", [host_fit_change_table(findings), telemetry(findings)])
