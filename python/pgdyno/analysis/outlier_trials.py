@@ -199,7 +199,7 @@ def _is_unusual(covariate: Covariate, standing: OutlierScore, *, slow: bool) -> 
 # A trial is compared with the other trials of its arm by the logarithm of its primary metric. The block's log
 # ratio to the baseline is compared, too, because noise common to all arms of a block cancels in it. It counts
 # for that one of the two trials that is more extreme in its own arm. A trial is an *outlier* if a score
-# exceeds the limit of ``statistics/outliers.py`` and its distance exceeds the study's margin.
+# exceeds the limit of ``statistics/series.py`` and its distance exceeds the study's margin.
 # ----------------------------------------------------------------------
 
 

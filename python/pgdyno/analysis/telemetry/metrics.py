@@ -51,8 +51,8 @@ def newest_name(event: str) -> str:
 # ----------------------------------------------------------------------
 # Kinds of formulas of ``metrics.toml``: each has its text and its function, for documents and values.
 #
-# Δ in the text is the difference over the measured part. ``samples.py`` and ``statements.py`` compute the
-# kinds SAMPLE_KINDS and CALL_KINDS, from other data than the readings of a probe.
+# Δ in the text is the difference over the measured part. ``samples.py`` and ``trial_telemetry.py`` compute
+# the kinds SAMPLE_KINDS and CALL_KINDS, from other data than the readings of a probe.
 # ----------------------------------------------------------------------
 
 SCALES: Mapping[tuple[str, str], float] = {
