@@ -11,7 +11,6 @@ from scipy import stats
 
 from pgdyno.errors import UsageError
 from pgdyno.features.capacity.search import (
-    RESOLUTION,
     START,
     STEP_S_MAX,
     STEPS_MAX,
@@ -21,7 +20,7 @@ from pgdyno.features.capacity.search import (
     rate_min,
     step_s,
 )
-from pgdyno.study.values import LatencyLimit, SearchStep, bracket, capacity, parse_limit
+from pgdyno.study.values import RESOLUTION, LatencyLimit, SearchStep, bracket, capacity, parse_limit
 
 LIMIT = LatencyLimit(0.99, 0.02)
 

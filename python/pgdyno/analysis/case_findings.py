@@ -66,7 +66,6 @@ from pgdyno.results.records import (
 )
 from pgdyno.study.plan import Study
 from pgdyno.units import Estimate
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 
 @dataclass(frozen=True)
@@ -382,16 +381,10 @@ def _counts(trials: Sequence[Trial]) -> dict[str, Counts]:
 
 
 def _kinds(trials: Sequence[Trial], plan: Study) -> list[str]:
-    """Return the kinds in TPC-C's order, in the order of pgbench scripts, or by name."""
+    """Return the kinds in the order of the workload, or by name."""
     found = {kind for trial in trials for piece in trial.slices for kind in piece.kinds}
-    scripts = (
-        [of.name for of in plan.workload.scripts] if isinstance(plan.workload, PgbenchParameters) else []
-    )
-    order = {kind: i for i, kind in enumerate(scripts or _TPCC_ORDER)}
+    order = {kind: i for i, kind in enumerate(plan.workload.kinds())}
     return sorted(found, key=lambda kind: (order.get(kind, len(order)), kind))
-
-
-_TPCC_ORDER = ("new_order", "payment", "order_status", "delivery", "stock_level")
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -10,7 +10,6 @@ from pgdyno.analysis.comparison import TAIL_SD_MAX, Comparison
 from pgdyno.analysis.statistics.series import autocorrelation, is_autocorrelated, is_skewed, skewness, tested
 from pgdyno.analysis.telemetry.metrics import LATENCY, mixes
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.results.records import (
     ENGINE,
     Arm,
@@ -24,7 +23,6 @@ from pgdyno.results.records import (
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.sizing import SLICE_SHARE_MAX, Schedule
 from pgdyno.units import counted, format_duration, given_number, share_text, signed
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import is_tpcc_mix
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
@@ -198,7 +196,7 @@ def comparison_caveats(
     for arm in arms:
         found += debug_build_caveats(arm, trials)
     found += unsafe_settings_caveats(arms, trials)
-    return found + _study_caveats(study) + _script_caveats(study.plan, arms)
+    return found + _study_caveats(study) + study.plan.workload.load_caveats(arms[0].clients)
 
 
 def block_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]:
@@ -375,20 +373,4 @@ def _study_caveats(study: StudyRecord) -> list[Caveat]:
             if own := plan.driving(arm).workload.deviations:
                 words = counted(len(own), "deviation")
                 found.append(Caveat(Code.TPCC_DEVIATIONS, {"arm": spec.name, "deviations": words}))
-    return found
-
-
-def _script_caveats(plan: Study, arms: Sequence[Arm]) -> list[Caveat]:
-    """Return caveats of the workloads with scripts."""
-    found = []
-    if isinstance(plan.workload, SysbenchParameters) and plan.workload.row_change == "unknown":
-        return [Caveat(Code.OWN_SCRIPTS_NOT_CHECKED, {"scripts": plan.workload.script.name})]
-    if not isinstance(plan.workload, PgbenchParameters):
-        return []
-    scripts = [script for script in plan.workload.scripts if script.weight]
-    clients, scale = arms[0].clients, plan.workload.scale
-    if clients > scale and any(script.effect == "all" for script in scripts):
-        found.append(Caveat(Code.MORE_CLIENTS_THAN_BRANCHES, {"clients": clients, "scale": scale}))
-    if own := [script.name for script in scripts if script.effect == "unknown"]:
-        found.append(Caveat(Code.OWN_SCRIPTS_NOT_CHECKED, {"scripts": ", ".join(own)}))
     return found

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.features.capacity.search import RESOLUTION
-from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.report import conditions
 from pgdyno.report.document import Table
 from pgdyno.report.result_tables import has_anytime_interval, kind_text
 from pgdyno.results.records import BlockStatus, RecordedCheck, StudyEnd, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.sizing import Schedule
+from pgdyno.study.values import RESOLUTION
 from pgdyno.units import (
     ABSENT,
     counted,
@@ -127,8 +126,7 @@ def scripts(findings: Findings) -> Table:
 
 def script_options(findings: Findings) -> Table:
     """Return the options of a script of sysbench that were given."""
-    workload = findings.study.plan.workload
-    given = workload.options_of_script() if isinstance(workload, SysbenchParameters) else {}
+    given = findings.study.plan.workload.options_of_script()
     rows = [[name, value] for name, value in given.items()]
     return Table("Options of the script", ("option", "value"), rows, long=True)
 

@@ -161,6 +161,10 @@ def parse_limit(text: str) -> LatencyLimit:
     return limit
 
 
+RESOLUTION = 1.05
+"""Ratio of the rates at the ends of the last bracket of a capacity search."""
+
+
 @dataclass(frozen=True)
 class SearchStep:
     """A step of a capacity search. ``latency_ms`` is the quantile of the limit, infinite with too many

@@ -180,6 +180,19 @@ class WorkloadParameters(BaseModel):
         del checked
         return []
 
+    def load_caveats(self, clients: int) -> list[Caveat]:
+        """Return the caveats of this load by so many clients."""
+        del clients
+        return []
+
+    def kinds(self) -> Sequence[str]:
+        """Return the kinds of transactions in the order of reports; kinds that are not named follow."""
+        return ()
+
+    def options_of_script(self) -> Mapping[str, str]:
+        """Return the options of a script that were given, by name."""
+        return {}
+
     def single_scripts(self) -> Mapping[str, WorkloadParameters]:
         """Return a workload for each script, by its name."""
         return {self.name: self}

@@ -216,7 +216,7 @@ def limited_by_trial(
 
 LATENCY_FACTOR_MAX = 2.0
 """Largest median of the limited quantile, as a multiple of the limit, that confirms a capacity: close to
-saturation, an error of 5% of the rate (``capacity_search.RESOLUTION``) doubles the latency of a queue."""
+saturation, an error of 5% of the rate (``RESOLUTION``) doubles the latency of a queue."""
 
 
 @dataclass(frozen=True)

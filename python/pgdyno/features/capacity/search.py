@@ -18,13 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pgdyno.study.values import LatencyLimit, SearchStep, bracket
+from pgdyno.study.values import RESOLUTION, LatencyLimit, SearchStep, bracket
 
 START = 0.7
 UP, DOWN = 1.25, 0.6
 """Factors of the rate while all steps meet the limit, or all exceed it."""
 
-RESOLUTION = 1.05
 TRIES_MAX = 3
 """Maximum number of steps at one rate."""
 

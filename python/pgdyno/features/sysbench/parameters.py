@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from pgdyno.caveats import Caveat, Code
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters, read_script
 from pgdyno.units import counted, group_digits
@@ -303,6 +304,13 @@ class SysbenchParameters(WorkloadParameters):
             "options": json.dumps(self.options_of_script(), sort_keys=True),
             "prepare_threads": self.threads_of_prepare,
         }
+
+    def load_caveats(self, clients: int) -> list[Caveat]:
+        """Return that the rows of a script of the user are not checked."""
+        del clients
+        if self.row_change != "unknown":
+            return []
+        return [Caveat(Code.OWN_SCRIPTS_NOT_CHECKED, {"scripts": self.script.name})]
 
     def options_of_script(self) -> dict[str, str]:
         """Return all options with the tables, by name."""

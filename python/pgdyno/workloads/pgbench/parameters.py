@@ -362,6 +362,21 @@ class PgbenchParameters(WorkloadParameters):
             return [Caveat(Code.SCALE_OF_THE_DATA, {"scale": self.scale})]
         return []
 
+    def load_caveats(self, clients: int) -> list[Caveat]:
+        """Return that clients wait for each other's branches, and that rows of scripts are not checked."""
+        found = []
+        scripts = [script for script in self.scripts if script.weight]
+        if clients > self.scale and any(script.effect == "all" for script in scripts):
+            words = {"clients": clients, "scale": self.scale}
+            found.append(Caveat(Code.MORE_CLIENTS_THAN_BRANCHES, words))
+        if own := [script.name for script in scripts if script.effect == "unknown"]:
+            found.append(Caveat(Code.OWN_SCRIPTS_NOT_CHECKED, {"scripts": ", ".join(own)}))
+        return found
+
+    def kinds(self) -> Sequence[str]:
+        """Return the names of the scripts."""
+        return [script.name for script in self.scripts]
+
     def single_scripts(self) -> Mapping[str, Self]:
         """Return a workload for each script, by its name."""
         return {one.name: self.model_copy(update={"scripts": (one,)}) for one in self.scripts}

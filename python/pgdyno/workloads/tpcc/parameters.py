@@ -226,6 +226,10 @@ class TpccParameters(WorkloadParameters):
         """Return the mix of the transactions."""
         return self.mix
 
+    def kinds(self) -> Sequence[str]:
+        """Return the transactions in TPC-C's order."""
+        return ("new_order", "payment", "order_status", "delivery", "stock_level")
+
     def to_load(self) -> dict[str, Any]:
         """Return the parameters of the load of the data."""
         own = self._data_deviations()
