@@ -43,9 +43,20 @@ def evidence(tmp_path: Path) -> Path:
 
 
 def unread_bytes(pid: int) -> int:
-    """Return the number of bytes in a process's standard input, a pipe, that it has not read."""
-    with Path(f"/proc/{pid}/fd/0").open("rb", buffering=0) as pipe:
+    """Return the number of bytes in the pipe of an engine's commands that it has not read.
+
+    The engine moves the pipe away from descriptor 0, the input of scripts.
+    """
+    (own,) = [one for one in Path(f"/proc/{pid}/fd").iterdir() if is_read_end(pid, one)]
+    with own.open("rb", buffering=0) as pipe:
         return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
+def is_read_end(pid: int, descriptor: Path) -> bool:
+    """Return whether a descriptor of a process is the end of a pipe that reads."""
+    flags = Path(f"/proc/{pid}/fdinfo/{descriptor.name}").read_text().split("flags:")[1].split()[0]
+    is_pipe = str(descriptor.readlink()).startswith("pipe:")
+    return is_pipe and int(flags, 8) & os.O_ACCMODE == os.O_RDONLY
 
 
 def stands_still(pid: int) -> bool:

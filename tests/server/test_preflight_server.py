@@ -42,7 +42,7 @@ def with_settings(build: Build, settings: Sequence[Mapping[str, str]]) -> Any:
             build=build,
             catalogue=SimpleNamespace(initial={}),
             requested=SimpleNamespace(settings=one, optional=frozenset()),
-            upgrade=None,
+            data_builds=(),
         )
         for index, one in enumerate(settings)
     }
