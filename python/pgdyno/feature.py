@@ -1,4 +1,4 @@
-"""What a feature adds to the core: a function for each kind of hook, which imports and returns its hooks.
+"""Hooks of a feature: a function for each kind, which imports and returns the hooks.
 
 The core never imports this module. A registry (``hooks.Hooks``) in the package that loops over a kind of hook
 has the name of the field here. A field is a function, so that a command imports only the hooks that it uses.

@@ -41,7 +41,7 @@ FAULTS = (
     ("update trial set status = 'failed' where trial = 1", "a finished block lacks a finished trial"),
     ("update trial set status = 'running' where trial = 1", "a trial is still running"),
     ("update trial set transactions = transactions + 1", "do not add up to its transactions"),
-    ("update histogram set n = 2 * n", "do not hold its counted transactions"),
+    ("update histogram set n = n + 1", "do not hold its counted transactions"),
     ("delete from slice_count where trial = 1", "has no counts"),
     ("delete from check_result where trial = 2", "failed a check, or had none"),
     ("update slice set trial = 99 where trial = 1", "foreign_key_check"),

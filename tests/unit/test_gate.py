@@ -546,7 +546,8 @@ def test_the_page_about_gates_has_existing_options_and_conditions() -> None:
     assert not {name for name in re.findall(r"--[a-z-]+", own) if name not in options}
     for text in re.findall(r"`((?:slower|faster|not-same|undecided)(?::[\w.%]+)*)`", page):
         parse_condition(text)
-    assert all(f"`{word}`" in page for word in GateWord)
+    first_cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert {word for cell in first_cells for word in re.findall(r"`([a-z-]+)`", cell)} >= {*GateWord}
 
 
 @pytest.mark.parametrize(

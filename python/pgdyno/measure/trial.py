@@ -333,7 +333,7 @@ class MeasuredCase(Protocol):
 
 @dataclass(frozen=True)
 class Session:
-    """What a feature replaces while a study is measured.
+    """Hooks that replace parts of the core while a study is measured.
 
     ``start_engine``: returns what starts the drives of a block with this seed. ``repeats``: whether to repeat
     a block of a case that was interrupted, given all cases and the name of the block in warnings.

@@ -291,7 +291,7 @@ class Check:
     result: Annotated[bool | None, Column("passed")]
     """Null: skipped, because it cannot hold; the detail is the reason."""
     statistic: float | None = None
-    """Of a statistical test, else null."""
+    """Value of the test statistic; null for a check without one."""
     p_value: float | None = None
     detail: Annotated[str, _DEFAULT_EMPTY] = ""
     """One line with the compared values and, if the check failed, the first violations."""
@@ -572,7 +572,7 @@ class Interval:
     TABLE: ClassVar = _of_trial("interval", "from_s")
 
     position: int
-    """Of its slice."""
+    """Position of the slice."""
     role: Role
     from_s: float
     to_s: float

@@ -132,7 +132,7 @@ CREATE TABLE slice_count (
 -- without any.
 CREATE TABLE interval (
     trial INTEGER NOT NULL REFERENCES trial,
-    position INTEGER NOT NULL,  -- Of its slice.
+    position INTEGER NOT NULL,  -- Position of the slice.
     role TEXT NOT NULL CHECK (role IN ('warm-up', 'measure')),
     from_s REAL NOT NULL,
     to_s REAL NOT NULL,
@@ -185,7 +185,7 @@ CREATE TABLE check_result (
     trial INTEGER NOT NULL REFERENCES trial,
     name TEXT NOT NULL,
     passed INTEGER CHECK (passed IN (0, 1)),  -- Null: skipped, because it cannot hold; the detail is the reason.
-    statistic REAL,  -- Of a statistical test, else null.
+    statistic REAL,  -- Value of the test statistic; null for a check without one.
     p_value REAL,
     detail TEXT NOT NULL DEFAULT '',  -- One line with the compared values and, if the check failed, the first violations.
     PRIMARY KEY (trial, name)
@@ -258,9 +258,9 @@ CREATE TABLE crash (
     number INTEGER NOT NULL,  -- 0, 1, …
     arm INTEGER NOT NULL REFERENCES crash_arm,
     started_unix_s REAL NOT NULL,
-    took_s REAL NOT NULL,  -- Of everything: start, load, crash, recovery, checks.
+    took_s REAL NOT NULL,  -- Duration of start, load, crash, recovery and checks together.
     active_s REAL NOT NULL,  -- From the first transaction until the crash.
-    survivors TEXT,  -- What survived of unflushed writes, for power cuts; else null.
+    survivors TEXT,  -- Unflushed writes that survived a power cut; null for other crashes.
     acknowledged INTEGER NOT NULL,  -- Transactions acknowledged before the crash.
     recovery_s REAL,  -- From the start of the server until it accepts connections; null if it does not.
     replayed_bytes INTEGER,  -- WAL that the recovery replayed; null if the log has no messages about it.

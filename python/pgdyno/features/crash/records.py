@@ -96,11 +96,11 @@ class Crash:
     arm: Annotated[int, Column(sql="REFERENCES crash_arm")]
     started_unix_s: float
     took_s: float
-    """Of everything: start, load, crash, recovery, checks."""
+    """Duration of start, load, crash, recovery and checks together."""
     active_s: float
     """From the first transaction until the crash."""
     survivors: Annotated[Survivors | None, Column(values=())]
-    """What survived of unflushed writes, for power cuts; else null."""
+    """Unflushed writes that survived a power cut; null for other crashes."""
     acknowledged: int
     """Transactions acknowledged before the crash."""
     recovery_s: float | None
