@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from example_studies import make_file, make_study
 from pgdyno.cli.compare import describe_sizes
-from pgdyno.cli.main import run_command
 from pgdyno.cli.options import (
     require_time_for_block,
     shortage,
@@ -55,55 +52,11 @@ def test_a_trial_by_itself_may_take_longer_because_nothing_extends_its_warm_up()
     assert warm_up_from_option(None, 8.0, 1.0, extends=False) == WarmUpLimits(16.0, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("soon", "not a duration"),
-        ("5s..1min..2min", "not a duration"),
-        ("..5s", "lacks a bound"),
-        ("5s..", "lacks a bound"),
-    ],
-)
-def test_an_invalid_warm_up_is_rejected(text: str, words: str) -> None:
-    with pytest.raises(UsageError, match=words):
-        warm_up_from_option(text, 8.0, 1.0, extends=True)
-
-
-def test_the_minimum_warm_up_does_not_exceed_the_maximum() -> None:
-    with pytest.raises(ValidationError, match="must not exceed"):
-        make_study(warmup_s=1.0, warmup_min_s=2.0)
-    assert "warm-up 2 s to 8 s," in describe_sizes(make_study(warmup_s=8.0, warmup_min_s=2.0))
-    assert "warm-up 8 s," in describe_sizes(make_study(warmup_s=8.0))
-
-
 def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece() -> None:
     fields = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS)
     assert fields == {"checkpoints": 2, "rounds": 1203, "slice_s": 1.0}
     assert window_text(make_study(**fields, schedule="blocks")) == "2 checkpoint cycles"
     assert rounds_for(1000, 3600.0) == (9973, 361.0)  # no more than a study may have
-
-
-@pytest.mark.parametrize(
-    ("said", "refused"),
-    [
-        ("--window checkpoints:2", ""),
-        ("--window checkpoints:2 --schedule blocks", ""),
-        ("--window checkpoints:2 --schedule slices", "--window=checkpoints:2 measures one arm at a time"),
-        ("--window checkpoints:2 --schedule duet", "--window=checkpoints:2 measures one arm at a time"),
-        ("--window checkpoints:2 --slice 1s", "--slice cannot be combined with --window checkpoints:2"),
-        ("--transactions 9", ""),
-        ("--transactions 9 --schedule slices", "--transactions=9 measures one arm at a time"),
-        ("--window 20s --schedule slices --slice 1s", ""),
-    ],
-)
-def test_slices_are_rejected_and_not_replaced_if_they_are_impossible(
-    said: str, refused: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without this error, the command fails on the location of the results file, which is invalid."""
-    place = ["--evidence", str(tmp_path / "no" / "e")]
-    assert run_command(["compare", "17", "18", *said.split(), *place]) == 2
-    told = capsys.readouterr().err
-    assert (refused or "cannot write") in told
 
 
 def test_a_budget_of_fewer_than_five_blocks_is_reported_before_the_start() -> None:
@@ -160,33 +113,6 @@ def test_the_announcement_contains_the_duration() -> None:
     assert "; one block, 12 s or more\n" in describe_sizes(make_study(budget_s=11.9, slice_s=1.0))
 
 
-@pytest.mark.parametrize(
-    ("lengths", "is_refused"),
-    [
-        ("--slice 60s", True),
-        ("--window 2min", True),
-        ("--warmup 1min", True),
-        ("--slice 60s --blocks 1", False),
-    ],
-)
-def test_conflicting_lengths_and_minutes_are_rejected(
-    lengths: str, is_refused: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Without this error, the command fails on the server, which does not exist."""
-    place = ["--evidence", str(tmp_path / "e"), "--minutes", "0.3", "--clients", "2"]
-    nowhere = str(tmp_path / "nowhere")
-    assert run_command(["compare", nowhere, nowhere, *lengths.split(), *place]) == 2
-    told = capsys.readouterr().err
-    assert ("pgdyno: --minutes 0.3 is too short for one block" in told) == is_refused
-    assert (nowhere in "".join(told.split())) != is_refused
-
-
-@pytest.mark.parametrize("text", ["checkpoints:", "checkpoints:0", "checkpoints:-1", "checkpoints:1.5"])
-def test_an_invalid_number_of_cycles_is_rejected(text: str) -> None:
-    with pytest.raises(UsageError, match=rf"--window.*between 1 and 1000 \(got '{text}'\)"):
-        window_from_option(text, BlockLayout(5.0, 10), 1.0, "blocks", ARMS)
-
-
 def test_the_servers_own_timeouts_apply_also_in_a_resumed_study() -> None:
     asked = make_study(schedule="blocks", checkpoints=2)
     found = with_window(asked, [300.0, None, 30.0])
@@ -195,18 +121,6 @@ def test_the_servers_own_timeouts_apply_also_in_a_resumed_study() -> None:
     assert with_window(again, [30.0, 300.0]) == found
     assert with_window(make_study(), [300.0]) == make_study()
     assert likely_timeout_s([ArmSpec(server="17", name="17")]) == 300.0
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"schedule": "slices", "checkpoints": 1}, "one arm at a time"),
-        ({"schedule": "blocks", "checkpoints": 1, "transactions": 5}, "exclude each other"),
-    ],
-)
-def test_cycles_are_of_one_arm_and_not_counted_in_transactions(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        make_study(**fields)
 
 
 def file_of(**run: Any) -> StudyFile:
@@ -220,11 +134,6 @@ def test_a_study_file_without_a_warm_up_leaves_it_to_the_evidence() -> None:
     assert (case.study.warmup_s, case.study.warmup_min_s) == (10, None)
     (case,) = cases_of(file_of(window="30s", warmup="60s", warmup_min="5s"))
     assert (case.study.warmup_s, case.study.warmup_min_s) == (60, 5)
-
-
-def test_a_study_file_can_ask_for_checkpoint_cycles() -> None:
-    (case,) = cases_of(file_of(checkpoints=2, schedule="blocks"))
-    assert case.study.checkpoints == 2 and case.study.rounds * case.study.slice_s == 123
 
 
 def test_a_window_replaces_cycles_that_do_not_fit_and_the_schedule_is_kept() -> None:
