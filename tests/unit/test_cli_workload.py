@@ -27,8 +27,6 @@ from pgdyno.cli.workload_options import (
 )
 from pgdyno.errors import UsageError
 from pgdyno.study.sizing import DEFAULT_PROBES, requested_probes
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
-from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 
 def asked(which: Which, **options: Any) -> Any:
@@ -36,16 +34,6 @@ def asked(which: Which, **options: Any) -> Any:
     for group in (TpccData, TpccCalls, PgbenchData, PgbenchCalls):
         groups.append(group(**{name: value for name, value in options.items() if name in group.FIELDS}))
     return chosen_parameters(which, *groups, default_size=lambda _: 9)
-
-
-def test_each_workload_has_its_own_defaults_and_a_fitting_size() -> None:
-    assert asked(Which()) == TpccParameters(warehouses=9)
-    assert asked(Which("pgbench")) == PgbenchParameters(scale=9)
-
-
-def test_an_option_of_the_other_workload_is_rejected_by_name() -> None:
-    with pytest.raises(UsageError, match="--variant requires --workload pgbench"):
-        asked(Which(variant="default"))
 
 
 def test_options_override_parts_of_a_variant() -> None:
@@ -69,23 +57,6 @@ def test_scripts_are_named_as_pgbench_names_them(tmp_path: Path) -> None:
     ]
     assert [script.text for script in found] == [None, None, "SELECT 1;"]
     assert definitions(["a=1", "b=x=y", "a=2"]) == {"a": "2", "b": "x=y"}
-
-
-@pytest.mark.parametrize(
-    ("builtins", "files", "complaint"),
-    [
-        (["x"], [], "'x' is unknown.*tpcb-like"),
-        (["select-only@much"], [], "weight 'much' in 'select-only@much'"),
-        (["select-only@-1"], [], "weight '-1' in 'select-only@-1'"),
-        ([], ["."], r"\. has no workload\.toml: name the script files"),
-    ],
-)
-def test_an_invalid_script_is_rejected_with_its_problem(
-    builtins: list[str], files: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=complaint):
-        scripts_of(builtins, files)
 
 
 def test_a_file_that_is_not_text_is_rejected(tmp_path: Path) -> None:
@@ -132,9 +103,3 @@ def test_an_invalid_element_of_a_list_is_attributed_to_its_option(refusal: Calla
 def test_probes_are_selected_by_name(names: list[str] | None, probes: tuple[str, ...]) -> None:
     assert requested_probes(names) == probes
     assert requested_probes(names, profile=True) == (*probes, "profile")
-
-
-@pytest.mark.parametrize("names", [["nose"], ["wal", "none"]])
-def test_an_unknown_probe_is_rejected(names: list[str]) -> None:
-    with pytest.raises(UsageError, match=rf"--probe.*blocks, .*\(got '{names[-1]}'\)"):
-        requested_probes(names)
