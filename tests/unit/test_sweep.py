@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from pgdyno.cli import compare
-from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import NAME_MAX
-from pgdyno.study.cases import Request, choose_arms
+from pgdyno.study.cases import choose_arms
 
 
 def test_each_value_is_an_arm_of_the_server_and_the_first_is_the_baseline() -> None:
@@ -25,17 +20,6 @@ def test_each_value_is_an_arm_of_the_server_and_the_first_is_the_baseline() -> N
     assert found.levels == tuple({"settings.shared_buffers": size} for size in ("1GB", "4GB", "8GB"))
 
 
-def test_two_sweeps_are_every_combination() -> None:
-    found = choose_arms(["17"], ["jit=on,off", "work_mem=4MB,8MB"])
-    assert [arm.name for arm in found.arms] == [
-        "jit=on, work_mem=4MB",
-        "jit=on, work_mem=8MB",
-        "jit=off, work_mem=4MB",
-        "jit=off, work_mem=8MB",
-    ]
-    assert found.levels[2] == {"settings.jit": "off", "settings.work_mem": "4MB"}
-
-
 def test_names_that_are_too_long_for_a_table_are_the_values() -> None:
     found = choose_arms(["17"], ["max_parallel_workers_per_gather=0,2", "jit=on,off"])
     assert [arm.name for arm in found.arms] == ["0, on", "0, off", "2, on", "2, off"]
@@ -45,25 +29,6 @@ def test_names_that_are_too_long_for_a_table_are_the_values() -> None:
         "synchronous_commit=off, pglz",
     ]
     assert max(len(arm.name) for arm in found.arms) <= NAME_MAX
-
-
-def test_compare_records_the_levels_and_names_the_server(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    requests: list[Request] = []
-
-    def record(path: Path, request: Request, **_: Any) -> int:
-        requests.append(request)
-        return 0
-
-    monkeypatch.setattr(compare, "run_and_report", record)
-    monkeypatch.chdir(tmp_path)
-    assert run_command(["compare", "17", "--sweep", "jit=on,off", "--seed", "1"]) == 0
-    (request,) = requests
-    assert request.title == "17: jit=off against jit=on"
-    assert request.cases[0].arms == ({"settings.jit": "on"}, {"settings.jit": "off"})
-    assert run_command(["compare", "17", "18", "--seed", "1"]) == 0
-    assert requests[1].cases[0].arms == ({}, {})
 
 
 def test_an_extension_is_no_setting_that_can_be_swept() -> None:
