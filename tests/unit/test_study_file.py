@@ -5,18 +5,9 @@ import re
 
 import pytest
 
-from example_studies import MISTAKES, STUDY_FILE, read_study, with_mistake
-from pgdyno.errors import UsageError
-from pgdyno.study.cases import cases_of
+from example_studies import STUDY_FILE, read_study
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import examine_text
-
-
-@pytest.mark.parametrize("name", MISTAKES)
-def test_every_error_has_its_file(name: str) -> None:
-    """Their sentences are in a golden file, ``study_file_errors.txt``."""
-    with pytest.raises(UsageError, match=r"^x\.toml: "):
-        read_study(with_mistake(name), "x.toml")
 
 
 def test_a_password_has_no_place_in_a_file() -> None:
@@ -34,23 +25,6 @@ def test_a_password_has_no_place_in_a_file() -> None:
         text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
     )
     assert problems == ["x: factors.server.b: must not contain a password: put it in ~/.pgpass"]
-
-
-def test_a_whole_file_has_nothing_wrong_and_says_what_it_means() -> None:
-    file, problems = examine_text(STUDY_FILE, "x.toml")
-    assert file is not None and problems == []
-    assert file.run.warmup_s == 300 and file.run.window_s == 3600
-    case = cases_of(file)[0]
-    assert case.study.warmup_s == 300
-    assert case.study.rounds * case.study.slice_s == 3600
-    assert case.study.blocks_max == 3
-    assert case.study.retries_max == 3
-    assert dict(case.study.arms[1].settings) == {
-        "shared_buffers": "1GB",
-        "jit": "on",
-        "random_page_cost": "1.1",
-        "pg_x.track": "all",
-    }
 
 
 def test_a_file_goes_through_json_and_back() -> None:
