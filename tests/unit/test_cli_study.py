@@ -17,12 +17,6 @@ STUDIES = Path(__file__).parents[2] / "studies"
 TEMPLATE = (STUDIES / "templates" / "upgrade.toml").read_text()
 
 
-def test_a_whole_file_is_told_its_size(capsys: pytest.CaptureFixture[str]) -> None:
-    path = STUDIES / "edb-2020-tproc-c-12-vs-13.toml"
-    assert run_command(["study", "check", str(path)]) == 0
-    assert capsys.readouterr().out == f"{path}: ok: 16 cases of 2 arms\n"
-
-
 def test_all_problems_are_reported_including_those_found_by_servers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -37,18 +31,6 @@ def test_all_problems_are_reported_including_those_found_by_servers(
         f"pgdyno: {path}: settings.port: port cannot be set: servers listen on a private Unix socket only",
         f"pgdyno: {path}: settings.profiles[0]: unknown profile 'stater': did you mean starter?",
     ]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("nothing.toml", "cannot read nothing.toml: No such file or directory"),
-        ("upgrad", "unknown study 'upgrad': did you mean upgrade?"),
-        ("moppel-2019", "unknown study 'moppel-2019': did you mean moppel-2019-pgbench-11-vs-12?"),
-    ],
-)
-def test_a_missing_file_is_reported(given: str, said: str, refusal: Callable[..., str]) -> None:
-    assert refusal(f"study check {given}") == f"pgdyno: {said}"
 
 
 def test_studies_are_found_by_name_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,18 +73,6 @@ def test_a_fit_that_loses_the_question_is_rejected_and_planned_with_its_needs(
     _, lost, *needs = json.loads(capfd.readouterr().out)["lost_question"]
     assert lost.startswith("data : memory")
     assert "MemoryMax=" in needs[0] and [need.startswith("or needs ") for need in needs[1:]] == [True]
-
-
-@pytest.mark.usefixtures("a_machine_of_24_gb")
-def test_the_plan_accepts_a_forced_fit_and_rejects_other_values(
-    capfd: pytest.CaptureFixture[str], refusal: Callable[..., str]
-) -> None:
-    assert run_command(["study", "plan", MOPPEL_2022, "--fit", "--minutes", "30", "--json"]) == 0
-    planned = json.loads(capfd.readouterr().out)["lost_question"]
-    assert run_command(["study", "plan", MOPPEL_2022, "--fit=anyway", "--minutes", "30", "--json"]) == 0
-    assert json.loads(capfd.readouterr().out)["lost_question"] == planned != []
-    message = "--fit=foo is invalid: use --fit, or --fit=anyway"
-    assert message in refusal(f"study plan {MOPPEL_2022} --fit=foo --minutes 30")
 
 
 @pytest.mark.usefixtures("a_machine_of_24_gb")
