@@ -33,21 +33,6 @@ def command(repository: Path, *words: str) -> list[str]:
     return ["bisect", "v0", "v2", "--repository", str(repository), "--directory", "d", *words]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--minutes", "0"], "--minutes must be greater than 0"),
-        (["--confidence", "101%"], "a percentage must be"),
-        (["--resume", "d"], "cannot be combined with --resume"),
-    ],
-)
-def test_a_wrong_request_is_refused_and_creates_nothing(
-    repository: Path, words: list[str], message: str, refusal: Callable[..., str]
-) -> None:
-    assert message in refusal(command(repository, *words))
-    assert not Path("d").exists()
-
-
 def test_an_existing_directory_is_not_used_for_a_new_search_and_a_damaged_one_not_continued(
     repository: Path, refusal: Callable[..., str]
 ) -> None:
