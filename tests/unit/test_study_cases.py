@@ -162,16 +162,6 @@ def test_a_variant_is_applied_over_the_file() -> None:
     assert workload.protocol == "prepared" and workload.indexes == ()
 
 
-def test_scripts_are_named_as_on_the_command_line_or_written_out() -> None:
-    own = {"name": "mine", "text": "SELECT 1;", "effect": "none"}
-    file = study_file(workload={"kind": "pgbench", "scripts": ["select-only@9", own]}, factors=PLAIN)
-    scripts = cases_of(file)[0].study.workload.to_drive()["scripts"]
-    assert scripts == [
-        {"builtin": "select-only", "weight": 9},
-        {"name": "mine", "text": "SELECT 1;", "weight": 1},
-    ]
-
-
 def test_arms_that_are_driven_differently_have_a_driving_each() -> None:
     file = study_file(compare=["protocol", "clients"], server="18", factors={"scale": [1], **DRIVEN})
     (study,) = (case.study for case in cases_of(file))
@@ -185,10 +175,6 @@ def test_arms_that_are_driven_differently_have_a_driving_each() -> None:
     assert [one.clients for one in drivings] == [1, 4, 1, 4]
     assert [one.workload.to_drive()["protocol"] for one in drivings] == ["simple"] * 2 + ["prepared"] * 2
     assert {one.discard_s for one in drivings} == {study.discard_s}
-
-
-def test_arms_with_the_same_load_share_one_driving() -> None:
-    assert {case.study.drivings for case in cases_of(study_file())} == {None}
 
 
 @pytest.mark.parametrize(
@@ -206,37 +192,6 @@ def test_a_study_stops_on_its_verdict_unless_there_is_only_one_analysis(
 ) -> None:
     for case in cases_of(study_file(run=run, factors=PLAIN)):
         assert case.study.stops_on_verdict is stops
-
-
-def test_additional_options_of_a_comparison_reach_the_plan() -> None:
-    run = {
-        "schedule": "sequential",
-        "transactions": 1000,
-        "warmup": "10min",
-        "repeats": 2,
-        "cache_state": "cold",
-        "probes": ["wal", "io"],
-        "recovery": True,
-        "vacuum_after": True,
-    }
-    file = study_file(
-        run=run,
-        factors=PLAIN,
-        warmup_workload={"scripts": ["select-only"]},
-        initdb={"checksums": False, "wal_segment": "64MB"},
-    )
-    study = cases_of(file)[0].study
-    assert (study.schedule, study.transactions, study.warmup_s, study.blocks_max) == (
-        "sequential",
-        1000,
-        600,
-        2,
-    )
-    assert (study.cache_state, study.probes) == ("cold", ("wal", "io"))
-    assert study.recovery and study.vacuum_after and not study.checksums and study.wal_segment_mb == 64
-    assert study.warmup_workload is not None
-    assert study.warmup_workload.to_drive()["scripts"] == [{"builtin": "select-only", "weight": 1}]
-    assert study.workload.to_drive()["scripts"] == [{"builtin": "tpcb-like", "weight": 1}]
 
 
 def test_arms_with_different_data_cannot_share_a_warm_up() -> None:
