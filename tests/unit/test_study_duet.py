@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from example_studies import make_study
 from pgdyno.cli import options as cli_options
@@ -149,20 +148,6 @@ def test_the_two_of_a_round_are_one_slice_of_the_engine() -> None:
         {"targets": [0, 1], "cores": [[0, 2], [1, 3]], "role": "measure", "duration_s": 1.0},
         {"targets": [0, 1], "cores": [[1, 3], [0, 2]], "role": "measure", "duration_s": 1.0},
     ]
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"arms": tuple(parse_arms(["16", "17", "18"]))}, r"exactly 2 arms \(got 3\)"),
-        ({"arms": tuple(parse_arms(["18", "host=/tmp"]))}, r"\(got /tmp, a running server\)"),
-        ({"rounds": 3}, "rounds must be even"),
-        ({"transactions": 10}, "use --schedule=blocks"),
-    ],
-)
-def test_an_invalid_duet_has_a_reason_and_a_remedy(changes: dict[str, object], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        duet(**changes)
 
 
 def test_a_duet_resumes_on_the_same_cores() -> None:
