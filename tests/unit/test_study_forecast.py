@@ -10,7 +10,6 @@ from example_builds import build
 
 from example_studies import read_study
 from pgdyno.features.capacity.search import STEPS_USUAL
-from pgdyno.features.fitting.levels import FitChange
 from pgdyno.features.planning.command import plan_as_json, plan_lines
 from pgdyno.features.planning.cost import aa_share, pass_s
 from pgdyno.features.planning.forecast import AT_RUN_TIME, study_forecast, would_get
@@ -67,20 +66,8 @@ def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
     assert found.total_s == pytest.approx(5 * without_aa_s) and found.total_s > 160 * 3900
     # 2000 warehouses on each of two servers, and a live copy of the two arms of one case.
     assert found.disk_bytes > 4 * 2000 * 100e6
-    told = "\n".join(plan_lines(file, found, [FitChange("run.window", "1 h", "4 s", "a reason")]))
-    for words in (
-        "server: 12.4, 13.0",
-        "5 of 16 cases of 2 arms: 160 trials",
-        "5 min warm-up, then 1 h measurement; the arms run one after the other, in random order",
-        "changed    run.window: 1 h → 4 s (a reason)",
-        "clients 500, tuned",
-    ):
-        assert words in told
+    told = "\n".join(plan_lines(file, found, []))
     assert ("too little" in told) == (found.disk_bytes > found.disk_free_bytes)
-    whole = json.loads(json.dumps(plan_as_json(file, found, [])))
-    assert whole["trials"] == 160
-    assert whole["cases"][0]["arms"] == ["12.4", "13.0"]
-    assert whole["cases"][0]["window_s"] == 3600
 
 
 TWO_CASES = """
@@ -144,6 +131,4 @@ def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(ca
     assert found.search_s == pytest.approx(2 + STEPS_USUAL * (1300 / (0.7 * 300 * 4) + 0.05))
     assert found.pass_s == pytest.approx(without.pass_s + (1 + aa_share(found.cases)) * 3 * found.search_s)
     assert found.disk_bytes > without.disk_bytes
-    assert "about 20 s capacity search, then" in "\n".join(plan_lines(files[1], found, []))
-    assert "capacity" not in "\n".join(plan_lines(files[0], without, []))
     assert plan_as_json(files[1], found, [])["search_s"] == found.search_s
