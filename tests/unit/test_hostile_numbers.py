@@ -5,15 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
-from example_studies import make_study
 from pgdyno.cli.main import run_command
-from pgdyno.cli.options import parse_slice_s, window_from_option
-from pgdyno.errors import UsageError
 from pgdyno.features.fitting.rules import quantity
-from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.sizing import BlockLayout
 
 NUMBERS = ("inf", "-inf", "nan", "1e309", "-1e309", "1e300", "1e30", "-1", "", "9" * 5000, "²")
 PLACES = (
@@ -50,21 +44,6 @@ def test_a_version_with_thousands_of_digits_is_not_a_server(
     monkeypatch.chdir(tmp_path)
     assert run_command(["compare", server, server, "-q"]) == 2
     assert "Traceback" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("text", ["200s", "1e9h", "1e-9s", "0s"])
-def test_an_invalid_slice_length_is_an_error_with_the_range(text: str) -> None:
-    with pytest.raises(UsageError, match=r"^--slice must be between 50 ms and 1 min"):
-        parse_slice_s(text)
-
-
-@pytest.mark.parametrize("text", ["1e9h", "10002s"])
-def test_a_window_is_told_how_long_it_may_be(text: str) -> None:
-    arms = parse_arms(["17", "18"])
-    asked = window_from_option(text, BlockLayout(2.0, 4), 1.0, "slices", arms)
-    with pytest.raises(ValidationError, match=r"--window must be at most 2 h 47 min, 10000 slices of 1 s"):
-        make_study(**asked, slice_s=1.0)
-    assert window_from_option("10000s", BlockLayout(2.0, 4), 1.0, "slices", arms) == {"rounds": 10_000}
 
 
 @pytest.mark.parametrize("text", ["1e309", "1e300TB", "inf", "nan", "-1e309", ""])
