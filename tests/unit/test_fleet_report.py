@@ -11,7 +11,6 @@ from several_hosts import LARGE, LARGER, SMALL, pooled_of, written
 from synthetic_study import HOST, Synthetic
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_fleet_report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.fleet.records import (
@@ -68,17 +67,6 @@ def test_a_file_whose_cases_were_moved_does_not_count(tmp_path: Path) -> None:
     )
     assert [host.name for host in built.findings.hosts] == ["b"]
     assert Code.HOST_REPLACED in codes(built.findings.caveats)
-
-
-def test_the_command_reports_the_record_of_a_fleet(
-    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    written(tmp_path, **{"s-a": SMALL, "s-b": LARGER})
-    path = fleet_of(tmp_path, work("a"), work("b", HostState.LOST, reason="r"))
-    assert run_command(["report", str(path), "--json"]) == 0
-    found = json.loads(capsysbinary.readouterr().out)
-    assert "host-incomplete" in {caveat["code"] for caveat in found["caveats"]}
-    assert run_command(["report", str(path), str(tmp_path / "s-a.sqlite")]) == 2
 
 
 def test_a_record_without_files_or_with_damage_is_an_error(tmp_path: Path) -> None:
