@@ -167,13 +167,6 @@ def test_a_file_that_cannot_be_read_is_an_error_with_a_remedy(
         read_settings_file(written(tmp_path, text))
 
 
-def test_a_missing_file_and_a_directory_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot read the settings file .*: No such file"):
-        parse_arms([f"18,@{tmp_path}/none.conf"])
-    with pytest.raises(UsageError, match=r"cannot read the settings file .*: Is a directory"):
-        parse_arms([f"18,@{tmp_path}"])
-
-
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0")))
 def test_a_value_that_pgdyno_writes_for_a_server_is_read_back(value: str) -> None:
     with TemporaryDirectory() as directory:
