@@ -164,25 +164,6 @@ def test_a_query_is_quoted_by_its_first_line() -> None:
     assert len(first_line("x" * 1000)) == 101
 
 
-WRONG: Mapping[str, tuple[dict[str, object], str]] = {
-    "builtin": ({}, "--file FILE"),
-    "scale": ({"scripts": (OWN,), "scale": 2}, "--scale is for the pgbench tables"),
-    "index": ({"scripts": (OWN,), "indexes": ("pgbench_accounts (bid)",)}, "--index is for"),
-    "password": (
-        {"scripts": (OWN,), "data": "postgresql://u:secret@h/d"},
-        "must not contain a password",
-    ),
-    "conninfo": ({"scripts": (OWN,), "data": "host=h password=secret"}, "must not contain a password"),
-}
-
-
-@pytest.mark.parametrize("kind", WRONG)
-def test_parameters_that_do_not_fit_own_data_are_refused(kind: str) -> None:
-    given, message = WRONG[kind]
-    with pytest.raises(ValidationError, match=message):
-        PgbenchParameters.model_validate({"data": "shop.dump", **given})
-
-
 def test_own_data_have_the_scale_1_and_are_stored_only_if_given() -> None:
     own = PgbenchParameters.model_validate({"data": "shop.dump", "scripts": (OWN,)})
     assert own.to_drive()["scale"] == 1
