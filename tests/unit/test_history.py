@@ -190,11 +190,6 @@ def test_names_are_escaped_in_html(tmp_path: Path) -> None:
     assert "<script src" not in (tmp_path / "h.html").read_text()
 
 
-def test_an_empty_directory_is_an_error_and_a_file_is_rejected(nights: Path, tmp_path: Path) -> None:
-    assert run_command(["history", str(tmp_path)]) == 1
-    assert run_command(["history", str(nights / "night-00.sqlite")]) == 2
-
-
 def test_a_gate_on_too_few_files_cannot_be_evaluated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
