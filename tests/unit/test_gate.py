@@ -34,7 +34,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_hosts, read_report
 from pgdyno.measure import study_runner
-from pgdyno.report.gate_section import outcome, reasons, to_summary
+from pgdyno.report.gate_section import outcome, to_summary
 from pgdyno.report.markdown_format import escaped
 from pgdyno.results.records import ENGINE, StudyEnd, TrialStatus
 from pgdyno.units import Better
@@ -318,16 +318,6 @@ def test_an_invalid_condition_is_rejected_before_the_study_starts(
     )
     assert not list(tmp_path.iterdir())
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_standard_error_has_the_reasons_and_the_outcome_after_the_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert status(tmp_path, SLOWER, conditions="slower") == 3
-    shown, found = capsys.readouterr(), gate_of(tmp_path, "slower")
-    assert "All tables: pgdyno report" in shown.out
-    assert places(found) == ([("slower", "", "18")], [])
-    assert shown.err.splitlines() == [f"pgdyno: {line}" for line in (*reasons(found), outcome(found))]
 
 
 def test_json_has_the_verdicts_and_the_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
