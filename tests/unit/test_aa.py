@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from report_forms import checked_json
 from synthetic_study import Synthetic, write_with_aa
 
-from example_studies import make_file, make_study, read_study
+from example_studies import make_study, read_study
 from pgdyno.analysis.comparison import Verdict, detectable_percent
 from pgdyno.analysis.gates import (
     GateCondition,
@@ -29,7 +29,7 @@ from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_
 from pgdyno.analysis.statistics.intervals import Method, anytime, percent_of
 from pgdyno.analysis.study_findings import StudyFindings, find_study
 from pgdyno.caveats import Code
-from pgdyno.cli.run import _as_requested, _naming_who_refused_aa
+from pgdyno.cli.run import _naming_who_refused_aa
 from pgdyno.features.fitting.levels import FitChange
 from pgdyno.features.hosts.findings import AVERAGE, average_over_hosts, find_hosts
 from pgdyno.report import gate_section as wording
@@ -123,15 +123,6 @@ def test_the_twins_of_a_duet_play_one_on_the_same_halves() -> None:
     twins = aa_study(study, 0)
     assert (twins.schedule, twins.cpu_partition) == ("duet", study.cpu_partition)
     assert {piece.cpu_partition for piece in block_of(twins, 4).slices} == {0, 1}
-
-
-def test_a_study_file_and_the_command_line_can_refuse_them() -> None:
-    run = {"repeats": 6, "window": "4s"}
-    asked, refused = make_file(run=run), make_file(run={**run, "aa": False})
-    assert cases_of(asked)[0].study.aa
-    assert not cases_of(refused)[0].study.aa
-    by_option = _as_requested(asked, fit=False, minutes=None, nearest=False, no_aa=True).file
-    assert by_option.run == refused.run
 
 
 # --- noise floor
@@ -370,12 +361,6 @@ def test_the_reason_without_aa_blocks_is_reported() -> None:
         told = {case.study.aa_refused_by for case in _naming_who_refused_aa(cases, changes, no_aa=no_aa)}
         assert told == {who}
     assert why_no_aa(make_study(aa=False, aa_refused_by="--no-aa")) == "disabled by --no-aa"
-
-
-def test_a_study_without_aa_blocks_reports_the_reason(tmp_path: Path) -> None:
-    found = with_aa(tmp_path / "e.sqlite", QUIET, []).first
-    assert found.noise.sd is None
-    assert build_study_noise(found) == "Measurement noise: no A/A blocks (none completed yet)."
 
 
 def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> None:
