@@ -30,16 +30,15 @@ from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.console import PLAIN, VisibleConsole, out
 from pgdyno.cli.report import read_report, report
-from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.report import answer, background
-from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, UNFINISHED
+from pgdyno.report.answer import CAVEATS_PER_CODE_MAX
 from pgdyno.report.csv_format import COLUMNS
 from pgdyno.report.document import Document, Section, placed
 from pgdyno.report.html_format import source_hash, to_html
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _broken, print_terminal
-from pgdyno.results.records import StudyEnd, TrialStatus
+from pgdyno.results.records import TrialStatus
 from pgdyno.results.writer import Writer
 
 THREE = Synthetic(
@@ -114,14 +113,6 @@ def test_every_readable_format_contains_every_sentence_and_cell(tmp_path: Path, 
         assert not missing, missing
 
 
-@pytest.mark.parametrize("form", ["terminal", "md", "html"])
-@pytest.mark.parametrize("ended", [None, StudyEnd.BUDGET])
-def test_a_report_of_a_running_study_is_marked(tmp_path: Path, form: str, ended: StudyEnd | None) -> None:
-    built = report_of(tmp_path, Synthetic(blocks=5, ended=ended))
-    shown = UNFINISHED in " ".join(FORMS[form](built).split())
-    assert shown == (ended is None)
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_no_form_claims_a_result_of_the_tpc(tmp_path: Path, form: str) -> None:
     assert "tpmc" not in FORMS[form](report_of(tmp_path, THREE)).lower()
@@ -131,30 +122,6 @@ def test_no_form_claims_a_result_of_the_tpc(tmp_path: Path, form: str) -> None:
 @pytest.mark.parametrize("blocks", [0, 1, 3])
 def test_every_form_bears_a_study_that_has_hardly_begun(tmp_path: Path, form: str, blocks: int) -> None:
     assert FORMS[form](report_of(tmp_path, Synthetic(blocks=blocks, ended=None)))
-
-
-def test_json_agrees_with_its_documentation(tmp_path: Path) -> None:
-    found = json.loads(checked_json(report_of(tmp_path, THREE)))
-    assert found["pgdyno_report"] == 3
-    case = case_in(found)
-    verdicts = [(c["arm"], c["baseline"], c["verdict"]) for c in case["comparisons"]]
-    assert [(of["arm"], of["baseline"], of["verdict"]) for of in found["verdicts"]] == verdicts
-    assert verdicts == [
-        ("18", "17", "undecided"),  # one of its trials was excluded
-        ("18,fsync=off", "17", "slower"),
-    ]
-    first = case["comparisons"][0]
-    assert first["blocks"] == [0, 1, 3, 4, 5] and first["dropped"] == [2]
-    effect = first["effects"][case["primary"]]
-    change = effect["percent"]
-    assert change["low"] < change["value"] < change["high"] and change["unit"] == "%" and change["n"] == 5
-    assert set(effect["log_ratios"]) == {"0", "1", "3", "4", "5"}
-    arms = case["arms"]
-    assert [of["arm"]["name"] for of in arms] == ["17", "18", "18,fsync=off"]
-    assert arms[1]["trials_by_status"] == {"ok": 5, "excluded": 1}
-    assert set(arms[0]["latency_ms"]["payment"]) == {"n", "p50", "p90", "p95", "p99", "p99.9", "max"}
-    assert {"code", "severity", "sentence", "remedy", "link"} == set(found["caveats"][0])
-    assert case["study"]["plan"]["margin"] == 0.02 and "TPC-C" in found["sentences"][""]["method"][-1]
 
 
 def test_csv_is_tidy_and_includes_excluded_trials(tmp_path: Path) -> None:
@@ -240,16 +207,6 @@ def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(
     assert "url(" not in style and "@import" not in style
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
     assert "49" not in page[page.index("<title>") : page.index("</title>")]
-
-
-def test_html_has_contents_with_an_address_for_every_section(tmp_path: Path) -> None:
-    page = to_html(report_of(tmp_path, THREE))
-    contents = page[page.index('<nav class="contents">') : page.index("</nav>")]
-    targets = re.findall(r'href="#([^"]+)"', contents)
-    ids = re.findall(r'\bid="([^"]+)"', page)
-    assert len(targets) > 5 and len(ids) == len(set(ids))
-    assert set(targets) <= set(ids)
-    assert "caveats" in targets
 
 
 def addresses_of_cases(tmp_path: Path, *cases: Synthetic) -> list[str]:
@@ -409,18 +366,6 @@ app = typer.Typer()
 app.command()(report)
 
 
-@pytest.mark.parametrize(
-    ("option", "begins"), [("--json", "{"), ("--csv", "case,block,arm"), ("--md", "# "), (None, "")]
-)
-def test_the_command_prints_the_requested_format(tmp_path: Path, option: str | None, begins: str) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=2))
-    done = CliRunner().invoke(app, [str(tmp_path / "e"), *([option] if option else [])])
-    assert done.exit_code == 0 and done.stdout.startswith(begins)
-    done = CliRunner().invoke(app, [str(tmp_path / "e"), "--html", str(tmp_path / "r.html")])
-    assert done.exit_code == 0 and done.stdout == ""
-    assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
-
-
 def test_the_command_prints_the_whole_report_only_if_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -429,17 +374,6 @@ def test_the_command_prints_the_whole_report_only_if_asked(
     path = str(tmp_path / "e")
     assert words - set(CliRunner().invoke(app, [path, "--full"]).stdout.split()) == set()
     assert len(words - set(CliRunner().invoke(app, [path]).stdout.split())) > 200
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error"), [(["e", "--json", "--csv"], UsageError), (["missing"], EvidenceError)]
-)
-def test_the_command_rejects_unsupported_requests(
-    tmp_path: Path, arguments: list[str], error: type[Exception]
-) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=1))
-    done = CliRunner().invoke(app, [str(tmp_path / arguments[0]), *arguments[1:]])
-    assert isinstance(done.exception, error)
 
 
 def test_in_a_locale_without_them_a_minus_stays_a_minus() -> None:
