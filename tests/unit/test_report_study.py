@@ -51,19 +51,6 @@ def test_the_average_is_the_geometric_mean_of_the_ratios(built: StudyReport) -> 
     assert over.average.summary.mean == pytest.approx(float(np.mean(means)))
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_names_every_case(built: StudyReport, form: str) -> None:
-    text = plain(FORMS[form](built))
-    for case in ("clients 8", "clients 64", "clients 500"):
-        assert case in text
-
-
-@pytest.mark.parametrize("form", ["terminal", "md", "html", "json"])
-def test_a_fit_is_reported(built: StudyReport, form: str) -> None:
-    text = FORMS[form](built)
-    assert "workload.warehouses" in text and "the memory is smaller" in text
-
-
 def test_programs_get_each_case_as_they_get_a_comparison(built: StudyReport) -> None:
     found = json.loads(FORMS["json"](built))
     levels = [case["study"]["levels"] for case in found["study"]["cases"]]
