@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import re
 import shutil
@@ -17,7 +16,6 @@ import pytest
 from report_forms import FORMS, checked_json, on_terminal, tables_of
 from several_hosts import LARGE, LARGER, SMALL, findings_of, pooled_of, written
 from synthetic_study import HOST, Synthetic
-from typer.testing import CliRunner
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method, student
@@ -25,20 +23,15 @@ from pgdyno.analysis.statistics.pooling import combine
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
 from pgdyno.caveats import Code
-from pgdyno.cli.main import app, run_command
 from pgdyno.cli.report import names_of_files, read_hosts
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_same_machine
 from pgdyno.features.hosts.sections import build_hosts, variation_sentence
 from pgdyno.report.answer import UNFINISHED
-from pgdyno.report.csv_format import COLUMNS
 from pgdyno.report.html_format import to_html
-from pgdyno.results.records import StudyEnd
 from pgdyno.study.sizing import Schedule
 from pgdyno.units import Better
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def plain(text: str) -> str:
@@ -332,30 +325,6 @@ def test_names_and_facts_from_outside_stay_text(tmp_path: Path, form: str) -> No
     other = other.rename(tmp_path / "<img src=x>.sqlite")
     text = FORMS[form](read_hosts([one, other]))
     assert not re.search(r"(?<!\\)<(script>alert|img)", text)  # Markdown puts a backslash before
-
-
-def test_json_agrees_with_the_documentation(tmp_path: Path) -> None:
-    found = json.loads(checked_json(build_hosts(pooled_of(tmp_path, small=SMALL, large=LARGER))))
-    (over,) = [of for of in found["hosts"]["effects"] if of["key"] == found["verdicts"][0]["metric"]]
-    assert sum(over["pooled"]["weights"]) == pytest.approx(1)
-    assert list(over["percent_by_host"]) == ["small", "large"]
-    page = (DOCS / "reference" / "json-and-csv.md").read_text()
-    assert not {key for key in ("host", "file", *COLUMNS) if f"`{key}`" not in page}
-
-
-def test_the_command_pools_the_files_it_is_given(tmp_path: Path) -> None:
-    paths = [
-        str(path) for path in written(tmp_path, small=SMALL, large=replace(LARGER, ended=StudyEnd.BUDGET))
-    ]
-    done = CliRunner().invoke(app, ["report", *paths, "--csv"])
-    rows = list(csv.DictReader(io.StringIO(done.output)))
-    assert tuple(rows[0]) == ("host", "file", *COLUMNS) and {row["host"] for row in rows} == {
-        "small",
-        "large",
-    }
-    page = tmp_path / "hosts.html"
-    assert run_command(["report", *paths, "--html", str(page)]) == 0
-    assert page.read_text().count('<details class="case">') == 2
 
 
 def test_statements_are_pooled_one_by_one_and_on_the_average(tmp_path: Path) -> None:
