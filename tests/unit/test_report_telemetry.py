@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from collections.abc import Mapping
@@ -105,30 +103,6 @@ def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction(tmp_p
     ok = [trial for trial in findings(built).trials if trial.arm == 1]
     assert cost.us_per_tx[1] == pytest.approx(6 * 5e4 / sum(trial.transactions or 0 for trial in ok))
     assert "0.25%" in plain(probe_overhead(findings(built)))
-
-
-def test_json_has_every_level_and_effect(tmp_path: Path) -> None:
-    found = case_in(json.loads(FORMS["json"](probed(tmp_path))))["telemetry"]
-    assert found["levels"]["0"]["wal.bytes_per_tx"]["value"] == pytest.approx(1000)
-    assert found["levels"]["0"]["wal.bytes_per_tx"]["unit"] == "B/tx"
-    assert found["missing"]["0"] == {"io": NOT_IN_15}
-    assert found["effects"]["1"]["wal.bytes_per_tx"]["percent"]["value"] == pytest.approx(-10)
-    assert found["statements_average"]["1"]["value"] == pytest.approx(100 * (0.5**0.5 - 1))
-    assert set(found["cost"]["us_per_tx"]) == {"0", "1"}
-
-
-def test_csv_has_a_row_for_each_trial_and_key(tmp_path: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(FORMS["csv"](probed(tmp_path)))))
-    chosen = [row for row in rows if row["metric"] == f"statement.mean_ms:{UPDATE}"]
-    assert len(chosen) == 12 and {row["unit"] for row in chosen} == {"ms"}
-    assert {float(row["value"]) for row in chosen if row["arm"] == "18"} == {1.0}
-
-
-def test_without_probes_there_is_no_section_about_them(tmp_path: Path) -> None:
-    built = probed(tmp_path, replace(PROBED, probed=False))
-    assert not probe_overhead(findings(built))
-    assert case_in(json.loads(FORMS["json"](built)))["telemetry"]["cost"] is None
-    assert "\nTelemetry\n" not in on_terminal(built)
 
 
 def test_a_feature_missing_in_a_version_raises_no_caveat(tmp_path: Path) -> None:
