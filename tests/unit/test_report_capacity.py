@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from golden_reports import LIMIT, sweep_of_rates
-from report_forms import FORMS, case_in, sections_of
+from report_forms import FORMS, sections_of
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict
@@ -104,40 +104,6 @@ def test_a_report_contains_the_capacity_and_the_change(built: StudyReport) -> No
     effect = found["changes"][0]["percent"]
     assert effect["low"] < 100 * (1 / 0.9 - 1) < effect["high"]
     assert [of["above"] + of["below"] for of in found["arms"]] == [0, 0]
-
-
-@pytest.mark.parametrize("limit", ["p99 < 1s", "p99 < 1ms"])
-def test_rates_that_are_all_too_low_or_too_high_give_no_change(tmp_path: Path, limit: str) -> None:
-    built = report_of(tmp_path, sweep(limit, blocks=2))
-    assert json.loads(FORMS["json"](built))["more"]["capacity"]["changes"] == []
-
-
-def test_a_study_without_a_limit_has_no_capacity(tmp_path: Path) -> None:
-    cases = [replace(of, capacity=None) for of in sweep(LIMIT, blocks=1)]
-    assert not [of for of in sections_of(report_of(tmp_path, cases)) if of.title.startswith("Capacity")]
-
-
-@pytest.mark.parametrize(
-    ("effects", "noise", "verdict"),
-    [
-        ((1, 1.3), 0.01, Verdict.FASTER),
-        ((1, 0.7), 0.01, Verdict.SLOWER),
-        ((1, 1), 0.001, Verdict.SAME),
-        ((1, 1), 0.3, Verdict.UNDECIDED),
-    ],
-)
-def test_the_verdict_with_a_search_in_each_block_is_about_the_capacity(
-    tmp_path: Path, effects: tuple[float, float], noise: float, verdict: Verdict
-) -> None:
-    wanted = Synthetic(effects=effects, noise=noise, capacity=LIMIT, blocks=8, slices=1)
-    built = report_of(tmp_path, [wanted])
-    assert built.only is not None
-    assert built.only.headlines[0].verdict is verdict
-    assert any(LIMIT in paragraph for paragraph in built.only.method)
-    found = case_in(json.loads(FORMS["json"](built)))
-    assert found["primary"] == "capacity"
-    levels = [arm["levels"]["capacity"]["value"] for arm in found["arms"]]
-    assert levels[1] / levels[0] == pytest.approx(effects[1], rel=3 * noise)
 
 
 @pytest.mark.parametrize(
