@@ -33,17 +33,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
     return read_report(path)
 
 
-def test_the_tables_have_every_part_and_mark_those_beyond_the_noise(built: StudyReport) -> None:
-    assert built.only is not None
-    (by_resource,) = (table for table in tables_of(built) if "transaction by resource" in table.title)
-    rows = {row[0]: row[1:] for row in by_resource.rows}
-    assert by_resource.rows[0][0] == "whole"
-    # 400 and 200 µs, except for the factors of the blocks
-    assert [float(cell) for cell in rows["on CPU"][:2]] == pytest.approx([400, 200], rel=0.05)
-    assert rows["on CPU"][2].endswith("*")
-    assert not rows["runnable (waiting for CPU)"][2].endswith("*")
-
-
 def test_statements_that_exceed_the_total_are_reported_and_not_clipped(built: StudyReport) -> None:
     """In the test data: 4 ms of statements in a transaction of 2.7 ms."""
     assert built.only is not None
@@ -103,14 +92,6 @@ def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None
     assert 'class="step less"' in steps
     for place in re.findall(r'x="(-?[\d.]+)"', steps):
         assert 0 <= float(place) <= STEPS_WIDTH
-
-
-def test_evidence_without_probes_explains_nothing(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=6))
-    report = read_report(tmp_path / "e")
-    assert report.only is not None
-    assert report.only.why == []
-    assert "Time per transaction by" not in to_html(report)
 
 
 def test_a_difference_between_arms_at_their_own_rates_is_not_explained(tmp_path: Path) -> None:
