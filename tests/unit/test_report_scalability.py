@@ -17,7 +17,7 @@ from pgdyno.features.factors.scalability import Law, _peak, _peak_interval, _pea
 from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _fitting
-from pgdyno.units import ABSENT, Better, Estimate
+from pgdyno.units import Better, Estimate
 
 
 def sweep(sigma: float, kappa: float, *numbers: int, blocks: int = 6) -> list[Synthetic]:
@@ -47,31 +47,12 @@ def test_programs_get_parameters_and_points(built: StudyReport) -> None:
     assert found["differences"][0]["rate_of_one"]["value"] == pytest.approx(10, abs=3)
 
 
-def test_a_maximum_that_is_not_visible_is_not_reported(tmp_path: Path) -> None:
-    built = report_of(tmp_path, sweep(0.01, 0.0, 1, 2, 4, 8))
-    assert {row[-4] for row in section(built).tables[0].rows} == {ABSENT}
-    curve = json.loads(FORMS["json"](built))["more"]["scalability"]["curves"][0]
-    assert curve["knee"] is None and curve["peak"] is None
-
-
-def test_few_numbers_of_clients_have_no_curve(tmp_path: Path) -> None:
-    assert not [
-        of for of in sections_of(report_of(tmp_path, sweep(0, 0, 1, 2, 4))) if of.title == "Scalability"
-    ]
-
-
 def test_a_number_of_clients_at_which_an_arm_stalled_is_omitted_and_named(tmp_path: Path) -> None:
     cases = sweep(0.04, 0.002, 1, 4, 8, 16, 64, blocks=2)
     cases[3] = replace(cases[3], stalled=[(0, 0)])
     built = report_of(tmp_path, cases)
     old, new = map(plain, section(built).sentences)
     assert "16 clients" in old and "16 clients" not in new
-
-
-def test_a_baseline_that_stalled_everywhere_leaves_the_curves_of_the_others(tmp_path: Path) -> None:
-    cases = [replace(of, stalled=[(0, 0)]) for of in sweep(0.04, 0.002, 1, 4, 8, 16, blocks=2)]
-    curves = json.loads(FORMS["json"](report_of(tmp_path, cases)))["more"]["scalability"]["curves"]
-    assert [curve["name"] for curve in curves] == ["18"]
 
 
 def test_on_80_columns_the_names_of_the_curves_stay(built: StudyReport) -> None:
