@@ -6,16 +6,12 @@ import csv
 import io
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 from golden_reports import STUDIES
-from report_forms import FORMS, case_in, tables_of
-from synthetic_study import Synthetic, write_study
+from report_forms import FORMS, case_in
 
-from pgdyno.cli.report import read_report
-from pgdyno.report import why_section
 from pgdyno.report.study_report import StudyReport
 
 
@@ -54,10 +50,3 @@ def test_the_csv_has_the_dips_of_each_trial_and_their_cost(built: StudyReport) -
             found = [values[block, f"dips.{name}{suffix}"] for name in ("n", "time", "lost")]
             assert found == list(zip(of, ("dips", "s", "tx"), strict=True))
     assert all(value == 0 for (block, _), (value, _) in values.items() if block in others)
-
-
-def test_without_dips_there_is_no_section(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=6, probed=True))
-    report = read_report(tmp_path / "e")
-    assert report.of("dips")[0].sentences == []
-    assert why_section.TITLE not in [table.title for table in tables_of(report)]
