@@ -39,32 +39,14 @@ USAGE = {
     ),
     "a directory without a server": (f"compare {A} {EMPTY}", "no program 'postgres'"),
     "a malformed DSN": (f"compare {A} postgresql://u:geheim@h/x?nonsense=1", "connection string"),
-    "minutes that are no number": (f"compare {A} {A} --minutes nan", "--minutes"),
-    "endless minutes": (f"compare {A} {A} --minutes inf", "--minutes"),
-    "no warehouse": (f"compare {A} {A} --warehouses 0", "--warehouses.*1"),
     "a pipeline of procedures": (f"compare {A} {A} --pipeline", "pipeline requires calls = statements"),
-    "slices of checkpoint cycles": (
-        f"compare {A} {A} --schedule slices --window checkpoints:2",
-        "--window=checkpoints:2.*one arm at a time.*--schedule=slices: use --schedule=blocks",
-    ),
-    "slices of transactions": (
-        f"compare {A} {A} --schedule slices --transactions 100",
-        "--transactions=100.*one arm at a time.*--schedule=slices: use --schedule=blocks",
-    ),
-    "a slice of checkpoint cycles": (
-        f"compare {A} {A} --slice 1s --window checkpoints:2",
-        "--slice.*--window checkpoints:2",
-    ),
     "a folder that takes no file": (f"compare {A} {A} --evidence {CLOSED}/e.sqlite", "cannot write"),
     "a report in such a folder": (f"compare {A} {A} --html {CLOSED}/e.html", "cannot write"),
     "a report that is a folder": (f"compare {A} {A} --html {EMPTY}", "directory"),
-    "a malformed DSN to load": ("load nonsense", "connection string"),
     "a seed below nothing to load": ("load postgresql://h/x --seed -5", "--seed"),
-    "no warehouse to load": ("load postgresql://h/x --warehouses 0", "--warehouses.*1"),
     "a seed below nothing to drive": ("drive postgresql://h/x --seed -5", "--seed"),
     "a window of nothing to drive": ("drive postgresql://h/x --window 0s", "--window.*longer than.*got '0s'"),
     "a malformed DSN to drive": ("drive nonsense", "connection string"),
-    "a malformed DSN to check": ("check nonsense", "connection string"),
 }
 
 NOBODY = "postgresql://u@127.0.0.1:{free_port}/x"
@@ -80,9 +62,7 @@ FAILURE = {
     ),
     "nobody listens": (f"compare {A} {NOBODY}", "no connection.*refused"),
     "no such socket": (f"compare {A} host=/nowhere_dbname=x", "no connection.*/nowhere"),
-    "nobody listens to load": (f"load {NOBODY}", "no connection.*refused"),
     "nobody listens to drive": (f"drive {NOBODY}", "no connection.*refused"),
-    "nobody listens to check": (f"check {NOBODY}", "no connection.*refused"),
 }
 
 
@@ -171,20 +151,6 @@ def test_an_unreachable_server_is_one_line_and_status_1(
         unused.bind(("127.0.0.1", 0))  # bound, but not listening
         refused(capfd, words_of(command, server=server, free_port=unused.getsockname()[1]), 1, says)
     assert not list(quiet_place.iterdir())
-
-
-@pytest.mark.parametrize("command", ["report", "compare --resume"])
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [(b"no database" * 1000, "not a database|not a results file"), (b"", "not a results file")],
-)
-def test_a_file_that_is_not_a_results_file_is_unchanged(
-    command: str, content: bytes, says: str, quiet_place: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    Path("e.sqlite").write_bytes(content)
-    refused(capfd, [*command.split(), "e.sqlite"], 1, says)
-    assert Path("e.sqlite").read_bytes() == content
-    assert [path.name for path in quiet_place.iterdir()] == ["e.sqlite"]
 
 
 def test_a_wrong_password_is_rejected_and_not_shown(
