@@ -129,25 +129,6 @@ def test_arms_can_differ_in_their_dialect_and_their_deviations_and_have_the_rate
     assert "Deviations from TPC-C" in full.out and "2.4.1.4" in full.out
 
 
-REFUSED = {
-    "an unknown deviation": ("18,deviate=no-rolback", "unknown deviation"),
-    "a dialect of another workload": (
-        "18,dialect=hammerdb --workload pgbench",
-        "--dialect requires --workload tpcc",
-    ),
-    "other calls of a dialect": ("18,dialect=hammerdb --calls statements", "requires calls = procedures"),
-    "a sweep of dialects": ("--sweep dialect=spec,hammerdb", "no setting of the server"),
-}
-
-
-@pytest.mark.parametrize(("words", "message"), REFUSED.values(), ids=REFUSED)
-def test_an_invalid_request_is_refused_before_anything_starts(
-    program: Program, words: str, message: str
-) -> None:
-    ended = program.refuse("compare", "18", *words.split(), status=2)
-    assert message in ended.complaint
-
-
 @needs_two_cores
 def test_a_duet_on_one_core_is_refused_with_the_remedy(program: Program, server: str) -> None:
     ours = os.sched_getaffinity(0)
