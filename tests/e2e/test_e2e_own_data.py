@@ -166,14 +166,12 @@ def test_wrong_requests_are_refused_before_the_measurement(
     data, evidence = ("--data", SHOP / "load"), ("--evidence", tmp_path / "e.sqlite")
     look = ("-f", SHOP / "look.sql")
     for arguments, status, message in (
-        ((*data,), 2, "--data requires scripts of your own"),
         ((*data, "-f", tmp_path / "wrong.sql"), 1, 'column "nothing" does not exist'),
         ((*data, "-f", tmp_path / "absent.sql"), 1, 'relation "custmer" does not exist'),
         ((*data, "-f", tmp_path / "form.sql"), 2, "does not have the form table.column"),
         (("--workload", "pgbench", "-f", tmp_path / "absent.sql"), 2, "requires --data"),
         ((*data, *look, "--check", tmp_path / "some.sql"), 1, "returned 200 rows before the measurement"),
         (("--data", "nothing", *look), 2, "there are no data 'nothing'"),
-        ((*look, "--workload", "pgbench", "--no-analyze"), 2, "--no-analyze requires --data"),
         ((*data, *look, "--workload", "sysbench"), 2, "requires --workload pgbench"),
     ):
         ended = program.run("compare", *SMALL, *arguments, *evidence, server, server)
