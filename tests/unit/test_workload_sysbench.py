@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from pgdyno.cli.compare import command_of
-from pgdyno.cli.workload_options import SysbenchOptions, TpccData, Which, chosen_parameters, options_of
+from pgdyno.cli.workload_options import SysbenchOptions, Which, chosen_parameters
 from pgdyno.errors import DatasetError, UsageError
 from pgdyno.features.sysbench import data
 from pgdyno.features.sysbench.data import Sysbench, check_row_count
@@ -159,10 +159,6 @@ def test_options_of_the_command_line_reach_the_script() -> None:
     assert isinstance(found, SysbenchParameters)
     assert (found.script.name, found.tables) == ("oltp_read_only", 3)
     assert found.options == {"point-selects": "5", "skip-trx": "on"}
-    with pytest.raises(UsageError, match="--script requires --workload sysbench"):
-        chosen_parameters(Which(), TpccData(), options)
-    with pytest.raises(UsageError, match="must have the form NAME=VALUE"):
-        options_of(["=3"])
 
 
 def test_the_seed_of_the_repeating_command_precedes_options_of_the_script() -> None:
