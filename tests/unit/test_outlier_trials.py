@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 import scipy
 from golden_reports import STEAL
-from pydantic import TypeAdapter
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.analysis.outlier_trials import COVARIATES, OutlierTrials, causes
+from pgdyno.analysis.outlier_trials import COVARIATES, causes
 from pgdyno.analysis.statistics.intervals import robust_sd
 from pgdyno.analysis.statistics.series import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
 from pgdyno.analysis.study_findings import find_study
@@ -183,13 +182,6 @@ def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others(tmp_pa
 
 def test_five_blocks_are_too_few_for_an_estimate_without_one(tmp_path: Path) -> None:
     assert not found(tmp_path, replace(STEAL, blocks=5, slowed={})).outliers.without_block
-
-
-def test_json_has_the_outlier_with_its_covariate(tmp_path: Path) -> None:
-    outliers = TypeAdapter(OutlierTrials).dump_python(found(tmp_path, STEAL).outliers)
-    first = outliers["trials"][0]
-    assert (first["block"], first["causes"][0]["covariate"], first["causes"][0]["unit"]) == (7, "steal", "%")
-    assert (outliers["without_block"][0]["arm"], outliers["without_block"][0]["block"]) == ("18", 7)
 
 
 def test_without_outliers_the_table_is_collapsed_and_has_no_covariates(tmp_path: Path) -> None:
