@@ -11,9 +11,7 @@ from pgdyno.cli import compare
 from pgdyno.cli.compare import with_our_spellings
 from pgdyno.cli.main import run_command
 from pgdyno.cli.options import parse_minutes
-from pgdyno.errors import UsageError
 from pgdyno.study.cases import Request
-from pgdyno.units import parse_duration_s
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 
@@ -63,9 +61,3 @@ def test_options_of_a_script_of_sysbench_are_left_alone() -> None:
 )
 def test_minutes_may_have_a_unit(text: str, minutes: float) -> None:
     assert parse_minutes(text) == minutes
-
-
-def test_other_texts_are_no_minutes() -> None:
-    with pytest.raises(UsageError, match="is not a duration"):
-        parse_minutes("5x")
-    assert parse_duration_s("2m") == 120
