@@ -9,13 +9,12 @@ import pytest
 from pydantic import ValidationError
 from workload_tallies import draw_by_weights, simulate, uniform
 
-from example_studies import make_study, read_study
+from example_studies import read_study
 from pgdyno.errors import UsageError
 from pgdyno.measure.dataset_loading import dataset_database_name
 from pgdyno.results.records import Check
 from pgdyno.study.arm_spec import parse_arm, parse_arms
 from pgdyno.study.cases import cases_of, choose_arms
-from pgdyno.study.plan import Driving
 from pgdyno.workloads.tpcc.checks import C_LAST, check_conformance, skipped
 from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS, EXCLUSIVE, canonical_deviations
 from pgdyno.workloads.tpcc.parameters import TpccParameters
@@ -227,9 +226,3 @@ def test_a_mix_by_weights_is_tested_in_a_dialect() -> None:
     drawn = draw_by_weights(np.random.default_rng(3), 40_000)
     mix = parameters(dialect="hammerdb").to_drive()["mix"]
     assert "mix" in failed(simulate(3, drawn=drawn), mix=mix)  # 45:43 is not 10:10
-
-
-def test_arms_of_a_study_can_differ_in_their_dialect() -> None:
-    drivings = [Driving(workload=parameters(dialect=name), clients=4) for name in ("spec", "hammerdb")]
-    study = make_study(workload=drivings[0].workload, drivings=drivings)
-    assert study.model_validate(study.model_dump(mode="json")) == study
