@@ -43,7 +43,6 @@ from pgdyno.features.crash.records import (
     read_crash_test,
 )
 from pgdyno.features.crash.sections import (
-    COLUMNS,
     DISK_TITLE,
     PLURAL,
     TITLE,
@@ -206,24 +205,6 @@ def test_settings_that_promise_everything_are_contradicted_by_any_deviation(cras
     assert safe.breaks_promise
     assert not unsafe.breaks_promise
     assert not report_of().findings[0].breaks_promise
-
-
-def test_json_has_the_documented_keys() -> None:
-    document = json.loads(json.dumps(crash_json(report_of())))
-    keys = {"cuts", "lost_commits", "cuts_with_loss", "holes", "phantoms", "damaged", "loss_window_ms"}
-    for arm in document["arms"]:
-        assert keys | {"recovery_s", "corruption"} <= arm.keys()
-    assert document["arms"][1]["lost_commits"] == [700, 100]
-    assert document["arms"][1]["loss_window_ms"] == [900, 900]
-    assert document["complete"] is False
-
-
-def test_each_arm_has_a_row_and_a_sentence_also_without_a_crash() -> None:
-    for crashes in (CRASHES, []):
-        report = report_of(crashes)
-        assert [len(row) for row in table_rows(report.findings)] == [len(COLUMNS)] * 2
-        assert len(sentences(report)) == 2
-    assert "1 left" in sentences(report_of())[1]
 
 
 def test_the_limit_without_a_loss_is_the_same_in_the_table_and_in_the_sentence() -> None:
@@ -458,16 +439,6 @@ def test_only_a_power_cut_can_aim_at_a_flush() -> None:
     plan = PLAN.model_copy(update={"kind": CrashKind.SERVER, "at": CrashMoment.COMMIT})
     with pytest.raises(UsageError, match=r"^--at commit applies to --kind power only"):
         crash_test.require_possible(plan)
-
-
-def test_crashes_of_other_options_are_not_added_to_a_study(
-    tmp_path: Path, refusal: Callable[..., str]
-) -> None:
-    path = tmp_path / "e"
-    write_study(path, FASTER)
-    before = path.read_bytes()
-    assert "has a study: use another name" in refusal(f"crash 17 18 --kind server --evidence {path}", 1)
-    assert path.read_bytes() == before
 
 
 def test_bars_show_the_share_and_its_interval() -> None:
