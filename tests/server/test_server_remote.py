@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 
 import psycopg
 import pytest
@@ -24,7 +22,7 @@ from pgdyno.measure.preflight import OWN_CONNECTIONS, require_connections
 from pgdyno.server import remote as remote_module
 from pgdyno.server.connections import READ_ROWS_MAX, Dsn, ReadLimitExceeded
 from pgdyno.server.processes import Server
-from pgdyno.server.remote import Remote, TrialCopy, connections_max, database_name, free_for_data, take_lock
+from pgdyno.server.remote import Remote, TrialCopy, connections_max, free_for_data, take_lock
 from pgdyno.study.arm_spec import parse_arms
 from pooler import Pooler
 
@@ -51,18 +49,6 @@ def test_a_running_server_describes_itself(remote: Remote, running_server: Serve
     assert found.effective["fsync"] == "on"
 
 
-def test_a_database_is_copied_for_each_trial_and_dropped(remote: Remote) -> None:
-    pristine, copy = database_name("t", 1), database_name("t", 1, "trial")
-    with Remote(remote.create(pristine, "t, 1")).connect() as connection:
-        connection.execute("create table t as select 42 as n")
-    with Remote(remote.create(copy, "trial", template=pristine)).connect() as connection:
-        assert connection.execute("select n from t").fetchone() == (42,)
-    assert remote.own_databases() == {pristine: "t, 1", copy: "trial"}
-    for name in (copy, pristine, pristine):
-        remote.drop(name)
-    assert remote.own_databases() == {}
-
-
 def test_a_database_without_the_mark_is_never_dropped_or_copied(remote: Remote) -> None:
     with remote.connect() as connection:
         connection.execute("create database pgdyno_of_somebody_else")
@@ -74,30 +60,6 @@ def test_a_database_without_the_mark_is_never_dropped_or_copied(remote: Remote) 
         remote.create("pgdyno_of_somebody_else", "again")
     with remote.connect() as connection:
         connection.execute("drop database pgdyno_of_somebody_else")
-
-
-def test_a_user_without_createdb_gets_a_remedy(remote: Remote, running_server: Server) -> None:
-    with remote.connect() as connection:
-        connection.execute("create role humble login")
-    humble = Remote(Dsn(make_conninfo(running_server.conninfo(), user="humble")))
-    with pytest.raises(ConnectError, match="ALTER ROLE humble CREATEDB"):
-        humble.check()
-
-
-@pytest.mark.parametrize(
-    ("dsn", "words"),
-    [
-        ("host={empty}/nonexistent dbname=x password=hunter2", "nonexistent"),
-        ("postgresql://u:hunter2@127.0.0.1:{closed}/x", "refused"),
-        ("host={empty} port=5 password=hunter2 sslmode=disable", "no connection"),
-    ],
-)
-def test_an_unreachable_server_is_named_without_the_password(dsn: str, words: str, tmp_path: Path) -> None:
-    with socket.socket() as unheard, pytest.raises(ConnectError, match=words) as raised:
-        unheard.bind(("127.0.0.1", 0))
-        Remote(Dsn(dsn.format(empty=tmp_path, closed=unheard.getsockname()[1]))).check()
-    assert "hunter2" not in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 @pytest.fixture
@@ -247,12 +209,6 @@ def test_a_database_is_incomplete_until_its_load_has_completed(remote: Remote) -
     with pytest.raises(ZeroDivisionError), remote.making("pgdyno_filled", "whole"):
         raise ZeroDivisionError
     assert remote.own_databases() == {}
-
-
-def test_two_ways_to_one_database_have_one_identity(remote: Remote) -> None:
-    by_another_way = Remote(Dsn(make_conninfo(remote.dsn.conninfo, connect_timeout="9")))
-    assert by_another_way.identity() == remote.identity()
-    assert Remote(remote.dsn.with_database("template1")).identity() != remote.identity()
 
 
 def test_a_local_servers_disk_is_checked_if_its_data_directory_is_visible(
