@@ -2,7 +2,6 @@
 
 mod aborts;
 mod answers;
-mod expressions;
 mod flow;
 mod properties;
 
