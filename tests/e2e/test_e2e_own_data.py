@@ -10,9 +10,7 @@ from program import Program
 
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
-from pgdyno.server.builds import Build
-from pgdyno.server.directories import Account
-from pgdyno.server.processes import Cluster, InitOptions
+from pgdyno.server.processes import Cluster
 from pgdyno.workloads.pgbench.parameters import LIST, STUB
 
 SHOP = Path(__file__).parents[1] / "data" / "shop"
@@ -189,10 +187,8 @@ STATEMENTS = (
 
 
 def test_scripts_from_statements_are_measured_and_the_report_has_their_coverage(
-    program: Program, server: str, build: Build, account: Account, server_dir: Path, tmp_path: Path
+    program: Program, server: str, cluster: Cluster, tmp_path: Path
 ) -> None:
-    cluster = Cluster(build, server_dir / "data", account)
-    cluster.initdb(InitOptions(sync=False))
     with cluster.start({"shared_preload_libraries": "pg_stat_statements"}) as origin:
         with origin.connect() as connection:
             for text in (
