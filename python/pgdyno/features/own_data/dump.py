@@ -17,20 +17,23 @@ from importlib import resources
 
 NAME = r'"(?:[^"]|"")+"|[\w$]+'
 _NAMES = rf"(?:{NAME})(?:, (?:{NAME}))*"
-_ROLES = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"ALTER .* OWNER TO ({NAME});",
-        rf"(?:ALTER DEFAULT PRIVILEGES .*)?GRANT .* TO ({_NAMES})(?: WITH GRANT OPTION)?;",
-        rf"(?:ALTER DEFAULT PRIVILEGES .*)?REVOKE .* FROM ({_NAMES});",
-        rf"ALTER DEFAULT PRIVILEGES FOR ROLE ({NAME}) ",
-        rf"CREATE POLICY .* TO ({_NAMES})(?: USING| WITH CHECK|;)",
-        rf"CREATE SCHEMA .*AUTHORIZATION ({NAME});",
-        rf"SET SESSION AUTHORIZATION '?({NAME})'?;",
+_NAMED = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        ("roles", rf"ALTER .* OWNER TO ({NAME});"),
+        ("roles", rf"(?:ALTER DEFAULT PRIVILEGES .*)?GRANT .* TO ({_NAMES})(?: WITH GRANT OPTION)?;"),
+        ("roles", rf"(?:ALTER DEFAULT PRIVILEGES .*)?REVOKE .* FROM ({_NAMES});"),
+        ("roles", rf"ALTER DEFAULT PRIVILEGES FOR ROLE ({NAME}) "),
+        ("roles", rf"CREATE POLICY .* TO ({_NAMES})(?: USING| WITH CHECK|;)"),
+        ("roles", rf"CREATE SCHEMA .*AUTHORIZATION ({NAME});"),
+        ("roles", rf"SET SESSION AUTHORIZATION '?({NAME})'?;"),
+        ("superusers", rf"ALTER EVENT TRIGGER .* OWNER TO ({NAME});"),  # it must be a superuser
+        ("created_roles", rf"CREATE (?:ROLE|USER) ({NAME})"),
+        ("extensions", rf"CREATE EXTENSION (?:IF NOT EXISTS )?({NAME})"),
     )
 )
-_CREATED_ROLE = re.compile(rf"CREATE (?:ROLE|USER) ({NAME})")
-_EXTENSION = re.compile(rf"CREATE EXTENSION (?:IF NOT EXISTS )?({NAME})")
+"""Fields of DumpFacts with patterns of lines that name one of them."""
+
 _ENCODING = re.compile(r"SET client_encoding = '(\w+)';")
 _DATABASE = re.compile(r"(?:-- )?CREATE DATABASE .*;")
 """As a comment in a dump of one database that pgdyno has read."""
@@ -38,14 +41,11 @@ _OPTION = re.compile(
     r"(ENCODING|LC_COLLATE|LC_CTYPE|LOCALE_PROVIDER|ICU_LOCALE|BUILTIN_LOCALE|LOCALE) = ('[^']*'|\w+)"
 )
 _VERSION = re.compile(r"-- Dumped from database version (\d+)")
-_EVENT_TRIGGER_OWNER = re.compile(rf"ALTER EVENT TRIGGER .* OWNER TO ({NAME});")
-"""Its owner must be a superuser."""
 _POLICIES = re.compile(r"ALTER TABLE .* ENABLE ROW LEVEL SECURITY;")
 ORIGIN = "-- Origin read by pgdyno: "
 """Start of a line with facts about the database that the dump was read from."""
 _NO_ROLES = frozenset({"public", "current_user", "session_user", "current_role", "default"})
-
-_COPY_BEGIN, _COPY_END = re.compile(rb"COPY .* FROM stdin;\s*$", re.IGNORECASE), b"\\."
+_WITH_FACTS = (b"ALTER ", b"GRANT ", b"REVOKE ", b"CREATE ", b"SET ", b"-- ")
 
 
 @dataclass
@@ -71,37 +71,21 @@ class DumpFacts:
 def scan(lines: Iterable[bytes]) -> DumpFacts:
     """Return the facts of a dump. Rows of COPY are not read."""
     facts = DumpFacts()
-    for line in outside_of_rows(lines):
-        if line[:4] in (b"ALTE", b"GRAN", b"REVO", b"CREA", b"SET ", b"-- D", b"-- C", b"-- O"):
-            _read(facts, line.decode(errors="replace"))
+    for blank, text, is_row in _pieces(lines):
+        for line in () if is_row else (blank + text).split(b"\n"):
+            if line.startswith(_WITH_FACTS):
+                _read(facts, line.decode(errors="replace"))
     return facts
 
 
-def outside_of_rows(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines outside the rows of COPY."""
-    in_rows = False
-    for line in lines:
-        if in_rows:
-            in_rows = not line.startswith(_COPY_END)
-            continue
-        yield line
-        in_rows = line[:4].upper() == b"COPY" and _COPY_BEGIN.match(line) is not None
-
-
 def _read(facts: DumpFacts, line: str) -> None:
-    for pattern in _ROLES:
+    for kind, pattern in _NAMED:
         if found := pattern.match(line):
-            facts.roles |= {unquoted(name) for name in re.findall(NAME, found[1])}
-    if found := _EVENT_TRIGGER_OWNER.match(line):
-        facts.superusers.add(unquoted(found[1]))
+            getattr(facts, kind).update(map(unquoted, re.findall(NAME, found[1])))
     if line.startswith(ORIGIN):
         facts.origin = line
     elif _POLICIES.match(line):
         facts.has_policies = True
-    elif found := _CREATED_ROLE.match(line):
-        facts.created_roles.add(unquoted(found[1]))
-    elif found := _EXTENSION.match(line):
-        facts.extensions.add(unquoted(found[1]))
     elif (found := _ENCODING.match(line)) and not facts.encoding:
         facts.encoding = found[1]
     elif (found := _VERSION.match(line)) and facts.major is None:
@@ -129,12 +113,18 @@ Relation = tuple[str, str]
 DISABLE_DBLINK = resources.files(__package__).joinpath("sql", "disable_dblink.sql").read_bytes()
 """Replaces the functions of dblink by functions without a result."""
 
-_MARK = re.compile(rb"""'|"|;|--|/\*|\\|\$(?:[A-Za-z_\x80-\xff][\w\x80-\xff]*)?\$""")
-_STRING, _ESCAPED = re.compile(rb"[^']*'"), re.compile(rb"(?:[^'\\]|\\[\s\S]|'')*'(?!')")
-_QUOTED = re.compile(rb'[^"]*"')
-_COMMENT = re.compile(rb"/\*|\*/")
-_IN_NAME = re.compile(rb"[\w$\x80-\xff]")
-_BLANK = re.compile(rb"(?:\s+|--[^\n]*(?:\n|$))*")
+_MARK = re.compile(
+    rb"""(?<![\w$\x80-\xff])(?:[eE]'|\$(?:[A-Za-z_\x80-\xff][\w\x80-\xff]*)?\$)|['";]|--|/\*|\\.*\s*"""
+)
+"""Begins a string, a name, a comment or a command of psql, or ends a statement."""
+_ESCAPED = re.compile(rb"(?:[^'\\]|\\[\s\S]|'')*'(?!')")
+_COMMENT = re.compile(rb"[\s\S]*?(?:/\*|\*/)")
+_ENDS = {
+    **{b"'": re.compile(rb"[^']*'"), b'"': re.compile(rb'[^"]*"'), b"/*": _COMMENT},
+    **{b"e'": _ESCAPED, b"E'": _ESCAPED},
+}
+"""Strings, names and comments up to their end, or to a nested comment, by their first characters."""
+_BLANK = re.compile(rb"(?:\s|--[^\n]*(?:\n|$))*")
 
 _COPY = re.compile(
     rf"COPY\s+(?:ONLY\s+)?((?:{NAME})(?:\.(?:{NAME}))?)\s[\s\S]*\bFROM\s+STDIN\b", re.IGNORECASE
@@ -165,7 +155,12 @@ _KEY = re.compile(
     rf"\bREFERENCES\s+((?:{NAME})\.(?:{NAME}))",
     re.IGNORECASE | re.DOTALL,
 )
-_TOKEN = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|[^\W\d][\w$]*|\s+|.""", re.DOTALL)
+_OPTIONS = re.compile(
+    rf"""('(?:[^']|'')*'|"(?:[^"]|"")*")|\bOPTIONS\s*\((?:\s*(?:{NAME})\s+E?'(?:[^']|'')*'\s*,?)*\s*\)""",
+    re.IGNORECASE,
+)
+"""Options of a foreign table or column; or a string or name, which can contain the same text."""
+_SERVER = re.compile(rf"\bSERVER\s+(?:{NAME})(?=\s*;?$)", re.IGNORECASE)
 
 JOBS = frozenset({("cron", "job"), ("cron", "job_run_details")})
 """Tables whose rows are statements that a server executes by itself (pg_cron)."""
@@ -190,15 +185,11 @@ class DumpFilter:
 
     def changed(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the dump with its changes. Empty lines replace what is left out: line numbers stay."""
-        are_left_out = False
-        for piece, is_row in _pieces(lines):
-            if is_row:
-                yield b"\n" if are_left_out else piece
-                continue
-            begin = _blank_end(piece)
-            changed = self._changed(piece[begin:])
-            are_left_out = changed is None
-            yield piece[:begin] + (b"\n" * piece.count(b"\n", begin) if changed is None else changed)
+        is_left_out = False
+        for blank, text, is_row in _pieces(lines):
+            changed = text if is_row else self._changed(text)
+            is_left_out = changed is None or (is_row and is_left_out)
+            yield blank + (b"\n" * text.count(b"\n") if is_left_out else changed or b"")
         for piece in self.last:
             yield piece + b"\n"
 
@@ -242,138 +233,59 @@ def _relation(name: str) -> Relation:
 
 def _without_options(text: str) -> str:
     """Return CREATE FOREIGN TABLE without SERVER and OPTIONS, with the same line breaks."""
-    kept: list[str] = []
-    tokens = _TOKEN.findall(text)
-    place, depth, before = 0, 0, ""
-    while place < len(tokens):
-        token = tokens[place]
-        word, end = token.upper(), place + 1
-        if word == "OPTIONS" and before not in ("(", ",", "."):
-            end = _end_of_group(tokens, place + 1)
-        elif word == "SERVER" and depth == 0 and before in (")", "DEFAULT"):
-            end = next((n + 1 for n in range(place + 1, len(tokens)) if not tokens[n].isspace()), end)
-        if end > place + 1:
-            kept.append("\n" * "".join(tokens[place:end]).count("\n"))
-        else:
-            kept.append(token)
-            depth += (token == "(") - (token == ")")
-            before = before if token.isspace() else word
-        place = end
-    return "".join(kept)
+
+    def kept(found: re.Match[str]) -> str:
+        return found[1] or "\n" * found[0].count("\n")
+
+    return _SERVER.sub("", _OPTIONS.sub(kept, text))
 
 
-def _end_of_group(tokens: list[str], place: int) -> int:
-    """Return the place after the parentheses that begin there; the same place if none begin."""
-    depth = 0
-    for n in range(place, len(tokens)):
-        if not depth and tokens[n].isspace():
-            continue
-        depth += (tokens[n] == "(") - (tokens[n] == ")")
-        if not depth:
-            return n + 1 if tokens[n] == ")" else place
-    return place
-
-
-def _blank_end(piece: bytes) -> int:
-    """Return the place after the blanks and comments in front of a statement."""
-    place, depth = 0, 0
-    while True:
-        if not depth:
-            found = _BLANK.match(piece, place)
-            place = found.end() if found else place
-            if not piece.startswith(b"/*", place):
-                return place
-        mark = _COMMENT.search(piece, place)
-        if mark is None:
-            return len(piece)
-        depth += 1 if mark[0] == b"/*" else -1
-        place = mark.end()
-
-
-def _pieces(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield the statements with the blanks before them, and the rows of COPY, each with whether it is a row.
-    Their concatenation is the dump.
+def _pieces(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes, bool]]:
+    """Yield the statements, the comments in front of them, and the rows of COPY: blanks before it, the text,
+    and whether it is a row. Their concatenation is the dump.
     """
-    ends = _StatementEnds()
     pending: list[bytes] = []
+    until: re.Pattern[bytes] | None = None  # the end of the string, name or comment that is open
+    depth = 0  # of nested comments
     in_rows = False
     for line in lines:
         if in_rows:
             in_rows = not line.startswith(b"\\.")
-            yield line, True
+            yield b"", line, True
             continue
-        begin = 0
-        for end in ends.of(line):
-            piece = b"".join([*pending, line[begin:end]])
-            pending.clear()
-            begin = end
-            yield piece, False
-            head = piece[_blank_end(piece) :]
-            if head[:4].upper() == b"COPY" and _COPY.match(head.decode(errors="replace")):
-                in_rows = True
-                yield line[begin:], True
+        begin = place = 0
+        while found := until.match(line, place) if until else _MARK.search(line, place):
+            mark, place, is_end = found[0], found.end(), False
+            if until is _COMMENT and (depth or mark.endswith(b"/*")):
+                depth += 1 if mark.endswith(b"/*") else -1
+            elif until:
+                is_end = until is _COMMENT and _divided([*pending, line[begin:place]])[1].startswith(b"/*")
+                until = None
+            elif mark == b"--":
                 break
-        else:
-            if begin < len(line):
-                pending.append(line[begin:])
-    if pending:
-        yield b"".join(pending), False
-
-
-class _StatementEnds:
-    """Finds the ends of statements, line by line. Strings and comments may span lines."""
-
-    def __init__(self) -> None:
-        self._until: re.Pattern[bytes] | None = None  # of the string or name that is open
-        self._depth = 0  # of comments
-
-    def _open(self, line: bytes, found: re.Match[bytes]) -> int:
-        """Begin a string, name or comment. Return the place after its first characters."""
-        mark, place = found[0], found.start()
-        if mark == b"/*":
-            self._depth = 1
-        elif mark == b'"':
-            self._until = _QUOTED
-        elif mark == b"'":
-            self._until = _ESCAPED if _is_escaped(line, place) else _STRING
-        elif _is_in_name(line, place):
-            return place + 1  # a dollar sign in a name
-        else:
-            self._until = re.compile(rb"[\s\S]*?" + re.escape(mark))
-        return found.end()
-
-    def of(self, line: bytes) -> Iterator[int]:
-        """Yield the places after statements; a command of psql ends with its line."""
-        place = 0
-        while place < len(line):
-            if self._depth:
-                found = _COMMENT.search(line, place)
-                if found is None:
-                    return
-                self._depth += 1 if found[0] == b"/*" else -1
-                place = found.end()
-            elif self._until is not None:
-                found = self._until.match(line, place)
-                if found is None:
-                    return
-                self._until, place = None, found.end()
+            elif mark[:1] in b";\\":
+                is_end = True
             else:
-                found = _MARK.search(line, place)
-                if found is None or found[0] == b"--":
-                    return
-                if found[0] == b"\\":
-                    yield len(line)
-                    return
-                if found[0] == b";":
-                    place = found.end()
-                    yield place
-                else:
-                    place = self._open(line, found)
+                until = _ENDS.get(mark) or re.compile(rb"[\s\S]*?" + re.escape(mark))
+            if is_end:
+                blank, text = _divided([*pending, line[begin:place]])
+                pending.clear()
+                begin = place
+                yield blank, text, False
+                if text[:4].upper() == b"COPY" and _COPY.match(text.decode(errors="replace")):
+                    in_rows = True
+                    yield b"", line[begin:], True
+                    begin = len(line)
+                    break
+        if begin < len(line):
+            pending.append(line[begin:])
+    if pending:
+        yield *_divided(pending), False
 
 
-def _is_in_name(line: bytes, place: int) -> bool:
-    return place > 0 and _IN_NAME.match(line, place - 1) is not None
-
-
-def _is_escaped(line: bytes, place: int) -> bool:
-    return line[place - 1 : place] in (b"e", b"E") and not _is_in_name(line, place - 1)
+def _divided(parts: Iterable[bytes]) -> tuple[bytes, bytes]:
+    """Return the blanks and comments of one line before a statement, and the statement."""
+    piece = b"".join(parts)
+    found = _BLANK.match(piece)
+    place = found.end() if found else 0
+    return piece[:place], piece[place:]
