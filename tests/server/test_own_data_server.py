@@ -23,6 +23,7 @@ from pgdyno.features.own_data.loading import DATABASE, FOREIGN_TABLES_TO_LOCAL
 from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData
 from pgdyno.features.own_data.sampling import read_sample
 from pgdyno.features.own_data.source import (
+    Counted,
     NamedDataStore,
     Selection,
     count_rows,
@@ -138,8 +139,8 @@ def require_facts_and_local_tables(connection: Connection) -> None:
     connection.execute("CREATE VIEW recent AS SELECT * FROM purchase WHERE bought_on = current_date")
     relations, emptied = relations_to_count(connection, lambda _: True)
     assert emptied == ["public.far", "public.on_far"]
-    assert (("public", "cheap"), "view") in relations
-    assert ("public", "recent") not in {names for names, _ in relations}
+    assert Counted("public", "cheap", "view") in relations
+    assert "recent" not in {one.name for one in relations}
     with connection.transaction():
         counted = {one.name: one.rows for one in count_rows(connection, relations)}
     assert (counted["cheap"], counted["customer"]) == (3, 200)

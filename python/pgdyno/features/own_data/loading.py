@@ -449,9 +449,8 @@ class OwnDataMaker:
         counted = origin.counted
         if self.data.locale:  # views may depend on it
             counted = [replace(one, kind="loose") if one.kind == "view" else one for one in counted]
-        relations = [((one.schema, one.name), one.kind) for one in counted]
         with connection.transaction(force_rollback=True):
-            ours = list(count_rows(connection, relations, self.maker.interruption.check))
+            ours = list(count_rows(connection, counted, self.maker.interruption.check))
         wrong, loose, uncounted = differences(counted, ours)
         if wrong:
             raise DatasetError(
@@ -612,7 +611,7 @@ class OwnDataMaker:
 
 def _origin_of(facts: DumpFacts) -> OriginFacts:
     """Return the facts in a dump that pgdyno has read; nothing for other dumps."""
-    with contextlib.suppress(ValueError, TypeError, KeyError):
+    with contextlib.suppress(ValueError):
         return OriginFacts.parse(facts.origin)
     return OriginFacts()
 

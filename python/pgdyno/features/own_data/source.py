@@ -23,16 +23,20 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from pydantic import BaseModel, TypeAdapter
 
 from pgdyno.errors import ConnectError, DatasetError, UsageError, in_one_line
 from pgdyno.features.own_data.dump import JOBS, ORIGIN, DumpFilter, Relation
@@ -53,31 +57,45 @@ UNPACK_TIMEOUT_S = 6 * 3600.0
 ARCHIVE, TAR = b"PGDMP", b"ustar"
 HEAD_BYTES = 512
 
-_MAGIC = {
-    b"\x1f\x8b": "gzip",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ\0": "xz",
-    b"PK\3\4": "zip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"\x04\x22\x4d\x18": "lz4",
-    b"\x1f\x9d": "uncompress",
-    b"7z\xbc\xaf\x27\x1c": "7z",
-}
-"""First bytes of a file, and its compression."""
 
-_COMMANDS = {
-    "gzip": "gzip -dk",
-    "bzip2": "bzip2 -dk",
-    "xz": "xz -dk",
-    "zip": "unzip",
-    "zstd": "zstd -d",
-    "lz4": "lz4 -d",
-    "uncompress": "uncompress -k",
-    "7z": "7z x",
-}
-"""Commands that unpack a file."""
+def _not_packed(path: Path) -> AbstractContextManager[Iterable[bytes]]:
+    return path.open("rb")
 
-_BY_PROGRAM = frozenset({"zstd", "lz4"})
+
+@contextlib.contextmanager
+def _zipped(path: Path) -> Iterator[Iterable[bytes]]:
+    with zipfile.ZipFile(path) as packed:
+        names = [info.filename for info in packed.infolist() if not info.is_dir()]
+        if len(names) != 1:
+            raise DatasetError(f"{path} contains {len(names)} files: unpack it with unzip {path}")
+        with packed.open(names[0]) as file:
+            yield file
+
+
+def _unpacked_by(program: str, path: Path) -> AbstractContextManager[Iterable[bytes]]:
+    command = [shutil.which(program) or program, "-dc", str(path)]
+    return contextlib.closing(tool_lines(command, OURSELVES, UNPACK_TIMEOUT_S))
+
+
+class _Compression(NamedTuple):
+    """The first bytes of a file, a command that unpacks it, and what opens it here; None if nothing does."""
+
+    magic: bytes
+    unpack: str
+    open: Callable[[Path], AbstractContextManager[Iterable[bytes]]] | None = None
+
+
+_COMPRESSIONS = (
+    _Compression(b"\x1f\x8b", "gzip -dk", gzip.open),
+    _Compression(b"BZh", "bzip2 -dk", bz2.open),
+    _Compression(b"\xfd7zXZ\0", "xz -dk", lzma.open),
+    _Compression(b"PK\3\4", "unzip", _zipped),
+    _Compression(b"\x28\xb5\x2f\xfd", "zstd -d", partial(_unpacked_by, "zstd")),
+    _Compression(b"\x04\x22\x4d\x18", "lz4 -d", partial(_unpacked_by, "lz4")),
+    _Compression(b"\x1f\x9d", "uncompress -k"),
+    _Compression(b"7z\xbc\xaf\x27\x1c", "7z x"),
+)
+_PROGRAMS = frozenset({"zstd", "lz4"})
 
 
 def is_archive(head: bytes) -> bool:
@@ -85,24 +103,22 @@ def is_archive(head: bytes) -> bool:
     return head.startswith(ARCHIVE) or head[257:262] == TAR
 
 
-def compression_of(path: Path) -> str:
-    """Return the compression of a file; empty if unknown. Raises OSError."""
+def _compression_of(path: Path) -> _Compression | None:
+    """Return the compression of a file; None if unknown. Raises OSError."""
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
-    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), "")
+    return next((one for one in _COMPRESSIONS if head.startswith(one.magic)), None)
 
 
-def require_readable(path: Path, compression: str) -> None:
+def _require_readable(path: Path, compression: _Compression) -> None:
     """Raise UsageError, with the command that unpacks the file, unless pgdyno can read it."""
-    unpack = f"unpack it with {_COMMANDS[compression]} {path}"
-    if compression in ("uncompress", "7z"):
+    unpack, program = f"unpack it with {compression.unpack} {path}", compression.unpack.split()[0]
+    if compression.open is None:
         raise UsageError(f"--data: {path} is compressed in a way that pgdyno does not read: {unpack}")
-    if compression in _BY_PROGRAM and shutil.which(compression) is None:
-        raise UsageError(
-            f"--data: {path} needs {compression}, which is not installed: install it, or {unpack}"
-        )
+    if program in _PROGRAMS and shutil.which(program) is None:
+        raise UsageError(f"--data: {path} needs {program}, which is not installed: install it, or {unpack}")
     try:
-        head = b"".join(_first(lines_of_plain_dump(path), HEAD_BYTES))
+        head = _first_bytes(lines_of_plain_dump(path), HEAD_BYTES)
     except DatasetError as error:
         raise UsageError(f"--data: {error}") from None
     if is_archive(head):
@@ -111,42 +127,25 @@ def require_readable(path: Path, compression: str) -> None:
         raise UsageError(f"--data: {path} contains neither a dump of pg_dump nor SQL")
 
 
-def _first(lines: Iterator[bytes], size_bytes: int) -> Iterator[bytes]:
-    for line in lines:
-        yield line
-        size_bytes -= len(line)
-        if size_bytes <= 0:
-            return
+def _first_bytes(lines: Generator[bytes, None, None], size_bytes: int) -> bytes:
+    """Return the first lines, with at least so many bytes if there are as many."""
+    found = bytearray()
+    with contextlib.closing(lines):
+        while len(found) < size_bytes and (line := next(lines, b"")):
+            found += line
+    return bytes(found)
 
 
 def lines_of_plain_dump(path: Path) -> Generator[bytes, None, None]:
     """Yield the lines of an SQL file, which may be compressed. Raises DatasetError."""
     try:
-        yield from _lines(path, compression_of(path))
+        compression = _compression_of(path)
+        with ((compression and compression.open) or _not_packed)(path) as file:
+            yield from file
     except subprocess.CalledProcessError as error:
         raise DatasetError(f"cannot read {path}: {error.stderr.strip()}") from None
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:
         raise DatasetError(f"cannot read {path}: {error}") from error
-
-
-def _lines(path: Path, compression: str) -> Generator[bytes, None, None]:
-    if compression == "zip":
-        with zipfile.ZipFile(path) as packed:
-            names = [info.filename for info in packed.infolist() if not info.is_dir()]
-            if len(names) != 1:
-                raise DatasetError(f"{path} contains {len(names)} files: unpack it with unzip {path}")
-            with packed.open(names[0]) as file:
-                yield from file
-    elif compression in _BY_PROGRAM:
-        command = [shutil.which(compression) or compression, "-dc", str(path)]
-        with contextlib.closing(tool_lines(command, OURSELVES, UNPACK_TIMEOUT_S)) as lines:
-            yield from lines
-    else:
-        with _OPEN.get(compression, Path.open)(path, "rb") as file:
-            yield from file
-
-
-_OPEN: Mapping[str, Callable[[Path, Any], Any]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
 
 
 # ----------------------------------------------------------------------
@@ -175,8 +174,9 @@ SESSION = {
 REFUSED = -1
 """Number of rows of a relation that the session cannot read."""
 
-Kind = Literal["table", "view", "loose"]
-"""loose: its rows may differ. It is a materialized view, which can be stale, or depends on one."""
+Kind = Literal["table", "view", "loose", "empty"]
+"""loose: its rows may differ. It is a materialized view, which can be stale, or depends on one. empty: its
+rows are left out on purpose."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Counted:
     schema: str
     name: str
     kind: Kind
-    rows: int | None
+    rows: int | None = None
 
     @property
     def label(self) -> str:
@@ -234,33 +234,8 @@ class OriginFacts:
 
     @classmethod
     def parse(cls, line: str) -> OriginFacts:
-        """Read the line. Raises ValueError, TypeError or KeyError if it is malformed."""
-        facts = json.loads(line.removeprefix(ORIGIN))
-        return cls(
-            [Role(**one) for one in facts["roles"]],
-            [Counted(**one) for one in facts["counted"]],
-            facts["emptied"],
-            facts["missing_keys"],
-        )
-
-
-@dataclass(frozen=True)
-class _Relation:
-    schema: str
-    name: str
-    relkind: str
-    varies: bool  # with time, session or catalogs
-    is_of_extension: bool
-    is_unreadable: bool  # an unlogged table on a standby, which pg_dump leaves out
-    below: Sequence[int]
-
-    @property
-    def names(self) -> Relation:
-        return self.schema, self.name
-
-    @property
-    def is_empty_in_copy(self) -> bool:
-        return self.relkind == "f" or self.is_unreadable or self.names in JOBS
+        """Read the line. Raises ValueError if it is malformed."""
+        return TypeAdapter(cls).validate_json(line.removeprefix(ORIGIN))
 
 
 def read_roles(connection: psycopg.Connection[Any]) -> list[Role]:
@@ -270,7 +245,7 @@ def read_roles(connection: psycopg.Connection[Any]) -> list[Role]:
 
 def relations_to_count(
     connection: psycopg.Connection[Any], dumped: Callable[[Relation], bool]
-) -> tuple[list[tuple[Relation, Kind]], list[str]]:
+) -> tuple[list[Counted], list[str]]:
     """Return the tables and views whose rows can be compared, and those that are empty in the copy.
 
     Empty are foreign tables, which could contact other servers, tables that jobs and standbys leave out, and
@@ -278,42 +253,15 @@ def relations_to_count(
 
     Views that depend on time, the session or catalogs are left out. ``dumped``: whether a relation is read.
     """
-    found = {row[0]: _Relation(*row[1:]) for row in connection.execute(RELATIONS).fetchall()}
-    chosen: list[tuple[Relation, Kind]] = []
-    emptied = []
-    for number, one in found.items():
-        if not dumped(one.names):
-            continue
-        if one.is_empty_in_copy:
-            emptied.append(".".join(one.names))
-        elif one.is_of_extension or one.relkind == "p":
-            continue
-        elif one.relkind == "r":
-            chosen.append((one.names, "table"))
-        else:
-            below = [found[of] for of in _closure(number, found)]
-            if one.relkind == "v" and any(of.is_empty_in_copy for of in below):
-                emptied.append(".".join(one.names))
-            elif not any(of.varies for of in [one, *below]):
-                is_loose = any(of.relkind == "m" or of.is_of_extension for of in [one, *below])
-                chosen.append((one.names, "loose" if is_loose else "view"))
-    return chosen, emptied
-
-
-def _closure(number: int, found: Mapping[int, _Relation]) -> set[int]:
-    """Return the relations below a view, without those of the system."""
-    reached: set[int] = set()
-    pending = [number]
-    while pending:
-        new = {of for of in found[pending.pop()].below if of in found} - reached - {number}
-        reached |= new
-        pending.extend(new)
-    return reached
+    rows = connection.execute(RELATIONS, {"jobs": [".".join(job) for job in JOBS]}).fetchall()
+    chosen = [Counted(*row) for row in rows if dumped(row[:2])]
+    emptied = [one.label for one in chosen if one.kind == "empty"]
+    return [one for one in chosen if one.kind != "empty"], emptied
 
 
 def count_rows(
     connection: psycopg.Connection[Any],
-    relations: Sequence[tuple[Relation, Kind]],
+    relations: Sequence[Counted],
     check: Callable[[], None] = lambda: None,
 ) -> Iterator[Counted]:
     """Yield the relations with their number of rows.
@@ -323,12 +271,12 @@ def count_rows(
     for name, text in SESSION.items():
         connection.execute("SELECT set_config(%s, %s, true)", (name, text))
     connection.execute(f"SET LOCAL statement_timeout = '{COUNT_TIMEOUT_S}s'")
-    for (schema, name), kind in relations:
+    for one in relations:
         check()
         # Policies do not hide rows of tables from the check; a view has the privileges of its owner.
-        connection.execute(f"SET LOCAL row_security = {'off' if kind == 'table' else 'on'}")
-        only = sql.SQL("ONLY " if kind == "table" else "")
-        query = sql.SQL("SELECT count(*) FROM {}{}").format(only, sql.Identifier(schema, name))
+        connection.execute(f"SET LOCAL row_security = {'off' if one.kind == 'table' else 'on'}")
+        only = sql.SQL("ONLY " if one.kind == "table" else "")
+        query = sql.SQL("SELECT count(*) FROM {}{}").format(only, sql.Identifier(one.schema, one.name))
         try:
             with connection.transaction():
                 row = connection.execute(query).fetchone()
@@ -339,7 +287,7 @@ def count_rows(
             if connection.closed:
                 raise
             rows = REFUSED
-        yield Counted(schema, name, kind, rows)
+        yield replace(one, rows=rows)
 
 
 def differences(origin: Sequence[Counted], copy: Sequence[Counted]) -> tuple[list[str], list[str], list[str]]:
@@ -370,14 +318,6 @@ _ENTRY = re.compile(r"\d+; (?P<class>\d+) (?P<oid>\d+) (?P<what>ACL )?(?P<name>.
 
 Tool = Callable[[Path, Sequence[str]], Iterator[bytes]]
 """Runs pg_dump or pg_restore with arguments, and yields the lines of its output."""
-
-
-def tables_in(lines: Iterator[bytes]) -> set[Relation]:
-    """Return the tables and views that a dump creates."""
-    found = DumpFilter()
-    for _ in found.changed(lines):
-        pass
-    return found.created
 
 
 def objects_of(connection: psycopg.Connection[Any], tables: Collection[Relation]) -> set[tuple[int, int]]:
@@ -460,8 +400,7 @@ class Selection:
         return [*chosen, "--schema-only"] if self.schema_only else chosen
 
 
-@dataclass(frozen=True)
-class NamedData:
+class NamedData(BaseModel):
     """Data under a name, with the time at which they were added."""
 
     data: OwnData
@@ -490,9 +429,8 @@ class NamedDataStore:
     def read(self, name: str) -> NamedData:
         """Return the data of that name. Raises UsageError."""
         try:
-            facts = json.loads((self.directory / name / "data.json").read_text())
-            return NamedData(**{**facts, "data": OwnData.model_validate(facts["data"])})
-        except (OSError, ValueError, TypeError, KeyError):
+            return NamedData.model_validate_json((self.directory / name / "data.json").read_text())
+        except (OSError, ValueError):
             known = ", ".join(self.names()) or "none"
             raise UsageError(
                 f"--data: there are no data {name!r} (known names: {known}): name a file, a directory or a "
@@ -524,12 +462,12 @@ class NamedDataStore:
                 found = examined(data.model_copy(update={"name": name}), check)
                 path = str(self.directory / name / DUMP) if is_copy else found.path
                 found = found.model_copy(update={"source": name, "path": path})
-                facts = {"data": found.model_dump(), "origin": origin, "added_unix_s": time.time()}
-                (part / "data.json").write_text(json.dumps({**facts, "is_copy": is_copy}))
+                named = NamedData(data=found, origin=origin, added_unix_s=time.time(), is_copy=is_copy)
+                (part / "data.json").write_text(named.model_dump_json())
                 part.rename(self.directory / name)
             finally:
                 shutil.rmtree(part, ignore_errors=True)
-        return self.read(name)
+        return named
 
     def remove(self, name: str) -> NamedData:
         """Delete a name, and the dump if the cache has it. Files elsewhere stay. Raises UsageError."""
@@ -566,7 +504,7 @@ class NamedDataStore:
         """Dump the database to ``part``. Return a text about the origin, and the data of the dump."""
         dsn = Dsn(data.source)
         try:
-            with _session(dsn) as connection:
+            with reading_session(dsn) as connection:
                 version = version_of(connection)
                 where = f"host {connection.info.host}, port {connection.info.port}"
                 pg_dump = client_program(
@@ -615,8 +553,9 @@ class NamedDataStore:
 
             chosen = [*selection.arguments(), *place]
             if selection.tables:
-                tables = tables_in(run(pg_dump, ["--schema-only", "--section=pre-data", *chosen]))
-                objects = objects_of(connection, tables)
+                part = DumpFilter()
+                deque(part.changed(run(pg_dump, ["--schema-only", "--section=pre-data", *chosen])), maxlen=0)
+                objects = objects_of(connection, part.created)
                 builds = same_major_first(self.builds(), connection.info.server_version // 10000)
                 pg_restore = client_program("pg_restore", builds, at_least=read_tool_major(pg_dump))
                 needed = definitions(run, pg_dump, pg_restore, objects, place)
@@ -690,7 +629,7 @@ def identity_of(dsn: Dsn) -> str:
     """Return a digest of the database that a connection string, the environment and the service file mean:
     server, port, database, user, and system identifier.
     """
-    with _session(dsn) as connection:
+    with reading_session(dsn) as connection:
         found = connection.execute(IDENTITY).fetchone()
         try:
             system = _value(connection, SYSTEM)
@@ -702,12 +641,14 @@ def identity_of(dsn: Dsn) -> str:
 
 
 @contextlib.contextmanager
-def _session(dsn: Dsn) -> Iterator[Connection]:
+def reading_session(
+    dsn: Dsn, purpose: str = "data", statement_timeout_s: float = READ_TIMEOUT_S
+) -> Iterator[Connection]:
     """Open a session that cannot write. Raises ConnectError."""
     try:
-        connection = connect(read_only_conninfo(dsn))
+        connection = connect(read_only_conninfo(dsn, purpose, statement_timeout_s))
     except (psycopg.Error, OSError, UnicodeError) as error:
-        raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from error
+        raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
     with contextlib.closing(connection):
         yield connection
 
@@ -781,11 +722,6 @@ def client_program(name: str, builds: Sequence[Build], *, at_least: int = 0) -> 
     )
 
 
-def newest_first(builds: Sequence[Build]) -> list[Build]:
-    """Return the builds, newest first. Newer programs read the dumps of older ones."""
-    return sorted(builds, key=lambda build: build.version, reverse=True)
-
-
 def same_major_first(builds: Sequence[Build], major: int) -> list[Build]:
     """Return the builds, those of this major version first. Its pg_dump knows best what the catalogs contain:
     a newer one can be older than the last minor version of the server.
@@ -799,9 +735,12 @@ def own_data_of(parameters: WorkloadParameters) -> OwnData | None:
 
 
 def installed_clients(store: EmbeddedStore) -> Sequence[Build]:
-    """Return all builds of this machine that may have client programs, newest first."""
+    """Return all builds of this machine that may have client programs, newest first: newer programs read the
+    dumps of older ones.
+    """
     made = [build for source in store.made for build in source.cached()]
-    return newest_first([*system_builds(), *made, *store.cached()])
+    builds = [*system_builds(), *made, *store.cached()]
+    return sorted(builds, key=lambda build: build.version, reverse=True)
 
 
 def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData:
@@ -841,8 +780,8 @@ def form_of(path: Path) -> Form:
         raise UsageError(f"--data: cannot read {path}: {error.strerror}") from None
     if is_archive(head):
         return "archive"
-    if compression := compression_of(path):
-        require_readable(path, compression)
+    if compression := _compression_of(path):
+        _require_readable(path, compression)
     elif b"\0" in head:
         raise UsageError(f"--data: {path} is neither a dump of pg_dump nor SQL")
     return "plain"
@@ -879,9 +818,8 @@ def _files_named_in(path: Path, *, is_unpacked: bool) -> Iterator[Path]:
     """
     if path.stat().st_size > SCRIPT_BYTES_MAX:
         return
-    lines = lines_of_plain_dump(path) if is_unpacked else _lines(path, "")
-    with contextlib.closing(lines):
-        text = b"".join(_first(lines, SCRIPT_BYTES_MAX + 1))
+    unpacked = _first_bytes(lines_of_plain_dump(path), SCRIPT_BYTES_MAX + 1) if is_unpacked else b""
+    text = unpacked or path.read_bytes()
     if len(text) > SCRIPT_BYTES_MAX:
         return
     for found in _NAMED_FILE.finditer(text):
