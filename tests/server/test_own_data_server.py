@@ -18,10 +18,9 @@ from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
 from pgdyno.errors import ConnectError, DatasetError, PgdynoError, UsageError
-from pgdyno.features.own_data.checks import check_invariants
 from pgdyno.features.own_data.loading import DATABASE, FOREIGN_TABLES_TO_LOCAL
 from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData
-from pgdyno.features.own_data.sampling import read_sample
+from pgdyno.features.own_data.preflight import check_invariants, read_sample
 from pgdyno.features.own_data.source import (
     Counted,
     NamedDataStore,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pgdyno.features.own_data.plan import ColumnSample, OwnData
-from pgdyno.features.own_data.sampling import SampledValues
+from pgdyno.features.own_data.preflight import SampledValues
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 TEXT = "\\sample c FROM customer.id\nSELECT :c"

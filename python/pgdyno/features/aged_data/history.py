@@ -12,16 +12,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pgdyno.errors import DatasetError, WorkloadError, in_one_line
+from pgdyno.errors import DatasetError, in_one_line
 from pgdyno.features.aged_data.upgrade import OldCluster, UpgradeBuilds, upgrade, upgrade_builds
 from pgdyno.features.own_data import loading
-from pgdyno.features.own_data.checks import message_without_values
 from pgdyno.features.own_data.loading import NO_REPLICATION, WITHOUT_STATISTICS, count_of, require_extensions
-from pgdyno.features.own_data.sampling import draw_from, read_samples, sample_commands
+from pgdyno.features.own_data.preflight import (
+    draw_from,
+    message_without_values,
+    read_samples,
+    require_working_scripts,
+    sample_commands,
+)
 from pgdyno.features.own_data.source import own_data_of
 from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, dataset_key, load_settings
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
-from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
 from pgdyno.measure.progress import PreparationStep, Watch
 from pgdyno.server.build_store import Store
 from pgdyno.server.builds import Build, create_extensions
@@ -171,7 +175,8 @@ class _Aging:
             if own is not None:
                 with server.connect(database) as connection:
                     workload = self._drawing(workload, connection)
-                self._require_working_scripts(workload, target)
+                # An error must not appear only after hours.
+                require_working_scripts(workload, target, maker.interruption)
             aged = self._age(workload, target)
             maker.progress_of(self.parameters, self.build)("checkpoint", 0.0)
             with server.connect(database) as connection:
@@ -187,14 +192,6 @@ class _Aging:
         with interruption.tell(lambda: cancel(connection)):
             found = read_samples(connection, commands.values(), len(commands), interruption)
         return draw_from(workload, found)
-
-    def _require_working_scripts(self, workload: WorkloadParameters, target: tuple[str, str]) -> None:
-        """Run each script once, so that an error does not appear only after hours. Raises WorkloadError."""
-        scripts = workload.single_scripts()
-        ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
-        for name, one in scripts.items():
-            for message in failures_of(one, target, ignored, self.maker.interruption):
-                raise WorkloadError(f"{name} fails on {target[0]}: {message}; correct the script or the data")
 
     def _age(self, workload: WorkloadParameters, target: tuple[str, str]) -> dict[str, int]:
         """Run the transactions. Return their numbers by outcome. Raises DatasetError, Interrupted."""

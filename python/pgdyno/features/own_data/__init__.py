@@ -29,17 +29,17 @@ def _data() -> Iterable[DataKind]:
 
 
 def _prepare() -> Iterable[Preparation]:
-    from pgdyno.features.own_data import checks, preflight
+    from pgdyno.features.own_data import preflight
     from pgdyno.measure.prepare import Preparation
 
     first, last = preflight.with_own_data, preflight.with_tested_data
-    yield Preparation(first, last, preflight.own_data_caveats, checks.redaction)
+    yield Preparation(first, last, preflight.own_data_caveats, preflight.redaction)
 
 
 def _trial_checks() -> Iterable[TrialCheck]:
-    from pgdyno.features.own_data import checks
+    from pgdyno.features.own_data import preflight
 
-    yield checks.check_after_trial
+    yield preflight.check_after_trial
 
 
 FEATURE = Feature("own_data", leftovers=_leftovers, data=_data, prepare=_prepare, trial_checks=_trial_checks)

@@ -1,29 +1,289 @@
-"""Preflight of own data: the source before they are loaded, scripts and invariants before the first block."""
+"""Own data in a study: found before its servers, tested before the first block, checked after trials.
+
+- Removal of the values of rows from errors and logs of servers on data of the user.
+- Invariants of the user after a trial: queries that must return no row.
+- Values of columns for the commands ``\\sample`` of scripts: the same for the same data and seed.
+- Preflight: the source before it is loaded, scripts and invariants before the first block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+from psycopg import sql
+
 from pgdyno.caveats import Caveat, Code
-from pgdyno.errors import DatasetError, UsageError, WorkloadError
-from pgdyno.features.own_data.checks import check_invariants
+from pgdyno.errors import DatasetError, ServerError, UsageError, WorkloadError
 from pgdyno.features.own_data.loading import require_importable
-from pgdyno.features.own_data.sampling import sample_commands, with_samples
+from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData, first_line
 from pgdyno.features.own_data.source import NamedDataStore, installed_clients, own_data_of
 from pgdyno.interruption import Interruption
-from pgdyno.measure.arms import BuildArm
+from pgdyno.measure.arms import BuildArm, Redaction
+from pgdyno.measure.dataset_loading import DATASET_SEED
+from pgdyno.measure.engine_runs import checked_scripts
 from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
 from pgdyno.measure.progress import PreparationStep, Warned, Watch
+from pgdyno.results.records import Check
 from pgdyno.server.cache_directory import Cache
-from pgdyno.study.plan import Driving, Study, Workload
+from pgdyno.server.connections import cancel
+from pgdyno.server.processes import Connection
+from pgdyno.study.plan import Study, Workload
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import counted
+from pgdyno.workloads import workload as workloads
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
+from pgdyno.workloads.workload import INVARIANT, Connect
 
 if TYPE_CHECKING:
     from pgdyno.measure.arms import Prepared
+
+
+# ----------------------------------------------------------------------
+# Removal of the values of rows from errors and logs of servers on data of the user.
+# ----------------------------------------------------------------------
+
+HIDDEN = "…"
+
+_QUOTED = re.compile(r'"[^"\n]*"')
+_OF_NAMES = re.compile(
+    r"\b(relation|table|view|index|column|constraint|database|schema|sequence|trigger|function|type|role|"
+    r"extension|parameter|partition|statement|portal|policy|of)\s*$"
+)
+_ERROR = re.compile(r"^(?P<start>.*?\b(?:ERROR|FATAL|PANIC|WARNING|NOTICE|INFO):  )(?P<text>.*)$")
+_MORE = re.compile(r"^(?P<start>.*? (?:DETAIL|HINT|CONTEXT|STATEMENT|QUERY):  ).*$")
+_SAFE = ("08", "0A", "25", "3D", "40", "42", "53", "55", "57", "58")
+"""Classes of SQLSTATEs whose messages have no values of rows."""
+
+
+def redaction(parameters: WorkloadParameters) -> Redaction | None:
+    """Return the removal of values if the rows are those of the user."""
+    return Redaction(log_without_values, message_without_values) if own_data_of(parameters) else None
+
+
+def message_without_values(message: str, sqlstate: str) -> str:
+    """Return an error message with names of objects, but without values, and without its detail.
+
+    A message of RAISE can contain anything, so nothing of it is left.
+    """
+    if sqlstate.startswith("P0"):
+        return f"a message of RAISE{HIDDEN}"
+    return message if sqlstate.startswith(_SAFE) else _without_quotes(message.split("; ", 1)[0])
+
+
+def log_without_values(log: str) -> str:
+    """Return a server log without values in errors, and without details and statements. Lines stay lines."""
+    return "\n".join(map(_line, log.split("\n")))
+
+
+def _line(line: str) -> str:
+    if line.startswith("\t"):
+        return f"\t{HIDDEN}"
+    if found := _MORE.match(line):
+        return f"{found['start']}{HIDDEN}"
+    if found := _ERROR.match(line):
+        return f"{found['start']}{_without_quotes(found['text'])}"
+    return line
+
+
+def _without_quotes(text: str) -> str:
+    """Return the text without quoted words, except names of objects."""
+
+    def shown(quoted: re.Match[str]) -> str:
+        return quoted[0] if _OF_NAMES.search(text[: quoted.start()]) else f'"{HIDDEN}"'
+
+    return _QUOTED.sub(shown, text)
+
+
+# ----------------------------------------------------------------------
+# Invariants of the user after a trial: queries that must return no row.
+# ----------------------------------------------------------------------
+
+
+def check_after_trial(parameters: PgbenchParameters, connect: Connect) -> list[Check]:
+    """Check the invariants of a workload."""
+    return check_invariants(connect, parameters.checks)
+
+
+def check_invariants(connect: Connect, invariants: Sequence[Invariant]) -> list[Check]:
+    """Run each query in a read-only session. A check fails if its query returns a row.
+
+    Only the number of rows reaches pgdyno, never their values. Raises ConnectError, ServerError (a statement
+    that is no query, or fails).
+    """
+    if not invariants:
+        return []
+    with closing(connect()) as conn:
+        conn.execute("SET default_transaction_read_only = on")
+        conn.execute("SET application_name = 'pgdyno check'")
+        return [_check(conn, one.name, query) for one in invariants for query in one.queries()]
+
+
+def _check(conn: psycopg.Connection[tuple[int, ...]], name: str, query: str) -> Check:
+    shown = f"{name}: {first_line(query)}"
+    try:
+        # A line break, because the query may end with a comment.
+        row = conn.execute(f"SELECT count(*) FROM (\n{query}\n) AS violations".encode()).fetchone()
+    except psycopg.Error as error:
+        raise ServerError(
+            f"the check {shown} failed: {workloads.first_line(error)}: each statement of --check must be "
+            "a query"
+        ) from error
+    assert row is not None
+    return Check(
+        f"{INVARIANT}{shown}", row[0] == 0, float(row[0]), None, f"returned {counted(row[0], 'row')}"
+    )
+
+
+# ----------------------------------------------------------------------
+# Values of columns for the commands ``\\sample`` of scripts: the same for the same data and seed.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SampleCommand:
+    r"""A command ``\sample`` of a script. ``source`` is its text after FROM, and ``column`` its meaning."""
+
+    script: str
+    text: str
+    source: str
+    column: ColumnSample
+
+    def __str__(self) -> str:
+        """Return script and command, for messages."""
+        return f"{self.script}: {self.text}"
+
+
+def sample_commands(parameters: PgbenchParameters) -> list[SampleCommand]:
+    r"""Return the commands ``\sample`` of all scripts. Raises UsageError."""
+    found = []
+    for of in checked_scripts(parameters)["samples"]:
+        try:
+            column = ColumnSample.parse(of["source"])
+        except ValueError as error:
+            raise UsageError(f"{of['script']}: {of['command']}: {error}") from error
+        found.append(SampleCommand(of["script"], of["command"], of["source"], column))
+    return found
+
+
+VALUES_MAX = 100_000
+"""Maximum number of values of a column: they are in the memory of the driver, once per server."""
+
+BYTES_MAX = 64 << 20
+"""Maximum size of the values of all columns. Each block sends them to the driver."""
+
+_SQL = resources.files(__package__).joinpath("sql")
+_NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class SampledValues:
+    """Values of a column as texts. ``is_number``: they need no quotes in SQL. ``is_part``: there are more."""
+
+    values: Sequence[str]
+    is_number: bool
+    is_part: bool
+
+    @property
+    def digest(self) -> str:
+        """A digest of the values in their order, which does not reveal them."""
+        return hashlib.sha256("\0".join(self.values).encode()).hexdigest()[:16]
+
+    def constants(self) -> tuple[str, ...]:
+        """Return the values as SQL constants, for the simple query protocol."""
+        return tuple(
+            value if self.is_number and _NUMBER.fullmatch(value) else sql.Literal(value).as_string(None)
+            for value in self.values
+        )
+
+
+def read_sample(conn: Connection, of: ColumnSample, seed: int, bytes_max: int = BYTES_MAX) -> SampledValues:
+    """Read up to VALUES_MAX values other than null in a transaction.
+
+    Raises DatasetError: no such column, no value, or rows without an address (``frequency`` of a view).
+    """
+    table, column = sql.Identifier(*of.table), sql.Identifier(of.column)
+    names = {
+        "table": table,
+        "column": column,
+        "seed": sql.Literal(str(seed)),
+        "limit": sql.Literal(VALUES_MAX + 1),
+    }
+    values: list[str] = []
+    size_bytes = 0
+    try:
+        with conn.transaction():
+            is_number = _is_number(conn, table, column)
+            if of.weighting == "frequency" and not _has_row_addresses(conn, table):
+                raise DatasetError(f"{of.table[-1]} is no table: use uniform")
+            with conn.cursor(name="pgdyno_sample") as cursor:
+                cursor.itersize = 1000
+                text = _SQL.joinpath(f"sample_{of.weighting}.sql").read_text(encoding="utf-8")
+                cursor.execute(sql.SQL(text).format(**names))
+                for (value,) in cursor:
+                    size_bytes += len(value.encode())
+                    if values and (len(values) == VALUES_MAX or size_bytes > bytes_max):
+                        return SampledValues(values, is_number, is_part=True)
+                    values.append(value)
+    except psycopg.Error as error:
+        raise DatasetError(workloads.first_line(error)) from error
+    if not values:
+        raise DatasetError("the column has no value")
+    return SampledValues(values, is_number, is_part=False)
+
+
+def _is_number(conn: Connection, table: sql.Identifier, column: sql.Identifier) -> bool:
+    """Return whether the type of the column is a number, or a domain over one."""
+    described = conn.execute(sql.SQL("SELECT {} FROM {} LIMIT 0").format(column, table)).description
+    assert described is not None
+    row = conn.execute("SELECT typcategory FROM pg_type WHERE oid = %s", (described[0].type_code,)).fetchone()
+    return row is not None and row[0] == "N"
+
+
+def _has_row_addresses(conn: Connection, table: sql.Identifier) -> bool:
+    """Return whether rows have a ctid: those of tables and materialized views, not of views."""
+    name = table.as_string(conn)
+    row = conn.execute("SELECT relkind FROM pg_class WHERE oid = %s::regclass", (name,)).fetchone()
+    return row is not None and row[0] in {"r", "p", "m"}
+
+
+def read_samples(
+    connection: Connection, commands: Iterable[SampleCommand], columns: int, interruption: Interruption
+) -> dict[str, SampledValues]:
+    """Return the values by source, and make the session read-only. ``columns`` share the memory.
+
+    Raises WorkloadError (a column that does not exist or has no value), Interrupted.
+    """
+    connection.execute("SET default_transaction_read_only = on")
+    connection.execute("SET client_encoding = 'UTF8'")
+    found = {}
+    for of in commands:
+        try:
+            found[of.source] = read_sample(connection, of.column, DATASET_SEED, BYTES_MAX // columns)
+        except DatasetError as error:
+            interruption.check()
+            raise WorkloadError(f"{of}: {error}; correct the script or the data") from error
+    return found
+
+
+def draw_from(workload: PgbenchParameters, sampled: Mapping[str, SampledValues]) -> PgbenchParameters:
+    """Return the workload with the values that it draws, as constants for the simple protocol."""
+    is_simple = workload.protocol == "simple"
+    return workload.with_sample_values(
+        {source: of.constants() if is_simple else tuple(of.values) for source, of in sampled.items()}
+    )
+
+
+# ----------------------------------------------------------------------
+# Preflight: the source before it is loaded, scripts and invariants before the first block.
+# ----------------------------------------------------------------------
 
 
 def named_data(cache: Cache, warn: Callable[[str], None] = lambda _: None) -> NamedDataStore:
@@ -36,37 +296,42 @@ def with_own_data(study: Study, cache: Cache, watch: Watch, interruption: Interr
 
     Raises UsageError, ServerError, DatasetError, Interrupted.
     """
-    drivings = [study.driving(index) for index in range(len(study.arms))]
-    if all(own_data_of(driving.workload) is None for driving in drivings):
+    if all(own_data_of(study.driving(index).workload) is None for index in range(len(study.arms))):
         return study
     if dsn := next((arm for arm in study.arms if arm.is_dsn), None):
         raise UsageError(
             f"--data requires servers that pgdyno starts (got {dsn.name}, a running server): name a version "
             "or a directory"
         )
-    fields: dict[str, Any] = {"workload": _found(study, cache, watch, interruption)}
+    store = named_data(cache, lambda text: watch(Warned(text)))
+    found: dict[str, OwnData] = {}
+
+    def resolved(workload: Workload, _: int) -> Workload:
+        if not isinstance(workload, PgbenchParameters) or workload.data is None:
+            return workload
+        sample_commands(workload)  # an error in them is reported before the data are read
+        key = workload.data.model_dump_json()
+        if key not in found:
+            watch(PreparationStep(f"reading {workload.data.label}"))
+            data = found[key] = store.resolved(workload.data, interruption.check)
+            if data.form == "backup" and Path(data.path).exists():
+                require_importable(Path(data.path))
+        return workload.model_copy(update={"data": found[key]})
+
+    return _with_workloads(study, resolved)
+
+
+def _with_workloads(study: Study, changed: Callable[[Workload, int], Workload]) -> Study:
+    """Return the study with other workloads. ``changed`` takes a workload and the index of its arm."""
+    fields: dict[str, Any] = {"workload": changed(study.workload, 0)}
     if study.drivings is not None:
-        own = [_found(driving, cache, watch, interruption) for driving in drivings]
         fields["drivings"] = tuple(
-            driving.model_copy(update={"workload": workload})
-            for driving, workload in zip(drivings, own, strict=True)
+            driving.model_copy(update={"workload": changed(driving.workload, index)})
+            for index, driving in enumerate(study.drivings)
         )
     if study.warmup_workload is not None:
-        data = own_data_of(fields["workload"])
-        fields["warmup_workload"] = study.warmup_workload.model_copy(update={"data": data})
+        fields["warmup_workload"] = changed(study.warmup_workload, 0)
     return study.model_copy(update=fields)
-
-
-def _found(driving: Driving, cache: Cache, watch: Watch, interruption: Interruption) -> Workload:
-    workload = driving.workload
-    if not isinstance(workload, PgbenchParameters) or workload.data is None:
-        return workload
-    sample_commands(workload)  # an error in them is reported before the data are read
-    watch(PreparationStep(f"reading {workload.data.label}"))
-    data = named_data(cache, lambda text: watch(Warned(text))).resolved(workload.data, interruption.check)
-    if data.form == "backup" and Path(data.path).exists():
-        require_importable(Path(data.path))
-    return workload.model_copy(update={"data": data})
 
 
 def own_data_caveats(study: Study, index: int, facts: Mapping[str, object]) -> Iterator[Caveat]:
@@ -85,11 +350,76 @@ def own_data_caveats(study: Study, index: int, facts: Mapping[str, object]) -> I
 def with_tested_data(ready: list[Prepared], watch: Watch, interruption: Interruption) -> list[Prepared]:
     """Return the cases with the values that their scripts draw, after a test of scripts and invariants.
 
-    Raises UsageError, WorkloadError, DatasetError, ServerError, Interrupted.
+    Arms with the same data draw from the same values, those of the first such arm. Raises UsageError,
+    WorkloadError (a column that does not exist or has no value), DatasetError, ServerError, Interrupted.
     """
-    ready = with_samples(ready, watch, interruption)
+    samples = _Samples(watch, interruption)
+    ready = [_with_samples(prepared, samples) for prepared in ready]
     require_working_own_data(ready, watch, interruption)
     return ready
+
+
+@dataclass
+class _Samples:
+    """Values by data and source."""
+
+    watch: Watch
+    interruption: Interruption
+    commands: dict[str, list[SampleCommand]] = field(default_factory=dict)
+    found: dict[tuple[str, str], SampledValues] = field(default_factory=dict)
+
+    def of(self, workload: Workload, arm: BuildArm) -> dict[str, SampledValues]:
+        """Return the values of a workload by source, and read from the arm those that are new."""
+        if not isinstance(workload, PgbenchParameters) or workload.data is None:
+            return {}
+        key, data = workload.model_dump_json(), str(sorted(workload.shape().items()))
+        if key not in self.commands:
+            self.commands[key] = sample_commands(workload)
+        commands = {of.source: of for of in self.commands[key]}
+        if missing := [of for source, of in commands.items() if (data, source) not in self.found]:
+            self.interruption.check()
+            self.watch(PreparationStep(f"sampling columns on {arm.name}"))
+            arm.restore(0)
+            try:
+                arm.start()
+                with arm.connect() as connection, self.interruption.tell(lambda: cancel(connection)):
+                    new = read_samples(connection, missing, len(commands), self.interruption)
+            finally:
+                arm.stop()
+            self.found |= {(data, source): sampled for source, sampled in new.items()}
+        return {source: self.found[data, source] for source in commands}
+
+
+def _with_samples(prepared: Prepared, samples: _Samples) -> Prepared:
+    arms = {arm.index: arm for arm in prepared.arms if isinstance(arm, BuildArm)}
+    used = {index: samples.of(prepared.study.driving(index).workload, arm) for index, arm in arms.items()}
+    if not any(used.values()) and prepared.study.warmup_workload is None:
+        return prepared
+
+    def drawing(workload: Workload, index: int) -> Workload:
+        found = samples.of(workload, arms.get(index) or arms[min(arms)])
+        return draw_from(workload, found) if isinstance(workload, PgbenchParameters) and found else workload
+
+    described = [
+        replace(record, dataset={**record.dataset, "samples": _facts(used[record.arm])})
+        if used.get(record.arm)
+        else record
+        for record in prepared.records
+    ]
+    parts = {source: of for sampled in used.values() for source, of in sampled.items() if of.is_part}
+    prepared.caveats.extend(
+        Caveat(Code.SAMPLE_IS_PART, {"column": source, "values": len(of.values)})
+        for source, of in parts.items()
+    )
+    return replace(prepared, study=_with_workloads(prepared.study, drawing), records=described)
+
+
+def _facts(sampled: Mapping[str, SampledValues]) -> dict[str, object]:
+    """Return what the results file stores: never a value."""
+    return {
+        source: {"values": len(of.values), "is_part": of.is_part, "digest": of.digest}
+        for source, of in sampled.items()
+    }
 
 
 def require_working_own_data(ready: Sequence[Prepared], watch: Watch, interruption: Interruption) -> None:
@@ -122,10 +452,17 @@ def _try(arm: BuildArm, workload: WorkloadParameters, interruption: Interruption
                 raise DatasetError(
                     f"{check.name} {check.detail} before the measurement: correct the data or the query"
                 )
-        scripts = workload.single_scripts()
-        ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
-        for name, one in scripts.items():
-            for message in failures_of(one, (arm.name, arm.conninfo()), ignored, interruption):
-                raise WorkloadError(f"{name} fails on {arm.name}: {message}; correct the script or the data")
+        require_working_scripts(workload, (arm.name, arm.conninfo()), interruption)
     finally:
         arm.stop()
+
+
+def require_working_scripts(
+    workload: WorkloadParameters, target: tuple[str, str], interruption: Interruption
+) -> None:
+    """Run each script once. Raises WorkloadError."""
+    scripts = workload.single_scripts()
+    ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
+    for name, one in scripts.items():
+        for message in failures_of(one, target, ignored, interruption):
+            raise WorkloadError(f"{name} fails on {target[0]}: {message}; correct the script or the data")
