@@ -14,8 +14,12 @@ from typing import Any
 
 from pgdyno.errors import DatasetError, in_one_line
 from pgdyno.features.aged_data.upgrade import OldCluster, UpgradeBuilds, upgrade, upgrade_builds
-from pgdyno.features.own_data import loading
-from pgdyno.features.own_data.loading import NO_REPLICATION, WITHOUT_STATISTICS, count_of, require_extensions
+from pgdyno.features.own_data.loading import (
+    NO_REPLICATION,
+    WITHOUT_STATISTICS,
+    mismatched_collation,
+    require_extensions,
+)
 from pgdyno.features.own_data.preflight import (
     draw_from,
     message_without_values,
@@ -23,7 +27,7 @@ from pgdyno.features.own_data.preflight import (
     require_working_scripts,
     sample_commands,
 )
-from pgdyno.features.own_data.source import own_data_of
+from pgdyno.features.own_data.source import own_data_of, value_of
 from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, dataset_key, load_settings
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
 from pgdyno.measure.progress import PreparationStep, Watch
@@ -136,14 +140,12 @@ class _Upgrade:
         interruption = self.maker.interruption
         with server.connect(database) as connection, interruption.tell(lambda: cancel(connection)):
             create_extensions(connection, self.build)
-            extensions = loading.installed_extensions(connection)
-            name = self.parameters.data_name
-            require_extensions(connection, extensions, name, self.build.label)
-            collation = loading.mismatched_collation(connection)
+            require_extensions(connection, self.parameters.data_name, self.build.label)
+            collation = mismatched_collation(connection)
             if self.parameters.upgrade_analyze:
                 connection.execute("ANALYZE")
             return {
-                "without_statistics": count_of(connection, WITHOUT_STATISTICS),
+                "without_statistics": value_of(connection, WITHOUT_STATISTICS),
                 "changes": [collation] if collation else [],
             }
 
@@ -180,7 +182,7 @@ class _Aging:
             aged = self._age(workload, target)
             maker.progress_of(self.parameters, self.build)("checkpoint", 0.0)
             with server.connect(database) as connection:
-                dead = count_of(connection, DEAD_ROWS)
+                dead = value_of(connection, DEAD_ROWS)
         changes = [*details.get("changes", ()), *_failures(aged, self.parameters)]
         return {**details, "changes": changes, "aged": {**aged, "dead_rows": dead}}
 

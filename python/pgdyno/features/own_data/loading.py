@@ -6,13 +6,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
@@ -20,7 +18,6 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.errors import DatasetError, UsageError, in_one_line
 from pgdyno.features.own_data.dump import DISABLE_DBLINK, DumpFacts, DumpFilter, scan
@@ -37,6 +34,7 @@ from pgdyno.features.own_data.source import (
     installed_clients,
     lines_of_plain_dump,
     own_data_of,
+    value_of,
 )
 from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, load_settings
 from pgdyno.server.builds import Build, create_extensions
@@ -291,22 +289,23 @@ def _column(connection: Connection, statement: str) -> list[str]:
     return [str(row[0]) for row in connection.execute(statement.encode()).fetchall()]
 
 
-def require_extensions(connection: Connection, wanted: list[str], label: str, server: str) -> None:
-    """Raise DatasetError for extensions that the server lacks."""
-    wanted = [name for name in wanted if name != "plpgsql"]
+def require_extensions(
+    connection: Connection, label: str, server: str, wanted: Iterable[str] | None = None
+) -> None:
+    """Raise DatasetError for extensions that the server lacks: of those wanted, or of those installed in the
+    current database.
+    """
+    if wanted is None:
+        wanted = _column(connection, "SELECT extname FROM pg_extension")
+    wanted = {name for name in wanted if name != "plpgsql"}
     if not wanted:
         return  # some builds have control files of newer versions, which they cannot list
-    have = set(_column(connection, "SELECT name FROM pg_available_extensions"))
-    if missing := sorted(set(wanted) - have):
+    have = _column(connection, "SELECT name FROM pg_available_extensions")
+    if missing := sorted(wanted.difference(have)):
         raise DatasetError(
             f"{label} needs the extensions {', '.join(missing)}, which {server} lacks: install them, use a "
             "server that has them, or make a dump without them"
         )
-
-
-def installed_extensions(connection: Connection) -> list[str]:
-    """Return the extensions of the current database."""
-    return _column(connection, "SELECT extname FROM pg_extension")
 
 
 # ----------------------------------------------------------------------
@@ -428,21 +427,20 @@ class OwnDataMaker:
         """Analyze the database, compare it with its origin, and return the facts about it."""
         with server.connect(database) as connection, self.maker.interruption.tell(lambda: cancel(connection)):
             if self.data.form == "backup":
-                extensions = installed_extensions(connection)
-                require_extensions(connection, extensions, self.data.label, self.build.label)
+                require_extensions(connection, self.data.label, self.build.label)
             create_extensions(connection, self.build)
-            changes += filter(None, (check(connection) for check in _WARNINGS))
+            changes += filter(None, [mismatched_collation(connection)])
             if self.data.analyze:
                 self._phase("analyze")
                 # A backup keeps its dead rows. VACUUM leaves autovacuum nothing to do in the trials.
                 connection.execute("ANALYZE" if self.data.form == "backup" else "VACUUM (ANALYZE)")
-            if not count_of(connection, TABLES):
+            if not value_of(connection, TABLES):
                 raise DatasetError(f"{self.data.label} contains no table: check the source")
             if origin.counted:
                 self._phase("comparing")
                 changes += self._compared(connection, origin)
             self._phase("checkpoint")
-            return {"changes": changes, "without_statistics": count_of(connection, WITHOUT_STATISTICS)}
+            return {"changes": changes, "without_statistics": value_of(connection, WITHOUT_STATISTICS)}
 
     def _compared(self, connection: Connection, origin: OriginFacts) -> Iterator[str]:
         """Yield sentences about rows that may differ. Raises DatasetError for others."""
@@ -470,23 +468,17 @@ class OwnDataMaker:
         """
         self._phase("reading")
         facts = scan(self._schema())
-        require_extensions(connection, sorted(facts.extensions), self.data.label, self.build.label)
-        origin = _origin_of(facts)
+        require_extensions(connection, self.data.label, self.build.label, facts.extensions)
+        origin = OriginFacts.parse(facts.origin)
         changes = list(_roles_created(connection, facts, origin))
         self._create_database(connection, facts)
         self._phase("loading")
-        with ExitStack() as stack:
-            arguments = ["--file=-"]
-            lines: Iterable[bytes] = ()
-            unknown = {name for name, major in NEWER_SETTINGS.items() if self.build.version.major < major}
-            changed = DumpFilter(frozenset(unknown))
-            if self.data.form == "scripts":
-                stack.callback(shutil.rmtree, work_dir, ignore_errors=True)
-                self._copy_scripts(work_dir)
-                arguments = ["--command", f"\\cd '{work_dir}'", f"--file={LOAD_SCRIPT}"]
-            else:
-                lines = changed.changed(self._statements())
-            self._run_psql(server, arguments, lines)
+        unknown = {name for name, major in NEWER_SETTINGS.items() if self.build.version.major < major}
+        changed = DumpFilter(frozenset(unknown))
+        if self.data.form == "scripts":
+            self._run_scripts(server, work_dir)
+        else:
+            self._run_psql(server, ["--file=-"], changed.changed(self._statements()))
         if emptied := [*origin.emptied, *changed.emptied]:
             changes.append(
                 f"empty tables (foreign tables and others) and views that depend on them: {listed(emptied)}"
@@ -532,17 +524,13 @@ class OwnDataMaker:
             ) from None
 
     def _create_database(self, connection: Connection, facts: DumpFacts) -> None:
-        given = facts.locale
-        locale = self.data.locale or given.get("LOCALE", "C")
+        locale = self.data.locale or facts.locale.get("LOCALE", "C")
+        given = {name: value for name, value in facts.locale.items() if name != "LOCALE" and value != "libc"}
         options = {
-            "ENCODING": given.get("ENCODING") or facts.encoding or "UTF8",
-            "LC_COLLATE": self.data.locale or given.get("LC_COLLATE", locale),
-            "LC_CTYPE": self.data.locale or given.get("LC_CTYPE", locale),
+            "ENCODING": given.pop("ENCODING", "") or facts.encoding or "UTF8",
+            **{"LC_COLLATE": locale, "LC_CTYPE": locale},
+            **({} if self.data.locale else given),
         }
-        if not self.data.locale:
-            for name in ("LOCALE_PROVIDER", "ICU_LOCALE", "BUILTIN_LOCALE"):
-                if given.get(name, "libc") != "libc":
-                    options[name] = given[name]
         parts = [sql.SQL("{} {}").format(sql.SQL(name), sql.Literal(v)) for name, v in options.items()]
         statement = sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(
             sql.Identifier(DATABASE), sql.SQL(" ").join(parts)
@@ -557,18 +545,21 @@ class OwnDataMaker:
                 "pgdyno data add NAME SOURCE --locale C"
             ) from error
 
-    def _copy_scripts(self, work_dir: Path) -> None:
-        """Copy the scripts to a directory that the user of the servers can read."""
-        shutil.copytree(self.data.path, work_dir)
-        for path in (work_dir, *work_dir.rglob("*")):
-            self.maker.cache.account.own(path)
+    def _run_scripts(self, server: Server, work_dir: Path) -> None:
+        """Run a copy of the scripts that the user of the servers can read."""
+        try:
+            shutil.copytree(self.data.path, work_dir)
+            for path in (work_dir, *work_dir.rglob("*")):
+                self.maker.cache.account.own(path)
+            self._run_psql(server, ["--command", f"\\cd '{work_dir}'", f"--file={LOAD_SCRIPT}"])
+        finally:
+            shutil.rmtree(work_dir, ignore_errors=True)
 
-    def _run_psql(self, server: Server, arguments: Sequence[str], lines: Iterable[bytes]) -> None:
+    def _run_psql(self, server: Server, arguments: Sequence[str], lines: Iterable[bytes] = ()) -> None:
         """Run psql as the user of the servers: SQL files can run shell commands. Raises DatasetError."""
         psql = client_program("psql", self._clients())
-        target = conninfo_to_dict(server.conninfo(DATABASE))
-        place = [f"--{name}={target[key]}" for name, key in _PLACE.items()]
-        command = [str(psql), "--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", *place, *arguments]
+        options = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", f"--dbname={server.conninfo(DATABASE)}")
+        command = [str(psql), *options, *arguments]
         try:
             done = run_tool(
                 command,
@@ -600,20 +591,13 @@ class OwnDataMaker:
     def _database_with_tables(self, server: Server, connection: Connection) -> str:
         """Return the new database, or the one that a dump made with --create has created."""
         with server.connect(DATABASE) as own:
-            if count_of(own, TABLES):
+            if value_of(own, TABLES):
                 return DATABASE
         rows = connection.execute(
             "SELECT datname FROM pg_database WHERE NOT datistemplate AND datname NOT IN ('postgres', %s)",
             (DATABASE,),
         ).fetchall()
         return str(rows[0][0]) if len(rows) == 1 else DATABASE
-
-
-def _origin_of(facts: DumpFacts) -> OriginFacts:
-    """Return the facts in a dump that pgdyno has read; nothing for other dumps."""
-    with contextlib.suppress(ValueError):
-        return OriginFacts.parse(facts.origin)
-    return OriginFacts()
 
 
 def _roles_created(connection: Connection, facts: DumpFacts, origin: OriginFacts) -> Iterator[str]:
@@ -657,16 +641,3 @@ def listed(names: Sequence[str]) -> str:
     """Return the first names, and the number of the others."""
     more = len(names) - LISTED_MAX
     return ", ".join([*names[:LISTED_MAX], *([f"and {more:,} more"] if more > 0 else [])])
-
-
-_PLACE = {"host": "host", "port": "port", "username": "user", "dbname": "dbname"}
-"""Options of psql, with their keyword in a connection string."""
-
-_WARNINGS = (mismatched_collation,)
-
-
-def count_of(connection: Connection, statement: str) -> int:
-    """Return the number that the statement returns in its only row."""
-    row = connection.execute(statement.encode()).fetchone()
-    assert row is not None
-    return int(row[0])

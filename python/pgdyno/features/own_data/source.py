@@ -234,8 +234,11 @@ class OriginFacts:
 
     @classmethod
     def parse(cls, line: str) -> OriginFacts:
-        """Read the line. Raises ValueError if it is malformed."""
-        return TypeAdapter(cls).validate_json(line.removeprefix(ORIGIN))
+        """Read the line; no facts if it is not one that pgdyno wrote."""
+        try:
+            return TypeAdapter(cls).validate_json(line.removeprefix(ORIGIN))
+        except ValueError:
+            return cls()
 
 
 def read_roles(connection: psycopg.Connection[Any]) -> list[Role]:
@@ -541,7 +544,7 @@ class NamedDataStore:
             connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             file.write(_header(connection))
             place = [
-                f"--snapshot={_value(connection, EXPORT)}",
+                f"--snapshot={value_of(connection, EXPORT)}",
                 *(f"--lock-wait-timeout={LOCK_TIMEOUT_S}s", "--no-subscriptions", "--no-publications"),
                 f"--dbname={_conninfo_of(dsn, connection, settings)}",
             ]
@@ -583,7 +586,7 @@ class NamedDataStore:
             for name, text in UNTRACKED.items():
                 connection.execute("SELECT set_config(%s, %s, false)", (name, text))
         except psycopg.errors.InsufficientPrivilege:
-            if _value(connection, "SELECT current_setting('pg_stat_statements.max', true)"):
+            if value_of(connection, "SELECT current_setting('pg_stat_statements.max', true)"):
                 role = connection.info.user
                 self.warn(
                     "pg_stat_statements records the statements of pg_dump, which can replace those of the "
@@ -632,7 +635,7 @@ def identity_of(dsn: Dsn) -> str:
     with reading_session(dsn) as connection:
         found = connection.execute(IDENTITY).fetchone()
         try:
-            system = _value(connection, SYSTEM)
+            system = value_of(connection, SYSTEM)
         except psycopg.errors.InsufficientPrivilege:
             system = ""
         info = connection.info
@@ -653,7 +656,8 @@ def reading_session(
         yield connection
 
 
-def _value(connection: Connection, statement: str) -> Any:
+def value_of(connection: Connection, statement: str) -> Any:
+    """Return the first column of the first row; None without a row."""
     row = connection.execute(statement.encode()).fetchone()
     return None if row is None else row[0]
 
