@@ -13,12 +13,19 @@ from pgdyno.features.statements.draws import (
     Draw,
     LoggedRange,
     Statement,
-    draw_all,
     repeated_draws,
     with_values,
 )
-from pgdyno.features.statements.parse import Column, Reason, Table, Tables, Unusable, Use, parse_statement
-from pgdyno.features.statements.uses import parameter_uses
+from pgdyno.features.statements.parse import (
+    Column,
+    Reason,
+    Table,
+    Tables,
+    Unusable,
+    Use,
+    parameter_uses,
+    parse_statement,
+)
 from pgdyno.workloads.pgbench.parameters import STUB
 
 
@@ -245,7 +252,7 @@ def facts_of(text: str, rows_per_call: float = 1.0, **types: str) -> Statement:
 
 
 def draws_of(text: str, rows_per_call: float = 1.0, **types: str) -> dict[int, Draw]:
-    return draw_all(facts_of(text, rows_per_call, **types))
+    return facts_of(text, rows_per_call, **types).draw_all()
 
 
 DRAWN: Mapping[str, tuple[str, list[str]]] = {
@@ -394,7 +401,7 @@ def test_numbers_and_intervals_have_the_range_of_the_log_in_two_digits(
     type_: str, values: Sequence[str], sql: str, commands: list[str]
 ) -> None:
     statement = replace(facts_of("SELECT * FROM f($1)", p1=type_), ranges={1: logged(*values)})
-    draw = draw_all(statement)[1]
+    draw = statement.draw_all()[1]
     assert (draw.sql, list(draw.commands), draw.is_stub) == (sql, commands, False)
 
 
@@ -411,14 +418,14 @@ def test_numbers_and_intervals_have_the_range_of_the_log_in_two_digits(
 )
 def test_other_values_of_the_log_are_not_written(type_: str, values: Sequence[str | None]) -> None:
     statement = replace(facts_of("SELECT * FROM f($1)", p1=type_), ranges={1: logged(*values)})
-    assert draw_all(statement)[1].is_stub
+    assert statement.draw_all()[1].is_stub
 
 
 def repeated(
     texts: Sequence[str], equal: Sequence[tuple[Sequence[tuple[int, int]], bool]]
 ) -> dict[tuple[int, int], str]:
     """Return which parameter of a transaction repeats which variable."""
-    draws = [draw_all(replace(facts_of(text), prefix=f"s{place}p")) for place, text in enumerate(texts, 1)]
+    draws = [replace(facts_of(text), prefix=f"s{place}p").draw_all() for place, text in enumerate(texts, 1)]
     return {place: draw.variables[0] for place, draw in repeated_draws(draws, equal).items()}
 
 
@@ -431,7 +438,7 @@ LOCK, CHANGE = (
 def test_values_of_a_transaction_that_are_equal_in_the_log_are_drawn_once() -> None:
     assert repeated([LOCK, CHANGE], [([(0, 1), (1, 2)], False)]) == {(1, 2): "s1p1"}
     repeating = replace(facts_of(CHANGE), prefix="s2p", equal={2: draws_of(LOCK)[1]})
-    draw = draw_all(repeating)[2]
+    draw = repeating.draw_all()[2]
     assert (draw.sql, draw.commands) == (":p1", ())
 
 
@@ -459,11 +466,11 @@ def test_a_constant_repeats_a_value_with_its_type_and_a_list_a_whole_list() -> N
     ]
     assert repeated(texts, [([(0, 1), (1, 1), (2, 1)], True)]) == {(1, 1): "s1p1"}
     subtraction = replace(facts_of(texts[1], p1="numeric"), equal={1: draws_of(texts[0])[1]})
-    assert draw_all(subtraction)[1].sql == ":p1::numeric"
+    assert subtraction.draw_all()[1].sql == ":p1::numeric"
     lists = ["SELECT * FROM customer WHERE id = ANY ($1)", "DELETE FROM customer WHERE id = ANY ($1)", LOCK]
     assert repeated(lists, [([(0, 1), (1, 1), (2, 1)], True)]) == {(1, 1): "s1p1"}
     both = replace(facts_of(lists[1], p1="integer[]"), equal={1: draws_of(lists[0], 2.0, p1="integer[]")[1]})
-    assert draw_all(both)[1].sql == "ARRAY[:p1, :p1_2]::integer[]"
+    assert both.draw_all()[1].sql == "ARRAY[:p1, :p1_2]::integer[]"
 
 
 def test_the_end_of_a_range_follows_a_start_that_is_repeated() -> None:
@@ -471,4 +478,4 @@ def test_the_end_of_a_range_follows_a_start_that_is_repeated() -> None:
     statement = replace(
         facts_of(text), prefix="s2p", equal={1: draws_of("SELECT * FROM customer WHERE born = $1")[1]}
     )
-    assert draw_all(statement)[2].sql == "(:p1::date + 365)"
+    assert statement.draw_all()[2].sql == "(:p1::date + 365)"

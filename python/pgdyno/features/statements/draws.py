@@ -274,7 +274,7 @@ class Draw:
     is_stub: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass
 class Statement:
     """Facts about a statement besides its text. ``types``: by number of the parameter. ``copied``: as
     returned by ``parameter_uses``. ``prefix``: of its variables, so that those of a transaction differ.
@@ -289,11 +289,190 @@ class Statement:
     prefix: str = "p"
     ranges: Mapping[int, LoggedRange] = field(default_factory=dict)
     equal: Mapping[int, Draw] = field(default_factory=dict)
+    draws: dict[int, Draw] = field(default_factory=dict, init=False)
 
+    def type_of(self, use: Use) -> str:
+        """Return the type of a parameter; empty if it is not known."""
+        return self.types.get(use.number, "")
 
-def draw_all(statement: Statement) -> dict[int, Draw]:
-    """Return a draw for each parameter, by its number. Raises Unusable."""
-    return _Drawing(statement).all()
+    def draw_all(self) -> dict[int, Draw]:
+        """Return a draw for each parameter, by its number. Raises Unusable."""
+        chosen: dict[int, Use] = {}
+        for use in self.uses:
+            # One value for all occurrences: that of the first one with a column.
+            if use.number not in chosen or (chosen[use.number].column is None and use.column is not None):
+                chosen[use.number] = use
+        free = list(chosen.values())
+        new = self._with_new_values([use for use in free if use.role is Role.ASSIGNED])
+        for use in sorted(free, key=lambda use: use.role in _LAST):
+            self.draws[use.number] = self._draw(use, free, new)
+        return dict(sorted(self.draws.items()))
+
+    def _with_new_values(self, uses: Sequence[Use]) -> frozenset[ColumnName]:
+        """Return the columns that need values without a row, so that a unique key is not violated.
+
+        An INSERT with ON CONFLICT needs none. An UPDATE needs them for keys of one column. Raises Unusable.
+        """
+        found = set()
+        for name, table in self.tables.items():
+            of_table = [(use.column[1], use) for use in uses if use.column and use.column[0] == name]
+            inserted = {column for column, use in of_table if use.is_inserted and not use.on_conflict}
+            updated = {column for column, use in of_table if not use.is_inserted}
+            items = {column for column, use in of_table if use.is_item}
+            copied = {column for of, column in self.copied if of == name}
+            for key in sorted(table.unique_keys):
+                if set(key) <= inserted | copied or (len(key) == 1 and set(key) <= updated):
+                    found.add((name, _new_column(key, table, items, set(key) - copied)))
+        return frozenset(found)
+
+    def _draw(self, use: Use, uses: Sequence[Use], new: frozenset[ColumnName]) -> Draw:
+        if (source := self.equal.get(use.number)) is not None:
+            return self._repeated(use, source)
+        match use.role:
+            case Role.ROW_COUNT:
+                rows = str(max(1, math.ceil(self.rows_per_call)))
+                return self._made(use, rows, f"{rows}, the mean number of rows per call")
+            case Role.FIXED:
+                return self._made(use, use.fixed, f"the constant {use.fixed}")
+            case Role.OFFSET:
+                return self._made(use, "0", "0")
+            case Role.CONSTANT:
+                return self._neutral(use)
+            case Role.ARGUMENT:
+                return self._argument(use)
+        assert use.column is not None
+        table = self.tables[use.column[0]]
+        column = table.columns[use.column[1]]
+        if column.is_always_null and use.role is Role.ASSIGNED:
+            return self._made(use, "NULL", f"NULL, as every value of {table.source(column.name)}")
+        if use.role is Role.ASSIGNED and use.column in new:
+            same = [one.number for one in uses if (one.role, one.column) == (Role.VALUE, use.column)]
+            if same and not use.is_inserted:
+                return self._made(use, self.draws[same[0]].sql, f"the value of ${same[0]}")
+            return self._new_value(use, table, column)
+        if table.is_empty or column.is_always_null:
+            return self._neutral(use)
+        if use.role is Role.RANGE_END and (start := self.draws[use.start_number]).variables:
+            return self._range_end(use, start, table, column)
+        return self._sampled(use, table, column)
+
+    def _made(
+        self, use: Use, sql: str, about: str, commands: Sequence[str] = (), variables: Sequence[str] = ()
+    ) -> Draw:
+        type_ = self.type_of(use)
+        return Draw(use.number, type_, sql, about, tuple(commands), tuple(variables), use.role, use.column)
+
+    def _neutral(self, use: Use) -> Draw:
+        type_ = self.type_of(use)
+        value = "'{}'" if type_.endswith("[]") else NEUTRAL.get(type_)
+        if value is None:
+            return self._stub(use)
+        return self._made(use, f"{value}::{type_}", f"the constant {value}")
+
+    def _argument(self, use: Use) -> Draw:
+        """Return a value of the range in the log, or a stub."""
+        known = self.ranges.get(use.number)
+        limits = None if known is None else known.rounded()
+        type_ = self.type_of(use)
+        if (
+            known is None
+            or limits is None
+            or (type_ not in NUMBERS if not known.unit else type_ != "interval")
+        ):
+            return self._stub(use)
+        low, high = limits
+        value = words = _plain(low)
+        commands, variables = [], []
+        if low < high:
+            scale = 1 if low == round(low) and high == round(high) else 10**DECIMALS
+            name = f"{self.prefix}{use.number}"
+            commands, variables = [f"\\set {name} random({low * scale:.0f}, {high * scale:.0f})"], [name]
+            value, words = (
+                f":{name}" if scale == 1 else f"(:{name} / {scale}.0)",
+                f"{words} to {_plain(high)}",
+            )
+        sql = f"({value} * interval '1 {known.unit}')" if known.unit else f"{value}::{type_}"
+        about = f"{words} {known.unit}".rstrip() + f", from the log, {use.place}"
+        return self._made(use, sql, about, commands, variables)
+
+    def _stub(self, use: Use) -> Draw:
+        """Return a value that only the user knows, with a mark above it."""
+        type_ = self.type_of(use)
+        name = f"{self.prefix}{use.number}"
+        edit, commands, variables = f"'stub_{name}' in the statement", [], []
+        if type_ in NUMBERS or (type_ == "interval" and use.place != "operand of *"):
+            sql = f":{name}::{type_}" if type_ in NUMBERS else f"(:{name} * interval '1 day')"
+            edit = f"the range of {name}" + ("" if type_ in NUMBERS else ", in days,")
+            commands, variables = [f"\\set {name} random({STUB_RANGE[0]}, {STUB_RANGE[1]})"], [name]
+        elif type_ in NEUTRAL and type_ not in TEXTS:
+            sql = f"{NEUTRAL[type_]}::{type_}"
+            edit = f"{NEUTRAL[type_]} in the statement"
+        else:  # the value is not read before the script runs: a name need not exist yet
+            sql = f"'stub_{name}'::text" + ("" if type_ == "text" else f"::{type_}")
+        place = f", {use.place}" if use.place else ""
+        mark = f"{STUB} ${use.number} {type_}{place}: edit {edit}, then delete this line"
+        made = self._made(use, sql, f"a stub{place}", [mark, *commands], variables)
+        return replace(made, is_stub=True)
+
+    def _repeated(self, use: Use, source: Draw) -> Draw:
+        about = f"the value of :{source.variables[0]}: equal in the log"
+        if use.role is Role.LIST:
+            return self._made(use, source.sql, about, (), source.variables)
+        value = f":{source.variables[0]}"
+        if use.role in (Role.CONSTANT, Role.ARGUMENT):
+            value = f"{value}::{self.types.get(use.number, '')}"
+        sql = f"{use.wrapper}({value})" if use.wrapper else value
+        return self._made(use, sql, about, (), source.variables[:1])
+
+    def _sampled(self, use: Use, table: Table, column: Column) -> Draw:
+        mode = "uniform" if table.is_unique(column.name) else table.mode(column.name)
+        first = f"{self.prefix}{use.number}"
+        count = self._items(table, column) if use.role is Role.LIST else 1
+        variables = [first, *(f"{first}_{number}" for number in range(2, count + 1))]
+        commands = [f"\\sample {name} FROM {table.source(column.name)} {mode}" for name in variables]
+        values = [f"{use.wrapper}(:{name})" if use.wrapper else f":{name}" for name in variables]
+        sql, about = ", ".join(values), f"sampled from {table.source(column.name)}, {mode}"
+        type_ = self.type_of(use)
+        if use.role is Role.LIST:
+            about = f"{count} values, {about}"
+            if type_.endswith("[]"):
+                sql = f"ARRAY[{sql}]::{type_}"
+        if use.role is Role.PATTERN:
+            about = f"{about}, without wildcards"
+        return self._made(use, sql, about, commands, variables)
+
+    def _items(self, table: Table, column: Column) -> int:
+        """Return the number of values of a list: the rows per call, if each value has one row."""
+        rows = round(self.rows_per_call) if table.is_unique(column.name) else 1
+        return min(max(rows, 1), LIST_ITEMS_MAX)
+
+    def _range_end(self, use: Use, start: Draw, table: Table, column: Column) -> Draw:
+        value = f":{start.variables[0]}::{column.base_type}"
+        width = (column.width or 0) * RANGE_SHARE
+        about = f"${start.number} and 1% of the histogram of {table.source(column.name)}"
+        if column.base_type in ("numeric", "real", "double precision"):
+            return self._made(use, f"({value} + {width})", about)
+        whole = max(1, math.ceil(width))
+        if column.base_type in ("smallint", "integer", "bigint", "date"):
+            return self._made(use, f"({value} + {whole})", about)
+        if column.base_type.startswith("timestamp"):
+            return self._made(use, f"({value} + interval '{whole} seconds')", about)
+        return self._made(use, start.sql, f"the value of ${start.number}")
+
+    def _new_value(self, use: Use, table: Table, column: Column) -> Draw:
+        if column.has_default and use.is_item:
+            return self._made(use, "DEFAULT", f"the default of {table.source(column.name)}")
+        if column.base_type in NEW_NUMBERS:
+            name = f"{self.prefix}{use.number}"
+            low, high = NEW_NUMBERS[column.base_type]
+            command = f"\\set {name} random({low}, {high})"
+            about = f"a new value for {table.source(column.name)}, random"
+            return replace(self._made(use, f":{name}", about, [command], [name]), is_new=True)
+        value = NEW_VALUES[column.base_type]
+        if length := re.search(r"\((\d+)\)", column.type):
+            value = f"left({value}, {length[1]})"
+        about = f"a new value for {table.source(column.name)}, random"
+        return replace(self._made(use, value, about), is_new=True)
 
 
 Place = tuple[int, int]
@@ -362,197 +541,8 @@ _LAST = (Role.ASSIGNED, Role.RANGE_END)
 """Roles whose draws use those of others."""
 
 
-@dataclass
-class _Drawing:
-    """The draws of one statement, so far."""
-
-    statement: Statement
-    draws: dict[int, Draw] = field(default_factory=dict)
-
-    def all(self) -> dict[int, Draw]:
-        chosen: dict[int, Use] = {}
-        for use in self.statement.uses:
-            # One value for all occurrences: that of the first one with a column.
-            if use.number not in chosen or (chosen[use.number].column is None and use.column is not None):
-                chosen[use.number] = use
-        free = list(chosen.values())
-        new = _with_new_values([use for use in free if use.role is Role.ASSIGNED], self.statement)
-        for use in sorted(free, key=lambda use: use.role in _LAST):
-            self.draws[use.number] = self._draw(use, free, new)
-        return dict(sorted(self.draws.items()))
-
-    def _draw(self, use: Use, uses: Sequence[Use], new: frozenset[ColumnName]) -> Draw:
-        if (source := self.statement.equal.get(use.number)) is not None:
-            return self._repeated(use, source)
-        match use.role:
-            case Role.ROW_COUNT:
-                rows = str(max(1, math.ceil(self.statement.rows_per_call)))
-                return self._made(use, rows, f"{rows}, the mean number of rows per call")
-            case Role.FIXED:
-                return self._made(use, use.fixed, f"the constant {use.fixed}")
-            case Role.OFFSET:
-                return self._made(use, "0", "0")
-            case Role.CONSTANT:
-                return self._neutral(use)
-            case Role.ARGUMENT:
-                return self._argument(use)
-        assert use.column is not None
-        table = self.statement.tables[use.column[0]]
-        column = table.columns[use.column[1]]
-        if column.is_always_null and use.role is Role.ASSIGNED:
-            return self._made(use, "NULL", f"NULL, as every value of {table.source(column.name)}")
-        if use.role is Role.ASSIGNED and use.column in new:
-            same = [one.number for one in uses if (one.role, one.column) == (Role.VALUE, use.column)]
-            if same and not use.is_inserted:
-                return self._made(use, self.draws[same[0]].sql, f"the value of ${same[0]}")
-            return self._new_value(use, table, column)
-        if table.is_empty or column.is_always_null:
-            return self._neutral(use)
-        if use.role is Role.RANGE_END and (start := self.draws[use.start_number]).variables:
-            return self._range_end(use, start, table, column)
-        return self._sampled(use, table, column)
-
-    def _made(
-        self, use: Use, sql: str, about: str, commands: Sequence[str] = (), variables: Sequence[str] = ()
-    ) -> Draw:
-        type_ = self.statement.types.get(use.number, "")
-        return Draw(use.number, type_, sql, about, tuple(commands), tuple(variables), use.role, use.column)
-
-    def _neutral(self, use: Use) -> Draw:
-        type_ = self.statement.types.get(use.number, "")
-        value = "'{}'" if type_.endswith("[]") else NEUTRAL.get(type_)
-        if value is None:
-            return self._stub(use)
-        return self._made(use, f"{value}::{type_}", f"the constant {value}")
-
-    def _argument(self, use: Use) -> Draw:
-        """Return a value of the range in the log, or a stub."""
-        known = self.statement.ranges.get(use.number)
-        limits = None if known is None else known.rounded()
-        type_ = self.statement.types.get(use.number, "")
-        if (
-            known is None
-            or limits is None
-            or (type_ not in NUMBERS if not known.unit else type_ != "interval")
-        ):
-            return self._stub(use)
-        low, high = limits
-        value = words = _plain(low)
-        commands, variables = [], []
-        if low < high:
-            scale = 1 if low == round(low) and high == round(high) else 10**DECIMALS
-            name = f"{self.statement.prefix}{use.number}"
-            commands, variables = [f"\\set {name} random({low * scale:.0f}, {high * scale:.0f})"], [name]
-            value, words = (
-                f":{name}" if scale == 1 else f"(:{name} / {scale}.0)",
-                f"{words} to {_plain(high)}",
-            )
-        sql = f"({value} * interval '1 {known.unit}')" if known.unit else f"{value}::{type_}"
-        about = f"{words} {known.unit}".rstrip() + f", from the log, {use.place}"
-        return self._made(use, sql, about, commands, variables)
-
-    def _stub(self, use: Use) -> Draw:
-        """Return a value that only the user knows, with a mark above it."""
-        type_ = self.statement.types.get(use.number, "")
-        name = f"{self.statement.prefix}{use.number}"
-        edit, commands, variables = f"'stub_{name}' in the statement", [], []
-        if type_ in NUMBERS or (type_ == "interval" and use.place != "operand of *"):
-            sql = f":{name}::{type_}" if type_ in NUMBERS else f"(:{name} * interval '1 day')"
-            edit = f"the range of {name}" + ("" if type_ in NUMBERS else ", in days,")
-            commands, variables = [f"\\set {name} random({STUB_RANGE[0]}, {STUB_RANGE[1]})"], [name]
-        elif type_ in NEUTRAL and type_ not in TEXTS:
-            sql = f"{NEUTRAL[type_]}::{type_}"
-            edit = f"{NEUTRAL[type_]} in the statement"
-        else:  # the value is not read before the script runs: a name need not exist yet
-            sql = f"'stub_{name}'::text" + ("" if type_ == "text" else f"::{type_}")
-        place = f", {use.place}" if use.place else ""
-        mark = f"{STUB} ${use.number} {type_}{place}: edit {edit}, then delete this line"
-        made = self._made(use, sql, f"a stub{place}", [mark, *commands], variables)
-        return replace(made, is_stub=True)
-
-    def _repeated(self, use: Use, source: Draw) -> Draw:
-        about = f"the value of :{source.variables[0]}: equal in the log"
-        if use.role is Role.LIST:
-            return self._made(use, source.sql, about, (), source.variables)
-        value = f":{source.variables[0]}"
-        if use.role in (Role.CONSTANT, Role.ARGUMENT):
-            value = f"{value}::{self.statement.types.get(use.number, '')}"
-        sql = f"{use.wrapper}({value})" if use.wrapper else value
-        return self._made(use, sql, about, (), source.variables[:1])
-
-    def _sampled(self, use: Use, table: Table, column: Column) -> Draw:
-        mode = "uniform" if table.is_unique(column.name) else table.mode(column.name)
-        first = f"{self.statement.prefix}{use.number}"
-        count = self._items(table, column) if use.role is Role.LIST else 1
-        variables = [first, *(f"{first}_{number}" for number in range(2, count + 1))]
-        commands = [f"\\sample {name} FROM {table.source(column.name)} {mode}" for name in variables]
-        values = [f"{use.wrapper}(:{name})" if use.wrapper else f":{name}" for name in variables]
-        sql, about = ", ".join(values), f"sampled from {table.source(column.name)}, {mode}"
-        type_ = self.statement.types.get(use.number, "")
-        if use.role is Role.LIST:
-            about = f"{count} values, {about}"
-            if type_.endswith("[]"):
-                sql = f"ARRAY[{sql}]::{type_}"
-        if use.role is Role.PATTERN:
-            about = f"{about}, without wildcards"
-        return self._made(use, sql, about, commands, variables)
-
-    def _items(self, table: Table, column: Column) -> int:
-        """Return the number of values of a list: the rows per call, if each value has one row."""
-        rows = round(self.statement.rows_per_call) if table.is_unique(column.name) else 1
-        return min(max(rows, 1), LIST_ITEMS_MAX)
-
-    def _range_end(self, use: Use, start: Draw, table: Table, column: Column) -> Draw:
-        value = f":{start.variables[0]}::{column.base_type}"
-        width = (column.width or 0) * RANGE_SHARE
-        about = f"${start.number} and 1% of the histogram of {table.source(column.name)}"
-        if column.base_type in ("numeric", "real", "double precision"):
-            return self._made(use, f"({value} + {width})", about)
-        whole = max(1, math.ceil(width))
-        if column.base_type in ("smallint", "integer", "bigint", "date"):
-            return self._made(use, f"({value} + {whole})", about)
-        if column.base_type.startswith("timestamp"):
-            return self._made(use, f"({value} + interval '{whole} seconds')", about)
-        return self._made(use, start.sql, f"the value of ${start.number}")
-
-    def _new_value(self, use: Use, table: Table, column: Column) -> Draw:
-        if column.has_default and use.is_item:
-            return self._made(use, "DEFAULT", f"the default of {table.source(column.name)}")
-        if column.base_type in NEW_NUMBERS:
-            name = f"{self.statement.prefix}{use.number}"
-            low, high = NEW_NUMBERS[column.base_type]
-            command = f"\\set {name} random({low}, {high})"
-            about = f"a new value for {table.source(column.name)}, random"
-            return replace(self._made(use, f":{name}", about, [command], [name]), is_new=True)
-        value = NEW_VALUES[column.base_type]
-        if length := re.search(r"\((\d+)\)", column.type):
-            value = f"left({value}, {length[1]})"
-        about = f"a new value for {table.source(column.name)}, random"
-        return replace(self._made(use, value, about), is_new=True)
-
-
 def _plain(number: float) -> str:
     return f"{number:.{DECIMALS}f}".rstrip("0").rstrip(".")
-
-
-def _with_new_values(uses: Sequence[Use], statement: Statement) -> frozenset[ColumnName]:
-    """Return the columns that need values without a row, so that a unique key is not violated.
-
-    An INSERT with ON CONFLICT needs none. An UPDATE needs them for keys of one column. Raises Unusable.
-    """
-    found = set()
-    for name, table in statement.tables.items():
-        of_table = [use for use in uses if use.column is not None and use.column[0] == name]
-        inserted = {
-            use.column[1] for use in of_table if use.column and use.is_inserted and not use.on_conflict
-        }
-        updated = {use.column[1] for use in of_table if use.column and not use.is_inserted}
-        items = {use.column[1] for use in of_table if use.column and use.is_item}
-        copied = {column for of, column in statement.copied if of == name}
-        for key in sorted(table.unique_keys):
-            if set(key) <= inserted | copied or (len(key) == 1 and set(key) <= updated):
-                found.add((name, _new_column(key, table, items, set(key) - copied)))
-    return frozenset(found)
 
 
 def _new_column(key: tuple[str, ...], table: Table, items: set[str], drawn: set[str]) -> str:

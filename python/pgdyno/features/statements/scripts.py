@@ -31,7 +31,6 @@ from pgdyno.features.statements.draws import (
     LoggedRange,
     Place,
     Statement,
-    draw_all,
     logged_statement,
     repeated_draws,
     with_values,
@@ -47,10 +46,10 @@ from pgdyno.features.statements.parse import (
     Unusable,
     fingerprint,
     is_begin_or_commit,
+    parameter_uses,
     parse_statement,
     table_of,
 )
-from pgdyno.features.statements.uses import parameter_uses
 from pgdyno.measure.server_probes import Row, extension_of_statements, fetch, statement, statements_major
 from pgdyno.server.builds import OLDEST_MAJOR, version_of
 from pgdyno.server.connections import Dsn, connect
@@ -518,7 +517,7 @@ class _Drawn:
         return self.recorded.time_ms / max(self.recorded.calls, 1)
 
     def draws(self, prefix: str = "p", equal: Mapping[int, Draw] | None = None) -> dict[int, Draw]:
-        return draw_all(replace(self.statement, prefix=prefix, equal=equal or {}))
+        return replace(self.statement, prefix=prefix, equal=equal or {}).draw_all()
 
     def sql(self, draws: Mapping[int, Draw]) -> str:
         values = {number: draw.sql for number, draw in draws.items()}
