@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgdyno.features.statements.parse import (
     Column,
@@ -227,7 +227,6 @@ NEUTRAL: Mapping[str, str] = {
 
 NUMBERS = frozenset(("smallint", "integer", "bigint", "numeric", "real", "double precision"))
 TEXTS = frozenset(("text", "character varying", "character", "name"))
-WHOLE_NUMBERS = frozenset(("smallint", "integer", "bigint"))
 
 STUB_RANGE = (1, 30)
 """Range of numbers, or of days, in a stub."""
@@ -479,13 +478,19 @@ Place = tuple[int, int]
 """A parameter of a transaction: the place of its statement, and its number."""
 
 
-def repeated_draws(
-    draws: Sequence[Mapping[int, Draw]], equal: Iterable[tuple[Iterable[Place], bool]]
-) -> dict[Place, Draw]:
+class EqualPlaces(NamedTuple):
+    """Parameters with equal values. ``is_varied``: they had so many different values that those of different
+    columns are not equal by chance.
+    """
+
+    places: tuple[Place, ...]
+    is_varied: bool
+
+
+def repeated_draws(draws: Sequence[Mapping[int, Draw]], equal: Iterable[EqualPlaces]) -> dict[Place, Draw]:
     """Return the parameters of a transaction that repeat the draw of another one, with that draw.
 
-    ``equal``: groups of places with equal values, and whether these were different enough that places of
-    different columns are not equal by chance. A new value is repeated first, then a value that is searched.
+    A new value is repeated first, then a value that is searched.
     """
     found: dict[Place, Draw] = {}
     sources: set[Place] = set()

@@ -295,9 +295,9 @@ class Column:
     base_type: str
     has_default: bool
     in_foreign_key: bool
-    null_fraction: float | None
-    has_common_values: bool | None
-    width: float | None
+    null_fraction: float | None = None
+    has_common_values: bool | None = None
+    width: float | None = None
 
     @property
     def is_always_null(self) -> bool:

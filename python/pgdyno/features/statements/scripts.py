@@ -15,7 +15,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.errors import ConnectError, PgdynoError, ServerError, UsageError, in_one_line
-from pgdyno.features.own_data.source import read_only_conninfo
+from pgdyno.features.own_data.source import reading_session as read_only_session
 from pgdyno.features.statements.draws import (
     Draw,
+    EqualPlaces,
     EqualValues,
     LoggedRange,
     Place,
@@ -52,7 +53,7 @@ from pgdyno.features.statements.parse import (
 )
 from pgdyno.measure.server_probes import Row, extension_of_statements, fetch, statement, statements_major
 from pgdyno.server.builds import OLDEST_MAJOR, version_of
-from pgdyno.server.connections import Dsn, connect
+from pgdyno.server.connections import Dsn
 from pgdyno.server.processes import Connection
 from pgdyno.units import counted, given_percent, percent_text
 from pgdyno.workloads.pgbench.parameters import Script
@@ -99,18 +100,10 @@ class RecordedLoad:
         return sum(one.time_ms for one in self.statements) + self.hidden[1] + self.beyond[1]
 
 
-class NotPrepared(Exception):
-    """The server rejects a statement. The text is its message."""
-
-
 @contextlib.contextmanager
 def reading_session(dsn: Dsn) -> Iterator[Connection]:
     """Open a session that cannot write. Raises ConnectError; ServerError if it can write all the same."""
-    try:
-        connection = connect(read_only_conninfo(dsn, "workload", READ_TIMEOUT_S))
-    except (psycopg.Error, OSError, UnicodeError) as error:
-        raise ConnectError(f"no connection to {dsn}: {dsn.masked(in_one_line(error))}") from None
-    with contextlib.closing(connection):
+    with read_only_session(dsn, "workload", READ_TIMEOUT_S) as connection:
         if (version := version_of(connection)).major < OLDEST_MAJOR:
             raise ConnectError(f"{dsn} runs PostgreSQL {version}: pgdyno requires {OLDEST_MAJOR} or newer")
         try:
@@ -173,19 +166,26 @@ def _number(row: Mapping[str, Any], name: str) -> float:
     return float(row.get(name) or 0)
 
 
+COLUMN_FIELDS = frozenset(one.name for one in fields(Column))
+
+
 def read_tables(connection: Connection, names: Iterable[TableName]) -> Tables:
     """Return the tables with these names that exist, by name. Raises psycopg.Error."""
     wanted = sorted(names)
     keys: dict[tuple[int, int], list[str]] = defaultdict(list)
     for row in _read(connection, "statement_keys", wanted):
         keys[int(row["place"]), int(row["key"])].append(str(row["column_name"]))
-    columns: dict[int, list[Row]] = defaultdict(list)
+    columns: dict[int, list[Mapping[str, Any]]] = defaultdict(list)
     for row in _read(connection, "statement_columns", wanted):
         columns[int(row["place"])].append(row)
-    return {
-        wanted[place - 1]: _table(rows, frozenset(tuple(key) for (at, _), key in keys.items() if at == place))
-        for place, rows in columns.items()
-    }
+    tables = {}
+    for place, rows in columns.items():
+        facts = {name: rows[0][name] for name in ("is_system", "is_empty", "is_referenced")}
+        known = ({name: row[name] for name in row if name in COLUMN_FIELDS} for row in rows)
+        by_name = {str(of["name"]): Column(**of) for of in known}
+        unique = frozenset(tuple(key) for (at, _), key in keys.items() if at == place)
+        tables[wanted[place - 1]] = Table(rows[0]["table_name"], columns=by_name, unique_keys=unique, **facts)
+    return tables
 
 
 def _read(connection: Connection, name: str, tables: Sequence[TableName]) -> list[Mapping[str, Any]]:
@@ -194,35 +194,8 @@ def _read(connection: Connection, name: str, tables: Sequence[TableName]) -> lis
     return list(fetch(connection, text.format(schemas=sql.Literal(schemas), names=sql.Literal(names))))
 
 
-def _table(rows: list[Row], keys: frozenset[tuple[str, ...]]) -> Table:
-    first = rows[0]
-    return Table(
-        name=str(first["table_name"]),
-        is_system=bool(first["is_system"]),
-        is_empty=bool(first["is_empty"]),
-        is_referenced=bool(first["is_referenced"]),
-        columns={str(row["column_name"]): _column(row) for row in rows},
-        unique_keys=keys,
-    )
-
-
-def _column(row: Mapping[str, Any]) -> Column:
-    common = row.get("has_common_values")
-    return Column(
-        name=str(row["column_name"]),
-        quoted=str(row["quoted"]),
-        type=str(row["type"]),
-        base_type=str(row["base_type"]),
-        has_default=bool(row["has_default"]),
-        in_foreign_key=bool(row["in_foreign_key"]),
-        null_fraction=row.get("null_fraction"),
-        has_common_values=None if common is None else bool(common),
-        width=row.get("width"),
-    )
-
-
 def parameter_types(connection: Connection, text: str) -> tuple[str, ...]:
-    """Return the types of $1, $2, … as the server infers them. Raises NotPrepared, psycopg.Error."""
+    """Return the types of $1, $2, … as the server infers them. Raises Unusable, psycopg.Error."""
     try:
         # Rolled back, so that no lock of the analysis is held longer.
         with connection.transaction(force_rollback=True):
@@ -230,7 +203,7 @@ def parameter_types(connection: Connection, text: str) -> tuple[str, ...]:
     except psycopg.Error as error:
         if connection.closed or error.sqlstate is None:
             raise
-        raise NotPrepared(error.diag.message_primary or in_one_line(error)) from None
+        raise Unusable(Reason.NOT_PREPARED, error.diag.message_primary or in_one_line(error)) from None
     row = connection.execute(
         "SELECT /* pgdyno probe */ parameter_types::text[] FROM pg_prepared_statements"
         " WHERE name = 'pgdyno_statement'"
@@ -268,17 +241,6 @@ _CSV = {"dbname": 2, "session_id": 5, "vxid": 9, "message": 13, "detail": 14}
 _MESSAGE = re.compile(r"(?:duration: [\d.]+ ms  )?(?:statement|execute [^:]*): (.*)", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class EqualPlaces:
-    """Places of parameters with equal values: the statement of the transaction, and the place in its text.
-
-    ``is_varied``: they had enough different values to be equal not by chance.
-    """
-
-    places: tuple[tuple[int, int], ...]
-    is_varied: bool
-
-
 @dataclass
 class TransactionLog:
     """Numbers of executions: of transactions with at least two statements, and of all statements.
@@ -292,16 +254,13 @@ class TransactionLog:
     equal: dict[tuple[str, ...], EqualValues] = field(default_factory=lambda: defaultdict(EqualValues))
     ranges: dict[str, list[LoggedRange]] = field(default_factory=dict)
 
-    def equal_places(self, shapes: Sequence[str], counts: Sequence[int]) -> list[EqualPlaces]:
-        """Return the places of a transaction that were equal in all of its executions.
-
-        ``counts``: number of places of each statement.
-        """
-        found = self.equal.get(tuple(shapes))
-        if found is None or len(found.groups) != sum(counts):
+    def equal_places(self, statements: Sequence[ParsedStatement]) -> list[EqualPlaces]:
+        """Return the parameters of a transaction that were equal in all of its executions."""
+        found = self.equal.get(tuple(one.shape for one in statements))
+        every = [(part, number) for part, one in enumerate(statements) for number in one.numbers]
+        if found is None or len(found.groups) != len(every):
             return []
-        groups: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        every = [(part, place) for part, count in enumerate(counts) for place in range(count)]
+        groups: dict[int, list[Place]] = defaultdict(list)
         for at, group in zip(every, found.groups, strict=True):
             groups[group].append(at)
         return [
@@ -317,25 +276,26 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
     Raises UsageError if the file is neither, or has no statement of the database; Interrupted.
     """
     found = TransactionLog()
-    open_ones: dict[str, _Open] = {}  # by session
+    open_ones: dict[str, tuple[str, _Executed]] = {}  # virtual transaction and statements, by session
     for entry in _entries(path):
         check()
         message = _MESSAGE.fullmatch(entry.get("message") or "")
         if message is None or entry.get("dbname") != database:
             continue
         session, virtual = entry.get("session_id") or "", entry.get("vxid") or ""
-        known = open_ones.get(session)
-        if known is None or known.virtual != virtual or _is_alone(virtual):
-            _count(found, known)
-            known = open_ones[session] = _Open(virtual)
+        before, executed = open_ones.get(session, ("", []))
+        if before != virtual or _is_alone(virtual):
+            _count(found, executed)
+            executed = []
+            open_ones[session] = virtual, executed
         if (one := _fingerprint(message[1])) is not None:
             found.statements[one] += 1
             if found.statements[one] <= COMPARED_MAX:
                 _add_ranges(found, message[1], entry.get("detail") or "")
-            if len(known.statements) <= STATEMENTS_MAX:
-                known.statements.append((one, message[1], entry.get("detail") or ""))
-    for known in open_ones.values():
-        _count(found, known)
+            if len(executed) <= STATEMENTS_MAX:
+                executed.append((one, message[1], entry.get("detail") or ""))
+    for _, executed in open_ones.values():
+        _count(found, executed)
     if not found.statements:
         raise UsageError(
             f"--log: {path} has no statement of the database {database}: set log_min_duration_statement = 0, "
@@ -349,25 +309,21 @@ def _is_alone(virtual: str) -> bool:
     return virtual.rpartition("/")[2] in ("", "0")
 
 
-@dataclass
-class _Open:
-    """A transaction that is being read: fingerprint, text and detail of each statement."""
-
-    virtual: str
-    statements: list[tuple[str, str, str]] = field(default_factory=list)
+_Executed = list[tuple[str, str, str]]
+"""The statements of a transaction that is being read: fingerprint, text and detail of each."""
 
 
-def _count(found: TransactionLog, known: _Open | None) -> None:
-    if known is None or not 2 <= len(known.statements) <= STATEMENTS_MAX:
+def _count(found: TransactionLog, executed: _Executed) -> None:
+    if not 2 <= len(executed) <= STATEMENTS_MAX:
         return
-    transaction = tuple(one for one, _, _ in known.statements)
+    transaction = tuple(one for one, _, _ in executed)
     if transaction not in found.transactions and len(found.transactions) >= TRANSACTIONS_MAX:
         return
     found.transactions[transaction] += 1
     if found.transactions[transaction] <= COMPARED_MAX:
-        executed = [logged_statement(text, detail) for _, text, detail in known.statements]
-        complete = [one for one in executed if one is not None]
-        if len(complete) == len(executed):
+        logged = [logged_statement(text, detail) for _, text, detail in executed]
+        complete = [one for one in logged if one is not None]
+        if len(complete) == len(logged):
             shapes = tuple(one.shape for one in complete)
             found.equal[shapes].add([value for one in complete for value in one.values])
 
@@ -533,7 +489,7 @@ class _Unit:
 
     parts: tuple[_Drawn, ...]
     calls: float
-    equal: Sequence[tuple[Sequence[Place], bool]] = ()
+    equal: Sequence[EqualPlaces] = ()
 
     @property
     def time_ms(self) -> float:
@@ -568,14 +524,12 @@ def scripts_of_load(
     for unit in sorted(units, key=lambda unit: -unit.time_ms):
         share = unit.time_ms / total_ms
         queryid = unit.parts[0].recorded.queryid if len(unit.parts) == 1 else ""
-        problem = Unusable(Reason.BEYOND)
-        if len(made) < scripts_max and sum(one.share for one in made) < share_max:
-            try:
-                made.append(_made(len(made) + 1, unit, share, scale))
-                continue
-            except Unusable as unusable:
-                problem = unusable
-        left_out.append(LeftOut(queryid, unit.calls, share, problem.reason, problem.detail, unit.shown))
+        try:
+            if len(made) >= scripts_max or sum(one.share for one in made) >= share_max:
+                raise Unusable(Reason.BEYOND)
+            made.append(_made(len(made) + 1, unit, share, scale))
+        except Unusable as unusable:
+            left_out.append(LeftOut(queryid, unit.calls, share, unusable.reason, unusable.detail, unit.shown))
     if not made:
         first = max(left_out, key=lambda one: one.share)
         raise PgdynoError(
@@ -622,18 +576,16 @@ def _all_drawn(
     left_out = [*_sums(load)]
     for one in load.statements:
         check()
-        problem = problems.get(one.queryid)
-        if problem is None and len(drawn) >= drawn_max:
-            problem = Unusable(Reason.BEYOND)
-        if problem is None:
-            try:
-                drawn.append(_drawn(connection, parsed[one.queryid], tables, one, log))
-                continue
-            except Unusable as unusable:
-                problem = unusable
-        shown = _shown(parsed[one.queryid]) if one.queryid in parsed else ""
-        share = one.time_ms / total_ms
-        left_out.append(LeftOut(one.queryid, one.calls, share, problem.reason, problem.detail, shown))
+        try:
+            if problem := problems.get(one.queryid):
+                raise problem
+            if len(drawn) >= drawn_max:
+                raise Unusable(Reason.BEYOND)
+            drawn.append(_drawn(connection, parsed[one.queryid], tables, one, log))
+        except Unusable as unusable:
+            shown = _shown(parsed[one.queryid]) if one.queryid in parsed else ""
+            share = one.time_ms / total_ms
+            left_out.append(LeftOut(one.queryid, one.calls, share, unusable.reason, unusable.detail, shown))
     return drawn, left_out
 
 
@@ -703,7 +655,11 @@ def _grouped(drawn: Sequence[_Drawn], log: TransactionLog, transactions_max: int
         for one in several
     ]
     return [
-        *(_transaction([merged[key] for key in keys], transactions[keys].calls, log) for keys in chosen),
+        *(
+            _Unit(parts, transactions[keys].calls, log.equal_places([part.parsed for part in parts]))
+            for keys in chosen
+            for parts in [tuple(merged[key] for key in keys)]
+        ),
         *alone,
     ]
 
@@ -712,15 +668,6 @@ def _with_calls(drawn: _Drawn, calls: float) -> _Drawn:
     """Return the statement with the same time and rows per call for another number of calls."""
     rows = drawn.recorded.rows * calls / max(drawn.recorded.calls, 1)
     return replace(drawn, recorded=replace(drawn.recorded, calls=calls, rows=rows))
-
-
-def _transaction(parts: Sequence[_Drawn], calls: float, log: TransactionLog) -> _Unit:
-    numbers = [part.parsed.numbers for part in parts]
-    found = log.equal_places([part.parsed.shape for part in parts], [len(places) for places in numbers])
-    equal = [
-        (tuple((part, numbers[part][place]) for part, place in one.places), one.is_varied) for one in found
-    ]
-    return _Unit(tuple(parts), calls, equal)
 
 
 def _merged(several: Sequence[_Drawn]) -> _Drawn:
@@ -774,7 +721,7 @@ def _drawn(
     fixed = {use.number: use.fixed for use in uses if use.role is Role.FIXED}
     numbers = sorted({use.number for use in uses} - fixed.keys())
     positions = fixed | {number: f"${place}" for place, number in enumerate(numbers, 1)}
-    types = _types(connection, with_values(parsed.text, uses, positions))
+    types = parameter_types(connection, with_values(parsed.text, uses, positions))
     rows_per_call = recorded.rows / recorded.calls if recorded.calls else 0.0
     ranges = log.ranges.get(parsed.shape, ()) if log is not None else ()
     statement = Statement(
@@ -794,15 +741,8 @@ def _drawn(
         return f"${len(variables)}"
 
     sql = {number: _VARIABLE.sub(position, draw.sql) for number, draw in draws.items()}
-    _types(connection, with_values(parsed.text, uses, sql))
+    parameter_types(connection, with_values(parsed.text, uses, sql))
     return drawn
-
-
-def _types(connection: Connection, text: str) -> Sequence[str]:
-    try:
-        return parameter_types(connection, text)
-    except NotPrepared as error:
-        raise Unusable(Reason.NOT_PREPARED, str(error)) from None
 
 
 def _made(number: int, unit: _Unit, share: float, scale: float) -> MadeScript:

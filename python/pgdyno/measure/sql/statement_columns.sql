@@ -4,21 +4,21 @@
 SELECT /* pgdyno probe */
     named.place,
     format('%I.%I', n.nspname, c.relname) AS table_name,
-    (n.nspname IN ('pg_catalog', 'information_schema', 'pg_toast'))::int AS is_system,
-    (c.relkind = 'r' AND c.relpages = 0 AND pg_relation_size(c.oid) = 0)::int AS is_empty,
+    (n.nspname IN ('pg_catalog', 'information_schema', 'pg_toast')) AS is_system,
+    (c.relkind = 'r' AND c.relpages = 0 AND pg_relation_size(c.oid) = 0) AS is_empty,
     EXISTS (
         SELECT FROM pg_constraint AS k
-        WHERE k.confrelid = c.oid AND k.contype = 'f' AND k.confdeltype IN ('a', 'r'))::int AS is_referenced,
-    a.attname::text AS column_name,
+        WHERE k.confrelid = c.oid AND k.contype = 'f' AND k.confdeltype IN ('a', 'r')) AS is_referenced,
+    a.attname::text AS name,
     format('%I', a.attname) AS quoted,
     format_type(a.atttypid, a.atttypmod) AS type,
     format_type(a.atttypid, NULL) AS base_type,
-    (a.atthasdef OR a.attidentity <> '')::int AS has_default,
+    (a.atthasdef OR a.attidentity <> '') AS has_default,
     EXISTS (
         SELECT FROM pg_constraint AS k
-        WHERE k.conrelid = c.oid AND k.contype = 'f' AND a.attnum = ANY (k.conkey))::int AS in_foreign_key,
+        WHERE k.conrelid = c.oid AND k.contype = 'f' AND a.attnum = ANY (k.conkey)) AS in_foreign_key,
     s.null_frac::float8 AS null_fraction,
-    CASE WHEN s.null_frac IS NOT NULL THEN (s.most_common_freqs IS NOT NULL)::int END AS has_common_values,
+    CASE WHEN s.null_frac IS NOT NULL THEN (s.most_common_freqs IS NOT NULL) END AS has_common_values,
     CASE
         WHEN s.bounds ~* 'inf|nan|bc' THEN NULL
         WHEN a.atttypid::regtype::text IN ('smallint', 'integer', 'bigint', 'numeric', 'real', 'double precision')
