@@ -221,19 +221,14 @@ ColumnName = tuple[TableName, str]
 """A column of a table that the statement names."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """Columns of a table, a subquery or a WITH query, each with its column of a table, if it is one."""
+Columns = Mapping[str, ColumnName | None]
+"""Columns of a table, a subquery or a WITH query, each with its column of a table, if it is one."""
 
-    columns: Mapping[str, ColumnName | None] = field(default_factory=dict)
 
-    def renamed(self, given: Sequence[str]) -> Source:
-        """Return the source with other names for its first columns, as in ``AS t (a, b)``."""
-        if not given:
-            return self
-        old = list(self.columns.items())
-        new = [*given[: len(old)], *(name for name, _ in old[len(given) :])]
-        return Source({name: column for name, (_, column) in zip(new, old, strict=True)})
+def _renamed(columns: Columns, given: Sequence[str]) -> Columns:
+    """Return the columns with other names for the first ones, as in ``AS t (a, b)``."""
+    new = [*given[: len(columns)], *list(columns)[len(given) :]]
+    return dict(zip(new, columns.values(), strict=True))
 
 
 @dataclass
@@ -241,18 +236,11 @@ class Scopes:
     """The names of a query and of the queries around it. ``common`` are WITH queries."""
 
     outer: Scopes | None = None
-    common: dict[str, Source] = field(default_factory=dict)
-    sources: list[tuple[str, Source]] = field(default_factory=list)
+    common: dict[str, Columns] = field(default_factory=dict)
+    sources: list[tuple[str, Columns]] = field(default_factory=list)
+    """Aliases, which can be empty, with their columns."""
 
-    def nested(self) -> Scopes:
-        """Return the scopes of a query inside this one."""
-        return Scopes(self)
-
-    def add(self, alias: str, source: Source) -> None:
-        """Make a source visible. An alias can be empty."""
-        self.sources.append((alias, source))
-
-    def query(self, name: str) -> Source | None:
+    def query(self, name: str) -> Columns | None:
         """Return the WITH query of that name; None without one."""
         if name in self.common:
             return self.common[name]
@@ -260,20 +248,19 @@ class Scopes:
 
     def all_columns(self, alias: str) -> dict[str, ColumnName | None]:
         """Return what ``*`` or ``alias.*`` stands for."""
-        chosen = [source for name, source in self.sources if alias in ("", name)]
-        return {name: column for source in chosen for name, column in source.columns.items()}
+        chosen = [columns for name, columns in self.sources if alias in ("", name)]
+        return {name: column for columns in chosen for name, column in columns.items()}
 
     def column(self, fields: Sequence[str]) -> ColumnName | None:
         """Return the column of a table that a reference names; None if it is none, or ambiguous."""
         name = fields[-1]
         if len(fields) > 1:
-            found = [source for alias, source in self.sources if alias == fields[-2]]
+            found = [columns for alias, columns in self.sources if alias == fields[-2]]
         else:
-            found = [source for _, source in self.sources if name in source.columns]
+            found = [columns for _, columns in self.sources if name in columns]
         if found:
-            columns = {source.columns.get(name) for source in found}
             # In a join with USING both columns have the name, and either has the values.
-            return next(iter(columns - {None}), None)
+            return next(iter({columns.get(name) for columns in found} - {None}), None)
         return None if self.outer is None else self.outer.column(fields)
 
 
@@ -466,13 +453,13 @@ class _Walk:
 
     # Statements
 
-    def statement(self, tag: str, body: Node, scopes: Scopes) -> Source:
+    def statement(self, tag: str, body: Node, scopes: Scopes) -> Columns:
         """Visit a statement, also one of WITH. Return its output columns."""
-        scopes = scopes.nested()
+        scopes = Scopes(scopes)
         for one in body.get("withClause", {}).get("ctes", ()):
             expression = one["CommonTableExpr"]
             query = self.statement(*parts(expression["ctequery"]), scopes)
-            scopes.common[expression["ctename"]] = query.renamed(names(expression.get("aliascolnames")))
+            scopes.common[expression["ctename"]] = _renamed(query, names(expression.get("aliascolnames")))
         match tag:
             case "SelectStmt":
                 return self._select(body, scopes)
@@ -488,8 +475,8 @@ class _Walk:
                 self._merge(body, scopes)
         return self._outputs(body.get("returningList", ()), scopes)
 
-    def _select(self, body: Node, scopes: Scopes, targets: Sequence[ColumnName | None] = ()) -> Source:
-        outputs = Source()
+    def _select(self, body: Node, scopes: Scopes, targets: Sequence[ColumnName | None] = ()) -> Columns:
+        outputs: Columns = {}
         if "larg" in body:
             outputs = self.statement("SelectStmt", body["larg"], scopes)
             self.statement("SelectStmt", body["rarg"], scopes)
@@ -513,7 +500,7 @@ class _Walk:
                 self._expression(body.get(clause), scopes, _FILTER)
         return outputs
 
-    def _outputs(self, targets: Sequence[Node], scopes: Scopes) -> Source:
+    def _outputs(self, targets: Sequence[Node], scopes: Scopes) -> Columns:
         found: dict[str, ColumnName | None] = {}
         for target in targets:
             value = target["ResTarget"].get("val", {})
@@ -523,31 +510,28 @@ class _Walk:
                 continue
             column = scopes.column(fields) if fields else None
             found[str(target["ResTarget"].get("name") or (fields or ["?column?"])[-1])] = column
-        return Source(found)
+        return found
 
     def _insert(self, body: Node, scopes: Scopes) -> None:
         name = table_of(body["relation"])
         table = self._source(name, Scopes())
-        given = [column["ResTarget"]["name"] for column in body.get("cols", ())] or list(table.columns)
-        targets = [table.columns.get(column) for column in given]
+        given = [column["ResTarget"]["name"] for column in body.get("cols", ())] or list(table)
+        targets = [table.get(column) for column in given]
         conflict = body.get("onConflictClause")
         first = len(self.uses)
         if "selectStmt" in body:
             query = body["selectStmt"]["SelectStmt"]
-            inner = scopes.nested()
+            inner = Scopes(scopes)
             if "withClause" in query or "larg" in query:
                 self.statement("SelectStmt", query, inner)
             else:
                 self._select(query, inner, targets)
                 if conflict is None:
                     self.copied |= _copied(query, targets)
-        self.uses[first:] = [
-            replace(use, is_inserted=use.role is Role.ASSIGNED, on_conflict=conflict is not None)
-            for use in self.uses[first:]
-        ]
-        scopes.add(body["relation"].get("alias", {}).get("aliasname", name[1]), table)
+        self._mark_inserted(first, on_conflict=conflict is not None)
+        scopes.sources.append((body["relation"].get("alias", {}).get("aliasname", name[1]), table))
         if conflict is not None:
-            scopes.add("excluded", Source())
+            scopes.sources.append(("excluded", {}))
             self._assignments(conflict.get("targetList", ()), table, scopes)
             self._expression(conflict.get("whereClause"), scopes, _FILTER)
             self._expression(conflict.get("infer"), scopes, _FILTER)
@@ -563,18 +547,22 @@ class _Walk:
                 self._assignments(when.get("targetList", ()), table, scopes)
                 continue
             given = [target["ResTarget"]["name"] for target in when.get("targetList", ())]
-            columns = given or list(table.columns)
             first = len(self.uses)
-            for column, item in zip(columns, when["values"], strict=False):
-                self._assigned(item, table.columns.get(column), scopes, is_item=True)
-            self.uses[first:] = [
-                replace(use, is_inserted=use.role is Role.ASSIGNED) for use in self.uses[first:]
-            ]
+            for column, item in zip(given or list(table), when["values"], strict=False):
+                self._assigned(item, table.get(column), scopes, is_item=True)
+            self._mark_inserted(first, on_conflict=False)
 
-    def _assignments(self, targets: Sequence[Node], table: Source, scopes: Scopes) -> None:
+    def _mark_inserted(self, first: int, *, on_conflict: bool) -> None:
+        """Mark the uses from this one on as parts of an INSERT."""
+        self.uses[first:] = [
+            replace(use, is_inserted=use.role is Role.ASSIGNED, on_conflict=on_conflict)
+            for use in self.uses[first:]
+        ]
+
+    def _assignments(self, targets: Sequence[Node], table: Columns, scopes: Scopes) -> None:
         for one in targets:
             target = one["ResTarget"]
-            column = None if "indirection" in target else table.columns.get(target.get("name", ""))
+            column = None if "indirection" in target else table.get(target.get("name", ""))
             value = target.get("val", {})
             if row := value.get("MultiAssignRef"):
                 items = row["source"].get("RowExpr", {}).get("args", ())
@@ -593,18 +581,18 @@ class _Walk:
 
     # FROM
 
-    def _from(self, item: Node, scopes: Scopes) -> Source:
+    def _from(self, item: Node, scopes: Scopes) -> Columns:
         tag, body = parts(item)
         alias = body.get("alias", {})
         renamed = names(alias.get("colnames"))
-        found = Source()
+        found: Columns = {}
         match tag:
             case "RangeVar":
-                found = self._source(table_of(body), scopes).renamed(renamed)
-                scopes.add(alias.get("aliasname", body["relname"]), found)
+                found = _renamed(self._source(table_of(body), scopes), renamed)
+                scopes.sources.append((alias.get("aliasname", body["relname"]), found))
             case "RangeSubselect":
-                found = self.statement(*parts(body["subquery"]), scopes).renamed(renamed)
-                scopes.add(alias.get("aliasname", ""), found)
+                found = _renamed(self.statement(*parts(body["subquery"]), scopes), renamed)
+                scopes.sources.append((alias.get("aliasname", ""), found))
             case "JoinExpr":
                 self._from(body["larg"], scopes)
                 self._from(body["rarg"], scopes)
@@ -612,14 +600,14 @@ class _Walk:
             case _:
                 # Functions, XMLTABLE, JSON_TABLE, TABLESAMPLE: the columns are not those of a table.
                 self._expression(item, scopes, _FILTER)
-                scopes.add(alias.get("aliasname", ""), found)
+                scopes.sources.append((alias.get("aliasname", ""), found))
         return found
 
-    def _source(self, name: tuple[str, str], scopes: Scopes) -> Source:
+    def _source(self, name: tuple[str, str], scopes: Scopes) -> Columns:
         if not name[0] and (common := scopes.query(name[1])) is not None:
             return common
         table = self._tables.get(name)
-        return Source({column: (name, column) for column in table.columns} if table else {})
+        return {column: (name, column) for column in table.columns} if table else {}
 
     # Expressions
 
@@ -656,7 +644,7 @@ class _Walk:
 
     def _subquery(self, body: Node, scopes: Scopes, place: _Place) -> None:
         outputs = self.statement(*parts(body["subselect"]), scopes)
-        first = next(iter(outputs.columns.values()), None)
+        first = next(iter(outputs.values()), None)
         if not (first and self._as(body.get("testexpr"), Role.VALUE, column=first)):
             self._expression(body.get("testexpr"), scopes, place)
 
@@ -665,27 +653,20 @@ class _Walk:
         name = (names(body.get("name")) or [""])[-1]
         match body["kind"]:
             case "AEXPR_IN":
-                for item in right["List"]["items"] if "List" in right else [right]:
-                    self._pair(left, item, "=", scopes, place)
-                    self._side(item, scopes, place)
-                self._side(left, scopes, place)
+                items = right["List"]["items"] if "List" in right else [right]
+                self._compared(left, [(item, "=") for item in items], scopes, place, place)
             case "AEXPR_BETWEEN" | "AEXPR_NOT_BETWEEN" | "AEXPR_BETWEEN_SYM" | "AEXPR_NOT_BETWEEN_SYM":
                 self._groups += 1
-                within = replace(place, group=self._groups)
-                for item, order in zip(right["List"]["items"], (">=", "<="), strict=True):
-                    self._pair(left, item, order, scopes, within)
-                    self._side(item, scopes, place)
-                self._side(left, scopes, place)
+                bounds = list(zip(right["List"]["items"], (">=", "<="), strict=True))
+                self._compared(left, bounds, scopes, place, replace(place, group=self._groups))
             case "AEXPR_OP_ANY" | "AEXPR_OP_ALL":
                 elements = right.get("A_ArrayExpr", {}).get("elements")
                 column, wrapper = self._column(left, scopes)
-                if elements is not None:
-                    for item in elements:
-                        self._pair(left, item, "=", scopes, place)
-                        self._side(item, scopes, place)
-                elif not (column and self._as(right, Role.LIST, column=column, wrapper=wrapper)):
+                if elements is None and not (
+                    column and self._as(right, Role.LIST, column=column, wrapper=wrapper)
+                ):
                     self._expression(right, scopes, place)
-                self._side(left, scopes, place)
+                self._compared(left, [(item, "=") for item in elements or ()], scopes, place, place)
             case "AEXPR_OP" if left is None:
                 self._expression(right, scopes, place)
             case kind:
@@ -694,6 +675,15 @@ class _Walk:
                 within = replace(place, argument=f"operand of {name}") if place.argument else place
                 for side in (left, right):
                     self._side(side, scopes, within)
+
+    def _compared(
+        self, left: Any, items: Sequence[tuple[Any, str]], scopes: Scopes, place: _Place, within: _Place
+    ) -> None:
+        """Visit a comparison of the left operand with several others, each with its operator."""
+        for item, name in items:
+            self._pair(left, item, name, scopes, within)
+            self._side(item, scopes, place)
+        self._side(left, scopes, place)
 
     def _side(self, node: Any, scopes: Scopes, place: _Place) -> None:
         """Visit an operand unless a pair has already used it."""
