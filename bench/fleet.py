@@ -124,8 +124,7 @@ class _SimulatedLinks:
             host.number,
             STATUS,
             [],
-            part if isinstance(part, Chunk) else None,
-            part if isinstance(part, SnapshotEnd) else None,
+            part,
             HostEnd("budget") if is_over else None,
         )
 

@@ -14,7 +14,6 @@ from pgdyno.features.fleet.host import (
     HostMessage,
     HostStatus,
     HostTask,
-    SnapshotEnd,
     SnapshotSender,
 )
 
@@ -57,8 +56,7 @@ class FakeHost:
             self.number,
             self.status,
             [],
-            part if isinstance(part, Chunk) else None,
-            part if isinstance(part, SnapshotEnd) else None,
+            part,
             self.end if part is None else None,
         )
 

@@ -29,9 +29,7 @@ def transfer(sender: SnapshotSender, receiver: SnapshotReceiver) -> list[int]:
     while (part := sender.next()) is not None:
         if isinstance(part, Chunk):
             offsets.append(part.offset)
-            receiver.write(part)
-        else:
-            receiver.finish(part)
+        receiver.add(part)
     return offsets
 
 
@@ -73,7 +71,7 @@ def test_a_later_snapshot_does_not_mix_with_the_current_one(tmp_path: Path) -> N
     sender.begin(path)
     first = sender.next()
     assert isinstance(first, Chunk)
-    receiver.write(first)
+    receiver.add(first)
     (tmp_path / "new").write_bytes(b"b" * 2 * CHUNK_BYTES)
     (tmp_path / "new").replace(path)
     transfer(sender, receiver)
@@ -88,12 +86,12 @@ def test_damage_on_the_way_keeps_the_last_file(tmp_path: Path) -> None:
     receiver = SnapshotReceiver(path)
     (chunk,) = chunks_of(source)
     with pytest.raises(EvidenceError, match="digest of a chunk"):
-        receiver.write(Chunk(0, chunk.data, b"other"))
+        receiver.add(Chunk(0, chunk.data, b"other"))
     with pytest.raises(EvidenceError, match="damaged"):
-        receiver.write(Chunk(0, b"no zlib", chunk.digest))
-    receiver.write(chunk)
+        receiver.add(Chunk(0, b"no zlib", chunk.digest))
+    receiver.add(chunk)
     with pytest.raises(EvidenceError, match="does not match"):
-        receiver.finish(SnapshotEnd(5, b"other"))
+        receiver.add(SnapshotEnd(5, b"other"))
     assert path.read_bytes() == b"before"
 
 

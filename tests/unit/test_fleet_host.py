@@ -101,15 +101,13 @@ def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
     message = agent.poll(0, 60.0)
     assert agent.poll(0, 60.0) == message, "not acknowledged"
     while message.end is None:
-        if message.chunk is not None:
-            receiver.write(message.chunk)
-        if message.snapshot_end is not None:
-            receiver.finish(message.snapshot_end)
+        if message.part is not None:
+            receiver.add(message.part)
         message = agent.poll(message.number, 60.0)
     assert message.end.error
     receiver.close()
     assert receiver.path.stat().st_size > 0
-    assert agent.poll(message.number, 0.0, again=True).chunk is not None
+    assert agent.poll(message.number, 0.0, again=True).part is not None
     agent.remove_files()
 
 

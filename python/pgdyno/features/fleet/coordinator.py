@@ -25,9 +25,10 @@ from pgdyno.features.fleet.host import (
     HostMessage,
     HostStatus,
     HostTask,
+    SnapshotEnd,
     SnapshotReceiver,
 )
-from pgdyno.features.fleet.records import SUFFIX, FleetRecord, HostState, HostWork, write_fleet
+from pgdyno.features.fleet.records import SUFFIX, FleetRecord, FleetStudy, HostState, HostWork, write_fleet
 from pgdyno.interruption import Interruption
 from pgdyno.results.records import StudyEnd
 
@@ -165,10 +166,9 @@ class Coordinator:
         for warning in message.warnings:
             self._watch.warn(f"{host}: {warning}")
         try:
-            if message.chunk is not None:
-                active.receiver.write(message.chunk)
-            if message.snapshot_end is not None:
-                active.receiver.finish(message.snapshot_end)
+            if message.part is not None:
+                active.receiver.add(message.part)
+            if isinstance(message.part, SnapshotEnd):
                 self._change(active.place, is_collected=True)
         except EvidenceError as error:
             active.failures += 1
@@ -349,11 +349,8 @@ def resumed(record: FleetRecord, hosts: Sequence[str], more_minutes: float | Non
 def task_of(work: HostWork, record: FleetRecord, *, is_resumed: bool, more_minutes: float | None) -> HostTask:
     """Return the task of a work. The password is that of this process."""
     return HostTask(
+        **{field: getattr(record, field) for field in FleetStudy.model_fields},
         name=work.file.removesuffix(".sqlite"),
-        study=record.study,
-        text=record.text,
-        choices=record.choices,
-        command=record.command,
         cases=work.cases,
         is_resumed=is_resumed,
         more_minutes=more_minutes,

@@ -28,12 +28,12 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from pgdyno.cli.live_view import standing_lines
 from pgdyno.errors import EvidenceError, FleetError, PgdynoError, UsageError, in_one_line
 from pgdyno.features.cluster.ray import RayCluster, RayNode, last_line
-from pgdyno.features.fleet.records import StudyChoices
+from pgdyno.features.fleet.records import FleetStudy
 from pgdyno.measure.progress import (
     BlockEnded,
     BlockStarted,
@@ -52,20 +52,14 @@ from pgdyno.server.processes import OWNER
 # ----------------------------------------------------------------------
 
 
-class HostTask(BaseModel):
+class HostTask(FleetStudy):
     """Work of one host. ``name``: unique name of its results file without suffix. ``cases``: empty for all.
 
     ``password``: value of PGPASSWORD for the processes of the study; never stored. ``snapshot_s``: minimum
     time between two snapshots of the results file during the study.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     name: str
-    study: str
-    text: str
-    choices: StudyChoices
-    command: str
     cases: tuple[str, ...] = ()
     is_resumed: bool = False
     more_minutes: float | None = None
@@ -121,8 +115,7 @@ class HostMessage:
     number: int
     status: HostStatus
     warnings: list[str] = field(default_factory=list)
-    chunk: Chunk | None = None
-    snapshot_end: SnapshotEnd | None = None
+    part: Chunk | SnapshotEnd | None = None
     end: HostEnd | None = None
 
 
@@ -201,12 +194,16 @@ class SnapshotReceiver:
         self._part = path.with_name(f".{path.name}.part")
         self._part.unlink(missing_ok=True)
 
-    def write(self, chunk: Chunk) -> None:
-        """Store a chunk. Raises EvidenceError if it was damaged on the way, OSError."""
-        write_chunks([chunk], self._part)
+    def add(self, part: Chunk | SnapshotEnd) -> None:
+        """Store a chunk, or verify the whole snapshot and replace the file. Raises EvidenceError if it was
+        damaged on the way, OSError.
+        """
+        if isinstance(part, Chunk):
+            write_chunks([part], self._part)
+        else:
+            self._finish(part)
 
-    def finish(self, end: SnapshotEnd) -> None:
-        """Verify the whole snapshot, and replace the file. Raises EvidenceError, OSError."""
+    def _finish(self, end: SnapshotEnd) -> None:
         whole = blake2b()
         with self._part.open("r+b") as file:
             file.truncate(end.size_bytes)
@@ -469,8 +466,7 @@ class HostAgent:
                 self._number,
                 self._status,
                 self._warnings,
-                part if isinstance(part, Chunk) else None,
-                part if isinstance(part, SnapshotEnd) else None,
+                part,
                 self._end if part is None else None,
             )
             self._warnings = []

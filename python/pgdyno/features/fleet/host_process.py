@@ -14,9 +14,9 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import psycopg
 
@@ -41,14 +41,6 @@ class _Reporter:
         self._files, self._snapshot_s = files, snapshot_s
         self._status = StatusOfProgress()
         self._written_s = self._snapshot_taken_s = float("-inf")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
 
     def __call__(self, progress: Progress) -> None:
         """Write the line of an event, if it is due."""
@@ -96,8 +88,8 @@ def run_task(task: HostTask) -> str:
     """Run or resume the study. Return its StudyEnd. Raises PgdynoError, psycopg.Error, OSError."""
     files = HostFiles.of(task.name)
 
-    def watch_for(_: Sequence[str]) -> _Reporter:
-        return _Reporter(files, task.snapshot_s)
+    def watch_for(_: Sequence[str]) -> AbstractContextManager[_Reporter]:
+        return nullcontext(_Reporter(files, task.snapshot_s))
 
     with files.held(), Interruption() as interruption:
         files.study.write_text(task.text, encoding="utf-8")

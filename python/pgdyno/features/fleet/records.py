@@ -72,14 +72,19 @@ class HostWork(_Value):
     is_moved: bool = False
 
 
-class FleetRecord(_Value):
-    """A fleet study. ``study``: name of the study file; ``text``: its content; ``command``: command line."""
+class FleetStudy(_Value):
+    """A study. ``study``: name of the study file; ``text``: its content; ``command``: command line."""
 
-    title: str
     study: str
     text: str
     choices: StudyChoices
     command: str
+
+
+class FleetRecord(FleetStudy):
+    """A study and the works of its hosts."""
+
+    title: str
     works: tuple[HostWork, ...]
 
 
