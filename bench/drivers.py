@@ -8,7 +8,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 
 from bench.measure import Cost, run
-from pgdyno.server.engine import find_engine
+from pgdyno.features.cluster.ray import SAME_CLOCK, ClockOffset
+from pgdyno.features.drivers.group import NodeUsage, own_usage, packed
+from pgdyno.server.engine import Engine, Event, find_engine
 
 ACCOUNTS_PER_SCALE = 100_000
 
@@ -164,3 +166,47 @@ def _first_number(pattern: str, output: str) -> int:
     if found is None:
         raise RuntimeError(f"no number of transactions in: {output[-600:]}")
     return int(found[1])
+
+
+class LocalLink:
+    """An engine on this machine, in the place of the link to one on another node."""
+
+    silence_s = 0.0
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._engine: Engine | None = None
+
+    def start(self, specification: Mapping[str, Any]) -> None:
+        """Start the engine."""
+        self._engine = Engine("drive", specification)
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events of the engine. Raises EngineError."""
+        assert self._engine is not None
+        yield from map(packed, self._engine.events())
+
+    def send(self, message: Event) -> None:
+        """Send a command."""
+        assert self._engine is not None
+        self._engine.send(message)
+
+    def clock(self) -> ClockOffset:
+        """Return the offset of the only clock."""
+        return SAME_CLOCK
+
+    def usage(self) -> NodeUsage:
+        """Return the counters of this machine."""
+        return own_usage()
+
+    def kill_engine(self) -> None:
+        """Kill the engine, as a fault would."""
+        assert self._engine is not None
+        self._engine.abandon()
+
+    def close(self) -> None:
+        """Kill the engine and release its pipes."""
+        if self._engine is not None:
+            self.kill_engine()
+            self._engine.__exit__(None, None, None)
+            self._engine = None

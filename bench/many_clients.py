@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.drivers import LocalLink
 from bench.stopping import table
 from pgdyno.errors import UsageError
-from pgdyno.features.drivers.group import DriverGroup, LocalLink, split
+from pgdyno.features.drivers.group import DriverGroup, split
 from pgdyno.server.engine import Event
 
 SLICES = 2

@@ -9,8 +9,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from bench.drivers import LocalLink
 
-from pgdyno.features.drivers.group import NODE_LOST, DriverGroup, LocalLink, split
+from pgdyno.features.drivers.group import NODE_LOST, DriverGroup, split
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
 from pgdyno.results.records import DriverFacts, facts_from

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pgdyno.errors import EngineError, FleetError, UsageError, in_one_line
-from pgdyno.features.cluster.ray import GUARD_S, SAME_CLOCK, ClockOffset
+from pgdyno.features.cluster.ray import GUARD_S, ClockOffset
 from pgdyno.measure.host_counters import machine_cpu
-from pgdyno.server.engine import NODE_LOST, STOP_TIMEOUT_S, Engine, Event
+from pgdyno.server.engine import NODE_LOST, STOP_TIMEOUT_S, Event
 from pgdyno.study.sizing import MAX_THREADS
 
 # ----------------------------------------------------------------------
@@ -258,7 +258,7 @@ def _executed(kinds: Mapping[str, Mapping[str, int]]) -> int:
 # Merge of the events of several engines that execute one drive: the events of one engine. Pure.
 #
 # Counts and histograms add up; percentiles come from added histograms, which are arrays in the events of the
-# engines (driver_histograms.py) and pairs in merged ones. Instants are on one time base.
+# engines and pairs in merged ones. Instants are on one time base.
 # ----------------------------------------------------------------------
 
 INSTANTS = ("at_ns", "from_ns", "to_ns", "opened_ns", "counted_from_ns", "closed_ns", "drained_ns")
@@ -604,50 +604,6 @@ class DriverLink(Protocol):
         """End the engine at once, if it still runs."""
 
 
-class LocalLink:
-    """An engine on this machine."""
-
-    silence_s = 0.0
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._engine: Engine | None = None
-
-    def start(self, specification: Mapping[str, Any]) -> None:
-        """Start the engine."""
-        self._engine = Engine("drive", specification)
-
-    def events(self) -> Iterator[Event]:
-        """Yield the events of the engine. Raises EngineError."""
-        assert self._engine is not None
-        yield from map(packed, self._engine.events())
-
-    def send(self, message: Event) -> None:
-        """Send a command."""
-        assert self._engine is not None
-        self._engine.send(message)
-
-    def clock(self) -> ClockOffset:
-        """Return the offset of the only clock."""
-        return SAME_CLOCK
-
-    def usage(self) -> NodeUsage:
-        """Return the counters of this machine."""
-        return own_usage()
-
-    def kill_engine(self) -> None:
-        """Kill the engine, as a fault would."""
-        assert self._engine is not None
-        self._engine.abandon()
-
-    def close(self) -> None:
-        """Kill the engine and release its pipes."""
-        if self._engine is not None:
-            self.kill_engine()
-            self._engine.__exit__(None, None, None)
-            self._engine = None
-
-
 @dataclass(frozen=True)
 class _Ended:
     """End of the events of an engine, with the error that ended them, if any."""
@@ -658,7 +614,7 @@ class _Ended:
 class DriverGroup:
     """A drive by several engines. Use as a context manager, in the place of ``Engine``.
 
-    ``specifications`` has one part per link (driver_split.py). ``ceilings`` are the rates of SELECT 1 of the
+    ``specifications`` has one part per link, as of ``split``. ``ceilings`` are the rates of SELECT 1 of the
     nodes, by name.
     """
 

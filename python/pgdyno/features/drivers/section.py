@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
@@ -79,20 +79,21 @@ def _median(values: Sequence[float | None]) -> float | None:
 # Load generators on other nodes: a row per node.
 # ----------------------------------------------------------------------
 
-COLUMNS = (
-    "node",
-    "trials",
-    "clients",
-    "tx/s",
-    "CPU of driver",
-    "CPU busy",
-    "timer delay p99, ms",
-    "received, kB/s",
-    "sent, kB/s",
-    "clock error, ms",
-    "SELECT 1 per s",
-    "share of SELECT 1",
-)
+_COLUMNS: Mapping[str, Callable[[DriverNodeSummary], str]] = {
+    "node": lambda node: node.name,
+    "trials": lambda node: str(node.trials),
+    "clients": lambda node: str(node.clients),
+    "tx/s": lambda node: number_text(node.executed_per_s),
+    "CPU of driver": lambda node: _share(node.driver_cpu_share),
+    "CPU busy": lambda node: _share(node.busy_share),
+    "timer delay p99, ms": lambda node: number_text(node.wake_late_p99_ms_max),
+    "received, kB/s": lambda node: _kilobytes(node.received_bytes_per_s),
+    "sent, kB/s": lambda node: _kilobytes(node.sent_bytes_per_s),
+    "clock error, ms": lambda node: number_text(node.clock_spread_ms_max),
+    "SELECT 1 per s": lambda node: number_text(node.ceiling_per_s),
+    "share of SELECT 1": lambda node: _share(node.ceiling_share_max),
+}
+"""Columns of the table, with the text of a node."""
 
 
 def sections(findings: Findings) -> Iterator[Section]:
@@ -104,13 +105,13 @@ def driver_nodes(findings: Findings) -> Table:
     """Return the table of the nodes; empty if the driver ran on the machine of pgdyno."""
     return Table(
         "Load generators",
-        COLUMNS,
-        [_row(one) for one in driver_node_summaries(findings.trials)],
+        tuple(_COLUMNS),
+        [[text(one) for text in _COLUMNS.values()] for one in driver_node_summaries(findings.trials)],
         "Medians over the trials of a node, in the measured part of a block with all its arms; maxima of "
         "the timer delay, the clock error and the share of SELECT 1. The nodes are a random choice for each "
         "block. SELECT 1 per s is the rate of the same clients before, with few other nodes: a generator far "
         "below it is not the limit. Traffic of the loopback interface is not included.",
-        numeric=frozenset(COLUMNS[1:]),
+        numeric=frozenset(_COLUMNS.keys() - {"node"}),
         dispensable=(
             "received, kB/s",
             "sent, kB/s",
@@ -120,23 +121,6 @@ def driver_nodes(findings: Findings) -> Table:
             "SELECT 1 per s",
         ),
     )
-
-
-def _row(node: DriverNodeSummary) -> list[str]:
-    return [
-        node.name,
-        str(node.trials),
-        str(node.clients),
-        number_text(node.executed_per_s),
-        _share(node.driver_cpu_share),
-        _share(node.busy_share),
-        number_text(node.wake_late_p99_ms_max),
-        _kilobytes(node.received_bytes_per_s),
-        _kilobytes(node.sent_bytes_per_s),
-        number_text(node.clock_spread_ms_max),
-        number_text(node.ceiling_per_s),
-        _share(node.ceiling_share_max),
-    ]
 
 
 def _share(value: float | None) -> str:
