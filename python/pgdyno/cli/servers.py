@@ -71,8 +71,8 @@ def install(
         ),
     ],
     provider: Annotated[
-        Literal["npm", "maven", "pip", "pip-17"] | None,
-        typer.Option(help="Package manager to download with. [default: npm, then maven, then pip]"),
+        Literal["npm", "pip"] | None,
+        typer.Option(help="Package manager to download with. [default: npm, then pip]"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

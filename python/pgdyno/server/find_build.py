@@ -20,13 +20,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from pgdyno.errors import FetchError, ServerError, UsageError
-from pgdyno.server.build_store import ServerSource
+from pgdyno.server.build_store import ServerSource, Store
 from pgdyno.server.builds import (
     OLDEST_MAJOR,
     Build,
@@ -47,37 +46,6 @@ INSTALL_PATTERNS = (
     "opt/pgsql*/bin",
     "usr/local/pgsql*/bin",
 )
-
-Progress = Callable[[str], None]
-
-
-class EmbeddedStore(Protocol):
-    """Interface of ``fetch_builds.Store``, which tests replace."""
-
-    @property
-    def made(self) -> Sequence[ServerSource]:
-        """Return the sources of servers that features make."""
-        ...
-
-    def cached(self) -> list[Build]:
-        """Return the builds in the cache."""
-        ...
-
-    def available(self) -> list[Version]:
-        """Return the versions available for download. Raises FetchError if no client works or answers."""
-        ...
-
-    def obtain(self, wanted: VersionSpec, source_name: str | None = None) -> Build:
-        """Return the build, of this source if given; download it if not cached. Raises FetchError."""
-        ...
-
-    def with_programs(self, wanted: VersionSpec) -> Build:
-        """Return a build with all programs of PostgreSQL; download it if not cached. Raises FetchError."""
-        ...
-
-    def common_source(self, wanted: Sequence[VersionSpec]) -> str | None:
-        """Return the name of a source with all of these versions; None if there is none."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -108,7 +76,7 @@ def system_builds(root: Path = Path("/"), path: str | None = None) -> list[Build
     return sorted(builds.values(), key=lambda build: (not build.version.stage, build.version), reverse=True)
 
 
-def resolve_build(spec: str, *, store: EmbeddedStore, nearest: bool = False) -> Build:
+def resolve_build(spec: str, *, store: Store, nearest: bool = False) -> Build:
     """Return the build of one specification; see ``resolve_all``."""
     return resolve_all([spec], store=store, nearest=nearest).builds[0]
 
@@ -116,7 +84,7 @@ def resolve_build(spec: str, *, store: EmbeddedStore, nearest: bool = False) -> 
 def resolve_all(
     specs: Sequence[str],
     *,
-    store: EmbeddedStore,
+    store: Store,
     nearest: bool = False,
     installed: Sequence[Build] | None = None,
 ) -> Resolved:
@@ -139,7 +107,7 @@ def resolve_all(
     return Resolved(builds, tuple(provider_differences(builds)), tuple(substitutions))
 
 
-def maker(store: EmbeddedStore, asked: str) -> ServerSource:
+def maker(store: Store, asked: str) -> ServerSource:
     """Return the source that makes servers. Raises UsageError without one."""
     for source in store.made:
         return source
@@ -156,7 +124,7 @@ def _is_fixed(spec: str) -> bool:
     return spec == "system" or "/" in spec or spec.startswith((".", "~", GIT_PREFIX))
 
 
-def _fixed(spec: str, system: Sequence[Build], store: EmbeddedStore) -> Build:
+def _fixed(spec: str, system: Sequence[Build], store: Store) -> Build:
     if spec.startswith(GIT_PREFIX):
         return maker(store, spec).of_spec(spec)
     if spec == "system":
@@ -180,7 +148,7 @@ def _fixed(spec: str, system: Sequence[Build], store: EmbeddedStore) -> Build:
 
 
 def _choose(
-    wanted: dict[str, VersionSpec], system: Sequence[Build], store: EmbeddedStore, nearest: bool
+    wanted: dict[str, VersionSpec], system: Sequence[Build], store: Store, nearest: bool
 ) -> tuple[dict[str, Build], list[str]]:
     local = {spec: _newest(system, version) for spec, version in wanted.items()}
     from_source = [build for source in store.made for build in source.for_versions()]
@@ -207,7 +175,7 @@ def _choose(
 
 
 def _obtain(
-    wanted: dict[str, VersionSpec], store: EmbeddedStore, source_name: str | None = None
+    wanted: dict[str, VersionSpec], store: Store, source_name: str | None = None
 ) -> tuple[dict[str, Build], dict[str, FetchError]]:
     """Return the builds, and the errors of those that could not be obtained."""
     fetched: dict[str, Build] = {}
@@ -229,7 +197,7 @@ def _newest(builds: Sequence[Build], wanted: VersionSpec) -> Build | None:
 
 
 def _substitute(
-    wanted: VersionSpec, system: Sequence[Build], store: EmbeddedStore, nearest: bool, error: FetchError
+    wanted: VersionSpec, system: Sequence[Build], store: Store, nearest: bool, error: FetchError
 ) -> Build:
     if not nearest:
         try:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.errors import DatasetError, FetchError, UsageError, in_one_line
+from pgdyno.server.build_store import Store
 from pgdyno.server.builds import Build, VersionSpec, is_version, parse_version_spec
 from pgdyno.server.directories import Account
-from pgdyno.server.find_build import EmbeddedStore, resolve_build
+from pgdyno.server.find_build import resolve_build
 from pgdyno.server.processes import (
     SUPERUSER,
     Cluster,
@@ -56,7 +57,7 @@ class UpgradeBuilds:
 
 
 def upgrade_builds(
-    origin: str, arm: str, arm_build: Build, there: Sequence[Build], store: EmbeddedStore
+    origin: str, arm: str, arm_build: Build, there: Sequence[Build], store: Store
 ) -> UpgradeBuilds:
     """Return the builds that upgrade data of the server ``origin`` for an arm.
 
@@ -87,9 +88,7 @@ def _not_older(origin: str, arm: str, major: int) -> str:
     )
 
 
-def _with(
-    programs: Sequence[str], wanted: VersionSpec, there: Sequence[Build], store: EmbeddedStore
-) -> Build:
+def _with(programs: Sequence[str], wanted: VersionSpec, there: Sequence[Build], store: Store) -> Build:
     for build in there:
         if wanted.matches(build.version) and not _missing(programs, build):
             return build

@@ -41,10 +41,11 @@ from pydantic import BaseModel, TypeAdapter
 from pgdyno.errors import ConnectError, DatasetError, UsageError, in_one_line
 from pgdyno.features.own_data.dump import JOBS, ORIGIN, DumpFilter, Relation
 from pgdyno.features.own_data.plan import Form, OwnData, is_connection_string
+from pgdyno.server.build_store import Store
 from pgdyno.server.builds import Build, read_tool_major, version_of
 from pgdyno.server.connections import Dsn, connect
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free
-from pgdyno.server.find_build import EmbeddedStore, system_builds
+from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Connection, tool_lines
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
@@ -738,7 +739,7 @@ def own_data_of(parameters: WorkloadParameters) -> OwnData | None:
     return parameters.data if isinstance(parameters, PgbenchParameters) else None
 
 
-def installed_clients(store: EmbeddedStore) -> Sequence[Build]:
+def installed_clients(store: Store) -> Sequence[Build]:
     """Return all builds of this machine that may have client programs, newest first: newer programs read the
     dumps of older ones.
     """
