@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pgdyno.measure.dataset_loading import DataKind
     from pgdyno.measure.drive import BeforeDrive
     from pgdyno.measure.prepare import Preparation
+    from pgdyno.measure.study_runner import Examine
     from pgdyno.measure.telemetry_collection import ProbeKind
     from pgdyno.measure.trial import OpenSession
     from pgdyno.report.document import Section
@@ -36,6 +37,7 @@ class Feature:
     leftovers: Callable[[], Iterable[Leftovers]] = tuple
     data: Callable[[], Iterable[DataKind]] = tuple
     prepare: Callable[[], Iterable[Preparation]] = tuple
+    examinations: Callable[[], Iterable[Examine]] = tuple
     session: Callable[[], Iterable[OpenSession]] = tuple
     before_drive: Callable[[], Iterable[BeforeDrive]] = tuple
     probes: Callable[[], Iterable[ProbeKind]] = tuple

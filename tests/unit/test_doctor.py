@@ -17,11 +17,9 @@ from synthetic_study import Synthetic, write_study
 from example_studies import make_study
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.caveats import WORDINGS, Caveat, Code, Parameter
-from pgdyno.cli import doctor as command
 from pgdyno.cli.main import run_command
-from pgdyno.measure import examination
-from pgdyno.measure.arms import Prepared
-from pgdyno.measure.examination import (
+from pgdyno.features.doctor import checks, command
+from pgdyno.features.doctor.checks import (
     AFTER,
     BEFORE,
     DURING,
@@ -35,10 +33,11 @@ from pgdyno.measure.examination import (
     servers_of,
     watch_s_of,
 )
-from pgdyno.measure.host_counters import Disk, FlushTimes
-from pgdyno.measure.machine import (
+from pgdyno.features.doctor.machine_state import (
     Clock,
     Counters,
+    Disk,
+    FlushTimes,
     Kernel,
     Limits,
     MachineLoad,
@@ -46,6 +45,7 @@ from pgdyno.measure.machine import (
     Memory,
     Processor,
 )
+from pgdyno.measure.arms import Prepared
 from pgdyno.measure.progress import Progress, Warned
 from pgdyno.report.background import machine_check_table
 from pgdyno.results.reader import Evidence
@@ -154,7 +154,7 @@ def test_a_disturbance_raises_one_caveat_with_its_numbers(
 
 
 CODES_OF_THE_DOCTOR = {
-    Code[name] for name in re.findall(r"Code\.([A-Z_]+)", Path(examination.__file__).read_text("utf-8"))
+    Code[name] for name in re.findall(r"Code\.([A-Z_]+)", Path(checks.__file__).read_text("utf-8"))
 } - {Code.DEBUG_ENGINE, Code.DEBUG_SERVER}  # of programs, not of the machine
 
 
@@ -339,7 +339,7 @@ def test_the_doctor_writes_into_the_evidence_before_and_after(
         asked.append((watch_s, data_path, sync_s))
         return states[len(asked) - 1]
 
-    monkeypatch.setattr(examination, "examine_machine", given)
+    monkeypatch.setattr(checks, "examine_machine", given)
     seen: list[Progress] = []
     with Writer.resume(path) as writer:
         doctor = StudyExamination.begin(writer, [study(), study()], tmp_path, seen.append)
@@ -360,7 +360,7 @@ def test_the_doctor_writes_into_the_evidence_before_and_after(
 
 def test_a_resumed_study_reports_only_new_messages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     busy = like(load={"others": 0.3}, processor={"smt": True})
-    monkeypatch.setattr(examination, "examine_machine", lambda *_: busy)
+    monkeypatch.setattr(checks, "examine_machine", lambda *_: busy)
     with Writer.resume(path) as writer:
         known = frozenset({Code.SMT})
         StudyExamination.begin(writer, [study()], path.parent, lambda _: None, known).end()
@@ -375,7 +375,7 @@ def test_an_unreadable_machine_does_not_fail_a_study(path: Path, monkeypatch: py
     def fails(*_: object) -> MachineState:
         raise ValueError("a line of /proc that nobody knows")
 
-    monkeypatch.setattr(examination, "examine_machine", fails)
+    monkeypatch.setattr(checks, "examine_machine", fails)
     seen: list[Progress] = []
     with Writer.resume(path) as writer:
         StudyExamination.begin(writer, [study()], path.parent, seen.append).end()
@@ -393,7 +393,7 @@ def test_stopping_a_study_does_not_wait_for_the_doctor(path: Path, monkeypatch: 
         asked.append(watch_s)
         return QUIET
 
-    monkeypatch.setattr(examination, "examine_machine", given)
+    monkeypatch.setattr(checks, "examine_machine", given)
     with Writer.resume(path) as writer:
         of = [study(budget_s=3600.0)]
         StudyExamination.begin(writer, of, path.parent, lambda _: None).end(promptly=True)
@@ -445,7 +445,7 @@ def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: MachineState) -> 
     """Findings of a command that does not inspect a machine and has no cache."""
     place = SimpleNamespace(root=cache)
     monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: place))
-    monkeypatch.setattr(command, "_programs", lambda _: [examination.engine("release")])
+    monkeypatch.setattr(command, "_programs", lambda _: [checks.engine("release")])
     monkeypatch.setattr(command, "examine_machine", lambda *_: state)
 
 
@@ -487,24 +487,22 @@ def test_a_server_reports_whether_it_was_built_for_debugging(
     cflags: str, assertions: str | None, flags: str | None
 ) -> None:
     initial = {} if assertions is None else {"debug_assertions": assertions}
-    checked = examination.server(
-        "17.5 (system)", Catalogue("PostgreSQL 17.5", {"CFLAGS": cflags}, {}, initial)
-    )
+    checked = checks.server("17.5 (system)", Catalogue("PostgreSQL 17.5", {"CFLAGS": cflags}, {}, initial))
     assert (checked.caveat.parameters["flags"] if checked.caveat else None) == flags
 
 
 def test_servers_are_reported_together_except_for_those_with_findings() -> None:
     good = Catalogue("", {"CFLAGS": "-O2"}, {}, {})
     bad = Catalogue("", {"CFLAGS": "-O0"}, {}, {})
-    found = examination.server_checks({"17": good, "18": good, "19": bad, "20": None})
+    found = checks.server_checks({"17": good, "18": good, "19": bad, "20": None})
     assert [(one.found, one.about) for one in found] == [
         ("disturbs", "server 19"),
         ("fine", "installed and cached servers"),
     ]
     assert found[1].text == "2 not built for debugging, 1 unknown"
-    assert [one.found for one in examination.server_checks({"20": None})] == ["unknown"]
-    assert examination.engine("debug").caveat == Caveat(Code.DEBUG_ENGINE)
-    assert examination.engine(None).found == "unknown"
+    assert [one.found for one in checks.server_checks({"20": None})] == ["unknown"]
+    assert checks.engine("debug").caveat == Caveat(Code.DEBUG_ENGINE)
+    assert checks.engine(None).found == "unknown"
 
 
 def test_the_guide_has_every_finding_with_its_remedy() -> None:

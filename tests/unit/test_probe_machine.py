@@ -8,20 +8,20 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.measure import machine as machine_module
-from pgdyno.measure.host_counters import Tree, measure_flushes, percentile_summary
-from pgdyno.measure.machine import (
+from pgdyno.features.doctor import machine_state
+from pgdyno.features.doctor.machine_state import (
     TICK_S,
     examine_machine,
     load_between,
-    machine_resources,
-    places,
+    measure_flushes,
+    percentile_summary,
     read_counters,
-    read_limits,
     read_memory,
     read_processor,
     throttled_s,
 )
+from pgdyno.measure.host_counters import Tree
+from pgdyno.measure.machine import machine_resources, places, read_limits
 
 CPU = "sys/devices/system/cpu"
 
@@ -49,7 +49,7 @@ def tree(root: Path, files: dict[str, str]) -> Tree:
 def test_the_state_of_boost_comes_from_the_active_driver(
     generic: str | None, no_turbo: str | None, boost: bool | None
 ) -> None:
-    assert machine_module.boost_state(generic, no_turbo) is boost
+    assert machine_state.boost_state(generic, no_turbo) is boost
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_the_state_of_boost_comes_from_the_active_driver(
 def test_a_hypervisor_shows_in_the_flags_of_the_processor(
     cpuinfo: str | None, kind: str | None, product: str | None, name: str | None
 ) -> None:
-    assert machine_module.hypervisor(cpuinfo, kind, product) == name
+    assert machine_state.hypervisor(cpuinfo, kind, product) == name
 
 
 CONFIG = "CONFIG_PREEMPT_BUILD=y\n# CONFIG_PREEMPT is not set\nCONFIG_PREEMPT_{}=y\nCONFIG_PREEMPT_COUNT=y\n"
@@ -95,17 +95,17 @@ def test_the_preemption_model_comes_from_the_running_kernel_its_boot_or_its_buil
     told: dict[str, str], model: str | None
 ) -> None:
     parts = dict.fromkeys(("debug", "version", "command_line", "config", "release"))
-    assert machine_module.preemption_model(**{**parts, **told}) == model
+    assert machine_state.preemption_model(**{**parts, **told}) == model
 
 
 def test_a_kernels_configuration_is_read_from_proc_or_boot(tmp_path: Path) -> None:
     files = {"proc/sys/kernel/osrelease": "6.1.0\n", "proc/sys/kernel/version": "#1 SMP PREEMPT_DYNAMIC\n"}
     machine = tree(tmp_path, {**files, "boot/config-6.1.0": CONFIG.format("VOLUNTARY")})
-    assert machine_module.read_kernel(machine) == machine_module.Kernel("6.1.0", "voluntary")
+    assert machine_state.read_kernel(machine) == machine_state.Kernel("6.1.0", "voluntary")
     (tmp_path / "proc/config.gz").write_bytes(gzip.compress(CONFIG.format("NONE").encode()))
-    assert machine_module.read_kernel(machine).preemption == "none"
+    assert machine_state.read_kernel(machine).preemption == "none"
     (tmp_path / "proc/config.gz").write_bytes(b"no archive")
-    assert machine_module.read_kernel(machine).preemption == "voluntary"
+    assert machine_state.read_kernel(machine).preemption == "voluntary"
 
 
 def test_huge_pages_that_are_promised_are_not_free(tmp_path: Path) -> None:
@@ -117,9 +117,9 @@ def test_huge_pages_that_are_promised_are_not_free(tmp_path: Path) -> None:
 
 
 def test_a_battery_counts_while_it_is_emptied() -> None:
-    assert machine_module.on_battery([("Mains", ""), ("Battery", "Discharging")])
-    assert not machine_module.on_battery([("Battery", "Charging"), ("Mains", "")])
-    assert not machine_module.on_battery([])
+    assert machine_state.on_battery([("Mains", ""), ("Battery", "Discharging")])
+    assert not machine_state.on_battery([("Battery", "Charging"), ("Mains", "")])
+    assert not machine_state.on_battery([])
 
 
 def test_a_processor_is_read_core_by_core(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_memory_is_read_in_bytes(tmp_path: Path) -> None:
     found = read_memory(tree(tmp_path, files))
     assert (found.total_bytes, found.swap_bytes, found.swap_used_bytes) == (4096000, 102400, 61440)
     assert (found.huge_pages, found.zone_reclaim, found.overcommit) == ("always", 1, None)
-    assert machine_module.chosen("always madvise never") is None
+    assert machine_state.chosen("always madvise never") is None
 
 
 V1 = "4:memory:/a/b\n3:cpu,cpuacct:/a\n0::/\n"
@@ -242,7 +242,6 @@ def test_throttled_time_is_read_in_the_formats_of_both_cgroup_versions(
 ) -> None:
     files = {"proc/self/cgroup": V2, "sys/fs/cgroup/outer/inner/cpu.stat": text}
     assert throttled_s(tree(tmp_path, files)) == seconds
-    assert machine_module.GROUPS == "/sys/fs/cgroup"
 
 
 STAT = "cpu  {user} 0 0 {idle} 0 0 0 {steal} 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
@@ -270,7 +269,7 @@ def test_shares_are_of_the_time_between_two_readings(tmp_path: Path) -> None:
     assert found.steal == pytest.approx(10 / 60)
     assert found.busiest == (("a) b (c", pytest.approx(0.35)),)
     assert found.pressure == {"io": pytest.approx(0.0)}
-    assert found.swapped_bytes == 50 * machine_module.PAGE_BYTES
+    assert found.swapped_bytes == 50 * machine_state.PAGE_BYTES
     assert (found.oom_kills, found.throttled) == (0, 50)
 
 
@@ -296,8 +295,8 @@ def test_this_machine_counts_this_process() -> None:
     counters = read_counters(Tree())
     assert os.getpid() in counters.processes
     assert 0 <= counters.steal_s <= counters.busy_s <= counters.total_s
-    assert machine_module.cpu_times("intr 5\n") == (0.0, 0.0, 0.0)
-    assert machine_module.process_of("") is None
+    assert machine_state.cpu_times("intr 5\n") == (0.0, 0.0, 0.0)
+    assert machine_state.process_of("") is None
     assert TICK_S > 0
 
 

@@ -38,7 +38,10 @@ COMMANDS = {
     "drive": ("pgdyno.features.runs.command", "Run a workload once against a loaded database."),
     "check": ("pgdyno.features.runs.command", "Check the consistency of the data of a workload."),
     "pgbench": ("pgdyno.features.runs.command", "Run pgbench benchmarks with the pgdyno engine."),
-    "doctor": ("pgdyno.cli.doctor", "Find sources of measurement noise on this machine, with remedies."),
+    "doctor": (
+        "pgdyno.features.doctor.command",
+        "Find sources of measurement noise on this machine, with remedies.",
+    ),
     "demo": (
         "pgdyno.features.demo.command",
         "Measure the effect of synchronous_commit in about two minutes.",
@@ -62,6 +65,7 @@ FEATURES = (
     "aged_data",
     "builds",
     "capacity",
+    "doctor",
     "drivers",
     "factors",
     "own_data",

@@ -2,7 +2,7 @@
 
 - Files of /proc and /sys, of this machine or recorded ones.
 - CPU time of the processes of a local server, and of the whole machine.
-- The disk and file system under a directory, and the time of a flush there.
+- The disk under a directory.
 - Raw counters and gauges of the machine, in one call that takes a fraction of a millisecond.
 """
 
@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 import stat
-import tempfile
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +20,6 @@ from pathlib import Path
 import psutil
 
 from pgdyno.server.directories import mount_of, read_mounts
-from pgdyno.server.settings import disk_kind
 from pgdyno.units import NS_PER_S
 
 # ----------------------------------------------------------------------
@@ -264,7 +261,7 @@ def _ticks_s(pid: int) -> float:
 
 
 # ----------------------------------------------------------------------
-# The disk and file system under a directory, and the time of a flush there.
+# The disk under a directory.
 # ----------------------------------------------------------------------
 
 SYS = Path("/sys")
@@ -301,80 +298,6 @@ def _source(path: Path, number: int) -> int | None:
     except OSError:
         return None
     return device.st_rdev if stat.S_ISBLK(device.st_mode) and device.st_rdev != number else None
-
-
-PAGE = bytes(8192)
-"""A page, as pg_test_fsync writes."""
-
-SYNCS_MAX = 20_000
-"""Maximum number of flushes, because their times are kept in memory."""
-
-
-@dataclass(frozen=True)
-class FlushTimes:
-    """Times of ``n`` consecutive writes of 8 kB with fdatasync."""
-
-    n: int
-    median_s: float
-    p99_s: float
-    worst_s: float
-
-
-@dataclass(frozen=True)
-class Disk:
-    """``device``: the kernel's name, None if no disk is visible. ``kind``: nvme, ssd or rotational, as
-    reported by the kernel. ``write_cache``: type of the device's cache; ``write back`` requires flushes.
-    ``syncs``: None if not requested or not possible.
-    """
-
-    file_system: str | None
-    device: str | None
-    kind: str
-    write_cache: str | None
-    size_bytes: int
-    free_bytes: int
-    syncs: FlushTimes | None
-
-
-def read_disk(tree: Tree, path: Path, sync_s: float) -> Disk:
-    """Read the disk of the directory ``path``. Measures flushes for ``sync_s``; none if it is 0."""
-    device = disk_of(path)
-    usage = shutil.disk_usage(path)
-    mount = mount_of(path, read_mounts())
-    return Disk(
-        file_system=mount.kind if mount else None,
-        device=device,
-        kind=disk_kind(path),
-        write_cache=tree.text(f"/sys/block/{device}/queue/write_cache") if device else None,
-        size_bytes=usage.total,
-        free_bytes=usage.free,
-        syncs=measure_flushes(path, sync_s) if sync_s > 0 else None,
-    )
-
-
-def measure_flushes(path: Path, duration_s: float) -> FlushTimes | None:
-    """Write one page repeatedly, each time with a flush. None if the directory is not writable."""
-    took_s: list[float] = []
-    try:
-        with tempfile.TemporaryFile(dir=path, prefix="pgdyno-sync-") as file:
-            os.pwrite(file.fileno(), PAGE, 0)
-            os.fsync(file.fileno())  # allocates the block before the measurement
-            ends_s = time.monotonic() + duration_s
-            while not took_s or (time.monotonic() < ends_s and len(took_s) < SYNCS_MAX):
-                begun_s = time.monotonic()
-                os.pwrite(file.fileno(), PAGE, 0)
-                os.fdatasync(file.fileno())
-                took_s.append(time.monotonic() - begun_s)
-    except OSError:
-        return None
-    return percentile_summary(took_s)
-
-
-def percentile_summary(took_s: list[float]) -> FlushTimes:
-    """Return the percentiles by rank."""
-    ordered = sorted(took_s)
-    n = len(ordered)
-    return FlushTimes(n, ordered[n // 2], ordered[min(n - 1, (99 * n) // 100)], ordered[-1])
 
 
 # ----------------------------------------------------------------------

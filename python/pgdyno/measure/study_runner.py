@@ -23,12 +23,12 @@ from pgdyno.analysis.comparison import Comparison, RemainingBudget, forecast_ver
 from pgdyno.analysis.measurement_noise import InterimResult, interim_result
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import EvidenceError, EvidenceExistsError
+from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
 from pgdyno.measure import aa_blocks
 from pgdyno.measure.aa_blocks import NoiseHistory, history_path
 from pgdyno.measure.arms import Prepared
 from pgdyno.measure.block import rate_of_trial, rate_unit, run_block, run_in_sequence
-from pgdyno.measure.examination import StudyExamination, servers_of
 from pgdyno.measure.machine import describe_host
 from pgdyno.measure.prepare import prepare_arms
 from pgdyno.measure.progress import ArmVerdict, BlockStarted, InterimVerdicts, Warned, Watch
@@ -410,6 +410,14 @@ WatchFor = Callable[[Sequence[str]], AbstractContextManager[Watch]]
 AnalysisOf = Callable[[Path], InterimAnalysis]
 """Creates the interim analysis of a results file, which decides when the study stops."""
 
+EndOfExamination = Callable[[StudyEnd], None]
+
+Examine = Callable[[Writer, Sequence[Prepared], Watch, frozenset[Code] | None], EndOfExamination]
+"""Examines the machine before the first block of all cases, and stores its caveats. Returns what examines it
+after the last block. The codes of the caveats of a resumed study are known; None for a new study."""
+
+EXAMINATIONS: Hooks[Examine] = Hooks("examinations")
+
 
 @contextmanager
 def open_session(study: Study) -> Iterator[Session | None]:
@@ -609,12 +617,11 @@ def _measure(
 ) -> StudyEnd:
     ending = StudyEnd.FAILED
     try:
-        studies = [lab.study for lab in labs]
         known = None if first_blocks is None else _codes(path)
-        servers = [together for prepared in ready for together in servers_of(prepared)]
-        doctor = StudyExamination.begin(writer, studies, ready[0].data_path, labs[0].watch, known, servers)
+        examinations = [examine(writer, ready, labs[0].watch, known) for examine in EXAMINATIONS]
         ending = run_study(labs, analyze, first_blocks, spent_s)
-        doctor.end(promptly=ending is StudyEnd.INTERRUPTED)
+        for end in examinations:
+            end(ending)
     except KeyboardInterrupt:
         ending = StudyEnd.INTERRUPTED
         raise

@@ -11,9 +11,9 @@ from pgdyno.caveats import Caveat
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, Quiet, expanded
 from pgdyno.errors import EngineError
-from pgdyno.measure import examination
-from pgdyno.measure.examination import Checked, check_machine
-from pgdyno.measure.machine import MachineState, examine_machine
+from pgdyno.features.doctor import checks
+from pgdyno.features.doctor.checks import Checked, check_machine
+from pgdyno.features.doctor.machine_state import MachineState, examine_machine
 from pgdyno.measure.preflight import labels_of
 from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.cache_directory import Cache
@@ -85,7 +85,7 @@ def _programs(cache: Cache) -> list[Checked]:
         profile = None
     builds = [*system_builds(), *cache.store().cached()]
     known = {label: known_catalogue(build, cache) for build, label in labels_of(builds).items()}
-    return [examination.engine(profile), *examination.server_checks(known)]
+    return [checks.engine(profile), *checks.server_checks(known)]
 
 
 def _as_json(state: MachineState, found: Sequence[Checked]) -> dict[str, object]:

@@ -17,13 +17,12 @@ from typing import Literal
 
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.errors import UsageError
-from pgdyno.measure.arms import Prepared
-from pgdyno.measure.host_counters import Disk, FlushTimes
-from pgdyno.measure.machine import (
+from pgdyno.features.doctor.machine_state import (
     PRESSURES,
     Clock,
+    Disk,
+    FlushTimes,
     Kernel,
-    Limits,
     MachineLoad,
     MachineState,
     Memory,
@@ -31,7 +30,11 @@ from pgdyno.measure.machine import (
     examine_machine,
     load_between,
 )
+from pgdyno.measure.arms import Prepared
+from pgdyno.measure.machine import Limits
 from pgdyno.measure.progress import PreparationStep, Warned, Watch
+from pgdyno.measure.study_runner import EndOfExamination
+from pgdyno.results.records import StudyEnd
 from pgdyno.results.writer import Writer
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.study.plan import Study
@@ -731,6 +734,16 @@ class StudyExamination:
         for case in range(self.cases):
             for caveat in caveats:
                 self.writer.add_caveat(caveat, case)
+
+
+def examine(
+    writer: Writer, ready: Sequence[Prepared], watch: Watch, known: frozenset[Code] | None
+) -> EndOfExamination:
+    """See ``measure.study_runner.Examine``."""
+    studies = [prepared.study for prepared in ready]
+    servers = [together for prepared in ready for together in servers_of(prepared)]
+    examination = StudyExamination.begin(writer, studies, ready[0].data_path, watch, known, servers)
+    return lambda ending: examination.end(promptly=ending is StudyEnd.INTERRUPTED)
 
 
 def servers_of(prepared: Prepared) -> list[list[ServerMemory]]:

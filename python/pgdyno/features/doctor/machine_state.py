@@ -1,0 +1,560 @@
+"""State of the machine: facts, and the load between two readings of its counters.
+
+- Clock, kernel, memory, processor and disk of the machine.
+- Load of the machine, and its state.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pgdyno.measure.host_counters import TICK_S, Tree, disk_of
+from pgdyno.measure.machine import Limits, places, read_limits
+from pgdyno.server.directories import mount_of, read_mounts
+from pgdyno.server.settings import disk_kind
+
+# ----------------------------------------------------------------------
+# Clock, kernel, memory, processor and disk of the machine.
+# ----------------------------------------------------------------------
+
+BATCHES = 200
+READS = 500
+"""Readings per batch. A batch takes about 20 µs, so most batches are undisturbed. All of them take a few
+ms."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """``source``: clock source of the kernel. ``read_ns``: smallest mean of a batch of readings, including
+    Python (about 20 to 40 ns).
+    """
+
+    source: str | None
+    read_ns: float
+
+
+def read_clock(tree: Tree) -> Clock:
+    """Read the clock source, and measure a reading."""
+    path = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+    return Clock(source=tree.text(path), read_ns=min(_batch_ns() for _ in range(BATCHES)))
+
+
+def _batch_ns() -> float:
+    begun_ns = time.monotonic_ns()
+    for _ in range(READS):
+        time.monotonic_ns()
+    return (time.monotonic_ns() - begun_ns) / (READS + 1)
+
+
+def wall_ahead_s() -> float:
+    """Return wall clock − monotonic clock, which changes when the time of day is set."""
+    return time.time() - time.monotonic()
+
+
+NONE_OR_VOLUNTARY = "none or voluntary"
+"""Preemption model of a kernel without full preemption whose configuration is not readable."""
+
+LAZY_SINCE = (6, 12)
+"""First version in which a kernel with the name PREEMPT may use lazy preemption."""
+
+_MODELS = {"NONE": "none", "VOLUNTARY": "voluntary", "LAZY": "lazy", "": "full", "RT": "rt"}
+_CONFIGURED = re.compile(r"^CONFIG_PREEMPT_?(NONE|VOLUNTARY|LAZY|RT|)=y$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """``preemption``: none, voluntary, lazy, full or rt; None if unknown."""
+
+    release: str | None = None
+    preemption: str | None = None
+
+
+def read_kernel(tree: Tree) -> Kernel:
+    """Read version and preemption model. Only root can read the debug file; other files have the boot
+    state."""
+    release = tree.text("/proc/sys/kernel/osrelease")
+    config = tree.gzipped("/proc/config.gz") or tree.text(f"/boot/config-{release}")
+    return Kernel(
+        release=release,
+        preemption=preemption_model(
+            debug=tree.text("/sys/kernel/debug/sched/preempt"),
+            version=tree.text("/proc/sys/kernel/version"),
+            command_line=tree.text("/proc/cmdline"),
+            config=config,
+            release=release,
+        ),
+    )
+
+
+def preemption_model(
+    *,
+    debug: str | None,
+    version: str | None,
+    command_line: str | None,
+    config: str | None,
+    release: str | None,
+) -> str | None:
+    """Return the model: the current one, else that of the boot parameters, else that of the build."""
+    if now := re.search(r"\((\w+)\)", debug or ""):
+        return now[1]
+    words = (version or "").split()
+    if "PREEMPT_RT" in words:
+        return "rt"
+    booted = re.findall(r"(?:^|\s)preempt=(none|voluntary|lazy|full)(?=\s|$)", command_line or "")
+    if "PREEMPT_DYNAMIC" in words and booted:
+        return str(booted[-1])
+    configured = [_MODELS[name] for name in _CONFIGURED.findall(config or "")]
+    if configured:
+        return "rt" if "rt" in configured else configured[0]
+    if "PREEMPT" in words:
+        number = re.match(r"(\d+)\.(\d+)", release or "")
+        is_older = number is not None and (int(number[1]), int(number[2])) < LAZY_SINCE
+        return "full" if is_older else None
+    return None if not words or "PREEMPT_DYNAMIC" in words else NONE_OR_VOLUNTARY
+
+
+KILOBYTE = 1024
+
+
+@dataclass(frozen=True)
+class Memory:
+    """``huge_pages``: mode of transparent huge pages (always, madvise, never).
+
+    ``huge_pages_total`` and ``huge_pages_free``: reserved huge pages of ``huge_page_bytes`` each.
+    """
+
+    total_bytes: int | None
+    available_bytes: int | None
+    swap_bytes: int | None
+    swap_used_bytes: int | None
+    huge_pages: str | None
+    overcommit: int | None
+    numa_balancing: int | None
+    zone_reclaim: int | None
+    huge_page_bytes: int | None = None
+    huge_pages_total: int | None = None
+    huge_pages_free: int | None = None
+
+
+def read_memory(tree: Tree) -> Memory:
+    """Read memory, swap and huge pages."""
+    text = tree.text("/proc/meminfo") or ""
+    sizes = meminfo(text)
+    swap, free = sizes.get("SwapTotal"), sizes.get("SwapFree")
+    return Memory(
+        total_bytes=sizes.get("MemTotal"),
+        available_bytes=sizes.get("MemAvailable"),
+        swap_bytes=swap,
+        swap_used_bytes=None if swap is None or free is None else swap - free,
+        huge_pages=chosen(tree.text("/sys/kernel/mm/transparent_hugepage/enabled")),
+        overcommit=tree.number("/proc/sys/vm/overcommit_memory"),
+        numa_balancing=tree.number("/proc/sys/kernel/numa_balancing"),
+        zone_reclaim=tree.number("/proc/sys/vm/zone_reclaim_mode"),
+        huge_page_bytes=sizes.get("Hugepagesize"),
+        huge_pages_total=_count(text, "HugePages_Total"),
+        huge_pages_free=_unreserved(_count(text, "HugePages_Free"), _count(text, "HugePages_Rsvd")),
+    )
+
+
+def meminfo(text: str) -> dict[str, int]:
+    """Return the sizes in /proc/meminfo in bytes."""
+    found = re.findall(r"^(\w+):\s*(\d+) kB$", text, re.MULTILINE)
+    return {name: int(kilobytes) * KILOBYTE for name, kilobytes in found}
+
+
+def _count(text: str, name: str) -> int | None:
+    found = re.search(rf"^{name}:\s*(\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def _unreserved(free: int | None, promised: int | None) -> int | None:
+    """Return free − promised pages: the kernel counts mapped pages without an access as free."""
+    return None if free is None else max(0, free - (promised or 0))
+
+
+def chosen(text: str | None) -> str | None:
+    """Return the selected word: ``always [madvise] never`` → ``madvise``."""
+    found = re.search(r"\[(\w+)\]", text or "")
+    return found[1] if found else None
+
+
+CPU = "/sys/devices/system/cpu"
+
+
+@dataclass(frozen=True)
+class Processor:
+    """``cores``: size of the affinity mask. ``governors``: those in use, empty if unknown.
+
+    ``boost``: whether the frequency can exceed the base frequency. ``smt``: whether SMT is enabled.
+    ``hypervisor``: its name on a virtual machine, else empty. ``nodes``: number of NUMA nodes.
+    """
+
+    cores: int
+    governors: tuple[str, ...]
+    boost: bool | None
+    smt: bool | None
+    hypervisor: str | None
+    nodes: int | None
+    on_battery: bool | None
+
+
+def read_processor(tree: Tree) -> Processor:
+    """Read the state of the processor."""
+    smt = tree.number(f"{CPU}/smt/active")
+    nodes = [name for name in tree.names("/sys/devices/system/node/node*") if name[4:].isdigit()]
+    return Processor(
+        cores=len(os.sched_getaffinity(0)),
+        governors=tuple(sorted(set(tree.texts(f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor")))),
+        boost=boost_state(tree.text(f"{CPU}/cpufreq/boost"), tree.text(f"{CPU}/intel_pstate/no_turbo")),
+        smt=None if smt is None else smt == 1,
+        hypervisor=hypervisor(
+            tree.text("/proc/cpuinfo"),
+            tree.text("/sys/hypervisor/type"),
+            tree.text("/sys/class/dmi/id/product_name"),
+        ),
+        nodes=len(nodes) or None,
+        on_battery=on_battery(_supplies(tree)),
+    )
+
+
+def boost_state(generic: str | None, no_turbo: str | None) -> bool | None:
+    """Return whether boost is enabled, from acpi-cpufreq and amd-pstate, or from intel_pstate."""
+    if no_turbo in ("0", "1"):
+        return no_turbo == "0"
+    return generic == "1" if generic in ("0", "1") else None
+
+
+def hypervisor(cpuinfo: str | None, kind: str | None, product: str | None) -> str | None:
+    """Return the name of the hypervisor, or ``unnamed``; empty on a physical machine. None if unknown, for
+    example without CPU flags (ARM).
+    """
+    if kind:
+        return kind
+    flags = re.search(r"^flags\s*:(.*)$", cpuinfo or "", re.MULTILINE)
+    if flags is None:
+        return None
+    return (product or "unnamed") if "hypervisor" in flags[1].split() else ""
+
+
+def _supplies(tree: Tree) -> list[tuple[str, str]]:
+    names = tree.names("/sys/class/power_supply/*")
+    paths = [f"/sys/class/power_supply/{name}" for name in names]
+    return [(tree.text(f"{path}/type") or "", tree.text(f"{path}/status") or "") for path in paths]
+
+
+def on_battery(supplies: list[tuple[str, str]]) -> bool:
+    """Return whether a battery is discharging, from (type, status) of each supply."""
+    return any(kind == "Battery" and status == "Discharging" for kind, status in supplies)
+
+
+PAGE = bytes(8192)
+"""A page, as pg_test_fsync writes."""
+
+SYNCS_MAX = 20_000
+"""Maximum number of flushes, because their times are kept in memory."""
+
+
+@dataclass(frozen=True)
+class FlushTimes:
+    """Times of ``n`` consecutive writes of 8 kB with fdatasync."""
+
+    n: int
+    median_s: float
+    p99_s: float
+    worst_s: float
+
+
+@dataclass(frozen=True)
+class Disk:
+    """``device``: the kernel's name, None if no disk is visible. ``kind``: nvme, ssd or rotational, as
+    reported by the kernel. ``write_cache``: type of the device's cache; ``write back`` requires flushes.
+    ``syncs``: None if not requested or not possible.
+    """
+
+    file_system: str | None
+    device: str | None
+    kind: str
+    write_cache: str | None
+    size_bytes: int
+    free_bytes: int
+    syncs: FlushTimes | None
+
+
+def read_disk(tree: Tree, path: Path, sync_s: float) -> Disk:
+    """Read the disk of the directory ``path``. Measures flushes for ``sync_s``; none if it is 0."""
+    device = disk_of(path)
+    usage = shutil.disk_usage(path)
+    mount = mount_of(path, read_mounts())
+    return Disk(
+        file_system=mount.kind if mount else None,
+        device=device,
+        kind=disk_kind(path),
+        write_cache=tree.text(f"/sys/block/{device}/queue/write_cache") if device else None,
+        size_bytes=usage.total,
+        free_bytes=usage.free,
+        syncs=measure_flushes(path, sync_s) if sync_s > 0 else None,
+    )
+
+
+def measure_flushes(path: Path, duration_s: float) -> FlushTimes | None:
+    """Write one page repeatedly, each time with a flush. None if the directory is not writable."""
+    took_s: list[float] = []
+    try:
+        with tempfile.TemporaryFile(dir=path, prefix="pgdyno-sync-") as file:
+            os.pwrite(file.fileno(), PAGE, 0)
+            os.fsync(file.fileno())  # allocates the block before the measurement
+            ends_s = time.monotonic() + duration_s
+            while not took_s or (time.monotonic() < ends_s and len(took_s) < SYNCS_MAX):
+                begun_s = time.monotonic()
+                os.pwrite(file.fileno(), PAGE, 0)
+                os.fdatasync(file.fileno())
+                took_s.append(time.monotonic() - begun_s)
+    except OSError:
+        return None
+    return percentile_summary(took_s)
+
+
+def percentile_summary(took_s: list[float]) -> FlushTimes:
+    """Return the percentiles by rank."""
+    ordered = sorted(took_s)
+    n = len(ordered)
+    return FlushTimes(n, ordered[n // 2], ordered[min(n - 1, (99 * n) // 100)], ordered[-1])
+
+
+# ----------------------------------------------------------------------
+# Load of the machine, and its state.
+# ----------------------------------------------------------------------
+
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+BUSIEST_MAX = 3
+"""Maximum number of processes that are named."""
+
+PRESSURES = ("cpu", "io", "memory")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Counters of the machine.
+
+    ``total_s``, ``busy_s`` and ``steal_s``: CPU time of all cores since boot; busy includes steal, and total
+    includes busy. ``pressure_s``: time with some stalled tasks, by resource. ``throttled``: number of thermal
+    throttling events. ``limited_s``: CPU time withheld by control groups. ``processes``: (name, CPU seconds)
+    by process ID.
+    """
+
+    at_s: float
+    total_s: float
+    busy_s: float
+    steal_s: float
+    wall_ahead_s: float
+    pressure_s: Mapping[str, float]
+    swapped_bytes: int | None
+    oom_kills: int | None
+    throttled: int | None
+    limited_s: float | None
+    processes: Mapping[int, tuple[str, float]] = field(default_factory=dict, repr=False)
+
+
+@dataclass(frozen=True)
+class MachineLoad:
+    """Load between two times.
+
+    Shares are of the time of all cores, except ``steal``, a share of the busy time, and ``pressure``, a share
+    of the elapsed time. ``others``: processes that do not belong to pgdyno; ``busiest``: the largest by name.
+    None or missing: not reported by the machine.
+    """
+
+    elapsed_s: float
+    steal: float
+    others: float
+    busiest: tuple[tuple[str, float], ...]
+    pressure: Mapping[str, float]
+    swapped_bytes: int | None
+    oom_kills: int | None
+    throttled: int | None
+    limited_s: float | None
+    clock_step_s: float
+
+
+def read_counters(tree: Tree) -> Counters:
+    """Read all counters."""
+    total_s, busy_s, steal_s = cpu_times(tree.text("/proc/stat") or "")
+    vmstat = _numbers(tree.text("/proc/vmstat") or "")
+    swapped = [vmstat[name] for name in ("pswpin", "pswpout") if name in vmstat]
+    heat = tree.texts("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
+    pressures = {of: pressure_s(tree.text(f"/proc/pressure/{of}")) for of in PRESSURES}
+    return Counters(
+        at_s=time.monotonic(),
+        total_s=total_s,
+        busy_s=busy_s,
+        steal_s=steal_s,
+        wall_ahead_s=wall_ahead_s(),
+        pressure_s={of: seconds for of, seconds in pressures.items() if seconds is not None},
+        swapped_bytes=sum(swapped) * PAGE_BYTES if swapped else None,
+        oom_kills=vmstat.get("oom_kill"),
+        throttled=sum(int(count) for count in heat) if heat else None,
+        limited_s=throttled_s(tree),
+        processes=_processes(tree),
+    )
+
+
+def load_between(before: Counters, after: Counters, own: int | None = None) -> MachineLoad:
+    """Return the load between two readings. ``own``: process that does not count as others, by default this
+    one."""
+    elapsed_s = after.at_s - before.at_s
+    total_s = max(after.total_s - before.total_s, 1e-9)
+    busy_s = after.busy_s - before.busy_s
+    stolen_s = after.steal_s - before.steal_s
+    own = os.getpid() if own is None else own
+    used = used_by_others(before, after, own)
+    own_s = _used_by(own, before, after)
+    busiest = sorted(used.items(), key=lambda item: -item[1])[:BUSIEST_MAX]
+    return MachineLoad(
+        elapsed_s=elapsed_s,
+        steal=stolen_s / busy_s if busy_s > 0 else 0.0,
+        others=max(0.0, busy_s - stolen_s - own_s) / total_s,
+        busiest=tuple((name, cpu_s / total_s) for name, cpu_s in busiest if cpu_s > 0),
+        pressure={
+            of: (seconds - before.pressure_s[of]) / elapsed_s
+            for of, seconds in after.pressure_s.items()
+            if of in before.pressure_s and elapsed_s > 0
+        },
+        swapped_bytes=_grown(before.swapped_bytes, after.swapped_bytes),
+        oom_kills=_grown(before.oom_kills, after.oom_kills),
+        throttled=_grown(before.throttled, after.throttled),
+        limited_s=None
+        if before.limited_s is None or after.limited_s is None
+        else after.limited_s - before.limited_s,
+        clock_step_s=after.wall_ahead_s - before.wall_ahead_s,
+    )
+
+
+def used_by_others(before: Counters, after: Counters, own: int) -> dict[str, float]:
+    """Return CPU seconds by program name, of processes that existed at both times. The use of others is only
+    included in that of the whole machine.
+    """
+    used: dict[str, float] = {}
+    for pid, (name, cpu_s) in after.processes.items():
+        if pid != own and pid in before.processes:
+            used[name] = used.get(name, 0.0) + max(0.0, cpu_s - before.processes[pid][1])
+    return used
+
+
+def _used_by(pid: int, before: Counters, after: Counters) -> float:
+    if pid not in before.processes or pid not in after.processes:
+        return 0.0
+    return after.processes[pid][1] - before.processes[pid][1]
+
+
+def cpu_times(text: str) -> tuple[float, float, float]:
+    """Return total, busy and steal time of /proc/stat; busy includes steal."""
+    found = re.search(r"^cpu\s+(.*)$", text, re.MULTILINE)
+    if found is None:
+        return 0.0, 0.0, 0.0
+    times = [int(ticks) * TICK_S for ticks in found[1].split()[:8]]
+    times += [0.0] * (8 - len(times))
+    idle_s = times[3] + times[4]
+    return sum(times), sum(times) - idle_s, times[7]
+
+
+def throttled_s(tree: Tree) -> float | None:
+    """Return the CPU time that limits of control groups have withheld so far; None if unknown."""
+    found = [
+        _throttled_s(tree.text(f"{place}/cpu.stat") or "") for place in dict.fromkeys(places(tree, "cpu"))
+    ]
+    known = [seconds for seconds in found if seconds is not None]
+    return max(known) if known else None
+
+
+def _throttled_s(text: str) -> float | None:
+    counts = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+    if "throttled_usec" in counts:
+        return int(counts["throttled_usec"]) / 1e6
+    return int(counts["throttled_time"]) / 1e9 if "throttled_time" in counts else None
+
+
+def pressure_s(text: str | None) -> float | None:
+    """Return the seconds with some stalled tasks, from a file of /proc/pressure."""
+    found = re.search(r"^some .*total=(\d+)", text or "", re.MULTILINE)
+    return int(found[1]) / 1e6 if found else None
+
+
+def process_of(stat: str) -> tuple[str, float] | None:
+    """Return name and CPU seconds from /proc/PID/stat. A name may contain blanks and parentheses."""
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    return (name, (int(fields[11]) + int(fields[12])) * TICK_S) if len(fields) > 12 else None
+
+
+def _processes(tree: Tree) -> dict[int, tuple[str, float]]:
+    found = {}
+    for pid in tree.names("/proc/[0-9]*"):
+        if (stat := tree.text(f"/proc/{pid}/stat")) and (process := process_of(stat)):
+            found[int(pid)] = process
+    return found
+
+
+def _numbers(text: str) -> dict[str, int]:
+    pairs = (line.split() for line in text.splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _grown(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+@dataclass(frozen=True)
+class MachineState:
+    """State of the machine. ``disk``: None without data on this machine. ``counters``: at the end of the
+    observation of ``load``.
+    """
+
+    unix_s: float
+    processor: Processor
+    memory: Memory
+    kernel: Kernel
+    limits: Limits
+    clock: Clock
+    disk: Disk | None
+    load: MachineLoad
+    counters: Counters
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the state for the results file, without the counters."""
+        found = asdict(self)
+        del found["counters"]
+        return found
+
+
+def examine_machine(
+    watch_s: float,
+    data_path: Path | None,
+    sync_s: float,
+    tree: Tree | None = None,
+    wait: Callable[[float], None] = time.sleep,
+) -> MachineState:
+    """Observe the load for ``watch_s``, then measure flushes for ``sync_s``, which would add to the load."""
+    tree = tree or Tree()
+    before = read_counters(tree)
+    wait(watch_s)
+    after = read_counters(tree)
+    return MachineState(
+        unix_s=time.time(),
+        processor=read_processor(tree),
+        memory=read_memory(tree),
+        kernel=read_kernel(tree),
+        limits=read_limits(tree),
+        clock=read_clock(tree),
+        disk=None if data_path is None else read_disk(tree, data_path, sync_s),
+        load=load_between(before, after),
+        counters=after,
+    )
