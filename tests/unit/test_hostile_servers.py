@@ -92,17 +92,18 @@ def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    for waiting in (connections._Login, connections._Statement):
+    watched = connections._watched
 
-        def signalled(
-            self: Any, has_arrived: bool, check: Callable[[Any, bool], None] = waiting.check
-        ) -> None:
+    def signalled(gen: Any, check: Callable[[bool], None], *limits: Any) -> Any:
+        def first(has_arrived: bool) -> None:
             if stopping.since_s is None:
                 signal.raise_signal(number)
                 stopping.grace_s = 0.0
-            check(self, has_arrived)
+            check(has_arrived)
 
-        monkeypatch.setattr(waiting, "check", signalled)
+        return watched(gen, first, *limits)
+
+    monkeypatch.setattr(connections, "_watched", signalled)
     monkeypatch.setenv("PGDYNO_CACHE", str(server_dir))
     # Its own limits are at least 15 s: the signal ends it.
     dsn = started(mode).replace("connect_timeout=2", "connect_timeout=1000")

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from hostile_server import EndlessServer, Flood
-from pgdyno.server.connections import LimitedConnection, ReadLimitExceeded
+from pgdyno.server.connections import ReadLimitExceeded, connect
 
 MEMORY_MAX_KIB = 400 << 10
 """Memory limit of the pgdyno process. It needs 100 MiB. Without limits it took 3.6 GB until it was
@@ -55,7 +55,7 @@ def test_an_endless_response_is_rejected(flood: Flood, family: Literal["tcp", "u
         tempfile.TemporaryDirectory() as folder,
         EndlessServer(flood, Path(folder) if family == "unix" else None) as server,
     ):
-        connection = LimitedConnection.connect(server.dsn, autocommit=True)
+        connection = connect(server.dsn)
         with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one result"):
             connection.execute("select 1")
         assert connection.closed
@@ -68,7 +68,7 @@ def test_an_endless_login_is_rejected(family: Literal["tcp", "unix"]) -> None:
         EndlessServer(Flood.PARAMETERS, Path(folder) if family == "unix" else None) as server,
         pytest.raises(psycopg.OperationalError, match="more than 1 MiB in one result"),
     ):
-        LimitedConnection.connect(server.dsn, autocommit=True)
+        connect(server.dsn)
 
 
 @pytest.mark.parametrize(

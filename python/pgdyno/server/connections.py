@@ -15,7 +15,7 @@ import socket
 import struct
 import termios
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -87,8 +87,8 @@ class Dsn:
 # ----------------------------------------------------------------------
 # Connections with a time limit on every wait and a size limit on every answer.
 #
-# psycopg keeps a whole result in memory, so the limit works while the result arrives: ``limit_bytes`` wraps
-# the generator that waits for it. Every connection of pgdyno's Python goes through ``LimitedConnection``.
+# psycopg keeps a whole result in memory, so the limit works while the result arrives: ``_watched`` wraps the
+# generator that waits for it. Every connection of pgdyno's Python is a ``BoundedConnection``.
 #
 # A frozen server, or a network that drops its packets, sends nothing at all. Neither ``statement_timeout``
 # nor a Unix socket ends that wait, and no time limit distinguishes a dead server from one that executes a
@@ -130,60 +130,6 @@ class LimitedCursor(psycopg.Cursor[Any]):
             self.close()
             raise ReadLimitExceeded(f"the server returned {rows:,} rows; the maximum is {READ_ROWS_MAX:,}")
         return done
-
-
-class LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
-    """Connection with size limits. Every statement can raise ReadLimitExceeded."""
-
-    cursor_factory: type[psycopg.Cursor[Any]] = LimitedCursor
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.cursor_factory = LimitedCursor
-
-    @classmethod
-    def _connect_gen(cls, *args: Any, **kwargs: Any) -> Waiting:
-        return limit_bytes_of_login(super()._connect_gen(*args, **kwargs))
-
-    def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        """Wait as in psycopg, within the size limit."""
-        try:
-            return super().wait(limit_bytes(gen, self.pgconn.socket), *args, **kwargs)
-        except ReadLimitExceeded:
-            self.pgconn.finish()
-            raise
-
-
-def limit_bytes(gen: Waiting, fileno: int) -> Waiting:
-    """Wrap a generator of psycopg. Raises ReadLimitExceeded if the result is too large."""
-    received = _Received(READ_BYTES_MAX)
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            received.before(fileno)
-            try:
-                wanted = gen.send(ready)
-            finally:
-                received.after(fileno)
-    except StopIteration as ended:
-        return ended.value
-
-
-def limit_bytes_of_login(gen: Waiting) -> Waiting:
-    """Wrap the generator of a login, which also yields the file descriptor. See ``limit_bytes``."""
-    received = _Received(LOGIN_BYTES_MAX)
-    try:
-        wanted = next(gen)
-        while True:
-            ready = yield wanted
-            received.before(wanted[0])
-            try:
-                wanted = gen.send(ready)
-            finally:
-                received.after(wanted[0])
-    except StopIteration as ended:
-        return ended.value
 
 
 class _Received:
@@ -282,17 +228,29 @@ class NoAnswer(psycopg.OperationalError):
     """Raised if the server did not answer within a time limit. The connection is closed."""
 
 
-class BoundedConnection(LimitedConnection):
+class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
     """Connection with time and size limits, created by ``connect``. ``statement_timeout_s`` limits each
     statement."""
 
+    cursor_factory: type[psycopg.Cursor[Any]] = LimitedCursor
     statement_timeout_s: float = STATEMENT_TIMEOUT_S
     bounded_conninfo: str = ""
     is_asking: bool = False  # true for the second connection, which tests the server
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.cursor_factory = LimitedCursor
+
     @classmethod
-    def _connect_gen(cls, *args: Any, **kwargs: Any) -> Any:
-        return _watched(super()._connect_gen(*args, **kwargs), _Login().check)
+    def _connect_gen(cls, *args: Any, **kwargs: Any) -> Waiting:
+        begun_s = time.monotonic()
+
+        def check(_: bool) -> None:
+            # psycopg applies the time limit.
+            if stopping.is_over(begun_s):
+                raise NoAnswer("interrupted while waiting for the login")
+
+        return _watched(super()._connect_gen(*args, **kwargs), check, LOGIN_BYTES_MAX)
 
     def execute(self, *args: Any, **kwargs: Any) -> Any:
         """Execute a statement as in psycopg. Raises OperationalError if the server starts a COPY."""
@@ -309,10 +267,9 @@ class BoundedConnection(LimitedConnection):
         """Wait as in psycopg, within the limits. Raises NoAnswer, ReadLimitExceeded."""
         del args, kwargs  # those of psycopg have no limit
         try:
-            limited = limit_bytes(gen, self.pgconn.socket)
-            return waiting.wait(
-                _watched(limited, _Statement(self).check), self.pgconn.socket, interval=TICK_S
-            )
+            fileno = self.pgconn.socket
+            limited = _watched(gen, _Statement(self).check, READ_BYTES_MAX, fileno)
+            return waiting.wait(limited, fileno, interval=TICK_S)
         except (NoAnswer, ReadLimitExceeded):
             self.pgconn.finish()
             raise
@@ -368,18 +325,6 @@ def set_limit(connection: psycopg.Connection[Any], timeout_s: float) -> None:
         connection.statement_timeout_s = timeout_s
 
 
-class _Login:
-    """Checks during a login: only an interrupt ends it, because psycopg applies the time limit."""
-
-    def __init__(self) -> None:
-        self._begun_s = time.monotonic()
-
-    def check(self, has_arrived: bool) -> None:
-        del has_arrived
-        if stopping.is_over(self._begun_s):
-            raise NoAnswer("interrupted while waiting for the login")
-
-
 class _Statement:
     """Checks during a statement."""
 
@@ -423,14 +368,25 @@ def _no_answer(what: str, limit_s: float) -> NoAnswer:
     return NoAnswer(f"timed out after {limit_s:.0f} s waiting for {what}: {ADVICE}")
 
 
-def _watched(gen: Generator[Any, Any, Any], check: Any) -> Generator[Any, Any, Any]:
-    """Wrap a generator of psycopg, which receives the events that occurred, or nothing at a tick. Calls
-    ``check`` each time with whether data arrived."""
+def _watched(
+    gen: Waiting, check: Callable[[bool], None], bytes_max: int, fileno: int | None = None
+) -> Waiting:
+    """Wrap a generator of psycopg, which receives the events that occurred, or nothing at a tick.
+
+    Calls ``check`` each time with whether data arrived. Raises ReadLimitExceeded if the result is too large.
+    ``fileno``: the socket; None for a login, whose generator yields it.
+    """
+    received = _Received(bytes_max)
     try:
         wanted = next(gen)
         while True:
             ready = yield wanted
             check(bool(ready))
-            wanted = gen.send(ready)
+            read_from = wanted[0] if fileno is None else fileno
+            received.before(read_from)
+            try:
+                wanted = gen.send(ready)
+            finally:
+                received.after(read_from)
     except StopIteration as ended:
         return ended.value

@@ -101,32 +101,23 @@ def disk_kind(data_path: Path, sys: Path = Path("/sys")) -> Disk:
 # Settings reserved for pgdyno, and base settings of every arm, which give all servers the same log format.
 # ----------------------------------------------------------------------
 
-_SOCKET = "servers listen on a private Unix socket only"
-_LOG = "pgdyno reads the server log and stores it in the results file"
-_PLACE = "pgdyno chooses the location of server files"
-
 RESERVED: Mapping[str, str] = {
-    "listen_addresses": _SOCKET,
-    "port": _SOCKET,
-    "unix_socket_directories": _SOCKET,
-    "unix_socket_permissions": _SOCKET,
-    "unix_socket_group": _SOCKET,
-    "tcp_keepalives_idle": _SOCKET,
-    "tcp_keepalives_interval": _SOCKET,
-    "tcp_keepalives_count": _SOCKET,
-    "tcp_user_timeout": _SOCKET,
-    "data_directory": _PLACE,
-    "config_file": _PLACE,
-    "hba_file": _PLACE,
-    "ident_file": _PLACE,
-    "hosts_file": _PLACE,
-    "external_pid_file": _PLACE,
-    "logging_collector": _LOG,
-    "log_destination": _LOG,
-    "log_directory": _LOG,
-    "log_filename": _LOG,
-    "log_line_prefix": _LOG,
-    "log_timezone": _LOG,
+    name: reason
+    for reason, names in {
+        "servers listen on a private Unix socket only": (
+            *("listen_addresses", "port", "unix_socket_directories", "unix_socket_permissions"),
+            *("unix_socket_group", "tcp_keepalives_idle", "tcp_keepalives_interval"),
+            *("tcp_keepalives_count", "tcp_user_timeout"),
+        ),
+        "pgdyno chooses the location of server files": (
+            *("data_directory", "config_file", "hba_file", "ident_file", "hosts_file", "external_pid_file"),
+        ),
+        "pgdyno reads the server log and stores it in the results file": (
+            *("logging_collector", "log_destination", "log_directory", "log_filename", "log_line_prefix"),
+            "log_timezone",
+        ),
+    }.items()
+    for name in names
 }
 
 # Checkpoints and autovacuum runs must be in the log of every version, because they explain dips. They are
@@ -486,16 +477,19 @@ class Safety:
 
 def safety(effective: Mapping[str, str]) -> Safety:
     """Return the safety of the settings. A setting that is missing (not readable) makes its badge unknown."""
-    badges = [
-        _process_crash(effective),
-        _power_loss(effective),
-        _torn_pages(effective),
-        _replicated(effective),
-        _point_in_time(effective),
-        _autovacuum(effective),
-        _checksums(effective),
-    ]
+    badges = []
+    for key, name, needed, judge in _BADGES:
+        if any(setting not in effective for setting in needed):
+            found: Judged = "unknown", f"{' or '.join(needed)} is unknown"
+        else:
+            found = judge(effective)
+        badges.append(SafetyProperty(key, name, *found))
     return Safety(tuple(badges), _checkpoint_distance(effective))
+
+
+Judged = tuple[Kept, str]
+
+KEPT: Judged = ("yes", "")
 
 
 def _lost_commits(effective: Mapping[str, str]) -> str:
@@ -504,99 +498,77 @@ def _lost_commits(effective: Mapping[str, str]) -> str:
     return f"synchronous_commit is off: up to {3 * delay_s * 1000:g} ms of acknowledged commits are lost"
 
 
-def _process_crash(effective: Mapping[str, str]) -> SafetyProperty:
-    key, name = "process-crash", "survives a crash of the server"
-    match effective.get("synchronous_commit"):
-        case None:
-            return SafetyProperty(key, name, "unknown", "synchronous_commit is unknown")
-        case "off":
-            return SafetyProperty(key, name, "partly", _lost_commits(effective))
-        case _:
-            return SafetyProperty(key, name, "yes")
+def _process_crash(effective: Mapping[str, str]) -> Judged:
+    return ("partly", _lost_commits(effective)) if effective["synchronous_commit"] == "off" else KEPT
 
 
-def _power_loss(effective: Mapping[str, str]) -> SafetyProperty:
-    key, name = "power-loss", "survives a crash of the system or a power loss"
-    if "fsync" not in effective or "synchronous_commit" not in effective:
-        return SafetyProperty(key, name, "unknown", "fsync or synchronous_commit is unknown")
+def _power_loss(effective: Mapping[str, str]) -> Judged:
     if effective["fsync"] == "off":
-        return SafetyProperty(key, name, "no", "fsync is off: the cluster may be corrupted beyond repair")
+        return "no", "fsync is off: the cluster may be corrupted beyond repair"
     if effective["synchronous_commit"] == "off":
-        return SafetyProperty(key, name, "partly", _lost_commits(effective) + "; the rest stays consistent")
-    return SafetyProperty(key, name, "yes")
+        return "partly", _lost_commits(effective) + "; the rest stays consistent"
+    return KEPT
 
 
-def _torn_pages(effective: Mapping[str, str]) -> SafetyProperty:
-    key, name = "torn-pages", "torn-page protection"
-    if "full_page_writes" not in effective or "fsync" not in effective:
-        return SafetyProperty(key, name, "unknown", "full_page_writes or fsync is unknown")
+def _torn_pages(effective: Mapping[str, str]) -> Judged:
     if effective["full_page_writes"] == "off":
-        return SafetyProperty(
-            key, name, "no", "full_page_writes is off: safe only if the disk writes pages atomically"
-        )
+        return "no", "full_page_writes is off: safe only if the disk writes pages atomically"
     if effective["fsync"] == "off":
-        return SafetyProperty(key, name, "no", "fsync is off: full-page images may be missing on disk, too")
-    return SafetyProperty(key, name, "yes")
+        return "no", "fsync is off: full-page images may be missing on disk, too"
+    return KEPT
 
 
-def _wal_is_minimal(effective: Mapping[str, str]) -> bool:
-    return effective.get("wal_level") == "minimal"
-
-
-def _replicated(effective: Mapping[str, str]) -> SafetyProperty:
-    key, name = "replication", "can be replicated"
-    if "wal_level" not in effective or "max_wal_senders" not in effective:
-        return SafetyProperty(key, name, "unknown", "wal_level or max_wal_senders is unknown")
-    if _wal_is_minimal(effective):
-        return SafetyProperty(key, name, "no", "wal_level is minimal: replicas need replica or logical")
+def _replicated(effective: Mapping[str, str]) -> Judged:
+    if effective["wal_level"] == "minimal":
+        return "no", "wal_level is minimal: replicas need replica or logical"
     if effective["max_wal_senders"] == "0":
-        return SafetyProperty(key, name, "no", "max_wal_senders is 0: no replica can connect")
-    return SafetyProperty(key, name, "yes")
+        return "no", "max_wal_senders is 0: no replica can connect"
+    return KEPT
 
 
 # Commands that report success without storing WAL: a common way to make archive_mode cheap in a benchmark.
 _DISCARDING = frozenset({"true", "/bin/true", "/usr/bin/true", ":", "cd .", "exit 0"})
 
 
-def _point_in_time(effective: Mapping[str, str]) -> SafetyProperty:
-    key, name = "point-in-time", "can be restored to a point in time"
-    if "wal_level" not in effective or "archive_mode" not in effective:
-        return SafetyProperty(key, name, "unknown", "wal_level or archive_mode is unknown")
-    if _wal_is_minimal(effective):
-        return SafetyProperty(key, name, "no", "wal_level is minimal")
+def _point_in_time(effective: Mapping[str, str]) -> Judged:
+    if effective["wal_level"] == "minimal":
+        return "no", "wal_level is minimal"
     if effective["archive_mode"] == "off":
-        return SafetyProperty(
-            key, name, "partly", "archive_mode is off: only with a program such as pg_receivewal"
-        )
+        return "partly", "archive_mode is off: only with a program such as pg_receivewal"
     command = effective.get("archive_command", "").strip()
     if effective.get("archive_library", "") == "" and command in ("", "(disabled)"):
-        return SafetyProperty(key, name, "no", "archive_mode is on without archive_command: WAL accumulates")
+        return "no", "archive_mode is on without archive_command: WAL accumulates"
     if command in _DISCARDING:
-        return SafetyProperty(key, name, "no", f"archive_command is {command!r}: it stores no WAL")
-    return SafetyProperty(key, name, "yes")
+        return "no", f"archive_command is {command!r}: it stores no WAL"
+    return KEPT
 
 
-def _autovacuum(effective: Mapping[str, str]) -> SafetyProperty:
-    key, name = "autovacuum", "autovacuum is on"
-    if "autovacuum" not in effective:
-        return SafetyProperty(key, name, "unknown", "autovacuum is unknown")
+def _autovacuum(effective: Mapping[str, str]) -> Judged:
     for setting in ("autovacuum", "track_counts"):
         if effective.get(setting) == "off":
-            return SafetyProperty(
-                key, name, "no", f"{setting} is off: tables bloat, and statistics become stale"
-            )
-    return SafetyProperty(key, name, "yes")
+            return "no", f"{setting} is off: tables bloat, and statistics become stale"
+    return KEPT
 
 
-def _checksums(effective: Mapping[str, str]) -> SafetyProperty:
-    key, name = "checksums", "data pages have checksums"
-    match effective.get("data_checksums"):
-        case "on":
-            return SafetyProperty(key, name, "yes")
-        case None:
-            return SafetyProperty(key, name, "unknown", "data_checksums is unknown")
-        case _:
-            return SafetyProperty(key, name, "no", "corruption on disk is not detected")
+def _checksums(effective: Mapping[str, str]) -> Judged:
+    return KEPT if effective["data_checksums"] == "on" else ("no", "corruption on disk is not detected")
+
+
+_BADGES: Sequence[tuple[str, str, tuple[str, ...], Callable[[Mapping[str, str]], Judged]]] = (
+    ("process-crash", "survives a crash of the server", ("synchronous_commit",), _process_crash),
+    (
+        "power-loss",
+        "survives a crash of the system or a power loss",
+        ("fsync", "synchronous_commit"),
+        _power_loss,
+    ),
+    ("torn-pages", "torn-page protection", ("full_page_writes", "fsync"), _torn_pages),
+    ("replication", "can be replicated", ("wal_level", "max_wal_senders"), _replicated),
+    ("point-in-time", "can be restored to a point in time", ("wal_level", "archive_mode"), _point_in_time),
+    ("autovacuum", "autovacuum is on", ("autovacuum",), _autovacuum),
+    ("checksums", "data pages have checksums", ("data_checksums",), _checksums),
+)
+"""Key, name, needed settings and judgment of each badge, in their order of output."""
 
 
 def _checkpoint_distance(effective: Mapping[str, str]) -> str:
