@@ -13,8 +13,9 @@ from small_study import run_small, small_study
 
 from pgdyno.analysis.telemetry.metrics import SERVER_CPU
 from pgdyno.cli.report import read_report
-from pgdyno.measure.hardware_counters import EVENTS, SOFTWARE, CountersError, HardwareCounters
+from pgdyno.features.profiles.hardware_counters import EVENTS, SOFTWARE, HardwareCounters
 from pgdyno.measure.host_counters import ServerCpu, server_cpu
+from pgdyno.measure.telemetry_collection import ProbeError
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.builds import Build
 from pgdyno.server.processes import Server
@@ -64,7 +65,7 @@ def test_backends_that_start_later_are_counted_while_they_run_and_after_their_en
     pid = running_server.postmaster_pid
     try:
         counters = HardwareCounters.open(pid, CLOCKS)
-    except CountersError as error:
+    except ProbeError as error:
         pytest.skip(str(error))
     start = reading(counters, pid)
     with running_server.connect() as connection:
@@ -84,7 +85,7 @@ def test_a_server_that_runs_already_is_counted_with_its_backends(running_server:
     with running_server.connect() as connection:
         try:
             counters = HardwareCounters.open(pid, CLOCKS)
-        except CountersError as error:
+        except ProbeError as error:
             pytest.skip(str(error))
         start = reading(counters, pid)
         connection.execute(BUSY)

@@ -15,8 +15,9 @@ from synthetic_telemetry import trial
 
 from pgdyno.analysis.telemetry.counters import COUNTERS
 from pgdyno.analysis.telemetry.trial_telemetry import telemetry_of_trial
-from pgdyno.measure import hardware_counters
-from pgdyno.measure.hardware_counters import EVENTS, CountersError, Event, HardwareCounters
+from pgdyno.features.profiles import hardware_counters
+from pgdyno.features.profiles.hardware_counters import EVENTS, Event, HardwareCounters
+from pgdyno.measure.telemetry_collection import ProbeError
 from pgdyno.results.records import Moment, StoredReading
 
 POSTMASTER, CHILDREN = 100, (101, 102)
@@ -109,7 +110,7 @@ def test_an_error_has_its_reason_and_leaves_nothing_open(
 ) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
     failing(monkeypatch, number, lambda event, _: event.name == "cycles_user")
-    with pytest.raises(CountersError, match=reason):
+    with pytest.raises(ProbeError, match=reason):
         HardwareCounters.open(POSTMASTER)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 

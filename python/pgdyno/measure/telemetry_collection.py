@@ -19,7 +19,6 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, in_one_line
 from pgdyno.hooks import Hooks
 from pgdyno.measure.arms import Connection, LabArm, brief_session
-from pgdyno.measure.hardware_counters import CountersError, HardwareCounters
 from pgdyno.measure.host_counters import HostCounters, ServerCpu, scheduled, server_cpu
 from pgdyno.measure.sampler import Cost, Sampler, monotonic_of, step_for
 from pgdyno.measure.server_probes import (
@@ -55,8 +54,6 @@ SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
 """Probes with values in the one-second series of the server."""
 
 
-HARDWARE = "hardware"
-
 CPU_ERROR_SHARE_MAX = 0.05
 """Maximum error of the server's CPU time as a share of it. If processes of the server ended in the window, a
 time below 0.4 s is not precise enough.
@@ -81,15 +78,27 @@ class RunningProbe(Protocol):
         """End it without rows. Never raises; safe to call twice."""
 
 
+class OpenCounters(Protocol):
+    """Counters of a feature, which are read before and after the measured part."""
+
+    def read(self) -> Row:
+        """Return the counts since the start."""
+
+    def close(self) -> None:
+        """End counting. Safe to call twice."""
+
+
 @dataclass(frozen=True)
 class ProbeKind:
-    """A probe of a feature, which runs during the measured part of a trial.
+    """A probe of a feature.
 
-    ``start``: starts it on the server of an arm, for a window of about so many seconds. Raises ProbeError.
+    ``start``: starts it on the server of an arm with the measured part of a trial, for a window of about so
+    many seconds. ``count``: opens counters of the server before the clients connect. Both raise ProbeError.
     """
 
     name: str
-    start: Callable[[LabArm, float], RunningProbe]
+    start: Callable[[LabArm, float], RunningProbe] | None = None
+    count: Callable[[LabArm], OpenCounters] | None = None
 
 
 PROBE_KINDS: Hooks[ProbeKind] = Hooks("probes")
@@ -109,14 +118,14 @@ class TelemetryCollection:
     _cost: Cost | None = None
     _readings: dict[int, list[StoredReading]] = field(default_factory=dict)
     _running: list[tuple[RunningTrial, str, RunningProbe]] = field(default_factory=list)
-    _counters: dict[int, HardwareCounters | CountersError] = field(default_factory=dict)
+    _counters: dict[tuple[int, str], OpenCounters | ProbeError] = field(default_factory=dict)
     _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
     _server_cpu: dict[int, list[ServerCpu]] = field(default_factory=dict)  # by trial: at the barriers
 
     @classmethod
     @contextlib.contextmanager
     def open(cls, lab: Lab, trials: Sequence[RunningTrial]) -> Iterator[TelemetryCollection]:
-        """Create extensions for the probes in restored databases, and start the hardware counters. Stop
+        """Create extensions for the probes in restored databases, and open the counters. Stop
         sampling and counting at the end.
         """
         for trial in trials:
@@ -124,8 +133,7 @@ class TelemetryCollection:
                 _create_extensions(lab, trial.arm)
         telemetry = cls(lab, trials)
         try:
-            if HARDWARE in lab.study.probes:
-                telemetry._open_counters()
+            telemetry._open_counters()
             yield telemetry
         finally:
             telemetry._stop_sampling()
@@ -163,9 +171,9 @@ class TelemetryCollection:
         )
         self._sampler.start()
         for kind in PROBE_KINDS:
-            if kind.name in asked:
+            if kind.start is not None and kind.name in asked:
                 for trial in self.trials:
-                    self._start(kind, trial)
+                    self._start(kind.name, kind.start, trial)
         self._count(Moment.BEGIN)
 
     def end(self) -> None:
@@ -277,44 +285,44 @@ class TelemetryCollection:
         return {} if of is None else {ON_CPU: of.on_cpu_s, READY: of.ready_s}
 
     def _open_counters(self) -> None:
-        """Start the counters of servers that have only one arm's work, before the clients connect."""
-        for trial in self.trials:
-            if trial.arm.shares_server:
+        """Open the counters of servers that have only one arm's work, before the clients connect."""
+        for kind in PROBE_KINDS:
+            if kind.count is None or kind.name not in self.lab.study.probes:
                 continue
-            try:
-                if (pid := trial.arm.postmaster_pid()) is None:
-                    raise CountersError("the server's processes are not visible on this machine")
-                self._counters[trial.id] = HardwareCounters.open(pid)
-            except CountersError as error:
-                self._counters[trial.id] = error
+            for trial in self.trials:
+                if not trial.arm.shares_server:
+                    try:
+                        self._counters[trial.id, kind.name] = kind.count(trial.arm)
+                    except ProbeError as error:
+                        self._counters[trial.id, kind.name] = error
 
     def _count(self, moment: Moment) -> None:
-        """Read the hardware counters: last before the measured part and first after it, without our own
+        """Read the counters: last before the measured part and first after it, without our own
         queries, as the CPU time.
         """
-        for trial_id, counters in self._counters.items():
+        for (trial_id, name), counters in self._counters.items():
             at_s, begun_s = self._now_s(), time.monotonic()
-            if isinstance(counters, CountersError):
-                reading = StoredReading(HARDWARE, moment, at_s, 0.0, None, str(counters))
+            if isinstance(counters, ProbeError):
+                reading = StoredReading(name, moment, at_s, 0.0, None, str(counters))
             else:
                 rows = [counters.read()]
-                reading = StoredReading(HARDWARE, moment, at_s, time.monotonic() - begun_s, rows)
+                reading = StoredReading(name, moment, at_s, time.monotonic() - begun_s, rows)
             self._readings.setdefault(trial_id, []).append(reading)
 
     def _close_counters(self) -> None:
         for counters in self._counters.values():
-            if isinstance(counters, HardwareCounters):
+            if not isinstance(counters, ProbeError):
                 counters.close()
         self._counters.clear()
 
-    def _start(self, kind: ProbeKind, trial: RunningTrial) -> None:
+    def _start(self, name: str, start: Callable[[LabArm, float], RunningProbe], trial: RunningTrial) -> None:
         reason = ""
         try:
-            probe = kind.start(trial.arm, self.lab.study.window_likely_s())
-            self._running.append((trial, kind.name, probe))
+            probe = start(trial.arm, self.lab.study.window_likely_s())
+            self._running.append((trial, name, probe))
         except ProbeError as error:
             reason = str(error)
-        begun = StoredReading(kind.name, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
+        begun = StoredReading(name, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
         self._readings.setdefault(trial.id, []).append(begun)
 
     def _end(self, trial: RunningTrial, name: str, probe: RunningProbe) -> None:

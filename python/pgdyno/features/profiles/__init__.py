@@ -1,4 +1,4 @@
-"""CPU profiles of the server, compared by function and stack."""
+"""CPU profiles of the server, compared by function and stack, and hardware counters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
 
 def _probes() -> Iterable[ProbeKind]:
-    from pgdyno.features.profiles import perf
+    from pgdyno.features.profiles import hardware_counters, perf
     from pgdyno.measure.telemetry_collection import ProbeKind
 
-    yield ProbeKind("profile", perf.start)
+    yield ProbeKind("profile", start=perf.start)
+    yield ProbeKind("hardware", count=hardware_counters.count)
 
 
 def _results() -> Iterable[Result]:

@@ -1,6 +1,6 @@
 """Hardware counters of the processes of a local server: instructions and cycles, by perf_event_open(2).
 
-    counters = HardwareCounters.open(postmaster_pid)        # raises CountersError with the reason
+    counters = HardwareCounters.open(postmaster_pid)        # raises ProbeError with the reason
     row = counters.read()                                   # totals since then; use differences
     counters.close()
 
@@ -22,8 +22,10 @@ from typing import Self
 
 import psutil
 
+from pgdyno.measure.arms import LabArm
 from pgdyno.measure.host_counters import child_pids
 from pgdyno.measure.server_probes import Row
+from pgdyno.measure.telemetry_collection import ProbeError
 
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
 """Number of perf_event_open by machine. Both are little-endian, as the bits of the flags below."""
@@ -44,10 +46,6 @@ CYCLES, INSTRUCTIONS = 0, 1
 
 DENIED = frozenset({errno.EACCES, errno.EPERM})
 LACKING = frozenset({errno.ENOENT, errno.ENODEV, errno.EOPNOTSUPP, errno.ENOSYS})
-
-
-class CountersError(Exception):
-    """Raised if counting is not possible; the message has the reason."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ class HardwareCounters:
 
     @classmethod
     def open(cls, postmaster_pid: int, events: Sequence[Event] = EVENTS) -> Self:
-        """Count the postmaster, its children, and all that they start. Raises CountersError."""
+        """Count the postmaster, its children, and all that they start. Raises ProbeError."""
         counters = cls({})
         try:
             # A child that starts after this line and before the postmaster's event is not counted. The other
@@ -104,7 +102,7 @@ class HardwareCounters:
                         fds.append(perf_event_open(event, child))
         except (OSError, psutil.Error) as error:
             counters.close()
-            raise CountersError(_reason(error)) from None
+            raise ProbeError(_reason(error)) from None
         return counters
 
     def read(self) -> Row:
@@ -128,6 +126,13 @@ class HardwareCounters:
         for fds in self.opened.values():
             while fds:
                 os.close(fds.pop())
+
+
+def count(arm: LabArm) -> HardwareCounters:
+    """Count the server of an arm. Raises ProbeError."""
+    if (pid := arm.postmaster_pid()) is None:
+        raise ProbeError("the server's processes are not visible on this machine")
+    return HardwareCounters.open(pid)
 
 
 def perf_event_open(event: Event, pid: int) -> int:
